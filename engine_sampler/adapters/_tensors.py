@@ -48,17 +48,17 @@ def rows_of_nan(values: Any) -> np.ndarray:
     return np.isnan(to_numpy(values[:, 0]))
 
 
-def like(given: Any, values: Any, dtype: str) -> Any:
-    """`values` as an array of `given`'s library, on its device, in the dtype named `dtype`: an array, or a
+def like(model: Any, values: Any, dtype: str) -> Any:
+    """`values` as an array of `model`'s library, on its device, in the dtype named `dtype`: an array, or a
     tensor of that library.
 
-    For bfloat16 in NumPy, `given` must itself be bfloat16: its dtype object is reused.
+    For bfloat16 in NumPy, `model` must itself be bfloat16: its dtype object is reused.
     """
-    library = library_of(given)
+    library = library_of(model)
     if library is np:
-        return values.astype(given.dtype if dtype_name(given) == dtype else dtype)
+        return values.astype(model.dtype if dtype_name(model) == dtype else dtype)
     if library.__name__ == "torch":
         tensor = library.from_numpy(values) if isinstance(values, np.ndarray) else values
-        return tensor.to(given.device, getattr(library, dtype))
+        return tensor.to(model.device, getattr(library, dtype))
     constructor = library.Tensor if library.__name__ == "mindspore" else library.array
     return constructor(values).astype(getattr(library, dtype))

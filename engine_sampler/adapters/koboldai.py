@@ -178,40 +178,42 @@ def _parameters(
     if system not in ("koboldai", "koboldcpp"):
         raise ParameterError(f"system={quoted(system)} is not allowed: 'koboldai' or 'koboldcpp'")
     is_cpp = system == "koboldcpp"
-    rest = canonical_keys(without_transport(mapping("body", body), TRANSPORT), RENAMED)
-    refuse_unsupported(rest, UNSUPPORTED)
-    refuse_unknown(rest, {*FIELDS, *RENAMED, *SPECIAL})
-    rest = {**(KOBOLDCPP if is_cpp else {}), **rest}
+    fields = canonical_keys(without_transport(mapping("body", body), TRANSPORT), RENAMED)
+    refuse_unsupported(fields, UNSUPPORTED)
+    refuse_unknown(fields, {*FIELDS, *RENAMED, *SPECIAL})
+    fields = {**(KOBOLDCPP if is_cpp else {}), **fields}
     parameters: dict[str, Any] = {"penalty_scope": "all"}
-    parameters |= _stops(rest)
-    parameters |= _bans(rest, tokenizer, is_cpp)
-    parameters |= _grammar(rest.pop("grammar", ""))
-    parameters |= openai_logprobs(rest.pop("logprobs", None), rest.pop("top_logprobs", None), default_count=5)
-    if switch("render_special", rest.pop("render_special", False)):
+    parameters |= _stops(fields)
+    parameters |= _bans(fields, tokenizer, is_cpp)
+    parameters |= _grammar(fields.pop("grammar", ""))
+    parameters |= openai_logprobs(
+        fields.pop("logprobs", None), fields.pop("top_logprobs", None), default_count=5
+    )
+    if switch("render_special", fields.pop("render_special", False)):
         parameters["skip_special_tokens"] = False
-    order = rest.pop("sampler_order", None)
-    _translate_special_values(rest, is_cpp)
-    parameters |= read_fields(FIELDS, rest)
+    order = fields.pop("sampler_order", None)
+    _translate_special_values(fields, is_cpp)
+    parameters |= read_fields(FIELDS, fields)
     return parameters | (_koboldcpp_order(order, parameters) if is_cpp else _koboldai_order(order))
 
 
-def _translate_special_values(rest: dict[str, Any], is_cpp: bool) -> None:
+def _translate_special_values(fields: dict[str, Any], is_cpp: bool) -> None:
     """Translate values that mean "default" or "no limit" in these systems, which `FIELDS` cannot express."""
-    window = FIELDS["rep_pen_range"].read("rep_pen_range", rest.get("rep_pen_range", 0))
-    rest["rep_pen_range"] = max(window, 1) if is_cpp else window or -1
+    window = FIELDS["rep_pen_range"].read("rep_pen_range", fields.get("rep_pen_range", 0))
+    fields["rep_pen_range"] = max(window, 1) if is_cpp else window or -1
     if is_cpp:
-        rest["temperature"] = _CPP_TEMPERATURE.read("temperature", rest["temperature"])
-        rest["rep_pen_slope"] = _flat_slope(rest)
-        if rest.get("sampler_seed") in (0, 2**32 - 1):
-            rest["sampler_seed"] = -1
-    if isinstance(version := rest.get("mirostat"), int) and version not in (1, 2):
-        del rest["mirostat"]
-    if rest.get("dry_penalty_last_n") == 0:
-        rest["dry_penalty_last_n"] = -1
-    if isinstance(breakers := rest.get("dry_sequence_breakers"), str):
-        rest["dry_sequence_breakers"] = _json("dry_sequence_breakers", breakers)
-    if rest.get("adaptive_target") == 0:
-        rest["adaptive_target"] = -1
+        fields["temperature"] = _CPP_TEMPERATURE.read("temperature", fields["temperature"])
+        fields["rep_pen_slope"] = _flat_slope(fields)
+        if fields.get("sampler_seed") in (0, 2**32 - 1):
+            fields["sampler_seed"] = -1
+    if isinstance(version := fields.get("mirostat"), int) and version not in (1, 2):
+        del fields["mirostat"]
+    if fields.get("dry_penalty_last_n") == 0:
+        fields["dry_penalty_last_n"] = -1
+    if isinstance(breakers := fields.get("dry_sequence_breakers"), str):
+        fields["dry_sequence_breakers"] = _json("dry_sequence_breakers", breakers)
+    if fields.get("adaptive_target") == 0:
+        fields["adaptive_target"] = -1
 
 
 def _flat_slope(rest: Mapping[str, Any]) -> float:
@@ -268,13 +270,13 @@ def _stops(rest: dict[str, Any]) -> dict[str, Any]:
     return {"stop": [*stops.get("stop", ()), "\n"]}
 
 
-def _bans(rest: dict[str, Any], tokenizer: Tokenizer | None, is_cpp: bool) -> dict[str, Any]:
+def _bans(fields: dict[str, Any], tokenizer: Tokenizer | None, is_cpp: bool) -> dict[str, Any]:
     """The parameters that remove or bias single tokens."""
-    bad_words = [*_list("badwordsids", rest), *_list("banned_tokens", rest), *_list("bad_words", rest)]
-    biases = read_logit_bias(rest.pop("logit_bias", ()), tokenizer)
-    removed = _banned_ids(rest.pop("custom_token_bans", ""))
-    if switch("use_default_badwordsids", rest.pop("use_default_badwordsids", False)):
-        rest.setdefault("ban_eos_token", True)
+    bad_words = [*_list("badwordsids", fields), *_list("banned_tokens", fields), *_list("bad_words", fields)]
+    biases = read_logit_bias(fields.pop("logit_bias", ()), tokenizer)
+    removed = _banned_ids(fields.pop("custom_token_bans", ""))
+    if switch("use_default_badwordsids", fields.pop("use_default_badwordsids", False)):
+        fields.setdefault("ban_eos_token", True)
         removed += [] if is_cpp else _bracket_tokens(tokenizer)
     if removed:
         biases.setdefault("logit_bias", {}).update(dict.fromkeys(removed, -math.inf))

@@ -143,19 +143,19 @@ def make_sampler(
     return MlxSampler(_stages(checked, spared), spared, secrets.randbits(64) if seed is None else seed)
 
 
-def _stages(given: Mapping[str, Any], spared: Sequence[int]) -> list[dict[str, Any]]:
+def _stages(settings: Mapping[str, Any], spared: Sequence[int]) -> list[dict[str, Any]]:
     """The chain as one stage, or as several stages if a setting applies to one filter only."""
-    if given["temp"] == 0:
+    if settings["temp"] == 0:
         return [{"temperature": 0.0}]
-    keep = given["min_tokens_to_keep"]
+    keep = settings["min_tokens_to_keep"]
     filters: list[dict[str, Any]] = []
-    if 0 < given["top_p"] < 1:
-        filters.append({"top_p": given["top_p"]})
-    if given["min_p"]:
-        filters.append({"min_p": given["min_p"], "min_keep": keep})
-    if given["xtc_probability"]:
-        filters.append({name: given[name] for name in ("xtc_probability", "xtc_threshold")})
-    stages = [*filters, {"top_k": given["top_k"], "temperature": given["temp"]}]
+    if 0 < settings["top_p"] < 1:
+        filters.append({"top_p": settings["top_p"]})
+    if settings["min_p"]:
+        filters.append({"min_p": settings["min_p"], "min_keep": keep})
+    if settings["xtc_probability"]:
+        filters.append({name: settings[name] for name in ("xtc_probability", "xtc_threshold")})
+    stages = [*filters, {"top_k": settings["top_k"], "temperature": settings["temp"]}]
     in_stages = keep > 1 or spared
     return stages if in_stages else [{name: value for stage in stages for name, value in stage.items()}]
 

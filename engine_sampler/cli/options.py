@@ -45,14 +45,14 @@ def add_parameter_options(parser: argparse.ArgumentParser) -> None:
 def parameters_of(arguments: argparse.Namespace, **defaults: Any) -> SamplingParams:
     """The parameters given on the command line. Raises `ParameterError` for values that are not allowed."""
     declared = default_registry().catalogue.params
-    given = {
+    texts = {
         key.removeprefix(_DESTINATION): value
         for key, value in vars(arguments).items()
         if key.startswith(_DESTINATION) and value is not None
     }
     values = {
         name: _joined(declared[name], value) if isinstance(value, list) else read_value(declared[name], value)
-        for name, value in given.items()
+        for name, value in texts.items()
     }
     if arguments.gbnf is not None:
         if "grammar" in values:

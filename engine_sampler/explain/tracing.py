@@ -95,14 +95,14 @@ def trace(
     """
     if top < 1:
         raise ValueError(f"top={top} is not allowed: at least 1")
-    given = np.asarray(logits_row, np.float32)
-    if given.ndim != 1 or not len(given):
-        raise ValueError(f"logits have shape {given.shape}; allowed is one row, [vocab]")
+    row = np.asarray(logits_row, np.float32)
+    if row.ndim != 1 or not len(row):
+        raise ValueError(f"logits have shape {row.shape}; allowed is one row, [vocab]")
     eos = tuple(eos_token_ids) or (tokenizer.eos_token_ids if tokenizer else ())
     slot = RequestState(build_chain(params), History(prompt_token_ids, output_token_ids))
-    rows = _one_row(slot, params, Vocabulary(len(given), eos, tokenizer))
+    rows = _one_row(slot, params, Vocabulary(len(row), eos, tokenizer))
     try:
-        tracing = _Trace(checked_row(given).copy(), params, rows, top)
+        tracing = _Trace(checked_row(row).copy(), params, rows, top)
         return tracing.run(slot.chain, _chosen(backend), _mask(params, rows, output_token_ids))
     except RowFault as fault:
         raise ValueError(str(fault)) from None

@@ -39,14 +39,14 @@ def find_ends(keys: Mapping[str, Any]) -> tuple[tuple[int, ...], int | None]:
     for name in _excluded_names(ids):
         del ids[name]
     end_of_turn = _find(keys, "eot_token_id", END_OF_TURN, ids)
-    found = [
+    ends = [
         _find(keys, "eos_token_id", (), ids),
         end_of_turn,
         _find(keys, "eom_token_id", (), ids),
         *(_find(keys, key, names, ids) for key, names in BETWEEN_FILES.items()),
         *(ids.get(name) for name in (*END_OF_TURN, *OTHER_ENDS)),
     ]
-    return tuple(dict.fromkeys(i for i in found if i is not None)), end_of_turn
+    return tuple(dict.fromkeys(i for i in ends if i is not None)), end_of_turn
 
 
 def _find(keys: Mapping[str, Any], key: str, names: Sequence[str], ids: Mapping[str, int]) -> int | None:

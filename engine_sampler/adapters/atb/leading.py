@@ -44,16 +44,16 @@ def leading_tokens(bits: np.ndarray, counts: np.ndarray, ties: bool = False) -> 
 
     ties  also all tokens that are as likely as the last of them.
     """
-    ids, found = _candidates(bits, np.minimum(counts, bits.shape[1]))
-    order = (~found).argsort(axis=1, kind="stable")  # a radix sort, since these are 16-bit integers
-    found = np.take_along_axis(found, order, axis=1)
+    ids, weights = _candidates(bits, np.minimum(counts, bits.shape[1]))
+    order = (~weights).argsort(axis=1, kind="stable")  # a radix sort, since these are 16-bit integers
+    weights = np.take_along_axis(weights, order, axis=1)
     ids = order if ids is None else np.take_along_axis(ids, order, axis=1)
-    positive = np.count_nonzero(found, axis=1)
+    positive = np.count_nonzero(weights, axis=1)
     sizes = np.minimum(counts, positive)
     if ties:
-        last = np.take_along_axis(found, np.maximum(sizes - 1, 0)[:, None], axis=1)
-        sizes = np.minimum((found >= last).sum(axis=1), positive)
-    return Leading(ids, found, sizes).cut(sizes)
+        last = np.take_along_axis(weights, np.maximum(sizes - 1, 0)[:, None], axis=1)
+        sizes = np.minimum((weights >= last).sum(axis=1), positive)
+    return Leading(ids, weights, sizes).cut(sizes)
 
 
 def _candidates(bits: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:

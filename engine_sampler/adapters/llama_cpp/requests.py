@@ -193,40 +193,40 @@ def _parameters(
     reasoning: Reasoning = "disabled",
 ) -> dict[str, Any]:
     """The keywords for `SamplingParams` in a request body, as `from_request` describes."""
-    rest = canonical_keys(without_transport(mapping("body", body), TRANSPORT), RENAMED)
-    refuse_unsupported(rest, UNSUPPORTED)
-    refuse_unknown(rest, {*FIELDS, *RENAMED, *SPECIAL})
-    calls = _tools(rest, tool_family, reasoning)
-    names = _sampler_names(rest.pop("samplers", None))
+    fields = canonical_keys(without_transport(mapping("body", body), TRANSPORT), RENAMED)
+    refuse_unsupported(fields, UNSUPPORTED)
+    refuse_unknown(fields, {*FIELDS, *RENAMED, *SPECIAL})
+    calls = _tools(fields, tool_family, reasoning)
+    names = _sampler_names(fields.pop("samplers", None))
     parameters: dict[str, Any] = {"penalty_scope": "all", "order": "llama.cpp"}
-    parameters |= stop_strings("stop", rest.pop("stop", ()))
-    parameters |= _logprobs(rest)
-    parameters |= _biases(rest.pop("logit_bias", ()), tokenizer, vocab_size)
-    parameters |= from_gbnf("grammar", rest.pop("grammar", ""))
-    parameters |= response_format(rest.pop("response_format", {"type": "text"})) | calls
-    _translate_special_values(rest)
-    parameters |= read_fields(FIELDS, rest)
+    parameters |= stop_strings("stop", fields.pop("stop", ()))
+    parameters |= _logprobs(fields)
+    parameters |= _biases(fields.pop("logit_bias", ()), tokenizer, vocab_size)
+    parameters |= from_gbnf("grammar", fields.pop("grammar", ""))
+    parameters |= response_format(fields.pop("response_format", {"type": "text"})) | calls
+    _translate_special_values(fields)
+    parameters |= read_fields(FIELDS, fields)
     return parameters | _chain(names, parameters)
 
 
-def _translate_special_values(rest: dict[str, Any]) -> None:
+def _translate_special_values(fields: dict[str, Any]) -> None:
     """Translate values that mean "default" or "no limit" in the server, which `FIELDS` cannot express."""
-    if rest.get("n_predict") == -1:
-        del rest["n_predict"]
-    elif type(limit := rest.get("n_predict")) is int and limit == 0:
-        rest["n_predict"] = 1
-    if rest.get("seed") == 2**32 - 1:
-        rest["seed"] = -1
-    if isinstance(base := rest.get("dry_base"), (int, float)) and base < 1:
-        del rest["dry_base"]
-    if (breakers := rest.get("dry_sequence_breakers")) == []:
+    if fields.get("n_predict") == -1:
+        del fields["n_predict"]
+    elif type(limit := fields.get("n_predict")) is int and limit == 0:
+        fields["n_predict"] = 1
+    if fields.get("seed") == 2**32 - 1:
+        fields["seed"] = -1
+    if isinstance(base := fields.get("dry_base"), (int, float)) and base < 1:
+        del fields["dry_base"]
+    if (breakers := fields.get("dry_sequence_breakers")) == []:
         raise ParameterError("dry_sequence_breakers=[] is not allowed: a list of one or more texts")
     if isinstance(breakers, list):
-        rest["dry_sequence_breakers"] = [breaker for breaker in breakers if breaker != ""]
-    if "t_max_predict_ms" in rest:
-        limit = FIELDS["t_max_predict_ms"].read("t_max_predict_ms", rest.pop("t_max_predict_ms"))
+        fields["dry_sequence_breakers"] = [breaker for breaker in breakers if breaker != ""]
+    if "t_max_predict_ms" in fields:
+        limit = FIELDS["t_max_predict_ms"].read("t_max_predict_ms", fields.pop("t_max_predict_ms"))
         if limit:
-            rest["max_time"] = limit / 1000
+            fields["max_time"] = limit / 1000
 
 
 # --- choice of samplers --------------------------------------------------------------------------
@@ -275,14 +275,14 @@ def _chain(names: tuple[str, ...] | None, parameters: Mapping[str, Any]) -> dict
 # --- keys that are not plain values --------------------------------------------------------------
 
 
-def _tools(rest: dict[str, Any], family: str | None, reasoning: Reasoning) -> dict[str, Any]:
+def _tools(fields: dict[str, Any], family: str | None, reasoning: Reasoning) -> dict[str, Any]:
     """The structured parameter of `tools` and `tool_choice`.
 
     Without a family, forced calls have the server's generic form, and others are not constrained, which is
     logged.
     """
-    tools, choice = take_tools(rest)
-    is_parallel = switch("parallel_tool_calls", rest.pop("parallel_tool_calls", False))
+    tools, choice = take_tools(fields)
+    is_parallel = switch("parallel_tool_calls", fields.pop("parallel_tool_calls", False))
     functions, how = chosen_functions(tools, choice)
     if family is not None and functions:
         tag = tool_calls(family, tools, choice, parallel_tool_calls=is_parallel, reasoning=reasoning)

@@ -66,7 +66,7 @@ class JoinedBatch:
 def join_requests(
     cache: RequestCache,
     request_ids: Sequence[int],
-    given: Sequence[GivenTokens],
+    histories: Sequence[GivenTokens],
     settings: Sequence[SamplingParams | None],
     default: SamplingParams,
     padding: Padding,
@@ -81,7 +81,7 @@ def join_requests(
     keep_seeds  whether cached requests keep their seeds whatever the settings say.
     """
     rows: list[tuple[int, bool, HistoryRow]] = []
-    for request_id, tokens, params in zip(request_ids, given, settings, strict=True):
+    for request_id, tokens, params in zip(request_ids, histories, settings, strict=True):
         if request_id in cache:
             cached = None
             if not tokens.is_prefill or cache.find(request_id, padding.vocab_size) is not None:
@@ -107,7 +107,7 @@ def join_requests(
 
 def join_rows(
     cache: RequestCache,
-    given: Sequence[GivenTokens],
+    histories: Sequence[GivenTokens],
     settings: Sequence[SamplingParams],
     vocab_size: int,
     calls: int,
@@ -117,7 +117,7 @@ def join_rows(
     calls  the position of rows without any tokens.
     """
     rows = []
-    for tokens, params in zip(given, settings, strict=True):
+    for tokens, params in zip(histories, settings, strict=True):
         row = tokens.uncached(params)
         rows.append(row if _has_tokens(tokens) else replace(row, position=calls))
     for number, row in enumerate(rows):

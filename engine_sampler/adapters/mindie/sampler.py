@@ -259,7 +259,7 @@ class Sampler:
     def _join(
         self,
         ids: list[int],
-        given: Sequence[GivenTokens],
+        histories: Sequence[GivenTokens],
         settings: Sequence[SamplingParams] | None,
         padding: Padding,
         *,
@@ -270,7 +270,7 @@ class Sampler:
         own = [self._configured.get(i) for i in ids] if settings is None else settings
         default = pair_settings({}, 1, self.mode, self.logprobs)[0]
         requests = join_requests(
-            self._cache, ids, given, own, default, padding, masked=masked, keep_seeds=keep_seeds
+            self._cache, ids, histories, own, default, padding, masked=masked, keep_seeds=keep_seeds
         )
         for request_id in ids:
             self._configured.pop(request_id, None)
@@ -285,7 +285,7 @@ class Sampler:
             metadata.columns(), self.mode, self.logprobs, metadata.top_logprobs_array, siblings > 1
         )
         prefill = metadata.prefill_array.tolist()
-        given = _given(padding, metadata.all_token_ids, metadata.output_token_ids, prefill)
+        histories = _given(padding, metadata.all_token_ids, metadata.output_token_ids, prefill)
         bitmask = metadata.mask(logits.width)
         expansion = metadata.expansion()
         sources = expansion.sources.tolist()
@@ -304,7 +304,7 @@ class Sampler:
         self._batch = None
         self._join(
             expansion.sequence_ids,
-            [given[i] for i in sources],
+            [histories[i] for i in sources],
             drawn,
             padding,
             masked=bitmask is not None,

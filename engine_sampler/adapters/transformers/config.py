@@ -88,10 +88,10 @@ def map_processors(processors: Sequence[Any], columns: int) -> Mapped:
     only in their usual order. columns: the columns of the prompts.
     """
     params: dict[str, Any] = {"order": "transformers"}
-    rest = list(processors)
+    unmapped = list(processors)
     limit = len(_MAPPINGS)
-    while rest:
-        processor = rest[-1]
+    while unmapped:
+        processor = unmapped[-1]
         if not _is_neutral(processor):
             mapping = _mapping_of(processor)
             if mapping is None or mapping.param is None or _order_index(processor) >= limit:
@@ -101,8 +101,8 @@ def map_processors(processors: Sequence[Any], columns: int) -> Mapped:
             if mapping.field == "min_length":
                 value = max(0, value - columns, params.get("min_tokens", 0))
             params[mapping.param] = value
-        rest.pop()
-    return Mapped(params, rest)
+        unmapped.pop()
+    return Mapped(params, unmapped)
 
 
 def without_configured(processors: Sequence[Any], config: Any) -> list[Any]:
@@ -113,7 +113,7 @@ def without_configured(processors: Sequence[Any], config: Any) -> list[Any]:
 def map_criteria(criteria: Sequence[Any], columns: int) -> Mapped:
     """Read limits as parameters, and EOS ids as `eos_token_ids`. columns: the columns of the prompts."""
     params: dict[str, Any] = {}
-    rest = []
+    unmapped = []
     for criterion in criteria:
         name = type(criterion).__name__ if _is_theirs(criterion) else ""
         if name == "MaxLengthCriteria":
@@ -123,8 +123,8 @@ def map_criteria(criteria: Sequence[Any], columns: int) -> Mapped:
         elif name == "EosTokenCriteria":
             params["eos_token_ids"] = [int(i) for i in criterion.eos_token_id]
         else:
-            rest.append(criterion)
-    return Mapped(params, rest)
+            unmapped.append(criterion)
+    return Mapped(params, unmapped)
 
 
 def _is_theirs(part: Any) -> bool:

@@ -62,13 +62,13 @@ __all__ = ["EngineSampler", "settings_of"]
 
 def _interfaces() -> list[Any]:
     """vLLM's abstract processor classes, V1 and V2, those that are installed."""
-    found = []
+    interfaces = []
     for runner in ("vllm.v1.sample", "vllm.v1.worker.gpu.sample"):
         try:
-            found.append(import_module(f"{runner}.logits_processor.interface").LogitsProcessor)
+            interfaces.append(import_module(f"{runner}.logits_processor.interface").LogitsProcessor)
         except ImportError:
             continue
-    return found
+    return interfaces
 
 
 class EngineSampler(Processor, *_interfaces()):  # type: ignore[misc]

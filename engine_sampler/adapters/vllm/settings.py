@@ -54,17 +54,17 @@ def _given(extra: Mapping[str, Any], request: Any) -> dict[str, Any]:
     """The entries of `extra` that are ours, checked by name."""
     catalogue = default_registry().catalogue
     allowed = _allowed()
-    given = {}
+    entries = {}
     for key, value in extra.items():
         if value is None:
             continue
         if key in allowed:
-            given[key] = _plain(allowed[key], value)
+            entries[key] = _plain(allowed[key], value)
         elif key in catalogue.params:
             raise ParameterError(f"{key} is not allowed in extra_args: {_reason(key, request)}")
         elif any(key.startswith(family) for family in _families()):
             raise unknown(key)
-    return given
+    return entries
 
 
 def _allowed() -> dict[str, Param]:

@@ -76,21 +76,21 @@ class Approximation:
     def _ignored_bytes(self) -> list[int]:
         """The bytes of ignored text: any of them may occur between terminals."""
         derivatives = self._parser.scans.derivatives
-        waiting = [self._parser.terminals[terminal] or 0 for terminal in self._parser.ignored]
-        seen = set(waiting)
-        found: set[int] = set()
-        for number in waiting:
+        numbers = [self._parser.terminals[terminal] or 0 for terminal in self._parser.ignored]
+        seen = set(numbers)
+        ignored: set[int] = set()
+        for number in numbers:
             partition = self._expressions.partition[number]
             for kind in representatives(partition):
                 rest = derivatives.derivative(number, kind)
                 if derivatives.live(rest):
-                    found.update(byte for byte in range(256) if partition[byte] == kind)
+                    ignored.update(byte for byte in range(256) if partition[byte] == kind)
                     if rest not in seen:
                         seen.add(rest)
-                        waiting.append(rest)
+                        numbers.append(rest)
             if len(seen) > MAX_STATES:
                 return list(range(256))
-        return sorted(found)
+        return sorted(ignored)
 
     def _starts_of(self, terminals: Iterable[int]) -> list[int]:
         """The states where the terminals begin, except special ones; END for ACCEPT."""
@@ -107,9 +107,9 @@ class Approximation:
     def _read(self, terminal: int, expression: int, ends: Sequence[int]) -> None:
         """Add the states within a terminal, which may continue at `ends`."""
         derivatives = self._parser.scans.derivatives
-        waiting: list[int] = []
-        self._empty_moves.append((self._starts[terminal], self._state_within(terminal, expression, waiting)))
-        for number in waiting:
+        within: list[int] = []
+        self._empty_moves.append((self._starts[terminal], self._state_within(terminal, expression, within)))
+        for number in within:
             at = self._state_of[terminal, number]
             if self._expressions.endings[number]:
                 self._empty_moves += [(at, end) for end in ends]
@@ -117,7 +117,7 @@ class Approximation:
             for kind in representatives(self._expressions.partition[number]):
                 rest = derivatives.derivative(number, kind)
                 if derivatives.live(rest):
-                    self._transitions[at][partition == kind] = self._state_within(terminal, rest, waiting)
+                    self._transitions[at][partition == kind] = self._state_within(terminal, rest, within)
         if terminal in self._overflow:
             self._empty_moves += [(self._overflow[terminal], end) for end in ends]
 
@@ -203,23 +203,23 @@ class _FollowSets:
 
     def of(self, terminal: int) -> set[int]:
         """The terminals that may follow `terminal`, with ACCEPT if the text may end after it."""
-        found: set[int] = set()
+        terminals: set[int] = set()
         seen = set(self._after.get(terminal, ()))
         waiting = list(seen)
         while waiting:
             state = waiting.pop()
             for symbol, target, _ in self._automata.edges[state]:
-                more = self._through(state, symbol, target, found) - seen
+                more = self._through(state, symbol, target, terminals) - seen
                 seen |= more
                 waiting += more
-        return found
+        return terminals
 
-    def _through(self, state: int, symbol: int, target: int, found: set[int]) -> set[int]:
-        """The states that an edge leads to without reading a byte; adds its terminal, if any, to `found`."""
+    def _through(self, state: int, symbol: int, target: int, terminals: set[int]) -> set[int]:
+        """The states that an edge leads to without reading a byte; adds its terminal, if any."""
         rule = -1 - self._automata.rule_of_state[state]
         if symbol == ACCEPT and rule != self._automata.goal:
             return self._after.get(rule, set())
         if symbol == ACCEPT or symbol >= 0:
-            found.add(symbol)
+            terminals.add(symbol)
             return {target} if symbol in self._empty else set()
         return {self._automata.rules[-1 - symbol][0]}

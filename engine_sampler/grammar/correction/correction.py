@@ -238,16 +238,16 @@ def _read(matcher: Any, data: bytes) -> int:
     return len(data)
 
 
-def _message(rest: bytes, allowed: set[int], line: int, column: int) -> str:
+def _message(unread: bytes, allowed: set[int], line: int, column: int) -> str:
     expected = _described(sorted(allowed - {EOS, SPECIAL}))
     expected += ["a special token"] if SPECIAL in allowed else []
-    if not rest and EOS in allowed:
+    if not unread and EOS in allowed:
         return "the text is valid"
-    if not rest:
+    if not unread:
         return f"line {line}, column {column}: the text is not finished; expected {_listed(expected)}"
     expected += ["the end"] if EOS in allowed else []
-    found = rest[:4].decode(errors="ignore")[:1]
-    shown = repr(found) if found else f"byte 0x{rest[0]:02x}"
+    found = unread[:4].decode(errors="ignore")[:1]
+    shown = repr(found) if found else f"byte 0x{unread[0]:02x}"
     return f"line {line}, column {column}: {shown} is not allowed here; expected {_listed(expected)}"
 
 

@@ -39,19 +39,19 @@ class LowerBounds:
 
     def __call__(self, configuration: int) -> int:
         """The cost of the cheapest way from a configuration to the end, or less; NEVER if there is none."""
-        found = self._of_configuration.get(configuration)
-        if found is None:
-            found = NEVER
+        least = self._of_configuration.get(configuration)
+        if least is None:
+            least = NEVER
             for row, terminal, ignored, scan in self._parser.threads[configuration]:
                 after: int | None = row
                 rest = 0
                 if terminal != BETWEEN_TERMINALS:
                     rest = self._of_expression(self._parser.scans.pairs[scan][0])
                     after = row if ignored else self._rows.advance(row, terminal)
-                if after is not None and rest < found:
-                    found = min(found, rest + self._from_row(after))
-            self._of_configuration[configuration] = found
-        return found
+                if after is not None and rest < least:
+                    least = min(least, rest + self._from_row(after))
+            self._of_configuration[configuration] = least
+        return least
 
     def _from_row(self, row: int) -> int:
         """A lower bound on the cost from a row to the end of the text."""
@@ -87,15 +87,15 @@ class LowerBounds:
     def _returns(self, node: BegunRule) -> tuple[set[BegunRule], list[tuple[BegunRule, BegunRule, int]]]:
         """The rules that began in the same row and may end where `node` does, and the ways from the end of
         one rule to that of its caller: from, to, cost."""
-        same_row, ways, waiting = {node}, [], [node]
-        while waiting:
-            at = waiting.pop()
+        same_row, ways, unvisited = {node}, [], [node]
+        while unvisited:
+            at = unvisited.pop()
             for position, origin in self._callers(at):
                 to = self._automata.rule_of(position), origin
                 ways.append((at, to, self._of_position(position)))
                 if origin == node[1] and to not in same_row and to not in self._after_rule:
                     same_row.add(to)
-                    waiting.append(to)
+                    unvisited.append(to)
         return same_row, ways
 
     def _callers(self, node: BegunRule) -> Iterator[tuple[int, int]]:

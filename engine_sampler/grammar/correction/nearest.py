@@ -169,9 +169,9 @@ class NearestSearch:
     def _edit(self, number: int, node: _Node) -> Iterator[_Node]:
         """The nodes that delete the next character, replace it, or insert one before it."""
         edits, damage, at = node.edits + 1, node.damage, node.at
-        more = at < len(self._units)
-        damage_if_lost = damage + (WORD if more and _is_word(self._units[at]) else 0)
-        if more:
+        is_inside = at < len(self._units)
+        damage_if_lost = damage + (WORD if is_inside and _is_word(self._units[at]) else 0)
+        if is_inside:
             yield _Node(edits, damage_if_lost + DELETED, at + 1, node.configuration, number, b"")
         within = self._within_character(node)
         for byte in self._space.choices(node.configuration):
@@ -181,7 +181,7 @@ class NearestSearch:
             new = bytes((byte,))
             invented = 1 if _is_word(new) else 0
             if not self._free >> byte & 1:
-                if more:
+                if is_inside:
                     yield _Node(edits, damage_if_lost + REPLACED, at + 1, after, number, new)
                 yield _Node(edits, damage + INSERTED + invented, at, after, number, new)
             elif within:
@@ -201,17 +201,17 @@ class NearestSearch:
 
     def _edits(self, number: int) -> list[Edit]:
         """The edits on the way to a node, with adjacent ones merged."""
-        found: list[Edit] = []
+        edits: list[Edit] = []
         node = self._nodes[number]
         while node.parent >= 0:
             parent = self._nodes[node.parent]
             if node.at == parent.at or node.edits > parent.edits:
                 edit = Edit(parent.at, node.at, node.new)
-                if found and found[-1].start == edit.end:
-                    edit = Edit(edit.start, found[-1].end, edit.new + found.pop().new)
-                found.append(edit)
+                if edits and edits[-1].start == edit.end:
+                    edit = Edit(edit.start, edits[-1].end, edit.new + edits.pop().new)
+                edits.append(edit)
             node = parent
-        return found[::-1]
+        return edits[::-1]
 
 
 def _is_word(character: bytes) -> bool:

@@ -26,22 +26,22 @@ def cheapest(
     ways  for each node, the nodes with an edge to it and the costs of these edges
     ends  the end nodes, each with its own cost
     """
-    found: dict[Node, int] = {}
+    costs: dict[Node, int] = {}
     number = 0
-    waiting: list[tuple[int, int, Node]] = []
+    queue: list[tuple[int, int, Node]] = []
     for node, cost in ends:
-        heappush(waiting, (cost, number, node))
+        heappush(queue, (cost, number, node))
         number += 1
-    while waiting:
-        cost, _, node = heappop(waiting)
-        if node in found or cost >= NEVER:
+    while queue:
+        cost, _, node = heappop(queue)
+        if node in costs or cost >= NEVER:
             continue
-        found[node] = cost
-        for source, more in ways.get(node, ()):
-            if source not in found:
-                heappush(waiting, (cost + more, number, source))
+        costs[node] = cost
+        for source, step in ways.get(node, ()):
+            if source not in costs:
+                heappush(queue, (cost + step, number, source))
                 number += 1
-    return found
+    return costs
 
 
 def position_bounds(automata: Automata, terminals: Sequence[int]) -> Callable[[int], int]:
@@ -69,34 +69,34 @@ def _without_registers(automata: Automata, terminals: Sequence[int]) -> list[int
     firsts = {first: -1 - rule for rule, (first, _) in enumerate(automata.rules)}
     incoming: list[list[tuple[int, int]]] = [[] for _ in automata.edges]
     callers: dict[int, list[tuple[int, int]]] = {}
-    found = [NEVER] * len(automata.edges)
-    waiting: list[tuple[int, int]] = []
+    costs = [NEVER] * len(automata.edges)
+    queue: list[tuple[int, int]] = []
     for state, edges in enumerate(automata.edges):
         for symbol, target, _ in edges:
             if symbol == ACCEPT:
-                waiting.append((0, state))
+                queue.append((0, state))
             else:
                 incoming[target].append((state, symbol))
                 if symbol < 0:
                     callers.setdefault(symbol, []).append((state, target))
-    waiting = sorted(set(waiting))
+    queue = sorted(set(queue))
     of_rule: dict[int, int] = {}
-    while waiting:
-        cost, state = heappop(waiting)
-        if found[state] < NEVER or cost >= NEVER:
+    while queue:
+        cost, state = heappop(queue)
+        if costs[state] < NEVER or cost >= NEVER:
             continue
-        found[state] = cost
+        costs[state] = cost
         for source, symbol in incoming[state]:
-            more = terminals[symbol] if symbol >= 0 else of_rule.get(symbol, NEVER)
-            if more < NEVER:
-                heappush(waiting, (cost + more, source))
+            step = terminals[symbol] if symbol >= 0 else of_rule.get(symbol, NEVER)
+            if step < NEVER:
+                heappush(queue, (cost + step, source))
         rule = firsts.get(state)
         if rule is not None:
             of_rule[rule] = cost
             for source, target in callers.get(rule, ()):
-                if found[target] < NEVER:
-                    heappush(waiting, (cost + found[target], source))
-    return found
+                if costs[target] < NEVER:
+                    heappush(queue, (cost + costs[target], source))
+    return costs
 
 
 class RuleBounds:
@@ -127,16 +127,16 @@ class RuleBounds:
         goal = len(self._automata.rules) - 1
         order: list[int] = []
         seen = {goal}
-        waiting = [(goal, iter(self._called(goal)))]
-        while waiting:
-            rule, called = waiting[-1]
+        path = [(goal, iter(self._called(goal)))]
+        while path:
+            rule, called = path[-1]
             following = next((other for other in called if other not in seen), None)
             if following is None:
                 order.append(rule)
-                waiting.pop()
+                path.pop()
             else:
                 seen.add(following)
-                waiting.append((following, iter(self._called(following))))
+                path.append((following, iter(self._called(following))))
         return order
 
     def _called(self, rule: int) -> list[int]:
@@ -205,14 +205,14 @@ class RegisterBounds:
     def _reach_without(self, bit: int) -> set[int]:
         """The states from which the rule can end although `bit` is never set."""
         stops = {(CLAUSE, bit << 1 | 1), (SET, bit)}
-        found = {state for state, operations in self._last if stops.isdisjoint(operations)}
-        waiting = list(found)
+        reaching = {state for state, operations in self._last if stops.isdisjoint(operations)}
+        waiting = list(reaching)
         while waiting:
             for state, operations in self._into.get(waiting.pop(), ()):
-                if state not in found and stops.isdisjoint(operations):
-                    found.add(state)
+                if state not in reaching and stops.isdisjoint(operations):
+                    reaching.add(state)
                     waiting.append(state)
-        return found
+        return reaching
 
     def of(self, state: int, registers: Registers) -> int:
         """A lower bound on the cost from a state with these registers to the end of the rule."""

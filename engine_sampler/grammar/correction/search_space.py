@@ -152,10 +152,10 @@ def shortest_completion(
     Raises GrammarLimitError if it is longer than `max_bytes`, or not found within `steps`.
     """
     parser, bound = space.parser, space.in_bytes
-    waiting = [(bound(configuration), b"", _NO_CHOICE, configuration, keys)]
+    queue = [(bound(configuration), b"", _NO_CHOICE, configuration, keys)]
     done: set[tuple[int, KeyPosition | None]] = set()
-    while waiting:
-        cost, text, choice, at, keys = heappop(waiting)
+    while queue:
+        cost, text, choice, at, keys = heappop(queue)
         if cost >= NEVER:
             break
         if cost > max_bytes:
@@ -172,9 +172,9 @@ def shortest_completion(
             following = parser.step(at, text[-1])
             after = None if keys is None else position_after(keys, text[-1:])
             if (following, after) not in done and (after is None) == (keys is None):
-                heappush(waiting, (len(text) + bound(following), text, _NO_CHOICE, following, after))
+                heappush(queue, (len(text) + bound(following), text, _NO_CHOICE, following, after))
             text = text[:-1]
         choices = space.choices(at)
         if choice + 1 < len(choices):  # the next byte waits at the same bound, which holds for it as well
-            heappush(waiting, (cost, text + bytes((choices[choice + 1],)), choice + 1, at, keys))
+            heappush(queue, (cost, text + bytes((choices[choice + 1],)), choice + 1, at, keys))
     return None

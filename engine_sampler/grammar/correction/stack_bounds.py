@@ -43,19 +43,19 @@ class StackBounds:
 
     def __call__(self, configuration: int) -> int:
         """The cost of the cheapest way from a configuration to the end, or less; NEVER if there is none."""
-        found = self._of_configuration.get(configuration)
-        if found is None:
-            found = NEVER
+        least = self._of_configuration.get(configuration)
+        if least is None:
+            least = NEVER
             for row, symbol, rest, _, _ in self._parser.threads[configuration]:
                 after: int | None = row
                 cost = 0
                 if symbol != BETWEEN_TERMINALS:
                     cost = self._of_expression(rest)
                     after = row if symbol == IGNORED_SYMBOL else self._rows.advance(row, symbol)
-                if after is not None and cost < found:
-                    found = min(found, cost + self._from_stack(self._rows.rows[after]))
-            self._of_configuration[configuration] = found
-        return found
+                if after is not None and cost < least:
+                    least = min(least, cost + self._from_stack(self._rows.rows[after]))
+            self._of_configuration[configuration] = least
+        return least
 
     # --- the grammar, from the tables ----------------------------------------------------------------
 
@@ -72,16 +72,16 @@ class StackBounds:
         for steps in self._steps:
             for symbol, to in steps.items():
                 between.setdefault(to, {})[symbol] = None
-        found: dict[int, RightSide] = {}
+        sides: dict[int, RightSide] = {}
         for state, tables in enumerate(self._tables.states):
             for action in {*(action for _, action in tables.actions), tables.end}:
-                if action < 0 and -1 - action not in found:
+                if action < 0 and -1 - action not in sides:
                     spelled, at = [], state
                     for _ in range(self._tables.rules[-1 - action][1]):
                         spelled.append(tuple(between[at]))
                         at = before[at]
-                    found[-1 - action] = spelled[::-1]
-        return found
+                    sides[-1 - action] = spelled[::-1]
+        return sides
 
     def _symbol_costs(self) -> dict[Symbol, int]:
         """The cost of the cheapest text of each symbol."""
@@ -103,7 +103,7 @@ class StackBounds:
     def _positions(self) -> list[dict[tuple[int, int], int]]:
         """For each state, the rules that it is within: their left sides, the symbols read, and the cost of
         the others."""
-        found: list[dict[tuple[int, int], int]] = [{} for _ in self._steps]
+        positions: list[dict[tuple[int, int], int]] = [{} for _ in self._steps]
         ways: dict[int, list[tuple[RightSide, list[int]]]] = {}
         for rule, spelled in self._sides.items():
             costs = _place_costs(spelled, self._costs)
@@ -121,9 +121,9 @@ class StackBounds:
                             if (to := self._steps[at].get(symbol)) is not None
                         }
                         for at in states:
-                            known = found[at].get((side, count), NEVER)
-                            found[at][side, count] = min(left[count - 1], known)
-        return found
+                            known = positions[at].get((side, count), NEVER)
+                            positions[at][side, count] = min(left[count - 1], known)
+        return positions
 
     # --- stacks --------------------------------------------------------------------------------------
 
@@ -131,27 +131,27 @@ class StackBounds:
         """A lower bound on the cost from a stack to the end of the text (Dijkstra 1959)."""
         if stack in self._of_stack:
             return self._of_stack[stack]
-        waiting: list[tuple[int, int, LrRow | None]] = [(0, 0, stack)]
+        queue: list[tuple[int, int, LrRow | None]] = [(0, 0, stack)]
         done: set[LrRow] = set()
         number = 0
-        found = NEVER
-        while waiting:
-            cost, _, at = heappop(waiting)
+        least = NEVER
+        while queue:
+            cost, _, at = heappop(queue)
             if at is None or cost >= NEVER:
-                found = min(cost, NEVER)
+                least = min(cost, NEVER)
                 break
             if at in done:
                 continue
             done.add(at)
-            for more, following in self._ways(at):
+            for step, following in self._ways(at):
                 known = None if following is None else self._of_stack.get(following)
                 number += 1
                 if known is None:
-                    heappush(waiting, (cost + more, number, following))
+                    heappush(queue, (cost + step, number, following))
                 else:
-                    heappush(waiting, (cost + more + known, number, None))
-        self._of_stack[stack] = found
-        return found
+                    heappush(queue, (cost + step + known, number, None))
+        self._of_stack[stack] = least
+        return least
 
     def _ways(self, stack: LrRow) -> Iterator[tuple[int, LrRow | None]]:
         """The stacks after the end of a rule that the top is within, with their costs; None: the end."""

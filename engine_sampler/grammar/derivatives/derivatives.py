@@ -208,9 +208,9 @@ class Derivatives:
         """Search breadth-first for a matching text; every expression on the path to it is live as well."""
         x = self.expressions
         came_from = {number: number}
-        waiting = [number]
+        queue = [number]
         steps = 0
-        for source in waiting:
+        for source in queue:
             for byte in representatives(x.partition[source]):
                 steps += 1
                 following = self.derivative(source, byte)
@@ -222,12 +222,12 @@ class Derivatives:
                         self._live[following] = True
                         following = came_from[following]
                     return True
-                waiting.append(following)
+                queue.append(following)
             if steps > EMPTINESS_STEPS:
                 raise GrammarLimitError(
                     f"deciding whether an expression matches anything takes more than {EMPTINESS_STEPS} steps"
                 )
-        self._live.update(dict.fromkeys(waiting, False))
+        self._live.update(dict.fromkeys(queue, False))
         return False
 
     def continues(self, number: int) -> bool:

@@ -102,23 +102,23 @@ class Expressions:
                 number = self._prepend(part, number)
         return number
 
-    def _prepend(self, part: int, rest: int) -> int:
-        """`part`, which is not a guard, followed by `rest`; both in the form that concat() produces."""
-        if EMPTY in (part, rest):
+    def _prepend(self, part: int, tail: int) -> int:
+        """`part`, which is not a guard, followed by `tail`; both in the form that concat() produces."""
+        if EMPTY in (part, tail):
             return EMPTY
-        if EPSILON in (part, rest):
-            return rest if part == EPSILON else part
+        if EPSILON in (part, tail):
+            return tail if part == EPSILON else part
         if self.nodes[part][0] == CONCAT:
-            return self.concat(part, rest)
+            return self.concat(part, tail)
         if self.nodes[part][0] == REPEAT and self.nodes[part][2:] == (0, None):
-            after = self.nodes[rest]
-            if rest == part or (after[0] == CONCAT and after[1] == part):
-                return rest  # x* x* is x*
-        return self._intern((CONCAT, part, rest))
+            after = self.nodes[tail]
+            if tail == part or (after[0] == CONCAT and after[1] == part):
+                return tail  # x* x* is x*
+        return self._intern((CONCAT, part, tail))
 
     def union(self, parts: Iterable[int]) -> int:
         """Any of them: sorted, single bytes merged into one class, repetitions of the same part merged."""
-        found: set[int] = set()
+        members: set[int] = set()
         mask = 0
         for part in parts:
             node = self.nodes[part]
@@ -129,32 +129,32 @@ class Expressions:
                 elif one[0] == LITERAL and len(one[1]) == 1:
                     mask |= 1 << one[1][0]
                 else:
-                    found.add(piece)
+                    members.add(piece)
         if mask:
-            found.add(self.byte_class(mask))
-        if len(found) > 1:
-            found = self._simplify(found)
-        if ANYTHING in found:
+            members.add(self.byte_class(mask))
+        if len(members) > 1:
+            members = self._simplify(members)
+        if ANYTHING in members:
             return ANYTHING
-        if len(found) == 1:
-            return found.pop()
-        self.meter.spend(len(found))
-        return self._intern((UNION, tuple(sorted(found))))
+        if len(members) == 1:
+            return members.pop()
+        self.meter.spend(len(members))
+        return self._intern((UNION, tuple(sorted(members))))
 
-    def _simplify(self, found: set[int]) -> set[int]:
+    def _simplify(self, members: set[int]) -> set[int]:
         repetitions: dict[tuple[int, int, int], list[tuple[int, int | None, int]]] = {}
-        for piece in found:
+        for piece in members:
             if (parts := self._repetition(piece)) is not None:
                 head, child, tail, low, high = parts
                 repetitions.setdefault((head, child, tail), []).append((low, high, piece))
         for (head, child, tail), ranges in repetitions.items():
             if len(ranges) > 1:
-                found.difference_update(piece for _, _, piece in ranges)
+                members.difference_update(piece for _, _, piece in ranges)
                 for low, high in _merged([(low, high) for low, high, _ in ranges]):
-                    found.add(self.concat(head, self.repeat(child, low, high), tail))
-        if EPSILON in found and any(EMPTY in self.endings[piece] for piece in found if piece != EPSILON):
-            found.discard(EPSILON)
-        return found
+                    members.add(self.concat(head, self.repeat(child, low, high), tail))
+        if EPSILON in members and any(EMPTY in self.endings[piece] for piece in members if piece != EPSILON):
+            members.discard(EPSILON)
+        return members
 
     def _repetition(self, number: int) -> tuple[int, int, int, int, int | None] | None:
         """A piece of the form head child{low,high} tail, as head, child, tail, low, high; else None."""
@@ -168,7 +168,7 @@ class Expressions:
 
     def both(self, parts: Iterable[int]) -> int:
         """Whatever all of them match."""
-        found: set[int] = set()
+        members: set[int] = set()
         mask = ALL_BYTES
         for part in parts:
             node = self.nodes[part]
@@ -177,20 +177,20 @@ class Expressions:
                 if one[0] == CLASS:
                     mask &= one[1]
                 else:
-                    found.add(piece)
-        found.discard(ANYTHING)
+                    members.add(piece)
+        members.discard(ANYTHING)
         if mask != ALL_BYTES:
-            found.add(self.byte_class(mask))
-        if EMPTY in found or any(
-            self.nodes[piece][0] == NOT and self.nodes[piece][1] in found for piece in found
+            members.add(self.byte_class(mask))
+        if EMPTY in members or any(
+            self.nodes[piece][0] == NOT and self.nodes[piece][1] in members for piece in members
         ):
             return EMPTY
-        if EPSILON in found and not any(self.guarded[piece] for piece in found):
-            return EPSILON if all(self.endings[piece] for piece in found) else EMPTY
-        if len(found) <= 1:
-            return found.pop() if found else ANYTHING
-        self.meter.spend(len(found))
-        return self._intern((BOTH, tuple(sorted(found))))
+        if EPSILON in members and not any(self.guarded[piece] for piece in members):
+            return EPSILON if all(self.endings[piece] for piece in members) else EMPTY
+        if len(members) <= 1:
+            return members.pop() if members else ANYTHING
+        self.meter.spend(len(members))
+        return self._intern((BOTH, tuple(sorted(members))))
 
     def complement(self, number: int) -> int:
         """Every text that `number`, which contains no guard, does not match."""

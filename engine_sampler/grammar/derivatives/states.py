@@ -36,16 +36,16 @@ def states_of(expression: Expression, most: int) -> list[State] | None:
 def reached(derivatives: Derivatives, start: int, most: int) -> dict[int, dict[int, int]] | None:
     """The steps from each state that can be reached: the bytes that lead to each next one. None if there are
     more states than `most`."""
-    found: dict[int, dict[int, int]] = {start: {}}
+    steps: dict[int, dict[int, int]] = {start: {}}
     for state in (waiting := [start]):
         spend(20)
-        found[state] = derivatives.live_steps(state)
-        new = [after for after in found[state] if after not in found]
-        found.update({after: {} for after in new})
+        steps[state] = derivatives.live_steps(state)
+        new = [after for after in steps[state] if after not in steps]
+        steps.update({after: {} for after in new})
         waiting += new
         if len(waiting) > most:
             return None
-    return found
+    return steps
 
 
 def texts_between(states: Sequence[State], start: int, ends: Collection[int]) -> Expression:

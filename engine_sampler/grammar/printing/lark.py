@@ -141,13 +141,13 @@ class _Printer:
 
     def _outgoing(self, state: ExpandedState) -> list[tuple[int, ExpandedState | None]]:
         """The symbols that may come next, and the state after each: None if the rule ends there."""
-        found: list[tuple[int, ExpandedState | None]] = []
+        outgoing: list[tuple[int, ExpandedState | None]] = []
         for edge in self._edges(state[0]):
             after = _apply(state[1], edge.operations)
             if after is not None:
                 ends = edge.symbol == ACCEPT or self._is_end(edge.target)
-                found.append((edge.symbol, None if ends else (edge.target, after)))
-        return found
+                outgoing.append((edge.symbol, None if ends else (edge.target, after)))
+        return outgoing
 
     def _alternative(self, symbol: int, target: str | None) -> str:
         if symbol == ACCEPT:
@@ -237,32 +237,34 @@ def _unique(names: Iterable[str]) -> list[str]:
 
 def decoded_expressions(code: Sequence[int]) -> list[Expression]:
     """The expressions of a program by number: decodes the output of `expression.Encoder`."""
-    found: list[Expression] = []
+    expressions: list[Expression] = []
     at = 0
     while at < len(code):
         kind, at = code[at], at + 1
         if kind == CLASS:
             words = (word & 0xFFFFFFFF for word in code[at : at + 8])
-            found.append((kind, sum(word << 32 * i for i, word in enumerate(words))))
+            expressions.append((kind, sum(word << 32 * i for i, word in enumerate(words))))
             at += 8
         elif kind in (LITERAL, CONCAT, UNION, BOTH):
             end = at + 1 + code[at]
             operands = code[at + 1 : end]
-            members = bytes([*operands]) if kind == LITERAL else tuple(found[number] for number in operands)
-            found.append((kind, members))
+            members = (
+                bytes([*operands]) if kind == LITERAL else tuple(expressions[number] for number in operands)
+            )
+            expressions.append((kind, members))
             at = end
         elif kind == REPEAT:
             child, low, high = code[at : at + 3]
-            found.append((kind, found[child], low, None if high < 0 else high))
+            expressions.append((kind, expressions[child], low, None if high < 0 else high))
             at += 3
         elif kind in (NOT, GUARD):
             count = 1 if kind == NOT else 2
-            found.append((kind, *(found[number] for number in code[at : at + count])))
+            expressions.append((kind, *(expressions[number] for number in code[at : at + count])))
             at += count
         else:
             states, at = _states(code, at)
-            found.append((AUTOMATON, states))
-    return found
+            expressions.append((AUTOMATON, states))
+    return expressions
 
 
 def _states(code: Sequence[int], at: int) -> tuple[tuple[tuple[bool, tuple[tuple[int, ...], ...]], ...], int]:

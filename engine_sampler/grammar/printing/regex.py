@@ -124,16 +124,16 @@ def _deterministic(part: Expression) -> States:
     derivatives = Derivatives(expressions)
     numbers = {Loader(expressions, encoder.code).numbers[root]: 0}
     states = []
-    for state in (waiting := list(numbers)):
-        found = derivatives.live_steps(state)
-        for target in found:
+    for state in (queue := list(numbers)):
+        targets = derivatives.live_steps(state)
+        for target in targets:
             if target not in numbers:
                 numbers[target] = len(numbers)
-                waiting.append(target)
-        if len(waiting) > MAX_STATES:
+                queue.append(target)
+        if len(queue) > MAX_STATES:
             raise GrammarLimitError(f"a terminal needs an automaton of more than {MAX_STATES} states")
         runs = (
-            (first, last, numbers[target]) for target, mask in found.items() for first, last in _runs(mask)
+            (first, last, numbers[target]) for target, mask in targets.items() for first, last in _runs(mask)
         )
         states.append((expressions.nullable(state), tuple(sorted(runs))))
     return tuple(states)
@@ -192,13 +192,13 @@ def _sequence(part: Expression) -> str:
     text = ""
     at = 0
     while at < len(pieces):
-        found = character_at(pieces, at)
-        if found is None:
+        character = character_at(pieces, at)
+        if character is None:
             text += _one(pieces[at])
             at += 1
         else:
-            text += _class(found[1])
-            at = found[0]
+            text += _class(character[1])
+            at = character[0]
     return text
 
 
@@ -228,7 +228,7 @@ def _of_bytes(part: Expression) -> Ranges:
 def _alternatives(part: Expression) -> str:
     """The alternatives; single characters are merged into one class, placed after the longer alternatives."""
     codes: list[tuple[int, int]] = []
-    others = []
+    longer = []
     for piece in part[1]:
         pieces = piece[1] if piece[0] == CONCAT else (piece,)
         found = character_at(pieces, 0)
@@ -237,10 +237,10 @@ def _alternatives(part: Expression) -> str:
         elif piece[0] == CLASS or (piece[0] == LITERAL and len(piece[1]) == 1):
             codes += _of_bytes(byte_class(piece[1]) if piece[0] == CLASS else (CLASS, 1 << piece[1][0]))
         else:
-            others.append(_sequence(piece))
+            longer.append(_sequence(piece))
     if codes:
-        others.append(_class(ranges(codes)))
-    return others[0] if codes and len(others) == 1 else "(?:" + "|".join(others) + ")"
+        longer.append(_class(ranges(codes)))
+    return longer[0] if codes and len(longer) == 1 else "(?:" + "|".join(longer) + ")"
 
 
 def _counted(part: Expression) -> str:

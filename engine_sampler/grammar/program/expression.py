@@ -327,16 +327,16 @@ class Frequent(tuple[Any, ...]):
 
 def _references(code: Sequence[int]) -> list[int]:
     """The places of `code` that have the number of a node."""
-    found: list[int] = []
+    references: list[int] = []
     at = 0
     while at < len(code):
         kind = code[at]
         if kind in (CONCAT, UNION, BOTH):
-            found += range(at + 2, at + 2 + code[at + 1])
+            references += range(at + 2, at + 2 + code[at + 1])
             at += 2 + code[at + 1]
         elif kind in (NOT, REPEAT, GUARD):
             count = 2 if kind == GUARD else 1
-            found += range(at + 1, at + 1 + count)
+            references += range(at + 1, at + 1 + count)
             at += 4 if kind == REPEAT else 1 + count
         elif kind == LITERAL:
             at += 2 + code[at + 1]
@@ -346,4 +346,4 @@ def _references(code: Sequence[int]) -> list[int]:
             states, at = code[at + 1], at + 2
             for _ in range(states):
                 at += 2 + 3 * code[at + 1]
-    return found
+    return references

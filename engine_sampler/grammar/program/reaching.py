@@ -18,14 +18,14 @@ def nodes_reaching(steps: Iterable[tuple[Node, Node]], ends: Iterable[Node]) -> 
     sources: dict[Node, list[Node]] = {}
     for source, target in steps:
         sources.setdefault(target, []).append(source)
-    found = set(ends)
-    waiting = list(found)
+    reaching = set(ends)
+    waiting = list(reaching)
     while waiting:
         for source in sources.get(waiting.pop(), ()):
-            if source not in found:
-                found.add(source)
+            if source not in reaching:
+                reaching.add(source)
                 waiting.append(source)
-    return found
+    return reaching
 
 
 def states_reaching_ends(

@@ -479,18 +479,18 @@ class _Automaton:
             if start not in self._with_epsilon:
                 states.append(list(dict.fromkeys(edges)) if len(edges) > 1 else edges)
                 continue
-            found: dict[Edge, None] = {}
+            replaced: dict[Edge, None] = {}
             seen: set[tuple[int, tuple[Operation, ...]]] = {(start, ())}
-            waiting: list[tuple[int, tuple[Operation, ...]]] = [(start, ())]
-            while waiting:
-                state, passed = waiting.pop()
+            paths: list[tuple[int, tuple[Operation, ...]]] = [(start, ())]
+            while paths:
+                state, passed = paths.pop()
                 for symbol, target, operations in self.edges[state]:
                     path = passed + operations
                     if symbol != _EPSILON:
-                        found[Edge(symbol, target, path)] = None
+                        replaced[Edge(symbol, target, path)] = None
                     elif (target, path) not in seen and len(path) <= 4 * (self.counters + 1):
                         seen.add((target, path))
-                        waiting.append((target, path))
-            spend((len(seen) + len(found)) // 6)
-            states.append(list(found))
+                        paths.append((target, path))
+            spend((len(seen) + len(replaced)) // 6)
+            states.append(list(replaced))
         return states

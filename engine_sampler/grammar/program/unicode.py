@@ -38,29 +38,29 @@ ECMA_LINE_END: Ranges = ((10, 10), (13, 13), (0x2028, 0x2029))
 
 def ranges(pieces: Iterable[tuple[int, int]]) -> Ranges:
     """The set of all code points in `pieces`, which may overlap and be in any order."""
-    found: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []
     in_order = sorted(pieces)
     spend(len(in_order) // 8)
     for first, last in in_order:
-        if found and first <= found[-1][1] + 1:
-            if last > found[-1][1]:
-                found[-1] = found[-1][0], last
+        if merged and first <= merged[-1][1] + 1:
+            if last > merged[-1][1]:
+                merged[-1] = merged[-1][0], last
         else:
-            found.append((first, last))
-    return tuple(found)
+            merged.append((first, last))
+    return tuple(merged)
 
 
 def invert(of: Ranges) -> Ranges:
     """All code points that are not in the set."""
-    found = []
+    gaps = []
     begin = 0
     for first, last in of:
         if first > begin:
-            found.append((begin, first - 1))
+            gaps.append((begin, first - 1))
         begin = last + 1
     if begin <= LAST:
-        found.append((begin, LAST))
-    return tuple(found)
+        gaps.append((begin, LAST))
+    return tuple(gaps)
 
 
 def overlap(a: Ranges, b: Ranges) -> bool:
@@ -129,13 +129,13 @@ _CATEGORIES.update({short.lower(): short for short in list(_CATEGORIES.values())
 
 @lru_cache(maxsize=1)
 def _by_category() -> dict[str, list[tuple[int, int]]]:
-    found: dict[str, list[tuple[int, int]]] = {}
+    ranges_of: dict[str, list[tuple[int, int]]] = {}
     begin = 0
     for name, group in groupby(map(unicodedata.category, _all_characters())):
         end = begin + sum(map(len, in_slices(group)))
-        found.setdefault(name, []).append((begin, end - 1))
+        ranges_of.setdefault(name, []).append((begin, end - 1))
         begin = end
-    return found
+    return ranges_of
 
 
 @lru_cache(maxsize=64)
@@ -206,26 +206,26 @@ _ASCII_PARTNERS = ((0x49, (0x130, 0x131)), (0x4B, (0x212A,)), (0x53, (0x17F,)))
 
 def fold(of: Ranges, ascii_only: bool = False) -> Ranges:
     """The set and all code points that differ from a member in case only, as `re.IGNORECASE` defines it."""
-    found = list(of)
+    folded = list(of)
     for first, last, shift in (0x41, 0x5A, 32), (0x61, 0x7A, -32):
         for a, b in of:
             if a <= last and b >= first:
-                found.append((max(a, first) + shift, min(b, last) + shift))
+                folded.append((max(a, first) + shift, min(b, last) + shift))
     if ascii_only:
-        return ranges(found)
+        return ranges(folded)
     if not of or of[-1][1] < 0x80:  # the table is not needed
         for capital, others in _ASCII_PARTNERS:
-            if any(a <= capital <= b for a, b in found):
-                found += ((c, c) for c in others)
-        return ranges(found)
+            if any(a <= capital <= b for a, b in folded):
+                folded += ((c, c) for c in others)
+        return ranges(folded)
     orbits = _case_orbits()
     for first, last in of:
         if last - first < len(orbits):
             inside: Iterable[int] = (c for c in range(first, last + 1) if c in orbits)
         else:
             inside = (c for c in orbits if first <= c <= last)
-        found += [(other, other) for c in inside for other in orbits[c]]
-    return ranges(found)
+        folded += [(other, other) for c in inside for other in orbits[c]]
+    return ranges(folded)
 
 
 # UTF-8.
@@ -248,7 +248,7 @@ def _children(pieces: Pieces, bits: int) -> dict[Pieces, int]:
     """Pieces over the last `bits` bits, each with a mask of the values of the preceding bits they follow."""
     spend(5 + len(pieces))
     top = (1 << bits) - 1
-    found: dict[Pieces, int] = {}
+    children: dict[Pieces, int] = {}
     partial: dict[int, list[tuple[int, int, int]]] = {}
     for first, last, to in pieces:
         low, high = first >> bits, last >> bits
@@ -261,10 +261,10 @@ def _children(pieces: Pieces, bits: int) -> dict[Pieces, int]:
             high -= 1
         if low <= high:
             key = ((0, top, to),)
-            found[key] = found.get(key, 0) | (1 << high + 1) - (1 << low)
+            children[key] = children.get(key, 0) | (1 << high + 1) - (1 << low)
     for leading, rest in partial.items():
-        found[tuple(rest)] = found.get(tuple(rest), 0) | 1 << leading
-    return found
+        children[tuple(rest)] = children.get(tuple(rest), 0) | 1 << leading
+    return children
 
 
 def _first_bytes(pieces: Pieces) -> list[tuple[Pieces, int, int]]:
@@ -325,16 +325,16 @@ def byte_automaton(states: Collection[tuple[bool, Pieces]]) -> tuple[ByteState, 
     byte_states: list[ByteState] = [(False, ())] * len(states)
     inner: dict[tuple[Pieces, int], int] = {}
 
-    def target(rest: Pieces, bits: int) -> int:
+    def target(pieces: Pieces, bits: int) -> int:
         if bits == 0:
-            return rest[0][2]
-        key = rest, bits
+            return pieces[0][2]
+        key = pieces, bits
         if key not in inner:
             inner[key] = len(byte_states)
             if len(byte_states) >= MAX_BYTE_STATES:
                 raise GrammarLimitError(f"a pattern needs an automaton of over {MAX_BYTE_STATES} states")
             byte_states.append((False, ()))
-            children = _children(rest, bits - 6).items()
+            children = _children(pieces, bits - 6).items()
             edges = _edges((mask << 0x80, target(tail, bits - 6)) for tail, mask in children)
             byte_states[inner[key]] = False, edges
         return inner[key]
@@ -348,11 +348,11 @@ def byte_automaton(states: Collection[tuple[bool, Pieces]]) -> tuple[ByteState, 
 
 def _edges(transitions: Iterable[tuple[int, int]]) -> tuple[tuple[int, int, int], ...]:
     """Transitions (mask of bytes, target) as ranges of bytes, sorted."""
-    found = []
+    edges = []
     for mask, to in transitions:
         while mask:
             low = (mask & -mask).bit_length() - 1
             run = (~(mask >> low) & -~(mask >> low)).bit_length() - 1
-            found.append((low, low + run - 1, to))
+            edges.append((low, low + run - 1, to))
             mask &= -1 << (low + run)
-    return tuple(sorted(found))
+    return tuple(sorted(edges))

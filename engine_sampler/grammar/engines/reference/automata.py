@@ -201,16 +201,16 @@ class Automata:
 
     def _find_closure(self, position: int) -> Closure:
         seen = {position: None}
-        waiting = [position]
+        queue = [position]
         completes = False
-        for reached in waiting:
+        for reached in queue:
             targets, ends = self.transitions(reached)
             completes |= ends
             for symbol in targets.keys() & self._empty:
                 for target in targets[symbol]:
                     if target not in seen:
                         seen[target] = None
-                        waiting.append(target)
+                        queue.append(target)
             if len(seen) > MAX_CLOSURE:
                 raise GrammarLimitError(
                     f"a rule has more than {MAX_CLOSURE} positions with no text between them"

@@ -63,7 +63,7 @@ class Lexers:
     def _entry_matches(self, entries: Pairs, terminals: Sequence[int | None]) -> list[list[PartialMatch]]:
         """For each entry of a lexer, the terminals that it may turn out to be."""
         x = self._x
-        found = []
+        matches_of_entries = []
         keywords: list[tuple[int, int]] = []
         for terminal, kind in entries:
             expression = terminals[terminal]
@@ -79,9 +79,9 @@ class Lexers:
                 before = x.union((before, text))
             own = x.both((expression, x.complement(before)))
             matches.append(PartialMatch(IGNORED_SYMBOL if kind & IGNORED else terminal, own, expression))
-            found.append(matches)
+            matches_of_entries.append(matches)
             keywords = []
-        return found
+        return matches_of_entries
 
     def begin(self, state: int) -> list[RankedMatch]:
         """The terminals that the lexer of a state may read."""

@@ -203,14 +203,14 @@ class ReferenceMatcher:
 
     def _configuration_after(self, configuration: int, token_id: int) -> int:
         """The configuration after a token that is not EOS."""
-        found = self._configurations
+        configurations = self._configurations
         if token_id in self._vocabulary.special_ids:
-            return found.special_step(configuration, token_id)
+            return configurations.special_step(configuration, token_id)
         data = self._vocabulary.token_bytes[token_id]
-        as_text = found.run(configuration, data) if data else REJECTED
+        as_text = configurations.run(configuration, data) if data else REJECTED
         if token_id not in self._tables.ordinary_ids:
             return as_text
-        return found.either(found.special_step(configuration, token_id), as_text)
+        return configurations.either(configurations.special_step(configuration, token_id), as_text)
 
     def _push(self, place: Place, ends: bool) -> bool:
         self._terminated = ends

@@ -64,13 +64,13 @@ class Places:
     ) -> dict[EarleyThread, int]:
         """What the threads have spent after a byte, with which `new` tokens begin. A thread that comes about
         in several ways has spent the least: with that, the text can go on in the most ways."""
-        found: dict[EarleyThread, int] = {}
+        after: dict[EarleyThread, int] = {}
         for thread in self._configurations.threads[configuration]:
             for following in self._configurations.thread_step(thread, byte):
                 if following.terminal in self._budgets and not following.ignored:
                     tokens = new + (0 if thread.terminal == BETWEEN_TERMINALS else spent[thread])
-                    found[following] = min(tokens, found.get(following, tokens))
-        return found
+                    after[following] = min(tokens, after.get(following, tokens))
+        return after
 
     def _settled(self, configuration: int, spent: Mapping[EarleyThread, int]) -> Place:
         """The place without the threads that have spent their budgets, if the text can go on without them."""

@@ -124,16 +124,16 @@ class EarleyRows:
         items: set[Item] = set()
         inner = {node}
         outer: set[Item] = set()
-        waiting = [node]
-        while waiting:
-            more, completed = self._close(self._targets(row, waiting.pop()[0]))
+        unvisited = [node]
+        while unvisited:
+            more, completed = self._close(self._targets(row, unvisited.pop()[0]))
             items |= more
             for other in completed:
                 if other[1] != row:
                     outer.add(other)
                 elif other not in inner:
                     inner.add(other)
-                    waiting.append(other)
+                    unvisited.append(other)
         return items, outer
 
     def _union(self, items: set[Item], others: list[frozenset[Item]]) -> frozenset[Item]:

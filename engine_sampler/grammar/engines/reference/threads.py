@@ -190,18 +190,18 @@ class EarleyConfigurations(Configurations[EarleyThread]):
 
     def _add_between(self, row: int, guard: int, following: set[EarleyThread]) -> None:
         """Add a thread between terminals, and those after terminals that are empty under a guard."""
-        waiting = [(row, guard)]
+        queue = [(row, guard)]
         x = self.scans.expressions
-        for row, guard in waiting:
+        for row, guard in queue:
             if self._can_continue(row, guard):
                 following.add(EarleyThread(row, BETWEEN_TERMINALS, False, self.scans.scan(EPSILON, guard)))
             for terminal in self._empty_under_guard & self.rows.rows[row].terminals:
                 after = self.rows.advance(row, terminal)
                 for end in x.endings[self.terminals[terminal] or EMPTY]:
                     both_guards = self.scans.clean(x.union((guard, end)))
-                    if after is not None and (after, both_guards) not in waiting:
-                        waiting.append((after, both_guards))
-            if len(waiting) > MAX_EMPTY_GUARDS:
+                    if after is not None and (after, both_guards) not in queue:
+                        queue.append((after, both_guards))
+            if len(queue) > MAX_EMPTY_GUARDS:
                 raise GrammarLimitError(f"more than {MAX_EMPTY_GUARDS} look-aheads may occur at one position")
 
     def _can_continue(self, row: int, guard: int) -> bool:
