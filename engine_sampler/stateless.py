@@ -11,7 +11,8 @@ import numpy as np
 
 from .arithmetic import LogitRows, Logprobs, RowFault, RowLogprobs, checked_row, gather, row_logprobs
 from .backends.choose import best_backend
-from .contract import INTERRUPTIONS, Backend, BackendError, failure, quoted
+from .base.errors import INTERRUPTIONS, failure, quoted
+from .contract import Backend, BackendError
 from .params import RequestLimits, SamplingParams
 from .scheduler import LogprobsByMode, RequestError, Scheduler
 from .tokenizer import Tokenizer

@@ -14,25 +14,6 @@ import pytest
 import engine_sampler
 from engine_sampler import contract
 
-INTERNAL = {"PLUGIN_API", "Role", "State", "failure", "padded"}
-INTERNAL |= {
-    "INTERRUPTIONS",
-    "array_from",
-    "begin_step",
-    "end_step",
-    "give_way",
-    "in_slices",
-    "unhurried",
-    "PluginFault",
-    "call_for_add",
-    "call_plugin",
-    "described",
-    "fork_safe",
-    "quoted",
-    "close_matches",
-    "guarded",
-}
-"""Names of the contract that plugins do not need."""
 OPTIONAL = ("rich", "tokenizers", "matplotlib", "torch", "transformers")
 HEAVY = (*OPTIONAL, "lark", "cffi", "pytest", "engine_sampler.testing", "engine_sampler.demo")
 
@@ -55,7 +36,7 @@ def test_each_public_name_exists_and_is_listed_once() -> None:
 
 
 def test_plugins_find_the_whole_contract_here() -> None:
-    names = set(contract.__all__) - INTERNAL
+    names = set(contract.__all__)
     assert all(getattr(engine_sampler, name, None) is getattr(contract, name) for name in names)
     assert names <= set(engine_sampler.__all__)
 

@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..contract import ParameterError, quoted
+from ..base.errors import quoted
+from ..contract import ParameterError
 from ..contract.values import id_of_digits
 from ..grammar.errors import GrammarError
 from ..grammar.lark.gbnf import read_gbnf

@@ -12,7 +12,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..contract import ParameterError, guarded, quoted
+from ..base.calling import guarded
+from ..base.errors import quoted
+from ..contract import ParameterError
 from ..contract.values import id_of_digits
 from ..params import SamplingParams
 from ..params.bodies import mapping

@@ -6,7 +6,9 @@ import functools
 import logging
 import os
 
-from ..contract import INTERRUPTIONS, Backend, Chain, Sampler, Selector, call_plugin
+from ..base.calling import call_plugin
+from ..base.errors import INTERRUPTIONS
+from ..contract import Backend, Chain, Sampler, Selector
 from ..registry import default_registry
 from .hosted import HostedBackend, supports_all
 from .numpy import NumpyBackend

@@ -14,23 +14,19 @@ from typing import Any, cast
 import numpy as np
 
 from ..arithmetic import FLT_MAX, NARROW, RowFault, peaked_row, reorder, require_ieee
+from ..base.arrays import array_from, padded
+from ..base.calling import call_plugin
+from ..base.errors import INTERRUPTIONS, PluginFault, described, failure
 from ..contract import (
-    INTERRUPTIONS,
     Backend,
     Batch,
     Chain,
     Group,
-    PluginFault,
     Rows,
     Sampler,
     Selection,
     Selector,
     Truncation,
-    array_from,
-    call_plugin,
-    described,
-    failure,
-    padded,
     unpack_bitmask,
 )
 

@@ -1,1 +1,2 @@
-"""What everything stands on: the files that come with the package, and properties that are computed once."""
+"""What everything stands on: files that come with the package, calls of plugins, the wording of their faults,
+threads that let a step go first, and locks that survive a fork."""

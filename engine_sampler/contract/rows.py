@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -213,12 +213,3 @@ class Rows:
     def __repr__(self) -> str:
         width = "all" if self.ids is None else self.ids.shape[1]
         return f"Rows(n={len(self)}, columns={width})"
-
-
-def padded(lists: Sequence[np.ndarray], fill: Any, dtype: Any, width: int | None = None) -> np.ndarray:
-    """Rows of unequal length as one array [n, width], padded with `fill`; `width` is that of the longest if
-    it is not given, and never less."""
-    out = np.full((len(lists), max(map(len, lists)) if width is None else width), fill, dtype)
-    for row, values in zip(out, lists, strict=True):
-        row[: len(values)] = values
-    return out

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from ..arithmetic import SELECTOR_STREAM, stream_of
-from .errors import PluginFault, quoted
+from ..base.arrays import array_from
+from ..base.errors import PluginFault, described
 from .params import Param
 from .vocabulary import Vocabulary
 
@@ -197,22 +198,6 @@ class Truncation(Sampler):
                 f"not {described(columns)}"
             )
         return kept
-
-
-def array_from(value: Any, most: int) -> np.ndarray:
-    """What a plugin returned as an array; raises ValueError for a sequence that is longer than `most` before
-    anything is copied."""
-    is_sequence = hasattr(value, "__len__") and not hasattr(value, "__array__")
-    if is_sequence and len(value) > most:
-        raise ValueError(f"{quoted(value)} has more than {most} entries")
-    return np.asarray(value)
-
-
-def described(value: Any) -> str:
-    """An array by its dtype and shape in a message, any other value by its repr."""
-    if type(value) is np.ndarray:
-        return f"{value.dtype} {list(value.shape)}"
-    return quoted(value)
 
 
 @dataclass

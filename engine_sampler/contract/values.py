@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .courtesy import in_slices, unhurried
-from .errors import ParameterError, quoted
+from ..base.courtesy import in_slices, unhurried
+from ..base.errors import ParameterError, quoted
 
 Phrase: TypeAlias = "str | tuple[int, ...]"
 """A text, or the ids of one token sequence."""

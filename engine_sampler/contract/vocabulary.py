@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .errors import ParameterError, quoted
+from ..base.errors import ParameterError, quoted
 
 if TYPE_CHECKING:
     from ..tokenizer import Tokenizer

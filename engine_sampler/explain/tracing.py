@@ -10,8 +10,8 @@ import numpy as np
 
 from ..arithmetic import RowFault, checked_row, log_sum_exp, top_columns
 from ..backends.choose import best_backend, named_backend, runner_of
+from ..base.errors import INTERRUPTIONS, failure
 from ..contract import (
-    INTERRUPTIONS,
     Backend,
     BackendError,
     Chain,
@@ -21,7 +21,6 @@ from ..contract import (
     Selector,
     Vocabulary,
     bitmask_words,
-    failure,
     unpack_bitmask,
 )
 from ..grammar.constraints import constraint_of, matcher_of

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, NamedTuple, TypeVar
 
-from ..contract import fork_safe
+from ..base.forking import fork_safe
 
 Value = TypeVar("Value")
 

@@ -8,7 +8,8 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from ..contract import allocate_bitmask, fork_safe
+from ..base.forking import fork_safe
+from ..contract import allocate_bitmask
 from ..tokenizer import Tokenizer
 from .cache import Cache, CacheInfo
 from .engines import native

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from ..contract import ParameterError, Vocabulary, quoted
+from ..base.errors import quoted
+from ..contract import ParameterError, Vocabulary
 from ..registry import CORE_PARAMS, GRAMMAR_OPTIONS, default_registry, structured_in
 from ..tokenizer import Tokenizer
 from .compiled import CompiledGrammar, prepare

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from ..contract import INTERRUPTIONS, GrammarMeasures
+from ..base.errors import INTERRUPTIONS
+from ..contract import GrammarMeasures
 from ..registry import default_registry
 
 EVENT = "grammar_compiled"

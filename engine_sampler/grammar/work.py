@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 
-from ..contract import give_way
+from ..base.courtesy import give_way
 from .errors import GrammarLimitError
 from .limits import LIMITS, Limits
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..contract import ParameterError, quoted
+from ..base.errors import quoted
+from ..contract import ParameterError
 
 
 def mapping(key: str, value: Any) -> Mapping[str, Any]:

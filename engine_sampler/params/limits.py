@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..contract import Param, ParameterError, quoted
+from ..base.errors import quoted
+from ..contract import Param, ParameterError
 from ..registry import Catalogue, default_registry, unknown
 from .sampling_params import SamplingParams
 

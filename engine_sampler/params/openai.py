@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ..contract import ParameterError, quoted, unhurried
+from ..base.courtesy import unhurried
+from ..base.errors import quoted
+from ..contract import ParameterError
 from ..contract.values import id_of_digits
 from .bodies import mapping
 from .structured import structured_parameters

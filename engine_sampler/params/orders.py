@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..contract import ParameterError, Sampler, close_matches, quoted
+from ..base.errors import close_matches, quoted
+from ..contract import ParameterError, Sampler
 
 DEFAULT = (
     "penalties",

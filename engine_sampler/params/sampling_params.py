@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..contract import Param, ParameterError, Selector, call_for_add, guarded, quoted
+from ..base.calling import call_for_add, guarded
+from ..base.errors import quoted
+from ..contract import Param, ParameterError, Selector
 from ..registry import (
     CORE_PARAMS,
     GRAMMAR_OPTIONS,

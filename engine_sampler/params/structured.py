@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..contract import ParameterError, quoted
+from ..base.errors import quoted
+from ..contract import ParameterError
 from ..registry import STRUCTURED_PARAMS
 from .bodies import mapping
 from .schemas import without_additional_properties

@@ -22,20 +22,9 @@ from typing import Any, Literal
 
 import pluggy
 
-from ..contract import (
-    INTERRUPTIONS,
-    Backend,
-    Param,
-    ParameterError,
-    Sampler,
-    Selector,
-    StoppingCriteria,
-    close_matches,
-    fork_safe,
-    hookspecs,
-    quoted,
-)
-from ..contract.errors import text_of
+from ..base.errors import INTERRUPTIONS, close_matches, quoted, text_of
+from ..base.forking import fork_safe
+from ..contract import Backend, Param, ParameterError, Sampler, Selector, StoppingCriteria, hookspecs
 from .catalogue import (
     EVENTS,
     Catalogue,

@@ -12,7 +12,9 @@ import numpy as np
 
 from ..arithmetic import FLT_MAX, log2_64
 from ..base.cached import cached_property
-from ..contract import Example, Param, ParameterError, Rows, Sampler, Vocabulary, quoted, unhurried
+from ..base.courtesy import unhurried
+from ..base.errors import quoted
+from ..contract import Example, Param, ParameterError, Rows, Sampler, Vocabulary
 from ..contract.values import Phrase, phrase_token_ids, phrases
 from ..tokenizer import Tokenizer
 from ._columns import finite_columns, store

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..arithmetic import FLT_MAX
-from ..contract import Example, Param, Rows, Sampler, Vocabulary, unhurried
+from ..base.courtesy import unhurried
+from ..contract import Example, Param, Rows, Sampler, Vocabulary
 from ..contract.values import id_of_digits, token_id
 from ._columns import finite_columns, store
 

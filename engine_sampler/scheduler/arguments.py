@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..contract import ParameterError, Vocabulary, quoted
+from ..base.errors import quoted
+from ..contract import ParameterError, Vocabulary
 
 _NO_TOKENS = np.empty(0, np.int64)
 _NO_TOKENS.flags.writeable = False

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..arithmetic import GREEDY_BELOW
-from ..contract import INTERRUPTIONS
+from ..base.errors import INTERRUPTIONS
 from ..grammar.engines.native import Work
 from ..params import SamplingParams
 from .beam_search import BeamSearch, Candidate

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..contract import ParameterError, StoppingCriteria, StopVerdict, Vocabulary, array_from, quoted
+from ..base.arrays import array_from
+from ..base.errors import quoted
+from ..contract import ParameterError, StoppingCriteria, StopVerdict, Vocabulary
 
 
 def as_criterion(value: Any) -> StoppingCriteria:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..contract import INTERRUPTIONS, bitmask_words
+from ..base.errors import INTERRUPTIONS
+from ..contract import bitmask_words
 from ..grammar.engines.native import Work, fills_within
 from ..grammar.errors import UnfinishedError
 from ..grammar.limits import REQUEST_WORK

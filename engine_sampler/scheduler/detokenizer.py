@@ -11,7 +11,10 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
-from ..contract import PluginFault, StopVerdict, TextMatch, TextMatcher, call_plugin, fork_safe, quoted
+from ..base.calling import call_plugin
+from ..base.errors import PluginFault, quoted
+from ..base.forking import fork_safe
+from ..contract import StopVerdict, TextMatch, TextMatcher
 from ..tokenizer import Tokenizer
 from .called_criteria import name_of
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..contract import Backend, Chain, Group, PluginFault, Rows, call_plugin
+from ..base.calling import call_plugin
+from ..base.errors import PluginFault
+from ..contract import Backend, Chain, Group, Rows
 from .input_batch import Configuration, InputBatch, Key, Members
 from .request import Request
 from .slots import Slots

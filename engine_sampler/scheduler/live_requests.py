@@ -13,7 +13,9 @@ from functools import partial
 from typing import Any
 from weakref import WeakSet
 
-from ..contract import INTERRUPTIONS, StepMeasures, begin_step, end_step, failure
+from ..base.courtesy import begin_step, end_step
+from ..base.errors import INTERRUPTIONS, failure
+from ..contract import StepMeasures
 from ..registry import Registry
 from .beam_groups import BeamGroup
 from .input_batch import InputBatch

@@ -11,7 +11,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..contract import INTERRUPTIONS, Backend, PreparedMasks, bitmask_words, call_plugin, failure
+from ..base.calling import call_plugin
+from ..base.errors import INTERRUPTIONS, failure
+from ..contract import Backend, PreparedMasks, bitmask_words
 from ..grammar.engines.native import Work, fill_rows, fills_within, load_library
 from ..grammar.errors import UnfinishedError
 from ..grammar.limits import REQUEST_WORK, STEP_WORK, step_work

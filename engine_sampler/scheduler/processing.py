@@ -9,17 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..arithmetic import FLT_MAX, LogitRows, RowFault, checked_row
-from ..contract import (
-    INTERRUPTIONS,
-    Backend,
-    BackendError,
-    Batch,
-    Chain,
-    Group,
-    Rows,
-    failure,
-    unpack_bitmask,
-)
+from ..base.errors import INTERRUPTIONS, failure
+from ..contract import Backend, BackendError, Batch, Chain, Group, Rows, unpack_bitmask
 from ..grammar.errors import UnfinishedError
 from .grouping import Grouping
 from .input_batch import InputBatch

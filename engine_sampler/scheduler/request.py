@@ -9,16 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..contract import (
-    INTERRUPTIONS,
-    Chain,
-    ParameterError,
-    PluginFault,
-    Vocabulary,
-    call_for_add,
-    call_plugin,
-    failure,
-)
+from ..base.calling import call_for_add, call_plugin
+from ..base.errors import INTERRUPTIONS, PluginFault, failure
+from ..contract import Chain, ParameterError, Vocabulary
 from ..grammar.engines.native import Work
 from ..grammar.errors import UnfinishedError
 from ..params import SamplingParams, build_chain

@@ -11,7 +11,8 @@ import numpy as np
 
 from ..arithmetic import LogitRows, child_seed
 from ..backends.choose import named_backend
-from ..contract import Backend, Param, ParameterError, Vocabulary, quoted
+from ..base.errors import quoted
+from ..contract import Backend, Param, ParameterError, Vocabulary
 from ..grammar.constraints import constraint_of, matcher_of, prepare_for, start_compiling
 from ..grammar.service import GrammarCompiler
 from ..params import RequestLimits, SamplingParams

@@ -7,16 +7,9 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..contract import (
-    INTERRUPTIONS,
-    PluginFault,
-    Sampler,
-    Selector,
-    Vocabulary,
-    call_for_add,
-    call_plugin,
-    quoted,
-)
+from ..base.calling import call_for_add, call_plugin
+from ..base.errors import INTERRUPTIONS, PluginFault, quoted
+from ..contract import Sampler, Selector, Vocabulary
 from .history import History, Notes
 
 

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..arithmetic import LogitRows
-from ..contract import INTERRUPTIONS, Backend, BackendError, Batch, LogprobsRequest, failure, quoted
+from ..base.errors import INTERRUPTIONS, failure, quoted
+from ..contract import Backend, BackendError, Batch, LogprobsRequest
 from .detokenizer import MatchedEnds
 from .grouping import Grouping
 from .input_batch import InputBatch

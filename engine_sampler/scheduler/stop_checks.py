@@ -9,18 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..contract import (
-    ParameterError,
-    PluginFault,
-    StoppingCriteria,
-    StopVerdict,
-    TextCriteria,
-    Vocabulary,
-    Watch,
-    call_for_add,
-    call_plugin,
-    quoted,
-)
+from ..base.calling import call_for_add, call_plugin
+from ..base.errors import PluginFault, quoted
+from ..contract import ParameterError, StoppingCriteria, StopVerdict, TextCriteria, Vocabulary, Watch
 from ..params import SamplingParams, lookup_of
 from ..registry import default_registry
 from .called_criteria import as_criterion, name_of

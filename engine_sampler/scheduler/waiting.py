@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-from ..contract import INTERRUPTIONS, Vocabulary, fork_safe
+from ..base.errors import INTERRUPTIONS
+from ..base.forking import fork_safe
+from ..contract import Vocabulary
 from ..grammar.constraints import Compilation
 from ..params import SamplingParams
 from .beam_groups import BeamGroup

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import TypeAlias
 
-from ..contract import TextMatch, TextMatcher, fork_safe
+from ..base.forking import fork_safe
+from ..contract import TextMatch, TextMatcher
 from ..grammar.derivatives.derivatives import Derivatives
 from ..grammar.derivatives.expressions import EMPTY, Expressions
 from ..grammar.derivatives.limits import Meter

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..arithmetic import FLT_MAX, LOGIT_LIMIT
-from ..contract import padded
+from ..base.arrays import padded
 
 Random = np.random.Generator
 T = TypeVar("T")

@@ -6,7 +6,8 @@ import numpy as np
 
 from ..arithmetic import FLT_MAX, LogitRows, RowFault, checked_row
 from ..backends.numpy import NumpyBackend
-from ..contract import PluginFault, PreparedMasks, described
+from ..base.errors import PluginFault, described
+from ..contract import PreparedMasks
 from ..contract import unpack_bitmask as unpacked
 from .backend_trials import BackendTrials
 from .batches import new_batch, on_host, packed, results_of, run_batch

@@ -13,7 +13,7 @@ import numpy as np
 
 from engine_sampler import ParameterError, RequestError, Selection, StopVerdict, TextMatch, Watch
 from engine_sampler.arithmetic import RowFault
-from engine_sampler.contract import PluginFault
+from engine_sampler.base.errors import PluginFault
 
 Value = Callable[[], Any]
 """Makes a new piece of rubbish."""

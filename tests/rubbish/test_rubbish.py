@@ -19,7 +19,8 @@ import numpy as np
 import pytest
 
 from engine_sampler import Logprobs, ParameterError, SamplingParams, logprobs, stateless
-from engine_sampler.contract import INTERRUPTIONS, BackendError, failure
+from engine_sampler.base.errors import INTERRUPTIONS, failure
+from engine_sampler.contract import BackendError
 from engine_sampler.explain import trace
 
 from ..chaos.world import BACKENDS

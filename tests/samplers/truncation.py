@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from engine_sampler.contract import Truncation, padded
+from engine_sampler.base.arrays import padded
+from engine_sampler.contract import Truncation
 from engine_sampler.testing import apply_sampler, make_rows
 from tests.reference import order, softmax
 

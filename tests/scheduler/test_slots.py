@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine_sampler import SamplingParams, Vocabulary
-from engine_sampler.contract import Chain, PluginFault, Rows, Sampler
+from engine_sampler.base.errors import PluginFault
+from engine_sampler.contract import Chain, Rows, Sampler
 from engine_sampler.params import build_chain
 from engine_sampler.registry import default_registry
 from engine_sampler.scheduler.history import UNBOUNDED, History

@@ -7,7 +7,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...contract import ParameterError, guarded, quoted
+from ...base.calling import guarded
+from ...base.errors import quoted
+from ...contract import ParameterError
 from ...params import SamplingParams
 from ...params.bodies import mapping
 from ...params.openai import TRANSPORT as OPENAI_TRANSPORT

@@ -17,7 +17,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ...arithmetic import LogitRows, Logprobs
-from ...contract import Backend, Batch, Chain, Group, Rows, Sampler, Selection, Selector, SlotTable, fork_safe
+from ...base.forking import fork_safe
+from ...contract import Backend, Batch, Chain, Group, Rows, Sampler, Selection, Selector, SlotTable
 from ...registry import default_registry
 from ..numpy import NumpyBackend
 from .binding import Context, Layout, Library, LibraryError, Refusal

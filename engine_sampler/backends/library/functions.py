@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ...contract import INTERRUPTIONS, Rows, Sampler, SlotTable
+from ...base.errors import INTERRUPTIONS
+from ...contract import Rows, Sampler, SlotTable
 from ..numpy import apply_to_row
 from .header import contract
 from .request_table import RequestTable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...contract import give_way
+from ...base.courtesy import give_way
 from ..errors import GrammarLimitError
 from ..work import spend
 

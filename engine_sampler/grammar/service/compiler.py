@@ -8,7 +8,8 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from typing import Any, TypeAlias
 
-from ...contract import failure, fork_safe
+from ...base.errors import failure
+from ...base.forking import fork_safe
 from ...tokenizer import Tokenizer
 from .. import errors
 from ..compiled import CompiledGrammar

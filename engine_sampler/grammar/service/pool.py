@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ...contract import fork_safe
+from ...base.forking import fork_safe
 from ..errors import GrammarError, GrammarLimitError
 from . import wire
 

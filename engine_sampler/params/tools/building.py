@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from ...contract import ParameterError, quoted
+from ...base.errors import quoted
+from ...contract import ParameterError
 from .families import FAMILIES, Family
 from .requests import Function, chosen_functions
 

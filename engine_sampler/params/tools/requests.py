@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...contract import ParameterError, quoted
+from ...base.errors import quoted
+from ...contract import ParameterError
 from ..bodies import mapping
 from ..schemas import without_additional_properties
 

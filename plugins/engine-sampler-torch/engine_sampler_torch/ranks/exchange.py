@@ -10,8 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from engine_sampler.contract import INTERRUPTIONS
-from engine_sampler.contract.errors import text_of
+from engine_sampler.base.errors import INTERRUPTIONS, text_of
 
 from .errors import RankError
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from engine_sampler import Batch, Group
 from engine_sampler.backends.numpy import NumpyBackend
-from engine_sampler.contract import INTERRUPTIONS, failure
+from engine_sampler.base.errors import INTERRUPTIONS, failure
 from engine_sampler.registry import default_registry
 
 from .chain import Outcome, run_piece

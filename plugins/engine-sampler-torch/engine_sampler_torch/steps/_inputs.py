@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from engine_sampler import Rows, Sampler
-from engine_sampler.contract import bitmask_words, padded
+from engine_sampler.base.arrays import padded
+from engine_sampler.contract import bitmask_words
 
 _FEWEST = 16
 

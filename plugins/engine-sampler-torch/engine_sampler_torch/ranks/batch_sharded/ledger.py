@@ -14,7 +14,7 @@ import numpy as np
 
 from engine_sampler import RequestError, SamplingParams, StepResult, Vocabulary
 from engine_sampler.base.cached import cached_property
-from engine_sampler.contract import quoted
+from engine_sampler.base.errors import quoted
 from engine_sampler.scheduler.arguments import few_token_ids_in
 from engine_sampler.scheduler.beam_groups import check_beam_rows
 

@@ -24,7 +24,7 @@ from engine_sampler import (
     StepResult,
     Tokenizer,
 )
-from engine_sampler.contract import quoted
+from engine_sampler.base.errors import quoted
 from engine_sampler.registry import CORE_PARAMS
 from engine_sampler.scheduler import RequestId
 from engine_sampler.scheduler.arguments import few_token_ids_in

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from engine_sampler import SamplingParams, Scheduler
-from engine_sampler.contract import begin_step, courtesy, end_step, give_way, in_slices, unhurried
+from engine_sampler.base import courtesy
+from engine_sampler.base.courtesy import begin_step, end_step, give_way, in_slices, unhurried
 
 
 @pytest.fixture

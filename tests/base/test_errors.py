@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from engine_sampler import ParameterError
-from engine_sampler.contract import close_matches, guarded, quoted
+from engine_sampler.base.calling import guarded
+from engine_sampler.base.errors import close_matches, quoted
 
 from ..params.hostile_values import ALL, nested
 

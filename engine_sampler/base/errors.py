@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 import itertools
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import Any
 
-T = TypeVar("T")
+import numpy as np
 
 INTERRUPTIONS = (KeyboardInterrupt, SystemExit)
 """What a plugin may raise to end the program: it passes through. Anything else, other subclasses of
@@ -51,28 +51,6 @@ def failure(part: str, error: BaseException) -> str:
     return f"{part} failed: {type(error).__name__}: {text_of(error)}"
 
 
-def call_plugin(part: str, method: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
-    """`method(*arguments, **keywords)`; whatever it raises becomes a `PluginFault` that names `part`, unless
-    it is one already."""
-    try:
-        return method(*arguments, **keywords)
-    except (PluginFault, *INTERRUPTIONS):
-        raise
-    except BaseException as error:
-        raise PluginFault(failure(part, error)) from error
-
-
-def call_for_add(part: str, method: Callable[..., T], *arguments: Any) -> T:
-    """`method(*arguments)` while a request is being added: whatever it raises becomes a `ParameterError` that
-    names `part`, and one that it raises itself stays as it is."""
-    try:
-        return method(*arguments)
-    except (ParameterError, *INTERRUPTIONS):
-        raise
-    except BaseException as error:
-        raise ParameterError(failure(part, error)) from error
-
-
 def quoted(value: Any) -> str:
     """`value` as an error message quotes it: its repr, shortened where it is long or deep.
 
@@ -81,22 +59,16 @@ def quoted(value: Any) -> str:
     return _cut(_quoted(value, _DEPTH), _TOTAL)
 
 
+def described(value: Any) -> str:
+    """An array by its dtype and shape in a message, any other value by its repr."""
+    if type(value) is np.ndarray:
+        return f"{value.dtype} {list(value.shape)}"
+    return quoted(value)
+
+
 def close_matches(name: str, known: Iterable[str]) -> list[str]:
     """Up to three of `known` that `name` may be meant for; none for a long name, which would take long."""
     return difflib.get_close_matches(name, known, n=3) if len(name) <= _LENGTH else []
-
-
-def guarded(read: Callable[[], T], what: str) -> T:
-    """`read()`; values nested too deeply or numbers too large for it raise `ParameterError`.
-
-    what  names what is read, for the message.
-    """
-    try:
-        return read()
-    except RecursionError:
-        raise ParameterError(f"{what} is nested too deeply") from None
-    except OverflowError:
-        raise ParameterError(f"{what} contains a number that is too large") from None
 
 
 def _quoted(value: Any, depth: int) -> str:
