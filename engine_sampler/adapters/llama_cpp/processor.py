@@ -12,9 +12,15 @@ from ...contract import Backend
 from ...params import RequestLimits, SamplingParams
 from ...scheduler import Record, RequestId, Scheduler
 from ...tokenizer import Tokenizer
+from .refusals import OWN_GRAMMAR, SoleProcessors, refuse_own_grammar
 from .responses import with_text
+from .vocabulary import llama_of
 
 logger = logging.getLogger("engine_sampler")
+
+_REMOVED = np.float32(-1e30)
+"""The logit of all tokens but the drawn one: no later sampler chooses these. It is not −inf because a grammar
+of llama-cpp-python's own that refuses the drawn token would find no other, and end the process."""
 
 
 def neutral_settings() -> dict[str, Any]:
@@ -105,7 +111,7 @@ class _Follower:
 class LogitsProcessor(_Follower):
     """One whole request, draw included, as a `logits_processor` of llama-cpp-python.
 
-    It draws the token itself and removes all others: 0 for the drawn token, −inf for the rest. Any later
+    It draws the token itself and removes all others: 0 for the drawn token, −1e30 for the rest. Any later
     sampler of llama-cpp-python must choose it, so the tokens are those that a `Scheduler` draws from the same
     logits with the same seed, and llama-cpp-python's `seed` has no effect.
 
@@ -120,8 +126,8 @@ class LogitsProcessor(_Follower):
     Called as fn(input_ids intc [L], scores float32 [V]) -> float32 [V]; `scores` is only read:
 
         >>> processor = LogitsProcessor(SamplingParams(temperature=0), vocab_size=3)
-        >>> processor(np.array([0, 2]), np.array([1, 3, 2], np.float32)).tolist()
-        [-inf, 0.0, -inf]
+        >>> processor(np.array([0, 2]), np.array([1, 3, 2], np.float32))
+        array([-1.e+30,  0.e+00, -1.e+30], dtype=float32)
 
     A call whose ids are not those of the completion so far begins a new one, so an object serves one
     completion at a time. Once the request has ended, only EOS is left, which ends the completion. `record`
@@ -130,6 +136,12 @@ class LogitsProcessor(_Follower):
     a vocabulary without EOS always needs it, and `settings` then holds it. Not for use with a `draft_model`:
     llama-cpp-python shows processors its drafts as if they were accepted.
 
+    Nor for use with a grammar of llama-cpp-python's own (`grammar`, `response_format` with json_object,
+    `tool_choice` with the name of a tool), which may refuse the drawn token, or with its `logit_bias`:
+    `SamplingParams` take all of these. With the tokenizer of `tokenizer_of` a completion raises
+    `ParameterError`, for a grammar in place of its second token; with another tokenizer, a warning is logged
+    once the grammar has replaced a token.
+
     The caller's text is the record's, except that llama-cpp-python knows no patterns: with `stop_regex` it
     keeps what the record cuts off. `with_own_text` replaces it. For a token in `stop_token_ids`, whose text
     does not belong to the record's, llama-cpp-python gets EOS.
@@ -137,17 +149,21 @@ class LogitsProcessor(_Follower):
     Raises `ParameterError` or ValueError for settings that cannot be used.
     """
 
+    _warned = False
+
     @property
     def settings(self) -> dict[str, Any]:
         """All keywords for `Llama.create_completion` and `Llama.create_chat_completion`: this processor, the
-        request's limits and stop strings, and neutral values for the rest.
+        request's limits and stop strings, no grammar, and neutral values for the rest. Python refuses a
+        keyword that is given beside them; `{**settings, "max_tokens": 9}` replaces one.
 
         Without an EOS token only `stopped` can end a completion: then it is among them, and
         `create_chat_completion`, which has no `stopping_criteria`, refuses them.
         """
         settings = {
             **neutral_settings(),
-            "logits_processor": [self],
+            "logits_processor": SoleProcessors([self]),
+            "grammar": None,
             "max_tokens": self.params.max_tokens,
             "stop": [] if self._includes_stops else list(self.params.get("stop", ())),
         }
@@ -176,19 +192,29 @@ class LogitsProcessor(_Follower):
         return bool(self.params.get("include_stop_str_in_output", False))
 
     def __call__(self, input_ids: np.ndarray, scores: np.ndarray) -> np.ndarray:
-        ids = input_ids.tolist()
-        if self._request is None or ids != self._known:
-            self._begin(ids)
         row = np.array(scores, np.float32)  # llama-cpp-python's row is strided
-        token = -1
-        if not self._finished:
-            token = self._draw(row)
-        eos = self.scheduler.vocabulary.eos_token_ids
-        chosen = [token] if token >= 0 else list(eos)
+        ids = input_ids.tolist()
+        eos = list(self.scheduler.vocabulary.eos_token_ids)
+        if self._request is None or ids != self._known:
+            if refuse_own_grammar(llama_of(self.scheduler.vocabulary.tokenizer), input_ids):
+                logger.error("the completion ends: %s", OWN_GRAMMAR)
+                row[eos] = _REMOVED  # the error comes with the next token
+                return row
+            self._warn_of_replaced(ids)
+            self._begin(ids)
+        token = -1 if self._finished else self._draw(row)
+        chosen = [token] if token >= 0 else eos
         if chosen:
-            row.fill(-np.inf)
+            row.fill(_REMOVED)
             row[chosen] = 0.0
         return row
+
+    def _warn_of_replaced(self, ids: list[int]) -> None:
+        """Log once that another token follows than the drawn one: in a new completion, perhaps."""
+        if self._warned or not self._known or self._finished or ids[:-1] != self._known[:-1]:
+            return
+        self._warned = True
+        logger.warning("token %d follows where %d was drawn. %s", ids[-1], self._known[-1], OWN_GRAMMAR)
 
     def _draw(self, row: np.ndarray) -> int:
         """The token that llama-cpp-python gets next; −1 after a fault."""

@@ -7,6 +7,8 @@ from typing import Any
 
 from ...tokenizer import Tokenizer
 
+_LLAMA = "llama_cpp.Llama"
+
 
 def tokenizer_of(llm: Any) -> Tokenizer:
     """The tokenizer of a `llama_cpp.Llama`.
@@ -15,7 +17,14 @@ def tokenizer_of(llm: Any) -> Tokenizer:
     """
     import llama_cpp as lib  # type: ignore[import-not-found,unused-ignore]
 
-    return tokenizer_of_vocabulary(lib.llama_model_get_vocab(llm.model), llm)
+    tokenizer = tokenizer_of_vocabulary(lib.llama_model_get_vocab(llm.model), llm)
+    tokenizer.kept(_LLAMA, lambda: llm)
+    return tokenizer
+
+
+def llama_of(tokenizer: Tokenizer | None) -> Any:
+    """The `llama_cpp.Llama` that a tokenizer was made for by `tokenizer_of`; None for any other tokenizer."""
+    return None if tokenizer is None else tokenizer.kept(_LLAMA, lambda: None)
 
 
 def tokenizer_of_vocabulary(vocab: Any, owner: Any) -> Tokenizer:

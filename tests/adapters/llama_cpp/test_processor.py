@@ -78,7 +78,8 @@ def test_only_the_drawn_token_is_left_and_the_scores_are_not_modified() -> None:
     before = logits.copy()
     result = LogitsProcessor(SamplingParams(seed=1), vocab_size=VOCAB)(np.array(PROMPT, np.intc), logits[0])
     assert result.dtype == np.float32
-    assert np.isfinite(result).sum() == 1
+    assert sorted(set(result.tolist())) == [np.float32(-1e30), 0]
+    assert (result == 0).sum() == 1
     assert np.array_equal(logits, before)
 
 
@@ -125,7 +126,24 @@ def test_once_the_request_has_ended_only_eos_is_left() -> None:
     ids = np.array(PROMPT, np.intc)
     token = chain(ids, rows(1)[0]).argmax()
     last = chain(np.append(ids, token), rows(1)[0])
-    assert np.flatnonzero(np.isfinite(last)).tolist() == [7]
+    assert np.flatnonzero(last == 0).tolist() == [7]
+    assert last.min() == np.float32(-1e30)  # finite: llama.cpp ends the process if a row has nothing else
+
+
+def test_a_replaced_token_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    chain = LogitsProcessor(SamplingParams(temperature=0), vocab_size=VOCAB)
+    ids = list(PROMPT)
+    for row in rows(3):
+        token = int(chain(np.array(ids), row).argmax())
+        ids.append((token + 1) % VOCAB)
+    (message,) = caplog.messages
+    assert message.startswith(f"token {ids[3]} follows where {ids[3] - 1} was drawn. grammar, response_for")
+
+
+def test_the_processors_of_the_settings_refuse_a_logit_bias() -> None:
+    settings = LogitsProcessor(SamplingParams(), vocab_size=VOCAB).settings
+    with pytest.raises(ParameterError, match="logit_bias is not allowed beside a LogitsProcessor"):
+        settings["logits_processor"].extend([print])
 
 
 def test_a_grammar_constrains_the_completion() -> None:
@@ -175,6 +193,7 @@ def test_the_settings_hold_every_keyword_that_a_completion_needs() -> None:
     settings = chain.settings
     assert settings.items() >= neutral_settings().items()
     assert settings["logits_processor"] == [chain]
+    assert settings["grammar"] is None  # so that Python refuses another one
     assert settings["max_tokens"] == 3
     assert settings["stop"] == ["x"]
     including = SamplingParams(stop=["x"], include_stop_str_in_output=True)
