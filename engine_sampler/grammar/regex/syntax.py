@@ -1,4 +1,4 @@
-r"""Patterns as people write them, rewritten to the form that Python's parser of regular expressions reads.
+r"""Patterns as people write them, rewritten to the form that `parsing` reads, which is Python's.
 
 ECMAScript's syntax is rewritten; so is `\p{..}` in both dialects. A set that Python's syntax cannot express
 is written as a lone surrogate, which no text contains; `Source.sets` maps it to the set.
@@ -73,7 +73,7 @@ class Source:
 
 
 def rewritten(pattern: str, ecma: bool) -> Source:
-    """The pattern for Python's parser. Raises GrammarError for a pattern that cannot be rewritten."""
+    """The pattern for `parsing`. Raises GrammarError for a pattern that cannot be rewritten."""
     source = Source(pattern)
     if any("\ud800" <= c <= "\udfff" for c in pattern):
         raise GrammarError("a pattern contains half of a surrogate pair")
