@@ -102,29 +102,6 @@ def _rewrite_python(source: Source) -> None:
     source.add(pattern[end:], end)
 
 
-_CLASS_PART = re.compile(r"\\(?:([pP])\{([^{}]*)\}|.)|\[\^?\]?|\]", re.DOTALL)
-
-
-def spelled_out(pattern: str) -> str:
-    r"""A pattern in Python's syntax with the characters of each `\p{..}` listed, for `re` itself.
-
-    Raises GrammarError for an unknown property.
-    """
-    inside = False
-
-    def replaced(found: re.Match[str]) -> str:
-        nonlocal inside
-        if found[1] is None:
-            inside = found[0][0] == "[" or (inside and found[0] != "]")
-            return found[0]
-        of = unicode.named_property(found[2])
-        of = unicode.invert(of) if found[1] == "P" else of
-        listed = "".join(f"{_code(first)}-{_code(last)}" for first, last in of)
-        return listed if inside else f"[{listed}]"
-
-    return _CLASS_PART.sub(replaced, pattern)
-
-
 _ESCAPE = re.compile(
     r"""\\(?:
         u(?P<high>[dD][89abAB][0-9a-fA-F]{2})\\u(?P<low>[dD][c-fC-F][0-9a-fA-F]{2})
