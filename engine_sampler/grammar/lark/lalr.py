@@ -24,16 +24,19 @@ from ..errors import GrammarError
 from ..program.expression import CONCAT, GUARD, UNION, Expression, looks_ahead
 from ..program.lalr import ACCEPT, IGNORED, KEYWORD, NOTHING, LalrState, Pairs, Parser, encoded, once
 from ..program.rules import Rules, sequence
+from ..regex.beginning import TEXT_BEGIN, Before
 from ..work import counted_work, spend
 from .dialect import Rewritten
 from .expansion import check_expansion, without_endless_counts
 from .grammar import Loaded, load
 from .lalr_endings import without_dead_ends
-from .lalr_tables import LalrTables, LexerOrder, tables_of
+from .lalr_tables import LalrTables, tables_of
+from .lexer_order import LexerOrder, lexer_widths
 from .messages import Messages
 from .patterns import pattern_of
 from .preceding import texts_before_entries
 from .rules import RuleReader
+from .terminals import Terminals
 
 _REFUSED = {
     "json": "%json needs the lexer dynamic_complete",
@@ -102,10 +105,10 @@ class _Reading:
         self._check(start)
         compiled = self._compiled(start)
         with self._messages.translated():
-            order = LexerOrder(compiled.terminals, compiled.ignore)
+            widths = lexer_widths(compiled.terminals, compiled.ignore, self._messages)
             tables = tables_of(compiled.rules, start)
         rules = Rules()
-        expressions = self._expressions(compiled, tables, order)
+        expressions, order = self._expressions(compiled, tables, widths)
         symbols = dict(self._symbols(rules, expressions, tables))
         rules.start = rules.rule(start)
         rules.define(rules.start, sequence())  # unused: the tables are the grammar
@@ -132,8 +135,8 @@ class _Reading:
     def _compiled(self, start: str) -> _Compiled:
         trees = [tree for _, _, tree, _ in self._grammar.rule_defs if tree]
         spend(_COMPILING_STEPS * sum(map(_size, trees)))
+        self._grammar.term_defs = list(map(self._with_pattern, self._grammar.term_defs))
         with self._messages.translated():
-            self._grammar.term_defs = list(map(_with_pattern, self._grammar.term_defs))
             terminals, rules, ignore = self._grammar.compile([start], set())
         spend(_RULE_STEPS * len(rules) + sum(len(rule.expansion) for rule in rules))
         used = {s.name for rule in rules for s in rule.expansion if isinstance(s, Terminal)}
@@ -147,31 +150,47 @@ class _Reading:
                 self._messages.show_as(one.name, one.pattern.raw or repr(one.pattern.value))
         return _Compiled([*terminals, *added], rules, ignore)
 
+    def _with_pattern(self, definition: Any) -> Any:
+        """The definition of a terminal with its pattern as the tree, since lark counts no work to make it.
+        Lark refuses an empty one."""
+        name, (tree, priority) = definition
+        spend(_TERMINAL_STEPS)
+        with self._messages.translated(terminal=name):
+            pattern = pattern_of(tree) if tree else None
+        return (name, (Tree("pattern", [pattern]), priority)) if pattern and pattern.value else definition
+
     def _undefined(self) -> set[str]:
         """The terminals that are only declared."""
         return {name for name, tree in self._loaded.terminal_trees().items() if tree is None}
 
     def _expressions(
-        self, compiled: _Compiled, tables: LalrTables, order: LexerOrder
-    ) -> dict[str, Expression]:
-        """The expression of each terminal."""
+        self, compiled: _Compiled, tables: LalrTables, widths: Mapping[str, int]
+    ) -> tuple[dict[str, Expression], LexerOrder]:
+        """The expression of each terminal, and their order in the lexers."""
         patterns = {one.name: one.pattern for one in compiled.terminals}
-        terminals = self._loaded.terminals(Rules(), patterns, preceding={})
-        found = {name: terminals.expression(name) for name in patterns}
-        if undecided := terminals.undecided:
+
+        def terminals(preceding: Mapping[str, Before]) -> Terminals:
+            return self._loaded.terminals(Rules(), patterns, preceding=preceding)
+
+        anywhere = terminals({})
+        found = {name: anywhere.expression(name) for name in patterns}
+        undecided = sorted(anywhere.undecided)
+        at_begin = terminals(dict.fromkeys(undecided, TEXT_BEGIN))
+        alone = found | {name: at_begin.expression(name) for name in undecided}
+        order = LexerOrder(compiled.terminals, compiled.ignore, widths, alone)
+        if undecided:
             tried = [{name for name, *_ in order.entries(state.actions)} for state in tables.states]
             lexers: list[tuple[str | None, set[str]]] = [
                 (name, tried[to]) for state in tables.states for name, to in state.actions.items() if to >= 0
             ]
             lexers.append((None, tried[tables.first]))
-            before = texts_before_entries(sorted(undecided), lexers, found, compiled.ignore)
-            terminals = self._loaded.terminals(Rules(), patterns, preceding=before)
-            found |= {name: terminals.expression(name) for name in undecided}
+            before = terminals(texts_before_entries(undecided, lexers, found, compiled.ignore))
+            found |= {name: before.expression(name) for name in undecided}
         for name, expression in found.items():
             if _looks_ahead_in_a_loop(expression):
                 text = "a look-ahead in a loop needs the lexer dynamic_complete"
                 raise self._messages.about_terminal(text, name, None)
-        return found
+        return found, order
 
     def _symbols(
         self, rules: Rules, expressions: Mapping[str, Expression], tables: LalrTables
@@ -194,15 +213,6 @@ def _size(tree: Any) -> int:
     for node in waiting:
         waiting += (child for child in node.children if isinstance(child, Tree))
     return len(waiting)
-
-
-def _with_pattern(definition: Any) -> Any:
-    """The definition of a terminal with its pattern as the tree, since lark counts no work to make it. Lark
-    refuses an empty one."""
-    name, (tree, priority) = definition
-    spend(_TERMINAL_STEPS)
-    pattern = pattern_of(tree) if tree else None
-    return (name, (Tree("pattern", [pattern]), priority)) if pattern and pattern.value else definition
 
 
 def _looks_ahead_in_a_loop(expression: Expression) -> bool:

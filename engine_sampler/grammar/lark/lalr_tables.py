@@ -1,25 +1,19 @@
-"""The tables of lark's LALR parser and its contextual lexer."""
+"""The tables of lark's LALR parser."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lark.common import LexerConf
 from lark.exceptions import GrammarError as LarkGrammarError
-from lark.lexer import BasicLexer, PatternRE, PatternStr, TerminalDef
 
 from ..program.lalr import once
-from ..regex.syntax import spelled_out
 from ..work import spend
 from .lalr_alike import alike
 from .lalr_analysis import LalrStates, PlainRules, bits_of
 
 END = "$END"
-
-_Lexer: Any = BasicLexer
 
 
 @dataclass
@@ -195,95 +189,3 @@ def _collision(name: str, rules: Sequence[Any]) -> str:
     before = "the end" if name == END else name
     text = f"the grammar is not LALR: before {before}, the text may be reduced to each of these rules: "
     return text + "; ".join(sorted(str(rule)[1:-1].strip() for rule in rules))
-
-
-class _Spelled(PatternRE):
-    r"""A pattern that lark cannot compile because of its `\p{..}`; it keeps its place in the order."""
-
-    def to_regexp(self) -> str:
-        return PatternRE(spelled_out(self.value), self.flags).to_regexp()
-
-
-def _readable(terminal: Any) -> Any:
-    """The terminal with a pattern that `re` can compile."""
-    pattern = terminal.pattern
-    if not isinstance(pattern, PatternRE) or not any(name in pattern.value for name in ("\\p{", "\\P{")):
-        return terminal
-    return TerminalDef(terminal.name, _Spelled(pattern.value, pattern.flags, pattern.raw), terminal.priority)
-
-
-def _is_plain(terminal: Any) -> bool:
-    """Whether a terminal is a string, which lark need not try to compile."""
-    return isinstance(terminal.pattern, PatternStr) and bool(terminal.pattern.value)
-
-
-def _lexer_order(terminal: Any) -> tuple[Any, ...]:
-    """The place of a terminal in lark's lexers."""
-    pattern = terminal.pattern
-    return -terminal.priority, -pattern.max_width, -len(pattern.value), terminal.name
-
-
-class LexerOrder:
-    """The order in which lark's lexers try terminals, and which terminals are keywords of which.
-
-    terminals  all terminals with a pattern
-    ignore     the names of the ignored ones
-
-    Raises lark's errors for a terminal that can be empty, or whose pattern cannot be read.
-    """
-
-    def __init__(self, terminals: Sequence[Any], ignore: Collection[str]) -> None:
-        readable = list(map(_readable, terminals))
-        _Lexer(LexerConf([one for one in readable if one.name in ignore or not _is_plain(one)], re, ignore))
-        self._sorted = sorted(readable, key=_lexer_order)
-        self._places = {one.name: place for place, one in enumerate(self._sorted)}
-        self._ignore = frozenset(ignore)
-        self._entries_of: dict[frozenset[str], list[tuple[str, bool, bool]]] = {}
-        self._is_matched: dict[tuple[str, str], bool] = {}
-
-    def entries(self, accepted: Mapping[str, int]) -> list[tuple[str, bool, bool]]:
-        """The lexer's entries for a state that accepts these terminals: a name, whether it is a keyword, and
-        whether it is ignored."""
-        key = frozenset(accepted)
-        found = self._entries_of.get(key)
-        if found is None:
-            places = sorted(self._places[name] for name in key | self._ignore if name in self._places)
-            found = self._entries_of[key] = self._entries([self._sorted[place] for place in places])
-        return found
-
-    def _entries(self, terminals: Sequence[Any]) -> list[tuple[str, bool, bool]]:
-        """As lark's `_create_unless`: a literal is a keyword of each expression that matches all of it.
-
-        A literal with a flag that the expression lacks is also tried on its own. Ignored terminals have no
-        keywords, and a keyword is never ignored.
-        """
-        literals = [one for one in terminals if isinstance(one.pattern, PatternStr)]
-        keywords = {
-            one.name: [literal for literal in literals if self._matches(one, literal)]
-            for one in terminals
-            if not isinstance(one.pattern, PatternStr)
-        }
-        embedded = {
-            literal.name
-            for one in terminals
-            for literal in keywords.get(one.name, ())
-            if literal.pattern.flags <= one.pattern.flags
-        }
-        found = []
-        for one in terminals:
-            if one.name in embedded:
-                continue
-            ignored = one.name in self._ignore
-            if not ignored:
-                found += [(literal.name, True, False) for literal in keywords.get(one.name, ())]
-            found.append((one.name, False, ignored))
-        return found
-
-    def _matches(self, one: Any, literal: Any) -> bool:
-        if one.priority != literal.priority:
-            return False
-        key = one.name, literal.name
-        if key not in self._is_matched:
-            match = re.match(one.pattern.to_regexp(), literal.pattern.value)
-            self._is_matched[key] = match is not None and match.group() == literal.pattern.value
-        return self._is_matched[key]

@@ -58,16 +58,23 @@ class Messages:
         return GrammarError(text, *self._first_use(name))
 
     @contextmanager
-    def translated(self, token: Any = None) -> Iterator[None]:
-        """Turn any error that lark raises within into a GrammarError, at `token` if no location is known."""
+    def translated(self, token: Any = None, terminal: str = "") -> Iterator[None]:
+        """Turn any error that lark raises within into a GrammarError, at `token` if no location is known.
+
+        terminal   what GrammarErrors within are about; "": they stay as they are
+        """
         try:
             yield
-        except (GrammarError, RecursionError):
+        except RecursionError:
             raise
+        except GrammarError as error:
+            if not terminal:
+                raise
+            raise self.about_terminal(error, terminal, token) from None
         except OSError as error:
             name = str(error.filename or error).removesuffix(".lark")
             raise GrammarError(f"there is no grammar {name!r} to import", *self._import(name)) from None
-        except Exception as error:  # lark does not catch errors of `re`, of literals and of its own checks
+        except Exception as error:  # lark does not catch errors of literals and of its own checks
             raise self._translation(error, token) from error
 
     def _translation(self, error: Exception, token: Any) -> GrammarError:

@@ -92,7 +92,7 @@ class Terminals:
         if (words := _listed_words(tree)) is not None:
             return self._any_of(words)
         if not isinstance(tree, Pattern):
-            with self._messages.translated():
+            with self._messages.translated(terminal=name):
                 tree = pattern_of(tree)
         return self._of_pattern(tree, name, None)
 

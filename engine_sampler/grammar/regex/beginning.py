@@ -30,6 +30,7 @@ class Before(NamedTuple):
 
 
 ANY_TEXT = Before(is_any=True)
+TEXT_BEGIN = Before(last=())
 
 
 def decided(node: Node, before: Before) -> Node:

@@ -5,8 +5,8 @@ r"""Regular expressions as expressions over bytes.
     found_anywhere(r"\d+\n")                    its matches, wherever they are in a text
     terminal_expression(r'".*?"')               the texts that `re.match` matches within a longer text
 
-Python's own parser reads the pattern, so the syntax is exactly Python's (or ECMAScript's, rewritten
-to it) and has the same meaning, character for character. Counts are never unrolled here. If a pattern
+The syntax is exactly Python's, or ECMAScript's, rewritten to it, and has the same meaning, character for
+character. Counts are never unrolled here. If a pattern
 cannot be written with the operators of `program.expression` (lookarounds within loops, `\b`, lazy
 quantifiers), `ordered` converts it to an automaton, with a bound on its states.
 """
@@ -14,6 +14,8 @@ quantifiers), `ordered` converts it to an automaton, with a bound on its states.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -38,8 +40,10 @@ from ..program.unicode import ANY_CHARACTER, TEXT, invert
 from ..work import counted_work, spend
 from . import ordered
 from .beginning import Before, decided
+from .items import PatternError, width
 from .order import order_matters
-from .syntax import rewritten
+from .parsing import parsed
+from .syntax import Source, rewritten
 from .tree import (
     ANY,
     LAST_LINE_END,
@@ -105,9 +109,10 @@ def found_anywhere(pattern: str, *, limits: PatternLimits = _LIMITS) -> Expressi
     Raises as `pattern_expression` does, and GrammarError for a pattern that matches the empty text, or
     nothing, or that depends on the text around the match (anchors, lookarounds, word boundaries).
     """
-    if _tree(pattern, 0, "python").has_lookaround:
-        raise GrammarError(f"pattern {pattern!r} depends on the text around its match")
-    found = pattern_expression(pattern, limits=limits)
+    with counted_work():
+        if _tree(pattern, 0, "python").has_lookaround:
+            raise GrammarError(f"pattern {pattern!r} depends on the text around its match")
+        found = pattern_expression(pattern, limits=limits)
     if found == EMPTY or nullable(found):
         raise GrammarError(f"pattern {pattern!r} matches {'nothing' if found == EMPTY else 'the empty text'}")
     return found
@@ -155,7 +160,7 @@ def _build(
     before: Before | None,
 ) -> Expression:
     with counted_work():
-        spend(50 + len(pattern))
+        spend(50)
         tree = _tree(pattern, flags, dialect)
         if whole:
             return _whole(tree, search, limits)
@@ -171,16 +176,25 @@ def _tree(pattern: str, flags: int, dialect: Dialect) -> Node:
         raise ValueError(f"dialect={dialect!r} is not allowed: python or ecma")
     if flags & ~_FLAGS:
         raise GrammarError("a pattern may have only i, m, s, x, u and a as its flags")
-    source = rewritten(pattern, dialect == "ecma")
-    try:
+    with _readable(pattern, dialect == "ecma") as source:
         return parse(source.text, flags, dialect == "ecma", source.sets)
-    except re.error as error:
-        text = f"not a regular expression: {error.msg}"
-        raise (GrammarError(text) if error.pos is None else source.error_at(text, error.pos)) from None
-    except ValueError as error:
-        if isinstance(error, GrammarError):
-            raise
-        raise GrammarError(f"not a regular expression: {error}") from None
+
+
+@contextmanager
+def _readable(pattern: str, ecma: bool) -> Iterator[Source]:
+    """The pattern in the syntax that is parsed; errors within become GrammarErrors at their place in it."""
+    source = rewritten(pattern, ecma)
+    try:
+        yield source
+    except PatternError as error:
+        raise source.error_at(str(error), error.position) from None
+
+
+def width_of(pattern: str) -> tuple[int, int]:
+    """The least and the greatest number of characters that a pattern in Python's syntax matches, see
+    `items.width`. Raises GrammarError and GrammarLimitError for a pattern that cannot be read."""
+    with _readable(pattern, False) as source:
+        return width(parsed(source.text, 0)[0])
 
 
 def _preferred(tree: Node, limits: PatternLimits) -> Expression:

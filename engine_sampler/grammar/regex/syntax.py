@@ -1,4 +1,4 @@
-r"""Patterns as people write them, rewritten to the form that Python's parser of regular expressions reads.
+r"""Patterns as people write them, rewritten to the form that `parsing` reads, which is Python's.
 
 ECMAScript's syntax is rewritten; so is `\p{..}` in both dialects. A set that Python's syntax cannot express
 is written as a lone surrogate, which no text contains; `Source.sets` maps it to the set.
@@ -73,7 +73,7 @@ class Source:
 
 
 def rewritten(pattern: str, ecma: bool) -> Source:
-    """The pattern for Python's parser. Raises GrammarError for a pattern that cannot be rewritten."""
+    """The pattern for `parsing`. Raises GrammarError for a pattern that cannot be rewritten."""
     source = Source(pattern)
     if any("\ud800" <= c <= "\udfff" for c in pattern):
         raise GrammarError("a pattern contains half of a surrogate pair")
@@ -100,29 +100,6 @@ def _rewrite_python(source: Source) -> None:
                 source.add(source.property(found[1], found[2], found.start()), found.start())
                 end = found.end()
     source.add(pattern[end:], end)
-
-
-_CLASS_PART = re.compile(r"\\(?:([pP])\{([^{}]*)\}|.)|\[\^?\]?|\]", re.DOTALL)
-
-
-def spelled_out(pattern: str) -> str:
-    r"""A pattern in Python's syntax with the characters of each `\p{..}` listed, for `re` itself.
-
-    Raises GrammarError for an unknown property.
-    """
-    inside = False
-
-    def replaced(found: re.Match[str]) -> str:
-        nonlocal inside
-        if found[1] is None:
-            inside = found[0][0] == "[" or (inside and found[0] != "]")
-            return found[0]
-        of = unicode.named_property(found[2])
-        of = unicode.invert(of) if found[1] == "P" else of
-        listed = "".join(f"{_code(first)}-{_code(last)}" for first, last in of)
-        return listed if inside else f"[{listed}]"
-
-    return _CLASS_PART.sub(replaced, pattern)
 
 
 _ESCAPE = re.compile(

@@ -1,4 +1,4 @@
-"""Patterns as small trees: the result of Python's own parser of regular expressions, without its details.
+"""Patterns as small trees: what `parsing` reads, without its details.
 
 Flags, classes and case are resolved to sets of code points. Every anchor becomes a lookaround (`^` is
 "no character precedes", `\\b` is one of two pairs), so that five kinds of nodes remain.
@@ -7,12 +7,11 @@ Flags, classes and case are resolved to sets of code points. Every anchor become
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Mapping
+from collections.abc import Sequence as Listed
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import import_module
-from typing import Any, TypeAlias
+from typing import Any
 
 from ...base.cached import cached_property
 from ..errors import GrammarError, GrammarLimitError
@@ -20,11 +19,26 @@ from ..program import unicode
 from ..program.expression import Expression
 from ..program.unicode import Ranges
 from ..work import spend
+from .inline_flags import CHARACTER_SETS
+from .items import ANY as ANYTHING
+from .items import (
+    ASSERT,
+    ASSERT_NOT,
+    AT,
+    BRANCH,
+    CATEGORY,
+    CLASS,
+    GROUP,
+    LAZY_REPEAT,
+    LITERAL,
+    NEGATED,
+    NOT_LITERAL,
+    REPEAT,
+    Item,
+    Items,
+)
+from .parsing import parsed
 from .prefixes import OTHER, Piece, with_shared_prefixes
-
-_FOLDER = "re._" if sys.version_info >= (3, 11) else "sre_"
-_parser: Any = import_module(_FOLDER + ("parser" if sys.version_info >= (3, 11) else "parse"))
-_names: Any = import_module(_FOLDER + "constants")
 
 MAX_NESTING = 64
 """The deepest nesting of groups in a pattern."""
@@ -214,24 +228,15 @@ def _first_case(code: int, flags: int) -> int:
     return unicode.fold(ranges, bool(flags & re.ASCII))[0][0]
 
 
-Parsed: TypeAlias = Any  # the parser's list of (operator, argument)
-
-
 def parse(pattern: str, flags: int, ecma: bool, sets: Mapping[int, Ranges]) -> Node:
     """The tree of a pattern in Python's syntax.
 
     ecma  classes, `.`, `$` and lookbehinds have their meaning in ECMAScript
     sets  code points that stand for sets
 
-    Raises re.error, GrammarError for a construct that no automaton can match, and GrammarLimitError.
+    Raises PatternError for what cannot be read or matched, and GrammarLimitError.
     """
-    try:
-        parsed = _parser.parse(pattern, flags)
-        return _Reader(ecma, sets).sequence(parsed, parsed.state.flags, 0)
-    except RecursionError:
-        raise GrammarLimitError(f"a pattern is nested more than {MAX_NESTING} deep") from None
-    except OverflowError:
-        raise GrammarLimitError("a count in a pattern is too large") from None
+    return _Reader(ecma, sets).sequence(*parsed(pattern, flags), 0)
 
 
 class _Reader:
@@ -244,61 +249,58 @@ class _Reader:
         self._anchors: dict[tuple[str, int], Node] = {}
         self._repeats: dict[tuple[Node, int, int | None, bool], Node] = {}
 
-    def sequence(self, parsed: Parsed, flags: int, depth: int) -> Node:
+    def sequence(self, items: Items, flags: int, depth: int) -> Node:
         if depth > MAX_NESTING:
             raise GrammarLimitError(f"a pattern is nested more than {MAX_NESTING} deep")
-        spend(_SEQUENCE_STEPS + len(parsed))
-        return sequence([self.item(str(name), value, flags, depth) for name, value in parsed])
+        spend(_SEQUENCE_STEPS + len(items))
+        return sequence([self.item(kind, value, flags, depth) for kind, value in items])
 
-    def item(self, name: str, value: Any, flags: int, depth: int) -> Node:
-        if name == "LITERAL":
+    def item(self, kind: str, value: Any, flags: int, depth: int) -> Node:
+        if kind == LITERAL:
             ranges = self.sets.get(value)
             return _literal(value, flags) if ranges is None else one_of(ranges)
-        if name == "NOT_LITERAL":
-            return self._class((("NEGATE", None), ("LITERAL", value)), flags)
-        if name == "IN":
-            return self._class(tuple(value), flags)
-        if name == "ANY":
+        if kind == NOT_LITERAL:
+            return self._class(((NEGATED, None), (LITERAL, value)), flags)
+        if kind == CLASS:
+            return self._class(value, flags)
+        if kind == ANYTHING:
             return self._any(flags)
-        if name == "AT":
-            anchor = str(value), flags
+        if kind == AT:
+            anchor = value, flags
             if anchor not in self._anchors:
                 self._anchors[anchor] = self._anchor(*anchor)
             return self._anchors[anchor]
-        if name == "SUBPATTERN":
-            _, added, removed, inner = value
-            if added & (re.ASCII | re.UNICODE):
-                flags &= ~(re.ASCII | re.UNICODE)
+        if kind == GROUP:
+            added, removed, inner = value
+            if added & CHARACTER_SETS:
+                flags &= ~CHARACTER_SETS
             return self.sequence(inner, (flags | added) & ~removed, depth + 1)
-        if name == "BRANCH":
-            return self._choice([one.data for one in value[1]], flags, depth + 1)
-        if name in ("MAX_REPEAT", "MIN_REPEAT"):
-            low, high, inner = value
-            item = self.sequence(inner, flags, depth + 1)
-            limit = None if high == _names.MAXREPEAT or high >= MAX_WIDTH else int(high)
-            if low >= MAX_WIDTH:
-                raise GrammarLimitError(f"a count in a pattern is over {MAX_WIDTH}")
-            key = item, low, limit, name == "MIN_REPEAT"
-            if key not in self._repeats:
-                self._repeats[key] = repeat(*key)
-            return self._repeats[key]
-        if name in ("ASSERT", "ASSERT_NOT"):
-            direction, inner = value
-            return self._lookaround(
-                self.sequence(inner, flags, depth + 1), direction > 0, name == "ASSERT_NOT"
-            )
-        if name == "FAILURE":
-            return FAILURE
-        raise GrammarError(f"{_REFUSED.get(name, name)} cannot be matched token by token")
+        if kind == BRANCH:
+            return self._choice(value, flags, depth + 1)
+        if kind in (ASSERT, ASSERT_NOT):
+            ahead, inner = value
+            return self._lookaround(self.sequence(inner, flags, depth + 1), ahead, kind == ASSERT_NOT)
+        assert kind in (REPEAT, LAZY_REPEAT)
+        return self._repeat(value, flags, depth, kind == LAZY_REPEAT)
 
-    def _choice(self, options: list[Parsed], flags: int, depth: int) -> Node:
+    def _repeat(self, value: Any, flags: int, depth: int, reluctant: bool) -> Node:
+        low, high, inner = value
+        item = self.sequence(inner, flags, depth + 1)
+        if low >= MAX_WIDTH:
+            raise GrammarLimitError(f"a count in a pattern is over {MAX_WIDTH}")
+        key = item, low, None if high is None or high >= MAX_WIDTH else high, reluctant
+        if key not in self._repeats:
+            self._repeats[key] = repeat(*key)
+        return self._repeats[key]
+
+    def _choice(self, options: Listed[Items], flags: int, depth: int) -> Node:
         """One of the options; the first characters that options of a long list share are written once."""
         if len(options) < _MIN_FACTORED:
             return choice([self.sequence(one, flags, depth) for one in options])
         pieces = with_shared_prefixes([self._keys(one, flags) for one in options])
         return self._one_of(pieces, options, flags, depth)
 
-    def _one_of(self, pieces: list[Piece], options: list[Parsed], flags: int, depth: int) -> Node:
+    def _one_of(self, pieces: list[Piece], options: Listed[Items], flags: int, depth: int) -> Node:
         found = []
         for option, start, end, rests in pieces:
             node = self.sequence(options[option][start:end], flags, depth)
@@ -307,10 +309,9 @@ class _Reader:
             )
         return choice(found)
 
-    def _keys(self, parsed: Parsed, flags: int) -> list[int]:
+    def _keys(self, items: Items, flags: int) -> list[int]:
         """For each part the first of the characters that it matches if it is a literal."""
-        literal = _names.LITERAL
-        codes = [value if name is literal and value not in self.sets else OTHER for name, value in parsed]
+        codes = [value if kind == LITERAL and value not in self.sets else OTHER for kind, value in items]
         if not flags & re.IGNORECASE:
             return codes
         return [OTHER if code == OTHER else _first_case(code, flags) for code in codes]
@@ -325,22 +326,21 @@ class _Reader:
             return ANY
         return one_of(unicode.invert(unicode.ECMA_LINE_END)) if self.ecma else NOT_NEWLINE
 
-    def _anchor(self, name: str, flags: int) -> Node:
-        if name == "AT_BEGINNING":
+    def _anchor(self, mark: str, flags: int) -> Node:
+        if mark == "^":
             return LINE_BEGIN if flags & re.MULTILINE else TEXT_BEGIN
-        if name == "AT_END":
+        if mark == "$":
             if flags & re.MULTILINE:
                 return LINE_END
             return TEXT_END if self.ecma else LAST_LINE_END
-        if name == "AT_BEGINNING_STRING":
+        if mark == "A":
             return TEXT_BEGIN
-        if name == "AT_END_STRING":
+        if mark in "Zz":
             return TEXT_END
-        negative = name == "AT_NON_BOUNDARY"
-        needs_text = negative and not self.ecma and _inner_boundary_needs_text()
-        return _boundary(unicode.word(self.ecma or bool(flags & re.ASCII)), negative, needs_text)
+        needs_text = mark == "B" and not self.ecma and _inner_boundary_needs_text()
+        return _boundary(unicode.word(self.ecma or bool(flags & re.ASCII)), mark == "B", needs_text)
 
-    def _class(self, members: tuple[tuple[Any, Any], ...], flags: int) -> Node:
+    def _class(self, members: tuple[Item, ...], flags: int) -> Node:
         known = self._classes.get((members, flags))
         if known is None:
             if len(self._classes) == MAX_CLASSES:
@@ -348,37 +348,28 @@ class _Reader:
             known = self._classes[members, flags] = one_of(self._members(members, flags))
         return known
 
-    def _members(self, members: tuple[tuple[Any, Any], ...], flags: int) -> Ranges:
+    def _members(self, members: tuple[Item, ...], flags: int) -> Ranges:
         found: list[tuple[int, int]] = []
-        negative = False
-        for name, value in members:
-            if str(name) == "NEGATE":
-                negative = True
-            else:
-                found += self._member(str(name), value, flags)
+        is_negated = members[0][0] == NEGATED
+        for kind, value in members[is_negated:]:
+            found += self._member(kind, value, flags)
         ranges = unicode.ranges(found)
-        return unicode.invert(ranges) if negative else ranges
+        return unicode.invert(ranges) if is_negated else ranges
 
-    def _member(self, name: str, value: Any, flags: int) -> Ranges:
-        if name == "CATEGORY":
-            return _category(str(value), bool(flags & re.ASCII))
-        ranges = ((value, value),) if name == "LITERAL" else (value,)
+    def _member(self, kind: str, value: Any, flags: int) -> Ranges:
+        if kind == CATEGORY:
+            return _category(value, bool(flags & re.ASCII))
+        ranges = ((value, value),) if kind == LITERAL else (value,)
         if any(first <= code <= last for code in self.sets for first, last in ranges):
-            if name == "LITERAL":
+            if kind == LITERAL:
                 return self.sets[value]
             raise GrammarError("a class of characters cannot be an end of a range")
         return unicode.fold(ranges, bool(flags & re.ASCII)) if flags & re.IGNORECASE else ranges
 
 
-_REFUSED = {
-    "GROUPREF": "a backreference",
-    "GROUPREF_EXISTS": "a condition on a group",
-    "ATOMIC_GROUP": "an atomic group",
-    "POSSESSIVE_REPEAT": "a possessive quantifier",
-}
+_CATEGORIES = {"d": unicode.digit, "w": unicode.word, "s": unicode.space}
 
 
-def _category(name: str, ascii_only: bool) -> Ranges:
-    kind = name.rpartition("_")[2]
-    ranges = {"DIGIT": unicode.digit, "WORD": unicode.word, "SPACE": unicode.space}[kind](ascii_only)
-    return unicode.invert(ranges) if "_NOT_" in name else ranges
+def _category(letter: str, ascii_only: bool) -> Ranges:
+    ranges = _CATEGORIES[letter.lower()](ascii_only)
+    return unicode.invert(ranges) if letter.isupper() else ranges

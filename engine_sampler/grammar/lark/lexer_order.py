@@ -1,0 +1,157 @@
+"""The order in which lark's contextual lexers try terminals, and which literals are keywords of others.
+
+Lark finds keywords with `re`, which may take exponential time; here derivatives do, and their work counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from lark.exceptions import GrammarError as LarkGrammarError
+from lark.lexer import PatternStr
+
+from ..derivatives.derivatives import Derivatives
+from ..derivatives.expressions import EMPTY, Expressions
+from ..derivatives.limits import WORK_PER_CALL, ReadingMeter
+from ..derivatives.loading import Loader
+from ..program.expression import Encoder, Expression
+from ..work import spend
+from .messages import Messages
+from .patterns import width_of
+
+_PAIRS_PER_STEP, _BYTES_PER_STEP = 16, 4
+"""Pairs of a pattern and a literal, and bytes of a literal, that take a step."""
+
+
+def lexer_widths(terminals: Sequence[Any], ignore: Collection[str], messages: Messages) -> dict[str, int]:
+    """The greatest number of characters that each terminal matches.
+
+    Raises GrammarError for a pattern that cannot be read, GrammarLimitError, and lark's GrammarError for a
+    terminal that may be empty, or an ignored one that is not among them.
+    """
+    widths = {}
+    for one in terminals:
+        with messages.translated(terminal=one.name):
+            least, widths[one.name] = width_of(one.pattern)
+        if least == 0:
+            raise LarkGrammarError(f"zero-width terminals are not allowed by this lexer: {one.name}")
+    for name in ignore:
+        if name not in widths:
+            raise LarkGrammarError(f"the ignored terminal {name} is not defined")
+    return widths
+
+
+class LexerOrder:
+    """The order in which lark's lexers try terminals, and which terminals are keywords of which.
+
+    terminals    all terminals with a pattern
+    ignore       the names of the ignored ones
+    widths       see `lexer_widths`
+    expressions  of all terminals, at the beginning of a text
+    """
+
+    def __init__(
+        self,
+        terminals: Sequence[Any],
+        ignore: Collection[str],
+        widths: Mapping[str, int],
+        expressions: Mapping[str, Expression],
+    ) -> None:
+        def place(one: Any) -> tuple[Any, ...]:
+            return -one.priority, -widths[one.name], -len(one.pattern.value), one.name
+
+        self._sorted = sorted(terminals, key=place)
+        self._places = {one.name: place for place, one in enumerate(self._sorted)}
+        self._ignore = frozenset(ignore)
+        self._keywords = _Keywords(list(filter(_is_literal, self._sorted)), expressions)
+        self._entries_of: dict[frozenset[str], list[tuple[str, bool, bool]]] = {}
+
+    def entries(self, accepted: Mapping[str, int]) -> list[tuple[str, bool, bool]]:
+        """The lexer's entries for a state that accepts these terminals: a name, whether it is a keyword, and
+        whether it is ignored."""
+        key = frozenset(accepted)
+        found = self._entries_of.get(key)
+        if found is None:
+            places = sorted(self._places[name] for name in key | self._ignore if name in self._places)
+            found = self._entries_of[key] = self._entries([self._sorted[place] for place in places])
+        return found
+
+    def _entries(self, terminals: Sequence[Any]) -> list[tuple[str, bool, bool]]:
+        """A literal is a keyword of each pattern that matches all of it.
+
+        A literal with a flag that the pattern lacks is also tried on its own. Ignored terminals have no
+        keywords, and a keyword is never ignored.
+        """
+        literals = list(filter(_is_literal, terminals))
+        spend((len(terminals) - len(literals)) * len(literals) // _PAIRS_PER_STEP)
+        keywords = {}
+        for one in terminals:
+            if not _is_literal(one) and (own := self._keywords.of(one)):
+                keywords[one.name] = [literal for literal in literals if literal.name in own]
+        embedded = {
+            literal.name
+            for one in terminals
+            for literal in keywords.get(one.name, ())
+            if literal.pattern.flags <= one.pattern.flags
+        }
+        found = []
+        for one in terminals:
+            if one.name in embedded:
+                continue
+            ignored = one.name in self._ignore
+            if not ignored:
+                found += [(literal.name, True, False) for literal in keywords.get(one.name, ())]
+            found.append((one.name, False, ignored))
+        return found
+
+
+def _is_literal(terminal: Any) -> bool:
+    return isinstance(terminal.pattern, PatternStr)
+
+
+class _Keywords:
+    """Which literals are the whole match of which patterns, where nothing stands before or after them.
+
+    literals     all terminals that are literals
+    expressions  of all terminals, at the beginning of a text
+    """
+
+    def __init__(self, literals: Sequence[Any], expressions: Mapping[str, Expression]) -> None:
+        self._literals = [(one.name, one.priority, one.pattern.value.encode()) for one in literals]
+        self._expressions = expressions
+        self._x = Expressions(ReadingMeter(WORK_PER_CALL))
+        self._derivatives = Derivatives(self._x)
+        self._known: dict[tuple[int, int], frozenset[str]] = {}
+        self._of: dict[str, frozenset[str]] = {}
+
+    def of(self, terminal: Any) -> frozenset[str]:
+        """The names of the literals of the same priority that a terminal matches as a whole."""
+        if terminal.name not in self._of:
+            encoder = Encoder()
+            root = encoder.add(self._expressions[terminal.name])
+            key = Loader(self._x, encoder.code).numbers[root], terminal.priority
+            if key not in self._known:
+                self._known[key] = frozenset(self._matched(*key))
+            self._of[terminal.name] = self._known[key]
+        return self._of[terminal.name]
+
+    def _matched(self, start: int, priority: int) -> list[str]:
+        spend(len(self._literals) // _PAIRS_PER_STEP)
+        first = self._x.first[start]
+        return [
+            name
+            for name, own, text in self._literals
+            if own == priority and first >> text[0] & 1 and self._matches(start, text)
+        ]
+
+    def _matches(self, start: int, text: bytes) -> bool:
+        """Whether a text leads from a state to one that may end where nothing follows."""
+        spend(1 + len(text) // _BYTES_PER_STEP)
+        state, derivative = start, self._derivatives.derivative
+        for byte in text:
+            state = derivative(state, byte)
+            if state == EMPTY:
+                return False
+        endings = self._x.endings
+        return any(not endings[forbidden] for forbidden in endings[state])
