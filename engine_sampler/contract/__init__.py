@@ -31,6 +31,7 @@ from .params import Param
 from .rows import Rows, padded
 from .samplers import (
     PLUGIN_API,
+    Cost,
     Example,
     Role,
     Sampler,
@@ -64,6 +65,7 @@ __all__ = [
     "BackendError",
     "Batch",
     "Chain",
+    "Cost",
     "Example",
     "GrammarMeasures",
     "Group",

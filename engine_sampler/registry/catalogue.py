@@ -12,6 +12,7 @@ from ..arithmetic import stream_of
 from ..contract import (
     PLUGIN_API,
     Backend,
+    Cost,
     Param,
     ParameterError,
     Role,
@@ -157,6 +158,8 @@ def check_object(value: Any, classes: tuple[type, ...]) -> None:
             raise PluginError(f"{owner} has no method {method}")
     if isinstance(value, Sampler) and value.role not in get_args(Role):
         raise PluginError(f"{owner} has role={value.role!r}; allowed are {', '.join(get_args(Role))}")
+    if isinstance(value, Sampler) and value.cost not in get_args(Cost):
+        raise PluginError(f"{owner} has cost={value.cost!r}; allowed are {', '.join(get_args(Cost))}")
     for param in getattr(value, "params", ()):
         _check_param(owner, param)
 
