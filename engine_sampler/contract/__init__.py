@@ -16,7 +16,7 @@ from .matchers import Matcher, allocate_bitmask, allows, bitmask_words, checked_
 from .observers import GrammarMeasures, StepMeasures
 from .params import Param
 from .rows import Rows
-from .samplers import Example, Sampler, Selection, Selector, Stateful, Truncation
+from .samplers import Cost, Example, Sampler, Selection, Selector, Stateful, Truncation
 from .slots import SlotEntry, SlotTable
 from .stopping import (
     StoppingCriteria,
@@ -37,6 +37,7 @@ __all__ = [
     "BackendError",
     "Batch",
     "Chain",
+    "Cost",
     "Example",
     "GrammarMeasures",
     "Group",

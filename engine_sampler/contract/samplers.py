@@ -47,6 +47,8 @@ class Example:
 
 Role = Literal["edit", "penalty", "warp"]
 
+Cost = Literal["pass", "sort", "history", "bytes"]
+
 
 class Stateful:
     """The state of one request: created by `new_state`, then kept in step with its tokens.
@@ -82,6 +84,9 @@ class Sampler(Stateful):
     role      "edit" samplers (masks, biases) come first, in a fixed order; "penalty" samplers
               read the history; "warp" is everything else.
     params    the parameters that this sampler owns.
+    cost      the most work that it does on a row: "pass", a few passes over the columns; "sort", as much as
+              sorting them; "history", in proportion to the tokens of the request; "bytes", to the bytes of
+              all columns' tokens. The sum over a chain is bounded.
     argmax_invariant  True if the first token in (logit desc, id asc) order never changes. Such a
               sampler may be skipped if the token is chosen greedily.
     restores  True if a removed token may come back, as the only one of its row.
@@ -104,6 +109,7 @@ class Sampler(Stateful):
     after: ClassVar[str | None] = None
     role: ClassVar[Role] = "warp"
     params: ClassVar[tuple[Param, ...]] = ()
+    cost: ClassVar[Cost] = "sort"
     argmax_invariant: ClassVar[bool] = False
     restores: ClassVar[bool] = False
     examples: ClassVar[tuple[Example, ...]] = ()

@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from ..contract import Sampler, Selector, StoppingCriteria
 from ..registry import Catalogue
+from .costs import passes_of
 from .orders import full_order
 
 Part = TypeVar("Part", Sampler, Selector, StoppingCriteria)
@@ -43,6 +44,7 @@ class Lookup:
     neutral    the neutral value of every parameter.
     numbers    the place of every parameter among them.
     checking   the samplers and selectors that refuse some values together.
+    passes     what a chain of all samplers, once each, would cost at worst, in passes over the vocabulary.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -51,6 +53,7 @@ class Lookup:
         self.numbers = {name: number for number, name in enumerate(self.neutral)}
         parts: list[Sampler | Selector] = [*catalogue.samplers.values(), *catalogue.selectors.values()]
         self.checking = [part for part in parts if not _has_default(part, "check")]
+        self.passes = passes_of(s for s in catalogue.samplers.values() if s.role != "edit")
         self.samplers = Switches(catalogue.samplers.values())
         self.selectors = Switches(catalogue.selectors.values())
         self.stopping_criteria = Switches(catalogue.stopping_criteria.values())

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..base.errors import close_matches, quoted
 from ..contract import ParameterError, Sampler
+from .costs import check_repeats
 
 DEFAULT = (
     "penalties",
@@ -69,7 +70,8 @@ def full_order(order: str | Sequence[str | int], samplers: Mapping[str, Sampler]
     in that list. A plugin's follows the sampler named in its `after`; without that, a penalty follows the
     last of the default list's penalties, any other sampler comes last. Several with the same place are in
     alphabetical order, each directly followed by those that name it. An explicit list of names is used as
-    it is; a sampler that it names twice runs twice, as in llama.cpp.
+    it is; a sampler that it names twice runs twice, as in llama.cpp. `costs` bounds how often, and what all
+    cost.
     """
     if not isinstance(order, str) and not _is_numeric(order):
         return tuple(str(name) for name in order)
@@ -113,6 +115,7 @@ def resolve_order(values: Mapping[str, Any], samplers: Mapping[str, Sampler]) ->
         named, rules = full_order(order, samplers), _KOBOLDAI_RULES
         omitted = {KOBOLDAI_IDS[i] for i in range(7)} - set(_koboldai(order))
     else:
+        check_repeats("order", order)
         named, rules = tuple(order), {}
         omitted = {s.name for s in samplers.values() if s.role != "edit"} - set(named)
     orderable = [s.name for s in samplers.values() if s.role != "edit"]

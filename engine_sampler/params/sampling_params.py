@@ -19,6 +19,7 @@ from ..registry import (
     structured_in,
     unknown,
 )
+from .costs import MAX_PASSES, check_cost
 from .lookups import Lookup, lookup_of
 from .orders import resolve_order
 from .tools import Reasoning
@@ -81,6 +82,8 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
         named = sorted({*chosen, *rules}, key=known.numbers.__getitem__)
         given = known.differing({name: values[name] for name in named})
         _check_together(values, known.selectors.active(given, values))
+        if known.passes > MAX_PASSES or not isinstance(values["order"], str):
+            check_cost(known.order(values["order"]), known.catalogue.samplers, values)
         defaults = {**known.neutral, **rules} if rules else known.neutral
         differing = {name: values[name] for name in named if values[name] != defaults[name]}
         object.__setattr__(self, "_values", values)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 from ..arithmetic import stream_of
-from ..contract import Backend, Param, ParameterError, Sampler, Selector, StoppingCriteria, Truncation
+from ..contract import Backend, Cost, Param, ParameterError, Sampler, Selector, StoppingCriteria, Truncation
 from ..contract.samplers import PLUGIN_API, Role
 
 KINDS = ("samplers", "selectors", "stopping_criteria", "backends", "grammars", "observers")
@@ -148,6 +148,8 @@ def check_object(value: Any, classes: tuple[type, ...]) -> None:
             raise PluginError(f"{owner} has no method {method}")
     if isinstance(value, Sampler) and value.role not in get_args(Role):
         raise PluginError(f"{owner} has role={value.role!r}; allowed are {', '.join(get_args(Role))}")
+    if isinstance(value, Sampler) and value.cost not in get_args(Cost):
+        raise PluginError(f"{owner} has cost={value.cost!r}; allowed are {', '.join(get_args(Cost))}")
     for param in getattr(value, "params", ()):
         _check_param(owner, param)
 

@@ -18,6 +18,8 @@ from ..contract import Example, Param, ParameterError, Rows, Sampler, Vocabulary
 from ..contract.values import Phrase, phrase_token_ids, phrases
 from ..tokenizer import Tokenizer
 from ._columns import finite_columns, store
+from ._repeats import repeat_lengths
+from ._sequences import Sequences
 
 DEFAULT_BREAKERS = ("\n", ":", '"', "*")
 _TEXT_LIMIT = 40
@@ -56,6 +58,7 @@ class Dry(Sampler):
 
     name = "dry"
     role = "penalty"
+    cost = "history"
     params = (
         Param("dry_multiplier", float, neutral=0.0, low=0, doc="penalty for the shortest penalised repeat"),
         Param("dry_base", float, neutral=1.75, low=1, switch=False, doc="growth per further token"),
@@ -111,20 +114,10 @@ def penalised(rows: Rows) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 def _extending(window: np.ndarray, allowed: int, limit: int) -> tuple[np.ndarray, np.ndarray]:
-    """The tokens that would extend a repeat of at least `allowed` tokens, and the longest repeat of each.
-
-    Repeats are compared token by token, backwards from the end, at all positions at once, up to
-    `limit` tokens.
-    """
+    """The tokens that would extend a repeat of at least `allowed` tokens, and the longest repeat of each, of
+    which `limit` tokens count."""
     newest_first = window[::-1]
-    length = np.zeros(len(window), np.int64)
-    ends = np.arange(1, len(window))
-    for n in range(limit):
-        ends = ends[ends < len(window) - n]
-        ends = ends[newest_first[ends + n] == newest_first[n]]
-        if not len(ends):
-            break
-        length[ends] = n + 1
+    length = repeat_lengths(newest_first, limit)
     ends = np.flatnonzero(length[1:] >= allowed) + 1
     ids, inverse = np.unique(newest_first[ends - 1], return_inverse=True)
     longest = np.zeros(len(ids), np.int64)
@@ -163,29 +156,20 @@ class Breakers:
     single: np.ndarray
 
     def unbroken(self, window: np.ndarray) -> int:
-        """The number of tokens after the last sequence in `window`."""
-        for start in np.flatnonzero(self.heads[window])[::-1].tolist():
-            for sequence in self.beginning_with(int(window[start])):
-                end = start + len(sequence)
-                if end <= len(window) and np.array_equal(window[start:end], sequence):
-                    return len(window) - end
-        return len(window)
-
-    def beginning_with(self, token_id: int) -> Iterator[np.ndarray]:
-        """The sequences that begin with a token, the longest first."""
-        low, high = np.searchsorted(self._first_tokens, [token_id, token_id + 1])
-        return (
-            self.tokens[start:end]
-            for start, end in zip(self._starts[low:high], self.ends[low:high], strict=True)
-        )
+        """The number of tokens after the last sequence in `window`: after the longest of those that begin
+        last."""
+        alone = np.flatnonzero(self.single[window])[-1:]
+        first = int(alone[0]) if len(alone) else 0
+        places = first + np.flatnonzero(self.heads[window[first:]])
+        place, length = max((first, len(alone)), self._long.last_in(window, places))
+        return len(window) - (place + length) if length else len(window)
 
     @cached_property
-    def _starts(self) -> np.ndarray:
-        return np.concatenate([[0], self.ends[:-1]])
-
-    @cached_property
-    def _first_tokens(self) -> np.ndarray:
-        return self.tokens[self._starts[: len(self.ends)]]
+    def _long(self) -> Sequences:
+        """The sequences of several tokens."""
+        lengths = np.diff(self.ends, prepend=0)
+        is_long = lengths > 1
+        return Sequences(self.tokens[np.repeat(is_long, lengths)], np.cumsum(lengths[is_long]))
 
 
 _Block = tuple[np.ndarray, tuple[int, ...]]

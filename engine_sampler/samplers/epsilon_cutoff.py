@@ -19,6 +19,7 @@ class EpsilonCutoff(Truncation):
     """
 
     name = "epsilon_cutoff"
+    cost = "pass"
     params = (
         Param("epsilon_cutoff", float, neutral=0.0, low=0, high=1, doc="least probability; about 3e-4"),
     )

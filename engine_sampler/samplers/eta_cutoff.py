@@ -21,6 +21,7 @@ class EtaCutoff(Truncation):
     """
 
     name = "eta_cutoff"
+    cost = "pass"
     params = (Param("eta_cutoff", float, neutral=0.0, low=0, high=1, doc="threshold if peaked; about 3e-4"),)
     argmax_invariant = True
     examples = (

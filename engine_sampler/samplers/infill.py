@@ -49,6 +49,7 @@ class Infill(Sampler):
     """
 
     name = "infill"
+    cost = "bytes"
     params = (Param("infill", bool, neutral=False, doc="choose tokens for fill-in-the-middle"),)
     restores = True
     examples = (

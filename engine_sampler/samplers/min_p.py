@@ -22,6 +22,7 @@ class MinP(Truncation):
     """
 
     name = "min_p"
+    cost = "pass"
     params = (Param("min_p", float, neutral=0.0, low=0, high=1, doc="least share of the best probability"),)
     argmax_invariant = True
     examples = (

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..contract import Example, Param, Rows, Sampler
 from ._columns import mask_unless_empty
+from ._repeats import repeat_lengths
 
 
 class NoRepeatNgram(Sampler):
@@ -20,6 +21,7 @@ class NoRepeatNgram(Sampler):
 
     name = "no_repeat_ngram"
     role = "penalty"
+    cost = "history"
     params = (
         Param("no_repeat_ngram_size", int, neutral=0, low=0, doc="length of n-grams that occur only once"),
     )
@@ -46,9 +48,7 @@ def completing(rows: Rows) -> Iterator[np.ndarray]:
 
 def completions(history: np.ndarray, n: int) -> np.ndarray:
     """The positions in `history` that follow an earlier occurrence of its last n − 1 tokens, int64."""
-    positions = np.arange(n - 1, len(history))
-    for back in range(1, n):
-        if not len(positions):
-            break
-        positions = positions[history[positions - back] == history[-back]]
-    return positions
+    if n == 1:
+        return np.arange(len(history))
+    lengths = repeat_lengths(history[::-1], n - 1)
+    return len(history) - np.flatnonzero(lengths == n - 1)[::-1]

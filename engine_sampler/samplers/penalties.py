@@ -164,6 +164,7 @@ class Penalties(Sampler):
 
     name = "penalties"
     role = "penalty"
+    cost = "history"
     deferred = True
     params = (
         Param("repetition_penalty", float, neutral=1.0, low=0, low_open=True, doc="factor on seen tokens"),

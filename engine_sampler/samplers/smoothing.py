@@ -22,6 +22,7 @@ class Smoothing(Sampler):
     """
 
     name = "smoothing"
+    cost = "pass"
     params = (
         Param("smoothing_factor", float, neutral=0.0, low=0, high=1e6, doc="strength"),
         Param(

@@ -28,6 +28,7 @@ class Temperature(Sampler):
     """
 
     name = "temperature"
+    cost = "pass"
     params = (
         Param("temperature", float, neutral=1.0, low=0, high=MAX_TEMPERATURE, doc="below 1e-4: greedy"),
         Param("dynatemp_range", float, neutral=0.0, low=0, high=MAX_TEMPERATURE,

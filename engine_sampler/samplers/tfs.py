@@ -30,6 +30,7 @@ class Tfs(Truncation):
     """
 
     name = "tfs"
+    cost = "sort"
     params = (
         Param("tfs", float, neutral=1.0, low=0, high=1, doc="share of the bend to keep; also called z"),
         Param("tfs_cut", str, neutral="llama.cpp", choices=("llama.cpp", "koboldai"), switch=False,

@@ -18,6 +18,7 @@ class TopA(Truncation):
     """
 
     name = "top_a"
+    cost = "pass"
     params = (Param("top_a", float, neutral=0.0, low=0, doc="least p as a multiple of the best p squared"),)
     argmax_invariant = True
     examples = (

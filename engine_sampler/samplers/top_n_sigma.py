@@ -32,6 +32,7 @@ class TopNSigma(Truncation):
     """
 
     name = "top_n_sigma"
+    cost = "pass"
     params = (Param("top_n_sigma", float, neutral=0.0, doc="deviations below the best; 0 or less is off"),)
     argmax_invariant = True
     examples = (

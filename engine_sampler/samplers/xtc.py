@@ -26,6 +26,7 @@ class Xtc(Truncation):
     """
 
     name = "xtc"
+    cost = "pass"
     params = (
         Param("xtc_probability", float, neutral=0.0, low=0, high=1, doc="how often top choices are dropped"),
         Param("xtc_threshold", float, neutral=0.1, low=0, high=1, switch=False,

@@ -85,8 +85,8 @@ class Native:
         n = self.lib.es_dry_tokens(self.history, self.span, self.params, self.marks)
         return self.result(n), self.lengths[:n].tolist()
 
-    def ngram(self, size):
-        return self.result(self.lib.es_ngram_tokens(self.history, self.span, size, self.marks))
+    def ngram(self):
+        return self.result(self.lib.es_ngram_tokens(self.history, self.span, self.params, self.marks))
 
     def bad_words(self):
         return self.result(self.lib.es_bad_word_tokens(self.span, self.params, self.marks))
@@ -247,14 +247,36 @@ def test_a_long_prompt_of_equal_tokens_is_read_in_linear_time():
 
 
 @settings(max_examples=150, derandomize=True, deadline=None)
-@given(prompts, chunks, st.integers(0, 6))
+@given(prompts, chunks, st.integers(0, 6) | st.integers(30, 60))
 def test_ngrams_are_completed_by_the_tokens_that_the_sampler_removes(prompt, parts, size):
-    native = Native(prompt)
+    native = Native(prompt, no_repeat_ngram_size=size)
     for part in [[], *parts]:
         native.accept(part)
         history = np.array(native.tokens, np.int64)
         expected = np.unique(history[completions(history, size)]).tolist() if size else []
-        assert native.sync("index").ngram(size) == expected
+        assert native.sync("index").ngram() == expected
+
+
+@pytest.mark.parametrize("size", [20, 34, 100])
+def test_long_ngrams_are_completed_by_the_same_tokens_after_every_token(size):
+    text = [1, 2, 2] * 40 + [1, 2, 3, 1, 2, 2] * 8 + [1] * 110 + [2]
+    native = Native(text[:50], no_repeat_ngram_size=size)
+    for token in text[50:]:
+        native.accept([token])
+        history = np.array(native.tokens, np.int64)
+        grams = np.lib.stride_tricks.sliding_window_view(history, min(size - 1, len(history)))
+        alike = (grams[:-1] == grams[-1]).all(axis=1)
+        expected = np.unique(history[size - 1 :][alike[: max(0, len(history) - size + 1)]]).tolist()
+        assert native.sync("index").ngram() == expected
+
+
+def test_a_long_ngram_is_looked_up_in_a_table_that_each_token_enters_once():
+    short, long = (Native([7] * 500, no_repeat_ngram_size=size) for size in (33, 400))
+    assert short.sync("index").ngram() == long.sync("index").ngram() == [7]
+    assert long.history.grams.end == 500
+    long.accept([7])
+    long.sync("index")
+    assert [long.history.grams.run[i] for i in (0, 1, 499)] == [1, 2, 500]
 
 
 @settings(max_examples=150, derandomize=True, deadline=None)
@@ -301,14 +323,14 @@ def everything(native):
     native.sync("repeated", "counted", "dry", "mu", "average", "index")
     lib = native.lib
     numbers = lib.es_history_mu(native.history), lib.es_history_average(native.history)
-    return native.window("repeated"), native.window("counted"), native.dry(), native.ngram(3), numbers
+    return native.window("repeated"), native.window("counted"), native.dry(), native.ngram(), numbers
 
 
 def settled(prompt):
     params = {
         "dry_base": 1.5, "dry_allowed_length": 1, "dry_penalty_last_n": 60, "repetition_reach": 20,
         "counting_output_only": True, "mirostat_tau": 5.0, "mirostat_eta": 0.1, "adaptive_target": 0.3,
-        "adaptive_decay": 0.9,
+        "adaptive_decay": 0.9, "no_repeat_ngram_size": 3,
     }  # fmt: skip
     native = Native(prompt, **params)
     native.set_breakers(_breakers(((3,), (2, 2)), None, VOCAB))
@@ -350,10 +372,10 @@ def test_a_freed_history_can_be_reused():
 @pytest.mark.parametrize("needs", [("dry",), ("repeated",), ("index",)])
 def test_many_different_tokens_are_all_found(needs):
     text = np.random.default_rng(2).permutation(VOCAB).tolist()
-    native = Native()
+    native = Native(no_repeat_ngram_size=1)
     for token in text:
         native.accept([token])
         native.sync(*needs)
     assert list(native.sync("repeated").window("repeated")) == sorted(text)
-    assert native.sync("index").ngram(1) == sorted(text)
+    assert native.sync("index").ngram() == sorted(text)
     assert expected_dry(text, 1.75, 2, -1, NO_BREAKERS) == ([], [])

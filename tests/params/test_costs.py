@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from engine_sampler import ParameterError, RequestLimits, SamplingParams, Scheduler, Tokenizer
+from engine_sampler.params.orders import DEFAULT
 from engine_sampler.registry import GRAMMAR_OPTIONS
 from engine_sampler.samplers import dry
 from engine_sampler.samplers.dry import Dry
@@ -73,11 +74,10 @@ WORST: dict[str, list[Callable[[int], Any]]] = {
     ],
     "stop": [lambda limit: texts(limit, 3), lambda limit: ["x" * limit]],
     "stop_regex": [lambda limit: texts(limit, 4), lambda limit: ["(\\w|\\d)+x{1,50}a" * (limit // 17)]],
-    "order": [lambda limit: ["xtc"] * ((limit - len("".join(ORDER))) // 3) + ORDER],
+    "order": [lambda limit: [*DEFAULT] * 4],
     "logprobs_mode": [lambda limit: ("raw", "penalized", "processed")],
     "repetition_detection": [lambda limit: {"max_pattern_size": 1024, "min_count": 1024}],
 }
-ORDER = ["penalties", "dry", "top_k", "temperature"]
 NEEDED: dict[str, dict[str, Any]] = {
     "beam_width": {"use_beam_search": True},
     "dry_sequence_breakers": {"dry_multiplier": 1.0},

@@ -12,6 +12,7 @@ from ...base.errors import quoted
 from ...contract import ParameterError
 from ...params import SamplingParams
 from ...params.bodies import mapping
+from ...params.costs import check_repeats
 from ...params.openai import TRANSPORT as OPENAI_TRANSPORT
 from ...params.openai import canonical_keys, openai_logprobs, without_transport
 from ...params.structured import response_format
@@ -158,7 +159,7 @@ def from_request(
         (100, 1.1, 40, 0.8)
 
     - samplers: a list of names or a string of letters; samplers that it omits are off, and one that it names
-      twice runs twice.
+      twice runs twice (at most four times).
     - mirostat: all samplers except the temperature are off, penalties and DRY included, as in the server.
       Plain `SamplingParams(mirostat=2, repetition_penalty=1.1)` keeps penalties and DRY in every `order`,
       also in the one named "llama.cpp".
@@ -252,6 +253,7 @@ def _sampler_names(value: Any) -> tuple[str, ...] | None:
                 f"samplers names {quoted(name)}, allowed are {allowed}, or a text of the letters "
                 f"{''.join(by_letter)}"
             )
+    check_repeats("samplers", names)
     return tuple(names)
 
 

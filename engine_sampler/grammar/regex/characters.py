@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from typing import NoReturn
 
-from ...contract import quoted
+from ...base.errors import quoted
 from ..program.unicode import LAST
 from ..work import spend
 from .items import AT, CATEGORY, CLASS, LITERAL, NEGATED, NOT_LITERAL, RANGE, Item, malformed, unmatchable

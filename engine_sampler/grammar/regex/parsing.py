@@ -22,7 +22,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from ...contract import quoted
+from ...base.errors import quoted
 from ..errors import GrammarLimitError
 from ..work import spend
 from .characters import read_class, read_escape

@@ -301,8 +301,7 @@ static int32_t apply_min_tokens(es_state *st) {
 }
 
 static int32_t apply_no_repeat_ngram(es_state *st) {
-    const int64_t n = es_ngram_tokens(st->job->history, &st->span, st->p->no_repeat_ngram_size,
-                                      &st->s->marks);
+    const int64_t n = es_ngram_tokens(st->job->history, &st->span, st->p, &st->s->marks);
     return remove_tokens(st, st->s->marks.ids, n, 1);
 }
 

@@ -260,9 +260,7 @@ static const int32_t *earlier_places(const es_index *index, const int64_t *token
 
 /* --- repeats --- */
 
-static int is_breaker(const es_params *params, int64_t token) {
-    return params->breaker_heads && params->breaker_heads[token] == 3;
-}
+static int is_breaker(const uint8_t *heads, int64_t token) { return heads && heads[token] == 3; }
 
 static int64_t sequence_begin(const es_sequences *sequences, int64_t i) {
     return i ? sequences->ends[i - 1] : 0;
@@ -304,8 +302,8 @@ static int64_t breaker_at(const es_sequences *breakers, const es_span *span, int
  * tokens begins no further back than the longest breaker reaches. */
 static void repeats_break(es_repeats *repeats, const es_span *span, const es_params *params) {
     if (!params->breaker_heads) return;
-    if (!repeats->end) repeats->longest_breaker = longest_sequence(&params->breakers);
-    const int64_t lowest = most(repeats->breaker_place, repeats->end + 1 - repeats->longest_breaker);
+    if (!repeats->runs.end) repeats->longest_breaker = longest_sequence(&params->breakers);
+    const int64_t lowest = most(repeats->breaker_place, repeats->runs.end + 1 - repeats->longest_breaker);
     for (int64_t place = span->length - 1; place >= lowest; place--) {
         if (!params->breaker_heads[span->tokens[place]]) continue;
         const int64_t n = breaker_at(&params->breakers, span, place);
@@ -325,8 +323,8 @@ static int64_t repeats_unbroken(const es_repeats *repeats, int64_t length, int64
 
 /* The runs of the token at `newest`, from those of the token before it. Newest occurrence first, so that
  * run[j - 1] still belongs to the previous step. */
-static void repeats_step(int32_t *restrict run, const es_index *index, const int64_t *tokens, int64_t newest,
-                         int64_t first) {
+static void runs_step(int32_t *restrict run, const es_index *index, const int64_t *tokens, int64_t newest,
+                      int64_t first) {
     int64_t n;
     const int32_t *restrict places = earlier_places(index, tokens, newest, &n);
     for (; n && places[n - 1] > first; n--) {
@@ -337,7 +335,7 @@ static void repeats_step(int32_t *restrict run, const es_index *index, const int
 }
 
 /* The same from the tokens alone: the Z function of the window read backwards. */
-static void repeats_make(int32_t *run, const int64_t *tokens, int64_t newest, int64_t first) {
+static void runs_make(int32_t *run, const int64_t *tokens, int64_t newest, int64_t first) {
     const int64_t size = newest - first + 1;
     /* The tokens ending at newest - left are known to repeat right - left tokens. */
     int64_t left = 0, right = 0;
@@ -353,28 +351,37 @@ static void repeats_make(int32_t *run, const int64_t *tokens, int64_t newest, in
     }
 }
 
-static int repeats_sync(es_repeats *repeats, const es_index *index, const es_span *span,
-                        const es_params *params) {
-    if (span->length > repeats->capacity) {
-        const int64_t capacity = doubled(repeats->capacity, span->length);
-        if (grow(&repeats->run, capacity, sizeof *repeats->run)) return -1;
-        repeats->capacity = capacity;
+/* Runs need not cross the single tokens that `heads` marks as breakers, unless it is NULL, nor go further back
+ * than the newest `reach` tokens (-1: all). */
+static int runs_sync(es_runs *runs, const es_index *index, const es_span *span, const uint8_t *heads,
+                     int64_t reach) {
+    if (span->length > runs->capacity) {
+        const int64_t capacity = doubled(runs->capacity, span->length);
+        if (grow(&runs->run, capacity, sizeof *runs->run)) return -1;
+        runs->capacity = capacity;
     }
-    if (repeats->end == span->length) return 0;
-    repeats_break(repeats, span, params);
-    const int64_t reach = params->dry_penalty_last_n;
-    if (span->length - repeats->end > FEW) {
-        repeats_make(repeats->run, span->tokens, span->length - 1, window_begin(span->length, 0, reach));
-        repeats->end = span->length;
+    if (span->length - runs->end > FEW) {
+        runs_make(runs->run, span->tokens, span->length - 1, window_begin(span->length, 0, reach));
+        runs->end = span->length;
     }
-    for (int64_t i = repeats->end; i < span->length; i++) {
-        repeats->run[i] = 0;
-        if (is_breaker(params, span->tokens[i])) continue; /* no repeat extends across a breaker */
-        repeats_step(repeats->run, index, span->tokens, i, window_begin(i + 1, 0, reach));
+    for (int64_t i = runs->end; i < span->length; i++) {
+        runs->run[i] = 0;
+        if (is_breaker(heads, span->tokens[i])) continue; /* no repeat extends across a breaker */
+        runs_step(runs->run, index, span->tokens, i, window_begin(i + 1, 0, reach));
     }
-    repeats->end = span->length;
+    runs->end = span->length;
     return 0;
 }
+
+static int repeats_sync(es_repeats *repeats, const es_index *index, const es_span *span,
+                        const es_params *params) {
+    if (repeats->runs.end == span->length) return 0;
+    repeats_break(repeats, span, params);
+    return runs_sync(&repeats->runs, index, span, params->breaker_heads, params->dry_penalty_last_n);
+}
+
+/* Whether the tokens before an n-gram's last one are too many to compare at every place. */
+static int is_long(int64_t n) { return n > FEW; }
 
 /* --- notes of selectors --- */
 
@@ -414,7 +421,8 @@ static void history_empty(es_history *history) {
         memset(history->index.lists, 0, (size_t)history->index.slots * sizeof *history->index.lists);
     }
     history->index.tokens = history->index.used = history->index.end = 0;
-    history->repeats.end = history->repeats.breaker_place = history->repeats.breaker_end = 0;
+    history->repeats.runs.end = history->repeats.breaker_place = history->repeats.breaker_end = 0;
+    history->grams.end = 0;
     history->surprise.end = history->average.end = 0;
 }
 
@@ -426,6 +434,9 @@ static int history_tables(es_history *history, const es_span *span, const es_par
         window_sync(&history->counted, span, params->counting_reach, params->counting_output_only))
         return -1;
     if (needs & (ES_NEED_INDEX | ES_NEED_DRY) && index_sync(&history->index, span)) return -1;
+    if (needs & ES_NEED_INDEX && is_long(params->no_repeat_ngram_size) &&
+        runs_sync(&history->grams, &history->index, span, NULL, -1))
+        return -1;
     if (needs & ES_NEED_DRY && repeats_sync(&history->repeats, &history->index, span, params)) return -1;
     if (needs & ES_NEED_MU) surprise_sync(&history->surprise, span, params);
     if (needs & ES_NEED_AVERAGE) average_sync(&history->average, span, params);
@@ -452,7 +463,8 @@ void es_history_free(es_history *history) {
     window_free(&history->counted);
     free(history->index.lists);
     free(history->index.pool);
-    free(history->repeats.run);
+    free(history->repeats.runs.run);
+    free(history->grams.run);
     memset(history, 0, sizeof *history);
 }
 
@@ -497,6 +509,7 @@ int64_t es_dry_tokens(const es_history *history, const es_span *span, const es_p
                       es_marks *marks) {
     const int64_t first = window_begin(span->length, 0, params->dry_penalty_last_n);
     const int64_t newest = span->length - 1, allowed = params->dry_allowed_length;
+    const uint8_t *const heads = params->breaker_heads;
     if (allowed > newest - first) return 0; /* no repeat in the window can be that long */
     const int64_t limit = least(repeats_unbroken(&history->repeats, span->length, first),
                                 longest_useful(params->dry_base, allowed));
@@ -504,20 +517,30 @@ int64_t es_dry_tokens(const es_history *history, const es_span *span, const es_p
     int64_t found = 0, n;
     if (allowed == 0) {
         for (int64_t i = first + 1; i <= newest; i++) {
-            if (!is_breaker(params, span->tokens[i])) found = mark_token(marks, found, span->tokens[i], 0);
+            if (!is_breaker(heads, span->tokens[i])) found = mark_token(marks, found, span->tokens[i], 0);
         }
     }
     const int32_t *places = earlier_places(&history->index, span->tokens, newest, &n);
     for (; n && places[n - 1] >= first; n--) {
         const int64_t j = places[n - 1], next = span->tokens[j + 1];
-        const int64_t length = least(least(history->repeats.run[j], j - first + 1), limit);
-        if (length >= allowed && !is_breaker(params, next)) found = mark_token(marks, found, next, length);
+        const int64_t length = least(least(history->repeats.runs.run[j], j - first + 1), limit);
+        if (length >= allowed && !is_breaker(heads, next)) found = mark_token(marks, found, next, length);
     }
     return marks_gather(marks, found);
 }
 
-int64_t es_ngram_tokens(const es_history *history, const es_span *span, int64_t n, es_marks *marks) {
+/* Whether the n - 1 tokens up to `place` are the span's last ones. */
+static int gram_repeats(const es_history *history, const es_span *span, int64_t n, int64_t place) {
+    if (is_long(n)) return history->grams.run[place] >= n - 1;
     const int64_t *tokens = span->tokens, newest = span->length - 1;
+    int64_t back = 1;
+    while (back < n - 1 && tokens[place - back] == tokens[newest - back]) back++;
+    return back == n - 1;
+}
+
+int64_t es_ngram_tokens(const es_history *history, const es_span *span, const es_params *params,
+                        es_marks *marks) {
+    const int64_t *tokens = span->tokens, newest = span->length - 1, n = params->no_repeat_ngram_size;
     if (n < 1 || n > span->length) return 0;
     int64_t found = 0, earlier;
     if (n == 1) {
@@ -526,10 +549,8 @@ int64_t es_ngram_tokens(const es_history *history, const es_span *span, int64_t 
     }
     const int32_t *places = earlier_places(&history->index, tokens, newest, &earlier);
     for (; earlier && places[earlier - 1] >= n - 2; earlier--) {
-        const int64_t j = places[earlier - 1];
-        int64_t back = 1;
-        while (back < n - 1 && tokens[j - back] == tokens[newest - back]) back++;
-        if (back == n - 1) found = mark_token(marks, found, tokens[j + 1], 0);
+        const int64_t place = places[earlier - 1];
+        if (gram_repeats(history, span, n, place)) found = mark_token(marks, found, tokens[place + 1], 0);
     }
     return marks_gather(marks, found);
 }

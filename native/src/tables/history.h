@@ -41,12 +41,17 @@ typedef struct es_index {
     int64_t end;
 } es_index;
 
-/* How far the end of the span repeats what came before, and the newest breaker. */
-typedef struct es_repeats {
+/* How far the end of the span repeats what came before. */
+typedef struct es_runs {
     /* [end] for each earlier occurrence of the newest token, how many tokens up to it equal the span's last
-     * ones; the count may stop at the first token of DRY's window and at a breaker of one token. */
+     * ones. */
     int32_t *run;
     int64_t capacity, end;
+} es_runs;
+
+/* The repeats that DRY sees, and the newest breaker. */
+typedef struct es_repeats {
+    es_runs runs; /* they may stop at the first token of DRY's window and at a breaker of one token */
     int64_t longest_breaker;
     int64_t breaker_place, breaker_end; /* the breaker's tokens; end 0: none so far */
 } es_repeats;
@@ -67,6 +72,7 @@ typedef struct es_history {
     es_window repeated, counted;
     es_index index;
     es_repeats repeats;
+    es_runs grams; /* of the whole span, for long n-grams */
     es_surprise surprise;
     es_average average;
 } es_history;
@@ -110,8 +116,10 @@ double es_history_average(const es_history *history);
 int64_t es_dry_tokens(const es_history *history, const es_span *span, const es_params *params,
                       es_marks *marks);
 
-/* Tokens that would complete an n-gram that the span contains; none for n < 1. Needs ES_NEED_INDEX. */
-int64_t es_ngram_tokens(const es_history *history, const es_span *span, int64_t n, es_marks *marks);
+/* Tokens that would complete an n-gram that the span contains, n = params->no_repeat_ngram_size; none for
+ * n < 1. Needs ES_NEED_INDEX. */
+int64_t es_ngram_tokens(const es_history *history, const es_span *span, const es_params *params,
+                        es_marks *marks);
 
 /* Tokens that would complete a bad word. */
 int64_t es_bad_word_tokens(const es_span *span, const es_params *params, es_marks *marks);

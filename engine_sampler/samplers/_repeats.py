@@ -1,0 +1,48 @@
+"""Repeats in a history: the work on them is in proportion to its length, whatever it contains."""
+
+from __future__ import annotations
+
+import numpy as np
+
+_WORK = 64
+"""How many comparisons per token are made together, before lengths are found one after the other instead, in
+about the same time."""
+
+_ROUND = 2000
+"""The comparisons whose time is that of starting them."""
+
+
+def repeat_lengths(tokens: np.ndarray, limit: int) -> np.ndarray:
+    """For each index of `tokens` int64 [n], how many tokens from there on equal the first ones, at most
+    `limit`; 0 for index 0. int64 [n].
+
+    Indices are compared together, token by token, which ends soon unless much is repeated.
+    """
+    lengths = np.zeros(len(tokens), np.int64)
+    alike = np.arange(1, len(tokens))
+    work = 0
+    for n in range(limit):
+        alike = alike[: np.searchsorted(alike, len(tokens) - n)]
+        alike = alike[tokens[alike + n] == tokens[n]] if len(alike) else alike
+        if not len(alike):
+            break
+        lengths[alike] = n + 1
+        work += len(alike) + _ROUND
+        if work > _WORK * len(tokens):
+            return np.minimum(_z_function(tokens.tolist()), limit)
+    return lengths
+
+
+def _z_function(tokens: list[int]) -> np.ndarray:
+    """As `repeat_lengths` without a limit, in linear time: what repeats the beginning is not compared with it
+    again."""
+    lengths = [0] * len(tokens)
+    left = right = 0
+    for i in range(1, len(tokens)):
+        n = min(right - i, lengths[i - left]) if i < right else 0
+        if i + n >= right:
+            while i + n < len(tokens) and tokens[i + n] == tokens[n]:
+                n += 1
+            left, right = i, i + n
+        lengths[i] = n
+    return np.array(lengths, np.int64)

@@ -1,0 +1,244 @@
+"""What a chain may cost: how often one sampler runs, and how much all samplers of a request cost together."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine_sampler import ParameterError, SamplingParams, Scheduler, Tokenizer
+from engine_sampler.adapters import koboldai, llama_cpp
+from engine_sampler.adapters.vllm import settings_of
+from engine_sampler.contract import Sampler
+from engine_sampler.params.chain import build_chain
+from engine_sampler.params.costs import MAX_PASSES, MAX_REPEATS, PASSES, passes_of
+from engine_sampler.params.orders import DEFAULT
+from engine_sampler.registry import default_registry
+from tests.adapters.vllm_protocol import Params
+from tests.engines import registered
+
+SAMPLERS = default_registry().catalogue.samplers
+ON: Mapping[str, Mapping[str, Any]] = {
+    "penalties": {"repetition_penalty": 1.1},
+    "no_repeat_ngram": {"no_repeat_ngram_size": 3},
+    "dry": {"dry_multiplier": 1.0},
+    "top_n_sigma": {"top_n_sigma": 100.0},
+    "top_k": {"top_k": 20_000},
+    "top_a": {"top_a": 1e-9},
+    "tfs": {"tfs": 0.9999},
+    "typical_p": {"typical_p": 0.9999},
+    "top_p": {"top_p": 0.9999},
+    "min_p": {"min_p": 1e-6},
+    "epsilon_cutoff": {"epsilon_cutoff": 1e-9},
+    "eta_cutoff": {"eta_cutoff": 1e-9},
+    "top_h": {"top_h": 0.9999},
+    "xtc": {"xtc_probability": 1.0, "xtc_threshold": 0.4},
+    "smoothing": {"smoothing_factor": 0.1},
+    "temperature": {"temperature": 1.5},
+    "infill": {"infill": True},
+}
+"""Parameters that turn each sampler on, and let it leave nearly all tokens."""
+EVERYTHING = {name: value for params in ON.values() for name, value in params.items()}
+
+
+def on(names: Sequence[str]) -> dict[str, Any]:
+    return {key: value for name in dict.fromkeys(names) for key, value in ON[name].items()}
+
+
+# --- refusals ------------------------------------------------------------------------------------
+
+Reads = Callable[[list[str], Mapping[str, Any]], Any]
+READERS: dict[str, Reads] = {
+    "SamplingParams": lambda order, params: SamplingParams(order=order, **params),
+    "replace": lambda order, params: SamplingParams(order=DEFAULT, **params).replace(order=order),
+    "from_dict": lambda order, params: SamplingParams.from_dict({"order": order, **params}),
+    "extra_args": lambda order, params: SamplingParams.from_dict({"extra_args": {"order": order, **params}}),
+    "vllm_xargs": lambda order, params: SamplingParams.from_dict({"vllm_xargs": {"order": order}, **params}),
+    "vllm": lambda order, params: settings_of(Params({"order": order, **params})),
+}
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+@pytest.mark.parametrize(("name", "times"), [("tfs", 128), ("dry", 120), ("temperature", 5)])
+def test_a_sampler_that_is_named_too_often_is_refused(read: Reads, name: str, times: int) -> None:
+    message = rf"order=\('{name}', .* names '{name}' {times} times; at most 4"
+    with pytest.raises(ParameterError, match=message):
+        read([name] * times, ON[name])
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+def test_samplers_that_cost_too_much_together_are_refused(read: Reads) -> None:
+    params = {key: value for key, value in EVERYTHING.items() if key != "infill"}
+    order = [*DEFAULT, *DEFAULT, *DEFAULT]
+    with pytest.raises(ParameterError, match=r"order=\('penalties', .* cost 216 passes .*; at most 160"):
+        read(order, params)
+
+
+def test_a_body_of_llama_cpps_server_is_refused_under_the_servers_name() -> None:
+    for samplers in (["tfs_z"] * 128, ["tfs_z"] * 4 + ["tfs"], "f" * 128):
+        with pytest.raises(ParameterError, match=r"samplers=.* names '.*' [0-9]+ times; at most 4"):
+            llama_cpp.from_request({"samplers": samplers, "tfs_z": 0.9})
+
+
+def test_a_body_of_koboldai_names_a_sampler_once() -> None:
+    with pytest.raises(ParameterError, match="sampler_order="):
+        koboldai.from_request({"sampler_order": [3] * 128, "tfs": 0.9})
+    with pytest.raises(ParameterError, match="sampler_order="):
+        koboldai.from_request({"sampler_order": [3] * 128, "tfs": 0.9}, system="koboldcpp")
+
+
+def test_an_order_of_numbers_or_of_a_name_is_not_beyond_the_bound() -> None:
+    for order in ("llama.cpp", "koboldai", [6, 0, 1, 2, 3, 4, 5], DEFAULT):
+        assert SamplingParams(order=order, **EVERYTHING).order
+
+
+# --- what is allowed -----------------------------------------------------------------------------
+
+
+def test_all_built_in_samplers_may_run_at_once() -> None:
+    assert list(ON) == list(DEFAULT)
+    chain = build_chain(SamplingParams(order=DEFAULT, **EVERYTHING))
+    assert passes_of(chain.samplers) == 136 <= MAX_PASSES
+
+
+@pytest.mark.parametrize("name", DEFAULT)
+def test_every_sampler_may_run_twice(name: str) -> None:
+    assert build_chain(SamplingParams(order=[name] * 2, **ON[name])).key == (name, name, "dist")
+
+
+def test_a_sampler_that_is_off_costs_nothing() -> None:
+    params = SamplingParams(order=["infill"] * 4 + ["dry"] * 4 + ["top_k"], top_k=5)
+    assert build_chain(params).key == ("top_k", "dist")
+
+
+@settings(max_examples=60, derandomize=True)
+@given(st.lists(st.sampled_from(DEFAULT), max_size=40))
+def test_every_order_is_refused_or_bounded(order: list[str]) -> None:
+    try:
+        params = SamplingParams(order=order, **on(order))
+    except ParameterError:
+        passes = passes_of(SAMPLERS[name] for name in order)
+        assert passes > MAX_PASSES or max(Counter(order).values()) > MAX_REPEATS
+    else:
+        chain = build_chain(params)
+        assert len(chain.samplers) == len(order)
+        assert passes_of(chain.samplers) <= MAX_PASSES
+
+
+def longest_chain() -> list[str]:
+    """As many samplers as an order may run."""
+    cheapest = sorted(DEFAULT, key=lambda name: PASSES[SAMPLERS[name].cost])
+    names = [name for name in cheapest for _ in range(MAX_REPEATS)]
+    sums = itertools.accumulate(PASSES[SAMPLERS[name].cost] for name in names)
+    return [name for name, passes in zip(names, sums, strict=True) if passes <= MAX_PASSES]
+
+
+@pytest.mark.skipif(bool(default_registry().catalogue.backends["native"].reason), reason="no C kernels")
+def test_the_longest_chain_runs_in_the_c_kernels() -> None:
+    order = longest_chain()
+    assert len(order) > 40
+    edits = {"min_tokens": 9, "logit_bias": {3: 1.0}, "bad_words": [[4]], "allowed_token_ids": [*range(99)]}
+    scheduler = Scheduler(100, backend="native", eos_token_ids=[99])
+    scheduler.add(SamplingParams(order=order, ignore_eos=True, **edits, **on(order)))
+    assert scheduler.step(np.zeros((1, 100), np.float32)).errors == [None]
+    assert {runner for _, runner in scheduler.explain()[0].steps} == {"native"}
+
+
+# --- plugins -------------------------------------------------------------------------------------
+
+
+def plugin(number: int) -> Sampler:
+    from engine_sampler import Param
+
+    class Made(Sampler):
+        name = f"plugin_{number}"
+        params = (Param(f"plugin_{number}", float, 0.0),)
+
+        def apply(self, logits: np.ndarray, rows: Any) -> None: ...
+
+    return Made()
+
+
+def test_samplers_of_plugins_count_in_every_order() -> None:
+    with registered(*map(plugin, range(21))):
+        few = {f"plugin_{i}": 1.0 for i in range(20)}
+        assert passes_of(build_chain(SamplingParams(**few)).samplers) == MAX_PASSES
+        with pytest.raises(ParameterError, match=r"order='llama.cpp' .* cost 168 passes .*; at most 160"):
+            SamplingParams(**few, plugin_20=1.0)
+
+
+def test_a_plugin_that_fails_to_say_whether_it_is_on_is_named() -> None:
+    class Failing(Sampler):
+        name = "failing"
+
+        def is_active(self, params: Mapping[str, Any]) -> bool:
+            if isinstance(params["order"], str):
+                return False
+            raise ZeroDivisionError
+
+        def apply(self, logits: np.ndarray, rows: Any) -> None: ...
+
+    with registered(Failing()), pytest.raises(ParameterError, match="failing failed: ZeroDivisionError"):
+        SamplingParams(order=["failing"])
+
+
+# --- work: a class of cost is what it says --------------------------------------------------------
+
+VOCAB = 20_000
+TOKENIZER = Tokenizer([b"%d " % i for i in range(VOCAB)], eos_token_ids=[VOCAB - 1])
+SORTS = {"sort", "argsort", "partition", "argpartition", "lexsort"}
+
+
+@contextlib.contextmanager
+def counted_sorts() -> Iterator[Counter[str]]:
+    """Counts the entries that NumPy's sorts are given."""
+    counts: Counter[str] = Counter()
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        if event == "c_call" and argument.__name__ in SORTS:
+            counts["entries"] += getattr(argument.__self__, "size", 0)
+
+    sys.setprofile(count)
+    try:
+        yield counts
+    finally:
+        sys.setprofile(None)
+
+
+def sorted_entries(order: Sequence[str], row: np.ndarray) -> int:
+    """How many entries a step with these samplers sorts."""
+    scheduler = Scheduler(VOCAB, TOKENIZER, backend="numpy")
+    scheduler.add(SamplingParams(seed=1, ignore_eos=True, order=order, **on(order)), [1, 2, 3])
+    with counted_sorts() as counts:
+        assert scheduler.step(row).errors == [None]
+    return counts["entries"]
+
+
+ROWS = {
+    "flat": np.zeros((1, VOCAB), np.float32),
+    "bell": np.random.default_rng(0).normal(0, 2, (1, VOCAB)).astype(np.float32),
+}
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+@pytest.mark.parametrize("name", DEFAULT)
+def test_only_those_that_say_so_sort(name: str, row: np.ndarray) -> None:
+    most = {"pass": 0, "history": 0, "sort": 3, "bytes": 3}[SAMPLERS[name].cost]
+    history = 3
+    entries = sorted_entries([name], row)
+    assert entries <= most * VOCAB + history
+    assert (entries > history) == (most > 0)
+
+
+def test_the_most_that_an_order_may_sort_is_bounded() -> None:
+    order = [name for name in DEFAULT if SAMPLERS[name].cost == "sort"] * 4
+    most = MAX_PASSES // PASSES["sort"]
+    assert sorted_entries(order[:most], ROWS["flat"]) <= 3 * most * VOCAB

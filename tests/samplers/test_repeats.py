@@ -1,0 +1,106 @@
+"""Repeats, n-grams and breakers in a history: right, and with work in proportion to its length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine_sampler.samplers import _repeats, dry
+from engine_sampler.samplers._repeats import repeat_lengths
+from engine_sampler.samplers._sequences import Sequences
+from engine_sampler.samplers.no_repeat_ngram import completions
+
+histories = st.lists(st.integers(0, 2), max_size=60)
+
+
+def lengths_by_definition(tokens: list[int], limit: int) -> list[int]:
+    lengths = [0] * len(tokens)
+    for i in range(1, len(tokens)):
+        while i + lengths[i] < len(tokens) and tokens[i + lengths[i]] == tokens[lengths[i]]:
+            lengths[i] += 1
+    return [min(n, limit) for n in lengths]
+
+
+@pytest.mark.parametrize("work", [0, 1, 64, 10**9], ids="after {} comparisons each".format)
+@settings(max_examples=60, derandomize=True, deadline=None)
+@given(histories, st.integers(0, 70))
+def test_repeats_have_their_lengths_whichever_way_they_are_found(
+    work: int, tokens: list[int], limit: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_repeats, "_WORK", work)
+        found = repeat_lengths(np.array(tokens, np.int64), limit)
+    assert found.tolist() == lengths_by_definition(tokens, limit)
+
+
+@settings(max_examples=100, derandomize=True, deadline=None)
+@given(histories, st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=4), max_size=5), st.data())
+def test_the_last_sequence_is_found_and_the_longest_that_begins_there(
+    window: list[int], sequences: list[list[int]], data: Any
+) -> None:
+    places = sorted(data.draw(st.sets(st.sampled_from(range(len(window))))) if window else [])
+    joined = np.array([token for sequence in sequences for token in sequence], np.int64)
+    ends = np.cumsum([len(sequence) for sequence in sequences], dtype=np.int64)
+    found = Sequences(joined, ends).last_in(np.array(window, np.int64), np.array(places, np.int64))
+    beginning = [(p, len(s)) for p in places for s in sequences if window[p : p + len(s)] == s]
+    assert found == max(beginning, default=(-1, 0))
+
+
+# --- work ----------------------------------------------------------------------------------------
+
+LENGTH = 3000
+
+
+class Counted(np.ndarray):
+    """An array that counts the entries that are read from it."""
+
+    read = 0
+
+    def __getitem__(self, index: Any) -> Any:
+        found = np.asarray(super().__getitem__(index))
+        Counted.read += found.size
+        return found
+
+
+def entries_read(work: Callable[[np.ndarray], Any], history: list[int]) -> int:
+    Counted.read = 0
+    work(np.array(history, np.int64).view(Counted))
+    return Counted.read
+
+
+EQUAL, ALTERNATING = [7] * LENGTH, [7, 8] * (LENGTH // 2)
+COPIED = [*range(LENGTH // 2)] * 2
+
+
+@pytest.mark.parametrize("history", [EQUAL, ALTERNATING, COPIED], ids=["equal", "alternating", "copied"])
+@pytest.mark.parametrize(
+    "work",
+    [lambda h: completions(h, LENGTH // 3), lambda h: dry._extending(h, 1, LENGTH)],
+    ids=["no_repeat_ngram", "dry"],
+)
+def test_a_history_that_repeats_itself_is_read_a_bounded_number_of_times(
+    work: Callable[[np.ndarray], Any], history: list[int]
+) -> None:
+    assert entries_read(work, history) <= 2 * _repeats._WORK * LENGTH
+
+
+@pytest.mark.parametrize(
+    "breakers",
+    [
+        tuple((7, token) for token in range(100, 228)),
+        tuple((7, 7, 7, token) for token in range(100, 164)),
+        ((7,) * 255 + (8,),),
+    ],
+    ids=["pairs", "fours", "one of 256"],
+)
+def test_breakers_that_nearly_match_everywhere_are_compared_a_bounded_number_of_times(
+    breakers: tuple[tuple[int, ...], ...],
+) -> None:
+    unbroken = dry._breakers(breakers, None, 300).unbroken
+    assert unbroken(np.array([*EQUAL, 8, 7], np.int64)) in (2 + LENGTH, 1)
+    assert entries_read(unbroken, EQUAL) <= 4 * LENGTH
