@@ -22,6 +22,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "operations.h"
+
 typedef struct fz_run {
     const es_api *api;
     const char *isa;
@@ -126,7 +128,7 @@ static void check_row(const fz_step *step, int32_t i, const es_program *program,
     const int64_t row = *b->rows, V = b->vocab_size, token = b->token_ids[row];
     const float *const left = b->processed[0];
     check_status(step, i, program, *b->status);
-    const int selects = program->n_ops && fz_op(program, program->n_ops - 1)->kind >= ES_OP_GREEDY;
+    const int selects = program->n_ops && es_is_selector(fz_op(program, program->n_ops - 1)->kind);
     if (*b->status != ES_ROW_OK || !selects) {
         if (token != -1 || b->notes[row] == b->notes[row])
             fz_fail("entry %d has token %lld", i, (long long)token);

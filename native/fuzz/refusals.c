@@ -117,8 +117,7 @@ static int32_t no_function(const es_row *row, float *logits, const int32_t *ids,
 
 /* Break a program of two ops in way number `k`; 0 if there is no such way. */
 static int break_program(int k, es_program *p, es_op *ops) {
-    static const int32_t kinds[] = {
-        -1, INT32_MIN, ES_OP_INFILL + 1, ES_OP_GREEDY - 1, ES_OP_ADAPTIVE_P + 1, INT32_MAX};
+    static const int32_t kinds[] = {-1, INT32_MIN, ES_OP_GREEDY - 1, 1000, INT32_MAX}; /* no operations */
     const int n_kinds = (int)(sizeof kinds / sizeof *kinds);
     if (k < 2 * n_kinds) {
         ops[k % 2].kind = kinds[k / 2];

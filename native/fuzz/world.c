@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "operations.h"
+
 _Noreturn void fz_fail(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
@@ -310,6 +312,20 @@ static void make_function(fz_world *w, fz_program *program, es_op *op, int32_t i
     op->states = fz_chance(r, 70) ? (void *const *const *)&program->states[i] : NULL;
 }
 
+/* The kind of any operation of which `is_wanted` is true. */
+static int32_t any_operation(fz_random *r, int (*is_wanted)(int32_t kind)) {
+#define FZ_KIND(kind, function, class, needs) kind,
+    static const int32_t kinds[] = {ES_OPERATIONS(FZ_KIND)};
+#undef FZ_KIND
+    const size_t count = sizeof kinds / sizeof *kinds;
+    int64_t wanted = 0;
+    for (size_t i = 0; i < count; i++) wanted += is_wanted(kinds[i]);
+    wanted = fz_below(r, wanted);
+    size_t at = 0;
+    while (!is_wanted(kinds[at]) || wanted--) at++;
+    return kinds[at];
+}
+
 static void make_program(fz_world *w, fz_program *out) {
     fz_random *r = &w->random;
     const int32_t samplers = (int32_t)(fz_chance(r, 10) ? 0 : fz_below(r, FZ_MOST_OPS));
@@ -319,8 +335,7 @@ static void make_program(fz_world *w, fz_program *out) {
     for (int32_t i = 0; i < n; i++) {
         es_op *op = (es_op *)(ops + (size_t)i * size);
         *op = (es_op){.size = (uint32_t)size, .stream = (uint32_t)fz_below(r, 1000)};
-        op->kind = (int32_t)(i < samplers ? fz_from(r, ES_OP_FUNCTION, ES_OP_INFILL)
-                                          : fz_from(r, ES_OP_GREEDY, ES_OP_ADAPTIVE_P));
+        op->kind = i < samplers ? any_operation(r, es_is_sampler) : any_operation(r, es_is_selector);
         if (op->kind == ES_OP_FUNCTION) make_function(w, out, op, i);
     }
     out->program = (es_program){sizeof out->program, n, (const es_op *)ops};

@@ -9,7 +9,7 @@
 #include <xmmintrin.h>
 #endif
 
-#include "kernels/numbers.h"
+#include "operations.h"
 
 #ifndef ES_VERSION
 #define ES_VERSION "0"
@@ -189,22 +189,6 @@ static const char *context_target(const es_context *context) { return context->k
 
 /* --- programs --- */
 
-static int is_selector(int32_t kind) { return kind >= ES_OP_GREEDY && kind <= ES_OP_ADAPTIVE_P; }
-
-static int is_sampler(int32_t kind) { return kind >= ES_OP_FUNCTION && kind <= ES_OP_INFILL; }
-
-static uint32_t needs_of(int32_t kind) {
-    switch (kind) {
-    case ES_OP_PENALTIES: return ES_NEED_REPEATED | ES_NEED_COUNTED;
-    case ES_OP_DRY: return ES_NEED_DRY;
-    case ES_OP_NO_REPEAT_NGRAM: return ES_NEED_INDEX;
-    case ES_OP_MIROSTAT:
-    case ES_OP_MIROSTAT_V2: return ES_NEED_MU;
-    case ES_OP_ADAPTIVE_P: return ES_NEED_AVERAGE;
-    default: return 0;
-    }
-}
-
 static const es_op *op_at(const es_program *program, int32_t i) {
     return (const es_op *)((const char *)program->ops + (size_t)i * program->ops->size);
 }
@@ -222,13 +206,13 @@ static int32_t read_program(es_context *context, const es_program *program, es_c
     for (int32_t i = 0; i < program->n_ops; i++) {
         const es_op *op = op_at(program, i);
         const int last = i == program->n_ops - 1;
-        if (!is_sampler(op->kind) && !(last && is_selector(op->kind)))
+        if (!es_is_sampler(op->kind) && !(last && es_is_selector(op->kind)))
             return fail(context, ES_UNSUPPORTED, "op %d is of kind %d, which is not allowed there", i,
                         op->kind);
         if (op->kind == ES_OP_FUNCTION && !op->function)
             return fail(context, ES_INVALID, "op %d has no function", i);
-        out->needs |= needs_of(op->kind);
-        if (is_selector(op->kind)) out->selector = op->kind;
+        out->needs |= es_operation_of(op->kind).needs;
+        if (es_is_selector(op->kind)) out->selector = op->kind;
         else out->ops[out->n_ops++] = *op;
     }
     return ES_OK;

@@ -443,7 +443,8 @@ static uint64_t row_draw(const es_row *row, uint32_t index) {
 }
 
 /* A row function sees all tokens of the row, ids ascending, and may change each of them. */
-static int32_t apply_function(es_state *st, const es_op *op) {
+static int32_t apply_function(es_state *st) {
+    const es_op *op = st->op;
     unsort(st);
     float *const values = own_values(st);
     const es_batch *batch = st->job->batch;

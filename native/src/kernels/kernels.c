@@ -1,6 +1,7 @@
 /* The row engine, compiled once per instruction set: runs one row through its whole program. */
 #include "kernels/logprobs.h"
 #include "kernels/selectors.h"
+#include "operations.h"
 
 #if defined(ES_ISA_AVX512)
 #define ES_KERNELS es_kernels_avx512
@@ -19,42 +20,15 @@
 #define ES_NAME "portable"
 #endif
 
-static int32_t apply(es_state *st, const es_op *op) {
-    switch (op->kind) {
-    case ES_OP_FUNCTION: return apply_function(st, op);
-    case ES_OP_ALLOWED_TOKEN_IDS: return apply_allowed_token_ids(st);
-    case ES_OP_BAD_WORDS: return apply_bad_words(st);
-    case ES_OP_IGNORE_EOS: return apply_ignore_eos(st);
-    case ES_OP_MIN_TOKENS: return apply_min_tokens(st);
-    case ES_OP_LOGIT_BIAS: return apply_logit_bias(st);
-    case ES_OP_PENALTIES: return apply_penalties(st);
-    case ES_OP_NO_REPEAT_NGRAM: return apply_no_repeat_ngram(st);
-    case ES_OP_DRY: return apply_dry(st);
-    case ES_OP_TOP_N_SIGMA: return apply_top_n_sigma(st);
-    case ES_OP_TOP_K: return apply_top_k(st);
-    case ES_OP_TOP_A: return apply_top_a(st);
-    case ES_OP_TFS: return apply_tfs(st);
-    case ES_OP_TYPICAL_P: return apply_typical_p(st);
-    case ES_OP_TOP_P: return apply_top_p(st);
-    case ES_OP_MIN_P: return apply_min_p(st);
-    case ES_OP_EPSILON_CUTOFF: return apply_epsilon_cutoff(st);
-    case ES_OP_ETA_CUTOFF: return apply_eta_cutoff(st);
-    case ES_OP_TOP_H: return apply_top_h(st);
-    case ES_OP_XTC: return apply_xtc(st, op);
-    case ES_OP_SMOOTHING: return apply_smoothing(st);
-    case ES_OP_TEMPERATURE: return apply_temperature(st);
-    default: return apply_infill(st);
+/* Run one operation; a kind that is not in the table is left to the host. */
+static int32_t apply(es_state *st, int32_t kind) {
+    switch ((es_op_kind)kind) {
+#define ES_CASE(KIND, function, class, needs) \
+    case KIND: return function(st);
+        ES_OPERATIONS(ES_CASE)
+#undef ES_CASE
     }
-}
-
-static es_choice choose(es_state *st, int32_t selector) {
-    switch (selector) {
-    case ES_OP_GREEDY: return choose_greedy(st);
-    case ES_OP_DIST: return choose_dist(st);
-    case ES_OP_MIROSTAT: return choose_mirostat(st);
-    case ES_OP_MIROSTAT_V2: return choose_mirostat_v2(st);
-    default: return choose_adaptive_p(st);
-    }
+    return ES_ROW_DECLINED;
 }
 
 static void write_processed(const es_state *st, float *out) {
@@ -75,16 +49,12 @@ static void write_processed(const es_state *st, float *out) {
         for (int64_t i = 0; i < st->v.n; i++) out[st->v.ids[i]] = ((const float *)st->v.source)[i];
 }
 
-/* Whether a sampler can run before the row is sorted, because it can edit any form. */
-ES_INLINE int is_edit(int32_t kind) {
-    return kind == ES_OP_FUNCTION || (kind >= ES_OP_ALLOWED_TOKEN_IDS && kind <= ES_OP_DRY);
-}
-
 static int32_t run_samplers(es_state *st, const es_compiled *program) {
     for (int32_t i = 0; i < program->n_ops; i++) {
-        const es_op *op = &program->ops[i];
-        int32_t status = is_edit(op->kind) ? empty_status(st) : sort_if_short(st);
-        if (status == ES_ROW_OK) status = apply(st, op);
+        st->op = &program->ops[i];
+        const es_class class = es_operation_of(st->op->kind).class;
+        int32_t status = class == ES_EDIT ? empty_status(st) : sort_if_short(st);
+        if (status == ES_ROW_OK) status = apply(st, st->op->kind);
         if (status != ES_ROW_OK) return status;
     }
     return ES_ROW_OK;
@@ -141,9 +111,6 @@ static int32_t report_anew(es_state *st, const es_job *job, const es_compiled *p
     return status;
 }
 
-/* Whether a selector leaves a long row as it was: the others shorten it. */
-ES_INLINE int leaves_row(int32_t selector) { return selector == ES_OP_DIST || selector == ES_OP_GREEDY; }
-
 /* A row before its token was chosen: the list of a short one, the view of a long one. */
 typedef struct es_kept_row {
     int is_few;
@@ -166,7 +133,8 @@ static int32_t report_kinds(es_state *st, int64_t token, unsigned kinds, const e
     int32_t status = ES_ROW_OK;
     if (kinds & ES_LOGPROBS_PROCESSED) {
         const es_report out = report_of(batch, row, job->entry, 2);
-        if (before->is_few || leaves_row(job->program->selector)) {
+        /* A short row was kept as it was, and most selectors shorten a long one. */
+        if (before->is_few || es_operation_of(job->program->selector).class == ES_SELECT) {
             if (before->is_few) st->few = before->few;
             else st->v = before->view;
             st->is_few = before->is_few;
@@ -202,9 +170,9 @@ static int32_t run_row(const es_job *job) {
     const unsigned kinds = batch->logprobs ? batch->logprobs_kinds[job->entry] : 0;
     es_kept_row before;
     if (kinds) keep_row(&st, &before);
-    const es_choice choice = choose(&st, program->selector);
-    if (choice.token < 0) return ES_ROW_BAD_LOGITS;
-    if (kinds) status = report_kinds(&st, choice.token, kinds, &before);
+    status = apply(&st, program->selector);
+    const es_choice choice = st.choice;
+    if (status == ES_ROW_OK && kinds) status = report_kinds(&st, choice.token, kinds, &before);
     if (status != ES_ROW_OK) return status;
     batch->token_ids[row] = choice.token;
     batch->notes[row] = choice.note;

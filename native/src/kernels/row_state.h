@@ -5,8 +5,14 @@
 #include "kernels/cuts.h"
 #include "kernels/few.h"
 
+typedef struct es_choice {
+    int64_t token; /* -1: none */
+    double note;   /* NaN: none */
+} es_choice;
+
 typedef struct es_state {
     const es_job *job;
+    const es_op *op;  /* the sampler that runs */
     const es_params *p;
     es_scratch *s;
     es_span span;
@@ -16,6 +22,7 @@ typedef struct es_state {
     es_view v;  /* the remaining tokens, while there are many */
     int is_few;
     es_few few; /* the remaining tokens, once there are few */
+    es_choice choice; /* of the selector */
 } es_state;
 
 /* The scratch list that the view does not read. */

@@ -4,12 +4,13 @@
 
 #include "kernels/samplers.h"
 
-typedef struct es_choice {
-    int64_t token; /* -1: none, because the logits have changed */
-    double note; /* NaN: none */
-} es_choice;
-
 enum { ES_HEAD = 100 }; /* tokens from which mirostat estimates the slope */
+
+/* Note the choice; without a token, the logits have changed. Returns an es_row_status. */
+static int32_t choose(es_state *st, int64_t token, double note) {
+    st->choice = (es_choice){token, note};
+    return token < 0 ? ES_ROW_BAD_LOGITS : ES_ROW_OK;
+}
 
 static int64_t target_of(const es_state *st, int64_t total) {
     return es_scale_draw(es_draw64(st->seed, st->position, 0, 0), total);
@@ -40,9 +41,9 @@ static int64_t draw_few(es_state *st, int32_t *rank) {
     return st->few.ids[*rank];
 }
 
-static es_choice choose_greedy(es_state *st) {
+static int32_t choose_greedy(es_state *st) {
     keep_best(st);
-    return (es_choice){st->few.n ? st->few.ids[0] : -1, __builtin_nan("")};
+    return choose(st, st->few.n ? st->few.ids[0] : -1, __builtin_nan(""));
 }
 
 /* Draw from a long row whose chunk weights are in the scratch sums; returns the element's index, or -1 if the
@@ -62,33 +63,33 @@ static int64_t draw_long(es_state *st, int64_t total) {
 }
 
 /* Draw from such a row and note the surprise of the token, in bits. */
-static es_choice draw_row(es_state *st, int64_t total) {
+static int32_t draw_row(es_state *st, int64_t total) {
     const es_view *v = &st->v;
     const int64_t place = draw_long(st, total);
-    if (place < 0) return (es_choice){-1, 0};
+    if (place < 0) return choose(st, -1, 0);
     const double bits = -(double)es_distance(value_at(v, place), v->peak);
-    return (es_choice){v->ids ? v->ids[place] : place, bits + es_log2_mass(total)};
+    return choose(st, v->ids ? v->ids[place] : place, bits + es_log2_mass(total));
 }
 
 /* The same for any row. */
-static es_choice draw(es_state *st) {
+static int32_t draw(es_state *st) {
     if (!st->is_few) return draw_row(st, total_mass(&st->v, st->s->sums, 0).weight);
     int32_t rank;
     const int64_t token = draw_few(st, &rank);
-    if (token < 0) return (es_choice){-1, 0};
+    if (token < 0) return choose(st, -1, 0);
     const double bits = -(double)es_distance(st->few.logits[rank], st->few.logits[0]);
-    return (es_choice){token, bits + es_log2_mass(st->few.total)};
+    return choose(st, token, bits + es_log2_mass(st->few.total));
 }
 
-static es_choice choose_dist(es_state *st) {
-    es_choice drawn = draw(st);
-    drawn.note = __builtin_nan("");
-    return drawn;
+static int32_t choose_dist(es_state *st) {
+    const int32_t status = draw(st);
+    st->choice.note = __builtin_nan("");
+    return status;
 }
 
 static int within_bits(float value, float peak, float most) { return !(-es_distance(value, peak) > most); }
 
-static es_choice choose_mirostat_v2(es_state *st) {
+static int32_t choose_mirostat_v2(es_state *st) {
     const int64_t total = mass_of(st, 0).weight;
     const float most = (float)(es_history_mu(st->job->history) - es_log2_mass(total));
     if (st->is_few) {
@@ -145,7 +146,7 @@ static void sorted_head(es_state *st, es_few *head) {
     few_from_list(head, st->s->values[k], st->s->ids[k], (int32_t)n);
 }
 
-static es_choice choose_mirostat(es_state *st) {
+static int32_t choose_mirostat(es_state *st) {
     es_few head;
     sorted_head(st, &head);
     const int64_t alive = count_alive(st);
@@ -159,7 +160,7 @@ static es_choice choose_mirostat(es_state *st) {
     return draw(st);
 }
 
-static es_choice choose_adaptive_p(es_state *st) {
+static int32_t choose_adaptive_p(es_state *st) {
     es_scratch *s = st->s;
     const int64_t total = mass_of(st, 0).weight;
     const float peak = st->is_few ? st->few.logits[0] : st->v.peak;
@@ -181,8 +182,8 @@ static es_choice choose_adaptive_p(es_state *st) {
     int32_t *const reshaped_weights = (int32_t *)s->keys;
     const int64_t reshaped_total = list_weights(s->values[k], n, best, reshaped_weights);
     const int64_t i = pick(reshaped_weights, n, target_of(st, reshaped_total));
-    if (i < 0) return (es_choice){-1, 0};
-    return (es_choice){s->ids[k][i], (double)s->weights[i] / (double)total};
+    if (i < 0) return choose(st, -1, 0);
+    return choose(st, s->ids[k][i], (double)s->weights[i] / (double)total);
 }
 
 #endif

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "kernels/numbers.h"
+#include "numbers.h"
 
 #define ES_INLINE static inline __attribute__((always_inline, unused))
 

@@ -1,0 +1,43 @@
+/* Where a text is, under a grammar in which terminals have budgets: the most tokens that may begin in them.
+ *
+ * Budgets do not change how a token is read: states, masks and forced bytes are those of the grammar without
+ * them. Only between tokens, the threads in terminals whose budgets are spent are dropped, if the text can go
+ * on without these threads. A place is a state and what its threads have spent: for each thread of the state
+ * a number in `spent`, or none at all if no thread has a budget.
+ */
+#ifndef ES_GRAMMAR_PLACE_H
+#define ES_GRAMMAR_PLACE_H
+
+#include "grammar/parser/state.h"
+
+struct eg_masks;
+
+typedef struct eg_place {
+    int32_t state;
+    int32_t begin, count; /* of the numbers */
+    int32_t least;        /* what each thread has spent; the numbers are what it has spent besides */
+    bool exceeded;        /* budgets are spent, but the text cannot go on without these threads */
+} eg_place;
+
+enum { EG_NO_BUDGET = INT32_MAX }; /* the number of a thread without a budget */
+
+/* `list` begins with EG_START and EG_ENDED. Without budgets it is empty, and a place is a state. */
+typedef struct eg_places {
+    EG_VECTOR(eg_place) list;
+    EG_VECTOR(int32_t) spent;
+    EG_VECTOR(int32_t) before, after; /* numbers of the place under construction */
+    eg_set by_content;
+    eg_map by_byte;  /* (place, byte), plus 256 for the first byte of a token, to place */
+    eg_map by_token; /* (place, token) to place */
+} eg_places;
+
+void eg_places_open(struct eg_masks *m);
+void eg_places_close(struct eg_masks *m);
+
+/* The place after a token of any kind but EOS, under a grammar with budgets; EG_DEAD if it cannot follow. */
+int32_t eg_place_counted(struct eg_masks *m, int32_t place, int32_t token);
+
+/* The place after bytes, which spend nothing; EG_DEAD if they cannot follow. */
+int32_t eg_place_bytes(struct eg_masks *m, int32_t place, const uint8_t *bytes, int64_t length);
+
+#endif

@@ -1,0 +1,412 @@
+/* Earley rows, and their cores. */
+#include "grammar/parser/items.h"
+
+/* --- registers --- */
+
+/* The number of registers that hold `count` words; 0 if all are 0, however many. */
+static int32_t intern_registers(eg_rows *r, const int32_t *words, int32_t count) {
+    while (count && !words[count - 1]) count--;
+    if (!count) return 0;
+    const uint64_t hash = eg_hash_ints(words, count, 11);
+    int32_t id;
+    for (eg_probe p = eg_probe_at(&r->registers_by_content, hash); (id = eg_probe_next(&p)) >= 0;) {
+        const int32_t at = r->register_at.at[id];
+        if (r->register_at.at[id + 1] - at == count &&
+            !memcmp(r->words.at + at, words, (size_t)count * sizeof *words))
+            return id;
+    }
+    EG_RESERVE(r->pool, r->words, count);
+    eg_copy(r->words.at + r->words.count, words, (size_t)count * sizeof *words);
+    r->words.count += count;
+    EG_PUSH(r->pool, r->register_at, r->words.count);
+    id = r->register_at.count - 2;
+    eg_set_add(r->pool, &r->registers_by_content, hash, id);
+    return id;
+}
+
+static bool bit(const int32_t *words, int32_t at) { return (uint32_t)words[at >> 5] >> (at & 31) & 1; }
+
+/* Perform one operation on `words`; false if it blocks the edge. */
+static bool operate(int32_t *words, const eg_rule *rule, const int32_t *op, int32_t length) {
+    int32_t *counter = words + rule->counters + op[1];
+    switch (op[0]) {
+    case EG_CLEAR: return !bit(words, op[1]);
+    case EG_SET: words[op[1] >> 5] |= (int32_t)((uint32_t)1 << (op[1] & 31)); return true;
+    case EG_COUNT: return *counter < op[2] && ++*counter;
+    case EG_SATURATE: *counter += *counter < op[2]; return true;
+    case EG_AT_LEAST: return *counter >= op[2];
+    case EG_RESET: *counter = 0; return true;
+    default:
+        for (int32_t i = 1; i < length; i++)
+            if (bit(words, op[i] >> 1) == (op[i] & 1)) return true;
+        return false;
+    }
+}
+
+int32_t eg_registers_pass(eg_rows *r, const eg_edge *e, int32_t rule, int32_t registers) {
+    eg_work(r->pool->fault, 1);
+    if (e->begin == e->end) return registers;
+    const eg_rules *g = r->rules;
+    const int32_t count = g->rules[rule].words;
+    if (r->values.room <= count) EG_RESERVE(r->pool, r->values, count + 1);
+    int32_t *words = r->values.at;
+    const int32_t at = r->register_at.at[registers], have = r->register_at.at[registers + 1] - at;
+    eg_copy(words, r->words.at + at, (size_t)have * sizeof *words);
+    memset(words + have, 0, (size_t)(count - have) * sizeof *words);
+    for (int32_t i = e->begin; i < e->end; i += g->operations[i] + 1)
+        if (!operate(words, &g->rules[rule], g->operations + i + 1, g->operations[i])) return -1;
+    eg_work(r->pool->fault, count);
+    return intern_registers(r, words, count);
+}
+
+/* --- the row under construction --- */
+
+static void begin_work(eg_rows *r) {
+    r->work.count = 0;
+    r->accepting = false;
+    r->completed.count = 0;
+    if (++r->stamp == 0) {
+        memset(r->stamps, 0, (size_t)r->slot_count * sizeof *r->stamps);
+        memset(r->predicted, 0, (size_t)r->rules->rule_count * sizeof *r->predicted);
+        r->stamp = 1;
+    }
+}
+
+static void place_item(eg_rows *r, int32_t index) {
+    const eg_item *i = &r->work.at[index];
+    uint64_t at = eg_mix(eg_pair(i->state, i->origin) ^ (uint64_t)(uint32_t)i->registers << 20);
+    for (;; at++) {
+        const uint64_t slot = at & (uint64_t)(r->slot_count - 1);
+        if (r->stamps[slot] == r->stamp) continue;
+        r->stamps[slot] = r->stamp;
+        r->slots[slot] = index;
+        return;
+    }
+}
+
+static void widen_slots(eg_rows *r) {
+    const int32_t count = r->slot_count ? 2 * r->slot_count : 256;
+    int32_t *slots = eg_take(r->pool, (size_t)count * sizeof *slots);
+    uint32_t *stamps = eg_take(r->pool, (size_t)count * sizeof *stamps);
+    memset(stamps, 0, (size_t)count * sizeof *stamps);
+    r->slots = slots;
+    r->stamps = stamps;
+    r->slot_count = count;
+    if (!r->stamp) r->stamp = 1;
+    for (int32_t i = 0; i < r->work.count; i++) place_item(r, i);
+}
+
+void eg_items_add(eg_rows *r, int32_t state, int32_t registers, int32_t origin) {
+    eg_work(r->pool->fault, 1);
+    if (2 * r->work.count >= r->slot_count) widen_slots(r);
+    uint64_t at = eg_mix(eg_pair(state, origin) ^ (uint64_t)(uint32_t)registers << 20);
+    for (;; at++) {
+        const uint64_t slot = at & (uint64_t)(r->slot_count - 1);
+        if (r->stamps[slot] != r->stamp) {
+            EG_PUSH(r->pool, r->work, (eg_item){state, registers, origin});
+            r->stamps[slot] = r->stamp;
+            r->slots[slot] = r->work.count - 1;
+            return;
+        }
+        const eg_item *i = &r->work.at[r->slots[slot]];
+        if (i->state == state && i->registers == registers && i->origin == origin) return;
+    }
+}
+
+int eg_items_compare(const void *a, const void *b) {
+    const eg_item *x = a, *y = b;
+    if (x->state != y->state) return x->state < y->state ? -1 : 1;
+    if (x->registers != y->registers) return x->registers < y->registers ? -1 : 1;
+    return (x->origin > y->origin) - (x->origin < y->origin);
+}
+
+/* --- completion --- */
+
+static bool is_nullable(const eg_rules *g, int32_t symbol) {
+    return symbol >= 0 ? g->terminals[symbol].nullable : g->rules[-1 - symbol].nullable;
+}
+
+/* Close the items under completion and nullable symbols. Those that can still read something are then moved
+ * to the front and counted. */
+static int32_t close_items(eg_rows *r) {
+    const eg_rules *g = r->rules;
+    for (int32_t k = 0; k < r->work.count; k++) {
+        const eg_item item = r->work.at[k];
+        const int32_t rule = g->rule_of[item.state];
+        for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; i++) {
+            const eg_edge *e = &g->edges[i];
+            if (e->symbol != EG_ACCEPT && !is_nullable(g, e->symbol)) continue;
+            const int32_t registers = eg_registers_pass(r, e, rule, item.registers);
+            if (registers < 0) continue;
+            if (e->symbol == EG_ACCEPT) eg_items_complete(r, rule, item.origin);
+            else eg_items_add(r, e->target, registers, item.origin);
+        }
+    }
+    int32_t kept = 0;
+    for (int32_t k = 0; k < r->work.count; k++) {
+        const int32_t state = r->work.at[k].state;
+        bool reads = false;
+        for (int32_t i = g->first_edge[state]; i < g->first_edge[state + 1] && !reads; i++)
+            reads = g->edges[i].symbol != EG_ACCEPT;
+        if (reads) r->work.at[kept++] = r->work.at[k];
+    }
+    return kept;
+}
+
+/* --- prediction --- */
+
+static int compare_transitions(const void *a, const void *b) {
+    const eg_transition *x = a, *y = b;
+    return (x->symbol > y->symbol) - (x->symbol < y->symbol);
+}
+
+static eg_transition *keep_transitions(eg_rows *r, const eg_transition *from, int32_t count) {
+    eg_transition *out = eg_take(r->pool, (size_t)count * sizeof *out);
+    eg_copy(out, from, (size_t)count * sizeof *out);
+    eg_sort(out, count, sizeof *out, compare_transitions);
+    return out;
+}
+
+/* Collect the transitions of the item, and predict the rules among them. */
+static void predict(eg_rows *r, const eg_item item, bool own) {
+    const eg_rules *g = r->rules;
+    for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; i++) {
+        const eg_edge *e = &g->edges[i];
+        if (e->symbol == EG_ACCEPT) continue;
+        const int32_t registers = eg_registers_pass(r, e, g->rule_of[item.state], item.registers);
+        if (registers < 0) continue;
+        const eg_transition transition = {e->symbol, {e->target, registers, EG_SELF}};
+        if (e->symbol >= 0) {
+            EG_PUSH(r->pool, r->terminal_work, transition);
+            if (!own) r->terminal_work.at[r->terminal_work.count - 1].next.origin = 0; /* only expected */
+        } else {
+            const int32_t rule = -1 - e->symbol;
+            if (own) EG_PUSH(r->pool, r->rule_work, transition);
+            if (r->predicted[rule] != r->stamp) {
+                r->predicted[rule] = r->stamp;
+                eg_items_add(r, g->rules[rule].first, 0, EG_SELF);
+            }
+        }
+        if (own && is_nullable(g, e->symbol)) eg_items_add(r, e->target, registers, EG_SELF);
+    }
+}
+
+/* The terminals that may come next, without duplicates, and the bytes they begin with. */
+static void keep_expected(eg_rows *r, eg_core *core) {
+    const eg_rules *g = r->rules;
+    const int32_t count = r->terminal_work.count;
+    core->expected = eg_take(r->pool, ((size_t)count + (size_t)g->ignore_count) * sizeof *core->expected);
+    for (int32_t i = 0; i < count + g->ignore_count; i++) {
+        const int32_t t = i < count ? r->terminal_work.at[i].symbol : g->ignore[i - count];
+        const int32_t last = core->expected_count ? core->expected[core->expected_count - 1] : -1;
+        if (t == last) continue;
+        core->expected[core->expected_count++] = t;
+        core->looks |= g->terminals[t].looks && !g->terminals[t].ignored;
+        const int32_t e = g->terminals[t].expression;
+        if (e < 0) {
+            core->special = true;
+            continue;
+        }
+        eg_bytes_unite(&core->first, eg_first(&r->vocabulary->expressions, e));
+        if (!eg_node(&r->vocabulary->expressions, e)->wide)
+            eg_bytes_unite(&core->narrow, eg_first(&r->vocabulary->expressions, e));
+    }
+}
+
+/* The core of the `count` items in `work`; with `beginning`, the start rule is predicted. */
+static int32_t add_core(eg_rows *r, int32_t count, bool beginning, uint64_t hash) {
+    eg_core core = {.key_count = count, .lexer = -1};
+    core.key = eg_take(r->pool, 2 * (size_t)count * sizeof *core.key);
+    for (int32_t i = 0; i < count; i++) {
+        core.key[2 * i] = r->work.at[i].state;
+        core.key[2 * i + 1] = r->work.at[i].registers;
+    }
+    begin_work(r);
+    r->rule_work.count = r->terminal_work.count = 0;
+    if (beginning) {
+        r->predicted[r->rules->start] = r->stamp;
+        eg_items_add(r, r->rules->rules[r->rules->start].first, 0, EG_SELF);
+    }
+    for (int32_t i = 0; i < count; i++) predict(r, (eg_item){core.key[2 * i], core.key[2 * i + 1], 0}, false);
+    for (int32_t k = 0; k < r->work.count; k++) predict(r, r->work.at[k], true);
+    eg_sort(r->terminal_work.at, r->terminal_work.count, sizeof(eg_transition), compare_transitions);
+    keep_expected(r, &core);
+    int32_t kept = 0;
+    for (int32_t i = 0; i < r->terminal_work.count; i++)
+        if (r->terminal_work.at[i].next.origin == EG_SELF)
+            r->terminal_work.at[kept++] = r->terminal_work.at[i];
+    core.terminal_count = kept;
+    core.terminals = keep_transitions(r, r->terminal_work.at, kept);
+    core.rule_count = r->rule_work.count;
+    core.rules = keep_transitions(r, r->rule_work.at, r->rule_work.count);
+    EG_PUSH(r->pool, r->cores, core);
+    if (!beginning) eg_set_add(r->pool, &r->cores_by_content, hash, r->cores.count - 1);
+    return r->cores.count - 1;
+}
+
+/* --- rows --- */
+
+/* The core of ascending items: those with equal state and registers count once. */
+static int32_t intern_core(eg_rows *r, const eg_item *items, int32_t count) {
+    r->work.count = 0;
+    uint64_t hash = 13;
+    for (int32_t i = 0; i < count; i++) {
+        if (i && items[i].state == items[i - 1].state && items[i].registers == items[i - 1].registers)
+            continue;
+        EG_PUSH(r->pool, r->work, items[i]);
+        hash = eg_mix(hash ^ eg_pair(items[i].state, items[i].registers));
+    }
+    int32_t id;
+    for (eg_probe p = eg_probe_at(&r->cores_by_content, hash); (id = eg_probe_next(&p)) >= 0;) {
+        const eg_core *core = &r->cores.at[id];
+        bool same = core->key_count == r->work.count;
+        for (int32_t i = 0; i < core->key_count && same; i++)
+            same = core->key[2 * i] == r->work.at[i].state && core->key[2 * i + 1] == r->work.at[i].registers;
+        if (same) return id;
+    }
+    return add_core(r, r->work.count, false, hash);
+}
+
+/* The row of the first `count` items under construction; -1 if nothing can follow. */
+static int32_t intern_row(eg_rows *r, int32_t count) {
+    const bool accepting = r->accepting;
+    if (!count && !accepting) return -1;
+    eg_sort(r->work.at, count, sizeof(eg_item), eg_items_compare);
+    const uint64_t hash = eg_hash_ints(&r->work.at->state, 3 * (int64_t)count, accepting);
+    int32_t id;
+    for (eg_probe p = eg_probe_at(&r->rows_by_content, hash); (id = eg_probe_next(&p)) >= 0;) {
+        const eg_row *row = &r->rows.at[id];
+        if (row->count == count && row->accepting == accepting &&
+            eg_same(row->items, r->work.at, (size_t)count * sizeof(eg_item)))
+            return id;
+    }
+    eg_row row = {.count = count, .accepting = accepting};
+    row.items = eg_take(r->pool, (size_t)count * sizeof *row.items);
+    eg_copy(row.items, r->work.at, (size_t)count * sizeof *row.items);
+    row.core = intern_core(r, row.items, count);
+    EG_PUSH(r->pool, r->rows, row);
+    eg_set_add(r->pool, &r->rows_by_content, hash, r->rows.count - 1);
+    return r->rows.count - 1;
+}
+
+/* --- advancing --- */
+
+int32_t eg_row_advance(eg_rows *r, int32_t row, int32_t terminal) {
+    const uint64_t key = eg_pair(row, terminal);
+    int32_t next = eg_map_get(&r->next, key, -2);
+    if (next != -2) return next;
+    if (r->rules->lalr) {
+        next = eg_lalr_advance(r, row, terminal);
+    } else if (r->rules->terminals[terminal].ignored) {
+        next = row;
+    } else {
+        begin_work(r);
+        const eg_core *core = eg_core_of(r, row);
+        eg_items_advance(r, row, terminal, core->terminals, core->terminal_count);
+        next = intern_row(r, close_items(r));
+    }
+    eg_map_put(r->pool, &r->next, key, next);
+    return next;
+}
+
+int32_t eg_row_join(eg_rows *r, int32_t a, int32_t b) {
+    if (a == b) return a;
+    const uint64_t key = a < b ? eg_pair(a, b) : eg_pair(b, a);
+    int32_t row = eg_map_get(&r->joined, key, -1);
+    if (row >= 0) return row;
+    begin_work(r);
+    const int32_t both[2] = {a, b};
+    for (int i = 0; i < 2; i++) {
+        const eg_row *from = &r->rows.at[both[i]];
+        r->accepting |= from->accepting;
+        for (int32_t k = 0; k < from->count; k++)
+            eg_items_add(r, from->items[k].state, from->items[k].registers, from->items[k].origin);
+    }
+    row = intern_row(r, r->work.count);
+    eg_map_put(r->pool, &r->joined, key, row);
+    return row;
+}
+
+/* --- nullable rules --- */
+
+/* Whether `rule` matches the empty string, as far as is known about the other rules. */
+static bool can_be_empty(eg_rows *r, int32_t rule) {
+    const eg_rules *g = r->rules;
+    begin_work(r);
+    eg_items_add(r, g->rules[rule].first, 0, EG_SELF);
+    for (int32_t k = 0; k < r->work.count; k++) {
+        const eg_item item = r->work.at[k];
+        for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; i++) {
+            const eg_edge *e = &g->edges[i];
+            if (e->symbol != EG_ACCEPT && !is_nullable(g, e->symbol)) continue;
+            const int32_t registers = eg_registers_pass(r, e, rule, item.registers);
+            if (registers < 0) continue;
+            if (e->symbol == EG_ACCEPT) return true;
+            eg_items_add(r, e->target, registers, EG_SELF);
+        }
+    }
+    return false;
+}
+
+static void find_nullable(eg_rows *r) {
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (int32_t i = r->rules->rule_count - 1; i >= 0; i--) {
+            eg_rule *rule = &r->rules->rules[i];
+            if (rule->nullable || !can_be_empty(r, i)) continue;
+            changed = rule->nullable = true;
+        }
+    }
+}
+
+/* --- opening and closing --- */
+
+void eg_rows_open(eg_rows *r, eg_pool *pool, es_vocabulary *vocabulary, eg_rules *rules) {
+    memset(r, 0, sizeof *r);
+    r->pool = pool;
+    r->vocabulary = vocabulary;
+    r->rules = rules;
+    r->predicted = eg_take(pool, (size_t)rules->rule_count * sizeof *r->predicted);
+    memset(r->predicted, 0, (size_t)rules->rule_count * sizeof *r->predicted);
+    EG_PUSH(pool, r->register_at, 0);
+    EG_PUSH(pool, r->register_at, 0);
+    EG_RESERVE(pool, r->words, 1);
+    EG_RESERVE(pool, r->work, 1);
+    if (rules->lalr) {
+        eg_lalr_open(r);
+        return;
+    }
+    find_nullable(r);
+    const int32_t core = add_core(r, 0, true, 0);
+    const eg_row beginning = {.core = core, .accepting = rules->rules[rules->start].nullable};
+    EG_PUSH(pool, r->rows, beginning);
+}
+
+void eg_rows_close(eg_rows *r) {
+    eg_pool *pool = r->pool;
+    if (!pool) return;
+    EG_FREE(pool, r->rows);
+    EG_FREE(pool, r->cores);
+    EG_FREE(pool, r->words);
+    EG_FREE(pool, r->register_at);
+    EG_FREE(pool, r->work);
+    EG_FREE(pool, r->rule_work);
+    EG_FREE(pool, r->terminal_work);
+    EG_FREE(pool, r->values);
+    EG_FREE(pool, r->leo_items);
+    EG_FREE(pool, r->completed);
+    EG_FREE(pool, r->origin_items);
+    EG_FREE(pool, r->origin_list);
+    EG_FREE(pool, r->opens);
+    EG_FREE(pool, r->pending);
+    eg_set_free(pool, &r->rows_by_content);
+    eg_set_free(pool, &r->cores_by_content);
+    eg_set_free(pool, &r->registers_by_content);
+    eg_set_free(pool, &r->opens_by_content);
+    eg_map_free(pool, &r->lalr_cores);
+    eg_map_free(pool, &r->next);
+    eg_map_free(pool, &r->joined);
+    eg_map_free(pool, &r->leo_by_rule);
+    eg_map_free(pool, &r->origins);
+    eg_set_free(pool, &r->origins_by_content);
+}

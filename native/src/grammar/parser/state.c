@@ -1,0 +1,402 @@
+/* States, threads and their steps. */
+#include "grammar/parser/state.h"
+
+/* eg_lives, at once where some text begins with a byte with which `guard` forbids nothing. */
+static inline bool lives(eg_expressions *x, int32_t e, int32_t guard) {
+    if (guard == EG_EMPTY) return true;
+    if (!eg_node(x, e)->logical && !eg_bytes_within(eg_first(x, e), eg_first(x, guard))) return true;
+    return eg_lives(x, e, guard);
+}
+
+/* Whether anything that `guard` allows can come where no terminal is in progress. */
+static bool can_begin(eg_states *s, const eg_core *core, int32_t guard) {
+    eg_expressions *x = &s->rows.vocabulary->expressions;
+    if (core->special) return true;
+    for (int32_t i = 0; i < core->expected_count; i++) {
+        const int32_t e = s->rows.rules->terminals[core->expected[i]].expression;
+        eg_work(s->rows.pool->fault, 2);
+        if (e > EG_EMPTY && lives(x, e, guard)) return true;
+    }
+    return false;
+}
+
+enum { MAX_LOOKS = 32, MAX_APART = 4 };
+
+/* The arguments of begin(), and its caller's. */
+typedef struct eg_frame {
+    int32_t row, guard;
+    int depth;
+    const struct eg_frame *from;
+} eg_frame;
+
+static void begin(eg_states *s, int32_t row, int32_t guard, const eg_frame *from);
+
+/* Begin after terminals of `row` that match the empty string under a look-ahead. */
+static void begin_after(eg_states *s, int32_t row, int32_t guard, const eg_frame *from) {
+    eg_rows *r = &s->rows;
+    eg_expressions *x = &r->vocabulary->expressions;
+    const int32_t core = r->rows.at[row].core;
+    const eg_frame here = {row, guard, from ? from->depth + 1 : 0, from};
+    for (const eg_frame *p = from; p; p = p->from)
+        if (p->row == row && p->guard == guard) return; /* a cycle adds nothing */
+    eg_work(r->pool->fault, 4 + r->cores.at[core].expected_count);
+    if (here.depth > MAX_LOOKS)
+        eg_fail(r->pool->fault, ES_GRAMMAR_LIMIT, "more than %d look-aheads at one position", MAX_LOOKS);
+    for (int32_t i = 0; i < r->cores.at[core].expected_count; i++) {
+        const int32_t terminal = r->cores.at[core].expected[i];
+        if (!r->rules->terminals[terminal].looks || r->rules->terminals[terminal].ignored) continue;
+        const int32_t next = eg_row_advance(r, row, terminal);
+        int32_t endings[EG_MAX_ENDINGS];
+        const int count = eg_expression_endings(x, r->rules->terminals[terminal].expression, endings);
+        for (int k = 0; k < count && next >= 0; k++) begin(s, next, eg_union(x, endings[k], guard), &here);
+    }
+}
+
+/* The same with a lexer, which decides whether anything can come. */
+static void begin_lexing(eg_states *s, int32_t row, int32_t guard) {
+    eg_rows *r = &s->rows;
+    eg_expressions *x = &r->vocabulary->expressions;
+    const eg_core *core = eg_core_of(r, row);
+    const bool may_stop = core->special || r->rows.at[row].accepting;
+    const bool stops = may_stop && !eg_guard_bars_end(x, guard);
+    if (!may_stop && !core->begins) return;
+    if (stops == may_stop && !eg_bytes_meet(&core->first, eg_first(x, guard))) guard = EG_EMPTY;
+    if (!stops && !eg_lexer_lives(x, core->lexer, guard)) return;
+    if (s->filtering && !(eg_bytes_fold(&core->first) & s->wanted)) s->filtered_out = true;
+    else EG_PUSH(r->pool, s->work, (eg_thread){row, EG_ANY, -1, guard});
+}
+
+static void begin(eg_states *s, int32_t row, int32_t guard, const eg_frame *from) {
+    eg_rows *r = &s->rows;
+    if (r->rules->lalr) {
+        begin_lexing(s, row, guard);
+        return;
+    }
+    if (eg_core_of(r, row)->looks) begin_after(s, row, guard, from);
+    const eg_core *core = eg_core_of(r, row);
+    if (guard != EG_EMPTY && !eg_bytes_meet(&core->first, eg_first(&r->vocabulary->expressions, guard)))
+        guard = EG_EMPTY;
+    const bool alive = eg_core_can_continue(core) && (guard == EG_EMPTY || can_begin(s, core, guard));
+    if (!alive && !r->rows.at[row].accepting) return;
+    if (s->filtering && !(eg_bytes_fold(&core->first) & s->wanted)) s->filtered_out = true;
+    else EG_PUSH(r->pool, s->work, (eg_thread){row, EG_ANY, -1, guard});
+}
+
+void eg_thread_begin(eg_states *s, int32_t row, int32_t guard) { begin(s, row, guard, NULL); }
+
+/* Push the thread with a lexer in progress, and what begins where the lexer can end. */
+static void push_lexing(eg_states *s, int32_t row, int32_t e, int32_t guard) {
+    eg_rows *r = &s->rows;
+    eg_expressions *x = &r->vocabulary->expressions;
+    eg_reading readings[EG_MAX_READINGS];
+    const int count = eg_node(x, e)->nullable ? eg_expression_readings(x, e, readings) : 0;
+    for (int i = 0; i < count; i++) {
+        const int32_t next = eg_row_after(r, row, readings[i].entry);
+        if (next >= 0) eg_thread_begin(s, next, eg_guard_join(x, readings[i].guard, guard));
+    }
+    if (!eg_bytes_meet(eg_first(x, e), eg_first(x, guard))) guard = EG_EMPTY;
+    if (!eg_lexer_lives(x, e, guard)) return;
+    if (s->filtering && !(eg_bytes_fold(eg_first(x, e)) & s->wanted)) s->filtered_out = true;
+    else EG_PUSH(r->pool, s->work, (eg_thread){row, EG_LEXER, e, guard});
+}
+
+/* Whether the caller only needs to know that something can follow a terminal with derivative `e`, and
+ * something can: the row after it need not be computed. */
+static bool is_enough(const eg_states *s, int32_t e, int32_t guard) {
+    return s->filtering && !s->wanted && s->rows.rules->open && guard == EG_EMPTY &&
+           !eg_node(&s->rows.vocabulary->expressions, e)->guards;
+}
+
+/* The guard in a terminal whose derivative is `e`: none if it cannot exclude anything. */
+static inline int32_t guard_within(const eg_expressions *x, int32_t e, int32_t guard) {
+    return guard != EG_EMPTY && !eg_bytes_meet(eg_first(x, e), eg_first(x, guard)) ? EG_EMPTY : guard;
+}
+
+/* Push the thread with a terminal in progress whose derivative is `e`, and what begins where it can end. */
+static void push_thread(eg_states *s, int32_t row, int32_t terminal, int32_t e, int32_t guard) {
+    eg_rows *r = &s->rows;
+    eg_expressions *x = &r->vocabulary->expressions;
+    if (terminal == EG_LEXER) {
+        push_lexing(s, row, e, guard);
+        return;
+    }
+    if (eg_node(x, e)->nullable && is_enough(s, e, guard)) {
+        s->filtered_out = true;
+        return;
+    }
+    if (eg_node(x, e)->nullable) {
+        int32_t endings[EG_MAX_ENDINGS];
+        const int count = eg_expression_endings(x, e, endings);
+        const int32_t next = eg_row_advance(r, row, terminal);
+        for (int i = 0; i < count && next >= 0; i++) eg_thread_begin(s, next, eg_union(x, endings[i], guard));
+        if (eg_node(x, e)->over) return;
+    }
+    guard = guard_within(x, e, guard);
+    if (!lives(x, e, guard)) return;
+    if (s->filtering && !(eg_bytes_fold(eg_first(x, e)) & s->wanted)) s->filtered_out = true;
+    else EG_PUSH(r->pool, s->work, (eg_thread){row, terminal, e, guard});
+}
+
+void eg_thread_read(eg_states *s, int32_t row, int32_t terminal, int32_t guard, int byte) {
+    eg_rows *r = &s->rows;
+    const int32_t begin = r->rules->terminals[terminal].expression;
+    if (begin < 0) return;
+    const int32_t e = eg_step(&r->vocabulary->expressions, begin, byte);
+    if (e != EG_EMPTY) push_thread(s, row, terminal, e, guard);
+}
+
+bool eg_thread_stay(eg_states *s, eg_thread *t, int byte) {
+    eg_expressions *x = &s->rows.vocabulary->expressions;
+    t->guard = eg_guard_step(x, t->guard, byte);
+    if (t->guard < 0) return false;
+    t->expression = eg_step(x, t->expression, byte);
+    if (t->expression == EG_EMPTY) return false;
+    t->guard = guard_within(x, t->expression, t->guard);
+    return !(eg_node(x, t->expression)->nullable && eg_node(x, t->expression)->over);
+}
+
+/* The thread; if nothing is in progress and its row has a lexer, that lexer. */
+static eg_thread with_lexer(const eg_rows *r, eg_thread t) {
+    const int32_t lexer = eg_core_of(r, t.row)->lexer;
+    if (t.terminal != EG_ANY || lexer < 0) return t;
+    return (eg_thread){t.row, EG_LEXER, lexer, t.guard};
+}
+
+/* The terminals of a core that can begin with `byte`, all or only those that are not wide, and their
+ * derivatives: an offset in `begun`. */
+static int32_t begun_by(eg_states *s, int32_t core, int byte, bool narrow) {
+    eg_rows *r = &s->rows;
+    const uint64_t key = eg_pair(core, byte | narrow << 8);
+    int32_t at = eg_map_get(&s->begun_by_byte, key, -1);
+    if (at >= 0) return at;
+    at = s->begun.count;
+    eg_work(r->pool->fault, 2 * (int64_t)r->cores.at[core].expected_count);
+    EG_PUSH(r->pool, s->begun, 0);
+    for (int32_t i = 0; i < r->cores.at[core].expected_count; i++) {
+        const int32_t terminal = r->cores.at[core].expected[i],
+                      begin = r->rules->terminals[terminal].expression;
+        if (begin < 0 || (narrow && eg_node(&r->vocabulary->expressions, begin)->wide)) continue;
+        const int32_t e = eg_step(&r->vocabulary->expressions, begin, byte);
+        if (e == EG_EMPTY) continue;
+        EG_PUSH(r->pool, s->begun, terminal);
+        EG_PUSH(r->pool, s->begun, e);
+        s->begun.at[at]++;
+    }
+    eg_map_put(r->pool, &s->begun_by_byte, key, at);
+    return at;
+}
+
+void eg_thread_step(eg_states *s, eg_thread t, int byte) {
+    eg_rows *r = &s->rows;
+    eg_expressions *x = &r->vocabulary->expressions;
+    eg_work(r->pool->fault, 4);
+    const int32_t guard = eg_guard_step(x, t.guard, byte);
+    if (guard < 0) return;
+    t = with_lexer(r, t);
+    if (t.expression >= 0) {
+        const int32_t e = eg_step(x, t.expression, byte);
+        if (e != EG_EMPTY) push_thread(s, t.row, t.terminal, e, guard);
+        return;
+    }
+    const int32_t core = r->rows.at[t.row].core;
+    if (!eg_bytes_has(&r->cores.at[core].first, byte)) return;
+    const int32_t at = begun_by(s, core, byte, t.terminal == EG_NARROW), count = s->begun.at[at];
+    eg_work(r->pool->fault, 4 * (int64_t)count);
+    for (int32_t i = at + 1; i < at + 1 + 2 * count; i += 2)
+        push_thread(s, t.row, s->begun.at[i], s->begun.at[i + 1], guard);
+}
+
+static int compare_threads(const void *a, const void *b) {
+    const eg_thread *x = a, *y = b;
+    if (x->terminal != y->terminal) return x->terminal < y->terminal ? -1 : 1;
+    if (x->guard != y->guard) return x->guard < y->guard ? -1 : 1;
+    if (x->row != y->row) return x->row < y->row ? -1 : 1;
+    return (x->expression > y->expression) - (x->expression < y->expression);
+}
+
+/* Whether two threads are both at a beginning and may be joined. The row of the empty text is the root of all
+ * others and stays separate. */
+static bool can_join(const eg_states *s, const eg_thread *a, const eg_thread *b) {
+    return a->terminal == EG_ANY && b->terminal == EG_ANY && a->guard == b->guard && a->row && b->row &&
+           !s->rows.rules->lalr;
+}
+
+/* If anything may begin in many rows, they become one, so that many readings continue as one. A few stay
+ * separate, since a joined row is seldom already known. */
+static int32_t join(eg_states *s, eg_thread *t, int32_t count) {
+    int32_t kept = 0;
+    for (int32_t i = 0; i < count;) {
+        int32_t end = i + 1;
+        while (end < count && can_join(s, &t[i], &t[end])) end++;
+        const bool many = end - i > MAX_APART;
+        t[kept++] = t[i++];
+        for (; i < end; i++)
+            if (many) t[kept - 1].row = eg_row_join(&s->rows, t[kept - 1].row, t[i].row);
+            else t[kept++] = t[i];
+    }
+    return kept;
+}
+
+void eg_threads_sort(eg_states *s, int32_t base) {
+    eg_thread *t = s->work.at + base;
+    const int32_t count = s->work.count - base;
+    int32_t kept = 0;
+    if (count < 2) return;
+    eg_work(s->rows.pool->fault, eg_sorting(count));
+    eg_sort(t, count, sizeof *t, compare_threads);
+    for (int32_t i = 0; i < count; i++) {
+        if (kept && !compare_threads(&t[i], &t[kept - 1])) continue;
+        t[kept++] = t[i];
+    }
+    s->work.count = base + join(s, t, kept);
+}
+
+int32_t eg_state_find(const eg_states *s, int32_t state, const eg_thread *thread) {
+    const eg_thread *threads = s->states.at[state].threads;
+    int32_t low = 0, high = s->states.at[state].count;
+    while (low < high) {
+        const int32_t middle = low + (high - low) / 2, order = compare_threads(&threads[middle], thread);
+        if (!order) return middle;
+        if (order < 0) low = middle + 1;
+        else high = middle;
+    }
+    return -1;
+}
+
+static uint64_t hash_threads(const eg_thread *threads, int32_t count) {
+    return eg_hash_ints(&threads->row, 4 * (int64_t)count, 17);
+}
+
+void eg_states_renumber(eg_states *s) {
+    /* There is room for all, so nothing can fault. */
+    eg_set_clear(&s->by_content);
+    for (int32_t i = 0; i < s->states.count; i++) {
+        const eg_state *state = &s->states.at[i];
+        eg_sort(state->threads, state->count, sizeof *state->threads, compare_threads);
+        if (state->count)
+            eg_set_add(s->rows.pool, &s->by_content, hash_threads(state->threads, state->count), i);
+    }
+}
+
+int32_t eg_state_intern(eg_states *s, int32_t base) {
+    eg_threads_sort(s, base);
+    const int32_t count = s->work.count - base;
+    const eg_thread *threads = s->work.at + base;
+    s->work.count = base;
+    if (!count) return EG_DEAD;
+    eg_work(s->rows.pool->fault, 4 + 2 * (int64_t)count);
+    const uint64_t hash = hash_threads(threads, count);
+    int32_t id;
+    for (eg_probe p = eg_probe_at(&s->by_content, hash); (id = eg_probe_next(&p)) >= 0;)
+        if (s->states.at[id].count == count &&
+            !memcmp(s->states.at[id].threads, threads, (size_t)count * sizeof *threads))
+            return id;
+    eg_pool *pool = s->rows.pool;
+    eg_state state = {.count = count};
+    state.threads = eg_take(pool, (size_t)count * sizeof *threads);
+    eg_copy(state.threads, threads, (size_t)count * sizeof *threads);
+    for (int32_t i = 0; i < count; i++)
+        state.accepting |= eg_thread_stops(s, &threads[i]) && s->rows.rows.at[threads[i].row].accepting;
+    EG_PUSH(pool, s->states, state);
+    eg_set_add(pool, &s->by_content, hash, s->states.count - 1);
+    return s->states.count - 1;
+}
+
+int32_t eg_state_step(eg_states *s, int32_t state, int byte) {
+    int32_t *steps = s->states.at[state].steps;
+    if (steps && steps[byte] != EG_UNKNOWN) return steps[byte];
+    const uint64_t key = eg_pair(state, byte);
+    int32_t next = eg_map_get(&s->by_byte, key, EG_UNKNOWN);
+    if (next == EG_UNKNOWN) {
+        const int32_t base = s->work.count;
+        for (int32_t i = 0; i < s->states.at[state].count; i++)
+            eg_thread_step(s, s->states.at[state].threads[i], byte);
+        next = eg_state_intern(s, base);
+        eg_map_put(s->rows.pool, &s->by_byte, key, next);
+    }
+    if (steps) steps[byte] = next;
+    return next;
+}
+
+void eg_state_widen(eg_states *s, int32_t state) {
+    if (s->states.at[state].steps) return;
+    eg_work(s->rows.pool->fault, 16);
+    int32_t *steps = eg_take(s->rows.pool, 256 * sizeof *steps);
+    for (int i = 0; i < 256; i++) steps[i] = EG_UNKNOWN;
+    s->states.at[state].steps = steps;
+}
+
+/* Push the threads after `token`, read as a whole. */
+static void push_special(eg_states *s, int32_t state, int32_t token) {
+    eg_rows *r = &s->rows;
+    const eg_rules *g = r->rules;
+    for (int32_t i = 0; i < s->states.at[state].count; i++) {
+        const eg_thread t = s->states.at[state].threads[i];
+        if (!eg_thread_stops(s, &t) || !eg_core_of(r, t.row)->special) continue;
+        for (int32_t k = 0; k < eg_core_of(r, t.row)->expected_count; k++) {
+            const int32_t terminal = eg_core_of(r, t.row)->expected[k];
+            if (g->terminals[terminal].expression >= 0) continue;
+            eg_work(r->pool->fault, (g->special_starts[terminal + 1] - g->special_starts[terminal]) / 64);
+            for (int32_t n = g->special_starts[terminal]; n < g->special_starts[terminal + 1]; n++) {
+                if (g->special_ids[n] != token) continue;
+                const int32_t next = eg_row_advance(r, t.row, terminal);
+                if (next >= 0) eg_thread_begin(s, next, EG_EMPTY);
+            }
+        }
+    }
+}
+
+int32_t eg_state_special(eg_states *s, int32_t state, int32_t token) {
+    const int32_t base = s->work.count;
+    push_special(s, state, token);
+    return eg_state_intern(s, base);
+}
+
+/* The state after an ordinary token: read as a whole, or byte by byte, which leads to `next`. */
+static int32_t either_reading(eg_states *s, int32_t state, int32_t token, int32_t next) {
+    const int32_t base = s->work.count;
+    push_special(s, state, token);
+    if (s->work.count == base) return next;
+    for (int32_t i = 0; next >= 0 && i < s->states.at[next].count; i++)
+        EG_PUSH(s->rows.pool, s->work, s->states.at[next].threads[i]);
+    return eg_state_intern(s, base);
+}
+
+int32_t eg_state_token(eg_states *s, int32_t state, int32_t token) {
+    const es_vocabulary *v = s->rows.vocabulary;
+    const uint64_t key = eg_pair(state, token);
+    int32_t next = eg_map_get(&s->by_token, key, -2);
+    if (next != -2) return next;
+    if (v->kinds[token]) {
+        next = eg_state_special(s, state, token);
+    } else {
+        next = v->offsets[token] < v->offsets[token + 1] ? state : EG_DEAD;
+        for (int64_t i = v->offsets[token]; i < v->offsets[token + 1] && next >= 0; i++)
+            next = eg_state_step(s, next, v->bytes[i]);
+        if (s->rows.rules->names_ordinary) next = either_reading(s, state, token, next);
+    }
+    eg_map_put(s->rows.pool, &s->by_token, key, next);
+    return next;
+}
+
+void eg_states_open(eg_states *s, eg_pool *pool, es_vocabulary *vocabulary, eg_rules *rules) {
+    memset(s, 0, sizeof *s);
+    eg_rows_open(&s->rows, pool, vocabulary, rules);
+    eg_thread_begin(s, 0, EG_EMPTY);
+    if (eg_state_intern(s, 0) != EG_START)
+        eg_fail(pool->fault, ES_GRAMMAR_EMPTY, "no text at all matches the grammar");
+    EG_PUSH(pool, s->states, (eg_state){0}); /* EG_ENDED: no thread, nothing follows */
+}
+
+void eg_states_close(eg_states *s) {
+    eg_pool *pool = s->rows.pool;
+    if (!pool) return;
+    EG_FREE(pool, s->states);
+    EG_FREE(pool, s->work);
+    eg_set_free(pool, &s->by_content);
+    eg_map_free(pool, &s->by_byte);
+    eg_map_free(pool, &s->by_token);
+    EG_FREE(pool, s->begun);
+    eg_map_free(pool, &s->begun_by_byte);
+    eg_rows_close(&s->rows);
+}
