@@ -56,7 +56,7 @@ class Stateful:
     also `rollback` unless `accept` changes nothing. `fork` makes a deep copy unless overridden.
     """
 
-    deferred: ClassVar[bool] = False
+    lazy: ClassVar[bool] = False
     """True if `accept` may be called later and with several tokens at once: the state is brought up to
     date when it is read. It must be determined by parameters, tokens and notes alone."""
 
@@ -89,7 +89,7 @@ class Sampler(Stateful):
               address of an `es_row_function` (native/include/engine_sampler.h), as an int or a cffi pointer.
               Compiled backends call it inside their loop; without one they call `apply` row by row. Its
               parameters that are numbers or bools are in `es_row.values`, in declared order. Not used if the
-              sampler is `deferred`.
+              sampler is `lazy`.
 
     `apply` must be correct on any ascending subset of token ids that contains all tokens with a
     logit above −inf: backends drop removed columns and pass `rows.ids`.

@@ -101,7 +101,7 @@ class GrammarBias(Sampler):
 
     name = "grammar_bias"
     role = "edit"
-    deferred = True
+    lazy = True
     params = (
         Param("grammar_bias", float, None, low=-1e6, high=1e6, doc="favour the grammar's tokens, mask none"),
     )
