@@ -26,6 +26,7 @@ INTERNAL |= {
     "PluginFault",
     "call_for_add",
     "call_plugin",
+    "call_within",
     "described",
     "fork_safe",
     "quoted",

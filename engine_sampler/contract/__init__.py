@@ -25,7 +25,16 @@ from .errors import (
 )
 from .forking import fork_safe
 from .hookspecs import hookimpl
-from .matchers import Matcher, allocate_bitmask, allows, bitmask_words, checked_bitmask, unpack_bitmask
+from .matchers import (
+    BoundedMatcher,
+    Matcher,
+    allocate_bitmask,
+    allows,
+    bitmask_words,
+    checked_bitmask,
+    is_bounded,
+    unpack_bitmask,
+)
 from .observers import GrammarMeasures, StepMeasures
 from .params import Param
 from .rows import Rows, padded
@@ -55,6 +64,7 @@ from .stopping import (
     token_rows,
 )
 from .vocabulary import Vocabulary
+from .work import UnfinishedError, Work, call_within, spending
 
 __all__ = [
     "INTERRUPTIONS",
@@ -63,6 +73,7 @@ __all__ = [
     "Backend",
     "BackendError",
     "Batch",
+    "BoundedMatcher",
     "Chain",
     "Example",
     "GrammarMeasures",
@@ -90,8 +101,10 @@ __all__ = [
     "TextMatcher",
     "TextState",
     "Truncation",
+    "UnfinishedError",
     "Vocabulary",
     "Watch",
+    "Work",
     "allocate_bitmask",
     "allows",
     "array_from",
@@ -99,6 +112,7 @@ __all__ = [
     "bitmask_words",
     "call_for_add",
     "call_plugin",
+    "call_within",
     "checked_bitmask",
     "close_matches",
     "described",
@@ -110,8 +124,10 @@ __all__ = [
     "guarded",
     "hookimpl",
     "in_slices",
+    "is_bounded",
     "padded",
     "quoted",
+    "spending",
     "token_rows",
     "unhurried",
     "unpack_bitmask",
