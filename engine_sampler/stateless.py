@@ -124,7 +124,7 @@ def _scheduler(
         if values is not None and len(values) != rows:
             raise ValueError(f"{name} has {len(values)} entries for {rows} rows of logits")
     size = len(tokenizer) if tokenizer else logits.width
-    scheduler = Scheduler(size, tokenizer, backend=backend, limits=limits, defer_grammars=False)
+    scheduler = Scheduler(size, tokenizer, backend=backend, limits=limits, postpone=False)
     alike = prompts is None and outputs is None and positions is None
     first = None
     for i, row_params in enumerate(params_by_row):

@@ -12,7 +12,16 @@ from ..base.errors import BackendError, ParameterError
 from .backends import LOGPROBS_KINDS, Backend, Batch, Group, LogprobsRequest, PreparedMasks
 from .chains import Chain
 from .hookspecs import hookimpl
-from .matchers import Matcher, allocate_bitmask, allows, bitmask_words, checked_bitmask, unpack_bitmask
+from .matchers import (
+    BoundedMatcher,
+    Matcher,
+    allocate_bitmask,
+    allows,
+    bitmask_words,
+    checked_bitmask,
+    is_bounded,
+    unpack_bitmask,
+)
 from .observers import GrammarMeasures, StepMeasures
 from .params import Param
 from .rows import Rows
@@ -30,12 +39,14 @@ from .stopping import (
     token_rows,
 )
 from .vocabulary import Vocabulary
+from .work import UnfinishedError, Work, spending
 
 __all__ = [
     "LOGPROBS_KINDS",
     "Backend",
     "BackendError",
     "Batch",
+    "BoundedMatcher",
     "Chain",
     "Cost",
     "Example",
@@ -61,14 +72,18 @@ __all__ = [
     "TextMatcher",
     "TextState",
     "Truncation",
+    "UnfinishedError",
     "Vocabulary",
     "Watch",
+    "Work",
     "allocate_bitmask",
     "allows",
     "bitmask_words",
     "checked_bitmask",
     "flags_like",
     "hookimpl",
+    "is_bounded",
+    "spending",
     "token_rows",
     "unpack_bitmask",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..base.cached import cached_property
 from .samplers import Sampler, Selector
 
 
@@ -17,6 +18,17 @@ class Chain:
     @property
     def key(self) -> tuple[str, ...]:
         return (*(s.name for s in self.samplers), self.selector.name)
+
+    @cached_property
+    def preparing(self) -> tuple[Sampler, ...]:
+        """The samplers with a method `prepare`, each once."""
+        named = {s.name: s for s in self.samplers if type(s).prepare is not Sampler.prepare}
+        return tuple(named.values())
+
+    @cached_property
+    def takes_grammar(self) -> bool:
+        """Whether one of the samplers takes the request's grammar, which then masks nothing."""
+        return any(s.takes_grammar for s in self.samplers)
 
     def for_choice(self) -> Chain:
         """The part of the chain that suffices to choose the token: a greedy choice skips the samplers after

@@ -6,6 +6,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from .work import Work
+
 
 def bitmask_words(vocab_size: int) -> int:
     """The width of a mask in words: ceil(vocab_size / 32)."""
@@ -46,7 +48,11 @@ def unpack_bitmask(words: np.ndarray, vocab_size: int) -> np.ndarray:
 
 
 class Matcher(Protocol):
-    """One text under a constraint: what a request requires of a grammar, or of a substitute for one."""
+    """One text under a constraint: what a request requires of a grammar, or of a substitute for one.
+
+    Its calls take as long as they take, and all requests of the step wait. One that may take long should be a
+    `BoundedMatcher`.
+    """
 
     def fill_bitmask(self, bitmask: Any, row: int = 0) -> None:
         """Write the mask of the next token to a row of `bitmask`, int32 `[rows, ceil(vocab / 32)]`: bit
@@ -75,3 +81,28 @@ class Matcher(Protocol):
 
     def validate(self, token_ids: Any) -> int:
         """How many of the tokens, from the first on, could be accepted in sequence."""
+
+
+class BoundedMatcher(Matcher, Protocol):
+    """A matcher whose calls stop when they have used up the work that they are allowed.
+
+    bounded  True: the scheduler passes `work` to the three methods below.
+
+    A call that `work` does not suffice for raises `UnfinishedError`. It has changed nothing that can be seen,
+    but keeps what it has found, so that it gets further when it is repeated. The scheduler postpones the
+    request, and repeats the call in the next step. Without `work` a call takes as long as it needs.
+    """
+
+    @property
+    def bounded(self) -> bool: ...
+
+    def fill_bitmask(self, bitmask: Any, row: int = 0, work: Work | None = None) -> None: ...
+
+    def accept(self, token_id: int, work: Work | None = None) -> bool: ...
+
+    def forced_tokens(self, *, work: Work | None = None) -> list[int]: ...
+
+
+def is_bounded(matcher: Any) -> bool:
+    """Whether a matcher is a `BoundedMatcher`."""
+    return getattr(matcher, "bounded", False) is True

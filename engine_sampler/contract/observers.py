@@ -11,10 +11,11 @@ class StepMeasures:
 
     backend        the name of the backend.
     seconds        of the call, without its observers.
-    mask_seconds   spent on grammar masks: in this step, and in calls of `prepare` since the last one.
+    mask_seconds   spent on grammar masks, and by samplers that prepare: in this step, and in calls of
+                   `Scheduler.prepare` since the last one.
     rows           rows of logits that were read.
     tokens         tokens that were drawn.
-    deferred       requests that got none because their grammars need more work than one step may do.
+    postponed      requests that got none because they need more work than one step may do.
     faults         requests that ended with `error`.
     drafted        how many requests had a draft at each position, the first draft being position 0.
     accepted       how many of these drafts were accepted.
@@ -26,7 +27,7 @@ class StepMeasures:
     mask_seconds: float
     rows: int
     tokens: int
-    deferred: int
+    postponed: int
     faults: int
     drafted: tuple[int, ...] = ()
     accepted: tuple[int, ...] = ()

@@ -17,6 +17,7 @@ from .vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from .rows import Rows
+    from .work import Work
 
 PLUGIN_API = 1
 """The version of this contract; a plugin class with another `api` is refused, and the error says so."""
@@ -59,7 +60,7 @@ class Stateful:
     also `rollback` unless `accept` changes nothing. `fork` makes a deep copy unless overridden.
     """
 
-    deferred: ClassVar[bool] = False
+    lazy: ClassVar[bool] = False
     """True if `accept` may be called later and with several tokens at once: the state is brought up to
     date when it is read. It must be determined by parameters, tokens and notes alone."""
 
@@ -90,12 +91,14 @@ class Sampler(Stateful):
     argmax_invariant  True if the first token in (logit desc, id asc) order never changes. Such a
               sampler may be skipped if the token is chosen greedily.
     restores  True if a removed token may come back, as the only one of its row.
+    takes_grammar  True if `resolve` takes the grammar that the request's parameters give
+              (`grammar.constraint_of`): in a chain with this sampler, it masks nothing.
     examples  at least one `Example`, which the contract kit runs.
     row_function  None, or a C function that does to one row exactly what `apply` does, bit for bit: the
               address of an `es_row_function` (native/include/engine_sampler.h), as an int or a cffi pointer.
               Compiled backends call it inside their loop; without one they call `apply` row by row. Its
               parameters that are numbers or bools are in `es_row.values`, in declared order. Not used if the
-              sampler is `deferred`.
+              sampler is `lazy`.
 
     `apply` must be correct on any ascending subset of token ids that contains all tokens with a
     logit above −inf: backends drop removed columns and pass `rows.ids`.
@@ -112,6 +115,7 @@ class Sampler(Stateful):
     cost: ClassVar[Cost] = "sort"
     argmax_invariant: ClassVar[bool] = False
     restores: ClassVar[bool] = False
+    takes_grammar: ClassVar[bool] = False
     examples: ClassVar[tuple[Example, ...]] = ()
     row_function: ClassVar[Any] = None
 
@@ -145,6 +149,16 @@ class Sampler(Stateful):
     def new_state(self, params: Mapping[str, Any], prompt_token_ids: np.ndarray) -> State:
         """The mutable state of one request, or None."""
         return None
+
+    def prepare(self, rows: Rows, work: Work | None) -> None:
+        """What may take long before `apply`, for one request: `rows` has its single row. Optional.
+
+        Called before each step's chains run, and ahead of them by `Scheduler.prepare`. It keeps what it finds
+        in the request's state. If that takes more than `work`, it raises UnfinishedError: the request is
+        postponed, which means that the step leaves it out and the next one calls this again, to continue.
+        Without `work` it takes as long as it needs. `apply` gives the same result if this was not called, as
+        in `explain`.
+        """
 
     def apply(self, logits: np.ndarray, rows: Rows) -> None:
         """Change float32 `logits` [n, columns] in place; −inf removes a token."""

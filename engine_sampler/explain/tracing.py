@@ -24,7 +24,7 @@ from ..contract import (
     unpack_bitmask,
 )
 from ..grammar.constraints import constraint_of, matcher_of
-from ..params import SamplingParams, build_chain
+from ..params import SamplingParams, build_chain, takes_grammar
 from ..registry import default_registry, structured_in
 from ..scheduler.history import History, TokenIds
 from ..scheduler.slots import Slots
@@ -226,7 +226,7 @@ def _mask(params: SamplingParams, rows: Rows, output_token_ids: TokenIds) -> np.
     """The tokens that the grammar of `params` allows after the output, int32 [1, words]; None if no grammar
     masks."""
     vocabulary = rows.vocabulary
-    if params.grammar_bias is not None or (constraint := constraint_of(params, vocabulary)) is None:
+    if takes_grammar(params) or (constraint := constraint_of(params, vocabulary)) is None:
         return None
     matcher = matcher_of(constraint, vocabulary)
     for token_id in output_token_ids:

@@ -25,6 +25,7 @@ from ..params.tools import FAMILIES as TOOL_FAMILIES
 from ..params.tools import tool_calls
 from .cache import CacheInfo
 from .compiled import CompiledGrammar, cache_info, clear_cache, prepare
+from .constraints import constraint_of
 from .errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
 from .grammar import Grammar, clear_grammar_cache, grammar_cache_info
 from .library import library_grammar, library_names
@@ -47,6 +48,7 @@ __all__ = [
     "cache_info",
     "clear_cache",
     "clear_grammar_cache",
+    "constraint_of",
     "grammar_cache_info",
     "library_grammar",
     "library_names",

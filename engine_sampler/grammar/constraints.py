@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ..base.errors import quoted
 from ..contract import ParameterError, Vocabulary
+from ..params import takes_grammar
 from ..registry import CORE_PARAMS, GRAMMAR_OPTIONS, default_registry, structured_in
 from ..tokenizer import Tokenizer
 from .compiled import CompiledGrammar, prepare
@@ -66,12 +67,12 @@ class Compilation(NamedTuple):
 
     parameter  the parameter that gives it
     future     its result is the compiled grammar
-    is_bias    whether the request's chain favours what the grammar allows (`grammar_bias`): it has no matcher
+    is_taken   whether a sampler of the request takes it: it then has no matcher
     """
 
     parameter: str
     future: Future[Any]
-    is_bias: bool
+    is_taken: bool
 
     @property
     def has_succeeded(self) -> bool:
@@ -79,11 +80,11 @@ class Compilation(NamedTuple):
         return self.future.done() and self.future.exception() is None
 
     def matcher(self, vocabulary: Vocabulary) -> Any:
-        """A new matcher, once the future is done; None for a bias. Raises `ParameterError` if the grammar
-        could not be compiled, or is not for this vocabulary."""
+        """A new matcher, once the future is done; None if a sampler takes the grammar. Raises
+        `ParameterError` if it could not be compiled, or is not for this vocabulary."""
         with _errors_of(self.parameter):
             compiled = self.future.result()
-            return None if self.is_bias else matcher_of(compiled, vocabulary)
+            return None if self.is_taken else matcher_of(compiled, vocabulary)
 
 
 def start_compiling(
@@ -106,8 +107,7 @@ def start_compiling(
         if hasattr(grammar, "matcher"):
             return None
         tokenizer = _fitted_tokenizer(vocabulary.need_tokenizer(name), vocabulary)
-        is_bias = params["grammar_bias"] is not None
-        return Compilation(name, watched(compiler.submit(grammar, tokenizer)), is_bias)
+        return Compilation(name, watched(compiler.submit(grammar, tokenizer)), takes_grammar(params))
 
 
 def prepare_for(vocabulary: Vocabulary) -> None:

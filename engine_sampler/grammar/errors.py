@@ -20,10 +20,5 @@ class GrammarLimitError(GrammarError):
     """A grammar, or a text under it, needs more than a limit allows; the message names the limit."""
 
 
-class UnfinishedError(RuntimeError):
-    """A call has used up the work that it was allowed; nothing has changed, and when it is repeated it
-    continues."""
-
-
 class UnsupportedKeywordError(GrammarError):
     """A JSON Schema has a keyword that cannot be enforced token by token; the message names it."""

@@ -1,6 +1,6 @@
 """The parameters of a request, and the chain that they define."""
 
-from .chain import build_chain
+from .chain import build_chain, takes_grammar, without_takers
 from .limits import RequestLimits
 from .lookups import lookup_of
 from .sampling_params import SamplingParams
@@ -10,4 +10,6 @@ __all__ = [
     "SamplingParams",
     "build_chain",
     "lookup_of",
+    "takes_grammar",
+    "without_takers",
 ]

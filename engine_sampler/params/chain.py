@@ -7,7 +7,7 @@ from typing import Any
 
 from ..arithmetic import GREEDY_BELOW
 from ..contract import Chain, Selector
-from ..registry import Registry, default_registry
+from ..registry import Registry, default_registry, structured_in
 from .lookups import Lookup, lookup_of
 from .sampling_params import SamplingParams, kept_with
 
@@ -48,3 +48,15 @@ def _selector(
     if params["temperature"] < GREEDY_BELOW:
         return selectors["greedy"]
     return next(iter(requested), selectors["dist"])
+
+
+def takes_grammar(params: Mapping[str, Any]) -> bool:
+    """Whether the parameters give a grammar, and a sampler of the chain takes it: it then masks nothing."""
+    return bool(structured_in(params)) and build_chain(params).takes_grammar
+
+
+def without_takers(params: SamplingParams) -> SamplingParams:
+    """The parameters without those of samplers that take the grammar: their chain can do without it."""
+    takers = (s for s in build_chain(params).samplers if s.takes_grammar)
+    neutral = {param.name: param.neutral for sampler in takers for param in sampler.params}
+    return params.replace(**neutral) if neutral else params

@@ -14,7 +14,6 @@ from ..contract import Param, ParameterError, Selector
 from ..registry import (
     CORE_PARAMS,
     GRAMMAR_OPTIONS,
-    STRUCTURED_PARAMS,
     default_registry,
     structured_in,
     unknown,
@@ -208,14 +207,10 @@ def _check_beams(values: Mapping[str, Any]) -> None:
 
 
 def _check_structured(params: Mapping[str, Any]) -> None:
-    """Raise `ParameterError` if more than one grammar is requested, or a bias or an option without
-    its grammar."""
+    """Raise `ParameterError` if more than one grammar is requested, or an option without its grammar."""
     names = structured_in(params)
     if len(names) > 1:
         raise ParameterError(f"{', '.join(names)} are not allowed together: at most one of them")
-    if params.get("grammar_bias") is not None and not names:
-        given, allowed = params["grammar_bias"], ", ".join(STRUCTURED_PARAMS)
-        raise ParameterError(f"grammar_bias={given} is not allowed alone: it needs one of {allowed}")
     for option, owners in GRAMMAR_OPTIONS.items():
         if params[option] != CORE_PARAMS[option].neutral and not set(names) & set(owners):
             allowed = ", ".join(owners)

@@ -47,7 +47,7 @@ class AdaptiveP(Selector):
     """
 
     name = "adaptive_p"
-    deferred = True
+    lazy = True
     params = (
         Param("adaptive_target", float, neutral=-1.0, low=-1, high=1, doc="target probability; < 0 is off"),
         Param("adaptive_decay", float, neutral=0.9, low=0, high=0.99, switch=False,

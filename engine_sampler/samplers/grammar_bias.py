@@ -7,75 +7,55 @@ from typing import Any
 
 import numpy as np
 
-from ..contract import Example, Param, Rows, Sampler, Vocabulary, bitmask_words, unpack_bitmask
+from ..contract import (
+    Example,
+    Param,
+    ParameterError,
+    Rows,
+    Sampler,
+    Vocabulary,
+    Work,
+    bitmask_words,
+    is_bounded,
+    unpack_bitmask,
+)
 from ..grammar.constraints import constraint_of
-from ..grammar.engines.native import NativeMatcher, Work
-from ..grammar.errors import UnfinishedError
+from ..registry import STRUCTURED_PARAMS, structured_in
 from ._columns import finite_columns, store
 
 
 class Guidance:
-    """A text that follows a grammar but may leave its language; after that, no token is favoured.
-
-    deferred  whether the work of a step did not suffice to follow the text: the step leaves out its request
-    turn, short_turns  see `scheduler.masks.Turns`.
-    """
+    """A text that follows a grammar but may leave its language; after that, no token is favoured."""
 
     def __init__(self) -> None:
         self.tokens: list[int] = []
-        self.deferred = False
-        self.turn = self.short_turns = 0
         self._known: tuple[int, np.ndarray | None] = (-1, None)
         """After how many tokens which ones were allowed."""
         self._matcher: Any = None
         self._accepted = 0
-        self._bitmask = np.zeros((1, 0), np.int32)
 
-    def allowed(self, constraint: Any, vocab_size: int) -> np.ndarray | None:
+    def allowed(self, constraint: Any, vocab_size: int, work: Work | None = None) -> np.ndarray | None:
         """The ids of the tokens that the grammar allows next, ascending; None once the text has left its
-        language, and for a text that is deferred."""
-        if self.deferred:
-            return None
+        language. Raises UnfinishedError if that takes more than `work`."""
         if self._known[0] != len(self.tokens):
-            self._known = len(self.tokens), self._found(constraint, vocab_size, None)
-        return self._known[1]
-
-    def follow(self, constraint: Any, vocab_size: int, work: Work | None) -> None:
-        """Find what `allowed` returns next. Raises UnfinishedError, and is `deferred`, if that takes more
-        than `work`."""
-        if self._known[0] == len(self.tokens):
-            return
-        self.deferred = True
-        try:
             self._known = len(self.tokens), self._found(constraint, vocab_size, work)
-        except UnfinishedError:
-            raise
-        except BaseException:
-            self.deferred = False
-            raise
-        self.deferred = False
-        self.short_turns = 0
+        return self._known[1]
 
     def _found(self, constraint: Any, vocab_size: int, work: Work | None) -> np.ndarray | None:
         if self._matcher is None:
             self._matcher = constraint.matcher()
-            self._bitmask = np.zeros((1, bitmask_words(vocab_size)), np.int32)
         matcher = self._matcher
-        bounded = work is not None and type(matcher) is NativeMatcher
+        limit = {"work": work} if work is not None and is_bounded(matcher) else {}
         while self._accepted < len(self.tokens):
-            token_id = self.tokens[self._accepted]
-            if not (matcher.accept(token_id, work) if bounded else matcher.accept(token_id)):
+            if not matcher.accept(self.tokens[self._accepted], **limit):
                 return None
             self._accepted += 1
-        if bounded:
-            matcher.fill_within(self._bitmask, 0, work)
-        else:
-            matcher.fill_bitmask(self._bitmask, 0)
-        return np.flatnonzero(unpack_bitmask(self._bitmask[0], vocab_size))
+        bitmask = np.zeros((1, bitmask_words(vocab_size)), np.int32)
+        matcher.fill_bitmask(bitmask, 0, **limit)
+        return np.flatnonzero(unpack_bitmask(bitmask[0], vocab_size))
 
     def rollback(self, n: int) -> None:
         """Remove the last n tokens."""
-        self.deferred = False
         self._known = (-1, None)
         del self.tokens[len(self.tokens) - n :]
         if self._accepted > len(self.tokens):
@@ -85,7 +65,9 @@ class Guidance:
     def fork(self) -> Guidance:
         """An independent copy."""
         other = Guidance()
-        other.tokens = self.tokens.copy()
+        other.tokens, other._known = self.tokens.copy(), self._known
+        if self._matcher is not None:
+            other._matcher, other._accepted = self._matcher.fork(), self._accepted
         return other
 
 
@@ -101,7 +83,8 @@ class GrammarBias(Sampler):
 
     name = "grammar_bias"
     role = "edit"
-    deferred = True
+    lazy = True
+    takes_grammar = True
     params = (
         Param("grammar_bias", float, None, low=-1e6, high=1e6, doc="favour the grammar's tokens, mask none"),
     )
@@ -124,6 +107,12 @@ class GrammarBias(Sampler):
         ),
     )
 
+    def check(self, params: Mapping[str, Any]) -> None:
+        given = params["grammar_bias"]
+        if given is not None and not structured_in(params):
+            allowed = ", ".join(STRUCTURED_PARAMS)
+            raise ParameterError(f"grammar_bias={given} is not allowed alone: it needs one of {allowed}")
+
     def resolve(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> Any:
         return constraint_of(params, vocabulary)
 
@@ -138,6 +127,10 @@ class GrammarBias(Sampler):
 
     def fork(self, state: Guidance) -> Guidance:
         return state.fork()
+
+    def prepare(self, rows: Rows, work: Work | None) -> None:
+        (guidance,), (constraint,) = rows.states, rows.resolved
+        guidance.allowed(constraint, rows.vocabulary.size, work)
 
     def apply(self, logits: np.ndarray, rows: Rows) -> None:
         biases = rows["grammar_bias"]

@@ -54,7 +54,7 @@ class SurpriseControl(Selector):
     """
 
     ignores_warps = True
-    deferred = True
+    lazy = True
 
     def new_state(self, params: Mapping[str, float], prompt_token_ids: np.ndarray) -> Mu:
         tau = params["mirostat_tau"]

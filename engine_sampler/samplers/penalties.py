@@ -165,7 +165,7 @@ class Penalties(Sampler):
     name = "penalties"
     role = "penalty"
     cost = "history"
-    deferred = True
+    lazy = True
     params = (
         Param("repetition_penalty", float, neutral=1.0, low=0, low_open=True, doc="factor on seen tokens"),
         Param("repetition_penalty_range", int, neutral=None, low=-1, switch=False,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .budget import Budget
 from .live_requests import LiveRequests
-from .masks import GrammarMasks
 from .request import Request
 
 
@@ -13,9 +13,9 @@ class Accepting:
     """Adds tokens to requests. Where that takes a grammar more work than one step may do, the rest waits in
     the request's backlog and goes on with the next steps, which leave the request out."""
 
-    def __init__(self, requests: LiveRequests, masks: GrammarMasks) -> None:
+    def __init__(self, requests: LiveRequests, budget: Budget) -> None:
         self._requests = requests
-        self._masks = masks
+        self._budget = budget
         self._has_backlog = False
 
     def accept(self, request: Request, token_ids: Sequence[int], logprobs: Sequence[float]) -> None:
@@ -26,7 +26,7 @@ class Accepting:
 
     def go_on(self) -> None:
         """Continue what waits, with the work of a new step."""
-        self._masks.allow_given()
+        self._budget.start_elsewhere(len(self._requests.live))
         if self._has_backlog:
             self._has_backlog = False
             for request in list(self._requests.live.values()):
@@ -37,12 +37,11 @@ class Accepting:
         """Accept the tokens that wait, in their order; a request that has failed accepts no more."""
         done = 0
         while request.live and done < len(request.backlog):
-            grammar = request.grammar
-            work = None if grammar is None else self._masks.given.give_turn(grammar)
+            work = None if request.grammar is None else self._budget.turn_elsewhere(request.share)
             token_id, logprob = request.backlog[done]
-            request.accept(self._requests.slots, token_id, logprob=logprob, work=work)
-            if grammar is not None and grammar.deferred:
-                break
+            accepted = request.accept(self._requests.slots, token_id, logprob=logprob, work=work)
+            if not accepted and request.live:
+                break  # postponed
             done += 1
         if not request.live:
             done = len(request.backlog)

@@ -12,9 +12,10 @@ import numpy as np
 
 from ..arithmetic import GREEDY_BELOW
 from ..base.errors import INTERRUPTIONS
-from ..grammar.engines.native import Work
+from ..contract import Work
 from ..params import SamplingParams
 from .beam_search import BeamSearch, Candidate
+from .budget import Share
 from .request import Request, RequestError
 from .results import RequestId, StepResult
 
@@ -60,10 +61,8 @@ class BeamGroup:
     search: BeamSearch[Request] = field(repr=False)
     aborted: bool = False
     """Whether one of the requests has been removed."""
-    deferred: bool = False
-    turn: int = 0
-    short_turns: int = 0
-    """See `masks.Turns`."""
+    share: Share = field(default_factory=Share, repr=False)
+    """What all of them together have had of the budget of their steps."""
 
     @classmethod
     def of(cls, params: SamplingParams, request_ids: Sequence[RequestId], eos_count: int) -> BeamGroup:
@@ -100,7 +99,7 @@ class BeamGroup:
         scores = [self._scores(r, row, score, faults) for r, row in zip(requests, rows, strict=True)]
         candidates = self.search.candidates(scores)
         texts = [self._continued(requests[c.beam], c, work) for c in candidates]
-        if any(text.deferred for text in texts):
+        if any(text.postponed for text in texts):
             return None
         chosen = self.search.advance(candidates, texts, [not text.live for text in texts])
         if self.search.done:

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..base.errors import INTERRUPTIONS
-from ..contract import bitmask_words
-from ..grammar.engines.native import Work, fills_within
-from ..grammar.errors import UnfinishedError
+from ..contract import UnfinishedError, Work, bitmask_words, is_bounded
 from ..grammar.limits import REQUEST_WORK
 
 _MOST_FORCED = 1 << 16
@@ -22,54 +20,47 @@ class Constraint:
     """Holds a request's text to a language.
 
     matcher     any object with the methods of `contract.Matcher`; what it raises is raised here.
+    bounded     whether it is a `contract.BoundedMatcher`. Methods that are given `work` raise UnfinishedError
+                if that is too little for it, and nothing has changed; others take as long as they need.
     mask_ready  whether the last mask filled is that of the next token.
-    deferred    whether the step must leave out the request: its mask or accept did not finish.
-    turn, short_turns  see `masks.Turns`.
     """
 
-    __slots__ = ("_has_eos", "_words", "deferred", "mask_ready", "matcher", "short_turns", "turn")
+    __slots__ = ("_has_eos", "_words", "bounded", "mask_ready", "matcher")
 
     def __init__(self, matcher: Any, vocab_size: int, has_eos: bool) -> None:
         self.matcher = matcher
-        self.mask_ready = self.deferred = False
-        self.turn = self.short_turns = 0
+        self.bounded = is_bounded(matcher)
+        self.mask_ready = False
         self._words = bitmask_words(vocab_size)
         self._has_eos = has_eos
 
-    def mask(self) -> np.ndarray:
+    def mask(self, work: Work | None = None) -> np.ndarray:
         """The mask of the next token, int32 [ceil(vocab / 32)]."""
         bitmask = np.zeros((1, self._words), np.int32)
-        self.fill(bitmask.view())
+        if work is not None and self.bounded:
+            self.matcher.fill_bitmask(bitmask.view(), 0, work=work)
+        else:
+            self.matcher.fill_bitmask(bitmask.view(), 0)
         return bitmask[0]
 
-    def fill(self, bitmask: np.ndarray) -> None:
-        """Write the mask of the next token to `bitmask`, int32 [1, words]."""
-        self.matcher.fill_bitmask(bitmask, 0)
-
     def accept(self, token_id: int, work: Work | None = None) -> bool:
-        """Accept the next token; False if it is refused, or if `work` is too little: `deferred` is then set,
-        and nothing has changed."""
-        if work is not None and fills_within(self.matcher):
-            return self._accept_within(token_id, work)
-        self.mask_ready = self.deferred = False
-        return bool(self.matcher.accept(token_id))
+        """Accept the next token; False if it is refused."""
+        if work is not None and self.bounded:
+            accepted = self._accept_within(token_id, work)
+        else:
+            accepted = bool(self.matcher.accept(token_id))
+        self.mask_ready = False
+        return accepted
 
     def _accept_within(self, token_id: int, work: Work) -> bool:
         """`accept`, and what `has_ended` needs after it."""
-        try:
-            accepted: bool = self.matcher.accept(token_id, work)
-        except UnfinishedError:
-            self.deferred = True
-            return False
+        accepted = bool(self.matcher.accept(token_id, work=work))
         if accepted and not self._has_eos and self.matcher.is_accepting():
             try:
-                self.matcher.fill_within(np.zeros((1, self._words), np.int32), 0, work)
+                self.mask(work)
             except UnfinishedError:
                 self.matcher.rollback(1)
-                self.deferred = True
-                return False
-        self.mask_ready = False
-        self.short_turns = 0
+                raise
         return accepted
 
     def has_ended(self) -> bool:
@@ -92,14 +83,14 @@ class Constraint:
     def forced_tokens(self) -> list[int]:
         """The tokens about which the grammar leaves no choice; [] for a matcher without this method, and if
         finding them takes too long."""
-        if fills_within(self.matcher):
-            try:
-                return self.matcher.forced_tokens(work=Work(REQUEST_WORK, REQUEST_WORK))
-            except UnfinishedError:
-                return []
         forced = getattr(self.matcher, "forced_tokens", None)
-        tokens = () if forced is None else itertools.islice(forced() or (), _MOST_FORCED)
-        return [operator.index(token_id) for token_id in tokens]
+        if forced is None:
+            return []
+        try:
+            tokens = forced(work=Work(REQUEST_WORK, REQUEST_WORK)) if self.bounded else forced()
+        except UnfinishedError:
+            return []
+        return [operator.index(token_id) for token_id in itertools.islice(tokens or (), _MOST_FORCED)]
 
     def rollback(self, n: int) -> None:
         """Undo the last n tokens."""
@@ -111,7 +102,7 @@ class Constraint:
         """An independent copy."""
         child = object.__new__(Constraint)
         child._has_eos, child._words = self._has_eos, self._words
-        child.mask_ready = child.deferred = False
-        child.turn, child.short_turns = self.turn, 0
+        child.mask_ready = False
         child.matcher = self.matcher.fork()
+        child.bounded = is_bounded(child.matcher)
         return child

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,17 +31,17 @@ class Grouping:
             batch.members = self._by_configuration(batch)
         return batch.members
 
-    def groups(self, batch: InputBatch, logit_rows: np.ndarray) -> list[Group]:
-        """The groups for the backend; request i of the batch has the row `logit_rows`[i] of the logits."""
+    def groups(self, batch: InputBatch, logit_rows: np.ndarray, left_out: Sequence[int] = ()) -> list[Group]:
+        """The groups for the backend; request i of the batch has the row `logit_rows`[i] of the logits. Those
+        at the indices `left_out` are in none of them."""
+        if left_out:
+            members = (self._without(left_out, m) for m in self.members(batch))
+            return [m.group(logit_rows) for m in members if len(m.indices)]
         if logit_rows is not batch.indices:
             return [m.group(logit_rows) for m in self.members(batch)]
         if batch.groups is None:
             batch.groups = [m.group(logit_rows) for m in self.members(batch)]
         return batch.groups
-
-    def rows_of(self, request: Request) -> Rows:
-        """One request as a single row."""
-        return Rows(self._slots, np.array([request.slot], np.int64))
 
     def plan_of(self, chain: Chain) -> Any:
         """The plan of a chain, compiled at its first use; raises `PluginFault`."""
@@ -63,6 +64,11 @@ class Grouping:
             found = Configuration(key, chain, self.plan_of(chain), key[1], processed, plan)
             self._configurations[key] = found
         return found
+
+    def _without(self, left_out: Sequence[int], members: Members) -> Members:
+        stays = ~np.isin(members.indices, left_out)
+        rows = Rows(self._slots, members.rows.slot_numbers[stays])
+        return Members(members.configuration, members.indices[stays], rows)
 
     def _by_configuration(self, batch: InputBatch) -> list[Members]:
         indices: dict[Key, list[int]] = {}

@@ -1,121 +1,38 @@
-"""The grammar masks of a step: filled during the forward pass, or when the step needs them."""
+"""What rows need before their chains run: grammar masks, and the work of samplers that prepare."""
 
 from __future__ import annotations
 
-import itertools
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import attrgetter
-from typing import Any, Protocol
+from collections.abc import Sequence
 
 import numpy as np
 
 from ..base.calling import call_plugin
-from ..base.errors import INTERRUPTIONS, failure
-from ..contract import Backend, PreparedMasks, bitmask_words
-from ..grammar.engines.native import Work, fill_rows, fills_within, load_library
-from ..grammar.errors import UnfinishedError
-from ..grammar.limits import REQUEST_WORK, STEP_WORK, step_work
+from ..base.errors import INTERRUPTIONS, PluginFault
+from ..contract import Backend, PreparedMasks, UnfinishedError, Work, bitmask_words
+from ..contract.work import call_within
+from ..grammar.filling import fill_masks
+from .budget import MOST_TURNS, Budget, Share
 from .constraint import Constraint
 from .request import Request
+from .slots import Slots
 
 logger = logging.getLogger("engine_sampler")
-
-_GRAMMAR = attrgetter("grammar")
-_GUIDANCE = attrgetter("guidance")
-
-_ACCEPT_SHARE = 5
-"""Accepts get this fraction of a step's work, and what masks have left of the rest."""
-
-_SHORT_TURNS = 31
-"""After so many turns that did not suffice, a request gets one of `REQUEST_WORK`: some work cannot be
-divided."""
-
-
-class Turns(Protocol):
-    """What has turns: a grammar, the guidance of one, or a beam search.
-
-    deferred     whether the step must leave out the request: its work did not finish.
-    turn         the number of the last turn it was given.
-    short_turns  how many turns since it finished its work did not suffice for it.
-    """
-
-    deferred: bool
-    turn: int
-    short_turns: int
-
-
-class GrammarWork:
-    """Divides the work that native grammars may do in one step among its requests.
-
-    First each request gets an equal part, which is enough for nearly all of them. Those that need more take
-    turns, in this step and in the next ones: whoever had the last turn longest ago comes first.
-
-    turns  the numbers of the turns to come, the same for all that give turns to the same requests.
-    work   what is left; None if it is not bounded, which takes the native library.
-    """
-
-    def __init__(self, turns: Iterator[int], bounded: bool = True) -> None:
-        self.work = Work(0, 0) if bounded and load_library() is not None else None
-        self._turns = turns
-
-    @property
-    def left(self) -> int:
-        """What is left of the work of this step."""
-        return 0 if self.work is None else max(self.work.left, 0)
-
-    def start(self, steps: int) -> None:
-        """A new step, whose grammars may do `steps` of work."""
-        if self.work is not None:
-            self.work.allow(0, steps)
-
-    def divide(self, count: int) -> Work | None:
-        """The work for the first attempts of `count` requests."""
-        if self.work is not None:
-            self.work.allow(max(self.work.left // max(count, 1), 1))
-        return self.work
-
-    def in_turn(
-        self, waiting: Iterable[int], requests: Sequence[Request], part: Callable[..., Any] = _GRAMMAR
-    ) -> Iterator[int]:
-        """The indices `waiting` of `requests`, as far as the work lasts; `part` is what has turns."""
-        parts = {i: found for i in waiting if (found := part(requests[i])) is not None}
-        for i in sorted(parts, key=lambda i: parts[i].turn):
-            if self.work is None or self.work.left <= 0:
-                return
-            self.give_turn(parts[i])
-            yield i
-
-    def give_turn(self, part: Turns) -> Work | None:
-        """The work for one turn of a grammar or a guidance."""
-        if self.work is not None:
-            is_long = part.short_turns >= _SHORT_TURNS
-            self.work.allow(REQUEST_WORK, REQUEST_WORK if is_long else None)
-            part.turn = next(self._turns)
-            part.short_turns = 0 if is_long else part.short_turns + 1
-        part.deferred = False
-        return self.work
 
 
 class GrammarMasks:
     """One mask for each request of the last batch, int32 [requests, ceil(vocab / 32)].
 
-    defer     whether requests are deferred that need more work than a step may do.
-    accepts   the work for the accepts of a step.
-    given     the work for tokens that are chosen elsewhere.
+    budget  how much work grammars and samplers may do, and who is postponed for want of it.
     """
 
-    def __init__(self, vocab_size: int, defer: bool = True) -> None:
-        self._vocab_size = vocab_size
-        self._words = bitmask_words(vocab_size)
+    def __init__(self, slots: Slots, budget: Budget) -> None:
+        self.budget = budget
+        self._slots = slots
+        self._words = bitmask_words(slots.vocabulary.size)
         self._requests: list[Request] = []
         self._bitmask = np.zeros((0, self._words), np.int32)
-        turns = itertools.count(1)
-        self._fills, self.accepts, self.given = (GrammarWork(turns, defer) for _ in range(3))
-        self.given.start(STEP_WORK // _ACCEPT_SHARE)
-        self._allowed = STEP_WORK
-        self._is_new_step = self._accepts_are_new = True
         self._seconds = 0.0
         self._prepared: PreparedMasks | None = None
         self._changed: set[int] = set()
@@ -147,122 +64,104 @@ class GrammarMasks:
         seconds, self._seconds = self._seconds, 0.0
         return seconds
 
-    def start_step(self, rows: int | None = None) -> None:
-        """Allow the work of a new step over `rows`, or without them the work that may be done during the
-        forward pass; from the first mask on: a step without masks costs nothing here."""
-        self._allowed = STEP_WORK if rows is None else min(step_work(rows, self._vocab_size), STEP_WORK)
-        self._is_new_step = self._accepts_are_new = True
+    def fill(
+        self, requests: list[Request], masked: Sequence[int], preparing: Sequence[int] = ()
+    ) -> np.ndarray:
+        """The masks of requests[i] for each i of `masked`, in row i; other rows are not set. The samplers of
+        requests[i] prepare for each i of `preparing`.
 
-    def _allow_fills(self) -> None:
-        if self._is_new_step:
-            self._is_new_step = False
-            self._fills.start(self._allowed - self._allowed // _ACCEPT_SHARE)
-
-    def allow_accepts(self, count: int) -> Work | None:
-        """The work for the first attempts of the accepts of `count` requests."""
-        self._start_accepts()
-        return self.accepts.divide(count)
-
-    def allow_accepts_of(self, group: Turns) -> Work | None:
-        """The work for all accepts of a beam search."""
-        self._start_accepts()
-        return self.accepts.give_turn(group)
-
-    def allow_given(self) -> None:
-        """Allow the work for tokens that are chosen elsewhere, until the next step."""
-        self.given.start(min(step_work(len(self._requests), self._vocab_size), STEP_WORK) // _ACCEPT_SHARE)
-
-    def _start_accepts(self) -> None:
-        if self._accepts_are_new:
-            self._accepts_are_new = False
-            self.accepts.start(self._allowed // _ACCEPT_SHARE + self._fills.left)
-
-    def fill(self, requests: list[Request], indices: Sequence[int]) -> np.ndarray:
-        """The masks of requests[i] for each i of `indices`, in row i; other rows are not set.
-
-        A mask that is filled already and still holds is left as it is. A grammar that fails ends its request.
-        One that needs more work than is left in this step `deferred`, its row is all 0, and the next call
-        continues. The array is reused by the next call.
+        A mask that is filled already and still holds is left as it is. A grammar or a sampler that fails ends
+        its request; one that needs more than the budget has left postpones it: its row is all 0, and the next
+        call continues. The array is reused by the next call.
         """
         started = time.perf_counter()
-        self._fill(requests, indices)
+        if masked and requests is not self._requests:
+            self._begin(requests)
+        for i in (*masked, *preparing):
+            requests[i].share.postponed = False
+        missing = [i for i in masked if _lacks_mask(requests[i])]
+        if missing or preparing:
+            self._changed.update(missing)
+            self._ready(requests, missing, preparing)
         self._seconds += time.perf_counter() - started
         return self._bitmask
 
-    def _fill(self, requests: list[Request], indices: Sequence[int]) -> None:
-        self._allow_fills()
-        if requests is not self._requests:
-            self._requests, self._prepared = requests, None
-            self._bitmask = np.zeros((len(requests), self._words), np.int32)
-            for request in requests:
-                if request.grammar is not None:
-                    request.grammar.mask_ready = request.grammar.deferred = False
-        missing = [i for i in indices if not _is_ready(requests[i])]
-        self._changed.update(missing)
-        if missing:
-            self._fill_native(requests, missing)
-        for i in missing:
-            if not _is_done(requests[i]):
-                requests[i].fill_mask(self._bitmask, i)
-
-    def can_fill(self, group: Turns, requests: Sequence[Request]) -> bool:
-        """Whether the masks of all `requests`, those of `group`, are found within the work of the step. Those
-        that fail are."""
-        self._allow_fills()
-        work = self._fills.give_turn(group)
-        bitmask = np.zeros((1, self._words), np.int32)
+    def can_fill(self, requests: Sequence[Request], share: Share) -> bool:
+        """Whether one turn of `share` suffices to find the masks of all `requests` and to prepare their
+        samplers. What fails is found again, and reported, where it is needed."""
+        work = self.budget.turn(share)
         for request in requests:
-            if work is not None and request.grammar is not None and _is_native(request):
-                try:
-                    request.grammar.matcher.fill_within(bitmask, 0, work)
-                except UnfinishedError:
+            try:
+                if request.grammar is not None:
+                    call_within(work, "the grammar", request.grammar.mask)
+                request.prepare_samplers(self._slots.single(request.slot), work)
+            except UnfinishedError:
+                if share.turns < MOST_TURNS:
                     return False
-                except Exception:
-                    continue  # found again, and reported, where the mask is used
+            except PluginFault:
+                continue
         return True
 
     def mask_of(self, request: Request) -> np.ndarray:
-        """The mask of one request, int32 [words]. Raises `UnfinishedError` if it needs more than the work of
-        the step."""
-        self._allow_fills()
-        grammar = _grammar(request)
-        if self._fills.work is None or not _is_native(request):
-            return grammar.mask()
-        bitmask = np.zeros((1, self._words), np.int32)
-        grammar.matcher.fill_within(bitmask, 0, self._fills.give_turn(grammar))
-        grammar.short_turns = 0
-        return bitmask[0]
+        """The mask of one request, int32 [words]. Raises UnfinishedError if it needs more than the budget has
+        left."""
+        assert request.grammar is not None
+        mask = request.grammar.mask(self.budget.turn(request.share))
+        request.share.turns = 0
+        return mask
 
-    def guide(self, requests: Sequence[Request], indices: Sequence[int]) -> bool:
-        """Let the guidances of the requests at `indices` follow their texts; returns whether any of these
-        requests is `deferred`, because that needs more than the work of the step."""
-        self._allow_fills()
-        work = self._fills.divide(len(indices))
-        waiting = [i for i in indices if not requests[i].follow_guidance(work)]
-        for i in self._fills.in_turn(waiting, requests, _GUIDANCE):
-            requests[i].follow_guidance(self._fills.work)
-        return any(requests[i].deferred for i in waiting)
+    def prepare_samplers(self, request: Request) -> None:
+        """Let the samplers of one request prepare. Raises `PluginFault`, and UnfinishedError if they need
+        more than the budget has left."""
+        if request.chain.preparing:
+            request.prepare_samplers(self._slots.single(request.slot), self.budget.turn(request.share))
 
-    def _fill_native(self, requests: list[Request], indices: list[int]) -> None:
-        """Fill the rows of native matchers in one call, then what is unfinished, in turn."""
-        native = [i for i in indices if _is_native(requests[i])]
-        if not native:
-            return
-        self._fill_rows(requests, native, self._fills.divide(len(native)))
-        waiting = [i for i in native if requests[i].grammar.deferred]  # type: ignore[union-attr]
-        for i in self._fills.in_turn(waiting, requests):
-            self._fill_rows(requests, [i], self._fills.work)
+    # --- inside ----------------------------------------------------------------------------------
 
-    def _fill_rows(self, requests: list[Request], indices: list[int], work: Work | None) -> None:
+    def _begin(self, requests: list[Request]) -> None:
+        """Begin with other requests, whose masks are unknown."""
+        self._requests, self._prepared = requests, None
+        self._bitmask = np.zeros((len(requests), self._words), np.int32)
+        for request in requests:
+            if request.grammar is not None:
+                request.grammar.mask_ready = False
+
+    def _ready(self, requests: list[Request], missing: Sequence[int], preparing: Sequence[int]) -> None:
+        """Fill the masks `missing`, and let samplers prepare: each with an equal part of the work, then those
+        that are unfinished, in turn."""
+        count = sum(_grammar(requests[i]).bounded for i in missing) + len(preparing)
+        work = self.budget.parts(count)
+        if missing:
+            self._fill_rows(requests, missing, work)
+        for i in preparing:
+            self._prepare(requests[i], work)
+        unfinished = {i for i in (*missing, *preparing) if requests[i].share.postponed}
+        for i in self.budget.turns(unfinished, requests):
+            if _lacks_mask(requests[i]):
+                self._fill_rows(requests, [i], work)
+            self._prepare(requests[i], work)
+
+    def _fill_rows(self, requests: list[Request], indices: Sequence[int], work: Work | None) -> None:
         grammars = [_grammar(requests[i]) for i in indices]
-        faults = fill_rows([grammar.matcher for grammar in grammars], self._bitmask, indices, work)
-        for i, grammar, fault in zip(indices, grammars, faults or (), strict=False):
+        faults = fill_masks([grammar.matcher for grammar in grammars], self._bitmask, indices, work)
+        for i, grammar, fault in zip(indices, grammars, faults, strict=True):
             grammar.mask_ready = fault is None
-            grammar.deferred = isinstance(fault, UnfinishedError)
             if fault is None:
-                grammar.short_turns = 0
-            if fault is not None and not grammar.deferred:
-                requests[i].fail(failure("the grammar", fault))
+                requests[i].share.turns = 0
+            else:
+                requests[i].leave_off("the grammar", fault, work is not None and grammar.bounded)
+
+    def _prepare(self, request: Request, work: Work | None) -> None:
+        """Let the samplers of a request prepare, unless it has no token to come in this step."""
+        if request.sits_out or not request.chain.preparing:
+            return
+        try:
+            request.prepare_samplers(self._slots.single(request.slot), work)
+        except (PluginFault, UnfinishedError) as fault:
+            request.leave_off("a sampler", fault)
+        else:
+            if request.grammar is None:
+                request.share.turns = 0
 
 
 def _grammar(request: Request) -> Constraint:
@@ -270,20 +169,7 @@ def _grammar(request: Request) -> Constraint:
     return request.grammar
 
 
-def _is_native(request: Request) -> bool:
-    return request.grammar is not None and fills_within(request.grammar.matcher)
-
-
-def _is_ready(request: Request) -> bool:
-    """Whether the request needs no mask in this step, or has it."""
+def _lacks_mask(request: Request) -> bool:
+    """Whether the next token of a request needs a mask that is not filled."""
     grammar = request.grammar
-    if grammar is None or request.backlog:
-        return True
-    grammar.deferred = False
-    return grammar.mask_ready
-
-
-def _is_done(request: Request) -> bool:
-    """Whether nothing more can be done for the request's mask in this step."""
-    grammar = request.grammar
-    return grammar is None or grammar.mask_ready or grammar.deferred or not request.live
+    return grammar is not None and not grammar.mask_ready and not request.backlog

@@ -28,7 +28,7 @@ def step_measures(
         mask_seconds,
         rows=len(result.token_ids),
         tokens=int(np.count_nonzero(result.token_ids >= 0)),
-        deferred=sum(result.finish_reasons[i] is None for i in without),
+        postponed=sum(result.finish_reasons[i] is None for i in without),
         faults=sum(error is not None and i not in gone for i, error in enumerate(result.errors)),
         drafted=_per_position(len(draft) for draft in drafts or ()),
         accepted=_per_position(max(len(result.tokens(i)) - 1, 0) for i in range(len(drafts or ()))),

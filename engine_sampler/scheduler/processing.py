@@ -10,8 +10,7 @@ import numpy as np
 
 from ..arithmetic import FLT_MAX, LogitRows, RowFault, checked_row
 from ..base.errors import INTERRUPTIONS, failure
-from ..contract import Backend, BackendError, Batch, Chain, Group, Rows, unpack_bitmask
-from ..grammar.errors import UnfinishedError
+from ..contract import Backend, BackendError, Batch, Chain, Group, Rows, UnfinishedError, unpack_bitmask
 from .grouping import Grouping
 from .input_batch import InputBatch
 from .masks import GrammarMasks
@@ -35,7 +34,7 @@ class Processing:
 
         Raises `RowFault`, `UnfinishedError`, and what plugins raise.
         """
-        out, rows = checked_row(row).copy(), self._grouping.rows_of(request)
+        out, rows = checked_row(row).copy(), self._slots.single(request.slot)
         if request.grammar is not None:
             mask = self._masks.mask_of(request)
             out[~unpack_bitmask(mask, len(out))] = -np.inf
@@ -106,8 +105,9 @@ class Processing:
             logger.error("request %r: it has left", inputs.named[i])
         for i, request in zip(inputs.places.tolist(), inputs.requests, strict=True):
             try:
-                if request.backlog or (request.is_guided and self._masks.guide([request], [0])):
+                if request.backlog:
                     raise UnfinishedError("its grammar has more to do than one call may: call again")
+                self._masks.prepare_samplers(request)
                 work(i, request, request.chain.before_choice() if before_choice else request.chain)
             except INTERRUPTIONS:
                 raise

@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from ..base.calling import call_for_add, call_plugin
 from ..base.errors import INTERRUPTIONS, PluginFault, failure
-from ..contract import Chain, ParameterError, Vocabulary
-from ..grammar.engines.native import Work
-from ..grammar.errors import UnfinishedError
+from ..contract import Chain, ParameterError, Rows, UnfinishedError, Vocabulary, Work
+from ..contract.work import call_within
 from ..params import SamplingParams, build_chain
+from .budget import MOST_TURNS, Share
 from .constraint import Constraint
 from .detokenizer import Detokenizer, MatchedEnds
 from .history import History
@@ -22,9 +20,6 @@ from .results import Record, RequestId
 from .slots import CheckTrigger, Slots
 from .state import RequestState
 from .stop_checks import StopChecks
-
-if TYPE_CHECKING:
-    from ..samplers.grammar_bias import Guidance
 
 
 class RequestError(ValueError):
@@ -38,6 +33,7 @@ class Request:
     slot            its row number in the slot table; −1 without one.
     position        the index of its next token when it gets a slot; None: the length of its history.
     grammar, text   None without a grammar, without a tokenizer.
+    share           what it has had of the budget of its steps.
     logprobs_modes  the kinds of logprobs that it requests.
     raw_logprobs    the raw logprob of every output token (0 for one chosen elsewhere), if siblings compete
                     or a criterion needs them.
@@ -60,7 +56,6 @@ class Request:
     ) -> None:
         self.id = request_id
         self.params = params
-        self._vocab_size = vocabulary.size
         self.seed = _seed(seed, params["seed"])
         self.chain: Chain = build_chain(params)
         self.state = RequestState(self.chain, history)
@@ -68,7 +63,12 @@ class Request:
         self.slot = -1
         self.position: int | None = None
         has_eos = bool(vocabulary.eos_token_ids)
-        self.grammar = None if matcher is None else Constraint(matcher, vocabulary.size, has_eos)
+        self.grammar = (
+            None
+            if matcher is None
+            else call_for_add("the grammar", Constraint, matcher, vocabulary.size, has_eos)
+        )
+        self.share = Share()
         self.stop_checks = StopChecks(
             params, history.prompt_token_ids, vocabulary, stopping_criteria, max_model_len
         )
@@ -122,17 +122,21 @@ class Request:
 
     # --- changes ---------------------------------------------------------------------------------
 
-    def fill_mask(self, bitmask: np.ndarray, row: int) -> None:
-        """Fill a row with the grammar's mask; a grammar that fails ends the request."""
-        assert self.grammar is not None
-        own = np.zeros((1, bitmask.shape[1]), np.int32)  # no other row can be written to through it
-        try:
-            call_plugin("the grammar", self.grammar.fill, own.view())
-        except PluginFault as fault:
-            own[:] = 0
-            self.fail(str(fault))
-        bitmask[row] = own[0]
-        self.grammar.mask_ready = self.live
+    def prepare_samplers(self, rows: Rows, work: Work | None) -> None:
+        """Call `Sampler.prepare` of its chain, with the request as a single row. Raises `PluginFault`, and
+        UnfinishedError if that takes more than `work`."""
+        for sampler in self.chain.preparing:
+            call_within(work, sampler.name, sampler.prepare, rows.bind(sampler))
+
+    def leave_off(self, part: str, fault: BaseException, is_bounded: bool = True) -> None:
+        """A part of it has raised `fault`: UnfinishedError postpones it if that part `is_bounded`, anything
+        else ends it."""
+        if not (is_bounded and isinstance(fault, UnfinishedError)):
+            self.fail(str(fault) if isinstance(fault, PluginFault) else failure(part, fault))
+        elif self.share.turns >= MOST_TURNS:
+            self.fail(f"{part} has not finished in {MOST_TURNS} turns")
+        else:
+            self.share.postponed = True
 
     def forced_tokens(self) -> list[int]:
         """The tokens about which the grammar leaves no choice; a grammar that fails ends the request."""
@@ -153,7 +157,7 @@ class Request:
         work: Work | None = None,
     ) -> bool:
         """Add a token everywhere; the request may end by it. False if the grammar refuses it, or needs more
-        than `work`: the request then `deferred`."""
+        than `work`, which postpones the request."""
         if not self.accept_in_grammar(token_id, work):
             return False
         slots.append(self.slot, [token_id], [note])
@@ -167,51 +171,30 @@ class Request:
             self.follow(token_id, None, logprob, self.accept_in_text(token_id))
 
     @property
-    def deferred(self) -> bool:
-        """Whether the step leaves it out, since its grammar has more to do."""
-        if self.grammar is not None:
-            return self.grammar.deferred or bool(self.backlog)
-        return self.is_guided and self.guidance.deferred
+    def postponed(self) -> bool:
+        """Whether the step leaves it out, since its grammar or a sampler has more to do."""
+        return self.share.postponed or bool(self.backlog)
 
     @property
-    def is_guided(self) -> bool:
-        """Whether its chain favours what a grammar allows."""
-        return "grammar_bias" in self.state.resolved
-
-    @property
-    def guidance(self) -> Guidance:
-        """The text as the grammar of `grammar_bias` sees it."""
-        guidance: Guidance = self.state.state("grammar_bias")
-        return guidance
-
-    def follow_guidance(self, work: Work | None) -> bool:
-        """Bring the guidance up to the text; False if that takes more than `work`. Faults are reported where
-        the guidance is used."""
-        try:
-            guidance = self.guidance
-            guidance.follow(self.state.resolved["grammar_bias"], self._vocab_size, work)
-        except UnfinishedError:
-            return False
-        except INTERRUPTIONS:
-            raise
-        except BaseException:
-            return True
-        return True
+    def sits_out(self) -> bool:
+        """Whether it gets no token in this step: it has ended, or is postponed."""
+        return self.finish_reason is not None or self.share.postponed or bool(self.backlog)
 
     def accept_in_grammar(self, token_id: int, work: Work | None = None) -> bool:
         """Give the grammar its next token; a token that it refuses ends the request. False, too, if it needs
-        more than `work`: the request then `deferred`."""
-        if self.grammar is None:
+        more than `work`, which postpones the request."""
+        grammar = self.grammar
+        if grammar is None:
             return True
         try:
-            if self.grammar.accept(token_id, work):
+            if grammar.accept(token_id, work):
+                self.share.turns = 0
                 return True
-            if not self.grammar.deferred:
-                self.fail(f"the grammar refuses token {token_id}")
+            self.fail(f"the grammar refuses token {token_id}")
         except INTERRUPTIONS:
             raise
         except BaseException as error:
-            self.fail(failure("the grammar", error))
+            self.leave_off("the grammar", error, work is not None and grammar.bounded)
         return False
 
     def accept_in_text(self, token_id: int) -> MatchedEnds:
@@ -291,6 +274,7 @@ class Request:
         child.__dict__.update(self.__dict__)
         child.id, child.slot = request_id, -1
         child.seed = self.seed if seed is None else seed
+        child.share = Share(self.share.last_turn)
         child.backlog = self.backlog.copy()
         child.raw_logprobs = None if self.raw_logprobs is None else self.raw_logprobs.copy()
         child.state = self.state.fork()

@@ -22,9 +22,10 @@ class StepResult:
     """The outcome of one step. It is equal to itself only: compare its parts.
 
     token_ids       int64 [rows], −1 where a row gave no token: a fault, a draft row after a mismatch or a
-                    stop, or a deferred request. A request is deferred when its grammar needs more work than
-                    one step may do (`grammar.limits`): nothing about it has changed, it has no finish reason,
-                    and given the same logits again it continues exactly as if it had not been deferred.
+                    stop, or a postponed request. A request is postponed when its grammar or a sampler needs
+                    more work than one step may do (`grammar.limits`): nothing about it has changed, it has no
+                    finish reason, and given the same logits again it continues exactly as if it had not been
+                    postponed.
     first_rows      int64 [requests], the first row of each request.
     logprobs        `Logprobs` over the rows, a dict of them by mode if a request needs several
                     modes, or None if no request needs any.

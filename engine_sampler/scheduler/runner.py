@@ -15,6 +15,7 @@ from ..backends.choose import best_backend, with_host
 from ..contract import Backend, BackendError, StepMeasures
 from .accepting import Accepting
 from .beam_groups import BeamGroup
+from .budget import Budget
 from .grouping import Grouping
 from .input_batch import InputBatch
 from .live_requests import LiveRequests
@@ -35,7 +36,7 @@ class StepRunner:
     backend  None until the first step has chosen one for the logits' device.
     """
 
-    def __init__(self, requests: LiveRequests, backend: Backend | None, defer_grammars: bool) -> None:
+    def __init__(self, requests: LiveRequests, backend: Backend | None, postpone: bool) -> None:
         self.backend = backend
         self._requests = requests
         self._running: Backend
@@ -43,8 +44,9 @@ class StepRunner:
         self._grouping: Grouping | None = None
         self._device: str | None = None
         """Where the logits of the last step lay; None before the first."""
-        self._masks = GrammarMasks(requests.slots.vocabulary.size, defer_grammars)
-        self.accepting = Accepting(requests, self._masks)
+        self._budget = Budget(requests.slots.vocabulary.size, postpone)
+        self._masks = GrammarMasks(requests.slots, self._budget)
+        self.accepting = Accepting(requests, self._budget)
 
     def run(self, inputs: InputBatch, logits: LogitRows) -> StepResult:
         """A step with one row for each request."""
@@ -116,9 +118,10 @@ class StepRunner:
         return result
 
     def fill_masks(self, inputs: InputBatch) -> None:
-        """Fill the grammar masks of the next step, as far as the work of one step goes."""
-        self._masks.start_step()
-        self._masks.fill(inputs.requests, inputs.masked)
+        """Fill the grammar masks of the next step, and let samplers prepare, as far as the work of one step
+        goes."""
+        self._budget.start()
+        self._masks.fill(inputs.requests, inputs.masked, inputs.preparing)
         if inputs.masked and self._device is not None:
             self._masks.prepare(self._running, self._device, inputs.masked)
 
@@ -128,7 +131,7 @@ class StepRunner:
         """The rows as float32 [rows, vocab] after the grammars' masks and the chains, without selectors; see
         `Scheduler.process`."""
         backend, _ = self._backend_for(logits.device)
-        self._masks.start_step(len(logits))
+        self._budget.start(len(logits))
         if on_device and (logits.remote is None or backend.reads_from(logits.device)):
             found = self._processing.on_device(inputs, logits, before_choice)
             if found is not None:
@@ -162,7 +165,7 @@ class StepRunner:
         self._device = logits.device
         if logits.remote is not None and not backend.reads_from(logits.device):
             logits.fetch()
-        self._masks.start_step(len(logits))
+        self._budget.start(len(logits))
         return Step(backend, grouping, logits, self._requests.slots, self._masks, self._penalized)
 
     def _part(self, inputs: InputBatch, indices: Sequence[int]) -> InputBatch:
@@ -177,20 +180,21 @@ class StepRunner:
         result: StepResult,
     ) -> None:
         """Advance one beam search, whose texts have the rows `indices`, and write the step into `result`."""
-        for i in indices:  # in case the search is deferred, or has been aborted
+        for i in indices:  # in case the search is postponed, or has been aborted
             result.text[i] = None if result.text[i] is None else ""
-        if not self._masks.can_fill(group, members):
+        if not self._masks.can_fill(members, group.share):
             return
 
         def score(request: Request, row: np.ndarray) -> np.ndarray:
             return self._processing.row(request.chain, request, log_softmax(checked_row(row)))
 
         logits.fetch(indices)
-        work = self._masks.allow_accepts_of(group)
+        self._budget.start_accepts()
+        work = self._budget.turn(group.share)
         done = group.step(members, [logits.row(i) for i in indices], score, work)
         if done is None:
             return
-        group.short_turns = 0
+        group.share.turns = 0
         if self._requests.replace_group(group, members, done.requests):
             done.write(result, indices, group.request_ids)
 

@@ -15,7 +15,7 @@ from ..base.errors import quoted
 from ..contract import Backend, Param, ParameterError, Vocabulary
 from ..grammar.constraints import constraint_of, matcher_of, prepare_for, start_compiling
 from ..grammar.service import GrammarCompiler
-from ..params import RequestLimits, SamplingParams
+from ..params import RequestLimits, SamplingParams, takes_grammar
 from ..registry import CORE_PARAMS, default_registry, structured_in
 from ..tokenizer import Tokenizer
 from .arguments import check_at_least_one, few_token_ids_in, token_ids_in
@@ -48,8 +48,9 @@ class Scheduler:
                     is not in the cache is among `waiting_ids` first. By default, `add` compiles them.
     on_ready        called without arguments, usually on a thread of the compiler, when a waiting request can
                     start.
-    defer_grammars  whether a step leaves out a request whose grammar needs more work than one step may do:
-                    its row gives no token (`StepResult.token_ids`). False: steps take as long as they need.
+    postpone        whether a step leaves out a request whose grammar or samplers need more work than one step
+                    may do: its row gives no token (`StepResult.token_ids`). False: steps take as long as they
+                    need.
 
     `add`, `add_group`, `accept` and `remove` may be called from any thread, and by plugins: they take effect
     at once, or after the step that is running. All other methods that change or run requests belong to one
@@ -73,7 +74,7 @@ class Scheduler:
         limits: RequestLimits | None = None,
         grammar_compiler: GrammarCompiler | None = None,
         on_ready: Callable[[], Any] | None = None,
-        defer_grammars: bool = True,
+        postpone: bool = True,
     ) -> None:
         check_at_least_one("vocab_size", vocab_size)
         check_at_least_one("max_model_len", max_model_len)
@@ -88,7 +89,7 @@ class Scheduler:
         slots = Slots(self.vocabulary, registry.catalogue.params, num_threads=num_threads)
         self._requests = LiveRequests(slots, registry)
         self._step_lock = self._requests.step_lock
-        self._runner = StepRunner(self._requests, named_backend(backend), defer_grammars)
+        self._runner = StepRunner(self._requests, named_backend(backend), postpone)
         self._waiting = WaitingRequests(self._requests, self.vocabulary)
         self._compiler, self._on_ready = grammar_compiler, on_ready
         if grammar_compiler is not None:
@@ -302,7 +303,8 @@ class Scheduler:
     # --- steps -----------------------------------------------------------------------------------
 
     def prepare(self, request_ids: Sequence[RequestId] | None = None) -> None:
-        """Fill grammar masks for the next step, while the forward pass runs: with more work than a step."""
+        """Fill grammar masks for the next step, and let samplers prepare, while the forward pass runs: with
+        more work than a step."""
         with self._step_lock:
             self._runner.accepting.go_on()
             self._runner.fill_masks(self._requests.batch(request_ids))
@@ -373,8 +375,8 @@ class Scheduler:
         on_device      return a tensor on the device of the logits if the backend processes them there: a new
                        one of the backend's kind. By default, and else, a NumPy array.
 
-        A faulty row is all NaN, and the reason is logged; so is the row of a request that has left, or whose
-        grammar needs more work than one step may do: another call continues it.
+        A faulty row is all NaN, and the reason is logged; so is the row of a request that has left, or that
+        needs more work than one step may do: another call continues it.
         """
         with self._step_lock:
             inputs = self._requests.batch(request_ids)
@@ -444,9 +446,10 @@ class Scheduler:
             )
 
     def _matcher(self, params: SamplingParams, grammar: Any) -> Any:
-        """A matcher for the grammar that is given, or that the parameters name; None without one."""
-        if params["grammar_bias"] is not None:
-            return None  # a sampler of the chain favours what it allows
+        """A matcher for the grammar that is given, or that the parameters name; None without one, and if a
+        sampler of the chain takes it."""
+        if takes_grammar(params):
+            return None
         names = structured_in(params.given)
         return matcher_of(constraint_of(params, self.vocabulary) if names else grammar, self.vocabulary)
 

@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from ..contract import Param, Vocabulary
+from ..contract import Param, Rows, Vocabulary
 from .history import ONE, UNBOUNDED, Notes, TokenPool
 from .state import RequestState
 
@@ -146,6 +146,10 @@ class Slots:
                 self._columns[name][slot] = given[name]
         for observer in self.observers:
             observer.filled(slot)
+
+    def single(self, slot: int) -> Rows:
+        """The request in a slot as the only row of a step."""
+        return Rows(self, np.array([slot], np.int64))
 
     def remove(self, slot: int) -> None:
         """Free a slot; its columns become neutral again."""

@@ -16,7 +16,7 @@ from .history import History, Notes
 class RequestState:
     """One live request as its samplers and selector see it: its history, and their states by name.
 
-    Deferred states are brought up to date with the history when they are read.
+    Lazy states are brought up to date with the history when they are read.
     """
 
     __slots__ = (
@@ -43,9 +43,9 @@ class RequestState:
         """A sampler that runs twice has one state."""
         self._states: dict[str, Any] = {}
         self._seen: dict[str, int] = {}
-        """How many output tokens each deferred state has seen."""
+        """How many output tokens each lazy state has seen."""
         self._broken: dict[str, BaseException] = {}
-        """Why a deferred state can no longer follow."""
+        """Why a lazy state can no longer follow."""
 
     def open(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> None:
         """Resolve the data and create the states of all samplers, and bring them up to the history; raises
@@ -58,7 +58,7 @@ class RequestState:
             self._states[part.name] = state
             if state is None:
                 continue
-            if part.deferred:
+            if part.lazy:
                 self._seen[part.name] = 0
             else:
                 self.eager = (*self.eager, part)
@@ -129,7 +129,7 @@ class RequestState:
 
     def _in_c(self) -> Iterable[Sampler]:
         """The samplers that have a C function, which reads their states."""
-        return (s for s in self.chain.samplers if s.row_function is not None and not s.deferred)
+        return (s for s in self.chain.samplers if s.row_function is not None and not s.lazy)
 
     def _row_state(self, sampler: Sampler) -> int:
         address = operator.index(sampler.row_state(self._states[sampler.name]))

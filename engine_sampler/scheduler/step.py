@@ -72,21 +72,22 @@ class Step:
         Returns the indices of the requests that may have ended.
         """
         one_row_each = rows is inputs.indices
-        any_unguided = bool(inputs.guided) and self._masks.guide(inputs.requests, inputs.guided)
+        bitmask = self._bitmask(inputs, rows) if inputs.masked or inputs.preparing else None
+        left_out = [i for i in inputs.preparing if inputs.requests[i].sits_out] if inputs.preparing else ()
         batch = Batch(
             self._logits,
-            self._grouping.groups(inputs, rows),
+            self._grouping.groups(inputs, rows, left_out),
             self.token_ids,
             _filled(self._n, np.nan, np.float64),
             [None] * self._n,
-            self._bitmask(inputs, rows) if inputs.masked else None,
+            bitmask,
             logprobs=self._logprobs_request(inputs, rows, counts),
-            cache=inputs.cache if one_row_each else {},
+            cache=inputs.cache if one_row_each and not left_out else {},
         )
         if inputs.masked and one_row_each:
             batch.prepared_masks = self._masks.take_prepared()
         any_errors = self._run(batch, rows)
-        self.token_ids_on_device = batch.token_ids_on_device
+        self.token_ids_on_device = None if left_out else batch.token_ids_on_device
         tokens, notes = self.token_ids, batch.notes
         if not one_row_each:
             tokens, notes = tokens[rows], notes[rows]
@@ -95,7 +96,7 @@ class Step:
         refused: list[int] = []
         may_have_ended: list[int] = []
         logprobs: dict[int, float] = {}
-        if any_watched or inputs.masked or inputs.scored or any_errors or any_unguided:
+        if any_watched or inputs.masked or inputs.scored or any_errors or left_out:
             refused, may_have_ended, logprobs = self._judge(inputs, rows, batch, tokens)
         self._extend_histories(inputs, tokens, notes, refused)
         text_ends = self._extend_texts(inputs, tokens, refused) if inputs.streamed else {}
@@ -167,10 +168,12 @@ class Step:
         batch.token_ids_on_device = None
         return True
 
-    def _bitmask(self, inputs: InputBatch, rows: np.ndarray) -> np.ndarray:
-        """int32 [rows, ceil(vocab / 32)] with the grammars' masks. A grammar that fails ends its request
-        and leaves no token."""
-        masks = self._masks.fill(inputs.requests, inputs.masked)
+    def _bitmask(self, inputs: InputBatch, rows: np.ndarray) -> np.ndarray | None:
+        """int32 [rows, ceil(vocab / 32)] with the grammars' masks, None without any; samplers prepare. A
+        grammar or a sampler that fails ends its request and leaves no token."""
+        masks = self._masks.fill(inputs.requests, inputs.masked, inputs.preparing)
+        if not inputs.masked:
+            return None
         if rows is inputs.indices:
             return masks
         bitmask = np.zeros((self._n, masks.shape[1]), np.int32)
@@ -192,16 +195,16 @@ class Step:
 
     def _faulty(self, inputs: InputBatch, rows: np.ndarray, batch: Batch, tokens: np.ndarray) -> list[int]:
         """The indices of the requests whose rows gave no token; they end with the reason, unless they
-        are deferred."""
+        are postponed."""
         size = self._slots.vocabulary.size
         faulty = []
         for i, (row, token) in enumerate(zip(rows.tolist(), tokens.tolist(), strict=True)):
             request, error = inputs.requests[i], batch.errors[row]
             if error is None and not 0 <= token < size:
                 error = f"backend {self._backend.name} gave {'no token' if token < 0 else f'token {token}'}"
-            if error is not None and request.live and not request.deferred:
+            if error is not None and request.live and not request.postponed:
                 request.fail(error if type(error) is str else quoted(error))
-            if request.deferred or not request.live:
+            if request.sits_out:
                 faulty.append(i)
         return faulty
 
@@ -248,13 +251,14 @@ class Step:
         self, inputs: InputBatch, tokens: np.ndarray, refused: list[int]
     ) -> tuple[list[int], list[int]]:
         """Give the grammars their tokens. Returns the indices of those that do not take theirs, and whose
-        requests end or are deferred, and of those that may be over."""
+        requests end or are postponed, and of those that may be over."""
         inadmissible: list[int] = []
         may_have_ended: list[int] = []
         waiting: list[int] = []
         requests, token_ids = inputs.requests, tokens.tolist()
-        accepts = self._masks.accepts
-        work = self._masks.allow_accepts(len(inputs.masked))
+        budget = self._masks.budget
+        budget.start_accepts()
+        work = budget.parts(len(inputs.masked))
 
         def accept(i: int) -> None:
             request = requests[i]
@@ -262,16 +266,16 @@ class Step:
                 if request.grammar.may_have_ended():  # type: ignore[union-attr]
                     may_have_ended.append(i)
             else:
-                (waiting if request.deferred else inadmissible).append(i)
+                (waiting if request.postponed else inadmissible).append(i)
 
         for i in inputs.masked:
             if not refused or i not in refused:
                 accept(i)
         if waiting:
             first, waiting = waiting, []
-            for i in accepts.in_turn(first, requests):
+            for i in budget.turns(first, requests):
                 accept(i)
-            inadmissible += [i for i in first if requests[i].deferred]
+            inadmissible += [i for i in first if requests[i].postponed]
         return inadmissible, may_have_ended
 
     def _extend_texts(

@@ -12,7 +12,7 @@ from ..base.errors import INTERRUPTIONS
 from ..base.forking import fork_safe
 from ..contract import Vocabulary
 from ..grammar.constraints import Compilation
-from ..params import SamplingParams
+from ..params import SamplingParams, without_takers
 from .beam_groups import BeamGroup
 from .constraint import Constraint
 from .live_requests import LiveRequests
@@ -75,8 +75,7 @@ class WaitingRequests:
         Raises what `build` raises for a fault of any other part.
         """
         try:
-            plain = params if params["grammar_bias"] is None else params.replace(grammar_bias=None)
-            arrival = Arrival(compilation, params, build, *build(plain, _no_matcher, None))
+            arrival = Arrival(compilation, params, build, *build(without_takers(params), _no_matcher, None))
             with self._lock.lock:
                 self._requests.take_ids(arrival.requests)
                 self._arrivals.append(arrival)

@@ -22,7 +22,7 @@ from ..contract import (
 )
 from ..contract import unpack_bitmask as unpacked
 from ..params import SamplingParams
-from ..registry import check_object, default_registry
+from ..registry import check_object, default_registry, structured_in
 from ..scheduler import Scheduler
 from .batches import new_batch, packed, run_batch
 from .cases import times
@@ -301,7 +301,7 @@ class BackendContract(DeviceLaws):
                 modes, seed = LOGPROBS_KINDS[: int(random.integers(1, 4))], int(random.integers(2**63))
                 settings = {**random_settings(random), "logprobs": 2, "logprobs_mode": modes, "seed": seed}
                 prompt = random.integers(0, min(size, 3), 6).tolist()
-                if random.random() < 0.3 and "grammar_bias" not in settings:
+                if random.random() < 0.3 and not structured_in(settings):
                     settings["regex"] = "[ab]+"
                 try:
                     scheduler.add(SamplingParams(**settings), prompt)

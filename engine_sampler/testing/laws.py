@@ -150,7 +150,7 @@ class Contract:
             singly, at_once = Live(self, case), Live(self, case)
             for step in range(STEPS):
                 singly.accept(token_ids[:, step : step + 1], notes[:, step : step + 1])
-                singly.outcome()  # brings deferred states up to date
+                singly.outcome()  # brings lazy states up to date
             at_once.accept(token_ids, notes)
             case.expect_equal(at_once.outcome(), singly.outcome(), "when tokens arrive together")
 

@@ -100,7 +100,7 @@ class SamplerContract(ExactContract):
 
     def test_the_row_function_equals_apply(self) -> None:
         function = self.sampler.row_function
-        if function is None or self.sampler.deferred:
+        if function is None or self.sampler.lazy:
             return
         ran = [self._compare_row_function(case) for case in self.cases()]
         assert any(ran), f"the row_function of {self.sampler.name} fails on every row"

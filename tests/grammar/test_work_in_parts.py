@@ -15,12 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine_sampler import Tokenizer
+from engine_sampler import Tokenizer, UnfinishedError, Work
 from engine_sampler.grammar import Grammar, GrammarLimitError, Limits
 from engine_sampler.grammar.compiled import cache_info, clear_cache, compiled_grammar
 from engine_sampler.grammar.engines import native
-from engine_sampler.grammar.engines.native import NativeGrammar, NativeVocabulary, Work
-from engine_sampler.grammar.errors import UnfinishedError
+from engine_sampler.grammar.engines.native import NativeGrammar, NativeVocabulary
 from engine_sampler.grammar.limits import LIMITS, REQUEST_WORK
 from engine_sampler.grammar.program import expression as e
 
@@ -66,7 +65,7 @@ def filled(matcher: Any, tokens: int, each: int | None = None) -> bytes:
     if each is None:
         matcher.fill_bitmask(bitmask, 0)
     else:
-        in_parts(partial(matcher.fill_within, bitmask, 0), each)
+        in_parts(partial(matcher.fill_bitmask, bitmask, 0), each)
     return bitmask.tobytes()
 
 
@@ -100,7 +99,7 @@ def test_no_call_does_more_work_than_it_may(name: str, tokenizer: Tokenizer) -> 
         return True
 
     for byte in b"aababb":
-        if not run(partial(matcher.fill_within, bitmask, 0)):
+        if not run(partial(matcher.fill_bitmask, bitmask, 0)):
             break
         if not run(partial(matcher.accept, byte)):
             break
@@ -117,7 +116,7 @@ def test_masks_that_take_long_are_finished_in_small_parts(schema: Any, tokenizer
     bitmask = np.zeros((1, (len(tokenizer) + 31) // 32), np.int32)
     parts = 0
     for byte in b'"ab c':
-        parts += len(in_parts(partial(matcher.fill_within, bitmask, 0), 20_000, 500)[1])
+        parts += len(in_parts(partial(matcher.fill_bitmask, bitmask, 0), 20_000, 500)[1])
         assert in_parts(partial(matcher.accept, byte), 20_000, 500)[0]
     assert parts > 8
 
@@ -171,14 +170,14 @@ def test_the_work_of_a_text_that_is_never_finished_is_bounded(tokenizer: Tokeniz
         Grammar.from_regex(r"(\w|[^a-k]){1,77}b").compile(tokenizer, limits=Limits(carried=500)).matcher()
     )
     with pytest.raises(GrammarLimitError, match=r"Limits\.carried"):
-        in_parts(partial(matcher.fill_within, np.zeros((1, 500), np.int32), 0), 100)
+        in_parts(partial(matcher.fill_bitmask, np.zeros((1, 500), np.int32), 0), 100)
 
 
 def test_work_is_shared_by_calls(tokenizer: Tokenizer) -> None:
     matcher = Grammar.from_regex("[ab]+").compile(tokenizer).matcher()
     work = Work(REQUEST_WORK, 3 * REQUEST_WORK)
     bitmask = np.zeros((1, 500), np.int32)
-    matcher.fill_within(bitmask, 0, work)
+    matcher.fill_bitmask(bitmask, 0, work)
     after_one = work.left
     assert 0 < after_one < 3 * REQUEST_WORK
     assert matcher.accept(ord("a"), work)
@@ -206,7 +205,7 @@ def test_masks_and_accepts_in_parts_are_those_made_at_once(
     whole, bitmask = compiled.matcher(), np.zeros((1, (len(TOKENS) + 31) // 32), np.int32)
     parted = native_grammar(grammar.rules.program(), TOKENS).matcher()
     for each, choice in parts:
-        in_parts(partial(parted.fill_within, bitmask, 0), each, growth=1.1)
+        in_parts(partial(parted.fill_bitmask, bitmask, 0), each, growth=1.1)
         assert bitmask.tobytes() == filled(whole, len(TOKENS))
         token_id = choice % len(TOKENS)
         assert in_parts(partial(parted.accept, token_id), each, growth=1.1)[0] == whole.accept(token_id)
@@ -329,7 +328,7 @@ def test_a_text_with_too_little_memory_for_one_mask_ends_with_the_limit() -> Non
 
     def read_on() -> None:
         for _ in range(60):
-            in_parts(partial(matcher.fill_within, np.zeros((1, 8), np.int32), 0), 3000, 300)
+            in_parts(partial(matcher.fill_bitmask, np.zeros((1, 8), np.int32), 0), 3000, 300)
             in_parts(partial(matcher.accept, ord("a")), 3000, 300)
 
     with pytest.raises(GrammarLimitError, match=r"Limits\.shared_memory"):

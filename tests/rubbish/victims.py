@@ -63,8 +63,8 @@ class PlainSampler(Plain, Sampler):
         logits += 0.5
 
 
-class DeferredSampler(PlainSampler):
-    deferred = True
+class LazySampler(PlainSampler):
+    lazy = True
 
     def apply(self, logits: np.ndarray, rows: Any) -> None:
         assert all(isinstance(state, list) for state in rows.states)
@@ -351,7 +351,7 @@ _GRAMMAR = _passed(lambda case, method: {"grammar": PlainGrammar(case, method)})
 VICTIMS: tuple[Victim, ...] = (
     *(Victim("sampler", m, _registered(PlainSampler)) for m in (*STATEFUL, "resolve", "apply")),
     Victim("sampler", "check", _registered(PlainSampler), outside=True),
-    *(Victim("deferred sampler", m, _registered(DeferredSampler)) for m in ("new_state", "accept", "fork")),
+    *(Victim("lazy sampler", m, _registered(LazySampler)) for m in ("new_state", "accept", "fork")),
     *(Victim("sampler in C", m, _in_c) for m in (*STATEFUL, "row_state")),
     *(Victim("truncation", m, _registered(PlainTruncation)) for m in (*STATEFUL, "keep", "keep_columns")),
     *(Victim("selector", m, _registered(PlainSelector)) for m in (*STATEFUL, "select")),

@@ -270,11 +270,11 @@ def test_tokens_processed_in_bulk_equal_tokens_accepted_one_by_one() -> None:
 
 
 class Late(Sampler):
-    """A deferred sampler whose state cannot follow token 13."""
+    """A lazy sampler whose state cannot follow token 13."""
 
     name = "late"
     after = "min_p"
-    deferred = True
+    lazy = True
     params = (Param("late", bool, False, doc="on"),)
 
     def new_state(self, params: Any, prompt_token_ids: Any) -> list[int]:

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from engine_sampler import SamplingParams, Scheduler, Vocabulary
-from engine_sampler.grammar import Grammar, Limits, prepare
-from engine_sampler.scheduler import masks as masks_module
+from engine_sampler.grammar import Grammar, Limits, filling, prepare
+from engine_sampler.scheduler.budget import Budget
 from engine_sampler.scheduler.history import History
 from engine_sampler.scheduler.masks import GrammarMasks
 from engine_sampler.scheduler.request import Request
+from engine_sampler.scheduler.slots import Slots
 
 from ..bytewise import (
     EOS,
@@ -55,6 +56,13 @@ def exhausted() -> Any:
     return Grammar.from_regex("[^a-y][^b]*|(?s:.*)x").compile(tokenizer, limits=Limits(work=2_000)).matcher()
 
 
+def masks_for(vocab_size: int) -> GrammarMasks:
+    """The masks of a step that may do the work of one."""
+    budget = Budget(vocab_size)
+    budget.start()
+    return GrammarMasks(Slots(Vocabulary(vocab_size), {}), budget)
+
+
 def ids_of(words: np.ndarray) -> list[int]:
     return np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little")).tolist()
 
@@ -63,13 +71,13 @@ def ids_of(words: np.ndarray) -> list[int]:
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of rows that each call of the native engine filled."""
     counts: list[int] = []
-    fill: Callable[..., Any] = masks_module.fill_rows
+    fill: Callable[..., Any] = filling.fill_rows
 
     def counted(matchers: Any, bitmask: Any, rows: Any, work: Any) -> Any:
         counts.append(len(matchers))
         return fill(matchers, bitmask, rows, work)
 
-    monkeypatch.setattr(masks_module, "fill_rows", counted)
+    monkeypatch.setattr(filling, "fill_rows", counted)
     return counts
 
 
@@ -79,7 +87,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @needs_native_engine
 def test_native_matchers_are_filled_in_one_call_with_the_masks_they_give_alone(calls: list[int]) -> None:
     requests = [request(matcher(pattern)) for pattern in PATTERNS]
-    masks = GrammarMasks(VOCAB)
+    masks = masks_for(VOCAB)
     filled = masks.fill(requests, range(len(requests)))
     assert calls == [len(PATTERNS)]
     assert (filled.shape, filled.dtype) == ((len(PATTERNS), WORDS), np.int32)
@@ -92,7 +100,7 @@ def test_native_matchers_are_filled_in_one_call_with_the_masks_they_give_alone(c
 def test_matchers_of_every_kind_can_share_a_step(calls: list[int]) -> None:
     kinds = [matcher("a|red"), ToyMatcher(LOOP), matcher("a|red", "reference"), matcher("b"), None]
     requests = [request(kind) for kind in kinds]
-    filled = GrammarMasks(VOCAB).fill(requests, [0, 1, 2, 3])
+    filled = masks_for(VOCAB).fill(requests, [0, 1, 2, 3])
     assert calls == [2]
     expected = allowed(matcher("a|red"))
     assert [ids_of(row) for row in filled[:4]] == [expected, sorted(LOOP["start"]), expected, [ord("b")]]
@@ -100,7 +108,7 @@ def test_matchers_of_every_kind_can_share_a_step(calls: list[int]) -> None:
 
 def test_only_the_rows_of_the_indices_are_set() -> None:
     requests = [request(ToyMatcher(LOOP)) for _ in range(4)]
-    filled = GrammarMasks(VOCAB).fill(requests, [1, 3])
+    filled = masks_for(VOCAB).fill(requests, [1, 3])
     assert [ids_of(row) for row in filled] == [[], sorted(LOOP["start"])] * 2
     assert [each.grammar.mask_ready for each in requests] == [False, True, False, True]
 
@@ -109,7 +117,7 @@ def test_only_the_rows_of_the_indices_are_set() -> None:
 @pytest.mark.parametrize("vocab_size", [VOCAB + 40, VOCAB + 1000])
 def test_tokens_beyond_a_matchers_vocabulary_are_not_allowed(vocab_size: int) -> None:
     requests = [request(matcher("[a-c]")), request(matcher("[a-c]", "reference"))]
-    filled = GrammarMasks(vocab_size).fill(requests, [0, 1])
+    filled = masks_for(vocab_size).fill(requests, [0, 1])
     assert [ids_of(row) for row in filled] == [[*b"abc"], [*b"abc"]]
 
 
@@ -118,7 +126,7 @@ def test_tokens_beyond_a_matchers_vocabulary_are_not_allowed(vocab_size: int) ->
 def test_a_matcher_that_fails_ends_only_its_own_request(failing: Any) -> None:
     kinds = [matcher("a"), failing(), matcher("b"), ToyMatcher(LOOP)]
     requests = [request(kind) for kind in kinds]
-    filled = GrammarMasks(VOCAB).fill(requests, range(4))
+    filled = masks_for(VOCAB).fill(requests, range(4))
     assert [each.live for each in requests] == [True, False, True, True]
     reasons = (
         "the grammar failed: RuntimeError: lost",
@@ -136,7 +144,7 @@ def test_a_matcher_of_a_larger_vocabulary_ends_its_request_and_no_other() -> Non
         Request(i, SamplingParams(), History([], []), small, matcher=kind)
         for i, kind in enumerate([matcher("a"), ToyMatcher({"start": {5: "start"}})])
     ]
-    filled = GrammarMasks(64).fill(requests, [0, 1])
+    filled = masks_for(64).fill(requests, [0, 1])
     assert "bitmask has the shape (1, 2)" in str(requests[0].error)
     assert ids_of(filled[1]) == [5]
 
@@ -145,7 +153,7 @@ def test_a_matcher_of_a_larger_vocabulary_ends_its_request_and_no_other() -> Non
 
 
 def test_a_mask_is_reused_as_long_as_it_is_valid() -> None:
-    masks, constraint = GrammarMasks(VOCAB), ToyMatcher(LOOP)
+    masks, constraint = masks_for(VOCAB), ToyMatcher(LOOP)
     requests = [request(constraint)]
     first = masks.fill(requests, [0])
     assert masks.fill(requests, [0]) is first
@@ -156,7 +164,7 @@ def test_a_mask_is_reused_as_long_as_it_is_valid() -> None:
 
 
 def test_masks_for_other_requests_are_filled_again() -> None:
-    masks, first, second = GrammarMasks(VOCAB), ToyMatcher(LOOP), ToyMatcher({"start": {7: "start"}})
+    masks, first, second = masks_for(VOCAB), ToyMatcher(LOOP), ToyMatcher({"start": {7: "start"}})
     requests = [request(first), request(second)]
     masks.fill(requests, [0, 1])
     assert [ids_of(row) for row in masks.fill(requests[::-1], [0, 1])] == [[7], sorted(LOOP["start"])]
@@ -166,7 +174,7 @@ def test_masks_for_other_requests_are_filled_again() -> None:
 
 
 def test_a_mask_that_was_filled_in_another_batch_is_not_reused() -> None:
-    masks, constraint = GrammarMasks(VOCAB), ToyMatcher(LOOP)
+    masks, constraint = masks_for(VOCAB), ToyMatcher(LOOP)
     requests = [request(ToyMatcher(LOOP)), request(constraint)]
     masks.fill(requests, [0, 1])
     again = requests.copy()
@@ -178,7 +186,7 @@ def test_a_mask_that_was_filled_in_another_batch_is_not_reused() -> None:
 @needs_native_engine
 def test_only_outdated_masks_are_filled(calls: list[int]) -> None:
     requests = [request(matcher(pattern)) for pattern in PATTERNS]
-    masks = GrammarMasks(VOCAB)
+    masks = masks_for(VOCAB)
     masks.fill(requests, [0, 1])
     masks.fill(requests, range(len(PATTERNS)))
     masks.fill(requests, range(len(PATTERNS)))

@@ -38,7 +38,7 @@ def test_a_step_is_measured_with_its_rows_tokens_and_faults() -> None:
     rows = logits_for([1, 2, 3])
     rows[1] = np.nan
     measures = step_once(scheduler, rows)
-    assert (measures.rows, measures.tokens, measures.faults, measures.deferred) == (3, 2, 1, 0)
+    assert (measures.rows, measures.tokens, measures.faults, measures.postponed) == (3, 2, 1, 0)
     assert measures.backend == scheduler.backend.name  # type: ignore[union-attr]
     assert measures.seconds > 0 == measures.mask_seconds
     assert measures.drafted == measures.accepted == ()
@@ -54,12 +54,12 @@ def test_drafts_are_measured_by_position() -> None:
     assert (measures.rows, measures.tokens) == (7, 6)
 
 
-def test_a_request_that_has_left_is_neither_a_fault_nor_deferred() -> None:
+def test_a_request_that_has_left_is_neither_a_fault_nor_postponed() -> None:
     scheduler = Scheduler(VOCAB_SIZE)
     ids = [scheduler.add(SamplingParams(temperature=0)) for _ in range(2)]
     scheduler.remove(ids[0])
     measures = step_once(scheduler, logits_for([1, 2]), request_ids=ids)
-    assert (measures.tokens, measures.faults, measures.deferred) == (1, 0, 0)
+    assert (measures.tokens, measures.faults, measures.postponed) == (1, 0, 0)
 
 
 def test_masks_that_prepare_fills_count_for_the_step_after_it() -> None:

@@ -206,7 +206,7 @@ def test_a_state_that_cannot_follow_is_named() -> None:
         entry.accept([2])
 
 
-# --- deferred states -----------------------------------------------------------------------------
+# --- lazy states -----------------------------------------------------------------------------
 
 
 class Sum(Sampler):
@@ -227,8 +227,8 @@ class Sum(Sampler):
         del state[len(state) - n :]
 
 
-class DeferredSum(Sum):
-    deferred = True
+class LazySum(Sum):
+    lazy = True
 
 
 def entry_with(part: Sampler, output: Sequence[int] = ()) -> RequestState:
@@ -237,16 +237,16 @@ def entry_with(part: Sampler, output: Sequence[int] = ()) -> RequestState:
     return entry
 
 
-def test_a_deferred_state_is_brought_up_to_date_when_it_is_read() -> None:
-    eager, deferred = entry_with(Sum()), entry_with(DeferredSum())
+def test_a_lazy_state_is_brought_up_to_date_when_it_is_read() -> None:
+    eager, lazy = entry_with(Sum()), entry_with(LazySum())
     assert [part.name for part in eager.eager] == ["sum"]
-    assert deferred.eager == ()
-    deferred.accept([13])
-    deferred.rollback(1)
-    deferred.accept([1, 2])
-    assert deferred.state("sum") == [0, 1, 3]
-    assert deferred.state("dist") is None
-    assert deferred.states == {"dist": None, "sum": [0, 1, 3]}
+    assert lazy.eager == ()
+    lazy.accept([13])
+    lazy.rollback(1)
+    lazy.accept([1, 2])
+    assert lazy.state("sum") == [0, 1, 3]
+    assert lazy.state("dist") is None
+    assert lazy.states == {"dist": None, "sum": [0, 1, 3]}
 
 
 @given(
@@ -257,7 +257,7 @@ def test_a_deferred_state_is_brought_up_to_date_when_it_is_read() -> None:
     ),
     reads=st.sets(st.integers(0, 12)),
 )
-def test_deferred_states_equal_eager_ones(output: list[int], moves: list[Any], reads: set[int]) -> None:
+def test_lazy_states_equal_eager_ones(output: list[int], moves: list[Any], reads: set[int]) -> None:
     """A move rolls tokens back, or accepts some with their notes; states are read now and then."""
     params = SamplingParams(**SETTINGS)
     entry, always = (make_entry(params, [1, 2], output) for _ in range(2))
@@ -274,8 +274,8 @@ def test_deferred_states_equal_eager_ones(output: list[int], moves: list[Any], r
     assert vars_of(entry) == vars_of(always)
 
 
-def test_a_deferred_state_that_cannot_follow_raises_whenever_it_is_read() -> None:
-    entry = entry_with(DeferredSum(), [5])
+def test_a_lazy_state_that_cannot_follow_raises_whenever_it_is_read() -> None:
+    entry = entry_with(LazySum(), [5])
     entry.accept([13])
     for slot in (entry, entry, entry.fork()):
         with pytest.raises(ValueError, match="unlucky"):

@@ -67,7 +67,7 @@ class _Follower:
             eos_token_ids=eos_token_ids,
             backend=backend,
             limits=RequestLimits.none(),  # the caller's own program writes the parameters
-            defer_grammars=False,
+            postpone=False,
         )
         self._grammar = grammar
         self._criteria = stopping_criteria

@@ -49,7 +49,7 @@ class Session(session.Session):
                 max_model_len=self._model.context_length,
                 backend=backend,
                 limits=RequestLimits.none(),
-                defer_grammars=False,  # the model has no new token to read then
+                postpone=False,  # the model has no new token to read then
             ),
             max_requests,
         )

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ...contract import Backend, ParameterError
-from ...params import RequestLimits, SamplingParams
+from ...params import RequestLimits, SamplingParams, takes_grammar
 from ...registry import structured_in
 from ...scheduler import Scheduler
 from ...tokenizer import Tokenizer
@@ -135,8 +135,9 @@ class Follower:
     def has_grammar(self, row: int) -> bool:
         """Whether the tokens of `row` are constrained by a grammar."""
         params = self._row_params[row]
-        has_grammar = self._row_grammars[row] is not None or bool(structured_in(params))
-        return params.grammar_bias is None and has_grammar
+        return self._row_grammars[row] is not None or (
+            bool(structured_in(params)) and not takes_grammar(params)
+        )
 
     def _add(self, row: int, unchecked: int) -> None:
         """Add the request of `row`. The criteria check only the last `unchecked` tokens of its history."""

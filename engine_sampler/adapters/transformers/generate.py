@@ -249,7 +249,7 @@ def _scheduler(
         eos_token_ids=[i for i in eos if 0 <= i < size],
         backend=backend,
         limits=RequestLimits.none(),  # the caller's own program writes the parameters
-        defer_grammars=False,
+        postpone=False,
     )
 
 

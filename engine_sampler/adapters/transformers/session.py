@@ -60,7 +60,7 @@ class Session(AnySession):
                 max_model_len=getattr(config, "max_position_embeddings", None),
                 backend=backend,
                 limits=RequestLimits.none(),
-                defer_grammars=False,  # the model has no new token to read then
+                postpone=False,  # the model has no new token to read then
             ),
             max_requests,
         )

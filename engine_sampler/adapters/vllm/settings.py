@@ -87,7 +87,9 @@ def _reason(key: str, request: Any) -> str:
         return "vLLM has it itself, outside extra_args"
     if any(key == param.name for s in catalogue.selectors.values() for param in s.params):
         return "it needs a selector, but vLLM draws the token"
-    if key in STRUCTURED_PARAMS or key in GRAMMAR_OPTIONS or key == "grammar_bias":
+    takers = (s for s in catalogue.samplers.values() if s.takes_grammar)
+    of_takers = {param.name for sampler in takers for param in sampler.params}
+    if key in STRUCTURED_PARAMS or key in GRAMMAR_OPTIONS or key in of_takers:
         return "vLLM masks through its structured_outputs"
     return "vLLM starts, ends and answers requests itself"
 

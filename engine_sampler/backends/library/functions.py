@@ -17,7 +17,7 @@ from .request_table import RequestTable
 
 def uses_row_function(sampler: Sampler) -> bool:
     """Whether a compiled backend calls the C function of `sampler`, and not its `apply`."""
-    return sampler.row_function is not None and not sampler.deferred
+    return sampler.row_function is not None and not sampler.lazy
 
 
 class SlotFunctions:

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 
 from ...base.packaged import header_declarations, library_path
-from ...contract import bitmask_words, checked_bitmask
+from ...contract import UnfinishedError, Work, bitmask_words, checked_bitmask
 from ...tokenizer import Tokenizer
-from ..errors import GrammarError, GrammarLimitError, UnfinishedError
+from ..errors import GrammarError, GrammarLimitError
 from ..limits import Limits
 from ..program.rules import PROGRAM_ARRAYS, Program, arrays_of
 from .excess import warn_of_excess
-from .unique_keys import UniqueKeysMatcher
 
 HEADER = "engine_sampler_grammar.h"
 
@@ -180,80 +179,40 @@ class NativeGrammar:
         return {name: int(getattr(out, name)) for name in _statistics_names()}
 
 
-class Work:
-    """What calls of native matchers may do at a time, in the engine's steps, of a few nanoseconds each.
+_latest_work: tuple[Work, Any] | None = None
 
-    each  the steps of one call; a call that needs more raises `UnfinishedError`, and continues when it is
-          repeated
-    all   the steps of all calls together; each call subtracts its own
-    """
 
-    __slots__ = ("pointer",)
-
-    def __init__(self, each: int, all: int) -> None:
-        self.pointer = _interface().new("es_grammar_work *", {"each": each, "all": all})
-
-    @property
-    def left(self) -> int:
-        """What is left of `all`; below 0 if the last call had to do slightly more."""
-        return int(self.pointer.all)
-
-    def allow(self, each: int, all: int | None = None) -> None:
-        """Set `each`, and `all` if it is given."""
-        self.pointer.each = each
-        if all is not None:
-            self.pointer.all = all
+def _work_in_c(work: Work | None) -> Any:
+    """`work` as an `es_grammar_work *`. The last one is kept: the calls of a step share their work."""
+    global _latest_work
+    if work is None:
+        return _interface().NULL
+    latest = _latest_work
+    if latest is None or latest[0] is not work:
+        latest = _latest_work = work, _interface().cast("es_grammar_work *", work.address)
+    return latest[1]
 
 
 def fill_rows(
-    matchers: Sequence[Any], bitmask: Any, rows: Sequence[int], work: Work | None = None
-) -> list[Exception | None] | None:
-    """Fill row rows[i] of `bitmask`, C-contiguous int32, for matcher i, all in one call. Each row that fails
-    is all 0.
-
-    matchers  those of which `fills_within` is true
-
-    Returns the fault of each matcher, `UnfinishedError` if `work` was too little, or None for it.
-
-    None if `bitmask` is narrower than a mask: the caller then fills row by row.
-    """
-    if any(type(matcher) is not NativeMatcher for matcher in matchers):
-        return [_fault_of(matcher, bitmask, row, work) for matcher, row in zip(matchers, rows, strict=True)]
+    matchers: Sequence[NativeMatcher], bitmask: Any, rows: Sequence[int], work: Work | None = None
+) -> list[Exception | None]:
+    """Fill row rows[i] of `bitmask`, C-contiguous int32 wide enough, for matcher i, all in one call. Each row
+    that fails is all 0. Returns the fault of each matcher, or None for it."""
     library, ffi = matchers[0].grammar.library, matchers[0].grammar.ffi
-    if max(matcher.grammar.vocabulary.words for matcher in matchers) > bitmask.shape[1]:
-        return None
     count = len(matchers)
     pointers = ffi.new("es_matcher *[]", [matcher._pointer for matcher in matchers])
     base = ffi.cast("int32_t *", bitmask.ctypes.data)
     indices, codes = ffi.new("int64_t[]", rows), ffi.new("int32_t[]", count)
-    pointer = ffi.NULL if work is None else work.pointer
+    pointer = _work_in_c(work)
     if not library.es_matchers_fill(pointers, count, base, indices, bitmask.shape[1], pointer, codes):
         return [None] * count
     return [matcher._failure(code) if code else None for matcher, code in zip(matchers, codes, strict=True)]
 
 
-def fills_within(matcher: Any) -> bool:
-    """Whether a matcher can be given less work than its limits allow: it runs on the engine in C."""
-    return type(matcher) is NativeMatcher or (
-        type(matcher) is UniqueKeysMatcher and type(matcher.matcher) is NativeMatcher
-    )
-
-
-def _fault_of(matcher: Any, bitmask: Any, row: int, work: Work | None) -> Exception | None:
-    """Fill one row; returns the fault, and then the row is all 0."""
-    try:
-        if work is None:
-            matcher.fill_bitmask(bitmask, row)
-        else:
-            matcher.fill_within(bitmask, row, work)
-    except Exception as error:
-        bitmask[row] = 0
-        return error
-    return None
-
-
 class NativeMatcher:
-    """A text under a grammar; see `engine_sampler.grammar.Matcher`."""
+    """A text under a grammar; see `contract.BoundedMatcher`."""
+
+    bounded = True
 
     __slots__ = (
         "__weakref__",
@@ -278,10 +237,16 @@ class NativeMatcher:
         self._bitmask: Any = None  # the array and the row that were filled last: their address is cached
         self._row = -1
 
-    def fill_bitmask(self, bitmask: Any, row: int = 0) -> None:
-        """Write the mask of the next token into a row of `bitmask`, int32 `[rows, ceil(vocab / 32)]`."""
+    def fill_bitmask(self, bitmask: Any, row: int = 0, work: Work | None = None) -> None:
+        """Write the mask of the next token into a row of `bitmask`, int32 `[rows, ceil(vocab / 32)]`. Raises
+        UnfinishedError if `work` is too little; the row is then all 0."""
         if bitmask is not self._bitmask or row != self._row:
             self._select_row(bitmask, row)
+        if work is not None:
+            (fault,) = fill_rows([self], bitmask, [row], work)
+            if fault is not None:
+                raise fault
+            return
         code = self._fill(self._pointer, self._address, self._words)
         if code:
             raise self._failure(code)
@@ -293,18 +258,10 @@ class NativeMatcher:
         self._address = self.grammar.ffi.cast("int32_t *", bitmask.ctypes.data + 4 * row * self._words)
         self._bitmask, self._row = bitmask, row
 
-    def fill_within(self, bitmask: Any, row: int, work: Work) -> None:
-        """`fill_bitmask`, of a C-contiguous int32 array wide enough. Raises UnfinishedError if `work` is too
-        little; the row is then all 0."""
-        for fault in fill_rows([self], bitmask, [row], work) or ():
-            if fault is not None:
-                raise fault
-
     def accept(self, token_id: int, work: Work | None = None) -> bool:
         """Accept a token; False, and nothing changes, if it cannot follow. Nothing changes either if `work`
         is too little: it raises UnfinishedError."""
-        pointer = self.grammar.ffi.NULL if work is None else work.pointer
-        answer: int = self._accept(self._pointer, token_id, pointer)
+        answer: int = self._accept(self._pointer, token_id, _work_in_c(work))
         if answer == 1:
             return True
         if answer < 0:
@@ -354,8 +311,9 @@ class NativeMatcher:
         reach past these bytes. Raises UnfinishedError if `work` is too little.
         """
         out = self.grammar.ffi.new("int32_t[]", limit)
-        pointer = self.grammar.ffi.NULL if work is None else work.pointer
-        count = self._count(self._library.es_matcher_forced_tokens(self._pointer, out, limit, pointer))
+        count = self._count(
+            self._library.es_matcher_forced_tokens(self._pointer, out, limit, _work_in_c(work))
+        )
         return list(self.grammar.ffi.unpack(out, count)) if count else []
 
     def next_bytes(self) -> bytes:

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from ...contract import Work, is_bounded
 from ...tokenizer import Tokenizer
 from ..errors import GrammarLimitError
 
@@ -165,27 +166,24 @@ def _tokens_of(tokenizer: Tokenizer) -> _Tokens:
 
 
 class UniqueKeysMatcher:
-    """A matcher of JSON texts in which no object repeats a key; see `engine_sampler.grammar.Matcher`.
+    """A matcher of JSON texts in which no object repeats a key; see `contract.BoundedMatcher`.
 
     matcher  the engine's matcher of the text
+    bounded  whether that is
     """
 
     def __init__(
         self, matcher: Any, tokenizer: Tokenizer, positions: Sequence[KeyPosition] = (KeyPosition(),)
     ) -> None:
         self.matcher = matcher
+        self.bounded = is_bounded(matcher)
         self._tokenizer = tokenizer
         self._tokens = _tokens_of(tokenizer)
         self._positions = list(positions)
 
-    def fill_bitmask(self, bitmask: Any, row: int = 0) -> None:
+    def fill_bitmask(self, bitmask: Any, row: int = 0, work: Work | None = None) -> None:
         """Write the mask of the next token into a row of `bitmask`, int32 `[rows, ceil(vocab / 32)]`."""
-        self.matcher.fill_bitmask(bitmask, row)
-        self._remove_repeated(bitmask[row])
-
-    def fill_within(self, bitmask: Any, row: int, work: Any) -> None:
-        """`fill_bitmask` within some work; see `NativeMatcher.fill_within`."""
-        self.matcher.fill_within(bitmask, row, work)
+        self.matcher.fill_bitmask(bitmask, row, **_given(work))
         self._remove_repeated(bitmask[row])
 
     def _remove_repeated(self, words: Any) -> None:
@@ -196,14 +194,14 @@ class UniqueKeysMatcher:
             if position_after(position, self._tokenizer.token_bytes[token_id]) is None:
                 words[token_id >> 5] &= ~np.uint32(1 << (token_id & 31)).view(np.int32)
 
-    def accept(self, token_id: int, work: Any = None) -> bool:
-        """Accept a token; False, and nothing changes, if it cannot follow. See `NativeMatcher.accept`."""
-        given = () if work is None else (work,)
+    def accept(self, token_id: int, work: Work | None = None) -> bool:
+        """Accept a token; False, and nothing changes, if it cannot follow."""
+        given = _given(work)
         ends = token_id in self._tokenizer.eos_token_ids or token_id in self._tokenizer.special_token_ids
         if not 0 <= token_id < len(self._tokenizer):
-            return bool(self.matcher.accept(token_id, *given))
+            return bool(self.matcher.accept(token_id, **given))
         data = b"" if ends else self._tokenizer.token_bytes[token_id]
-        return self._push(data, lambda: self.matcher.accept(token_id, *given))
+        return self._push(data, lambda: self.matcher.accept(token_id, **given))
 
     def accept_bytes(self, data: bytes) -> bool:
         """Accept bytes, not necessarily those of a token; False if they cannot follow."""
@@ -261,13 +259,17 @@ class UniqueKeysMatcher:
         """Bytes that must come next, at most `limit`."""
         return bytes(self.matcher.forced_bytes(limit))
 
-    def forced_tokens(self, limit: int = 1024, work: Any = None) -> list[int]:
+    def forced_tokens(self, limit: int = 1024, work: Work | None = None) -> list[int]:
         """Tokens that must come next, at most `limit`; [] if there is a choice."""
-        given = () if work is None else (work,)
-        return list(self.matcher.forced_tokens(limit, *given))
+        return list(self.matcher.forced_tokens(limit, **_given(work)))
 
     def next_bytes(self) -> bytes:
         """The bytes that may come next, ascending."""
         position = self._positions[-1]
         found: bytes = self.matcher.next_bytes()
         return bytes(byte for byte in found if position_after(position, bytes((byte,))) is not None)
+
+
+def _given(work: Work | None) -> dict[str, Work]:
+    """`work` as the keyword that a bounded matcher takes."""
+    return {} if work is None else {"work": work}

@@ -43,7 +43,7 @@ class MetricsObserver:
         self._step_seconds = histogram("step_seconds", "Duration of a step", STEP_SECONDS, "backend")
         self._step_rows = histogram("step_rows", "Rows of logits in a step", ROWS)
         self._tokens = counter("tokens", "Tokens drawn")
-        self._deferred = counter("deferred", "Rows without a token because a grammar needs more work")
+        self._postponed = counter("postponed", "Rows without a token because their requests need more work")
         self._row_faults = counter("row_faults", "Requests that a step ended with an error")
         self._fallback_rows = counter("fallback_rows", "Rows that the host ran for a library", "reason")
         self._drafts = counter("draft_tokens", "Draft tokens", "position")
@@ -73,8 +73,8 @@ class MetricsObserver:
         self._tokens.inc(measures.tokens)
         if measures.mask_seconds:
             self._mask_seconds.observe(measures.mask_seconds)
-        if measures.deferred:
-            self._deferred.inc(measures.deferred)
+        if measures.postponed:
+            self._postponed.inc(measures.postponed)
         if measures.faults:
             self._row_faults.inc(measures.faults)
         for counter, counts in ((self._drafts, measures.drafted), (self._accepted, measures.accepted)):

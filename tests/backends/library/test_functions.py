@@ -212,11 +212,11 @@ def test_a_c_function_is_called_in_place_of_apply(packaged: Path) -> None:
     assert batch.errors == [None] * 4
 
 
-def test_a_deferred_sampler_runs_apply_instead_of_its_c_function(packaged: Path) -> None:
-    class Deferred(Tilt):
-        deferred = True
+def test_a_lazy_sampler_runs_apply_instead_of_its_c_function(packaged: Path) -> None:
+    class Lazy(Tilt):
+        lazy = True
 
-    own = in_c(Deferred, "tilt")
+    own = in_c(Lazy, "tilt")
     chain = chain_with(own, "last")
     expect_equal(chain, requests(chain, [{**s, "top_k": 9} for s in SETTINGS], own), LibraryBackend(packaged))
 
@@ -303,12 +303,12 @@ def test_the_test_sampler_changes_tokens_on_numpy() -> None:
 
 
 def test_reports_say_whether_python_or_c_runs_a_part(packaged: Path) -> None:
-    class Deferred(Tilt):
-        deferred = True
+    class Lazy(Tilt):
+        lazy = True
 
     backend = LibraryBackend(packaged)
     top_k = built_in("top_k")[0]
-    parts = (top_k, Tilt(), in_c(Tilt), in_c(Deferred, "tilt"))
+    parts = (top_k, Tilt(), in_c(Tilt), in_c(Lazy, "tilt"))
     assert [backend.runs_as(part) for part in parts] == [backend.name, "Python", "C row function", "Python"]
     second = Second()
     chain = Chain((top_k, Tilt()), second)

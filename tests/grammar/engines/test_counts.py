@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import Tokenizer
+from engine_sampler import Tokenizer, Work
 from engine_sampler.grammar import Grammar, Limits
 from engine_sampler.grammar.engines import native
 from engine_sampler.grammar.errors import GrammarError
@@ -200,7 +200,7 @@ def test_realistic_counts_take_little_work(name: str, vocabulary: native.NativeV
     matcher = native.NativeGrammar(program, vocabulary, Limits(work=1_000_000)).matcher()
     bitmask = np.zeros((1, vocabulary.words), np.int32)
     for byte in TEXT.encode():
-        matcher.fill_within(bitmask, 0, native.Work(1_000_000, 1_000_000))
+        matcher.fill_bitmask(bitmask, 0, Work(1_000_000, 1_000_000))
         may_follow = bool(bitmask[0, byte // 32] >> byte % 32 & 1)
         assert matcher.accept(byte) == may_follow
         assert may_follow or (byte, name) == (TEXT.encode()[-1], "a text that is longer")
@@ -218,8 +218,8 @@ def test_tokens_that_differ_in_where_a_letter_is_are_not_read_one_by_one() -> No
     bitmask = np.zeros((1, (len(tokenizer) + 31) // 32), np.int32)
     steps = []
     for byte in b'"' + b"ab ca1" * 10:
-        work = native.Work(10**8, 10**8)
-        matcher.fill_within(bitmask, 0, work)
+        work = Work(10**8, 10**8)
+        matcher.fill_bitmask(bitmask, 0, work)
         steps.append(10**8 - work.left)
         assert matcher.accept(byte)
     assert max(steps) < 3_000_000

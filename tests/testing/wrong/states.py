@@ -181,10 +181,10 @@ class RemovesWhatItPenalizes(Streak):
 
 
 @breaks(PORTIONS, ANY)
-class IsNotDeferred(Streak):
+class IsNotLazy(Streak):
     """Claims that its state may be brought up to date later, and counts the calls that do so."""
 
-    deferred = True
+    lazy = True
 
     def accept(self, state: Any, token_ids: Any) -> None:
         state.append(len(token_ids) % 2)

@@ -12,6 +12,7 @@ import torch
 
 from engine_sampler import ParameterError, SamplingParams, Scheduler, StepResult
 from engine_sampler.backends.choose import best_backend
+from engine_sampler.registry import structured_in
 from engine_sampler.testing.chains import random_settings, vocabulary_of
 
 from ..backend import TorchBackend
@@ -98,7 +99,7 @@ def _add(random: np.random.Generator, size: int, count: int, schedulers: tuple[S
         settings = {**configurations[i % len(configurations)], "seed": int(random.integers(2**63))}
         if i % 7 == 0:
             settings |= {"logprobs": 3, "logprobs_mode": ["raw", "penalized", "processed"]}
-        if i % 11 == 0 and "grammar_bias" not in settings:
+        if i % 11 == 0 and not structured_in(settings):
             settings["regex"] = "[ab]+"
         prompt = random.integers(0, min(size, 5), 8).tolist()
         for scheduler in schedulers:

@@ -55,9 +55,9 @@ class BatchShardedScheduler:
     logprobs, stop strings, groups and beam searches work unchanged, on any backend.
 
     shards          which rank has which tokens. The same on all ranks, as everything here.
-    tokenizer, eos_token_ids, max_model_len, backend, num_threads, limits, defer_grammars
+    tokenizer, eos_token_ids, max_model_len, backend, num_threads, limits, postpone
                     as in `Scheduler`. Work that grammars may do in one step is counted by rank, so a request
-                    may be deferred in another step than on one rank; its tokens are the same.
+                    may be postponed in another step than on one rank; its tokens are the same.
     group           the ranks, as a process group that the engine already has; it moves the logits, so it
                     needs a backend for their device. None: the default group.
     control_group   a group of the same ranks, in the same order, for the messages besides the logits: a gloo
@@ -103,7 +103,7 @@ class BatchShardedScheduler:
         backend: str | Backend = "auto",
         num_threads: int | None = None,
         limits: RequestLimits | None = None,
-        defer_grammars: bool = True,
+        postpone: bool = True,
         group: dist.ProcessGroup | None = None,
         control_group: dist.ProcessGroup | None = None,
     ) -> None:
@@ -126,7 +126,7 @@ class BatchShardedScheduler:
                 backend=backend,
                 num_threads=num_threads,
                 limits=limits,
-                defer_grammars=defer_grammars,
+                postpone=postpone,
             )
             own = [shards, self.local.vocabulary.eos_token_ids, max_model_len, limits, tokenizer is None]
             return {"arguments": digest(*map(repr, own))}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from engine_sampler import ParameterError, SamplingParams, Scheduler
+from engine_sampler.params import without_takers
 from engine_sampler.registry import structured_in
 from engine_sampler.scheduler import RequestId, sibling_count
 from engine_sampler.scheduler.arguments import token_ids_in
@@ -41,7 +42,11 @@ def trial_request(
         raise ParameterError(
             f"the prompt has {len(history)} tokens, max_model_len={max_model_len} allows fewer"
         )
-    plain = params if params["grammar_bias"] is None else params.replace(grammar_bias=None)
     return Request(
-        request_id, plain, history, vocabulary, max_model_len=max_model_len, stopping_criteria=criteria
+        request_id,
+        without_takers(params),
+        history,
+        vocabulary,
+        max_model_len=max_model_len,
+        stopping_criteria=criteria,
     )

@@ -1,19 +1,17 @@
-"""Requests whose grammars need more work than one step may do: they are deferred, without effect."""
+"""Requests that need more work than one step may do: they are postponed, without effect."""
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
 import pytest
 
-from engine_sampler import SamplingParams, Scheduler, Tokenizer, sample
+from engine_sampler import SamplingParams, Scheduler, Tokenizer, Work, sample
 from engine_sampler.grammar import Grammar
 from engine_sampler.grammar.compiled import CompiledGrammar
-from engine_sampler.grammar.engines.native import Work
-from engine_sampler.scheduler import masks as masks_module
-from engine_sampler.scheduler.masks import GrammarMasks, GrammarWork
+from engine_sampler.scheduler import budget as budget_module
+from engine_sampler.scheduler.budget import Budget
 
 from ..bytewise import EOS, TOKENIZER, VOCAB, fresh_tokenizer, needs_native_engine
 
@@ -23,8 +21,8 @@ PATTERNS = [r"(\w|\d|[^a-z]){1,60}", "((a{0,9}){0,9}){0,9}", ".*a.{6}b", "red|[a
 
 
 def rows_of(scheduler: Scheduler) -> np.ndarray:
-    """Logits that depend on the request and on how many tokens it has: a deferred request gets the same ones
-    again."""
+    """Logits that depend on the request and on how many tokens it has: a postponed request gets the same
+    ones again."""
     rows = []
     for request_id in scheduler.request_ids:
         have = len(scheduler.record(request_id).token_ids)
@@ -35,24 +33,24 @@ def rows_of(scheduler: Scheduler) -> np.ndarray:
 def outcomes(budget: int | None, monkeypatch: pytest.MonkeyPatch, **keywords: Any) -> tuple[list[Any], int]:
     """How requests end whose step may do `budget` of work, and how many rows waited."""
     if budget is not None:
-        monkeypatch.setattr(masks_module, "STEP_WORK", budget)
-        monkeypatch.setattr(masks_module, "REQUEST_WORK", budget // 2)
+        monkeypatch.setattr(budget_module, "STEP_WORK", budget)
+        monkeypatch.setattr(budget_module, "REQUEST_WORK", budget // 2)
     tokenizer = fresh_tokenizer()
     scheduler = Scheduler(VOCAB, tokenizer, **keywords)
     for seed, pattern in enumerate(PATTERNS):
         grammar = Grammar.from_regex(pattern).compile(tokenizer)
         scheduler.add(SamplingParams(seed=seed, max_tokens=12, logprobs=1), grammar=grammar)
     scheduler.add(SamplingParams(seed=9, max_tokens=12))
-    ids, deferrals = list(scheduler.request_ids), 0
+    ids, waits = list(scheduler.request_ids), 0
     for _ in range(3000):
         if not scheduler.request_ids:
             break
         result = scheduler.step(rows_of(scheduler))
         for row, reason in zip(result.token_ids, result.finish_reasons, strict=True):
-            deferrals += row < 0 and reason is None
+            waits += row < 0 and reason is None
     monkeypatch.undo()
     records = [scheduler.record(request_id) for request_id in ids]
-    return [(r.token_ids, r.text, r.finish_reason, r.error) for r in records], deferrals
+    return [(r.token_ids, r.text, r.finish_reason, r.error) for r in records], waits
 
 
 @pytest.mark.parametrize("budget", [6_000, 12_000, 24_000])
@@ -61,14 +59,14 @@ def test_requests_that_wait_get_the_tokens_that_they_would_have_got(
     budget: int, backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected, none = outcomes(None, monkeypatch, backend=backend)
-    found, deferrals = outcomes(budget, monkeypatch, backend=backend)
+    found, waits = outcomes(budget, monkeypatch, backend=backend)
     assert found == expected
     assert none == 0
-    assert deferrals > 0
+    assert waits > 0
 
 
 def test_a_row_that_waits_gives_nothing_and_its_request_lives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(masks_module, "STEP_WORK", 0)
+    monkeypatch.setattr(budget_module, "STEP_WORK", 0)
     scheduler = Scheduler(VOCAB, TOKENIZER)
     compiled: CompiledGrammar = Grammar.from_regex("[ab]{5}").compile(TOKENIZER)
     scheduler.add(SamplingParams(seed=1, logprobs=2), request_id=0, grammar=compiled)
@@ -87,7 +85,7 @@ def test_drafts_stop_where_their_request_waits(monkeypatch: pytest.MonkeyPatch) 
     scheduler = Scheduler(VOCAB, TOKENIZER)
     scheduler.add(SamplingParams(temperature=0), grammar=Grammar.from_regex("abcabc").compile(TOKENIZER))
     flat = np.zeros((3, VOCAB), np.float32)
-    monkeypatch.setattr(masks_module, "STEP_WORK", 0)
+    monkeypatch.setattr(budget_module, "STEP_WORK", 0)
     assert scheduler.step(flat, None, [[97, 98]]).token_ids.tolist() == [-1, -1, -1]
     monkeypatch.undo()
     assert scheduler.step(flat, None, [[97, 98]]).token_ids.tolist() == [97, 98, 99]
@@ -103,7 +101,7 @@ def test_beams_wait_together(monkeypatch: pytest.MonkeyPatch) -> None:
             if not scheduler.request_ids:
                 break
             if wait and n % 2 == 0:
-                monkeypatch.setattr(masks_module, "STEP_WORK", 0)
+                monkeypatch.setattr(budget_module, "STEP_WORK", 0)
                 result = scheduler.step(rows)
                 assert result.token_ids.tolist() == [-1, -1]
                 assert result.parent_ids == ids
@@ -114,30 +112,10 @@ def test_beams_wait_together(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found(True) == found(False)
 
 
-class Turn:
-    """A request's grammar, as far as its turns are concerned."""
-
-    def __init__(self) -> None:
-        self.grammar = self
-        self.turn, self.short_turns, self.deferred = 0, 0, True
-
-
-def test_whoever_had_the_last_turn_longest_ago_comes_first() -> None:
-    requests: Any = [Turn() for _ in range(7)]
-    work, served = GrammarWork(itertools.count(1)), []
-    for _ in range(14):
-        work.start(1)
-        for given, i in enumerate(work.in_turn(range(7), requests)):
-            served.append(i)
-            if given == 1:  # this step's work lasts for two
-                work.start(0)
-    assert served == [*range(7)] * 4
-
-
 def test_cheap_requests_do_not_wait_for_dear_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each request first gets an equal part of the step's work."""
-    monkeypatch.setattr(masks_module, "STEP_WORK", 40_000)
-    monkeypatch.setattr(masks_module, "REQUEST_WORK", 40_000)
+    monkeypatch.setattr(budget_module, "STEP_WORK", 40_000)
+    monkeypatch.setattr(budget_module, "REQUEST_WORK", 40_000)
     tokenizer = fresh_tokenizer()
     dear = Grammar.from_regex(r"(\w|\d|\s|[^a-z]){1,500}" * 20).compile(tokenizer)
     cheap = Grammar.from_choices(["red", "read"]).compile(tokenizer)
@@ -157,20 +135,20 @@ def test_forced_tokens_that_take_too_long_are_not_known(monkeypatch: pytest.Monk
 
 
 def test_steps_can_take_as_long_as_their_grammars_need(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(masks_module, "STEP_WORK", 0)
-    scheduler = Scheduler(VOCAB, TOKENIZER, defer_grammars=False)
+    monkeypatch.setattr(budget_module, "STEP_WORK", 0)
+    scheduler = Scheduler(VOCAB, TOKENIZER, postpone=False)
     scheduler.add(SamplingParams(), grammar=Grammar.from_regex("[ab]{5}").compile(TOKENIZER))
     assert scheduler.step(rows_of(scheduler)).token_ids[0] >= 0
 
 
 def test_a_token_drawn_without_a_scheduler_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(masks_module, "STEP_WORK", 0)
+    monkeypatch.setattr(budget_module, "STEP_WORK", 0)
     drawn = sample(np.zeros((1, VOCAB), np.float32), SamplingParams(regex="[ab]{5}"), tokenizer=TOKENIZER)
     assert drawn.token_ids[0] >= 0
 
 
-def test_a_deferred_request_that_is_given_a_wrong_token_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(masks_module, "STEP_WORK", 0)
+def test_a_postponed_request_that_is_given_a_wrong_token_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget_module, "STEP_WORK", 0)
     tokenizer = fresh_tokenizer()
     scheduler = Scheduler(VOCAB, tokenizer)
     request = scheduler.add(SamplingParams(), grammar=Grammar.from_regex("[ab]{5}").compile(tokenizer))
@@ -190,18 +168,8 @@ def test_beams_that_wait_give_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
     scheduler.add_group(params, grammar=Grammar.from_regex("[ab]{6}").compile(tokenizer))
     rows = np.random.default_rng(3).normal(0, 3, (2, VOCAB)).astype(np.float32)
     assert scheduler.step(rows).text == ["", ""]
-    monkeypatch.setattr(masks_module, "STEP_WORK", 0)
+    monkeypatch.setattr(budget_module, "STEP_WORK", 0)
     assert scheduler.step(rows).text == ["", ""]
-
-
-def test_a_turn_counts_wherever_it_was_given() -> None:
-    masks = GrammarMasks(VOCAB)
-    requests: Any = [Turn(), Turn()]
-    for work, waiting in [(masks._fills, [0]), (masks._fills, [0]), (masks.accepts, [1])]:
-        work.start(1)
-        assert list(work.in_turn(waiting, requests)) == waiting
-    masks._fills.start(1)
-    assert next(iter(masks._fills.in_turn([0, 1], requests))) == 0
 
 
 # --- tokens chosen elsewhere ----------------------------------------------------------------------
@@ -209,8 +177,8 @@ def test_a_turn_counts_wherever_it_was_given() -> None:
 
 def narrow(monkeypatch: pytest.MonkeyPatch, budget: int) -> None:
     """Let steps do `budget` of work, and one turn half of it."""
-    monkeypatch.setattr(masks_module, "STEP_WORK", budget)
-    monkeypatch.setattr(masks_module, "REQUEST_WORK", budget // 2)
+    monkeypatch.setattr(budget_module, "STEP_WORK", budget)
+    monkeypatch.setattr(budget_module, "REQUEST_WORK", budget // 2)
 
 
 DEAR = r"(\w|\d|[^a-z]){1,60}"
@@ -249,7 +217,7 @@ def with_backlog(monkeypatch: pytest.MonkeyPatch) -> tuple[Scheduler, Any]:
     """A request whose grammar has not accepted `GIVEN` yet, in a scheduler without work; without the patch
     it goes on."""
     tokenizer = fresh_tokenizer()
-    monkeypatch.setattr(masks_module, "STEP_WORK", 0)
+    monkeypatch.setattr(budget_module, "STEP_WORK", 0)
     scheduler = Scheduler(VOCAB, tokenizer)
     grammar = Grammar.from_regex("[a-h]{8}").compile(tokenizer)
     request = scheduler.add(SamplingParams(seed=3), grammar=grammar)
@@ -344,12 +312,16 @@ def test_a_beam_search_is_left_as_it_was_by_an_accept_that_does_not_finish(
     params = SamplingParams(use_beam_search=True, beam_width=2, max_tokens=4)
     ids = scheduler.add_group(params, grammar=Grammar.from_regex("[ab]{6}").compile(tokenizer))
     rows = np.random.default_rng(3).normal(0, 3, (2, VOCAB)).astype(np.float32)
-    monkeypatch.setattr(GrammarMasks, "allow_accepts_of", lambda self, group: Work(0, 0))
+    monkeypatch.setattr(Budget, "start_accepts", lambda self: monkeypatch.setattr(Budget, "turn", no_turn))
     before = [scheduler.record(i) for i in ids]
     assert scheduler.step(rows).token_ids.tolist() == [-1, -1]
     assert [scheduler.record(i) for i in ids] == before
     monkeypatch.undo()
     assert (scheduler.step(rows).token_ids >= 0).all()
+
+
+def no_turn(budget: Budget, share: Any) -> Work:
+    return Work(0, 0)
 
 
 def biased(budget: int | None, monkeypatch: pytest.MonkeyPatch, backend: str) -> tuple[Any, int]:
@@ -403,14 +375,3 @@ def test_processing_gives_no_row_until_the_grammar_has_its_mask(
         assert attempts < 3000
     assert attempts > 0
     assert found.tobytes() == expected.tobytes()
-
-
-def test_work_that_cannot_be_divided_gets_a_long_turn_now_and_then() -> None:
-    work, requests = GrammarWork(itertools.count(1)), [Turn()]
-    sizes = []
-    for _ in range(2 * (masks_module._SHORT_TURNS + 1)):
-        work.start(100)
-        for _ in work.in_turn([0], requests):  # type: ignore[arg-type]
-            sizes.append(work.left)
-    short = [100] * masks_module._SHORT_TURNS
-    assert sizes == 2 * [*short, masks_module.REQUEST_WORK]
