@@ -56,7 +56,7 @@ _OPERATORS = {(0, 1): "?", (0, None): "*", (1, None): "+"}
 _REPETITIONS = ("*", "+", "?", "{")
 _RULE_STEPS, _REPETITION_STEPS, _WORD_STEPS = 6, 3, 2
 """The steps for a rule, a repetition, and a word that is new, beside those for the parts of a sequence."""
-_TIMES = re.compile(r"[*+?]|\{[ \t]*(\d+)[ \t]*(?:,[ \t]*(\d*)[ \t]*)?\}")
+_TIMES = re.compile(r"[*+?]|\{[ \t]*(\d+)[ \t]*(?:(,)[ \t]*(?:(\d+)[ \t]*)?)?\}")
 _CODE = re.compile(r"x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})")
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", **{c: c for c in '\\"[]-'}}
 _ESCAPES |= {
@@ -411,7 +411,7 @@ def _bounds(times: re.Match[str]) -> tuple[int, int | None]:
     low = int(times[1])
     if times[2] is None:
         return low, low
-    return low, int(times[2]) if times[2] else None
+    return low, int(times[3]) if times[3] else None
 
 
 def _class_of(part: Any) -> Any:

@@ -47,7 +47,7 @@ _WORD = re.compile(
     | (?P<token><[^<>\s]+>)
     | (?P<json>%(?:json|regex)(?![a-z_])\s*)
     | (?P<directive>%[a-z_]+)
-    | (?P<count>\{[\ ]*(?=[\d,])\d*[\ ]*(?:,[\ ]*\d*[\ ]*)?\})
+    | (?P<count>\{[\ ]*(?:\d+[\ ]*(?:,[\ ]*(?:\d+[\ ]*)?)?|,[\ ]*(?:\d+[\ ]*)?)\})
     | (?P<number>[0-9]+)
     | (?P<dots>\.\.)
     | (?P<arrow>->)
@@ -62,7 +62,6 @@ _WORD = re.compile(
 _NUMBERS = ("number", "count")
 _UNCLOSED = {'"': "the string is not closed", "/": "the regular expression is not closed"}
 _LINE_END = re.compile("\n")
-_COUNT = re.compile(r"\{ *(\d*) *(,?) *(\d*) *\}")
 _JSON = json.JSONDecoder()
 
 ENDLESS = 4_294_967_291
@@ -89,10 +88,9 @@ class Word(NamedTuple):
 def count_bounds(text: str) -> list[str]:
     """The bounds of a count such as `{2}` or `{2,5}` in lark's notation: one number or two; none if it has
     neither."""
-    match = _COUNT.fullmatch(text)
-    if match is None or not (match[1] or match[3]):
+    low, comma, high = (part.strip(" ") for part in text[1:-1].partition(","))
+    if not (low or high):
         return []
-    low, comma, high = match.groups()
     return [low or "0", high or str(ENDLESS)] if comma else [low]
 
 

@@ -116,7 +116,7 @@ _ESCAPE = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _COUNT = re.compile(r"\{[0-9]+(?:,[0-9]*)?\}")
-_GROUP_NAME = re.compile(r"\(\?<[^=!>][^>]*>")
+_GROUP_NAME = re.compile(r"\(\?<[^=!>(][^>(]*>")
 _CLASSES = {"d": unicode.ASCII_DIGITS, "w": unicode.ASCII_WORD, "s": unicode.ECMA_SPACE}
 _ANCHORS = {"b": r"\b", "B": r"\B", "A": r"\A", "Z": r"\Z", "z": r"\Z"}
 _CLASS_ESCAPE = re.compile(r"\\(?:[dDwWsS]|[pP]\{)")
