@@ -10,12 +10,12 @@ from ..base.calling import call_for_add
 from ..base.errors import quoted
 from ..contract import Cost, ParameterError, Sampler
 
-PASSES: Mapping[Cost, int] = {"pass": 1, "sort": 8, "history": 8, "bytes": 64}
-"""What each class of samplers costs a row at worst, in passes over the vocabulary: some 0.5 ms each in the C
+PASSES: Mapping[Cost, int] = {"pass": 1, "sort": 8, "history": 8, "bytes": 48}
+"""What each class of samplers costs a row at worst, in passes over the vocabulary: up to 0.5 ms each in the C
 kernels, for 131,072 tokens of which none has been removed; up to twenty times as much in NumPy."""
 
-MAX_PASSES = 160
-"""The most that a chain may cost; all built-in samplers at once cost 136."""
+MAX_PASSES = 144
+"""The most that a chain may cost; all built-in samplers at once cost 120."""
 
 MAX_REPEATS = 4
 """How often a chain may run one sampler."""

@@ -119,13 +119,23 @@ def _kept(logits: np.ndarray, ids: np.ndarray, text: _Text) -> np.ndarray:
     if 3 * len(ids) * int(mass[ends].sum()) > int(mass[~ends].sum()):
         return ends
     pieces = [b"" if end else text.tokenizer.text_bytes(t) for t, end in zip(ids.tolist(), ends, strict=True)]
-    alive = _merge(mass, pieces)
-    likely = alive & ~ends & (mass >= weight_of_share(_MIN_SHARE, mass.sum()))
+    need = weight_of_share(_MIN_SHARE, mass.sum())
+    alive = _merge(mass, _worth_merging(pieces, mass, need))
+    likely = alive & ~ends & (mass >= need)
     k = np.count_nonzero(likely)
     if not k:
         return ends
     rest = mass[likely | ends].sum()
     return ends | (likely & (mass >= weight_of_share(np.array(1.0 / (k + 1)), rest)))
+
+
+def _worth_merging(pieces: list[bytes], mass: np.ndarray, need: np.ndarray) -> list[bytes]:
+    """The pieces, empty where their first byte begins less mass than `need` altogether: merged in any way,
+    none of them gets that much."""
+    first = np.array([piece[0] if piece else 256 for piece in pieces])
+    begun = np.zeros(257, np.int64)
+    np.add.at(begun, first, mass)
+    return [piece if worth else b"" for piece, worth in zip(pieces, (begun >= need)[first], strict=True)]
 
 
 def _merge(mass: np.ndarray, pieces: list[bytes]) -> np.ndarray:

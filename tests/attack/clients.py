@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from engine_sampler.params.orders import DEFAULT
+
 Random = np.random.Generator
 Body = Mapping[str, Any]
 Client = Callable[[Random, int], Body]
@@ -21,6 +23,16 @@ def client(make: Client) -> Client:
     """Register a client by its name."""
     CLIENTS[make.__name__] = make
     return make
+
+
+DEAR: set[str] = set()
+"""The clients whose own samplers cost as much as an order may cost."""
+
+
+def dear(make: Client) -> Client:
+    """Register a client by its name, as one whose requests are dear."""
+    DEAR.add(make.__name__)
+    return client(make)
 
 
 def _text(random: Random, length: int, letters: str = "abcdefgh ") -> str:
@@ -218,6 +230,59 @@ def huge_numbers(random: Random, size: int) -> Body:
 @client
 def stop_token_ids_everywhere(random: Random, size: int) -> Body:
     return {"stop_token_ids": list(range(0, size, 2)), "min_tokens": 1000, "ignore_eos": True}
+
+
+# --- orders --------------------------------------------------------------------------------------
+
+ALL = {
+    "temperature": 1e6, "repetition_penalty": 1.1, "no_repeat_ngram_size": 3, "dry_multiplier": 1.0,
+    "top_n_sigma": 100.0, "top_k": 100_000, "top_a": 1e-9, "tfs": 0.9999, "typical_p": 0.9999,
+    "top_p": 0.9999, "min_p": 1e-6, "epsilon_cutoff": 1e-9, "eta_cutoff": 1e-9, "top_h": 0.9999,
+    "xtc_probability": 1.0, "xtc_threshold": 0.4, "smoothing_factor": 1e-9, "infill": True,
+}  # fmt: skip
+"""All samplers that can be ordered, which leave nearly all tokens of a row that the temperature flattens."""
+
+
+@client
+def one_sampler_many_times(random: Random, size: int) -> Body:
+    return {"order": ["tfs"] * 128, "tfs": 0.999}
+
+
+@client
+def one_penalty_many_times(random: Random, size: int) -> Body:
+    return {"order": ["dry"] * 120, "dry_multiplier": 1.0, "prompt": [7] * 100_000}
+
+
+@dear
+def all_samplers_over_a_flat_row(random: Random, size: int) -> Body:
+    others = [str(name) for name in random.permutation([name for name in DEFAULT if name != "temperature"])]
+    return {**ALL, "order": ["temperature", *others]}
+
+
+@dear
+def the_dearest_order(random: Random, size: int) -> Body:
+    used = {name: ALL[name] for name in ("temperature", "tfs", "infill")}
+    order = ["temperature", *["infill"] * 2, *["tfs"] * 4]
+    return {**used, "order": order, "ignore_eos": True}
+
+
+@dear
+def samplers_that_sort_over_a_flat_row(random: Random, size: int) -> Body:
+    names = ["typical_p", "top_p", "top_h", "tfs", "top_k"]
+    used = {name: ALL[name] for name in ("temperature", *names)}
+    return {**used, "order": ["temperature", *names * 3]}
+
+
+@client
+def penalties_over_a_prompt_of_one_token(random: Random, size: int) -> Body:
+    dry = {"dry_multiplier": 1e-30, "dry_base": 1.0001}
+    return {"prompt": [7] * 100_000, "no_repeat_ngram_size": 50_000, "repetition_penalty": 1.1, **dry}
+
+
+@client
+def breakers_that_nearly_match(random: Random, size: int) -> Body:
+    near = [[7, int(token)] for token in random.choice(size, 120)]
+    return {"prompt": [7] * 30_000, "dry_multiplier": 1.0, "dry_sequence_breakers": near}
 
 
 @client

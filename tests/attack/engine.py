@@ -53,6 +53,12 @@ class Outcome:
     ends: list[str] = field(default_factory=list)
     tokens: list[list[int]] = field(default_factory=list)
 
+    def extend(self, other: Outcome) -> None:
+        """Add the times of another run."""
+        self.steps += other.steps
+        self.own += other.own
+        self.joins += other.joins
+
     def milliseconds(self, share: float) -> float:
         """A quantile of the steps' own times."""
         return float(np.quantile(self.own, share)) * 1e3
@@ -115,7 +121,7 @@ class Engine:
             for body in bodies:
                 start = time.perf_counter()
                 try:
-                    self._add(SamplingParams.from_dict(body))
+                    self._add(SamplingParams.from_dict(body), body.get("prompt", range(100)))
                 except REFUSALS as refusal:
                     outcome.refusals.append(str(refusal))
                 outcome.joins.append(time.perf_counter() - start)
@@ -123,11 +129,11 @@ class Engine:
             fault = error
         done.put(fault)
 
-    def _add(self, params: SamplingParams) -> None:
+    def _add(self, params: SamplingParams, prompt: Sequence[int]) -> None:
         if params.use_beam_search or (params.best_of or params.n) > 1:
-            self.scheduler.add_group(params, range(100))
+            self.scheduler.add_group(params, prompt)
         else:
-            self.scheduler.add(params, range(100))
+            self.scheduler.add(params, prompt)
 
     def _step(self, outcome: Outcome, ages: dict[Any, int], tokens: list[list[int]]) -> None:
         for request_id in self._old(ages):

@@ -292,7 +292,7 @@ static int64_t breaker_at(const es_sequences *breakers, const es_span *span, int
         const int64_t *sequence = breakers->tokens + sequence_begin(breakers, i);
         const int64_t n = breakers->ends[i] - sequence_begin(breakers, i);
         if (*sequence != *at) break;
-        if (n > span->length - place) continue;
+        if (n > span->length - place || sequence[n - 1] != at[n - 1]) continue;
         if (memcmp(sequence, at, (size_t)n * sizeof *at) == 0) return n;
     }
     return 0;

@@ -95,18 +95,44 @@ static void merge_runs(const es_piece *from, es_piece *to, int64_t low, int64_t 
     }
 }
 
-/* Merge sort; pieces with the same bytes stay ordered by place. */
-static void sort_pieces(es_merger *merger) {
-    const int64_t m = merger->m;
-    for (int64_t width = 1; width < m; width *= 2) {
-        for (int64_t low = 0; low < m; low += 2 * width) {
-            const int64_t middle = low + width < m ? low + width : m;
-            const int64_t high = middle + width < m ? middle + width : m;
-            merge_runs(merger->sorted, merger->spare, low, middle, high);
+/* Merge sort of sorted[first .. last), which have the same head. */
+static void sort_by_tails(es_merger *merger, int64_t first, int64_t last) {
+    es_piece *from = merger->sorted, *to = merger->spare;
+    for (int64_t width = 1; width < last - first; width *= 2) {
+        for (int64_t low = first; low < last; low += 2 * width) {
+            const int64_t middle = low + width < last ? low + width : last;
+            const int64_t high = middle + width < last ? middle + width : last;
+            merge_runs(from, to, low, middle, high);
         }
-        es_piece *swapped = merger->sorted;
-        merger->sorted = merger->spare;
-        merger->spare = swapped;
+        es_piece *swapped = from;
+        from = to;
+        to = swapped;
+    }
+    if (from != merger->sorted) memcpy(to + first, from + first, (size_t)(last - first) * sizeof *to);
+}
+
+/* One stable pass over eight bits of the heads; none if they are the same in all pieces. */
+static void sort_by_digit(es_merger *merger, int shift) {
+    const es_piece *from = merger->sorted;
+    int64_t starts[257] = {0};
+    for (int64_t i = 0; i < merger->m; i++) starts[1 + (from[i].head >> shift & 255)]++;
+    for (int digit = 0; digit < 256; digit++) {
+        if (starts[digit + 1] == merger->m) return;
+        starts[digit + 1] += starts[digit];
+    }
+    es_piece *to = merger->spare;
+    for (int64_t i = 0; i < merger->m; i++) to[starts[from[i].head >> shift & 255]++] = from[i];
+    merger->spare = merger->sorted;
+    merger->sorted = to;
+}
+
+/* Sort by the bytes; pieces with the same bytes stay ordered by place. */
+static void sort_pieces(es_merger *merger) {
+    for (int shift = 0; shift < 64; shift += 8) sort_by_digit(merger, shift);
+    for (int64_t first = 0, i = 1; i <= merger->m; i++) {
+        if (i < merger->m && merger->sorted[i].head == merger->sorted[first].head) continue;
+        sort_by_tails(merger, first, i);
+        first = i;
     }
 }
 
@@ -193,15 +219,31 @@ static int is_end(const es_ids *ends, int32_t id) {
     return low < ends->n && ends->ids[low] == id;
 }
 
-/* Merge all text tokens with a common prefix. A token merged into another has mass 0, which no share
- * accepts. */
-static void merge_alike(const es_params *params, es_merger *merger, int64_t n, const int32_t *ids,
-                        const uint8_t *ends) {
+static int first_byte(const es_piece *piece) { return (int)(piece->head >> 56); }
+
+/* The pieces of text tokens, in order of place. Those whose first byte begins less mass than `need` altogether
+ * are left out: merged in any way, none of them gets that much. */
+static void collect_pieces(const es_params *params, es_merger *merger, int64_t n, const int32_t *ids,
+                           const uint8_t *ends, int64_t need) {
+    int64_t begun[256] = {0}, m = 0;
     for (int32_t place = 0; place < n; place++) {
         if (ends[place]) continue;
         const es_piece piece = piece_of(params, ids[place], place);
-        if (piece.size) merger->sorted[merger->m++] = piece;
+        if (!piece.size) continue;
+        begun[first_byte(&piece)] += merger->mass[place];
+        merger->spare[m++] = piece;
     }
+    for (int64_t i = 0; i < m; i++) {
+        if (begun[first_byte(&merger->spare[i])] >= need) merger->sorted[merger->m++] = merger->spare[i];
+    }
+}
+
+/* Merge all text tokens with a common prefix that may get the mass `need`. A token merged into another has
+ * mass 0, which no share accepts. */
+static void merge_alike(const es_params *params, es_merger *merger, int64_t n, const int32_t *ids,
+                        const uint8_t *ends, int64_t need) {
+    collect_pieces(params, merger, n, ids, ends, need);
+    if (!merger->m) return;
     sort_pieces(merger);
     find_ranges(merger);
     living_fill(merger);
@@ -212,9 +254,8 @@ static void merge_alike(const es_params *params, es_merger *merger, int64_t n, c
     }
 }
 
-/* Text tokens with less than a fifth of `total` lose their mass; returns how many keep it. */
-static int64_t drop_unlikely(int64_t *mass, int64_t n, const uint8_t *ends, int64_t total) {
-    const int64_t need = es_weight_of_share(0.2, total);
+/* Text tokens with less than the mass `need` lose it; returns how many keep theirs. */
+static int64_t drop_unlikely(int64_t *mass, int64_t n, const uint8_t *ends, int64_t need) {
     int64_t left = 0;
     for (int64_t i = 0; i < n; i++) {
         if (ends[i]) continue;
@@ -243,8 +284,9 @@ int es_infill_keep(const es_params *params, int64_t n, const int32_t *ids, const
     memcpy(mass, weights, (size_t)n * sizeof *mass);
     find_ends(params, n, ids, mass, keep, &end_mass, &text_mass);
     if (end_mass > text_mass / (3 * n)) return 0; /* 3·n·end_mass > text_mass, without overflow */
-    merge_alike(params, &merger, n, ids, keep);
-    const int64_t likely = drop_unlikely(mass, n, keep, end_mass + text_mass);
+    const int64_t fifth = es_weight_of_share(0.2, end_mass + text_mass);
+    merge_alike(params, &merger, n, ids, keep, fifth);
+    const int64_t likely = drop_unlikely(mass, n, keep, fifth);
     if (!likely) return 0;
     int64_t rest = end_mass;
     for (int64_t i = 0; i < n; i++) rest += keep[i] ? 0 : mass[i];
