@@ -18,9 +18,10 @@ from .vocabulary import llama_of
 
 logger = logging.getLogger("engine_sampler")
 
-_REMOVED = np.float32(-1e30)
-"""The logit of all tokens but the drawn one: no later sampler chooses these. It is not −inf because a grammar
-of llama-cpp-python's own that refuses the drawn token would find no other, and end the process."""
+_REMOVED = np.float32(-1e12)
+"""The logit of all tokens but the drawn one, which no later sampler chooses, whatever its temperature. It is
+not −inf: a grammar of llama-cpp-python's own that refuses the drawn token would find no other, and end the
+process."""
 
 
 def neutral_settings() -> dict[str, Any]:
@@ -111,7 +112,7 @@ class _Follower:
 class LogitsProcessor(_Follower):
     """One whole request, draw included, as a `logits_processor` of llama-cpp-python.
 
-    It draws the token itself and removes all others: 0 for the drawn token, −1e30 for the rest. Any later
+    It draws the token itself and removes all others: 0 for the drawn token, −1e12 for the rest. Any later
     sampler of llama-cpp-python must choose it, so the tokens are those that a `Scheduler` draws from the same
     logits with the same seed, and llama-cpp-python's `seed` has no effect.
 
@@ -127,7 +128,7 @@ class LogitsProcessor(_Follower):
 
         >>> processor = LogitsProcessor(SamplingParams(temperature=0), vocab_size=3)
         >>> processor(np.array([0, 2]), np.array([1, 3, 2], np.float32))
-        array([-1.e+30,  0.e+00, -1.e+30], dtype=float32)
+        array([-1.e+12,  0.e+00, -1.e+12], dtype=float32)
 
     A call whose ids are not those of the completion so far begins a new one, so an object serves one
     completion at a time. Once the request has ended, only EOS is left, which ends the completion. `record`

@@ -132,8 +132,10 @@ def try_others(llm: Any, tokenizer: Any) -> None:
     answer = partial(llm.create_chat_completion, CHAT, **keywords)
     report("a handler with grammars of its own", outcome_of(llm, processor, answer))
     other = LogitsProcessor(SamplingParams(max_tokens=6), vocab_size=len(tokenizer), eos_token_ids=[2])
-    settings = {**other.settings, "grammar": grammar()}
-    report("another tokenizer", outcome_of(llm, other, partial(llm.create_completion, PROMPT, **settings)))
+    for temperature in (0.0, 1e-9, 9.0):
+        settings = {**other.settings, "grammar": grammar(), "temperature": temperature}
+        answer = partial(llm.create_completion, PROMPT, **settings)
+        report(f"another tokenizer, temperature {temperature}", outcome_of(llm, other, answer))
 
 
 def main(path: str) -> None:

@@ -46,7 +46,8 @@ def test_a_grammar_raises_an_error_however_it_came_about(outcomes: dict[str, Any
 
 
 def test_a_grammar_does_not_end_the_process_where_the_model_is_not_known(outcomes: dict[str, Any]) -> None:
-    assert isinstance(outcomes["another tokenizer"], list)
+    answers = [outcome for name, outcome in outcomes.items() if name.startswith("another tokenizer")]
+    assert [type(answer) for answer in answers] == [list] * 3
 
 
 @pytest.mark.parametrize("name", BIASES)
