@@ -1,4 +1,4 @@
-/* Every operation of a program, in one table: its kind, what runs it, its class, and the history tables it needs.
+/* Every operation of a program in one table: its kind, what runs it, its class, and the tables it needs.
  *
  * One line adds a kernel: programs are checked and run by this table, and the fuzzer draws from it. The compiler
  * warns (-Wswitch-enum) if a kind of the header is missing here.
@@ -12,10 +12,10 @@
 #include "tables/history.h"
 
 typedef enum es_class {
-    ES_UNKNOWN, /* not an operation */
-    ES_EDIT, /* changes single tokens, in a row of any form */
-    ES_RESHAPE, /* sees the row as a whole: a short one is sorted first */
-    ES_SELECT, /* draws a token, and leaves a long row as it was */
+    ES_UNKNOWN,    /* not an operation */
+    ES_EDIT,       /* changes single tokens, in a row of any form */
+    ES_RESHAPE,    /* sees the row as a whole: a short one is sorted first */
+    ES_SELECT,     /* draws a token, and leaves a long row as it was */
     ES_SELECT_LAST /* draws a token from what it has made of the row */
 } es_class;
 

@@ -18,15 +18,14 @@ static int32_t intern_classes(eg_expressions *x, const eg_classes *made) {
     return id;
 }
 
-void eg_make_first_classes(eg_expressions *x) {
+void eg_open_classes(eg_expressions *x) {
     eg_classes made = {{0}};
     intern_classes(x, &made); /* EG_ONE_CLASS */
     for (int byte = 0; byte < 256; byte++) made.of[byte] = (uint8_t)byte;
     intern_classes(x, &made); /* EG_ALL_CLASSES */
 }
 
-/* The classes of bytes that are equal in `values`. */
-static int32_t classes_by_value(eg_expressions *x, const int32_t *values) {
+int32_t eg_classes_by_value(eg_expressions *x, const int32_t *values) {
     eg_classes made;
     int kinds[256], count = 0;
     for (int byte = 0; byte < 256; byte++) {
@@ -39,15 +38,13 @@ static int32_t classes_by_value(eg_expressions *x, const int32_t *values) {
     return intern_classes(x, &made);
 }
 
-/* The bytes of `set`, and all others. */
-static int32_t classes_of_set(eg_expressions *x, const eg_bytes *set) {
+int32_t eg_classes_of_set(eg_expressions *x, const eg_bytes *set) {
     int32_t values[256];
     for (int byte = 0; byte < 256; byte++) values[byte] = eg_bytes_has(set, byte);
-    return classes_by_value(x, values);
+    return eg_classes_by_value(x, values);
 }
 
-/* The classes that refine both `a` and `b`. */
-static int32_t meet_classes(eg_expressions *x, int32_t a, int32_t b) {
+int32_t eg_meet_classes(eg_expressions *x, int32_t a, int32_t b) {
     if (a == b || b == EG_ONE_CLASS || a == EG_ALL_CLASSES) return a;
     if (a == EG_ONE_CLASS || b == EG_ALL_CLASSES) return b;
     const uint64_t key = a < b ? eg_pair(a, b) : eg_pair(b, a);
@@ -56,40 +53,24 @@ static int32_t meet_classes(eg_expressions *x, int32_t a, int32_t b) {
     int32_t values[256];
     const uint8_t *one = x->classes.at[a].of, *other = x->classes.at[b].of;
     for (int byte = 0; byte < 256; byte++) values[byte] = one[byte] << 8 | other[byte];
-    out = classes_by_value(x, values);
+    out = eg_classes_by_value(x, values);
     eg_map_put(x->pool, &x->class_meets, key, out);
     return out;
 }
 
-static int32_t classes_of_list(eg_expressions *x, const eg_expression *n) {
-    int32_t out = n->b > MOST_MEMBERS ? EG_ALL_CLASSES : EG_ONE_CLASS;
-    for (int32_t i = 0; i < n->b && out != EG_ALL_CLASSES; i++)
-        out = meet_classes(x, out, eg_make_classes(x, x->lists.at[n->a + i]));
+int32_t eg_classes_of_members(eg_expressions *x, const eg_expression *n) {
+    int32_t out = n->count > MOST_MEMBERS ? EG_ALL_CLASSES : EG_ONE_CLASS;
+    for (int32_t i = 0; i < n->count && out != EG_ALL_CLASSES; i++)
+        out = eg_meet_classes(x, out, eg_classes_of(x, eg_member(x, n, i)));
     return out;
 }
 
-int32_t eg_make_classes(eg_expressions *x, int32_t e) {
+int32_t eg_classes_of(eg_expressions *x, int32_t e) {
     if (x->nodes.at[e].classes >= 0) return x->nodes.at[e].classes;
     const eg_expression n = x->nodes.at[e];
-    int32_t out = EG_ALL_CLASSES;
+    const eg_kind *kind = &eg_kinds[n.kind];
     eg_enter(x);
-    switch (n.kind) {
-    case LITERAL:
-    case CLASS: out = classes_of_set(x, eg_first(x, e)); break;
-    case CONCAT:
-        out = eg_make_classes(x, n.a);
-        if (x->nodes.at[n.a].nullable) out = meet_classes(x, out, eg_make_classes(x, n.b));
-        break;
-    case GUARD: out = meet_classes(x, eg_make_classes(x, n.a), eg_make_classes(x, n.b)); break;
-    case UNION:
-    case BOTH: out = classes_of_list(x, &n); break;
-    case NOT:
-    case REPEAT:
-    case LONGEST:
-    case WHOLE: out = eg_make_classes(x, n.a); break;
-    case AUTOMATON: out = classes_by_value(x, x->automata.at[n.a].steps + (int64_t)n.b * 256); break;
-    default: break;
-    }
-    x->depth--;
+    const int32_t out = kind->classes ? kind->classes(x, &n) : EG_ALL_CLASSES;
+    eg_leave(x);
     return x->nodes.at[e].classes = out;
 }

@@ -1,5 +1,7 @@
-/* Members of a union that differ in one count. */
+/* Counts: members of a union that differ in one only, and intersections without them. */
 #include "grammar/expression/make.h"
+
+/* --- unions --- */
 
 /* X{2,5}Y|X{4,9}Y is X{2,9}Y. Without this, a text under counts within counts could be split into so many parts
  * in so many ways that each byte adds members. */
@@ -22,11 +24,11 @@ enum { COUNTED_INTS = sizeof(counted) / sizeof(int32_t) };
 static int32_t part_at(const eg_expressions *x, int32_t e, int place, int32_t *tail) {
     for (;; place--) {
         const eg_expression *n = &x->nodes.at[e];
-        const bool last = n->kind != CONCAT;
-        *tail = last ? EG_EPSILON : n->b;
-        if (!place) return last ? e : n->a;
+        const bool last = n->kind != EG_CONCAT;
+        *tail = last ? EG_EPSILON : n->tail;
+        if (!place) return last ? e : n->head;
         if (last) return -1;
-        e = n->b;
+        e = n->tail;
     }
 }
 
@@ -34,7 +36,7 @@ static int32_t part_at(const eg_expressions *x, int32_t e, int place, int32_t *t
 static int32_t count_at(const eg_expressions *x, int32_t e, int place, int32_t *tail) {
     const int32_t part = part_at(x, e, place, tail);
     const eg_expression *n = part < 0 ? NULL : &x->nodes.at[part];
-    return n && n->kind == REPEAT && n->c >= 0 && !x->nodes.at[e].guards ? part : -1;
+    return n && n->kind == EG_REPEAT && n->high >= 0 && !x->nodes.at[e].guards ? part : -1;
 }
 
 static bool has_count(const eg_expressions *x, int32_t e) {
@@ -50,24 +52,25 @@ static bool same_but_count(const eg_expressions *x, int32_t a, int32_t b, int pl
     for (int i = 0; i < place; i++)
         if (part_at(x, a, i, &tail) != part_at(x, b, i, &other)) return false;
     const int32_t one = part_at(x, a, place, &tail), two = part_at(x, b, place, &other);
-    return x->nodes.at[one].a == x->nodes.at[two].a && tail == other;
+    return x->nodes.at[one].of == x->nodes.at[two].of && tail == other;
 }
 
 /* `e` with another count at `place`. */
 static int32_t with_count(eg_expressions *x, int32_t e, int place, int32_t low, int32_t high) {
     const eg_expression n = x->nodes.at[e];
-    if (place) return eg_make_concat(x, n.a, with_count(x, n.b, place - 1, low, high));
-    const int32_t of = x->nodes.at[n.kind == CONCAT ? n.a : e].a, repeat = eg_make_repeat(x, of, low, high);
-    return n.kind == CONCAT ? eg_make_concat(x, repeat, n.b) : repeat;
+    if (place) return eg_make_concat(x, n.head, with_count(x, n.tail, place - 1, low, high));
+    const int32_t of = x->nodes.at[n.kind == EG_CONCAT ? n.head : e].of,
+                  repeat = eg_make_repeat(x, of, low, high);
+    return n.kind == EG_CONCAT ? eg_make_concat(x, repeat, n.tail) : repeat;
 }
 
 static counted counted_at(const eg_expressions *x, int32_t e, int place) {
     int32_t key[PLACES + 2], tail, count = 0;
     for (int i = 0; i < place; i++) key[count++] = part_at(x, e, i, &tail);
     const eg_expression *n = &x->nodes.at[part_at(x, e, place, &tail)];
-    key[count++] = n->a;
+    key[count++] = n->of;
     key[count++] = tail;
-    return (counted){(int32_t)eg_hash_ints(key, count, 31), n->b, n->c, e};
+    return (counted){(int32_t)eg_hash_ints(key, count, 31), n->low, n->high, e};
 }
 
 static int compare_counted(const void *a, const void *b) {
@@ -113,13 +116,52 @@ static int32_t merge_at(eg_expressions *x, int32_t base, int32_t end, int place)
     return kept;
 }
 
-void eg_make_merge_counts(eg_expressions *x, int32_t base) {
-    int32_t end = x->scratch.count, found = 0;
-    for (int32_t i = base; i < end && found < FEW_COUNTED; i++) found += has_count(x, x->scratch.at[i]);
-    if (found < FEW_COUNTED) return;
+void eg_merge_counts(eg_expressions *x, int32_t base) {
+    int32_t end = x->scratch.count, have = 0;
+    for (int32_t i = base; i < end && have < FEW_COUNTED; i++) have += has_count(x, x->scratch.at[i]);
+    if (have < FEW_COUNTED) return;
     for (int place = 0; place < PLACES; place++) {
         end = merge_at(x, base, end, place);
         x->scratch.count = end;
     }
-    eg_make_sort_members(x, base);
+    eg_sort_members(x, base);
+}
+
+/* --- intersections --- */
+
+/* The member `e` of an intersection without the count at its end, if there is one. */
+static int32_t without_count(eg_expressions *x, int32_t e, eg_counts *counts) {
+    const eg_expression n = x->nodes.at[e];
+    if (n.kind == EG_CONCAT) {
+        const int32_t rest = without_count(x, n.tail, counts);
+        if (rest == n.tail) return e;
+        counts->exact &= eg_is_code(x, n.head);
+        return eg_make_concat(x, n.head, rest);
+    }
+    if (n.kind != EG_REPEAT || (n.low == 0 && n.high < 0)) return e;
+    counts->number++;
+    if (n.high >= 0 && n.high < counts->least) counts->least = n.high;
+    if (n.low > counts->low) counts->low = n.low;
+    if (n.low) counts->exact &= eg_is_code(x, n.of);
+    return eg_make_repeat(x, n.of, 0, -1);
+}
+
+int32_t eg_widen_count(eg_expressions *x, int32_t e, int32_t most, int32_t least) {
+    const eg_expression n = x->nodes.at[e];
+    if (n.kind == EG_CONCAT) {
+        const int32_t rest = eg_widen_count(x, n.tail, most, least);
+        return rest == n.tail ? e : eg_make_concat(x, n.head, rest);
+    }
+    if (n.kind != EG_REPEAT || (n.low <= least && n.high <= most)) return e;
+    return eg_make_repeat(x, n.of, n.low < least ? n.low : least, n.high > most ? -1 : n.high);
+}
+
+int32_t eg_drop_counts(eg_expressions *x, const eg_expression *n, eg_counts *counts) {
+    const int32_t base = x->scratch.count;
+    *counts = (eg_counts){.least = EG_FAR, .exact = true};
+    for (int32_t i = 0; i < n->count; i++) {
+        const int32_t member = without_count(x, eg_member(x, n, i), counts);
+        eg_push_member(x, EG_BOTH, member);
+    }
+    return eg_make_both(x, base);
 }

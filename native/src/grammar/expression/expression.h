@@ -16,11 +16,10 @@
  *   whole e      as a guard: the text from here on, up to its end, is not in e. It is violated after a prefix
  *                all of whose continuations are in e, and where the text ends as a member of e
  */
-#ifndef ES_GRAMMAR_EXPRESSION_H
-#define ES_GRAMMAR_EXPRESSION_H
+#ifndef EG_EXPRESSION_EXPRESSION_H
+#define EG_EXPRESSION_EXPRESSION_H
 
-#include <stdbool.h>
-
+#include "grammar/base/bytes.h"
 #include "grammar/base/memory.h"
 
 /* An entry of a lexer is terminal << EG_ENTRY_BITS plus these flags; EG_CLOSED: the parser cannot accept it.
@@ -30,38 +29,8 @@ enum { EG_KEYWORD = 1, EG_IGNORED = 2, EG_CLOSED = 4, EG_ENTRY_BITS = 3, EG_TAKE
 
 enum { EG_EMPTY = 0, EG_EPSILON = 1, EG_ANYTHING = 2 };
 
-/* A set of bytes. */
-typedef struct eg_bytes {
-    uint64_t words[4];
-} eg_bytes;
-
-static inline bool eg_bytes_has(const eg_bytes *set, int byte) {
-    return set->words[byte >> 6] >> (byte & 63) & 1;
-}
-
-static inline bool eg_bytes_meet(const eg_bytes *a, const eg_bytes *b) {
-    return (a->words[0] & b->words[0]) | (a->words[1] & b->words[1]) | (a->words[2] & b->words[2]) |
-           (a->words[3] & b->words[3]);
-}
-
-/* Whether all of `a` are in `b`. */
-static inline bool eg_bytes_within(const eg_bytes *a, const eg_bytes *b) {
-    uint64_t more = 0;
-    for (int i = 0; i < 4; i++) more |= a->words[i] & ~b->words[i];
-    return !more;
-}
-
-/* The set folded to 64 bits, indexed by a byte's low six bits: sets with a common byte have a common bit. */
-static inline uint64_t eg_bytes_fold(const eg_bytes *set) {
-    return set->words[0] | set->words[1] | set->words[2] | set->words[3];
-}
-
-static inline void eg_bytes_unite(eg_bytes *into, const eg_bytes *more) {
-    for (int i = 0; i < 4; i++) into->words[i] |= more->words[i];
-}
-
 typedef struct eg_expression {
-    uint8_t kind;
+    uint8_t kind;      /* an eg_kind_number (kinds.h) */
     bool nullable;     /* matches the empty string, perhaps only under a guard */
     bool wide;         /* begins many texts: a string or a name does, a few literals do not */
     bool over;         /* nothing can follow: wherever it ends, it ends for good */
@@ -71,15 +40,26 @@ typedef struct eg_expression {
     uint8_t emptiness; /* 0: not known yet, 1: matches something, 2: matches nothing */
     uint8_t code;      /* its eg_is_code: 0: not known yet, 1: yes, 2: no */
     int32_t first;     /* number of the set of bytes it can begin with */
-    int32_t a, b, c;   /* operands, by kind */
+    union {            /* the operands, with names by kind */
+        int32_t operands[3];
+        struct {
+            union {
+                int32_t text, set, head, of, members, automaton;
+            };
+            union {
+                int32_t length, tail, low, forbidden, count, state;
+            };
+            int32_t high;
+        };
+    };
     int32_t *steps;    /* [256] derivative by each byte, -1: not known yet; NULL: none is known */
     int32_t bounded;   /* its eg_expression_bounded for the longest token, -1: not known yet */
-    int32_t loose;     /* its eg_expression_loose, -1: not known yet */
-    int32_t classes;   /* its eg_make_classes, -1: not known yet */
+    int32_t looser;    /* its eg_expression_looser, -1: not known yet */
+    int32_t classes;   /* its eg_classes_of, -1: not known yet */
     int32_t reach;     /* its eg_reach_of, -1: not known yet */
-    int32_t visit;     /* its place in the last search that visited it */
+    int32_t visit;     /* its place in the last search that came to it */
     int32_t steady;    /* its first place in `steadies`, -1: not known yet */
-    uint64_t idle;     /* its eg_expression_idle, UINT64_MAX: not known yet */
+    uint64_t unchanged;     /* its eg_expression_unchanged_after, UINT64_MAX: not known yet */
 } eg_expression;
 
 /* An expression that was given as an automaton. */
@@ -118,14 +98,14 @@ typedef struct eg_steady {
     bool last;           /* it is the last one of its expression */
 } eg_steady;
 
-/* A derivative found by a search. */
-typedef struct eg_found {
+/* A derivative that a search has visited. */
+typedef struct eg_visited {
     int32_t expression;
-    int32_t from;     /* the place of that from which it was found, -1: none; or the first of its `edges` */
+    int32_t from;     /* the place of that whose derivative it is, -1: none; or the first of its `edges` */
     int32_t end, loop;
     int32_t cost;     /* what its derivatives are closer to a match */
     bool loops;       /* one of them is itself, and any number of these may be inserted */
-} eg_found;
+} eg_visited;
 
 typedef struct eg_expressions {
     eg_pool *pool;
@@ -135,21 +115,21 @@ typedef struct eg_expressions {
     EG_VECTOR(uint8_t) text;    /* bytes of literals */
     EG_VECTOR(eg_automaton) automata;
     EG_VECTOR(int32_t) scratch; /* a stack of members for constructions in progress */
-    EG_VECTOR(eg_found) found;  /* a stack of the expressions visited by searches in progress */
+    EG_VECTOR(eg_visited) visited;  /* a stack: by searches in progress */
     EG_VECTOR(int32_t) edges;   /* a stack of the derivatives of each of them, one list after the other */
     EG_VECTOR(eg_classes) classes;
     EG_VECTOR(eg_reach) reaches;
     EG_VECTOR(eg_steady) steadies;
-    EG_VECTOR(uint64_t) singles; /* results of eg_expression_single ... */
+    EG_VECTOR(uint64_t) singles; /* results of eg_expression_single_characters ... */
     eg_map single;              /* ... by expression */
     eg_map class_meets;         /* two numbers of classes to those that refine both */
-    eg_map lives;               /* (expression, guard) to the result of eg_lives */
-    eg_map derived;             /* (expression, byte) to its derivative, see eg_make_derivative */
+    eg_map goes_on;             /* (expression, guard) to the result of eg_can_go_on */
+    eg_map derived;             /* (expression, byte) to the result of eg_derive_once */
     eg_set by_content, sets_by_content, literals_by_content, classes_by_content;
     int64_t known_steps;        /* how many derivatives are remembered */
     int32_t longest_token;      /* bytes */
-    int in_vain;                /* explorations (eg_reach_of) without a result, less those with one */
-    int lost;                   /* the same for searches (eg_expression_is_empty) */
+    int vain_explorations;      /* explorations (eg_reach_of) without a result, less those with one */
+    int vain_searches;          /* the same for searches (eg_expression_is_empty) */
     int depth;                  /* of the current recursion */
 } eg_expressions;
 
@@ -161,7 +141,7 @@ void eg_expressions_copy(eg_expressions *x, eg_pool *pool, const eg_expressions 
 
 /* Discard the unfinished work of a call that faulted. */
 static inline void eg_expressions_reset(eg_expressions *x) {
-    x->scratch.count = x->found.count = x->edges.count = 0;
+    x->scratch.count = x->visited.count = x->edges.count = 0;
     x->depth = 0;
 }
 
@@ -234,7 +214,7 @@ bool eg_expression_is_empty(eg_expressions *x, int32_t e);
 /* A lexer that tries terminals in order: `pairs` holds an entry and an expression each. The first one that
  * matches at all wins, with its longest match. If the matched text is also that of a keyword listed right
  * before the terminal, the keyword is what was read. EG_EMPTY if nothing could be read. */
-int32_t eg_lexer(eg_expressions *x, const int32_t *pairs, int32_t count);
+int32_t eg_lexer_of(eg_expressions *x, const int32_t *pairs, int32_t count);
 
 enum { EG_MAX_ENDINGS = 16, EG_MAX_READINGS = 64 };
 
@@ -248,13 +228,13 @@ typedef struct eg_reading {
 int eg_expression_readings(eg_expressions *x, int32_t e, eg_reading *out);
 
 /* Whether `e`, which can continue without `guard`, can do so to some end that `guard` allows. */
-bool eg_lives(eg_expressions *x, int32_t e, int32_t guard);
+bool eg_can_go_on(eg_expressions *x, int32_t e, int32_t guard);
 
 /* Whether `e` is a lexer of which that is true. */
-bool eg_lexer_lives(eg_expressions *x, int32_t e, int32_t guard);
+bool eg_lexer_can_go_on(eg_expressions *x, int32_t e, int32_t guard);
 
 /* Whether it can continue to the end of a terminal that is not ignored. */
-bool eg_lexer_begins(eg_expressions *x, int32_t e);
+bool eg_lexer_can_read(eg_expressions *x, int32_t e);
 
 /* The guard that combines both. */
 int32_t eg_guard_join(eg_expressions *x, int32_t a, int32_t b);
@@ -270,30 +250,30 @@ int32_t eg_expression_bounded(eg_expressions *x, int32_t e, int32_t bytes);
 
 /* An expression that matches what `e` does and more, and that many others share: without what is excluded, or
  * without the end of a long count. `e` itself if there is none. */
-int32_t eg_expression_loose(eg_expressions *x, int32_t e);
+int32_t eg_expression_looser(eg_expressions *x, int32_t e);
 
 /* The classes of characters (characters.h) after each of which `e` is unchanged. */
-uint64_t eg_expression_idle(eg_expressions *x, int32_t e);
+uint64_t eg_expression_unchanged_after(eg_expressions *x, int32_t e);
 
 /* The classes of characters each of which by itself is a match of `e`, after which nothing else of it follows. */
-uint64_t eg_expression_single(eg_expressions *x, int32_t e);
+uint64_t eg_expression_single_characters(eg_expressions *x, int32_t e);
 
 /* Whether after any up to `count` characters of these classes `e` can be continued. False may mean that it is not
  * known. */
-bool eg_expression_is_steady(eg_expressions *x, int32_t e, uint64_t classes, int32_t count);
+bool eg_expression_outlasts(eg_expressions *x, int32_t e, uint64_t classes, int32_t count);
 
 /* Whether `e` counts the characters that it begins with, and so is changed by each. */
-bool eg_expression_counts(eg_expressions *x, int32_t e);
+bool eg_expression_counts_characters(eg_expressions *x, int32_t e);
 
-/* Make eg_expression_loose of `e` return `e` from now on. */
-static inline void eg_expression_forget_loose(eg_expressions *x, int32_t e) { x->nodes.at[e].loose = e; }
+/* Make eg_expression_looser of `e` return `e` from now on. */
+static inline void eg_expression_forget_looser(eg_expressions *x, int32_t e) { x->nodes.at[e].looser = e; }
 
 /* If `e` is something repeated at least some number of times, followed by one byte that does not begin it:
  * the same with any number of repetitions. Otherwise `e` itself. */
-int32_t eg_expression_open(eg_expressions *x, int32_t e);
+int32_t eg_expression_without_minimum(eg_expressions *x, int32_t e);
 
 /* The bytes by which the derivatives of `e` can differ from those of `whole`, a looser expression. */
-eg_bytes eg_expression_differing(eg_expressions *x, int32_t e, int32_t whole);
+eg_bytes eg_expression_differing_bytes(eg_expressions *x, int32_t e, int32_t whole);
 
 /* The guards with which `e` can end here: at most EG_MAX_ENDINGS numbers in `out`. Returns how many, 0 if it
  * cannot end. */

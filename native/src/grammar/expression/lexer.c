@@ -11,33 +11,33 @@
 /* The texts of `e` that are not empty. */
 static int32_t nonempty(eg_expressions *x, int32_t e) {
     if (!x->nodes.at[e].nullable) return e;
-    return eg_intersection(x, e, eg_make_concat(x, x->nodes.at[EG_ANYTHING].a, EG_ANYTHING));
+    return eg_intersection(x, e, eg_make_concat(x, x->nodes.at[EG_ANYTHING].of, EG_ANYTHING));
 }
 
 /* The futures in which `e` matches some nonempty prefix. */
-static int32_t longer(eg_expressions *x, int32_t e) { return eg_make_future(x, nonempty(x, e)); }
+static int32_t futures_with_more(eg_expressions *x, int32_t e) { return eg_make_future(x, nonempty(x, e)); }
 
 /* The futures that `guard` forbids. */
-static int32_t forbidden(eg_expressions *x, int32_t guard) {
-    return x->nodes.at[guard].kind == WHOLE ? x->nodes.at[guard].a : longer(x, guard);
+static int32_t forbidden_futures(eg_expressions *x, int32_t guard) {
+    return x->nodes.at[guard].kind == EG_WHOLE ? x->nodes.at[guard].of : futures_with_more(x, guard);
 }
 
 int32_t eg_guard_join(eg_expressions *x, int32_t a, int32_t b) {
     if (a == b || b == EG_EMPTY) return a;
     if (a == EG_EMPTY) return b;
-    if (x->nodes.at[a].kind != WHOLE && x->nodes.at[b].kind != WHOLE) return eg_union(x, a, b);
-    const int32_t first = forbidden(x, a);
-    return eg_make_whole(x, eg_union(x, first, forbidden(x, b)));
+    if (x->nodes.at[a].kind != EG_WHOLE && x->nodes.at[b].kind != EG_WHOLE) return eg_union(x, a, b);
+    const int32_t first = forbidden_futures(x, a);
+    return eg_make_whole(x, eg_union(x, first, forbidden_futures(x, b)));
 }
 
 bool eg_guard_bars_end(const eg_expressions *x, int32_t guard) {
-    return x->nodes.at[guard].kind == WHOLE && x->nodes.at[x->nodes.at[guard].a].nullable;
+    return x->nodes.at[guard].kind == EG_WHOLE && x->nodes.at[x->nodes.at[guard].of].nullable;
 }
 
 /* --- what can still match --- */
 
 /* Whether a nonempty match of `e` can be completed in a future that `guard` allows. */
-static bool possible(eg_expressions *x, int32_t e, int32_t guard) {
+static bool can_match(eg_expressions *x, int32_t e, int32_t guard) {
     const eg_bytes first = *eg_first(x, e);
     bool any = false;
     eg_work(x->pool->fault, 64);
@@ -48,15 +48,15 @@ static bool possible(eg_expressions *x, int32_t e, int32_t guard) {
         any |= next >= 0;
     }
     if (!any) return false;
-    const int32_t allowed = eg_make_negation(x, forbidden(x, guard));
-    return !eg_expression_is_empty(x, eg_intersection(x, longer(x, e), allowed));
+    const int32_t allowed = eg_make_negation(x, forbidden_futures(x, guard));
+    return !eg_expression_is_empty(x, eg_intersection(x, futures_with_more(x, e), allowed));
 }
 
 /* What the entries of `scratch` from `begin` to `end` match, joined to `before`. */
 static int32_t join_texts(eg_expressions *x, int32_t before, int32_t begin, int32_t end) {
     const int32_t base = x->scratch.count;
-    eg_push_member(x, UNION, before);
-    for (int32_t i = begin; i < end; i += 2) eg_push_member(x, UNION, x->scratch.at[i + 1]);
+    eg_push_member(x, EG_UNION, before);
+    for (int32_t i = begin; i < end; i += 2) eg_push_member(x, EG_UNION, x->scratch.at[i + 1]);
     return eg_make_union(x, base);
 }
 
@@ -68,17 +68,17 @@ static int32_t count_open(const eg_expressions *x, int32_t begin, int32_t own) {
 }
 
 /* Whether anything can be read as the entry at `own` on `scratch`, whose keywords begin at `begin`. */
-static bool entry_possible(eg_expressions *x, int32_t begin, int32_t own, int32_t guard) {
+static bool entry_can_be_read(eg_expressions *x, int32_t begin, int32_t own, int32_t guard) {
     const int32_t e = x->scratch.at[own + 1];
-    if (count_open(x, begin, own) == (own - begin) / 2 + 1) return possible(x, e, guard);
-    if (guard != EG_EMPTY && !possible(x, e, guard)) return false; /* nor is any keyword */
+    if (count_open(x, begin, own) == (own - begin) / 2 + 1) return can_match(x, e, guard);
+    if (guard != EG_EMPTY && !can_match(x, e, guard)) return false; /* nor is any keyword */
     int32_t before = EG_EMPTY, joined = begin; /* what is read as a keyword tried earlier, up to `joined` */
     for (int32_t i = begin; i <= own; i += 2) {
         if (x->scratch.at[i] & EG_CLOSED) continue;
         const int32_t here = i < own ? eg_intersection(x, e, x->scratch.at[i + 1]) : e;
         if (joined < i) before = join_texts(x, before, joined, i);
         joined = i;
-        if (possible(x, eg_intersection(x, here, eg_make_negation(x, before)), guard)) return true;
+        if (can_match(x, eg_intersection(x, here, eg_make_negation(x, before)), guard)) return true;
     }
     return false;
 }
@@ -90,16 +90,16 @@ static int32_t join_guards(eg_expressions *x, int32_t guard, int32_t begin, int3
     int32_t whole = EG_EMPTY;
     for (int32_t i = begin; i < end; i += 2) {
         const int32_t entry = x->scratch.at[i], left = x->scratch.at[i + 1];
-        if (x->nodes.at[left].kind == WHOLE) whole = eg_guard_join(x, whole, left);
+        if (x->nodes.at[left].kind == EG_WHOLE) whole = eg_guard_join(x, whole, left);
         else if (entry == EG_TAKEN || !(entry & EG_KEYWORD || x->nodes.at[left].guards))
-            eg_push_member(x, UNION, left);
+            eg_push_member(x, EG_UNION, left);
     }
     return eg_guard_join(x, eg_guard_join(x, guard, eg_make_union(x, base)), whole);
 }
 
 /* Whether any entry of `scratch` from `base` to `end` can be read under `guard`; with `shown`, ignored ones
  * do not count. */
-static bool any_possible(eg_expressions *x, int32_t base, int32_t end, int32_t guard, bool shown) {
+static bool any_can_be_read(eg_expressions *x, int32_t base, int32_t end, int32_t guard, bool shown) {
     int32_t begin = base, joined = base; /* `guard` contains those of the entries up to `joined` */
     for (int32_t i = base; i < end; i += 2) {
         const int32_t entry = x->scratch.at[i];
@@ -107,42 +107,42 @@ static bool any_possible(eg_expressions *x, int32_t base, int32_t end, int32_t g
         if (entry != EG_TAKEN && !(shown && entry & EG_IGNORED) && count_open(x, begin, i)) {
             if (joined < begin) guard = join_guards(x, guard, joined, begin);
             joined = begin;
-            if (entry_possible(x, begin, i, guard)) return true;
+            if (entry_can_be_read(x, begin, i, guard)) return true;
         }
         begin = i + 2;
     }
     return false;
 }
 
-/* any_possible of the lexer `e`. */
-static bool lexer_possible(eg_expressions *x, int32_t e, int32_t guard, bool shown) {
+/* any_can_be_read of the lexer `e`. */
+static bool lexer_can_read(eg_expressions *x, int32_t e, int32_t guard, bool shown) {
     const eg_expression n = x->nodes.at[e];
-    if (n.kind != LEXER) return false;
+    if (n.kind != EG_LEXER) return false;
     const int32_t base = x->scratch.count;
-    EG_RESERVE(x->pool, x->scratch, n.b);
-    eg_copy(x->scratch.at + base, x->lists.at + n.a, (size_t)n.b * sizeof(int32_t));
-    x->scratch.count += n.b;
-    const bool out = any_possible(x, base, base + n.b, guard, shown);
+    EG_RESERVE(x->pool, x->scratch, n.count);
+    eg_copy(x->scratch.at + base, x->lists.at + n.members, (size_t)n.count * sizeof(int32_t));
+    x->scratch.count += n.count;
+    const bool out = any_can_be_read(x, base, base + n.count, guard, shown);
     x->scratch.count = base;
     return out;
 }
 
-bool eg_lives(eg_expressions *x, int32_t e, int32_t guard) {
+bool eg_can_go_on(eg_expressions *x, int32_t e, int32_t guard) {
     if (guard == EG_EMPTY) return true;
     const uint64_t key = eg_pair(e, guard);
-    const int32_t known = eg_map_get(&x->lives, key, -1);
+    const int32_t known = eg_map_get(&x->goes_on, key, -1);
     if (known >= 0) return known;
-    const bool out = x->nodes.at[e].kind == LEXER ? lexer_possible(x, e, guard, false)
-                                                  : possible(x, e, guard);
-    eg_map_put(x->pool, &x->lives, key, out);
+    const bool out = x->nodes.at[e].kind == EG_LEXER ? lexer_can_read(x, e, guard, false)
+                                                     : can_match(x, e, guard);
+    eg_map_put(x->pool, &x->goes_on, key, out);
     return out;
 }
 
-bool eg_lexer_lives(eg_expressions *x, int32_t e, int32_t guard) {
-    return x->nodes.at[e].kind == LEXER && eg_lives(x, e, guard);
+bool eg_lexer_can_go_on(eg_expressions *x, int32_t e, int32_t guard) {
+    return x->nodes.at[e].kind == EG_LEXER && eg_can_go_on(x, e, guard);
 }
 
-bool eg_lexer_begins(eg_expressions *x, int32_t e) { return lexer_possible(x, e, EG_EMPTY, true); }
+bool eg_lexer_can_read(eg_expressions *x, int32_t e) { return lexer_can_read(x, e, EG_EMPTY, true); }
 
 /* --- construction and derivatives of lexers --- */
 
@@ -151,9 +151,9 @@ int32_t eg_make_lexer(eg_expressions *x, int32_t base) {
     bool nullable = false;
     for (int32_t i = base; i < x->scratch.count && !nullable; i += 2)
         nullable = eg_is_own(x->scratch.at[i]) && x->nodes.at[x->scratch.at[i + 1]].nullable;
-    const bool lives = any_possible(x, base, base + count, EG_EMPTY, false);
+    const bool lives = any_can_be_read(x, base, base + count, EG_EMPTY, false);
     int32_t out = EG_EMPTY;
-    if (lives || nullable) out = eg_make_intern_list(x, lives ? LEXER : LEXED, x->scratch.at + base, count);
+    if (lives || nullable) out = eg_intern_list(x, lives ? EG_LEXER : EG_LEXED, x->scratch.at + base, count);
     x->scratch.count = base;
     return out;
 }
@@ -163,7 +163,7 @@ static void push_pair(eg_expressions *x, int32_t entry, int32_t e) {
     EG_PUSH(x->pool, x->scratch, e);
 }
 
-int32_t eg_lexer(eg_expressions *x, const int32_t *pairs, int32_t count) {
+int32_t eg_lexer_of(eg_expressions *x, const int32_t *pairs, int32_t count) {
     const int32_t base = x->scratch.count;
     int32_t kept = base; /* from here on, keywords whose terminal is still to come */
     for (int32_t i = 0; i < 2 * count; i += 2) {
@@ -196,15 +196,15 @@ static void push_taken(eg_expressions *x, int32_t base, int32_t guard) {
 
 /* Drops entries that can no longer match, with the keywords of such a terminal; everything after a terminal
  * that has won; and everything after the last entry that can be read. */
-int32_t eg_make_lexer_step(eg_expressions *x, const eg_expression *n, int byte) {
+int32_t eg_derive_lexer(eg_expressions *x, const eg_expression *n, int byte) {
     const int32_t base = x->scratch.count;
     int32_t begin = base;  /* from here on, keywords whose terminal is still to come */
     int32_t kept = base;   /* up to here, entries that are kept */
     bool open = false, won = false;
-    eg_work(x->pool->fault, n->b);
-    for (int32_t i = 0; i < n->b && !won; i += 2) {
-        const int32_t entry = x->lists.at[n->a + i];
-        const int32_t next = eg_step(x, x->lists.at[n->a + i + 1], byte);
+    eg_work(x->pool->fault, n->count);
+    for (int32_t i = 0; i < n->count && !won; i += 2) {
+        const int32_t entry = eg_member(x, n, i);
+        const int32_t next = eg_step(x, eg_member(x, n, i + 1), byte);
         if (entry == EG_TAKEN) {
             push_taken(x, base, next);
             won = x->nodes.at[next].nullable;
@@ -240,7 +240,7 @@ static int add_reading(eg_expressions *x, eg_reading *out, int count, eg_reading
 static int add_readings(eg_expressions *x, eg_reading *out, int count, eg_reading reading, int32_t left) {
     int32_t endings[EG_MAX_ENDINGS];
     const int ways = eg_expression_endings(x, left, endings);
-    const int32_t guard = eg_guard_join(x, reading.guard, eg_make_whole(x, longer(x, left)));
+    const int32_t guard = eg_guard_join(x, reading.guard, eg_make_whole(x, futures_with_more(x, left)));
     for (int i = 0; i < ways; i++) {
         reading.guard = eg_guard_join(x, guard, endings[i]);
         count = add_reading(x, out, count, reading);
@@ -251,8 +251,8 @@ static int add_readings(eg_expressions *x, eg_reading *out, int count, eg_readin
 static int lexer_readings(eg_expressions *x, const eg_expression n, eg_reading *out) {
     int32_t guard = EG_EMPTY, keyword = -1;
     int count = 0;
-    for (int32_t i = 0; i < n.b; i += 2) {
-        const int32_t entry = x->lists.at[n.a + i], left = x->lists.at[n.a + i + 1];
+    for (int32_t i = 0; i < n.count; i += 2) {
+        const int32_t entry = eg_member(x, &n, i), left = eg_member(x, &n, i + 1);
         const bool nullable = x->nodes.at[left].nullable, looks = x->nodes.at[left].guards;
         if (entry != EG_TAKEN && entry & EG_KEYWORD) {
             if (nullable && keyword < 0) keyword = entry;
@@ -271,7 +271,7 @@ static int lexer_readings(eg_expressions *x, const eg_expression n, eg_reading *
 
 int eg_expression_readings(eg_expressions *x, int32_t e, eg_reading *out) {
     const eg_expression n = x->nodes.at[e];
-    if (n.kind == LEXER || n.kind == LEXED) return lexer_readings(x, n, out);
+    if (n.kind == EG_LEXER || n.kind == EG_LEXED) return lexer_readings(x, n, out);
     int32_t endings[EG_MAX_ENDINGS];
     const int count = eg_expression_endings(x, e, endings);
     for (int i = 0; i < count; i++) out[i] = (eg_reading){-1, endings[i]};

@@ -1,6 +1,11 @@
 /* Reading a grammar's expressions from its program. */
 #include "grammar/expression/make.h"
 
+enum {
+    LONG_LITERAL = 256, /* bytes; a longer one becomes parts, so that a step does not depend on it */
+    MAX_AUTOMATON_STATES = 1 << 16
+};
+
 typedef struct reader {
     eg_expressions *x;
     const int32_t *code;
@@ -55,7 +60,7 @@ static bool trim(eg_expressions *x, eg_automaton *a) {
     return alive[0];
 }
 
-int32_t eg_make_find_automaton(const eg_expressions *x, const eg_automaton *a) {
+int32_t eg_find_automaton(const eg_expressions *x, const eg_automaton *a) {
     for (int32_t i = 0; i < x->automata.count; i++) {
         const eg_automaton *known = &x->automata.at[i];
         if (known->hash == a->hash && known->count == a->count &&
@@ -83,54 +88,61 @@ static int32_t read_automaton(reader *r) {
     }
     if (!trim(x, &made)) return EG_EMPTY;
     made.hash = eg_hash_ints(r->code + begin, r->at - begin, 5);
-    const int32_t known = eg_make_find_automaton(x, &made);
-    if (known >= 0) return eg_make_intern(x, AUTOMATON, known, 0, 0);
+    const int32_t known = eg_find_automaton(x, &made);
+    if (known >= 0) return eg_intern(x, EG_AUTOMATON, known, 0, 0);
     EG_PUSH(x->pool, x->automata, made);
-    return eg_make_intern(x, AUTOMATON, x->automata.count - 1, 0, 0);
+    return eg_intern(x, EG_AUTOMATON, x->automata.count - 1, 0, 0);
 }
 
-static int32_t read_list(reader *r, int kind) {
+static int32_t read_class(reader *r) {
+    eg_bytes set = {{0}};
+    for (int i = 0; i < 8; i++)
+        set.words[i >> 1] |= (uint64_t)(uint32_t)take(r, INT32_MIN, INT32_MAX) << (32 * (i & 1));
+    return eg_bytes_fold(&set) ? eg_intern(r->x, EG_CLASS, eg_intern_set(r->x, &set), 0, 0) : EG_EMPTY;
+}
+
+static int32_t read_concat(reader *r) {
     eg_expressions *x = r->x;
-    int32_t count = take(r, 0, r->length - r->at);
     const int32_t base = x->scratch.count;
-    for (; count > 0; count--) {
-        const int32_t child = take_node(r);
-        if (kind == CONCAT) EG_PUSH(x->pool, x->scratch, child);
-        else eg_push_member(x, kind, child);
+    for (int32_t count = take(r, 0, r->length - r->at); count > 0; count--) {
+        const int32_t part = take_node(r);
+        EG_PUSH(x->pool, x->scratch, part);
     }
-    if (kind == UNION) return eg_make_union(x, base);
-    if (kind == BOTH) return eg_make_both(x, base);
     int32_t out = EG_EPSILON;
     while (x->scratch.count > base) out = eg_make_concat(x, x->scratch.at[--x->scratch.count], out);
     return out;
 }
 
-static int32_t read_node(reader *r) {
-    eg_expressions *x = r->x;
-    const int kind = take(r, LITERAL, AUTOMATON);
-    switch (kind) {
-    case LITERAL: return read_literal(r);
-    case CLASS: {
-        eg_bytes set = {{0}};
-        for (int i = 0; i < 8; i++)
-            set.words[i >> 1] |= (uint64_t)(uint32_t)take(r, INT32_MIN, INT32_MAX) << (32 * (i & 1));
-        const eg_bytes none = {{0}};
-        return memcmp(&set, &none, sizeof set) ? eg_make_intern(x, CLASS, eg_make_intern_set(x, &set), 0, 0)
-                                               : EG_EMPTY;
-    }
-    case NOT: return eg_make_negation(x, take_node(r));
-    case REPEAT: {
-        const int32_t child = take_node(r), low = take(r, 0, INT32_MAX), high = take(r, -1, INT32_MAX);
-        return high >= 0 && low > high ? EG_EMPTY : eg_make_repeat(x, child, low, high);
-    }
-    case GUARD: {
-        const int32_t child = take_node(r);
-        return eg_make_guard(x, child, take_node(r));
-    }
-    case AUTOMATON: return read_automaton(r);
-    default: return read_list(r, kind);
-    }
+/* Push the members of a union or intersection; returns where they begin on the stack. */
+static int32_t push_members(reader *r, eg_kind_number kind) {
+    const int32_t base = r->x->scratch.count;
+    for (int32_t count = take(r, 0, r->length - r->at); count > 0; count--)
+        eg_push_member(r->x, kind, take_node(r));
+    return base;
 }
+
+static int32_t read_union(reader *r) { return eg_make_union(r->x, push_members(r, EG_UNION)); }
+
+static int32_t read_both(reader *r) { return eg_make_both(r->x, push_members(r, EG_BOTH)); }
+
+static int32_t read_not(reader *r) { return eg_make_negation(r->x, take_node(r)); }
+
+static int32_t read_repeat(reader *r) {
+    const int32_t of = take_node(r), low = take(r, 0, INT32_MAX), high = take(r, -1, INT32_MAX);
+    return high >= 0 && low > high ? EG_EMPTY : eg_make_repeat(r->x, of, low, high);
+}
+
+static int32_t read_guard(reader *r) {
+    const int32_t of = take_node(r);
+    return eg_make_guard(r->x, of, take_node(r));
+}
+
+/* The kinds that programs contain. */
+static int32_t (*const readers[])(reader *) = {
+    [EG_LITERAL] = read_literal, [EG_CLASS] = read_class, [EG_CONCAT] = read_concat,
+    [EG_UNION] = read_union,     [EG_BOTH] = read_both,   [EG_NOT] = read_not,
+    [EG_REPEAT] = read_repeat,   [EG_GUARD] = read_guard, [EG_AUTOMATON] = read_automaton,
+};
 
 int32_t eg_expressions_read(eg_expressions *x, const int32_t *code, int64_t length, eg_reading_place from,
                             int32_t *numbers, int64_t room) {
@@ -138,7 +150,7 @@ int32_t eg_expressions_read(eg_expressions *x, const int32_t *code, int64_t leng
     while (r.at < length) {
         if (r.count == room)
             eg_fail(x->pool->fault, ES_GRAMMAR_INVALID, "there are more expressions than code");
-        numbers[r.count] = read_node(&r);
+        numbers[r.count] = readers[take(&r, EG_LITERAL, EG_AUTOMATON)](&r);
         r.count++;
     }
     return r.count;

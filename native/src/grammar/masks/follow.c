@@ -236,7 +236,7 @@ static void correct(eg_masks *m, eg_out *out, const eg_thread *thread, int32_t n
     es_vocabulary *v = eg_vocabulary_of(m);
     eg_expressions *x = &v->expressions;
     const eg_tries *t = &v->tries;
-    const eg_bytes differing = eg_expression_differing(x, e, whole);
+    const eg_bytes differing = eg_expression_differing_bytes(x, e, whole);
     for (int32_t c = node + 1; c < t->end.at[node] && m->compare_budget >= 0; c = t->end.at[c]) {
         if (!eg_bytes_has(&differing, t->byte.at[c])) continue;
         m->compare_budget--;
@@ -244,7 +244,7 @@ static void correct(eg_masks *m, eg_out *out, const eg_thread *thread, int32_t n
         eg_work(&v->fault, 2);
         if (inner == outer || outer == EG_EMPTY) continue;
         /* Where the outer expression has ended, the parser accepts nothing. */
-        if (thread->terminal == EG_LEXER && inner == EG_EMPTY && !ended) {
+        if (thread->terminal == EG_LEXING && inner == EG_EMPTY && !ended) {
             note_within(m, c, outer);
             continue;
         }
@@ -281,7 +281,7 @@ static bool add_corrected(eg_masks *m, eg_out *out, int32_t row, int32_t termina
     if (corrected) remove_tokens(m, aside, m->wrong.at + base, m->wrong.count - base);
     m->wrong.count = base;
     if (!corrected) {
-        eg_expression_forget_loose(&eg_vocabulary_of(m)->expressions, e);
+        eg_expression_forget_looser(&eg_vocabulary_of(m)->expressions, e);
         m->depth--;
         return false;
     }
@@ -296,9 +296,9 @@ static bool add_corrected(eg_masks *m, eg_out *out, int32_t row, int32_t termina
 static void add_terminal(eg_masks *m, eg_out *out, int32_t row, int32_t terminal, int32_t e, int32_t node) {
     es_vocabulary *v = eg_vocabulary_of(m);
     e = eg_expression_bounded(&v->expressions, e, v->longest);
-    const int32_t whole = eg_expression_loose(&v->expressions, e);
+    const int32_t whole = eg_expression_looser(&v->expressions, e);
     /* Below the root a token of a lexer may belong to two nodes. */
-    const bool apart = whole != e && (terminal != EG_LEXER || !node);
+    const bool apart = whole != e && (terminal != EG_LEXING || !node);
     if (apart && add_corrected(m, out, row, terminal, e, whole, node)) return;
     const int32_t number = eg_summary_of(v, e, node);
     const eg_summary summary = v->summaries->list.at[number];
@@ -307,8 +307,8 @@ static void add_terminal(eg_masks *m, eg_out *out, int32_t row, int32_t terminal
     for (int32_t i = 0; i < summary.group_count; i++) {
         eg_group *g = &summary.groups[i];
         eg_rows *r = &m->states.rows;
-        const int32_t next = terminal == EG_LEXER ? eg_row_after(r, row, g->entry)
-                                                  : eg_row_advance(r, row, terminal);
+        const int32_t next = terminal == EG_LEXING ? eg_row_after(r, row, g->entry)
+                                                   : eg_row_advance(r, row, terminal);
         if (next >= 0) add_group(m, out, next, g);
     }
 }
@@ -323,7 +323,7 @@ static void add_thread(eg_masks *m, eg_out *out, eg_thread thread, int32_t node)
     const int32_t lexer = eg_core_of(r, thread.row)->lexer;
     if (thread.terminal == EG_ANY && lexer >= 0) {
         const bool guarded = eg_bytes_meet(eg_first(x, lexer), eg_first(x, thread.guard));
-        thread = (eg_thread){thread.row, EG_LEXER, lexer, guarded ? thread.guard : EG_EMPTY};
+        thread = (eg_thread){thread.row, EG_LEXING, lexer, guarded ? thread.guard : EG_EMPTY};
     }
     if (thread.terminal != EG_ANY) {
         if (thread.guard == EG_EMPTY && eg_node(x, thread.expression)->wide)

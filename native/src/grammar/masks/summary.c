@@ -73,8 +73,9 @@ static bool continues_below(es_vocabulary *v, int32_t e, int32_t node) {
     const uint64_t below = v->tries.below.at[node];
     const int32_t height = v->tries.height.at[node];
     if (below & (EG_MALFORMED | EG_INSIDE)) return false;
-    if (height < 255 && eg_expression_is_steady(&v->expressions, e, below, height)) return true;
-    return !eg_expression_counts(&v->expressions, e) && !(below & ~eg_expression_idle(&v->expressions, e));
+    if (height < 255 && eg_expression_outlasts(&v->expressions, e, below, height)) return true;
+    return !eg_expression_counts_characters(&v->expressions, e) &&
+           !(below & ~eg_expression_unchanged_after(&v->expressions, e));
 }
 
 static void note_all(es_vocabulary *v, int32_t node) {
@@ -280,7 +281,7 @@ int32_t eg_summary_of(es_vocabulary *v, int32_t e, int32_t node) {
     eg_summaries *s = v->summaries;
     int32_t known = eg_map_get(&s->by_place, eg_pair(e, node), -1);
     if (known >= 0) return known;
-    const int32_t open = node ? e : eg_expression_open(&v->expressions, e);
+    const int32_t open = node ? e : eg_expression_without_minimum(&v->expressions, e);
     if (open != e) return summary_of_late(v, e, open);
     walk(v, e, node);
     eg_summary summary = {.count = s->tokens.count};

@@ -177,7 +177,7 @@ static int32_t lalr_lexer(eg_rows *r, const eg_lalr_state *of, const uint32_t *o
         pairs[2 * i] = terminal << EG_ENTRY_BITS | kind;
         pairs[2 * i + 1] = e < 0 ? EG_EMPTY : e;
     }
-    return eg_lexer(&r->vocabulary->expressions, pairs, of->entries.count);
+    return eg_lexer_of(&r->vocabulary->expressions, pairs, of->entries.count);
 }
 
 static int32_t lalr_core(eg_rows *r, int32_t state, int32_t row) {
@@ -189,7 +189,7 @@ static int32_t lalr_core(eg_rows *r, int32_t state, int32_t row) {
     eg_expressions *x = &r->vocabulary->expressions;
     eg_core core = {.lexer = lalr_lexer(r, of, open)};
     core.first = *eg_first(x, core.lexer);
-    core.begins = eg_lexer_begins(x, core.lexer);
+    core.begins = eg_lexer_can_read(x, core.lexer);
     core.expected = eg_take(r->pool, ((size_t)of->actions.count + 1) * sizeof *core.expected);
     for (int32_t i = 0; i < of->actions.count; i++) {
         const int32_t terminal = of->actions.at[2 * i];

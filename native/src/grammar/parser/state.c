@@ -1,11 +1,11 @@
 /* States, threads and their steps. */
 #include "grammar/parser/state.h"
 
-/* eg_lives, at once where some text begins with a byte with which `guard` forbids nothing. */
+/* eg_can_go_on, at once where some text begins with a byte with which `guard` forbids nothing. */
 static inline bool lives(eg_expressions *x, int32_t e, int32_t guard) {
     if (guard == EG_EMPTY) return true;
     if (!eg_node(x, e)->logical && !eg_bytes_within(eg_first(x, e), eg_first(x, guard))) return true;
-    return eg_lives(x, e, guard);
+    return eg_can_go_on(x, e, guard);
 }
 
 /* Whether anything that `guard` allows can come where no terminal is in progress. */
@@ -61,7 +61,7 @@ static void begin_lexing(eg_states *s, int32_t row, int32_t guard) {
     const bool stops = may_stop && !eg_guard_bars_end(x, guard);
     if (!may_stop && !core->begins) return;
     if (stops == may_stop && !eg_bytes_meet(&core->first, eg_first(x, guard))) guard = EG_EMPTY;
-    if (!stops && !eg_lexer_lives(x, core->lexer, guard)) return;
+    if (!stops && !eg_lexer_can_go_on(x, core->lexer, guard)) return;
     if (s->filtering && !(eg_bytes_fold(&core->first) & s->wanted)) s->filtered_out = true;
     else EG_PUSH(r->pool, s->work, (eg_thread){row, EG_ANY, -1, guard});
 }
@@ -95,9 +95,9 @@ static void push_lexing(eg_states *s, int32_t row, int32_t e, int32_t guard) {
         if (next >= 0) eg_thread_begin(s, next, eg_guard_join(x, readings[i].guard, guard));
     }
     if (!eg_bytes_meet(eg_first(x, e), eg_first(x, guard))) guard = EG_EMPTY;
-    if (!eg_lexer_lives(x, e, guard)) return;
+    if (!eg_lexer_can_go_on(x, e, guard)) return;
     if (s->filtering && !(eg_bytes_fold(eg_first(x, e)) & s->wanted)) s->filtered_out = true;
-    else EG_PUSH(r->pool, s->work, (eg_thread){row, EG_LEXER, e, guard});
+    else EG_PUSH(r->pool, s->work, (eg_thread){row, EG_LEXING, e, guard});
 }
 
 /* Whether the caller only needs to know that something can follow a terminal with derivative `e`, and
@@ -116,7 +116,7 @@ static inline int32_t guard_within(const eg_expressions *x, int32_t e, int32_t g
 static void push_thread(eg_states *s, int32_t row, int32_t terminal, int32_t e, int32_t guard) {
     eg_rows *r = &s->rows;
     eg_expressions *x = &r->vocabulary->expressions;
-    if (terminal == EG_LEXER) {
+    if (terminal == EG_LEXING) {
         push_lexing(s, row, e, guard);
         return;
     }
@@ -159,7 +159,7 @@ bool eg_thread_stay(eg_states *s, eg_thread *t, int byte) {
 static eg_thread with_lexer(const eg_rows *r, eg_thread t) {
     const int32_t lexer = eg_core_of(r, t.row)->lexer;
     if (t.terminal != EG_ANY || lexer < 0) return t;
-    return (eg_thread){t.row, EG_LEXER, lexer, t.guard};
+    return (eg_thread){t.row, EG_LEXING, lexer, t.guard};
 }
 
 /* The terminals of a core that can begin with `byte`, all or only those that are not wide, and their

@@ -12,20 +12,20 @@
 
 typedef struct eg_thread {
     int32_t row;
-    int32_t terminal;   /* in progress; -1: any that the row expects may begin; EG_LEXER: see eg_lexer */
+    int32_t terminal; /* in progress; -1: any that the row expects may begin; EG_LEXING: see eg_lexer_of */
     int32_t expression; /* its derivative; -1 */
-    int32_t guard;      /* what the text from here on must not begin with */
+    int32_t guard; /* what the text from here on must not begin with */
 } eg_thread;
 
 typedef struct eg_state {
     eg_thread *threads; /* ascending */
     int32_t count;
-    bool accepting;     /* the text may end here */
-    int32_t *steps;     /* [256] the state after each byte, or EG_UNKNOWN; NULL: only in `by_byte` */
+    bool accepting; /* the text may end here */
+    int32_t *steps; /* [256] the state after each byte, or EG_UNKNOWN; NULL: only in `by_byte` */
 } eg_state;
 
 /* Of eg_thread.terminal; EG_NARROW: like EG_ANY, without wide terminals (never in a state). */
-enum { EG_ANY = -1, EG_LEXER = -2, EG_NARROW = -3 };
+enum { EG_ANY = -1, EG_LEXING = -2, EG_NARROW = -3 };
 enum { EG_UNKNOWN = -2, EG_DEAD = -1, EG_START = 0, EG_ENDED = 1 }; /* no state; the empty text; after EOS */
 
 typedef struct eg_states {
