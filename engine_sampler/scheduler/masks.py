@@ -19,7 +19,7 @@ from ..contract import (
     call_plugin,
     call_within,
 )
-from ..grammar.filling import fill_masks
+from ..grammar import fill_masks
 from .budget import MOST_TURNS, Budget, Share
 from .constraint import Constraint
 from .request import Request

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..contract import INTERRUPTIONS, Work, is_bounded
-from .engines.native import NativeMatcher, fill_rows
+from ...contract import INTERRUPTIONS, Work, is_bounded
+from .native import NativeMatcher, fill_rows
 
 
 def fill_masks(
