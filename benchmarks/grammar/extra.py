@@ -139,11 +139,11 @@ def steps(engine: Any, tasks: list[dict[str, Any]]) -> dict[str, float]:
 def _filler(engine: Any, requests: list[_Request]) -> Callable[[], Any]:
     """A function that fills the masks of all requests in the engine's fastest way, on one thread."""
     if engine.name == "engine_sampler":
-        from engine_sampler.grammar.engines.native import fill_rows
+        from engine_sampler.grammar import fill_masks
 
         bitmask = np.zeros((len(requests), (engine.vocab.n + 31) // 32), np.int32)
         rows = list(range(len(requests)))
-        return lambda: fill_rows([request.matcher for request in requests], bitmask, rows)
+        return lambda: fill_masks([request.matcher for request in requests], bitmask, rows)
     masks = [engine.new_mask() for _ in requests]
 
     def fill() -> None:

@@ -26,6 +26,7 @@ from ..params.tools import tool_calls
 from .cache import CacheInfo
 from .compiled import CompiledGrammar, cache_info, clear_cache, prepare
 from .constraints import constraint_of
+from .engines.filling import fill_masks
 from .errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
 from .grammar import Grammar, clear_grammar_cache, grammar_cache_info
 from .library import library_grammar, library_names
@@ -49,6 +50,7 @@ __all__ = [
     "clear_cache",
     "clear_grammar_cache",
     "constraint_of",
+    "fill_masks",
     "grammar_cache_info",
     "library_grammar",
     "library_names",

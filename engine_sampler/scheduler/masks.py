@@ -12,7 +12,7 @@ from ..base.calling import call_plugin
 from ..base.errors import INTERRUPTIONS, PluginFault
 from ..contract import Backend, PreparedMasks, UnfinishedError, Work, bitmask_words
 from ..contract.work import call_within
-from ..grammar.filling import fill_masks
+from ..grammar import fill_masks
 from .budget import MOST_TURNS, Budget, Share
 from .constraint import Constraint
 from .request import Request

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from ..contract import Rows
+from ..contract import Rows, Work
 from .cases import Case
 from .single import open_slots, settings
 
@@ -60,6 +61,12 @@ class Live:
             token_ids, notes = self._kit.accepted(outcomes[-1], self.rows)
             self.accept(token_ids[:, None], notes[:, None])
         return outcomes
+
+    def prepare(self, run: Callable[[Callable[[Work], None]], None]) -> None:
+        """Let the sampler prepare for each request; `run` is given the call."""
+        for slot in self._index.tolist():
+            rows = self._slots.single(slot).bind(self._kit.part)
+            run(partial(self._kit.part.prepare, rows))
 
     def accept(self, token_ids: np.ndarray, notes: np.ndarray | None = None) -> None:
         """Add `token_ids` [n, k] to the outputs, with the selector's `notes` [n, k]."""

@@ -12,6 +12,7 @@ from ..grammar.constraints import matcher_of
 from ..params import SamplingParams
 from ..scheduler import Scheduler
 from ..tokenizer import Tokenizer
+from .bounded import BoundedLaws
 from .cases import times
 
 METHODS = (
@@ -39,7 +40,7 @@ class View(NamedTuple):
     terminated: bool
 
 
-class MatcherContract:
+class MatcherContract(BoundedLaws):
     """The laws of matchers, tried on random texts. Subclass it; pytest does the rest.
 
         class TestTypedExpressions(MatcherContract):

@@ -13,6 +13,7 @@ from .cases import Case
 from .exactness import ExactContract
 from .laws import STEPS
 from .live import Live
+from .parts import WorkCounter
 from .row_functions import RowFunction
 from .single import apply_sampler, settings
 
@@ -105,6 +106,14 @@ class SamplerContract(ExactContract):
         ran = [self._compare_row_function(case) for case in self.cases()]
         assert any(ran), f"the row_function of {self.sampler.name} fails on every row"
 
+    def test_preparing_with_little_work_at_a_time_changes_no_result(self) -> None:
+        if type(self.sampler).prepare is Sampler.prepare:
+            return
+        at_once, in_parts = WorkCounter(), WorkCounter()
+        for case in self.cases():
+            self._prepare_everywhere(case, at_once, in_parts)
+        in_parts.expect_like(at_once)
+
     # --- what the shared laws need ---------------------------------------------------------------
 
     def run(self, logits: np.ndarray, rows: Rows) -> None:
@@ -138,6 +147,30 @@ class SamplerContract(ExactContract):
         assert right, f"{list(example.logits)} with {given} gives {result.tolist()}, not {example.expect}"
 
     # --- helpers ---------------------------------------------------------------------------------
+
+    def _prepare_everywhere(self, case: Case, at_once: WorkCounter, in_parts: WorkCounter) -> None:
+        """Compare the results after `prepare`, at once and with little work at a time, with those without it,
+        while requests continue."""
+        token_ids = case.some_token_ids(STEPS)
+        plain, whole, parted = lives = [Live(self, case) for _ in range(3)]
+
+        def compare(where: str) -> None:
+            whole.prepare(at_once.at_once)
+            parted.prepare(lambda call: in_parts.in_parts(call, where))
+            for live in (whole, parted):
+                case.expect_equal(live.outcome(), plain.outcome(), where)
+
+        for step in range(STEPS):
+            compare("after prepare")
+            for live in lives:
+                live.accept(token_ids[:, step : step + 1])
+        for live in lives:
+            live.rollback(2)
+        compare("after rollback and prepare")
+        plain, whole, parted = forks = [live.fork(case.seeds) for live in lives]
+        for live in forks:
+            live.accept(token_ids[:, :1])
+        compare("after prepare in a fork")
 
     def _compare_row_function(self, case: Case) -> bool:
         """Compare the C function with `apply`, while requests continue; False if it fails on every row."""

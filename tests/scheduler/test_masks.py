@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from engine_sampler import SamplingParams, Scheduler, Vocabulary
-from engine_sampler.grammar import Grammar, Limits, filling, prepare
+from engine_sampler.grammar import Grammar, Limits, prepare
+from engine_sampler.grammar.engines import filling
 from engine_sampler.scheduler.budget import Budget
 from engine_sampler.scheduler.history import History
 from engine_sampler.scheduler.masks import GrammarMasks

@@ -276,13 +276,14 @@ def test_tokens_behind_one_that_ends_the_request_are_dropped(monkeypatch: pytest
 # --- beams, biases, processing --------------------------------------------------------------------
 
 
-def found_by_beams(budget: int | None, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Any], int]:
+def found_by_beams(budget: int | None, monkeypatch: pytest.MonkeyPatch, **bias: Any) -> tuple[list[Any], int]:
     tokenizer = fresh_tokenizer()
     if budget is not None:
         narrow(monkeypatch, budget)
     scheduler = Scheduler(VOCAB, tokenizer)
-    params = SamplingParams(use_beam_search=True, beam_width=3, max_tokens=6)
-    ids = scheduler.add_group(params, grammar=Grammar.from_regex(DEAR).compile(tokenizer))
+    params = SamplingParams(use_beam_search=True, beam_width=3, max_tokens=6, **bias)
+    grammar = None if bias else Grammar.from_regex(DEAR).compile(tokenizer)
+    ids = scheduler.add_group(params, grammar=grammar)
     waited = 0
     for _ in range(3000):
         if not scheduler.request_ids:
@@ -324,12 +325,14 @@ def no_turn(budget: Budget, share: Any) -> Work:
     return Work(0, 0)
 
 
-def biased(budget: int | None, monkeypatch: pytest.MonkeyPatch, backend: str) -> tuple[Any, int]:
+def biased(
+    budget: int | None, monkeypatch: pytest.MonkeyPatch, backend: str, grammar: dict[str, Any]
+) -> tuple[Any, int]:
     tokenizer = fresh_tokenizer()
     if budget is not None:
         narrow(monkeypatch, budget)
     scheduler = Scheduler(VOCAB, tokenizer, backend=backend)
-    params = SamplingParams(seed=4, max_tokens=8, regex=DEAR, grammar_bias=5.0, logprobs=1)
+    params = SamplingParams(seed=4, max_tokens=8, grammar_bias=5.0, logprobs=1, **grammar)
     request = scheduler.add(params)
     plain = scheduler.add(SamplingParams(seed=5))
     waited = 0
@@ -343,16 +346,32 @@ def biased(budget: int | None, monkeypatch: pytest.MonkeyPatch, backend: str) ->
     return scheduler.record(request), waited
 
 
-@pytest.mark.parametrize("budget", [2_000, 10_000])
-@pytest.mark.parametrize("backend", ["numpy", "native"])
+UNIQUE_KEYS = {"json_schema": {"type": "object", "minProperties": 2}}
+
+
+@pytest.mark.parametrize(
+    ("budget", "backend", "grammar"),
+    [
+        (2_000, "numpy", {"regex": DEAR}),
+        (10_000, "native", {"regex": DEAR}),
+        (500, "native", UNIQUE_KEYS),
+    ],
+)
 def test_a_bias_by_a_grammar_waits_for_the_grammar(
-    budget: int, backend: str, monkeypatch: pytest.MonkeyPatch
+    budget: int, backend: str, grammar: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected, none = biased(None, monkeypatch, backend)
-    found, waited = biased(budget, monkeypatch, backend)
+    expected, none = biased(None, monkeypatch, backend, grammar)
+    found, waited = biased(budget, monkeypatch, backend, grammar)
     assert found == expected
     assert none == 0
     assert waited > 0
+
+
+def test_a_bias_by_a_grammar_waits_in_a_beam_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected, none = found_by_beams(None, monkeypatch, regex=DEAR, grammar_bias=5.0)
+    found, waited = found_by_beams(2_000, monkeypatch, regex=DEAR, grammar_bias=5.0)
+    assert found == expected
+    assert waited > none
 
 
 @pytest.mark.parametrize("bias", [None, 5.0])

@@ -10,7 +10,9 @@ import pytest
 
 from engine_sampler import ParameterError, SamplingParams, Vocabulary
 from engine_sampler.registry import default_registry
+from engine_sampler.scheduler.budget import Budget
 from engine_sampler.scheduler.history import History
+from engine_sampler.scheduler.masks import GrammarMasks
 from engine_sampler.scheduler.request import Request
 from engine_sampler.scheduler.slots import Slots
 
@@ -92,21 +94,21 @@ def test_the_mask_is_that_of_the_next_token(slots: Slots) -> None:
 def test_a_filled_mask_is_ready_until_the_next_token(slots: Slots) -> None:
     matcher = ToyMatcher(LOOP)
     request = request_in_slot(slots, matcher=matcher)
-    bitmask = np.full((2, 2), -1, np.int32)
+    masks, requests = GrammarMasks(slots, Budget(VOCAB)), [request_in_slot(slots), request]
     ready = [request.grammar.mask_ready]
     for change in (lambda: request.accept(slots, 0), lambda: request.rollback(slots, 1)):
-        request.fill_mask(bitmask, 1)
+        bitmask = masks.fill(requests, [1])
         ready.append(request.grammar.mask_ready)
         change()
         ready.append(request.grammar.mask_ready)
     assert ready == [False, True, False, True, False]
-    assert bitmask.tolist() == [[-1, -1], [0b110011, 0]]
+    assert bitmask.tolist() == [[0, 0], [0b110011, 0]]
     assert matcher.fills == 2
 
 
 def test_a_fork_has_no_mask_ready(slots: Slots) -> None:
     request = request_in_slot(slots, matcher=ToyMatcher(LOOP))
-    request.fill_mask(np.zeros((1, 2), np.int32), 0)
+    GrammarMasks(slots, Budget(VOCAB)).fill([request], [0])
     assert not request.fork("child", None).grammar.mask_ready
     assert request.grammar.mask_ready
 
@@ -117,8 +119,7 @@ def test_a_grammar_that_cannot_fill_its_mask_ends_the_request_and_allows_nothing
             raise RuntimeError("lost its place")
 
     request = request_in_slot(slots, matcher=Failing(LOOP))
-    bitmask = np.full((1, 2), -1, np.int32)
-    request.fill_mask(bitmask, 0)
+    bitmask = GrammarMasks(slots, Budget(VOCAB)).fill([request], [0])
     assert not bitmask.any()
     assert not request.grammar.mask_ready
     assert request.error == "the grammar failed: RuntimeError: lost its place"

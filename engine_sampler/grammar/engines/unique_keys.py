@@ -9,14 +9,14 @@ allowed whose only continuations are keys of the object.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
-from ...contract import Work, is_bounded
+from ...contract import UnfinishedError, Work, is_bounded, spending
 from ...tokenizer import Tokenizer
 from ..errors import GrammarLimitError
 
@@ -24,6 +24,9 @@ MAX_KEYS = 4096
 """The most keys of one object that are remembered."""
 
 _QUOTE, _BACKSLASH = b'"'[0], b"\\"[0]
+_STEPS_OF_A_TOKEN, _STEPS_OF_A_KEY = 1000, 20
+"""What it takes to try a token, and to compare a key, in the steps of `contract.Work`."""
+
 _QUOTES = 5
 """The most quotes of a token that are counted."""
 
@@ -124,9 +127,9 @@ class _Tokens:
         text = _decoded(position.string)
         if text is None or "\ud800" <= text[-1:] <= "\udbff":  # within an escape, a character or a pair
             return self.all
-        keys = level.keys or frozenset()
-        ends = [self.endings.get(key[len(text) :], ()) for key in keys if key.startswith(text)]
-        return np.concatenate((self.quotes[least], *(np.array(some, np.int64) for some in ends)))
+        endings, keys = self.endings, level.keys or frozenset()
+        ends = [t for key in keys if key.startswith(text) for t in endings.get(key[len(text) :], ())]
+        return np.concatenate((self.quotes[least], np.array(ends, np.int64)))
 
 
 def _has_keys(level: _Level | None) -> bool:
@@ -165,6 +168,31 @@ def _tokens_of(tokenizer: Tokenizer) -> _Tokens:
     return found
 
 
+class _Search:
+    """The search for the tokens after which a key of `position` would occur twice.
+
+    untried   the tokens that are left to try
+    repeated  those found so far
+    """
+
+    def __init__(self, position: KeyPosition, candidates: npt.NDArray[np.int64], words: Any) -> None:
+        self.position = position
+        allowed = (words[candidates >> 5] >> (candidates & 31)) & 1 == 1
+        self.untried: list[int] = candidates[allowed].tolist()
+        self.repeated: list[int] = []
+
+    def finish(self, tokenizer: Tokenizer, spend: Callable[[int], None]) -> None:
+        """Try the tokens that are left; `spend` counts the work."""
+        keys = self.position.level.keys if self.position.level else None
+        steps = _STEPS_OF_A_TOKEN + len(keys or ())
+        while self.untried:
+            spend(steps)
+            token_id = self.untried[-1]
+            if position_after(self.position, tokenizer.token_bytes[token_id]) is None:
+                self.repeated.append(token_id)
+            self.untried.pop()
+
+
 class UniqueKeysMatcher:
     """A matcher of JSON texts in which no object repeats a key; see `contract.BoundedMatcher`.
 
@@ -180,19 +208,29 @@ class UniqueKeysMatcher:
         self._tokenizer = tokenizer
         self._tokens = _tokens_of(tokenizer)
         self._positions = list(positions)
+        self._search: _Search | None = None
 
     def fill_bitmask(self, bitmask: Any, row: int = 0, work: Work | None = None) -> None:
         """Write the mask of the next token into a row of `bitmask`, int32 `[rows, ceil(vocab / 32)]`."""
         self.matcher.fill_bitmask(bitmask, row, **_given(work))
-        self._remove_repeated(bitmask[row])
+        words = bitmask[row]
+        try:
+            repeated = self._repeated(words, spending(work))
+        except UnfinishedError:
+            words[:] = 0
+            raise
+        for token_id in repeated:
+            words[token_id >> 5] &= ~np.uint32(1 << (token_id & 31)).view(np.int32)
 
-    def _remove_repeated(self, words: Any) -> None:
+    def _repeated(self, words: Any, spend: Callable[[int], None]) -> list[int]:
+        """The tokens of a mask after which a key would occur twice."""
         position = self._positions[-1]
-        ids = self._tokens.candidates(position)
-        allowed = ids[(words[ids >> 5] >> (ids & 31)) & 1 == 1]
-        for token_id in allowed.tolist():
-            if position_after(position, self._tokenizer.token_bytes[token_id]) is None:
-                words[token_id >> 5] &= ~np.uint32(1 << (token_id & 31)).view(np.int32)
+        if self._search is None or self._search.position is not position:
+            keys = position.level.keys if position.level else None
+            spend(_STEPS_OF_A_TOKEN + _STEPS_OF_A_KEY * len(keys or ()))
+            self._search = _Search(position, self._tokens.candidates(position), words)
+        self._search.finish(self._tokenizer, spend)
+        return self._search.repeated
 
     def accept(self, token_id: int, work: Work | None = None) -> bool:
         """Accept a token; False, and nothing changes, if it cannot follow."""

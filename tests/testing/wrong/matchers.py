@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
+from engine_sampler import UnfinishedError, Work, spending
+
 from .collection import ANY, breaks
-from .right import EOS, PIECES, Steps
+from .right import EOS, PIECES, BoundedSteps, Steps
 
 MASK = "the_mask_is_what_accept_takes"
 ROLLBACK = "rollback_undoes_accept"
 FORK = "a_fork_is_independent"
+PARTS = "little_work_at_a_time_changes_no_result"
 
 
 @breaks(MASK, ANY, says="which the mask allows")
@@ -396,6 +400,64 @@ class LacksAMethod(Steps):
     """Has no validate."""
 
     validate: Any = None
+
+
+@breaks("work_is_for_bounded_matchers")
+class DoesNotSayThatItIsBounded(BoundedSteps):
+    """Takes work, but is never given any."""
+
+    bounded = False
+
+
+@breaks("work_is_for_bounded_matchers", PARTS)
+class AcceptsWithoutWork(BoundedSteps):
+    """Says that it is bounded, but its accept takes no work."""
+
+    accept: Any = Steps.accept
+
+
+@breaks(PARTS, says="must continue where it stopped")
+class StartsItsMaskAgain(BoundedSteps):
+    """Forgets what a call has found that did not finish."""
+
+    def fill_bitmask(self, bitmask: np.ndarray, row: int = 0, work: Work | None = None) -> None:
+        self.found = []
+        super().fill_bitmask(bitmask, row, work)
+
+
+@breaks(PARTS, says="not")
+class TakesPartOfAMaskForAll(BoundedSteps):
+    """Leaves out the tokens for which the work does not suffice."""
+
+    def fill_bitmask(self, bitmask: np.ndarray, row: int = 0, work: Work | None = None) -> None:
+        bitmask[row] = 0
+        with contextlib.suppress(UnfinishedError):
+            super().fill_bitmask(bitmask, row, work)
+
+
+@breaks(PARTS, says="after an accept that is unfinished")
+class IsHalfAccepted(BoundedSteps):
+    """Has accepted the token when it raises."""
+
+    def accept(self, token_id: int, work: Work | None = None) -> bool:
+        spend, accepted = spending(work), super().accept(token_id)
+        for _ in range(5):
+            spend(200)
+        return accepted
+
+
+@breaks(PARTS, says="no call counts what it does")
+class CountsNothing(BoundedSteps):
+    """Takes work without counting."""
+
+    def fill_bitmask(self, bitmask: np.ndarray, row: int = 0, work: Work | None = None) -> None:
+        super().fill_bitmask(bitmask, row)
+
+    def accept(self, token_id: int, work: Work | None = None) -> bool:
+        return super().accept(token_id)
+
+    def forced_tokens(self, *, work: Work | None = None) -> list[int]:
+        return super().forced_tokens()
 
 
 @breaks("a_scheduler_keeps_its_text_in_the_language", ANY)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ from engine_sampler import (
     TextCriteria,
     Tokenizer,
     Truncation,
+    Work,
+    spending,
 )
 from engine_sampler.arithmetic import coin, settle
 from engine_sampler.backends.numpy import NumpyBackend
@@ -111,6 +113,50 @@ class Streak(Sampler):
 
     def length(self, state: Any) -> int:
         return next((n for n, t in enumerate(reversed(state)) if t != state[-1]), len(state))
+
+
+class Toll(Sampler):
+    """Lower the last accepted token by `toll` for each time that the output has it; they are counted in
+    `prepare`."""
+
+    name = "toll"
+    role = "penalty"
+    params = (Param("toll", float, neutral=0.0, low=0, high=1e6),)
+    examples = (Example((1.0, 1.0), {"toll": 0.25}, (1.0, 0.5), output_token_ids=(1, 0, 1)),)
+
+    def new_state(self, params: Any, prompt_token_ids: np.ndarray) -> Any:
+        return {"tokens": [], "seen": 0, "count": 0}
+
+    def accept(self, state: Any, token_ids: Any) -> None:
+        state["tokens"] += token_ids
+        self.forget(state)
+
+    def rollback(self, state: Any, n: int) -> None:
+        del state["tokens"][len(state["tokens"]) - n :]
+        self.forget(state)
+
+    def forget(self, state: Any) -> None:
+        state["seen"] = state["count"] = 0
+
+    def prepare(self, rows: Any, work: Work | None) -> None:
+        (state,) = rows.states
+        self.count(state, spending(work))
+
+    def count(self, state: Any, spend: Callable[[int], None]) -> int:
+        tokens = state["tokens"]
+        while state["seen"] < len(tokens):
+            spend(1000)
+            state["count"] += tokens[state["seen"]] == tokens[-1]
+            state["seen"] += 1
+        return state["count"]
+
+    def apply(self, logits: np.ndarray, rows: Any) -> None:
+        alive = logits > -np.inf
+        for i, state in enumerate(rows.states):
+            if state["tokens"]:
+                columns, _ = rows.columns(i, np.array(state["tokens"][-1:]))
+                logits[i, columns] -= np.float32(rows["toll"][i] * self.count(state, spending(None)))
+        settle(logits, alive)
 
 
 # --- selectors -----------------------------------------------------------------------------------
@@ -302,6 +348,41 @@ class Steps:
         return [PIECES.index(b"!")] if self.states[-1] == 2 else []
 
 
+class BoundedSteps(Steps):
+    """The same, but the mask is found token by token, as far as the work goes."""
+
+    bounded = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[bool] = []
+
+    def fill_bitmask(self, bitmask: np.ndarray, row: int = 0, work: Work | None = None) -> None:
+        spend = spending(work)
+        while len(self.found) < len(PIECES):
+            spend(1000)
+            self.found.append(self.allows(len(self.found)))
+        bits = np.zeros(32 * bitmask.shape[1], bool)
+        bits[: len(self.found)] = self.found
+        bitmask[row] = np.packbits(bits, bitorder="little").view(np.int32)
+
+    def accept(self, token_id: int, work: Work | None = None) -> bool:
+        spending(work)(200)
+        return super().accept(token_id)
+
+    def push(self, state: int) -> bool:
+        self.found = []
+        return super().push(state)
+
+    def rollback(self, n: int) -> None:
+        self.found = []
+        super().rollback(n)
+
+    def forced_tokens(self, *, work: Work | None = None) -> list[int]:
+        spending(work)(200)
+        return super().forced_tokens()
+
+
 # --- grammars ------------------------------------------------------------------------------------
 
 
@@ -391,11 +472,13 @@ ATTRIBUTES: Mapping[type, Mapping[str, Any]] = {
     Tilt: {"params": [{"tilt": 0.75}], "removes": False, "apply_at_neutral": False},
     Flip: {"params": [{"tilt": 0.75}], "removes": False, "apply_at_neutral": False},
     Streak: {"params": [{"streak": 0.75}], "removes": False},
+    Toll: {"params": [{"toll": 0.75}], "removes": False},
     Last: {"params": [{"last": True}]},
     Uniform: {"params": [{"uniform": True}]},
     Budget: {"params": [{"budget": 60}, {"budget": 150}]},
     AtWord: {"params": [{"word": "ab"}, {"word": "xy"}, {"word": "é"}]},
     Steps: {"texts": [b"d!", b"abacd!"], "other_texts": [b"ab", b"abd", b""]},
+    BoundedSteps: {"texts": [b"d!", b"abacd!"], "other_texts": [b"ab", b"abd", b""]},
     Automaton: {"texts": [b"d!", b"abacd!"], "other_texts": [b"ab", b""]},
     Tokens: {},
     Plain: {},

@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from engine_sampler import UnfinishedError
+
 from .collection import ANY, breaks
-from .right import Streak
+from .right import Streak, Toll
 
 PORTIONS = "tokens_may_arrive_in_any_portions"
+PREPARING = "preparing_with_little_work_at_a_time_changes_no_result"
 
 
 @breaks("rollback_undoes_accept", says="after accept and rollback")
@@ -201,3 +204,46 @@ class CountsThePromptToo(Streak):
 
     def new_state(self, params: Any, prompt_token_ids: np.ndarray) -> Any:
         return prompt_token_ids.tolist()
+
+
+@breaks(PREPARING, says="after prepare")
+class PreparesForAnEarlierText(Toll):
+    """Keeps the count of the text for which it was first prepared."""
+
+    def prepare(self, rows: Any, work: Any) -> None:
+        super().prepare(rows, work)
+        (state,) = rows.states
+        state.setdefault("ready", state["count"])
+
+    def count(self, state: Any, spend: Any) -> int:
+        return state["ready"] if "ready" in state else super().count(state, spend)
+
+
+@breaks(PREPARING, says="must continue where it stopped")
+class PreparesFromTheBeginning(Toll):
+    """Forgets what a call has found that did not finish."""
+
+    def prepare(self, rows: Any, work: Any) -> None:
+        (state,) = rows.states
+        self.forget(state)
+        super().prepare(rows, work)
+
+
+@breaks(PREPARING, says="no call counts what it does")
+class PreparesWithoutCounting(Toll):
+    """Takes as long as it takes."""
+
+    def prepare(self, rows: Any, work: Any) -> None:
+        super().prepare(rows, None)
+
+
+@breaks(PREPARING, says="not for want of work")
+class StopsWithoutCounting(Toll):
+    """Stops after one token, whatever it may do."""
+
+    def prepare(self, rows: Any, work: Any) -> None:
+        (state,) = rows.states
+        if work is not None and state["seen"] < len(state["tokens"]):
+            state["count"] += state["tokens"][state["seen"]] == state["tokens"][-1]
+            state["seen"] += 1
+            raise UnfinishedError

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import INTERRUPTIONS
-from ..contract import Work, is_bounded
-from .engines.native import NativeMatcher, fill_rows
+from ...base.errors import INTERRUPTIONS
+from ...contract import Work, is_bounded
+from .native import NativeMatcher, fill_rows
 
 
 def fill_masks(
