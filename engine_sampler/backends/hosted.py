@@ -10,7 +10,7 @@ import numpy as np
 
 from ..arithmetic import LogitRows, Logprobs
 from ..contract import Backend, Batch, Chain, Group, Rows, Sampler, Selection, Selector
-from ..registry import default_registry
+from .host_run import HostRun
 from .numpy import NumpyBackend
 
 
@@ -65,9 +65,10 @@ class HostedBackend(Backend):
             batch.cache[self] = self._sorted(batch.groups)
         for runner, groups, cache in batch.cache[self]:
             if runner is self._host:
-                rows = sum(len(group.index) for group in groups)
-                default_registry().notify("rows_on_host", self.name, rows, "unsupported")
-                batch.logits.fetch(i for group in groups for i in group.index.tolist())
+                host = HostRun(self.name)
+                host.run(batch, groups, "unsupported")
+                host.tell()
+                continue
             part = replace(batch, groups=groups, cache=cache)
             runner.run(part)
             if len(groups) == len(batch.groups):

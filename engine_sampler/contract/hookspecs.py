@@ -42,8 +42,9 @@ def register_observers(register: Callable[[Any], None]) -> None:
     step_measured(measures)                `StepMeasures` of the same step: times, rows, drafts, faults.
     request_finished(record)               the `Record` of a request that has ended.
     grammar_compiled(measures)             `GrammarMeasures`: a request's grammar is compiled, or cannot be.
-    rows_on_host(backend, rows, reason)    the host runs `rows` rows in place of a library: "declined" (those
-                                           rows), "unsupported" (their chain) or "lost" (all rows).
+    rows_on_host(backend, rows, reason)    once a step for each reason: the host runs `rows` rows for a backend,
+                                           "declined" (those rows), "unsupported" (a part of their chain) or
+                                           "lost" (all rows).
 
     An observer that fails is logged, and changes nothing. What none of them watches is not measured.
     """

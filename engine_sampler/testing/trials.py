@@ -10,10 +10,12 @@ import numpy as np
 
 from ..arithmetic import LogitRows, Logprobs
 from ..backends.library.binding import Library
-from ..backends.library.calls import Call, Entry, layout_of
+from ..backends.library.call_rows import Entry
+from ..backends.library.calls import Call
 from ..backends.library.programs import Part, kind_of
 from ..backends.library.segmented import new_batch
 from ..backends.library.session import LibrarySession, Parts
+from ..backends.library.tensor import layout_of
 from ..backends.numpy import NumpyBackend
 from ..contract import LOGPROBS_KINDS, Batch, Chain, Group, LogprobsRequest, ParameterError, Rows, Vocabulary
 from ..params import SamplingParams, build_chain
@@ -102,9 +104,9 @@ class DeclinedRows:
     def __init__(self) -> None:
         self.declined: list[int] = []
 
-    def run_on_host(self, batch: Batch, group: Group, members: np.ndarray) -> None:
+    def run(self, batch: Batch, groups: Sequence[Group], why: str | None) -> None:
         """Collect the rows."""
-        self.declined += group.index[members].tolist()
+        self.declined += [row for group in groups for row in group.index.tolist()]
 
     def refuse(self, session: LibrarySession, parts: Parts) -> None:
         """Nothing to do: the rows of the program are declined."""
@@ -116,20 +118,20 @@ class DeclinedRows:
 
 def on_library(trial: LibraryTrial, logits: Any, group: Group, bitmask: np.ndarray | None = None) -> Outcome:
     """The library's outcome for the rows of `logits`."""
-    rows, fallback = LogitRows(logits, trial.session.vocab_size), DeclinedRows()
+    rows, left = LogitRows(logits, trial.session.vocab_size), DeclinedRows()
     batch = new_batch(rows, group, bitmask)
     number = trial.session.compile(trial.parts)
     if number is None:
         return _outcome(batch, group.index.tolist())
     layout = layout_of(rows, trial.session.vocab_size)
-    Call(trial.session, fallback, [Entry(group, trial.parts, number)], layout).run(batch)
-    return _outcome(batch, fallback.declined)
+    Call(trial.session, left, left, [Entry(group, trial.parts, number)], layout).run(batch)
+    return _outcome(batch, left.declined)
 
 
 def logprobs_on_library(trial: LibraryTrial, group: Group) -> tuple[LogprobsRequest, Outcome]:
     """What the library reports for the rows: logprobs of every kind, of all tokens."""
     n, size = trial.logits.shape
-    rows, fallback = LogitRows(trial.logits, size), DeclinedRows()
+    rows, left = LogitRows(trial.logits, size), DeclinedRows()
     starts = np.cumsum([0, *(1 + size + np.arange(n) % 3)])  # rows need not have the same room
     raw, penalized, processed = (Logprobs.with_room(starts) for _ in LOGPROBS_KINDS)
     kinds = np.full(n, (1 << len(LOGPROBS_KINDS)) - 1, np.uint8)
@@ -140,8 +142,8 @@ def logprobs_on_library(trial: LibraryTrial, group: Group) -> tuple[LogprobsRequ
     edits = trial.session.edits_program(group, trial.parts, layout)
     if number is not None and edits is not None:
         entry = Entry(group, trial.parts, number, edits)
-        Call(trial.session, fallback, [entry], layout, reports=True).run(batch)
-    return batch.logprobs, _outcome(batch, fallback.declined)
+        Call(trial.session, left, left, [entry], layout, reports=True).run(batch)
+    return batch.logprobs, _outcome(batch, left.declined)
 
 
 def on_host(trial: LibraryTrial, logits: Any, group: Group, bitmask: np.ndarray | None = None) -> Outcome:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -19,17 +18,18 @@ import numpy as np
 from ...arithmetic import LogitRows, Logprobs
 from ...base.forking import fork_safe
 from ...contract import Backend, Batch, Chain, Group, Rows, Sampler, Selection, Selector, SlotTable
-from ...registry import default_registry
+from ..host_run import HostRun
 from ..numpy import NumpyBackend
 from .binding import Context, Layout, Library, LibraryError, Refusal
-from .calls import Call, Entry, layout_of
+from .call_rows import Entry
+from .calls import Call
 from .functions import uses_row_function
 from .header import number
 from .partition import Requirements, segments_of
 from .programs import FUNCTION, kind_of
 from .segmented import SegmentedRun, chain_of, new_batch, plain_rows
 from .session import Answers, LibrarySession, Parts, query_promises
-from .tensor import Tensor
+from .tensor import Tensor, layout_of
 
 logger = logging.getLogger("engine_sampler")
 
@@ -112,8 +112,10 @@ class LibraryBackend(Backend):
 
     def run(self, batch: Batch) -> None:
         prepared = batch.cache.get(self)
-        if prepared is None or self.lost or not prepared.run(batch):
+        if prepared is None or self.lost or not prepared.work.run(batch):
             self._prepare_and_run(batch)
+        elif prepared.host.rows:
+            prepared.host.tell()
 
     def logprobs(self, logits: LogitRows, token_ids: np.ndarray, top_n: int) -> Logprobs | None:
         tensor = Tensor(logits)
@@ -142,20 +144,7 @@ class LibraryBackend(Backend):
             return self._host.select(plan, logits, rows)
         return Selection(done.token_ids, None if np.isnan(done.notes).all() else done.notes)
 
-    # --- for calls: what a library declines ------------------------------------------------------
-
-    def run_on_host(self, batch: Batch, group: Group, members: np.ndarray) -> None:
-        """Run the requests `members` of `group` on the host."""
-        self._tell(len(members), "declined")
-        part = Group(
-            group.plan, group.index[members], group.rows.take(members), group.masked, group.want_processed
-        )
-        self._host.run(replace(batch, groups=[part], cache={}))
-
-    def run_groups_on_host(self, batch: Batch, groups: list[Group], reason: str) -> None:
-        """Run whole groups on the host."""
-        self._tell(sum(len(group.index) for group in groups), reason)
-        self._host.run(replace(batch, groups=groups, cache={}))
+    # --- for calls: what a library does not do ----------------------------------------------------
 
     def refuse(self, session: LibrarySession, parts: Parts) -> None:
         """Do without the library for the program of `parts` from now on."""
@@ -171,23 +160,21 @@ class LibraryBackend(Backend):
 
     # --- inside ----------------------------------------------------------------------------------
 
-    def _tell(self, rows: int, reason: str) -> None:
-        """Tell observers that the host runs rows in place of the library."""
-        default_registry().notify("rows_on_host", self.name, rows, reason)
-
     def _prepare_and_run(self, batch: Batch) -> None:
         """Decide which side runs what, cache the decision, and run."""
         batch.cache.pop(self, None)
         groups = [group for group in batch.groups if len(group.index)]
         if not groups:
             return
-        prepared = self._guarded(lambda: self._prepare(groups, batch))
-        if prepared is None:
-            self.run_groups_on_host(batch, groups, "lost" if self.lost else "declined")
-            return
-        batch.cache[self] = prepared
-        if not prepared.run(batch):
-            raise AssertionError("the preparation does not fit its own batch")
+        host = HostRun(self.name)
+        work = self._guarded(lambda: self._prepare(groups, batch, host))
+        if work is None:
+            host.run(batch, groups, "lost" if self.lost else "declined")
+        else:
+            batch.cache[self] = _Prepared(work, host)
+            if not work.run(batch):
+                raise AssertionError("the preparation does not fit its own batch")
+        host.tell()
 
     def _guarded(self, work: Callable[[], T]) -> T | None:
         """The result of `work`; None if the library declines it, temporarily or permanently."""
@@ -200,7 +187,7 @@ class LibraryBackend(Backend):
                 self.lose(str(refusal))
         return None
 
-    def _prepare(self, groups: Sequence[Group], batch: Batch) -> _Prepared:
+    def _prepare(self, groups: Sequence[Group], batch: Batch, host: HostRun) -> Call | _Mixture:
         slots, logits = groups[0].rows.slots, batch.logits
         session = self._session(slots)
         layout = layout_of(logits, slots.vocabulary.size)
@@ -218,14 +205,15 @@ class LibraryBackend(Backend):
                 entries.append(Entry(group, first.parts, first.number, edits))
                 limits.append(first.max_rows)
             else:
-                segmented.append(SegmentedRun(self, session, group, segments))
+                segmented.append(SegmentedRun(self, host, session, group, segments))
         call = None
         if entries:
             reports = all(entry.edits is not None for entry in entries)
-            call = Call(session, self, entries, layout, min(filter(None, limits), default=0), reports=reports)
+            most = min(filter(None, limits), default=0)
+            call = Call(session, self, host, entries, layout, most, reports=reports)
         if call is not None and not segmented and not hosted:
             return call
-        return _Mixture(self, session, layout, call, segmented, hosted)
+        return _Mixture(host, session, layout, call, segmented, hosted)
 
     def _run_alone(self, parts: Parts, logits: np.ndarray, rows: Rows) -> Batch:
         """Run some parts of a chain on rows [n, vocab] that have passed through others; rows that the library
@@ -246,7 +234,9 @@ class LibraryBackend(Backend):
         segments = segments_of(session, parts, need)
         if segments is not None and len(segments) == 1 and segments[0].number is not None:
             entry = Entry(group, parts, segments[0].number)
-            Call(session, self, [entry], layout, segments[0].max_rows).run(batch)
+            host = HostRun(self.name)
+            Call(session, self, host, [entry], layout, segments[0].max_rows).run(batch)
+            host.tell()
 
     def _session(self, slots: SlotTable) -> LibrarySession:
         with self._lock:
@@ -260,9 +250,15 @@ class LibraryBackend(Backend):
         return session
 
 
-class _Prepared(Protocol):
-    def run(self, batch: Batch) -> bool:
-        """Fill `batch`; False, with nothing done, if another preparation is needed."""
+class _Prepared(NamedTuple):
+    """Which side runs the groups of a step.
+
+    work  its `run` fills a batch; False, with nothing done, if another preparation is needed.
+    host  what the host runs in it.
+    """
+
+    work: Call | _Mixture
+    host: HostRun
 
 
 class _Mixture:
@@ -270,14 +266,14 @@ class _Mixture:
 
     def __init__(
         self,
-        backend: LibraryBackend,
+        host: HostRun,
         session: LibrarySession,
         layout: Layout,
         call: Call | None,
         segmented: Sequence[SegmentedRun],
         hosted: list[Group],
     ) -> None:
-        self._backend = backend
+        self._host = host
         self._session = session
         self._layout = layout
         self._generation = session.generation
@@ -294,5 +290,5 @@ class _Mixture:
         for segmented in self._segmented:
             segmented.run(batch)
         if self._hosted:
-            self._backend.run_groups_on_host(batch, self._hosted, "unsupported")
+            self._host.run(batch, self._hosted, "unsupported")
         return True

@@ -9,10 +9,13 @@ import numpy as np
 from ...arithmetic import LOGIT_LIMIT, LogitRows
 from ...contract import Batch, Chain, Group, Sampler, Selector
 from ...samplers.greedy import Greedy
-from ..numpy import NumpyBackend
-from .calls import Call, Entry, Fallback, layout_of
+from ..host_run import HostRun, members_of
+from .call_rows import Entry
+from .calls import Call
+from .declined import Fallback
 from .partition import Segment
 from .session import LibrarySession, Parts
+from .tensor import layout_of
 
 _GREEDY = Greedy()
 
@@ -46,19 +49,28 @@ class SegmentedRun:
     """
 
     def __init__(
-        self, fallback: Fallback, session: LibrarySession, group: Group, segments: Sequence[Segment]
+        self,
+        fallback: Fallback,
+        host: HostRun,
+        session: LibrarySession,
+        group: Group,
+        segments: Sequence[Segment],
     ) -> None:
         self._fallback = fallback
+        self._host = host
         self._session = session
         self._group = group
         self._segments = segments
-        self._host = NumpyBackend()
+        self._is_shared = any(segment.parts and segment.number is None for segment in segments)
+        """Whether the host runs parts of the chain."""
 
     def run(self, batch: Batch) -> None:
         """Fill `batch` for the group."""
         group, size = self._group, self._group.rows.vocabulary.size
         logits, index, bitmask = batch.logits, group.index, batch.bitmask
         members = np.arange(len(index))
+        if self._is_shared:
+            self._host.count(len(index), "unsupported")
         for segment in self._segments:
             part, ended = self._run_segment(segment, logits, index, members, bitmask)
             if ended:
@@ -83,7 +95,7 @@ class SegmentedRun:
         ended_rows = np.array([batch.errors[row] is not None for row in group.index.tolist()], bool)
         rest = np.setdiff1d(np.flatnonzero(~ended_rows), members)
         if len(rest):
-            self._fallback.run_on_host(batch, group, rest)
+            self._host.run(batch, [members_of(group, rest)], "declined")
 
     def _run_segment(
         self,
@@ -104,11 +116,11 @@ class SegmentedRun:
         )
         part = new_batch(logits, group, bitmask)
         if segment.number is None or self._fallback.lost:
-            self._host.run(part)
+            self._host.run(part, part.groups, None)
             return part, []
         entry = Entry(group, segment.parts, segment.number)
         layout = layout_of(logits, group.rows.vocabulary.size)
-        call = Call(self._session, self._fallback, [entry], layout, segment.max_rows)
+        call = Call(self._session, self._fallback, self._host, [entry], layout, segment.max_rows)
         call.run(part)
         return part, call.ended
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 from ...arithmetic import LogitRows
-from .binding import CPU
+from .binding import CPU, Layout
 from .header import contract
 
 
 def type_of(logits: LogitRows) -> tuple[int, int]:
     """DLPack's type code and bits of `logits`."""
     return 4 if logits.bfloat16 else 2, 8 * logits.array.itemsize
+
+
+def layout_of(logits: LogitRows, vocab_size: int) -> Layout:
+    """The memory layout of `logits`."""
+    array = logits.array
+    compact = len(array) < 2 or array.strides[0] == vocab_size * array.itemsize
+    return Layout(*type_of(logits), compact)
 
 
 def prepare(tensor: Any, code: int, bits: int) -> tuple[Any, Any]:
@@ -40,3 +48,48 @@ class Tensor:
         self._shape[0], self._shape[1] = array.shape
         self._strides[0] = array.strides[0] // array.itemsize
         self.pointer.data = ffi.cast("void *", array.__array_interface__["data"][0])
+
+
+class LogitsInput:
+    """The `es_tensor` of a call, which points to the logits of one step after another.
+
+    logits  a weak reference to those that it points to.
+    """
+
+    def __init__(self, tensor: Any, layout: Layout, vocab_size: int) -> None:
+        self.logits: Any = _nothing
+        self._tensor = tensor
+        self._layout = layout
+        self._vocab_size = vocab_size
+        self._form: Any = None
+        self._shape, self._strides = prepare(tensor, layout.code, layout.bits)
+        self._from_buffer = contract().from_buffer
+
+    def point_to(self, logits: LogitRows) -> bool:
+        """Point to `logits`, which are not kept alive; False if they have another layout."""
+        array = logits.array
+        form = array.shape, array.strides, array.dtype, logits.bfloat16
+        if form != self._form:
+            if layout_of(logits, self._vocab_size) != self._layout:
+                return False
+            self._shape[0], self._shape[1] = array.shape
+            self._form = form
+        flags = array.flags
+        self.logits = weakref.ref(logits)
+        if not flags.aligned:  # es_tensor counts in whole elements
+            array = self._copied = array.copy(order="C")
+            self.forget()
+        self._strides[0] = array.strides[0] // array.itemsize
+        if flags.c_contiguous:
+            self._tensor.data = self._from_buffer(array)
+        else:
+            self._tensor.data = contract().cast("void *", array.__array_interface__["data"][0])
+        return True
+
+    def forget(self) -> None:
+        """Have `point_to` called again for the same logits."""
+        self.logits = _nothing
+
+
+def _nothing() -> None:
+    """A reference to no logits."""

@@ -10,10 +10,10 @@ import numpy as np
 
 from ...arithmetic import LogitRows
 from ...backends.library.binding import Layout, Library, Refusal
-from ...backends.library.calls import layout_of
 from ...backends.library.header import named, number
 from ...backends.library.segmented import new_batch
 from ...backends.library.session import LibrarySession, Parts
+from ...backends.library.tensor import layout_of
 from ...backends.numpy import NumpyBackend
 from ...contract import Batch, Chain, Group, Rows, Vocabulary, bitmask_words
 from ...params import SamplingParams, build_chain

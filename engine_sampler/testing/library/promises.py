@@ -11,7 +11,7 @@ import numpy as np
 from ...arithmetic import LOGIT_LIMIT, LogitRows, row_logprobs
 from ...backends.library import LibraryError
 from ...backends.library.binding import Refusal
-from ...backends.library.calls import layout_of
+from ...backends.library.tensor import layout_of
 from ...contract import LOGPROBS_KINDS, bitmask_words
 from ..results import FAILED, NOT_PROMISED, PASSED, CheckResult
 from ..trials import LibraryTrial, Outcome, logprobs_on_library, on_host, on_library

@@ -80,7 +80,7 @@ class TorchBackend(Backend):
             if prepared is None:
                 room = self._room(batch.groups[0].rows, batch.logits)
                 prepared = batch.cache[key] = Prepared(room)
-            StepRun(self.name, self._host, prepared, logits, batch).run()
+            StepRun(self.name, prepared, logits, batch).run()
 
     def process(self, batch: Batch) -> Any:
         if not batch.groups:

@@ -286,6 +286,13 @@ def test_observers_are_told_of_rows_that_a_library_declines_until_it_is_lost(ven
             vendor.fail("run", number(code))
             rows.append(len(scheduler.request_ids))
             scheduler.step(logits_of(0, rows[-1]))
-    assert seen[-1] == ("toy", rows[-1], "lost")
-    assert {(name, reason) for name, _, reason in seen[:-1]} == {("toy", "declined")}
-    assert sum(count for _, count, _ in seen) == sum(rows)
+    reasons = ("declined", "declined", "lost")
+    assert seen == [("toy", count, reason) for count, reason in zip(rows, reasons, strict=True)]
+
+
+def test_observers_are_told_once_a_step_of_the_rows_whose_chains_the_library_cannot_run_alone() -> None:
+    settings = (*PLAIN, {"top_n_sigma": 1.5, "temperature": 0.7}, {"min_p": 0.1, "top_k": 5})
+    scheduler = scheduler_of(settings, LibraryBackend(toy()))
+    with observed("rows_on_host") as seen:
+        scheduler.step(logits_of(0, len(settings)))
+    assert seen == [("toy", 2, "unsupported")]

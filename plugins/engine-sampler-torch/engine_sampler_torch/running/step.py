@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from engine_sampler import Batch, Group
-from engine_sampler.backends.numpy import NumpyBackend
+from engine_sampler.backends.host_run import HostRun
 from engine_sampler.base.errors import INTERRUPTIONS, failure
-from engine_sampler.registry import default_registry
 
 from .chain import Outcome, run_piece
 from .fused import Fused
@@ -50,12 +49,9 @@ class Prepared:
 class StepRun:
     """The groups of one step: pieces on the device, and what the host runs instead."""
 
-    def __init__(
-        self, name: str, host: NumpyBackend, prepared: Prepared, logits: Tensor, batch: Batch
-    ) -> None:
+    def __init__(self, name: str, prepared: Prepared, logits: Tensor, batch: Batch) -> None:
         room = prepared.room
-        self._name = name
-        self._host = host
+        self._host = HostRun(name)
         self._batch = batch
         self._logits = logits
         self._upload = Upload(room.upload)
@@ -82,9 +78,10 @@ class StepRun:
         for result in results:
             self._store(result)
         if self._hosted:
-            self._run_on_host(self._hosted)
+            self._host.run(self._batch, self._hosted, "unsupported")
         else:
             self._batch.token_ids_on_device = tokens
+        self._host.tell()
 
     def _pieces(self, number: int, group: Group) -> list[Piece]:
         """The pieces of a group, with the inputs of this step; none if the host runs it."""
@@ -151,14 +148,5 @@ class StepRun:
         if piece.plan.selector is not None:
             self._batch.survivors.update(survivors)
         elif survivors:
-            self._tell(len(survivors))
-            self._host.resume(self._batch, piece.on_host(), len(piece.plan.steps), survivors)
-
-    def _run_on_host(self, groups: list[Group]) -> None:
-        rows = [row for group in groups for row in group.index.tolist()]
-        self._tell(len(rows))
-        self._batch.logits.fetch(rows)
-        self._host.run(replace(self._batch, groups=groups, cache={}))
-
-    def _tell(self, rows: int) -> None:
-        default_registry().notify("rows_on_host", self._name, rows, "unsupported")
+            done = len(piece.plan.steps)
+            self._host.resume(self._batch, piece.on_host(), done, survivors, "unsupported")

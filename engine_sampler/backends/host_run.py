@@ -1,0 +1,71 @@
+"""`HostRun`: the rows of a step that the host runs in place of a backend."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+
+from ..contract import Batch, Group
+from ..registry import default_registry
+from .numpy import NumpyBackend
+
+Reason = Literal["declined", "unsupported", "lost"]
+"""Why the host runs rows: the backend declines them, lacks a part of their chain, or is no longer called."""
+
+Survivors = Mapping[int, tuple[np.ndarray, np.ndarray]]
+"""By row: (ids int64 [m], ascending, and logits float32 [m], at least one and none −inf)."""
+
+
+class HostRun:
+    """What the host runs of a step in place of a backend, with the same tokens.
+
+    `run` takes rows from the beginning of their chains, `resume` from a later sampler on. Observers hear of
+    all of them once, when `tell` is called: `rows_on_host`, with a sum for each reason.
+
+    backend  the name of the backend.
+    rows     how many rows there have been since, by reason.
+    """
+
+    def __init__(self, backend: str) -> None:
+        self.backend = backend
+        self.rows: dict[Reason, int] = {}
+
+    def run(self, batch: Batch, groups: Sequence[Group], why: Reason | None) -> None:
+        """Run the chains of `groups`, which are their plans. `why` is None for rows that are counted
+        already."""
+        rows = [row for group in groups for row in group.index.tolist()]
+        if why is not None:
+            self.count(len(rows), why)
+        batch.logits.fetch(rows)
+        _numpy().run(replace(batch, groups=list(groups), cache={}))
+
+    def resume(self, batch: Batch, group: Group, step: int, survivors: Survivors, why: Reason) -> None:
+        """Run the chain of `group`, its plan, from its sampler number `step` on, for the rows of `batch` in
+        `survivors`, which the samplers before it have left."""
+        self.count(len(survivors), why)
+        _numpy().resume(batch, group, step, survivors)
+
+    def count(self, rows: int, why: Reason) -> None:
+        """The host runs so many rows."""
+        self.rows[why] = self.rows.get(why, 0) + rows
+
+    def tell(self) -> None:
+        """Tell observers of the rows so far."""
+        counts, self.rows = self.rows, {}
+        for why, rows in counts.items():
+            default_registry().notify("rows_on_host", self.backend, rows, why)
+
+
+def members_of(group: Group, members: Sequence[int] | np.ndarray) -> Group:
+    """The requests `members` of `group`, for the host: it needs no plan of the edits."""
+    which = np.asarray(members, np.int64)
+    return Group(group.plan, group.index[which], group.rows.take(which), group.masked, group.want_processed)
+
+
+@functools.cache
+def _numpy() -> NumpyBackend:
+    return NumpyBackend()
