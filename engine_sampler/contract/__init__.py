@@ -25,7 +25,7 @@ from .matchers import (
 from .observers import GrammarMeasures, StepMeasures
 from .params import Param
 from .rows import Rows
-from .samplers import Cost, Example, Sampler, Selection, Selector, Stateful, Truncation
+from .samplers import Example, Sampler, Selection, Selector, Stateful, Truncation
 from .slots import SlotEntry, SlotTable
 from .stopping import (
     StoppingCriteria,
@@ -48,7 +48,6 @@ __all__ = [
     "Batch",
     "BoundedMatcher",
     "Chain",
-    "Cost",
     "Example",
     "GrammarMeasures",
     "Group",

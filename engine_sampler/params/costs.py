@@ -8,7 +8,8 @@ from typing import Any
 
 from ..base.calling import call_for_add
 from ..base.errors import quoted
-from ..contract import Cost, ParameterError, Sampler
+from ..contract import ParameterError, Sampler
+from ..contract.samplers import Cost
 
 PASSES: Mapping[Cost, int] = {"pass": 1, "sort": 8, "history": 8, "bytes": 48}
 """What each class of samplers costs a row at worst, in passes over the vocabulary: up to 0.5 ms each in the C

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 from ..arithmetic import stream_of
-from ..contract import Backend, Cost, Param, ParameterError, Sampler, Selector, StoppingCriteria, Truncation
-from ..contract.samplers import PLUGIN_API, Role
+from ..contract import Backend, Param, ParameterError, Sampler, Selector, StoppingCriteria, Truncation
+from ..contract.samplers import PLUGIN_API, Cost, Role
 
 KINDS = ("samplers", "selectors", "stopping_criteria", "backends", "grammars", "observers")
 EVENTS = (

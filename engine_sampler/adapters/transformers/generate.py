@@ -16,7 +16,7 @@ from .._tensors import dtype_name, like
 from .caller import arguments_of_generate
 from .config import check_mode, map_criteria, map_processors, without_configured
 from .following import grammars_of_rows, listed, spread, tokenizer_of
-from .outputs import Outputs
+from .outputs import GenerateOutputs
 
 if TYPE_CHECKING:
     import torch  # type: ignore[import-not-found]
@@ -125,7 +125,7 @@ class _Loop:
 
         model, scheduler, rows = self._model, self._scheduler, len(input_ids)
         is_encoder_decoder = bool(model.config.is_encoder_decoder)
-        collected = Outputs(config, is_encoder_decoder)
+        collected = GenerateOutputs(config, is_encoder_decoder)
         outputs = model._prefill(input_ids, config, model_kwargs)
         while True:
             scheduler.prepare()  # on a GPU the forward pass is still running

@@ -8,7 +8,7 @@ from typing import Any
 from ...scheduler import Record, StepResult
 
 
-class Outputs:
+class GenerateOutputs:
     """The parts of transformers' output object that a `GenerationConfig` requests.
 
     scores   a float32 [rows, width] per step, the scores after the chain; None if not requested.
