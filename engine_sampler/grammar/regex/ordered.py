@@ -39,6 +39,8 @@ _ALWAYS = frozenset((_NONE,))
 ALWAYS: Configuration = ((), _NONE)
 """The condition of a state that accepts unconditionally."""
 
+_CHARACTERS_PER_STEP = 4
+
 MAX_GUARDS = 32
 """The most distinct conditions on the text after the end of one terminal."""
 
@@ -73,6 +75,61 @@ def preferred(tree: Node, max_states: int, max_work: int) -> Expression:
             part = concat(part, guard(EPSILON, expression_of(after, ALWAYS, machine.alphabet)))
         parts.append(part)
     return union(*parts)
+
+
+Reading: TypeAlias = "tuple[tuple[LookbehindState, ...], tuple[tuple[Thread, bool], ...]]"
+"""The state of each lookbehind, and each thread with whether it has ended before the end of the text."""
+
+
+class WholeText:
+    """Whether `re.match` matches all of a text, in the way that it prefers. The text is known to its end, so
+    every lookaround is decided as `re` decides it.
+
+    max_work   for what is new in one text
+
+    Raises GrammarError for a lookaround within a lookbehind, GrammarLimitError.
+    """
+
+    def __init__(self, tree: Node, max_work: int) -> None:
+        self._max_work = max_work
+        self._machine = _Machine(tree, True, max_work)
+        self._states: list[Reading] = []
+        self._numbers: dict[Reading, int] = {}
+        self._steps: dict[tuple[int, int], int] = {}
+        lookbehinds, threads = self._machine.start()
+        self._start = self._number((lookbehinds, tuple((one, False) for one in dict.fromkeys(threads))))
+
+    def is_matched(self, text: str) -> bool:
+        """Whether the match of a text is all of it; nothing stands before the text."""
+        spend(1 + len(text) // _CHARACTERS_PER_STEP)
+        self._machine.work = self._max_work
+        state, steps = self._start, self._steps
+        for c in text:
+            key = state, self._machine.alphabet.atom_of(ord(c))
+            if key not in steps:
+                steps[key] = self._number(self._read(*key))
+            state = steps[key]
+        threads = self._states[state][1]
+        return not next((has_ended for one, has_ended in threads if _holds_at_end(one)), True)
+
+    def _number(self, state: Reading) -> int:
+        if state not in self._numbers:
+            self._numbers[state] = len(self._states)
+            self._states.append(state)
+        return self._numbers[state]
+
+    def _read(self, state: int, atom: int) -> Reading:
+        machine = self._machine
+        before, threads = self._states[state]
+        lookbehinds = machine.read_lookbehinds(before, atom)
+        results = machine.results(lookbehinds)
+        found: dict[Thread, bool] = {}
+        for thread, has_ended in threads:
+            for one in machine.read(thread, atom, results, True):
+                found.setdefault(one, has_ended or thread[0] == END)
+            if _MATCHED in found:  # the others are never preferred
+                break
+        return lookbehinds, tuple(found.items())
 
 
 # These functions drop threads that no longer matter, and say how the others accept their text: a set of
@@ -267,7 +324,7 @@ class _Machine:
 
     # Reading an atom.
 
-    def _read(self, thread: Thread, atom: int, results: LookbehindResults, sticky: bool) -> Iterable[Thread]:
+    def read(self, thread: Thread, atom: int, results: LookbehindResults, sticky: bool) -> Iterable[Thread]:
         """The threads that one becomes; `sticky`: one at its end stays there."""
         cell, forbidden, required = thread
         if cell == END and not sticky:
@@ -293,7 +350,7 @@ class _Machine:
     def _read_all(
         self, threads: frozenset[Thread], atom: int, results: LookbehindResults
     ) -> frozenset[Thread]:
-        return frozenset(new for one in threads for new in self._read(one, atom, results, True))
+        return frozenset(new for one in threads for new in self.read(one, atom, results, True))
 
     # Lookbehinds.
 
@@ -310,7 +367,7 @@ class _Machine:
         reading = (c for c in cells if c != END and atom in self._atoms[id(self._cells[c][0])])
         return frozenset().union(*(self._open_cells(self._settle(self._cells[c][1])) for c in reading))
 
-    def _read_lookbehinds(
+    def read_lookbehinds(
         self, lookbehinds: tuple[LookbehindState, ...], atom: int
     ) -> tuple[LookbehindState, ...]:
         return tuple(
@@ -330,7 +387,7 @@ class _Machine:
                     waiting += self._open_cells(self._settle(self._cells[cell][1]))
         return frozenset(found)
 
-    def _results(self, lookbehinds: tuple[LookbehindState, ...]) -> LookbehindResults:
+    def results(self, lookbehinds: tuple[LookbehindState, ...]) -> LookbehindResults:
         return tuple(
             True if END in certain else None if END in possible else False
             for certain, possible in lookbehinds
@@ -341,7 +398,7 @@ class _Machine:
     def start(self) -> Configuration:
         """The configuration at the beginning of a text."""
         lookbehinds = tuple(zip(self._starts, self._possible, strict=True))
-        return lookbehinds, self._closure(self._cell(self.tree, END), self._results(lookbehinds))
+        return lookbehinds, self._closure(self._cell(self.tree, END), self.results(lookbehinds))
 
     def explore(
         self,
@@ -374,10 +431,10 @@ class _Machine:
         # Both lists grow during the loop.
         for (lookbehinds, threads), (_, edges) in zip(configurations, states, strict=True):
             for atom in self._readable(threads):
-                following = self._read_lookbehinds(lookbehinds, atom)
-                results = self._results(following)
+                following = self.read_lookbehinds(lookbehinds, atom)
+                results = self.results(following)
                 self._spend(1 + len(threads) // 16)
-                new = [one for thread in threads for one in self._read(thread, atom, results, sticky)]
+                new = [one for thread in threads for one in self.read(thread, atom, results, sticky)]
                 if new:
                     edges[atom] = number(following, new)
         return states
