@@ -34,12 +34,10 @@ Configuration: TypeAlias = "tuple[tuple[LookbehindState, ...], Threads]"
 END = 0
 _NONE: frozenset[Thread] = frozenset()
 _NO_SETS: frozenset[frozenset[Thread]] = frozenset()
-_MATCHED: Thread = (END, _NONE, _NO_SETS)
+MATCHED: Thread = (END, _NONE, _NO_SETS)
 _ALWAYS = frozenset((_NONE,))
 ALWAYS: Configuration = ((), _NONE)
 """The condition of a state that accepts unconditionally."""
-
-_CHARACTERS_PER_STEP = 4
 
 MAX_GUARDS = 32
 """The most distinct conditions on the text after the end of one terminal."""
@@ -50,7 +48,7 @@ def whole(tree: Node, search: bool, max_states: int, max_work: int) -> Expressio
 
     Raises GrammarError for a lookaround within a lookbehind, GrammarLimitError.
     """
-    machine = _Machine(sequence((repeat(ANY, 0, None), tree)) if search else tree, True, max_work)
+    machine = Machine(sequence((repeat(ANY, 0, None), tree)) if search else tree, True, max_work)
     resolve = _resolve_matched_somewhere if search else _resolve_matched
     states = machine.explore(machine.start(), resolve, search, max_states)
     return expression_of(states, ALWAYS, machine.alphabet)
@@ -62,7 +60,7 @@ def preferred(tree: Node, max_states: int, max_work: int) -> Expression:
     Raises GrammarError where the text before the match, or a positive lookahead beyond its end, decides,
     and GrammarLimitError.
     """
-    machine = _Machine(tree, False, max_work)
+    machine = Machine(tree, False, max_work)
     states = machine.explore(machine.start(), _resolve_preferred, False, max_states)
     conditions = dict.fromkeys(condition for ends, _ in states for condition in ends)
     if len(conditions) > MAX_GUARDS:
@@ -77,61 +75,6 @@ def preferred(tree: Node, max_states: int, max_work: int) -> Expression:
     return union(*parts)
 
 
-Reading: TypeAlias = "tuple[tuple[LookbehindState, ...], tuple[tuple[Thread, bool], ...]]"
-"""The state of each lookbehind, and each thread with whether it has ended before the end of the text."""
-
-
-class WholeText:
-    """Whether `re.match` matches all of a text, in the way that it prefers. The text is known to its end, so
-    every lookaround is decided as `re` decides it.
-
-    max_work   for what is new in one text
-
-    Raises GrammarError for a lookaround within a lookbehind, GrammarLimitError.
-    """
-
-    def __init__(self, tree: Node, max_work: int) -> None:
-        self._max_work = max_work
-        self._machine = _Machine(tree, True, max_work)
-        self._states: list[Reading] = []
-        self._numbers: dict[Reading, int] = {}
-        self._steps: dict[tuple[int, int], int] = {}
-        lookbehinds, threads = self._machine.start()
-        self._start = self._number((lookbehinds, tuple((one, False) for one in dict.fromkeys(threads))))
-
-    def is_matched(self, text: str) -> bool:
-        """Whether the match of a text is all of it; nothing stands before the text."""
-        spend(1 + len(text) // _CHARACTERS_PER_STEP)
-        self._machine.work = self._max_work
-        state, steps = self._start, self._steps
-        for c in text:
-            key = state, self._machine.alphabet.atom_of(ord(c))
-            if key not in steps:
-                steps[key] = self._number(self._read(*key))
-            state = steps[key]
-        threads = self._states[state][1]
-        return not next((has_ended for one, has_ended in threads if _holds_at_end(one)), True)
-
-    def _number(self, state: Reading) -> int:
-        if state not in self._numbers:
-            self._numbers[state] = len(self._states)
-            self._states.append(state)
-        return self._numbers[state]
-
-    def _read(self, state: int, atom: int) -> Reading:
-        machine = self._machine
-        before, threads = self._states[state]
-        lookbehinds = machine.read_lookbehinds(before, atom)
-        results = machine.results(lookbehinds)
-        found: dict[Thread, bool] = {}
-        for thread, has_ended in threads:
-            for one in machine.read(thread, atom, results, True):
-                found.setdefault(one, has_ended or thread[0] == END)
-            if _MATCHED in found:  # the others are never preferred
-                break
-        return lookbehinds, tuple(found.items())
-
-
 # These functions drop threads that no longer matter, and say how the others accept their text: a set of
 # conditions, any of which suffices. A condition is a set of threads none of which may reach its end in the
 # text that follows; the empty set is no condition.
@@ -140,19 +83,19 @@ class WholeText:
 def _resolve_matched(threads: Iterable[Thread]) -> Resolved:
     """A text is accepted if any thread has reached its end."""
     kept = frozenset(threads)
-    return kept, _ALWAYS if any(map(_holds_at_end, kept)) else _NO_SETS
+    return kept, _ALWAYS if any(map(holds_at_end, kept)) else _NO_SETS
 
 
 def _resolve_matched_somewhere(threads: Iterable[Thread]) -> Resolved:
     """A text is accepted if any thread has reached its end somewhere in it."""
     kept = frozenset(threads)
-    return (frozenset((_MATCHED,)), _ALWAYS) if _MATCHED in kept else _resolve_matched(kept)
+    return (frozenset((MATCHED,)), _ALWAYS) if MATCHED in kept else _resolve_matched(kept)
 
 
 def _resolve_found(threads: Iterable[Thread]) -> Resolved:
     """A text is accepted if a thread has reached its end whatever follows; no longer text is."""
     kept = frozenset(threads)
-    return (_NONE, _ALWAYS) if _MATCHED in kept else (kept, _NO_SETS)
+    return (_NONE, _ALWAYS) if MATCHED in kept else (kept, _NO_SETS)
 
 
 def _resolve_preferred(threads: Iterable[Thread]) -> Resolved:
@@ -170,7 +113,7 @@ def _resolve_preferred(threads: Iterable[Thread]) -> Resolved:
         if cell == END:
             if required:
                 raise GrammarError("a lookahead beyond the end of a terminal would decide whether it matches")
-            if _holds_at_end((cell, forbidden, required)):
+            if holds_at_end((cell, forbidden, required)):
                 ends |= {forbidden}
             continue
         required |= ends
@@ -181,15 +124,15 @@ def _resolve_preferred(threads: Iterable[Thread]) -> Resolved:
     return tuple(kept), _ALWAYS if _NONE in ends else ends
 
 
-def _holds_at_end(thread: Thread) -> bool:
+def holds_at_end(thread: Thread) -> bool:
     """Whether the thread matches if the text ends here."""
     cell, forbidden, required = thread
-    if cell != END or any(map(_holds_at_end, forbidden)):
+    if cell != END or any(map(holds_at_end, forbidden)):
         return False
-    return all(any(map(_holds_at_end, one)) for one in required)
+    return all(any(map(holds_at_end, one)) for one in required)
 
 
-class _Machine:
+class Machine:
     """The threads of one pattern, and the states that they form.
 
     whole  the pattern is matched against the whole text: no character precedes it
@@ -316,7 +259,7 @@ class _Machine:
             return [] if result == node.negative else [(rest, forbidden, required)]
         inner = frozenset(self._closure(self._cell(node.item, END), results))
         self._spend(1 + len(inner))
-        if not inner or _MATCHED in inner:
+        if not inner or MATCHED in inner:
             return [] if bool(inner) == node.negative else [(rest, forbidden, required)]
         if node.negative:
             return [(rest, forbidden | inner, required)]
@@ -334,13 +277,13 @@ class _Machine:
         self._spend()
         if forbidden:
             forbidden = self._read_all(forbidden, atom, results)
-            if _MATCHED in forbidden:
+            if MATCHED in forbidden:
                 return ()
         if required:
             remaining = [self._read_all(threads, atom, results) for threads in required]
             if not all(remaining):
                 return ()
-            required = frozenset(threads for threads in remaining if _MATCHED not in threads)
+            required = frozenset(threads for threads in remaining if MATCHED not in threads)
         if cell == END:
             return ((END, forbidden, required),)
         opened = self._closure(self._settle(self._cells[cell][1]), results)

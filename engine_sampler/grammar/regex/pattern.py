@@ -58,6 +58,7 @@ from .tree import (
     parse,
     without_hidden,
 )
+from .whole_text import WholeText
 
 Dialect = Literal["python", "ecma"]
 
@@ -213,7 +214,7 @@ def whole_texts(pattern: str) -> Callable[[str], bool]:
     """A function: whether `re.match` matches all of a text, in the way that it prefers. Raises GrammarError
     and GrammarLimitError, the function too."""
     with counted_work():
-        return ordered.WholeText(_tree(pattern, 0, "python"), _LIMITS.work).is_matched
+        return WholeText(_tree(pattern, 0, "python"), _LIMITS.work).is_matched
 
 
 def _preferred(tree: Node, limits: PatternLimits) -> Expression:
