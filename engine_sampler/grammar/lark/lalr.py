@@ -25,13 +25,14 @@ from ..program.expression import CONCAT, GUARD, UNION, Expression, looks_ahead
 from ..program.lalr import ACCEPT, IGNORED, KEYWORD, NOTHING, LalrState, Pairs, Parser, encoded, once
 from ..program.rules import Rules, sequence
 from ..regex.beginning import TEXT_BEGIN, Before
+from ..regex.pattern import Outline
 from ..work import counted_work, spend
 from .dialect import Rewritten
 from .expansion import check_expansion, without_endless_counts
 from .grammar import Loaded, load
 from .lalr_endings import without_dead_ends
 from .lalr_tables import LalrTables, tables_of
-from .lexer_order import LexerOrder, lexer_widths
+from .lexer_order import LexerOrder, lexer_outlines
 from .messages import Messages
 from .patterns import pattern_of
 from .preceding import texts_before_entries
@@ -105,10 +106,10 @@ class _Reading:
         self._check(start)
         compiled = self._compiled(start)
         with self._messages.translated():
-            widths = lexer_widths(compiled.terminals, compiled.ignore, self._messages)
+            outlines = lexer_outlines(compiled.terminals, compiled.ignore, self._messages)
             tables = tables_of(compiled.rules, start)
         rules = Rules()
-        expressions, order = self._expressions(compiled, tables, widths)
+        expressions, order = self._expressions(compiled, tables, outlines)
         symbols = dict(self._symbols(rules, expressions, tables))
         rules.start = rules.rule(start)
         rules.define(rules.start, sequence())  # unused: the tables are the grammar
@@ -164,7 +165,7 @@ class _Reading:
         return {name for name, tree in self._loaded.terminal_trees().items() if tree is None}
 
     def _expressions(
-        self, compiled: _Compiled, tables: LalrTables, widths: Mapping[str, int]
+        self, compiled: _Compiled, tables: LalrTables, outlines: Mapping[str, Outline]
     ) -> tuple[dict[str, Expression], LexerOrder]:
         """The expression of each terminal, and their order in the lexers."""
         patterns = {one.name: one.pattern for one in compiled.terminals}
@@ -177,7 +178,7 @@ class _Reading:
         undecided = sorted(anywhere.undecided)
         at_begin = terminals(dict.fromkeys(undecided, TEXT_BEGIN))
         alone = found | {name: at_begin.expression(name) for name in undecided}
-        order = LexerOrder(compiled.terminals, compiled.ignore, widths, alone)
+        order = LexerOrder(compiled.terminals, compiled.ignore, outlines, alone)
         if undecided:
             tried = [{name for name, *_ in order.entries(state.actions)} for state in tables.states]
             lexers: list[tuple[str | None, set[str]]] = [

@@ -5,7 +5,7 @@ Lark finds keywords with `re`, which may take exponential time; here derivatives
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from lark.exceptions import GrammarError as LarkGrammarError
@@ -16,30 +16,33 @@ from ..derivatives.expressions import EMPTY, Expressions
 from ..derivatives.limits import WORK_PER_CALL, ReadingMeter
 from ..derivatives.loading import Loader
 from ..program.expression import Encoder, Expression
+from ..regex.pattern import Outline, whole_texts
 from ..work import spend
 from .messages import Messages
-from .patterns import width_of
+from .patterns import outline_of
 
 _PAIRS_PER_STEP, _BYTES_PER_STEP = 16, 4
 """Pairs of a pattern and a literal, and bytes of a literal, that take a step."""
 
 
-def lexer_widths(terminals: Sequence[Any], ignore: Collection[str], messages: Messages) -> dict[str, int]:
-    """The greatest number of characters that each terminal matches.
+def lexer_outlines(
+    terminals: Sequence[Any], ignore: Collection[str], messages: Messages
+) -> dict[str, Outline]:
+    """The outline of each terminal.
 
     Raises GrammarError for a pattern that cannot be read, GrammarLimitError, and lark's GrammarError for a
     terminal that may be empty, or an ignored one that is not among them.
     """
-    widths = {}
+    outlines = {}
     for one in terminals:
         with messages.translated(terminal=one.name):
-            least, widths[one.name] = width_of(one.pattern)
-        if least == 0:
+            outlines[one.name] = outline_of(one.pattern)
+        if outlines[one.name].width[0] == 0:
             raise LarkGrammarError(f"zero-width terminals are not allowed by this lexer: {one.name}")
     for name in ignore:
-        if name not in widths:
+        if name not in outlines:
             raise LarkGrammarError(f"the ignored terminal {name} is not defined")
-    return widths
+    return outlines
 
 
 class LexerOrder:
@@ -47,7 +50,7 @@ class LexerOrder:
 
     terminals    all terminals with a pattern
     ignore       the names of the ignored ones
-    widths       see `lexer_widths`
+    outlines     see `lexer_outlines`
     expressions  of all terminals, at the beginning of a text
     """
 
@@ -55,16 +58,16 @@ class LexerOrder:
         self,
         terminals: Sequence[Any],
         ignore: Collection[str],
-        widths: Mapping[str, int],
+        outlines: Mapping[str, Outline],
         expressions: Mapping[str, Expression],
     ) -> None:
         def place(one: Any) -> tuple[Any, ...]:
-            return -one.priority, -widths[one.name], -len(one.pattern.value), one.name
+            return -one.priority, -outlines[one.name].width[1], -len(one.pattern.value), one.name
 
         self._sorted = sorted(terminals, key=place)
         self._places = {one.name: place for place, one in enumerate(self._sorted)}
         self._ignore = frozenset(ignore)
-        self._keywords = _Keywords(list(filter(_is_literal, self._sorted)), expressions)
+        self._keywords = _Keywords(self._sorted, outlines, expressions)
         self._entries_of: dict[frozenset[str], list[tuple[str, bool, bool]]] = {}
 
     def entries(self, accepted: Mapping[str, int]) -> list[tuple[str, bool, bool]]:
@@ -113,42 +116,50 @@ def _is_literal(terminal: Any) -> bool:
 class _Keywords:
     """Which literals are the whole match of which patterns, where nothing stands before or after them.
 
-    literals     all terminals that are literals
-    expressions  of all terminals, at the beginning of a text
+    Expressions tell, but where a lookahead nests others: in an expression, these see the end of the match as
+    the end of the text. Then the pattern itself is followed through the literal.
     """
 
-    def __init__(self, literals: Sequence[Any], expressions: Mapping[str, Expression]) -> None:
-        self._literals = [(one.name, one.priority, one.pattern.value.encode()) for one in literals]
-        self._expressions = expressions
+    def __init__(
+        self,
+        terminals: Sequence[Any],
+        outlines: Mapping[str, Outline],
+        expressions: Mapping[str, Expression],
+    ) -> None:
+        self._literals = [
+            (one.name, one.priority, one.pattern.value) for one in terminals if _is_literal(one)
+        ]
+        self._outlines, self._expressions = outlines, expressions
         self._x = Expressions(ReadingMeter(WORK_PER_CALL))
         self._derivatives = Derivatives(self._x)
-        self._known: dict[tuple[int, int], frozenset[str]] = {}
-        self._of: dict[str, frozenset[str]] = {}
+        self._known: dict[str, frozenset[str]] = {}
 
     def of(self, terminal: Any) -> frozenset[str]:
         """The names of the literals of the same priority that a terminal matches as a whole."""
-        if terminal.name not in self._of:
-            encoder = Encoder()
-            root = encoder.add(self._expressions[terminal.name])
-            key = Loader(self._x, encoder.code).numbers[root], terminal.priority
-            if key not in self._known:
-                self._known[key] = frozenset(self._matched(*key))
-            self._of[terminal.name] = self._known[key]
-        return self._of[terminal.name]
+        if terminal.name not in self._known:
+            spend(len(self._literals) // _PAIRS_PER_STEP)
+            is_whole = self._matching(terminal)
+            self._known[terminal.name] = frozenset(
+                name
+                for name, priority, text in self._literals
+                if priority == terminal.priority and is_whole(text)
+            )
+        return self._known[terminal.name]
 
-    def _matched(self, start: int, priority: int) -> list[str]:
-        spend(len(self._literals) // _PAIRS_PER_STEP)
+    def _matching(self, terminal: Any) -> Callable[[str], bool]:
+        """A function: whether a terminal matches all of a text."""
+        if self._outlines[terminal.name].nests_lookarounds:
+            return whole_texts(terminal.pattern.to_regexp())
+        encoder = Encoder()
+        root = encoder.add(self._expressions[terminal.name])
+        start = Loader(self._x, encoder.code).numbers[root]
         first = self._x.first[start]
-        return [
-            name
-            for name, own, text in self._literals
-            if own == priority and first >> text[0] & 1 and self._matches(start, text)
-        ]
+        return lambda text: bool(first >> text[0].encode()[0] & 1) and self._ends(start, text.encode())
 
-    def _matches(self, start: int, text: bytes) -> bool:
+    def _ends(self, state: int, text: bytes) -> bool:
         """Whether a text leads from a state to one that may end where nothing follows."""
         spend(1 + len(text) // _BYTES_PER_STEP)
-        state, derivative = start, self._derivatives.derivative
+        derivative = self._derivatives.derivative
         for byte in text:
             state = derivative(state, byte)
             if state == EMPTY:

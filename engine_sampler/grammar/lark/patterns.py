@@ -13,6 +13,7 @@ from lark.lexer import Pattern, PatternRE, PatternStr
 from lark.load_grammar import PrepareLiterals, TerminalTreeToPattern
 
 from ..regex import pattern as regex
+from ..regex.pattern import Outline
 from ..work import spend
 
 _LITERALS = PrepareLiterals()
@@ -44,18 +45,18 @@ def _any_of(parts: list[Pattern]) -> Pattern:
     """Any one of the parts, of which those that may match more characters are tried first."""
 
     def place(part: Pattern) -> tuple[int, int, int]:
-        least, most = width_of(part)
+        least, most = outline_of(part).width
         return -most, -least, -len(part.value)
 
     return PatternRE(f"(?:{'|'.join(part.to_regexp() for part in sorted(parts, key=place))})")
 
 
-def width_of(pattern: Pattern) -> tuple[int, int]:
-    """The least and the greatest number of characters of a pattern's texts. Lark would ask `re`. Raises
-    GrammarError and GrammarLimitError."""
+def outline_of(pattern: Pattern) -> Outline:
+    """The outline of a pattern. For its width, lark would ask `re`. Raises GrammarError and
+    GrammarLimitError."""
     if isinstance(pattern, PatternStr):
-        return len(pattern.value), len(pattern.value)
-    return regex.width_of(pattern.to_regexp())
+        return Outline((len(pattern.value), len(pattern.value)), False)
+    return regex.outline_of(pattern.to_regexp())
 
 
 def literal_pattern(node: Any) -> Pattern:

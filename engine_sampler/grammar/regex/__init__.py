@@ -6,5 +6,6 @@ tree        the items as a small tree: five kinds of nodes
 pattern     the tree as an expression, where the operators of expressions suffice
 order       whether the order in which `re.match` prefers ways can matter
 ordered     the tree as a deterministic automaton, for the patterns that need one
+whole_text  what `re.match` matches of a text that is known to its end
 automaton   automata over classes of characters, and their conversion to automata over bytes
 """

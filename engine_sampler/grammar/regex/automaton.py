@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -49,6 +50,10 @@ class Alphabet:
         """The atoms of one of the sets that the alphabet was built from."""
         bit = 1 << self._bits[ranges]
         return frozenset(atom for mask, atom in self._masks.items() if mask & bit)
+
+    def atom_of(self, code: int) -> int:
+        """The atom of a character that is no surrogate."""
+        return self.segments[bisect_right(self.segments, (code, LAST, 0)) - 1][2]
 
     def pieces(self, edges: dict[int, int]) -> Pieces:
         """The edges over ranges of characters for edges over atoms."""

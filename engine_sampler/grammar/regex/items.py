@@ -115,3 +115,20 @@ def _width_of(kind: str, value: Any) -> tuple[int, int]:
         low, high = width(items)
         return low * least, high and (MAX_WIDTH if most is None else high * most)
     return (0, 0) if kind in (AT, ASSERT, ASSERT_NOT) else (1, 1)
+
+
+def nests_lookarounds(items: Items, within: bool = False) -> bool:
+    """Whether a lookahead contains an anchor or a lookaround.
+
+    within   whether the items are in a lookahead themselves
+    """
+    for kind, value in items:
+        if kind in (AT, ASSERT, ASSERT_NOT):
+            if within or (kind != AT and value[0] and nests_lookarounds(value[1], True)):
+                return True
+        elif kind in (GROUP, REPEAT, LAZY_REPEAT):
+            if nests_lookarounds(value[-1], within):
+                return True
+        elif kind == BRANCH and any(nests_lookarounds(option, within) for option in value):
+            return True
+    return False

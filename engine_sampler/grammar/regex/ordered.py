@@ -34,7 +34,7 @@ Configuration: TypeAlias = "tuple[tuple[LookbehindState, ...], Threads]"
 END = 0
 _NONE: frozenset[Thread] = frozenset()
 _NO_SETS: frozenset[frozenset[Thread]] = frozenset()
-_MATCHED: Thread = (END, _NONE, _NO_SETS)
+MATCHED: Thread = (END, _NONE, _NO_SETS)
 _ALWAYS = frozenset((_NONE,))
 ALWAYS: Configuration = ((), _NONE)
 """The condition of a state that accepts unconditionally."""
@@ -48,7 +48,7 @@ def whole(tree: Node, search: bool, max_states: int, max_work: int) -> Expressio
 
     Raises GrammarError for a lookaround within a lookbehind, GrammarLimitError.
     """
-    machine = _Machine(sequence((repeat(ANY, 0, None), tree)) if search else tree, True, max_work)
+    machine = Machine(sequence((repeat(ANY, 0, None), tree)) if search else tree, True, max_work)
     resolve = _resolve_matched_somewhere if search else _resolve_matched
     states = machine.explore(machine.start(), resolve, search, max_states)
     return expression_of(states, ALWAYS, machine.alphabet)
@@ -60,7 +60,7 @@ def preferred(tree: Node, max_states: int, max_work: int) -> Expression:
     Raises GrammarError where the text before the match, or a positive lookahead beyond its end, decides,
     and GrammarLimitError.
     """
-    machine = _Machine(tree, False, max_work)
+    machine = Machine(tree, False, max_work)
     states = machine.explore(machine.start(), _resolve_preferred, False, max_states)
     conditions = dict.fromkeys(condition for ends, _ in states for condition in ends)
     if len(conditions) > MAX_GUARDS:
@@ -83,19 +83,19 @@ def preferred(tree: Node, max_states: int, max_work: int) -> Expression:
 def _resolve_matched(threads: Iterable[Thread]) -> Resolved:
     """A text is accepted if any thread has reached its end."""
     kept = frozenset(threads)
-    return kept, _ALWAYS if any(map(_holds_at_end, kept)) else _NO_SETS
+    return kept, _ALWAYS if any(map(holds_at_end, kept)) else _NO_SETS
 
 
 def _resolve_matched_somewhere(threads: Iterable[Thread]) -> Resolved:
     """A text is accepted if any thread has reached its end somewhere in it."""
     kept = frozenset(threads)
-    return (frozenset((_MATCHED,)), _ALWAYS) if _MATCHED in kept else _resolve_matched(kept)
+    return (frozenset((MATCHED,)), _ALWAYS) if MATCHED in kept else _resolve_matched(kept)
 
 
 def _resolve_found(threads: Iterable[Thread]) -> Resolved:
     """A text is accepted if a thread has reached its end whatever follows; no longer text is."""
     kept = frozenset(threads)
-    return (_NONE, _ALWAYS) if _MATCHED in kept else (kept, _NO_SETS)
+    return (_NONE, _ALWAYS) if MATCHED in kept else (kept, _NO_SETS)
 
 
 def _resolve_preferred(threads: Iterable[Thread]) -> Resolved:
@@ -113,7 +113,7 @@ def _resolve_preferred(threads: Iterable[Thread]) -> Resolved:
         if cell == END:
             if required:
                 raise GrammarError("a lookahead beyond the end of a terminal would decide whether it matches")
-            if _holds_at_end((cell, forbidden, required)):
+            if holds_at_end((cell, forbidden, required)):
                 ends |= {forbidden}
             continue
         required |= ends
@@ -124,15 +124,15 @@ def _resolve_preferred(threads: Iterable[Thread]) -> Resolved:
     return tuple(kept), _ALWAYS if _NONE in ends else ends
 
 
-def _holds_at_end(thread: Thread) -> bool:
+def holds_at_end(thread: Thread) -> bool:
     """Whether the thread matches if the text ends here."""
     cell, forbidden, required = thread
-    if cell != END or any(map(_holds_at_end, forbidden)):
+    if cell != END or any(map(holds_at_end, forbidden)):
         return False
-    return all(any(map(_holds_at_end, one)) for one in required)
+    return all(any(map(holds_at_end, one)) for one in required)
 
 
-class _Machine:
+class Machine:
     """The threads of one pattern, and the states that they form.
 
     whole  the pattern is matched against the whole text: no character precedes it
@@ -259,7 +259,7 @@ class _Machine:
             return [] if result == node.negative else [(rest, forbidden, required)]
         inner = frozenset(self._closure(self._cell(node.item, END), results))
         self._spend(1 + len(inner))
-        if not inner or _MATCHED in inner:
+        if not inner or MATCHED in inner:
             return [] if bool(inner) == node.negative else [(rest, forbidden, required)]
         if node.negative:
             return [(rest, forbidden | inner, required)]
@@ -267,7 +267,7 @@ class _Machine:
 
     # Reading an atom.
 
-    def _read(self, thread: Thread, atom: int, results: LookbehindResults, sticky: bool) -> Iterable[Thread]:
+    def read(self, thread: Thread, atom: int, results: LookbehindResults, sticky: bool) -> Iterable[Thread]:
         """The threads that one becomes; `sticky`: one at its end stays there."""
         cell, forbidden, required = thread
         if cell == END and not sticky:
@@ -277,13 +277,13 @@ class _Machine:
         self._spend()
         if forbidden:
             forbidden = self._read_all(forbidden, atom, results)
-            if _MATCHED in forbidden:
+            if MATCHED in forbidden:
                 return ()
         if required:
             remaining = [self._read_all(threads, atom, results) for threads in required]
             if not all(remaining):
                 return ()
-            required = frozenset(threads for threads in remaining if _MATCHED not in threads)
+            required = frozenset(threads for threads in remaining if MATCHED not in threads)
         if cell == END:
             return ((END, forbidden, required),)
         opened = self._closure(self._settle(self._cells[cell][1]), results)
@@ -293,7 +293,7 @@ class _Machine:
     def _read_all(
         self, threads: frozenset[Thread], atom: int, results: LookbehindResults
     ) -> frozenset[Thread]:
-        return frozenset(new for one in threads for new in self._read(one, atom, results, True))
+        return frozenset(new for one in threads for new in self.read(one, atom, results, True))
 
     # Lookbehinds.
 
@@ -310,7 +310,7 @@ class _Machine:
         reading = (c for c in cells if c != END and atom in self._atoms[id(self._cells[c][0])])
         return frozenset().union(*(self._open_cells(self._settle(self._cells[c][1])) for c in reading))
 
-    def _read_lookbehinds(
+    def read_lookbehinds(
         self, lookbehinds: tuple[LookbehindState, ...], atom: int
     ) -> tuple[LookbehindState, ...]:
         return tuple(
@@ -330,7 +330,7 @@ class _Machine:
                     waiting += self._open_cells(self._settle(self._cells[cell][1]))
         return frozenset(found)
 
-    def _results(self, lookbehinds: tuple[LookbehindState, ...]) -> LookbehindResults:
+    def results(self, lookbehinds: tuple[LookbehindState, ...]) -> LookbehindResults:
         return tuple(
             True if END in certain else None if END in possible else False
             for certain, possible in lookbehinds
@@ -341,7 +341,7 @@ class _Machine:
     def start(self) -> Configuration:
         """The configuration at the beginning of a text."""
         lookbehinds = tuple(zip(self._starts, self._possible, strict=True))
-        return lookbehinds, self._closure(self._cell(self.tree, END), self._results(lookbehinds))
+        return lookbehinds, self._closure(self._cell(self.tree, END), self.results(lookbehinds))
 
     def explore(
         self,
@@ -374,10 +374,10 @@ class _Machine:
         # Both lists grow during the loop.
         for (lookbehinds, threads), (_, edges) in zip(configurations, states, strict=True):
             for atom in self._readable(threads):
-                following = self._read_lookbehinds(lookbehinds, atom)
-                results = self._results(following)
+                following = self.read_lookbehinds(lookbehinds, atom)
+                results = self.results(following)
                 self._spend(1 + len(threads) // 16)
-                new = [one for thread in threads for one in self._read(thread, atom, results, sticky)]
+                new = [one for thread in threads for one in self.read(thread, atom, results, sticky)]
                 if new:
                     edges[atom] = number(following, new)
         return states

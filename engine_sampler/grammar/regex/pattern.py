@@ -14,11 +14,11 @@ quantifiers), `ordered` converts it to an automaton, with a bound on its states.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ..errors import GrammarError, GrammarLimitError
 from ..program.expression import (
@@ -40,7 +40,7 @@ from ..program.unicode import ANY_CHARACTER, TEXT, invert
 from ..work import counted_work, spend
 from . import ordered
 from .beginning import Before, decided
-from .items import PatternError, width
+from .items import PatternError, nests_lookarounds, width
 from .order import order_matters
 from .parsing import parsed
 from .syntax import Source, rewritten
@@ -58,6 +58,7 @@ from .tree import (
     parse,
     without_hidden,
 )
+from .whole_text import WholeText
 
 Dialect = Literal["python", "ecma"]
 
@@ -190,11 +191,30 @@ def _readable(pattern: str, ecma: bool) -> Iterator[Source]:
         raise source.error_at(str(error), error.position) from None
 
 
-def width_of(pattern: str) -> tuple[int, int]:
-    """The least and the greatest number of characters that a pattern in Python's syntax matches, see
-    `items.width`. Raises GrammarError and GrammarLimitError for a pattern that cannot be read."""
+class Outline(NamedTuple):
+    """What the items of a pattern tell.
+
+    width              the least and the greatest number of characters, see `items.width`
+    nests_lookarounds  whether a lookahead contains an anchor or a lookaround
+    """
+
+    width: tuple[int, int]
+    nests_lookarounds: bool
+
+
+def outline_of(pattern: str) -> Outline:
+    """The outline of a pattern in Python's syntax. Raises GrammarError and GrammarLimitError for one that
+    cannot be read."""
     with _readable(pattern, False) as source:
-        return width(parsed(source.text, 0)[0])
+        items, _ = parsed(source.text, 0)
+        return Outline(width(items), nests_lookarounds(items))
+
+
+def whole_texts(pattern: str) -> Callable[[str], bool]:
+    """A function: whether `re.match` matches all of a text, in the way that it prefers. Raises GrammarError
+    and GrammarLimitError, the function too."""
+    with counted_work():
+        return WholeText(_tree(pattern, 0, "python"), _LIMITS.work).is_matched
 
 
 def _preferred(tree: Node, limits: PatternLimits) -> Expression:
