@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
+from itertools import islice
+from typing import TypeVar
 
 from ..base.courtesy import give_way
 from .errors import GrammarLimitError
@@ -14,6 +16,8 @@ from .limits import LIMITS, Limits
 
 _STEPS_AT_A_TIME = 128
 """The steps after which steps of a scheduler on other threads go first."""
+
+Item = TypeVar("Item")
 
 
 class ReadingWork:
@@ -115,6 +119,14 @@ def spend(steps: int = 1) -> None:
         work.left -= steps
         if work.left < work.next_pause:
             work.pause()
+
+
+def spend_on_each(items: Iterable[Item], steps: int = 1) -> Iterator[Item]:
+    """The items of a loop whose length a client chooses; each counts as `steps`, some items at a time."""
+    rest = iter(items)
+    while some := tuple(islice(rest, _STEPS_AT_A_TIME)):
+        spend(steps * len(some))
+        yield from some
 
 
 @contextmanager

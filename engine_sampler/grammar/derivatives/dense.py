@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from ..program.reaching import nodes_reaching
+from ..work import spend_on_each
 
 Dense: TypeAlias = tuple[tuple[bool, bytes, tuple[int, ...]], ...]
 """For each state: whether it accepts, its partition of the bytes, and for each byte the next state or -1."""
@@ -14,7 +15,7 @@ Dense: TypeAlias = tuple[tuple[bool, bytes, tuple[int, ...]], ...]
 def dense_tables(states: Sequence[tuple[bool, Sequence[tuple[int, int, int]]]]) -> Dense:
     """The tables of an automaton over ranges; states that reach no accepting state are not targets."""
     tables = []
-    for accepts, ranges in states:
+    for accepts, ranges in spend_on_each(states, 20):
         row = [-1] * 256
         for low, high, target in ranges:
             row[low : high + 1] = [target] * (high - low + 1)
@@ -22,7 +23,7 @@ def dense_tables(states: Sequence[tuple[bool, Sequence[tuple[int, int, int]]]]) 
     alive = _alive(tables)
     return tuple(
         (accepts, *_compressed([target if target in alive else -1 for target in row]))
-        for accepts, row in tables
+        for accepts, row in spend_on_each(tables, 30)
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from ..errors import GrammarLimitError
 from ..program.expression import AUTOMATON, BOTH, CLASS, CONCAT, GUARD, LITERAL, NOT, REPEAT, UNION
+from ..work import spend
 from .expressions import ANY_BYTE, ANYTHING, EMPTY, EPSILON, FUTURE, Expressions
 from .limits import EMPTINESS_STEPS
 from .partitions import classes, representatives
@@ -211,8 +212,10 @@ class Derivatives:
         queue = [number]
         steps = 0
         for source in queue:
-            for byte in representatives(x.partition[source]):
-                steps += 1
+            bytes_of_classes = representatives(x.partition[source])
+            steps += len(bytes_of_classes)
+            spend(1 + len(bytes_of_classes))
+            for byte in bytes_of_classes:
                 following = self.derivative(source, byte)
                 if following in came_from or self._live.get(following) is False:
                     continue

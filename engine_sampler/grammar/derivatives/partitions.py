@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
+from ..work import spend, spend_on_each
+
 WHOLE = bytes(256)
 """The partition with a single class."""
 
@@ -30,6 +32,7 @@ def of_pair(one: bytes, other: bytes) -> bytes:
         return other
     if one.translate(other) == other:
         return one
+    spend(20)
     smallest: dict[tuple[int, int], int] = {}
     return bytes(smallest.setdefault(pair, byte) for byte, pair in enumerate(zip(one, other, strict=True)))
 
@@ -52,7 +55,7 @@ def representatives(partition: bytes) -> tuple[int, ...]:
 def classes(partition: bytes) -> dict[int, int]:
     """The bytes of each class as a mask, by the smallest of them."""
     found = {}
-    for byte in representatives(partition):
+    for byte in spend_on_each(representatives(partition), 2):
         digits = bytearray(b"0" * 256)
         digits[byte] = ord("1")
         found[byte] = int(partition[::-1].translate(digits), 2)

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from ...base.cached import cached_property
+from ..work import spend_on_each
 
 Expression: TypeAlias = tuple[Any, ...]
 
@@ -38,6 +39,10 @@ EMPTY: Expression = (UNION, ())
 EPSILON: Expression = (LITERAL, b"")
 ANY_BYTE: Expression = (CLASS, ALL_BYTES)
 ANYTHING: Expression = (REPEAT, ANY_BYTE, 0, None)
+
+
+_MANY = 64
+"""The number of members from which on they are counted while they are encoded."""
 
 
 def literal(data: bytes) -> Expression:
@@ -293,13 +298,14 @@ class Encoder:
         if kind == CLASS:
             return _class_code(operand)
         if kind in (CONCAT, UNION, BOTH):
-            return (kind, len(operand), *map(self.add, operand))
+            members = operand if len(operand) < _MANY else spend_on_each(operand, 2)
+            return (kind, len(operand), *map(self.add, members))
         if kind == REPEAT:
             return (kind, self.add(operand), part[2], -1 if part[3] is None else part[3])
         if kind in (NOT, GUARD):
             return (kind, *map(self.add, part[1:]))
         code = [kind, len(operand)]
-        for accepts, ranges in operand:
+        for accepts, ranges in spend_on_each(operand, 3):
             code += [int(accepts), len(ranges), *(number for triple in ranges for number in triple)]
         return tuple(code)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from ..work import spend, spend_on_each
 from .rules import ACCEPT, Edge
 
 Node = TypeVar("Node", bound=Hashable)
@@ -16,12 +17,14 @@ def nodes_reaching(steps: Iterable[tuple[Node, Node]], ends: Iterable[Node]) -> 
     steps  pairs of a node and a successor
     """
     sources: dict[Node, list[Node]] = {}
-    for source, target in steps:
+    for source, target in spend_on_each(steps):
         sources.setdefault(target, []).append(source)
     reaching = set(ends)
     waiting = list(reaching)
     while waiting:
-        for source in sources.get(waiting.pop(), ()):
+        before = sources.get(waiting.pop(), ())
+        spend(1 + len(before) // 8)
+        for source in before:
             if source not in reaching:
                 reaching.add(source)
                 waiting.append(source)
@@ -41,6 +44,7 @@ def states_reaching_ends(
     sources: list[list[int]] = [[] for _ in edges]
     users: dict[int, list[int]] = {}
     for state, some in enumerate(edges):
+        spend(1 + len(some) // 2)
         for symbol, target, _ in some:
             sources[target].append(state)
             users.setdefault(symbol, []).append(state)
@@ -49,6 +53,7 @@ def states_reaching_ends(
     waiting = [state for symbol in symbols for state in users.get(symbol, ())]
     while waiting:
         state = waiting.pop()
+        spend(1 + len(edges[state]) // 8)
         if state in live or not any(
             symbol in symbols and (symbol == ACCEPT or target in live) for symbol, target, _ in edges[state]
         ):

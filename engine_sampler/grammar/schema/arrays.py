@@ -9,40 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from decimal import Decimal
 from itertools import product
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ...base.cached import cached_property
 from ..errors import GrammarLimitError
 from ..program.reaching import nodes_reaching
-from .formula import ALWAYS, COUNT, FROM, ITEM, NEVER, SIZE, UNIQUE, Formula, counted
+from ..work import spend, spend_on_each
+from .formula import ALWAYS, NEVER
 from .limits import MAX_ITEM_STATES
-from .nodes import Expander
-from .numbers import whole_numbers
-from .outlines import (
-    ARRAY,
-    FALSEHOOD,
-    NULL,
-    NUMBER,
-    OBJECT,
-    STRING,
-    TRUTH,
-    outline_intersection,
-    possible_kinds,
-)
 
 Literals: TypeAlias = frozenset[int]
 Productive: TypeAlias = Callable[[Literals], bool]
 
-_MAX_DISTINCT = 1000
-"""Maximum number of constants that are listed as the items of an array without duplicates, ..."""
-
-_MAX_REPEATED = 200
-"""... and of an array that must have some."""
-
 _MAX_TRACKED_CONSTANTS = 6
 """Maximum number of distinct items for which states may record the used ones; beyond it, bits do."""
+
+_FEW_WAYS = 8
+"""The number of ways in which an item may change the counts from which on impossible ones are dropped early."""
 
 
 class Counted(NamedTuple):
@@ -80,6 +64,7 @@ class ArrayShape:
     low, high  bounds on the number of items
     distinct   literals of constants; each item must be a different one of them; None if items may be equal
     unlike     indexes of items that differ from all others by their types, whatever these are
+    impossible  whether obviously nothing satisfies some literals
     """
 
     items: list[tuple[int, int]] = field(default_factory=list)
@@ -89,11 +74,27 @@ class ArrayShape:
     high: int | None = None
     distinct: tuple[int, ...] | None = None
     unlike: frozenset[int] = frozenset()
+    impossible: Callable[[Literals], bool] = lambda literals: False
 
     def literals(self, index: int) -> Literals:
         """The literals that the item at an index must satisfy."""
-        found = {literal for at, literal in self.items if at == index}
-        return frozenset(found.union(literal for at, literal in self.rest if at <= index)) - {ALWAYS}
+        return self._literals[min(index, self.prefix)]
+
+    @cached_property
+    def _literals(self) -> list[Literals]:
+        """The literals of each of the items that must be distinguished, and of all later ones."""
+        own: list[set[int]] = [set() for _ in range(self.prefix + 1)]
+        for at, literal in self.items:
+            own[at].add(literal)
+        beginning: dict[int, list[int]] = {}
+        for at, literal in self.rest:
+            beginning.setdefault(at, []).append(literal)
+        later: set[int] = set()
+        for index, literals in enumerate(own):
+            later.update(beginning.get(index, ()))
+            literals |= later
+            spend(1 + len(literals) // 8)
+        return [frozenset(literals - {ALWAYS}) for literals in own]
 
     @cached_property
     def prefix(self) -> int:
@@ -110,47 +111,59 @@ class ArrayShape:
 
     def reachable(self, productive: Productive) -> int | None:
         """The maximum number of items; None if it is unbounded."""
-        for index in range(self.prefix + 1):
-            if index == self.high or not productive(self.literals(index)):
+        for index, literals in enumerate(spend_on_each(self._literals)):
+            if index == self.high or not productive(literals):
                 return index
         return self.high
 
     def is_productive(self, productive: Productive) -> bool:
         """Whether such an array exists, given which items exist."""
         if not self.counts_by_registers:
-            return bool(self.states(productive))
+            return any(self.accepts(state) for state, _ in self._reached(productive))
         limit = self.reachable(productive)
         if self.distinct is not None:
-            kinds = [self.literals(0) | {literal} for literal in self.distinct]
+            kinds = [self.literals(0) | {literal} for literal in spend_on_each(self.distinct)]
             count = sum([productive(literals) for literals in kinds])
             limit = count if limit is None else min(limit, count)
         return limit is None or limit >= self.low
 
     def members(self) -> Iterable[Literals]:
         """The literals that its items may have to satisfy."""
-        return {self.literals(index) for index in range(self.prefix + 1)}
+        return set(self._literals)
 
     def states(self, productive: Productive) -> dict[ArrayState, list[Step]]:
         """All states on a path from the first state to an accepting one, the first state first.
 
         Empty if there is no such path.
         """
+        steps = dict(self._reached(productive))
+        targets = ((state, target) for state, outgoing in steps.items() for _, target in outgoing)
+        alive = nodes_reaching(targets, filter(self.accepts, steps))
+        return {
+            state: [step for step in outgoing if step[1] in alive]
+            for state, outgoing in spend_on_each(steps.items())
+            if state in alive
+        }
+
+    def _reached(self, productive: Productive) -> Iterator[tuple[ArrayState, list[Step]]]:
+        """All states that can be reached, the first one first, each with its steps. Raises GrammarLimitError
+        if there are too many."""
         first = ArrayState(0, (0,) * len(self.counts))
-        steps: dict[ArrayState, list[Step]] = {}
+        found = {first}
         waiting = [first]
         taken = 0
         while waiting:
             state = waiting.pop()
-            if state in steps:
-                continue
-            if max(len(steps), taken // 8) > MAX_ITEM_STATES:
+            steps = [step for step in self._steps(state) if productive(step[0])]
+            taken += len(steps)
+            yield state, steps
+            new = dict.fromkeys(target for _, target in steps if target not in found)
+            found.update(new)
+            waiting += reversed(new)
+            if max(len(found), taken // 8) > MAX_ITEM_STATES:
                 raise GrammarLimitError(
                     f"an array of the JSON Schema needs more than {MAX_ITEM_STATES} states"
                 )
-            steps[state] = [step for step in self._steps(state) if productive(step[0])]
-            taken += len(steps[state])
-            waiting += [target for _, target in steps[state]]
-        return self._trimmed(steps, first)
 
     def accepts(self, state: ArrayState) -> bool:
         """Whether the array may end here."""
@@ -166,131 +179,36 @@ class ArrayShape:
         own = self.literals(state.length)
         if NEVER in own:
             return
-        choices = [list(self._choices(state, number)) for number in range(len(self.counts))]
+        ways = self._ways(state)
         if self.distinct is None or state.length in self.unlike:
             kinds: list[tuple[Literals, frozenset[int]]] = [(own, state.used)]
         else:
+            spend(len(self.distinct) * (1 + len(state.used) // 8))
             unused = [literal for literal in self.distinct if literal not in state.used]
             kinds = [(own | {literal}, state.used | {literal}) for literal in unused]
         for literals, used in kinds:
-            for choice in product(*choices):
-                needed = literals.union(*(chosen for chosen, _ in choice))
-                yield needed, ArrayState(length, tuple(done for _, done in choice), used)
+            for chosen, counts in spend_on_each(ways, 3):
+                yield literals | chosen, ArrayState(length, counts, used)
 
-    def _choices(self, state: ArrayState, number: int) -> Iterator[tuple[Literals, int]]:
+    def _ways(self, state: ArrayState) -> list[tuple[Literals, tuple[int, ...]]]:
+        """The possible effects of the next item on all counts: its literals, and the new counts."""
+        ways: list[tuple[Literals, tuple[int, ...]]] = [(frozenset(), ())]
+        for number in range(len(self.counts)):
+            choices = self._choices(state, number)
+            spend(1 + len(choices) * len(ways) * (1 + number // 16))
+            ways = [
+                (literals | more, (*counts, done)) for (literals, counts), (more, done) in product(ways, choices)
+            ]
+            if len(ways) > _FEW_WAYS:
+                ways = [way for way in ways if not self.impossible(way[0])]
+        return ways
+
+    def _choices(self, state: ArrayState, number: int) -> list[tuple[Literals, int]]:
         """The possible effects of the next item on a count: its literals, and the new count."""
         one, done = self.counts[number], state.counts[number]
         if state.length < one.start or (one.high is None and done == one.low):
-            yield frozenset(), done
-            return
-        if one.high is None or done < one.high:
-            yield frozenset((one.literal,)), done + 1
-        yield (frozenset() if one.high is None else frozenset((one.literal ^ 1,))), done
-
-    def _trimmed(
-        self, steps: dict[ArrayState, list[Step]], first: ArrayState
-    ) -> dict[ArrayState, list[Step]]:
-        pairs = ((state, target) for state, outgoing in steps.items() for _, target in outgoing)
-        alive = nodes_reaching(pairs, filter(self.accepts, steps))
-        if first not in alive:
-            return {}
-        return {
-            state: [step for step in outgoing if step[1] in alive]
-            for state, outgoing in steps.items()
-            if state in alive
-        }
-
-
-def array_shapes(atoms: Iterable[Formula], expander: Expander) -> list[ArrayShape]:
-    """The arrays that satisfy all the assertions; several shapes if two items are required to be equal."""
-    shape = ArrayShape()
-    unique: bool | None = None
-    for atom in atoms:
-        kind = atom[0]
-        if kind == ITEM:
-            shape.items.append(atom[1:])
-        elif kind == FROM:
-            shape.rest.append(atom[1:])
-        elif kind == COUNT:
-            shape.counts.append(Counted(*atom[1:]))
-        elif kind == SIZE:
-            _narrow(shape, atom)
-        elif kind == UNIQUE:
-            if unique not in (None, atom[1]):
-                return []
-            unique = atom[1]
-    if shape.high is not None and shape.low > shape.high:
-        return []
-    if unique is None or (unique and shape.high is not None and shape.high <= 1):
-        return [shape]
-    constants = _constants(shape, expander, unique)
-    if constants is None:
-        expander.unsupported("uniqueItems", "the items are not a short list of constants")
-        return [shape] if unique else []
-    if unique:
-        shape.distinct = constants or None
-        return [shape]
-    return [_with_count(shape, counted(0, literal, 2, None)) for literal in constants]
-
-
-def _narrow(shape: ArrayShape, atom: Formula) -> None:
-    shape.low = max(shape.low, atom[1])
-    if atom[2] is not None:
-        shape.high = atom[2] if shape.high is None else min(shape.high, atom[2])
-
-
-def _with_count(shape: ArrayShape, atom: Formula) -> ArrayShape:
-    counts = [*shape.counts, Counted(*atom[1:])]
-    return ArrayShape(shape.items, shape.rest, counts, shape.low, shape.high)
-
-
-def _constants(shape: ArrayShape, expander: Expander, unique: bool) -> tuple[int, ...] | None:
-    """The literals of all constants that an item can be, except those of `unlike` items, which are found if
-    `unique`; None if there are too many to list."""
-    found: dict[int, None] = {}
-    last = shape.prefix if shape.high is None else min(shape.prefix, shape.high - 1)
-    if unique:
-        shape.unlike = _unlike(shape, expander, last)
-    for index in range(last + 1):
-        if index in shape.unlike:
-            continue
-        values = _finite(shape.literals(index), expander)
-        if values is None or len(found) + len(values) > (_MAX_DISTINCT if unique else _MAX_REPEATED):
-            return None
-        found.update((expander.scalar(value), None) for value in values)
-    return tuple(found)
-
-
-def _unlike(shape: ArrayShape, expander: Expander, last: int) -> frozenset[int]:
-    """The indexes of items whose types no other item has; that of the last ones only if there is but one."""
-    kinds = [
-        possible_kinds(outline_intersection(map(expander.outline, shape.literals(index))))
-        for index in range(last + 1)
-    ]
-    taken = 0
-    shared = 0
-    for kind in kinds:
-        shared |= taken & kind
-        taken |= kind
-    single = last + 1 if shape.high == last + 1 else last
-    return frozenset(index for index in range(single) if not kinds[index] & shared)
-
-
-def _finite(literals: Literals, expander: Expander) -> list[Any] | None:
-    if NEVER in literals:
-        return []
-    outline = outline_intersection(map(expander.outline, literals))
-    kinds = possible_kinds(outline)
-    allowed: Iterable[Any] | None = outline.allowed
-    if allowed is None and kinds & (STRING | NUMBER) == NUMBER:
-        allowed = whole_numbers(expander.formula(literal, NUMBER) for literal in literals)
-    if kinds & (ARRAY | OBJECT) or (kinds & (STRING | NUMBER) and allowed is None):
-        return None
-    values: list[Any] = [value for kind, value in _CONSTANT_VALUES.items() if kinds & kind]
-    for value in allowed or ():
-        if kinds & (NUMBER if isinstance(value, Decimal) else STRING) and value not in outline.excluded:
-            values.append(value)
-    return values
-
-
-_CONSTANT_VALUES = {NULL: None, FALSEHOOD: False, TRUTH: True}
+            return [(frozenset(), done)]
+        without = (frozenset() if one.high is None else frozenset((one.literal ^ 1,))), done
+        if one.high is not None and done == one.high:
+            return [without]
+        return [(frozenset((one.literal,)), done + 1), without]

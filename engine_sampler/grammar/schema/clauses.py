@@ -32,10 +32,11 @@ from .formula import (
     WITHIN,
     Formula,
     conjunction,
+    joined,
     negation,
     weight,
 )
-from .limits import MAX_CLAUSES, MAX_WEIGHT
+from .limits import MAX_CLAUSES
 from .nodes import Expander
 from .outlines import ARRAY, OBJECT
 from .strings import holds
@@ -73,7 +74,7 @@ def disjuncts(formula: Formula, expander: Expander) -> list[Atoms]:
             found[atoms] = None
         else:
             choices.sort(key=len)
-            rest = tuple((OR, tuple(choice)) for choice in choices[1:])
+            rest = tuple(joined(OR, tuple(choice)) for choice in choices[1:])
             waiting += [(atoms, (part, *rest)) for part in reversed(choices[0])]
         if len(found) + len(waiting) > MAX_CLAUSES:
             raise GrammarLimitError(
@@ -128,7 +129,7 @@ def _reduced(
         if facts.contradictory:
             return None
         left: list[list[Formula]] = []
-        spend(2 * sum(weight((OR, choice), MAX_WEIGHT) for choice in choices))
+        spend(2 * sum(1 + sum(map(weight, choice)) for choice in choices))
         for choice in choices:
             open_parts = facts.open(choice)
             if open_parts is None:
@@ -272,10 +273,13 @@ class Facts:
         """Whether a part obviously holds (True), obviously does not (False), or neither (None)."""
         if part in self._atoms:
             return True
+        if part[0] in (AND, OR):
+            return self._each(part[1], part[0] == OR)
         judge = _JUDGES.get(part[0])
         return judge(self, *part[1:]) if judge else None
 
     def _each(self, parts: tuple[Formula, ...], decisive: bool) -> bool | None:
+        spend(2 * len(parts))
         verdicts = {self.verdict(part) for part in parts}
         if decisive in verdicts:
             return decisive
@@ -357,8 +361,6 @@ class Facts:
 
 
 _JUDGES: dict[int, Any] = {
-    AND: lambda facts, parts: facts._each(parts, False),
-    OR: lambda facts, parts: facts._each(parts, True),
     HAS: Facts._has,
     CLAUSE: Facts._clause,
     PROPERTIES: Facts._properties,

@@ -18,14 +18,16 @@ of the subschema that the next odd one stands for (see `nodes`). Assertions, by 
     both            (LISTED, listed)          one of many constants, see `listed`
 
 Only assertions about strings and numbers are negated as (NOT, assertion); the negation of any other
-assertion is a formula over the same kinds of assertions.
+assertion is a formula over the same kinds of assertions. `and` and `or` are `Joined`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache, wraps
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from ..work import spend
 
 Formula: TypeAlias = tuple[Any, ...]
 
@@ -35,8 +37,35 @@ HAS, CLAUSE, PROPERTIES, ALL, SOME, SIZE, ITEM, FROM, COUNT, UNIQUE, LISTED = ra
 NEVER, ALWAYS = 0, 1
 """The literals of `false` and `true`."""
 
-TRUE: Formula = (AND, ())
-FALSE: Formula = (OR, ())
+
+class Joined(NamedTuple):
+    """`and` or `or` over parts. Formulas are hashed again and again, so it knows its own hash.
+
+    weight  the number of assertions in it, `and` and `or` among them
+    """
+
+    kind: int
+    parts: tuple[Formula, ...]
+    weight: int
+    own_hash: int
+
+    def __hash__(self) -> int:
+        return self.own_hash
+
+
+def joined(kind: int, parts: tuple[Formula, ...]) -> Joined:
+    """`and` or `or` over parts that are different, and not of this kind themselves."""
+    spend(1 + len(parts) // 2)
+    return Joined(kind, parts, 1 + sum(map(weight, parts)), hash((kind, parts)))
+
+
+def weight(formula: Formula) -> int:
+    """The number of assertions in a formula."""
+    return formula.weight if type(formula) is Joined else 1
+
+
+TRUE: Formula = joined(AND, ())
+FALSE: Formula = joined(OR, ())
 
 
 def conjunction(parts: Iterable[Formula]) -> Formula:
@@ -49,30 +78,21 @@ def disjunction(parts: Iterable[Formula]) -> Formula:
     return _joined(OR, parts)
 
 
-def weight(formula: Formula, limit: int) -> int:
-    """The number of assertions in a formula; counting stops once it exceeds `limit`."""
-    found = 0
-    waiting = [formula]
-    while waiting and found <= limit:
-        part = waiting.pop()
-        found += 1
-        if part[0] in (AND, OR):
-            waiting += part[1]
-    return found
-
-
 def _joined(kind: int, parts: Iterable[Formula]) -> Formula:
     flat: dict[Formula, None] = {}
-    for part in parts:
+    for number, part in enumerate(parts):
+        if number & 127 == 127:
+            spend(256)
         if part[0] == kind:
             flat.update(dict.fromkeys(part[1]))
+            spend(1 + len(part[1]) // 8)
         elif part[0] == 1 - kind and not part[1]:
             return part
         else:
             flat[part] = None
     if len(flat) == 1:
         return next(iter(flat))
-    return (kind, tuple(flat))
+    return joined(kind, tuple(flat))
 
 
 def negation(formula: Formula) -> Formula:

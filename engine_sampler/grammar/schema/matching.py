@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..derivatives.derivatives import Derivatives
 from ..derivatives.expressions import Expressions
-from ..derivatives.limits import Meter
+from ..derivatives.limits import ReadingMeter
 from ..derivatives.loading import Loader
 from ..errors import GrammarLimitError
 from ..program.expression import BOTH, CONCAT, EMPTY, GUARD, NOT, REPEAT, UNION, Encoder, Expression
@@ -15,6 +15,9 @@ _SEARCH_STEPS = 20_000
 
 _MAX_CACHED_STATES = 20_000
 """Maximum number of states that a matcher caches; beyond it, the matcher starts again from scratch."""
+
+_BYTES_AT_A_TIME = 1024
+"""The bytes of a text whose matching is counted at once."""
 
 
 class ValueMatcher:
@@ -27,24 +30,26 @@ class ValueMatcher:
     def _reset(self) -> None:
         encoder = Encoder()
         root = encoder.add(self._expression)
-        spend(2 * len(encoder.code))
-        self._meter = Meter()
+        spend(1 + len(encoder.code) // 4)
+        self._meter = ReadingMeter(_SEARCH_STEPS)
         self._expressions = Expressions(self._meter)
         self._root = Loader(self._expressions, encoder.code).numbers[root]
         self._derivatives = Derivatives(self._expressions)
 
     def matches(self, data: bytes) -> bool:
-        """Whether the expression matches `data`; work that is not cached is counted.
+        """Whether the expression matches `data`.
 
         Raises GrammarLimitError if this takes too long.
         """
         if self._meter.states > _MAX_CACHED_STATES:
             self._reset()
-        before = self._meter.left = _SEARCH_STEPS + 100 * len(data)
+        self._meter.left = _SEARCH_STEPS + 100 * len(data)
         state = self._root
-        for byte in data:
-            state = self._derivatives.derivative(state, byte)
-        spend(1 + len(data) // 4 + 6 * (before - self._meter.left))
+        for begin in range(0, len(data), _BYTES_AT_A_TIME):
+            some = data[begin : begin + _BYTES_AT_A_TIME]
+            spend(1 + len(some) // 2)
+            for byte in some:
+                state = self._derivatives.derivative(state, byte)
         return self._expressions.nullable(state)
 
     def is_empty(self) -> bool:
@@ -53,8 +58,8 @@ class ValueMatcher:
         try:
             found = not self._derivatives.live(self._root)
         except GrammarLimitError:
+            spend(0)  # the limit may be that on reading
             found = False
-        spend(6 * (_SEARCH_STEPS - self._meter.left))
         return found
 
 
@@ -73,6 +78,7 @@ def _needs_search(part: Expression) -> bool:
         one = waiting.pop()
         if id(one) in seen:
             continue
+        spend()
         seen.add(id(one))
         if one[0] in (BOTH, NOT, GUARD):
             return True

@@ -276,8 +276,8 @@ class Expander:
 
     def weigh(self, formula: Formula) -> int:
         """The number of assertions in a formula. Raises GrammarLimitError if there are too many."""
-        found = weight(formula, MAX_WEIGHT)
-        spend(10 + found)
+        found = weight(formula)
+        spend(10)
         if found > MAX_WEIGHT:
             raise GrammarLimitError(f"a subschema leads to more than {MAX_WEIGHT} assertions about one value")
         return found

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
 from ..program.expression import EMPTY, Expression, automaton
 from ..program.reaching import nodes_reaching
-from ..work import spend
+from ..work import spend, spend_on_each
 from .formula import AND, INTEGER, LESS, MULTIPLE, NOT, OR, WITHIN, Formula
 from .limits import MAX_NUMBER_STATES
 
@@ -138,10 +138,12 @@ class NumberAutomaton:
         numbers: dict[NumberState, int] = {(START, None): 0}
         waiting: list[NumberState] = [(START, None)]
         edges: list[list[tuple[int, int, int]]] = []
+        each = 4 + (len(self._values) + len(self._multiples)) // 2
         for state in waiting:
-            spend(20 + 4 * len(self._values))
             outgoing = []
-            for low, high, target in self._edges(state):
+            found = self._edges(state)
+            spend(10 + each * len(found))
+            for low, high, target in found:
                 if target not in numbers:
                     numbers[target] = len(numbers)
                     waiting.append(target)
@@ -151,7 +153,8 @@ class NumberAutomaton:
                 raise GrammarLimitError(
                     f"a number in the JSON Schema needs more than {MAX_NUMBER_STATES} states"
                 )
-        return _trimmed(edges, [self._accepts(state) for state in waiting])
+        accepts = [self._accepts(state) for state in spend_on_each(waiting, 3 + len(self._values))]
+        return _trimmed(edges, accepts)
 
     def _edges(self, state: NumberState) -> list[tuple[int, int, NumberState]]:
         phase, known = state
@@ -228,7 +231,7 @@ class NumberAutomaton:
             for residue, divisor in zip(known.residues, self._multiples.values(), strict=True)
         )
         whole = min(at + 1, max(self._longest_whole + 1, 2))
-        return known._replace(whole=whole, plain=plain, mantissa=mantissa, zero=False, residues=residues)
+        return _Reading(known.sign, whole, plain, known.fraction, mantissa, known.has_fraction, False, residues)
 
     def _point(self, known: _Reading) -> _Reading:
         plain = tuple(
@@ -256,13 +259,15 @@ class NumberAutomaton:
             _fraction_residue(residue, divisor, digit, at)
             for residue, divisor in zip(known.residues, self._multiples.values(), strict=True)
         )
-        return known._replace(
-            plain=plain,
-            fraction=min(at + 1, self._longest_fraction),
-            mantissa=mantissa,
-            has_fraction=known.has_fraction or digit != "0",
-            zero=known.zero and digit == "0",
-            residues=residues,
+        return _Reading(
+            known.sign,
+            known.whole,
+            plain,
+            min(at + 1, self._longest_fraction),
+            mantissa,
+            known.has_fraction or digit != "0",
+            known.zero and digit == "0",
+            residues,
         )
 
     def _to_exponent(self, known: _Reading) -> list[tuple[int, int, NumberState]]:
@@ -338,7 +343,7 @@ class NumberAutomaton:
         """Whether the formula is true of a number; None if the number's form does not decide it."""
         kind = formula[0]
         if kind in (AND, OR):
-            spend(len(formula[1]) // 2)
+            spend(1 + len(formula[1]))
             found = {self._holds(part, facts) for part in formula[1]}
             if (kind == OR) in found:
                 return kind == OR

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from ..errors import GrammarLimitError
 from ..program.expression import EMPTY, Expression, literal, union
 from ..work import spend
-from .arrays import array_shapes
+from .array_assertions import array_shapes
 from .clauses import disjuncts
 from .document import Document
 from .formula import FALSE, LISTED, NEVER, TRUE, Formula, conjunction
@@ -149,20 +149,22 @@ class Values:
                 for shape in value.shapes:
                     for literals in shape.members():
                         self.get(literals)
-            for value in reversed(found):  # members before their containers
-                self._check(value)
+            self._check(reversed(found))  # members before their containers
 
-    def _check(self, first: Value) -> None:
-        waiting = [first]
+    def _check(self, values: Iterable[Value]) -> None:
+        """Record which of these values are productive, and then which of those that wait for one of them."""
+        waiting = dict.fromkeys(values)
         while waiting:
-            value = waiting.pop()
-            if value.productive:
-                continue
-            spend(10)
-            if value.scalars or self._has_shape(value):
-                value.productive = True
-                waiting += value.waiting
-                value.waiting = {}
+            later: dict[Value, None] = {}
+            for value in waiting:
+                if value.productive:
+                    continue
+                spend(10)
+                if value.scalars or self._has_shape(value):
+                    value.productive = True
+                    later.update(value.waiting)
+                    value.waiting = {}
+            waiting = later
 
     def _has_shape(self, value: Value) -> bool:
         """Whether an object or an array of the value exists; if not, it waits for what they lack."""

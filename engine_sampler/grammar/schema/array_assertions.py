@@ -1,0 +1,133 @@
+"""The arrays that satisfy the assertions of one disjunct."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+from ..work import spend, spend_on_each
+from .arrays import ArrayShape, Counted, Literals
+from .formula import COUNT, FROM, ITEM, NEVER, SIZE, UNIQUE, Formula
+from .nodes import Expander
+from .numbers import whole_numbers
+from .outlines import (
+    ARRAY,
+    FALSEHOOD,
+    NULL,
+    NUMBER,
+    OBJECT,
+    STRING,
+    TRUTH,
+    outline_intersection,
+    possible_kinds,
+)
+
+Bounds: TypeAlias = "tuple[int, int | None]"
+"""At least, and at most; None: any number."""
+
+_MAX_DISTINCT = 1000
+"""Maximum number of constants that are listed as the items of an array without duplicates, ..."""
+
+_MAX_REPEATED = 200
+"""... and of an array that must have some."""
+
+
+def array_shapes(atoms: Iterable[Formula], expander: Expander) -> list[ArrayShape]:
+    """The arrays that satisfy all the assertions; several shapes if two items are required to be equal."""
+    shape = ArrayShape(impossible=expander.impossible)
+    counts: dict[tuple[int, int], tuple[int, int | None]] = {}
+    unique: bool | None = None
+    for atom in spend_on_each(atoms):
+        kind = atom[0]
+        if kind == ITEM:
+            shape.items.append(atom[1:])
+        elif kind == FROM:
+            shape.rest.append(atom[1:])
+        elif kind == COUNT:
+            counts[atom[1:3]] = _intersection(atom[3:], counts.get(atom[1:3], (0, None)))
+        elif kind == SIZE:
+            shape.low, shape.high = _intersection(atom[1:], (shape.low, shape.high))
+        elif kind == UNIQUE:
+            if unique not in (None, atom[1]):
+                return []
+            unique = atom[1]
+    if any(high is not None and low > high for low, high in ((shape.low, shape.high), *counts.values())):
+        return []
+    for (start, literal), (low, high) in counts.items():
+        if high == 0:
+            shape.rest.append((start, literal ^ 1))
+        else:
+            shape.counts.append(Counted(start, literal, low, high))
+    if unique is None or (unique and shape.high is not None and shape.high <= 1):
+        return [shape]
+    constants = _constants(shape, expander, unique)
+    if constants is None:
+        expander.unsupported("uniqueItems", "the items are not a short list of constants")
+        return [shape] if unique else []
+    if unique:
+        shape.distinct = constants or None
+        return [shape]
+    return [_with_count(shape, Counted(0, literal, 2, None)) for literal in constants]
+
+
+def _intersection(one: Bounds, other: Bounds) -> Bounds:
+    highs = [high for _, high in (one, other) if high is not None]
+    return max(one[0], other[0]), min(highs, default=None)
+
+
+def _with_count(shape: ArrayShape, count: Counted) -> ArrayShape:
+    return replace(shape, counts=[*shape.counts, count])
+
+
+def _constants(shape: ArrayShape, expander: Expander, unique: bool) -> tuple[int, ...] | None:
+    """The literals of all constants that an item can be, except those of `unlike` items, which are found if
+    `unique`; None if there are too many to list."""
+    found: dict[int, None] = {}
+    last = shape.prefix if shape.high is None else min(shape.prefix, shape.high - 1)
+    if unique:
+        shape.unlike = _unlike(shape, expander, last)
+    for index in spend_on_each(range(last + 1), 10):
+        if index in shape.unlike:
+            continue
+        values = _finite(shape.literals(index), expander)
+        if values is None or len(found) + len(values) > (_MAX_DISTINCT if unique else _MAX_REPEATED):
+            return None
+        found.update((expander.scalar(value), None) for value in values)
+    return tuple(found)
+
+
+def _unlike(shape: ArrayShape, expander: Expander, last: int) -> frozenset[int]:
+    """The indexes of items whose types no other item has; that of the last ones only if there is but one."""
+    kinds = [
+        possible_kinds(outline_intersection(map(expander.outline, shape.literals(index))))
+        for index in spend_on_each(range(last + 1), 3)
+    ]
+    taken = 0
+    shared = 0
+    for kind in kinds:
+        shared |= taken & kind
+        taken |= kind
+    single = last + 1 if shape.high == last + 1 else last
+    return frozenset(index for index in range(single) if not kinds[index] & shared)
+
+
+def _finite(literals: Literals, expander: Expander) -> list[Any] | None:
+    if NEVER in literals:
+        return []
+    outline = outline_intersection(map(expander.outline, literals))
+    kinds = possible_kinds(outline)
+    allowed: Iterable[Any] | None = outline.allowed
+    if allowed is None and kinds & (STRING | NUMBER) == NUMBER:
+        allowed = whole_numbers(expander.formula(literal, NUMBER) for literal in literals)
+    if kinds & (ARRAY | OBJECT) or (kinds & (STRING | NUMBER) and allowed is None):
+        return None
+    values: list[Any] = [value for kind, value in _CONSTANT_VALUES.items() if kinds & kind]
+    for value in allowed or ():
+        if kinds & (NUMBER if isinstance(value, Decimal) else STRING) and value not in outline.excluded:
+            values.append(value)
+    return values
+
+
+_CONSTANT_VALUES = {NULL: None, FALSEHOOD: False, TRUTH: True}
