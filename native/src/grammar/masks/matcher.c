@@ -25,7 +25,7 @@ struct es_matcher {
 
 static int32_t place_of(const es_matcher *m) { return m->count ? m->accepts[m->count - 1].place : EG_START; }
 
-static int32_t state_of(const es_matcher *m) { return eg_place_state(&m->grammar->masks, place_of(m)); }
+static int32_t state_of(const es_matcher *m) { return eg_place_state(&m->grammar->places, place_of(m)); }
 
 /* --- tables --- */
 
@@ -37,9 +37,9 @@ static void replay(es_matcher *m) {
     for (int64_t i = 0; i < m->count; i++) {
         eg_accept *a = &m->accepts[i];
         const int64_t begin = i ? m->accepts[i - 1].end : 0;
-        if (a->token < 0) place = eg_place_bytes(&g->masks, place, m->bytes + begin, a->end - begin);
-        else if (g->vocabulary->kinds[a->token] & ES_TOKEN_EOS) place = EG_ENDED;
-        else place = eg_place_token(&g->masks, place, a->token);
+        if (a->token < 0) place = eg_place_bytes(&g->places, place, m->bytes + begin, a->end - begin);
+        else if (g->vocabulary->tokens.kinds[a->token] & ES_TOKEN_EOS) place = EG_ENDED;
+        else place = eg_place_token(&g->places, place, a->token);
         a->place = place;
     }
     m->built = g->built;
@@ -113,20 +113,20 @@ static int64_t attempt(es_matcher *m, eg_task *task, void *arguments, int64_t mo
         m->waits = full && more > 0 && v->fault.full != &m->grammar->tables && must_wait(m);
         if (!full || m->waits || tries++ || m->emptied++ >= EMPTIES) {
             eg_copy(m->error, v->fault.text, sizeof m->error);
-            eg_states_reset(&m->grammar->masks.states);
-            eg_vocabulary_tidy(v);
+            eg_states_reset(&m->grammar->states);
+            eg_tries_tidy(&v->tries);
             return -(int64_t)(m->waits ? ES_GRAMMAR_UNFINISHED : v->fault.code);
         }
     }
     eg_expressions_reset(&v->expressions);
-    eg_vocabulary_tidy(v);
+    eg_tries_tidy(&v->tries);
     v->fault.partial = false;
     v->fault.work += borrowed = more;
     eg_grammar_build(m->grammar, tries > 0);
     v->fault.work -= more;
     borrowed = 0;
     v->fault.partial = more > 0;
-    eg_states_reset(&m->grammar->masks.states);
+    eg_states_reset(&m->grammar->states);
     replay(m);
     return task(m, arguments);
 }
@@ -193,9 +193,9 @@ static int64_t fill(es_matcher *m, void *arguments) {
 }
 
 static int32_t fill_within(es_matcher *m, int32_t *bits, int64_t words, es_grammar_work *work) {
-    if (words < m->grammar->vocabulary->words) {
-        snprintf(m->error, sizeof m->error, "a mask has %d words, not %lld", m->grammar->vocabulary->words,
-                 (long long)words);
+    if (words < m->grammar->vocabulary->tokens.words) {
+        snprintf(m->error, sizeof m->error, "a mask has %d words, not %lld",
+                 m->grammar->vocabulary->tokens.words, (long long)words);
         return ES_GRAMMAR_INVALID;
     }
     eg_fill f = {(uint32_t *)bits, words};
@@ -220,16 +220,16 @@ int64_t es_matchers_fill(es_matcher *const *matchers, int64_t count, int32_t *bi
 
 /* The place after `token`, EG_DEAD if it cannot follow. */
 static int32_t place_after(es_matcher *m, int32_t place, int32_t token) {
-    const es_vocabulary *v = m->grammar->vocabulary;
-    eg_masks *masks = &m->grammar->masks;
-    if (token < 0 || token >= v->count || place == EG_ENDED) return EG_DEAD;
-    if (!(v->kinds[token] & ES_TOKEN_EOS)) return eg_place_token(masks, place, token);
-    return masks->states.states.at[eg_place_state(masks, place)].accepting ? EG_ENDED : EG_DEAD;
+    es_grammar *g = m->grammar;
+    const eg_tokens *t = &g->vocabulary->tokens;
+    if (token < 0 || token >= t->count || place == EG_ENDED) return EG_DEAD;
+    if (!(t->kinds[token] & ES_TOKEN_EOS)) return eg_place_token(&g->places, place, token);
+    return g->states.states.at[eg_place_state(&g->places, place)].accepting ? EG_ENDED : EG_DEAD;
 }
 
 /* Whether a budget is exceeded at `place`, for the first time in the text. */
 static bool exceeds_first(es_matcher *m, int32_t place) {
-    const eg_places *p = &m->grammar->masks.places;
+    const eg_places *p = &m->grammar->places;
     if (m->exceeded || !p->list.count || !p->list.at[place].exceeded) return false;
     m->exceeded = true;
     return true;
@@ -253,7 +253,7 @@ typedef struct eg_text {
 
 static int64_t accept_bytes(es_matcher *m, void *arguments) {
     const eg_text *text = arguments;
-    const int32_t next = eg_place_bytes(&m->grammar->masks, place_of(m), text->bytes, text->length);
+    const int32_t next = eg_place_bytes(&m->grammar->places, place_of(m), text->bytes, text->length);
     if (next < 0) return 0;
     return push_accept(m, next, -1, text->bytes, text->length) ? 1 : no_memory(m);
 }
@@ -263,13 +263,13 @@ int32_t es_matcher_accept_bytes(es_matcher *m, const uint8_t *bytes, int64_t len
     return (int32_t)call(m, accept_bytes, &text, NULL);
 }
 
-typedef struct eg_tokens {
+typedef struct eg_token_list {
     const int32_t *tokens;
     int64_t count;
-} eg_tokens;
+} eg_token_list;
 
 static int64_t validate(es_matcher *m, void *arguments) {
-    const eg_tokens *given = arguments;
+    const eg_token_list *given = arguments;
     int32_t place = place_of(m);
     int64_t good = 0;
     while (good < given->count && (place = place_after(m, place, given->tokens[good])) >= 0) good++;
@@ -277,7 +277,7 @@ static int64_t validate(es_matcher *m, void *arguments) {
 }
 
 int64_t es_matcher_validate(es_matcher *m, const int32_t *tokens, int64_t count) {
-    eg_tokens given = {tokens, count};
+    eg_token_list given = {tokens, count};
     return call(m, validate, &given, NULL);
 }
 
@@ -296,7 +296,7 @@ int64_t es_matcher_length(const es_matcher *m) { return m->count; }
 static int64_t is_accepting(es_matcher *m, void *unused) {
     const int32_t state = state_of(m);
     (void)unused;
-    return state == EG_ENDED || m->grammar->masks.states.states.at[state].accepting;
+    return state == EG_ENDED || m->grammar->states.states.at[state].accepting;
 }
 
 int32_t es_matcher_is_accepting(es_matcher *m) { return (int32_t)call(m, is_accepting, NULL, NULL); }
@@ -304,7 +304,7 @@ int32_t es_matcher_is_accepting(es_matcher *m) { return (int32_t)call(m, is_acce
 int32_t es_matcher_is_terminated(const es_matcher *m) {
     if (!m->count) return 0;
     const int32_t last = m->accepts[m->count - 1].token;
-    return last >= 0 && m->grammar->vocabulary->kinds[last] & ES_TOKEN_EOS;
+    return last >= 0 && m->grammar->vocabulary->tokens.kinds[last] & ES_TOKEN_EOS;
 }
 
 /* Collect in `out` the bytes that may follow `state`. */
@@ -313,7 +313,7 @@ static int64_t next_of(eg_states *s, int32_t state, eg_bytes *out) {
     memset(out, 0, sizeof *out);
     for (int byte = 0; byte < 256; byte++)
         if (eg_state_step(s, state, byte) >= 0) {
-            out->words[byte >> 6] |= (uint64_t)1 << (byte & 63);
+            eg_bytes_add(out, byte);
             count++;
         }
     return count;
@@ -351,7 +351,7 @@ typedef struct eg_forced {
 static int64_t forced(es_matcher *m, void *arguments) {
     const eg_forced *f = arguments;
     int32_t state = state_of(m);
-    return force(&m->grammar->masks.states, &state, f->out, f->room);
+    return force(&m->grammar->states, &state, f->out, f->room);
 }
 
 int64_t es_matcher_forced(es_matcher *m, uint8_t *out, int64_t room) {
@@ -388,7 +388,7 @@ static int64_t forced_tokens(es_matcher *m, void *arguments) {
     const eg_forced *f = arguments;
     uint8_t bytes[FORCED_BYTES];
     int32_t after = state_of(m), *out = f->out;
-    const int64_t count = force(&m->grammar->masks.states, &after, bytes, FORCED_BYTES);
+    const int64_t count = force(&m->grammar->states, &after, bytes, FORCED_BYTES);
     int64_t found = 0, length = 0;
     for (int64_t at = 0; at < count && found < f->room; at += length) {
         const int32_t token = longest(m, bytes + at, count - at, after, &length);
@@ -406,7 +406,7 @@ int64_t es_matcher_forced_tokens(es_matcher *m, int32_t *out, int64_t room, es_g
 static int64_t next_bytes(es_matcher *m, void *arguments) {
     uint8_t *out = arguments;
     eg_bytes next;
-    next_of(&m->grammar->masks.states, state_of(m), &next);
+    next_of(&m->grammar->states, state_of(m), &next);
     for (int byte = 0; byte < 256; byte++) out[byte] = eg_bytes_has(&next, byte);
     return ES_GRAMMAR_OK;
 }

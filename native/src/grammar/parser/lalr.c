@@ -4,7 +4,9 @@
  * below, since LALR merges the look-aheads of all uses of a rule. This is determined first and passed to the
  * lexer.
  */
-#include "grammar/parser/row.h"
+#include "grammar/parser/lalr.h"
+
+#include "grammar/base/bits.h"
 
 /* What a state does with each terminal, and with the end of the text, which is the last bit of these sets. */
 typedef struct eg_action_sets {
@@ -28,7 +30,7 @@ static int32_t reduction_of(eg_rows *r, eg_action_sets *sets, int32_t action) {
 static void add_action(eg_rows *r, eg_action_sets *sets, int32_t bit, int32_t action) {
     uint32_t *set = sets->shifts;
     if (action < 0) set = sets->reduced + (int64_t)reduction_of(r, sets, action) * open_words(r);
-    set[bit >> 5] |= (uint32_t)1 << (bit & 31);
+    eg_set_bit(set, bit);
 }
 
 static const eg_action_sets *sets_of(eg_rows *r, int32_t state) {
@@ -164,8 +166,6 @@ static const uint32_t *open_of(eg_rows *r, int32_t row) {
     return r->opens.at + (int64_t)r->rows.at[row].open * words;
 }
 
-static bool is_open(const uint32_t *open, int32_t bit) { return open[bit >> 5] >> (bit & 31) & 1; }
-
 /* The lexer of a state whose parser can accept `open`. */
 static int32_t lalr_lexer(eg_rows *r, const eg_lalr_state *of, const uint32_t *open) {
     int32_t *pairs = eg_take(r->pool, ((size_t)of->entries.count + 1) * 2 * sizeof *pairs);
@@ -173,11 +173,11 @@ static int32_t lalr_lexer(eg_rows *r, const eg_lalr_state *of, const uint32_t *o
         const int32_t terminal = of->entries.at[2 * i], e = r->rules->terminals[terminal].expression;
         int32_t kind = of->entries.at[2 * i + 1];
         if (kind & EG_KEYWORD) kind = EG_KEYWORD; /* a keyword is never ignored */
-        if (!(kind & EG_IGNORED) && !is_open(open, terminal)) kind |= EG_CLOSED;
+        if (!(kind & EG_IGNORED) && !eg_has_bit(open, terminal)) kind |= EG_CLOSED;
         pairs[2 * i] = terminal << EG_ENTRY_BITS | kind;
         pairs[2 * i + 1] = e < 0 ? EG_EMPTY : e;
     }
-    return eg_lexer_of(&r->vocabulary->expressions, pairs, of->entries.count);
+    return eg_lexer_of(r->expressions, pairs, of->entries.count);
 }
 
 static int32_t lalr_core(eg_rows *r, int32_t state, int32_t row) {
@@ -186,14 +186,14 @@ static int32_t lalr_core(eg_rows *r, int32_t state, int32_t row) {
     const uint64_t key = eg_pair(of->lexer, r->rows.at[row].open); /* `open` are terminals with an action */
     const int32_t known = eg_map_get(&r->lalr_cores, key, -1);
     if (known >= 0) return known;
-    eg_expressions *x = &r->vocabulary->expressions;
+    eg_expressions *x = r->expressions;
     eg_core core = {.lexer = lalr_lexer(r, of, open)};
     core.first = *eg_first(x, core.lexer);
     core.begins = eg_lexer_can_read(x, core.lexer);
     core.expected = eg_take(r->pool, ((size_t)of->actions.count + 1) * sizeof *core.expected);
     for (int32_t i = 0; i < of->actions.count; i++) {
         const int32_t terminal = of->actions.at[2 * i];
-        if (r->rules->terminals[terminal].expression < 0 && is_open(open, terminal))
+        if (r->rules->terminals[terminal].expression < 0 && eg_has_bit(open, terminal))
             core.expected[core.expected_count++] = terminal;
     }
     core.special = core.expected_count > 0;
@@ -206,7 +206,7 @@ static int32_t lalr_core(eg_rows *r, int32_t state, int32_t row) {
 static int32_t lalr_place(eg_rows *r, int32_t state, int32_t below) {
     const int32_t row = lalr_row(r, state, below);
     if (r->rows.at[row].core >= 0) return row;
-    const bool accepting = is_open(open_of(r, row), r->rules->terminal_count);
+    const bool accepting = eg_has_bit(open_of(r, row), r->rules->terminal_count);
     const int32_t core = lalr_core(r, state, row);
     r->rows.at[row].accepting = accepting;
     r->rows.at[row].core = core;
