@@ -40,7 +40,7 @@ static void count_bytes(eg_pool *pool, size_t more) {
 }
 
 /* Count memory that is used for the first time; the next eg_work faults if that was too much. */
-static void touch(eg_pool *pool, size_t size) { pool->fault->work -= (int64_t)(size / BYTES_A_STEP); }
+static void count_touched(eg_pool *pool, size_t size) { pool->fault->work -= (int64_t)(size / BYTES_A_STEP); }
 
 /* The room of the next block after `newest`: most grammars are small, and few pages are touched for them. */
 static size_t next_room(const eg_block *newest) {
@@ -72,7 +72,7 @@ void *eg_take(eg_pool *pool, size_t size) {
     }
     void *out = block->data + block->used;
     block->used += size;
-    touch(pool, size);
+    count_touched(pool, size);
     return out;
 }
 
@@ -84,7 +84,7 @@ void *eg_resize(eg_pool *pool, void *old, size_t old_size, size_t new_size) {
         eg_fail(pool->fault, ES_GRAMMAR_MEMORY, "out of memory");
     }
     if (new_size < old_size) pool->used -= old_size - new_size;
-    else touch(pool, new_size - old_size);
+    else count_touched(pool, new_size - old_size);
     return out;
 }
 

@@ -8,7 +8,7 @@ enum {
 
 /* The walk through the vocabulary's trie with `state`: one that was not finished, or a new one. While as many as are
  * kept are under way, others begin again with each call, until one of those ends or is given up. */
-static eg_walk *walk_of(eg_follower *f, int32_t state) {
+static eg_walk *find_walk(eg_follower *f, int32_t state) {
     eg_walk *oldest = &f->walks[0];
     f->walked++;
     for (int i = 0; i < EG_WALKS; i++) {
@@ -31,7 +31,7 @@ bool eg_follow_bytewise(eg_follower *f, eg_token_set *set, int32_t state, int64_
     es_vocabulary *v = f->vocabulary;
     const eg_tries *t = &v->tries;
     const int64_t known = s->by_byte.count;
-    eg_walk *walk = walk_of(f, state);
+    eg_walk *walk = find_walk(f, state);
     walk->last = f->walked;
     eg_state_widen(s, state);
     while (walk->node < t->end.at[0]) {

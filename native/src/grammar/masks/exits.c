@@ -4,7 +4,7 @@
 /* Whether `terminal`, beginning again at exits of `g`, has the same derivative there as the first one. It
  * then allows the same tokens and can end at the same places, except the first. `again` receives the bytes of
  * those exits. */
-static bool is_again(eg_follower *f, const eg_group *g, int32_t terminal, eg_bytes *again) {
+static bool begins_alike(eg_follower *f, const eg_group *g, int32_t terminal, eg_bytes *again) {
     eg_expressions *x = &f->vocabulary->expressions;
     const int32_t begin = f->states->rows.rules->terminals[terminal].expression;
     bool any = false;
@@ -24,8 +24,8 @@ static bool is_again(eg_follower *f, const eg_group *g, int32_t terminal, eg_byt
 
 /* Add what the threads on the stack from `base` on, which are popped, allow at and after the exits of one
  * byte. */
-static void add_exits(eg_follower *f, eg_token_set *set, const eg_group *g, int32_t byte, int32_t rank,
-                      int32_t base) {
+static void follow_byte(eg_follower *f, eg_token_set *set, const eg_group *g, int32_t byte, int32_t rank,
+                        int32_t base) {
     const int32_t root = eg_group_root(f->vocabulary->summaries, g, byte, rank);
     eg_follow_node(f, set, root);
     eg_follow(f, set, base, root);
@@ -39,7 +39,8 @@ static int32_t rank_of_place(const eg_group *g, int32_t place) {
 }
 
 /* Add what may follow a terminal where it cannot continue: the threads from `base` on begin there. */
-static void add_dead_exits(eg_follower *f, eg_token_set *set, const eg_group *g, int32_t rank, int32_t base) {
+static void follow_dead_exits(eg_follower *f, eg_token_set *set, const eg_group *g, int32_t rank,
+                              int32_t base) {
     eg_states *s = f->states;
     const int32_t end = s->work.count;
     for (int32_t i = -1; i < g->dense_count; i++) {
@@ -90,8 +91,8 @@ static bool note_round(eg_rounds *rounds, const eg_round round, int32_t next) {
 }
 
 /* Find the terminals of the round's row that begin `again` at exits of `g`, and record what follows them. */
-static int32_t find_again(eg_follower *f, eg_group *g, const eg_round round, eg_rounds *rounds,
-                          int32_t *again) {
+static int32_t find_repeating_terminals(eg_follower *f, eg_group *g, const eg_round round, eg_rounds *rounds,
+                                        int32_t *again) {
     eg_rows *r = &f->states->rows;
     const int32_t core = r->rows.at[round.row].core;
     int32_t count = 0;
@@ -99,7 +100,7 @@ static int32_t find_again(eg_follower *f, eg_group *g, const eg_round round, eg_
     for (int32_t i = 0; i < r->cores.at[core].expected_count && count < MAX_AGAIN; i++) {
         const int32_t terminal = r->cores.at[core].expected[i];
         eg_bytes bytes;
-        if (!is_again(f, g, terminal, &bytes)) continue;
+        if (!begins_alike(f, g, terminal, &bytes)) continue;
         const bool same = g->ranked && !memcmp(&bytes, &g->again, sizeof bytes);
         if (!same && rounds->count > 1) continue; /* pending rounds use other ranks */
         if (!same) eg_group_rank(f->vocabulary->summaries, g, &bytes);
@@ -124,30 +125,30 @@ static void add_finals(eg_follower *f, eg_token_set *set, const eg_group *g, int
 }
 
 /* Add what may follow in `round` at the exits of `g`; records further rounds. */
-static void add_round(eg_follower *f, eg_token_set *set, eg_group *g, const eg_round round,
-                      eg_rounds *rounds) {
+static void follow_round(eg_follower *f, eg_token_set *set, eg_group *g, const eg_round round,
+                         eg_rounds *rounds) {
     eg_states *s = f->states;
     const int32_t base = s->work.count;
     eg_thread_begin(s, round.row, g->guard);
     const int32_t end = s->work.count;
     int32_t again[MAX_AGAIN], count = 0;
     if (end == base + 1 && g->repeats && g->entry < 0 && s->work.at[base].guard == EG_EMPTY)
-        count = find_again(f, g, round, rounds, again);
+        count = find_repeating_terminals(f, g, round, rounds, again);
     if (end > base) {
         add_finals(f, set, g, round.rank);
-        add_dead_exits(f, set, g, round.rank, base);
+        follow_dead_exits(f, set, g, round.rank, base);
     }
     for (int32_t i = 0; i < g->byte_count && end > base; i++) {
         if (g->bytes[i].after == EG_EMPTY || (round.rank && g->bytes[i].rank < round.rank)) continue;
         const int byte = g->bytes[i].byte;
         const bool left = count && eg_bytes_has(&g->again, byte);
         for (int32_t k = base; k < end; k++) step_except(f, s->work.at[k], byte, again, left ? count : 0);
-        if (s->work.count > end) add_exits(f, set, g, i, round.rank, end);
+        if (s->work.count > end) follow_byte(f, set, g, i, round.rank, end);
     }
     s->work.count = base;
 }
 
 void eg_follow_exits(eg_follower *f, eg_token_set *set, int32_t row, eg_group *g) {
     eg_rounds rounds = {{{row, 0}}, 1};
-    for (int32_t i = 0; i < rounds.count; i++) add_round(f, set, g, rounds.at[i], &rounds);
+    for (int32_t i = 0; i < rounds.count; i++) follow_round(f, set, g, rounds.at[i], &rounds);
 }

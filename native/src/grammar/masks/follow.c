@@ -32,7 +32,7 @@ void eg_follow_terminal(eg_follower *f, eg_token_set *set, int32_t row, int32_t 
 /* Add from summaries what a thread allows below `node`, which has many nodes below it. What is not wide is
  * pushed instead and walked together with others, so that a position reached by several readings of a text is
  * checked once. */
-static void add_thread(eg_follower *f, eg_token_set *set, eg_thread thread, int32_t node) {
+static void follow_thread(eg_follower *f, eg_token_set *set, eg_thread thread, int32_t node) {
     eg_states *s = f->states;
     eg_rows *r = &s->rows;
     const eg_expressions *x = &f->vocabulary->expressions;
@@ -65,7 +65,7 @@ static void add_thread(eg_follower *f, eg_token_set *set, eg_thread thread, int3
 }
 
 /* The bytes with which any thread on the stack from `base` on can continue. */
-static eg_bytes bytes_of(const eg_follower *f, int32_t base) {
+static eg_bytes first_bytes_of(const eg_follower *f, int32_t base) {
     const eg_states *s = f->states;
     eg_bytes out = {{0}};
     for (int32_t i = base; i < s->work.count; i++) {
@@ -95,7 +95,7 @@ static bool step_to(eg_follower *f, int32_t base, int32_t end, int32_t node) {
 
 /* After `node` the threads are unchanged. So they are after more of the same byte, as long as the same bytes
  * can come next, or none. Returns the last such node. */
-static int32_t pass_run(eg_follower *f, eg_token_set *set, int32_t node) {
+static int32_t skip_run(eg_follower *f, eg_token_set *set, int32_t node) {
     const eg_tries *t = &f->vocabulary->tries;
     for (;; node++) {
         const int32_t child = node + 1, end = t->end.at[node];
@@ -106,7 +106,7 @@ static int32_t pass_run(eg_follower *f, eg_token_set *set, int32_t node) {
 }
 
 /* Add what the threads on the stack from `base` to `end` allow at and below `node`. */
-static void add_child(eg_follower *f, eg_token_set *set, int32_t base, int32_t end, int32_t node) {
+static void follow_child(eg_follower *f, eg_token_set *set, int32_t base, int32_t end, int32_t node) {
     eg_states *s = f->states;
     if (!step_to(f, base, end, node)) return;
     eg_follow_node(f, set, node);
@@ -114,7 +114,7 @@ static void add_child(eg_follower *f, eg_token_set *set, int32_t base, int32_t e
     eg_threads_sort(s, end);
     const bool as_many = s->work.count - end == end - base;
     if (as_many && eg_same(s->work.at + base, s->work.at + end, (size_t)(end - base) * sizeof *s->work.at))
-        node = pass_run(f, set, node);
+        node = skip_run(f, set, node);
     eg_follow(f, set, end, node);
 }
 
@@ -127,19 +127,19 @@ void eg_follow(eg_follower *f, eg_token_set *set, int32_t base, int32_t node) {
     eg_work(eg_follower_pool(f)->fault, 2 + s->work.count - base);
     if (t->end.at[node] - node > SMALL && !f->exhausted) {
         begin = s->work.count;
-        for (int32_t i = base; i < begin; i++) add_thread(f, set, s->work.at[i], node);
+        for (int32_t i = base; i < begin; i++) follow_thread(f, set, s->work.at[i], node);
     }
     const int32_t end = s->work.count;
-    const eg_bytes bytes = bytes_of(f, begin);
+    const eg_bytes bytes = first_bytes_of(f, begin);
     if (!node)
         for (int i = 0; i < 4; i++)
             for (uint64_t rest = bytes.words[i]; rest && end > begin && !f->exhausted; rest &= rest - 1) {
                 const int32_t child = v->tries.root_children[64 * i + __builtin_ctzll(rest)];
-                if (child) add_child(f, set, begin, end, child);
+                if (child) follow_child(f, set, begin, end, child);
             }
     else
         for (int32_t c = node + 1; c < t->end.at[node] && end > begin && !f->exhausted; c = t->end.at[c])
-            if (eg_bytes_has(&bytes, t->byte.at[c])) add_child(f, set, begin, end, c);
+            if (eg_bytes_has(&bytes, t->byte.at[c])) follow_child(f, set, begin, end, c);
     s->work.count = base;
 }
 

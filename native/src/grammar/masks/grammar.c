@@ -85,7 +85,7 @@ void eg_grammar_weigh(es_grammar *g) {
 
 /* --- the vocabulary's grammars --- */
 
-static void join(es_grammar *g) {
+static void join_vocabulary(es_grammar *g) {
     es_vocabulary *v = g->vocabulary;
     g->next = v->grammars;
     if (g->next) g->next->before = g;
@@ -93,7 +93,7 @@ static void join(es_grammar *g) {
     eg_grammar_weigh(g);
 }
 
-static void leave(es_grammar *g) {
+static void leave_vocabulary(es_grammar *g) {
     es_vocabulary *v = g->vocabulary;
     if (g->before) g->before->next = g->next;
     else if (v->grammars == g) v->grammars = g->next;
@@ -104,7 +104,7 @@ static void leave(es_grammar *g) {
 static void free_grammar(es_grammar *g) {
     es_vocabulary *v = g->vocabulary;
     pthread_mutex_lock(&v->lock);
-    leave(g);
+    leave_vocabulary(g);
     pthread_mutex_unlock(&v->lock);
     drop_tables(g);
     eg_pool_clear(&g->fixed);
@@ -123,7 +123,7 @@ void es_grammar_free(es_grammar *g) {
 /* --- compiling, in a workshop --- */
 
 /* Compile in the workshop `w`. Returns an es_grammar_code. */
-static int32_t compile(es_grammar *g, eg_workshop *w, const es_grammar_program *program) {
+static int32_t compile_in_workshop(es_grammar *g, eg_workshop *w, const es_grammar_program *program) {
     const es_vocabulary *v = g->vocabulary;
     const eg_beginning *beginning = __atomic_load_n(&v->beginning, __ATOMIC_ACQUIRE);
     w->fault.work = g->limits.max_work;
@@ -167,19 +167,19 @@ static int32_t import_some(es_grammar *g, eg_import *import, int *empties) {
 }
 
 /* The tables of `g` now belong to its vocabulary, whose lock is held. */
-static void move_in(es_grammar *g, eg_import *import) {
+static void finish_move(es_grammar *g, eg_import *import) {
     es_vocabulary *v = g->vocabulary;
     visit_numbers(g, replace_number, import);
     g->states.rows.expressions = &v->expressions;
     g->fixed.fault = g->tables.fault = &v->fault;
     eg_states_renumber(&g->states);
     attach(g);
-    join(g);
+    join_vocabulary(g);
 }
 
 /* Move what was compiled in `w` to the vocabulary. Returns an es_grammar_code, with a message in `error` (`room`
  * bytes). */
-static int32_t install(es_grammar *g, const eg_workshop *w, char *error, size_t room) {
+static int32_t move_to_vocabulary(es_grammar *g, const eg_workshop *w, char *error, size_t room) {
     es_vocabulary *v = g->vocabulary;
     eg_import import;
     const eg_import *before = w->begun ? &w->begun->import : NULL;
@@ -190,7 +190,7 @@ static int32_t install(es_grammar *g, const eg_workshop *w, char *error, size_t 
     while (code == ES_GRAMMAR_UNFINISHED) {
         eg_vocabulary_enter(v, INT64_MAX);
         code = import_some(g, &import, &empties);
-        if (code == ES_GRAMMAR_OK) move_in(g, &import);
+        if (code == ES_GRAMMAR_OK) finish_move(g, &import);
         else if (code != ES_GRAMMAR_UNFINISHED) snprintf(error, room, "%s", v->fault.text);
         eg_vocabulary_leave(v);
     }
@@ -198,7 +198,7 @@ static int32_t install(es_grammar *g, const eg_workshop *w, char *error, size_t 
     return code;
 }
 
-static es_grammar *refuse(es_grammar *g, eg_workshop *w, int32_t code, int32_t *out) {
+static es_grammar *discard(es_grammar *g, eg_workshop *w, int32_t code, int32_t *out) {
     *out = code;
     if (g) {
         drop_tables(g);
@@ -214,17 +214,17 @@ es_grammar *es_grammar_new(es_vocabulary *v, const es_grammar_program *program,
     es_grammar *g = calloc(1, sizeof *g);
     eg_workshop *w = eg_vocabulary_take_workshop(v);
     snprintf(error, (size_t)room, "out of memory");
-    if (!g || !w) return refuse(g, w, ES_GRAMMAR_MEMORY, code);
+    if (!g || !w) return discard(g, w, ES_GRAMMAR_MEMORY, code);
     g->vocabulary = v;
     g->references = 1;
     g->limits = *limits;
     g->generation = -1;
     g->fixed = (eg_pool){.fault = &w->fault, .limit = (size_t)limits->max_memory, .name = "Limits.memory"};
     g->tables = g->fixed;
-    int32_t failed = compile(g, w, program);
+    int32_t failed = compile_in_workshop(g, w, program);
     if (failed) snprintf(error, (size_t)room, "%s", w->fault.text);
-    else failed = install(g, w, error, (size_t)room);
-    if (failed) return refuse(g, w, failed, code);
+    else failed = move_to_vocabulary(g, w, error, (size_t)room);
+    if (failed) return discard(g, w, failed, code);
     eg_vocabulary_keep_workshop(v, w);
     eg_vocabulary_hold(v);
     *code = ES_GRAMMAR_OK;

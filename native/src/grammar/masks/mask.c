@@ -102,7 +102,7 @@ static void give_up_walks(eg_masks *m, int32_t state) {
 
 /* The tokens that continue from `state`. Few nodes are walked with summaries if the text has few readings.
  * Where it has many, the nodes of all tokens are walked, but states recur: in most grammars few are needed. */
-static eg_token_set *find_all(eg_masks *m, int32_t state) {
+static eg_token_set *find_mask(eg_masks *m, int32_t state) {
     eg_follower *f = m->follower;
     if (!is_bytewise(m, state)) {
         eg_token_set *set = find_tokens(f, state, 0, f->states->rows.rules->lalr ? LEXER_NODES : FIRST_NODES);
@@ -125,7 +125,7 @@ int32_t eg_mask_of(eg_masks *m, int32_t state) {
     eg_follower *f = m->follower;
     const eg_states *s = f->states;
     const es_vocabulary *v = f->vocabulary;
-    eg_token_set *set = find_all(m, state);
+    eg_token_set *set = find_mask(m, state);
     for (int32_t i = 0; i < s->states.at[state].count; i++)
         if (eg_thread_stops(s, &s->states.at[state].threads[i]))
             eg_follow_special(f, set, s->states.at[state].threads[i]);

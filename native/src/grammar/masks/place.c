@@ -89,15 +89,15 @@ static void count_byte(eg_places *p, int32_t state, int32_t next, int byte, bool
 }
 
 /* Copy the numbers of `after` to `before`. */
-static void begin_anew(eg_places *p) {
+static void copy_after_to_before(eg_places *p) {
     EG_RESERVE(p->states->rows.pool, p->before, p->after.count);
     eg_copy(p->before.at, p->after.at, (size_t)p->after.count * sizeof *p->after.at);
 }
 
 /* Turn the numbers of `after`, of `state`, into those of `other`, which has no other threads with budgets. */
-static void keep_spent(eg_places *p, int32_t state, int32_t other) {
+static void restrict_spent(eg_places *p, int32_t state, int32_t other) {
     const int32_t count = has_budgets(p, other) ? p->states->states.at[other].count : 0;
-    begin_anew(p);
+    copy_after_to_before(p);
     EG_RESERVE(p->states->rows.pool, p->after, count);
     for (int32_t i = 0; i < count; i++) {
         const eg_thread *t = &p->states->states.at[other].threads[i];
@@ -126,7 +126,7 @@ static int32_t place_after_byte(eg_places *p, int32_t place, int byte, bool firs
     const int32_t state = eg_state_step(p->states, from.state, byte);
     if (state < 0) return -1;
     load_spent(p, &from);
-    begin_anew(p);
+    copy_after_to_before(p);
     count_byte(p, from.state, state, byte, first);
     next = intern_place(p, &from, state, false);
     eg_map_put(p->states->rows.pool, &p->by_byte, key, next);
@@ -141,7 +141,7 @@ static void count_bytes(eg_places *p, int32_t place, const uint8_t *bytes, int64
     for (int64_t i = 0; i < length; i++) place = place_after_byte(p, place, bytes[i], token && !i);
     const eg_place *last = &p->list.at[place];
     load_spent(p, last);
-    if (last->state != next) keep_spent(p, last->state, next); /* the token can also be read as a whole */
+    if (last->state != next) restrict_spent(p, last->state, next); /* the token can also be read as a whole */
 }
 
 /* --- dropping --- */
@@ -172,7 +172,7 @@ static int32_t place_without_spent(eg_places *p, const eg_place *from, int32_t s
     }
     const int32_t rest = eg_state_intern(s, base);
     if (!can_go_on(p, rest)) return intern_place(p, from, state, true);
-    keep_spent(p, state, rest);
+    restrict_spent(p, state, rest);
     return intern_place(p, from, rest, false);
 }
 

@@ -1,14 +1,11 @@
 /* Computing summaries by walking tries. */
 #include "grammar/masks/summary.h"
 
-#include "engine_sampler_grammar.h"
-
 #include "grammar/base/bits.h"
 #include "grammar/base/characters.h"
 
 enum {
     FEW = 1024,        /* tokens that are kept as a list */
-    MAX_NODES = 1 << 24,
     DENSE = 4096,      /* tokens after one place that are not merged with others */
     MIN_NODES = 6 /* nodes below a node for which it pays off to check whether they can be told at once */
 };
@@ -33,7 +30,7 @@ static int32_t exit_before(const eg_level *levels, int32_t depth) {
 
 /* Record that the tokens at and below `node`, a dead child of the level `depth`, are left over: for every
  * level up to there at which the expression can end, once per child. */
-static void note_dead(eg_summaries *s, int32_t depth, int32_t node) {
+static void note_left_over(eg_summaries *s, int32_t depth, int32_t node) {
     eg_level *levels = s->levels.at;
     for (int32_t d = levels[depth].end; d >= 0; d = d ? levels[d - 1].end : -1) {
         const int32_t child = d == depth ? node : levels[d + 1].node;
@@ -47,7 +44,7 @@ static void note_dead(eg_summaries *s, int32_t depth, int32_t node) {
 }
 
 /* Record the tokens that end at `node`, where the derivative is `e`. */
-static void note_own(eg_summaries *s, int32_t node, int32_t e, int32_t depth) {
+static void note_tokens_at(eg_summaries *s, int32_t node, int32_t e, int32_t depth) {
     const int32_t *tokens = s->tries->tokens.at + s->tries->first_token.at[node];
     const int32_t count = s->tries->own.at[node];
     if (eg_node(s->expressions, e)->over) {
@@ -78,7 +75,7 @@ static bool continues_below(eg_summaries *s, int32_t e, int32_t node) {
            !(below & ~eg_expression_unchanged_after(s->expressions, e));
 }
 
-static void note_all(eg_summaries *s, int32_t node) {
+static void note_tokens_below(eg_summaries *s, int32_t node) {
     const eg_tries *t = s->tries;
     const int32_t from = t->first_token.at[node], count = t->first_token.at[t->end.at[node]] - from;
     eg_work(s->pool->fault, count / 16);
@@ -104,23 +101,23 @@ static void walk_nodes(eg_summaries *s, int32_t from, int32_t to) {
             level->steps = eg_node(s->expressions, level->expression)->steps;
         }
         if (next == EG_EMPTY) {
-            if (level->end >= 0) note_dead(s, depth, i);
+            if (level->end >= 0) note_left_over(s, depth, i);
             i = ends[i];
             continue;
         }
         if (ends[i] - i > MIN_NODES && continues_below(s, next, i)) {
-            note_all(s, i);
+            note_tokens_below(s, i);
             i = ends[i];
             continue;
         }
         enter_level(s, depth + 1, i, next);
-        if (own[i]) note_own(s, i, next, depth + 1);
+        if (own[i]) note_tokens_at(s, i, next, depth + 1);
         i++;
     }
 }
 
 /* Walk what is below `root` with `e`: tokens that end inside go to `tokens`, exits to `borders`. */
-static void walk(eg_summaries *s, int32_t e, int32_t root) {
+static void walk_trie(eg_summaries *s, int32_t e, int32_t root) {
     s->tokens.count = s->borders.count = 0;
     EG_RESERVE(s->pool, s->levels, s->vocabulary->longest + 2);
     enter_level(s, 0, root, e);
@@ -199,12 +196,6 @@ static void find_dense_places(eg_summaries *s, eg_group *g) {
         }
 }
 
-static bool is_dense(const eg_group *g, int32_t place) {
-    for (int32_t i = 0; i < g->dense_count; i++)
-        if (g->dense_places[i] == place) return true;
-    return false;
-}
-
 static bool same_group(const eg_border *a, const eg_border *b) {
     return a->guard == b->guard && a->entry == b->entry;
 }
@@ -244,7 +235,7 @@ static int32_t derive_prefix(eg_summaries *s, int32_t e, int32_t token, int32_t 
 
 /* The summary of the whole vocabulary for `e`, which differs from `open` only in that it cannot end as early:
  * the same, without the borders that come too early. */
-static int32_t summary_of_late(eg_summaries *s, int32_t e, int32_t open) {
+static int32_t summary_without_early_ends(eg_summaries *s, int32_t e, int32_t open) {
     const int32_t number = eg_summary_of(s, open, 0);
     eg_summary summary = s->list.at[number];
     s->borders.count = 0;
@@ -274,8 +265,8 @@ int32_t eg_summary_of(eg_summaries *s, int32_t e, int32_t node) {
     int32_t known = eg_map_get(&s->by_place, eg_pair(e, node), -1);
     if (known >= 0) return known;
     const int32_t open = node ? e : eg_expression_without_minimum(s->expressions, e);
-    if (open != e) return summary_of_late(s, e, open);
-    walk(s, e, node);
+    if (open != e) return summary_without_early_ends(s, e, open);
+    walk_trie(s, e, node);
     eg_summary summary = {.count = s->tokens.count};
     if (summary.count <= FEW) {
         summary.tokens = eg_take(s->pool, (size_t)summary.count * sizeof *summary.tokens);
@@ -288,76 +279,6 @@ int32_t eg_summary_of(eg_summaries *s, int32_t e, int32_t node) {
     }
     keep_groups(s, &summary);
     return keep_summary(s, e, node, &summary);
-}
-
-/* Make the trie of the exits that were collected. */
-static int32_t make_root(eg_summaries *s, uint64_t key) {
-    if (s->tries->byte.count > MAX_NODES)
-        eg_fail(s->pool->fault, ES_GRAMMAR_MEMORY, "the tries of token ends are full");
-    const int32_t root = eg_tries_merge(s->tries);
-    eg_map_put(s->pool, &s->roots, key, root);
-    eg_tries_keep(s->tries);
-    return root;
-}
-
-int32_t eg_group_root(eg_summaries *s, const eg_group *g, int32_t byte, int32_t rank) {
-    const eg_exits *of = &g->bytes[byte];
-    const uint64_t key = eg_pair(g->number, byte << 8 | rank);
-    const int32_t root = eg_map_get(&s->roots, key, -1);
-    if (root >= 0) return root;
-    s->tries->sources.count = 0;
-    eg_work(s->pool->fault, of->end - of->begin);
-    for (int32_t i = of->begin; i < of->end; i++)
-        if (!rank || g->exits[i].rank >= rank)
-            EG_PUSH(s->tries->pool, s->tries->sources, (eg_source){.node = g->exits[i].child});
-    return make_root(s, key);
-}
-
-int32_t eg_group_dead_root(eg_summaries *s, const eg_group *g, int32_t rank) {
-    const uint64_t key = eg_pair(g->number, EG_DEAD_EXITS << 8 | rank);
-    const int32_t root = eg_map_get(&s->roots, key, -1);
-    if (root >= 0) return root;
-    s->tries->sources.count = 0;
-    eg_work(s->pool->fault, (int64_t)eg_exit_count(g) * (1 + g->dense_count / 8));
-    for (int32_t i = g->byte_count - 1; i >= 0; i--)
-        for (int32_t k = g->bytes[i].begin; k < g->bytes[i].end && g->bytes[i].after == EG_EMPTY; k++)
-            if ((!rank || g->exits[k].rank >= rank) && !is_dense(g, g->exits[k].place))
-                EG_PUSH(s->tries->pool, s->tries->sources,
-                        (eg_source){g->exits[k].child, 1, g->bytes[i].byte});
-    return make_root(s, key);
-}
-
-static int compare_exits(const void *a, const void *b) {
-    const eg_exit *x = *(eg_exit *const *)a, *y = *(eg_exit *const *)b;
-    return (x->child > y->child) - (x->child < y->child);
-}
-
-/* Nodes come after those on the path to them. */
-void eg_group_rank(eg_summaries *s, eg_group *g, const eg_bytes *again) {
-    const int32_t count = eg_exit_count(g);
-    eg_work(s->pool->fault, 8 * count + eg_sorting(count));
-    eg_exit **sorted = eg_take(s->pool, (size_t)count * sizeof *sorted);
-    for (int32_t i = 0; i < count; i++) sorted[i] = &g->exits[i];
-    eg_sort(sorted, count, sizeof *sorted, compare_exits);
-    eg_map_free(s->pool, &s->ranks);
-    for (int32_t i = 0; i < count; i++) {
-        eg_exit *exit = sorted[i];
-        const int32_t before = exit->before;
-        exit->rank = 0;
-        if (before >= 0) {
-            const int32_t rank = eg_map_get(&s->ranks, eg_pair(before, 0), 0);
-            exit->rank = rank + (rank < EG_MAX_RANK && eg_bytes_has(again, s->tries->byte.at[before]));
-        }
-        eg_map_put(s->pool, &s->ranks, eg_pair(exit->child, 0), exit->rank);
-    }
-    for (int32_t i = 0; i < g->byte_count; i++) {
-        g->bytes[i].rank = 0;
-        for (int32_t k = g->bytes[i].begin; k < g->bytes[i].end; k++)
-            if (g->bytes[i].rank < g->exits[k].rank) g->bytes[i].rank = g->exits[k].rank;
-    }
-    g->number = s->groups++; /* tries that were made with other ranks are no longer valid */
-    g->again = *again;
-    g->ranked = true;
 }
 
 eg_summaries *eg_summaries_open(eg_pool *pool, eg_expressions *expressions, const eg_tokens *vocabulary,

@@ -112,8 +112,8 @@ static void free_vocabulary(es_vocabulary *v) {
 }
 
 /* False if memory ran out. */
-static bool build(es_vocabulary *v, const uint8_t *bytes, const int64_t *offsets, const uint8_t *kinds,
-                  int32_t count) {
+static bool build_tables(es_vocabulary *v, const uint8_t *bytes, const int64_t *offsets, const uint8_t *kinds,
+                         int32_t count) {
     v->fault.work = INT64_MAX;
     if (setjmp(v->fault.out)) return false;
     copy_tokens(v, bytes, offsets, kinds, count);
@@ -132,7 +132,7 @@ es_vocabulary *es_vocabulary_new(const uint8_t *bytes, const int64_t *offsets, c
     v->pool = (eg_pool){.fault = &v->fault, .limit = (size_t)shared_memory, .name = "Limits.shared_memory"};
     v->own = (eg_pool){.fault = &v->fault, .limit = SIZE_MAX, .name = "all"};
     join_all(v);
-    if (build(v, bytes, offsets, kinds, count)) return v;
+    if (build_tables(v, bytes, offsets, kinds, count)) return v;
     free_vocabulary(v);
     return NULL;
 }
