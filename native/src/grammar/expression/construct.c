@@ -132,7 +132,7 @@ enum { MAX_LOOKS = 64 };
 
 /* An expression that is empty only under a look-ahead is written out as often as it must occur: every
  * occurrence is checked. */
-static int32_t repeat_looks(eg_expressions *x, int32_t e, int32_t low, int32_t high) {
+static int32_t repeat_look_ahead(eg_expressions *x, int32_t e, int32_t low, int32_t high) {
     if (low > MAX_LOOKS)
         eg_fail(x->pool->fault, ES_GRAMMAR_UNSUPPORTED, "a look-ahead is repeated more than %d times",
                 MAX_LOOKS);
@@ -143,7 +143,7 @@ static int32_t repeat_looks(eg_expressions *x, int32_t e, int32_t low, int32_t h
 
 int32_t eg_make_repeat(eg_expressions *x, int32_t e, int32_t low, int32_t high) {
     if (x->nodes.at[e].nullable) {
-        if (low && x->nodes.at[e].guards) return repeat_looks(x, e, low, high);
+        if (low && x->nodes.at[e].guards) return repeat_look_ahead(x, e, low, high);
         low = 0;
     }
     if (high == 0 || e == EG_EPSILON) return EG_EPSILON;

@@ -82,7 +82,7 @@ static int compare_counted(const void *a, const void *b) {
 
 /* Merge the members from `base` to `end` on the stack whose counts at `place` overlap or meet. Returns the new
  * end: fewer members are left. */
-static int32_t merge_at(eg_expressions *x, int32_t base, int32_t end, int place) {
+static int32_t merge_counts_at(eg_expressions *x, int32_t base, int32_t end, int place) {
     int32_t kept = base;
     for (int32_t i = base; i < end; i++) {
         const int32_t e = x->scratch.at[i];
@@ -121,7 +121,7 @@ void eg_merge_counts(eg_expressions *x, int32_t base) {
     for (int32_t i = base; i < end && have < FEW_COUNTED; i++) have += has_count(x, x->scratch.at[i]);
     if (have < FEW_COUNTED) return;
     for (int place = 0; place < PLACES; place++) {
-        end = merge_at(x, base, end, place);
+        end = merge_counts_at(x, base, end, place);
         x->scratch.count = end;
     }
     eg_sort_members(x, base);

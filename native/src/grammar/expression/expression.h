@@ -20,7 +20,7 @@
 #define EG_EXPRESSION_EXPRESSION_H
 
 #include "grammar/base/bytes.h"
-#include "grammar/base/memory.h"
+#include "grammar/base/tables.h"
 
 /* An entry of a lexer is terminal << EG_ENTRY_BITS plus these flags; EG_CLOSED: the parser cannot accept it.
  * EG_TAKEN in place of an entry marks a guard: the futures in which an earlier entry has matched or will

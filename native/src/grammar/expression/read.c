@@ -14,7 +14,7 @@ typedef struct reader {
     int32_t count;
 } reader;
 
-static int32_t take(reader *r, int64_t low, int64_t high) {
+static int32_t take_int(reader *r, int64_t low, int64_t high) {
     const int32_t value = r->at < r->length ? r->code[r->at++] : INT32_MIN;
     if (value < low || value > high)
         eg_fail(r->x->pool->fault, ES_GRAMMAR_INVALID, "malformed code of expressions at %lld",
@@ -22,15 +22,15 @@ static int32_t take(reader *r, int64_t low, int64_t high) {
     return value;
 }
 
-static int32_t take_node(reader *r) { return r->numbers[take(r, 0, (int64_t)r->count - 1)]; }
+static int32_t take_node(reader *r) { return r->numbers[take_int(r, 0, (int64_t)r->count - 1)]; }
 
 static int32_t read_literal(reader *r) {
     eg_expressions *x = r->x;
-    const int32_t length = take(r, 0, r->length - r->at);
+    const int32_t length = take_int(r, 0, r->length - r->at);
     eg_work(x->pool->fault, length / 2);
     EG_RESERVE(x->pool, x->text, length);
     const int32_t at = x->text.count;
-    for (int32_t i = 0; i < length; i++) x->text.at[x->text.count++] = (uint8_t)take(r, 0, 255);
+    for (int32_t i = 0; i < length; i++) x->text.at[x->text.count++] = (uint8_t)take_int(r, 0, 255);
     const int32_t before = x->nodes.count;
     int32_t out = EG_EPSILON;
     for (int32_t end = length, begin; end > 0; end = begin) { /* parts, the last one first */
@@ -43,7 +43,7 @@ static int32_t read_literal(reader *r) {
 
 /* Drop the transitions to states from which nothing is ever accepted. Returns whether the first state is not
  * such a state. */
-static bool trim(eg_expressions *x, eg_automaton *a) {
+static bool drop_dead_states(eg_expressions *x, eg_automaton *a) {
     uint8_t *alive = eg_take(x->pool, (size_t)a->count);
     eg_copy(alive, a->accepts, (size_t)a->count);
     for (bool changed = true; changed;) {
@@ -74,19 +74,20 @@ int32_t eg_find_automaton(const eg_expressions *x, const eg_automaton *a) {
 static int32_t read_automaton(reader *r) {
     eg_expressions *x = r->x;
     const int64_t begin = r->at;
-    const int32_t count = take(r, 1, MAX_AUTOMATON_STATES);
+    const int32_t count = take_int(r, 1, MAX_AUTOMATON_STATES);
     eg_automaton made = {.count = count};
     made.steps = eg_take(x->pool, (size_t)count * 256 * sizeof *made.steps);
     made.accepts = eg_take(x->pool, (size_t)count);
     memset(made.steps, 0xff, (size_t)count * 256 * sizeof *made.steps);
     for (int32_t s = 0; s < count; s++) {
-        made.accepts[s] = (uint8_t)take(r, 0, 1);
-        for (int32_t ranges = take(r, 0, 256); ranges > 0; ranges--) {
-            const int32_t low = take(r, 0, 255), high = take(r, low, 255), to = take(r, 0, count - 1);
+        made.accepts[s] = (uint8_t)take_int(r, 0, 1);
+        for (int32_t ranges = take_int(r, 0, 256); ranges > 0; ranges--) {
+            const int32_t low = take_int(r, 0, 255), high = take_int(r, low, 255),
+                          to = take_int(r, 0, count - 1);
             for (int32_t byte = low; byte <= high; byte++) made.steps[(int64_t)s * 256 + byte] = to;
         }
     }
-    if (!trim(x, &made)) return EG_EMPTY;
+    if (!drop_dead_states(x, &made)) return EG_EMPTY;
     made.hash = eg_hash_ints(r->code + begin, r->at - begin, 5);
     const int32_t known = eg_find_automaton(x, &made);
     if (known >= 0) return eg_intern(x, EG_AUTOMATON, known, 0, 0);
@@ -97,14 +98,14 @@ static int32_t read_automaton(reader *r) {
 static int32_t read_class(reader *r) {
     eg_bytes set = {{0}};
     for (int i = 0; i < 8; i++)
-        set.words[i >> 1] |= (uint64_t)(uint32_t)take(r, INT32_MIN, INT32_MAX) << (32 * (i & 1));
+        set.words[i >> 1] |= (uint64_t)(uint32_t)take_int(r, INT32_MIN, INT32_MAX) << (32 * (i & 1));
     return eg_bytes_fold(&set) ? eg_intern(r->x, EG_CLASS, eg_intern_set(r->x, &set), 0, 0) : EG_EMPTY;
 }
 
 static int32_t read_concat(reader *r) {
     eg_expressions *x = r->x;
     const int32_t base = x->scratch.count;
-    for (int32_t count = take(r, 0, r->length - r->at); count > 0; count--) {
+    for (int32_t count = take_int(r, 0, r->length - r->at); count > 0; count--) {
         const int32_t part = take_node(r);
         EG_PUSH(x->pool, x->scratch, part);
     }
@@ -116,7 +117,7 @@ static int32_t read_concat(reader *r) {
 /* Push the members of a union or intersection; returns where they begin on the stack. */
 static int32_t push_members(reader *r, eg_kind_number kind) {
     const int32_t base = r->x->scratch.count;
-    for (int32_t count = take(r, 0, r->length - r->at); count > 0; count--)
+    for (int32_t count = take_int(r, 0, r->length - r->at); count > 0; count--)
         eg_push_member(r->x, kind, take_node(r));
     return base;
 }
@@ -128,7 +129,7 @@ static int32_t read_both(reader *r) { return eg_make_both(r->x, push_members(r, 
 static int32_t read_not(reader *r) { return eg_make_negation(r->x, take_node(r)); }
 
 static int32_t read_repeat(reader *r) {
-    const int32_t of = take_node(r), low = take(r, 0, INT32_MAX), high = take(r, -1, INT32_MAX);
+    const int32_t of = take_node(r), low = take_int(r, 0, INT32_MAX), high = take_int(r, -1, INT32_MAX);
     return high >= 0 && low > high ? EG_EMPTY : eg_make_repeat(r->x, of, low, high);
 }
 
@@ -150,7 +151,7 @@ int32_t eg_expressions_read(eg_expressions *x, const int32_t *code, int64_t leng
     while (r.at < length) {
         if (r.count == room)
             eg_fail(x->pool->fault, ES_GRAMMAR_INVALID, "there are more expressions than code");
-        numbers[r.count] = readers[take(&r, EG_LITERAL, EG_AUTOMATON)](&r);
+        numbers[r.count] = readers[take_int(&r, EG_LITERAL, EG_AUTOMATON)](&r);
         r.count++;
     }
     return r.count;

@@ -38,7 +38,7 @@ void eg_visit_derivatives(eg_expressions *x, int32_t e, eg_visit *visit, void *t
 
 enum { NOT_KNOWN, YES, NO };
 
-static void find_proper(eg_expressions *x, int32_t next, void *base) {
+static void add_unvisited(eg_expressions *x, int32_t next, void *base) {
     if (next != EG_EPSILON && eg_visited_place(x, *(int32_t *)base, next) < 0) eg_add_visited(x, next, -1);
 }
 
@@ -49,7 +49,7 @@ bool eg_is_code(eg_expressions *x, int32_t e) {
     bool code = true;
     for (int32_t i = base; i < x->visited.count && code; i++) {
         code = !x->nodes.at[x->visited.at[i].expression].nullable && i - base < EG_MOST_STATES;
-        if (code) eg_visit_derivatives(x, x->visited.at[i].expression, find_proper, &base);
+        if (code) eg_visit_derivatives(x, x->visited.at[i].expression, add_unvisited, &base);
     }
     if (!code) x->nodes.at[e].code = NO;
     for (int32_t i = base; i < x->visited.count && code; i++)

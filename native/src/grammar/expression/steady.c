@@ -77,7 +77,7 @@ static int32_t first_repeat(const eg_expressions *x, int32_t e, int32_t *rest) {
 }
 
 /* With how many X it may begin: EG_FAR for any number, -1 if it does not begin with something repeated. */
-static int32_t most_first(const eg_expressions *x, int32_t e) {
+static int32_t most_repeats_first(const eg_expressions *x, int32_t e) {
     int32_t rest;
     const int32_t repeat = first_repeat(x, e, &rest);
     if (repeat < 0) return -1;
@@ -85,14 +85,14 @@ static int32_t most_first(const eg_expressions *x, int32_t e) {
 }
 
 /* What is left of a member, which begins with something repeated, after `count` of these. */
-static int32_t after_first(eg_expressions *x, int32_t e, int32_t count) {
+static int32_t after_repeats(eg_expressions *x, int32_t e, int32_t count) {
     int32_t rest;
     const eg_expression n = x->nodes.at[first_repeat(x, e, &rest)];
     const int32_t low = n.low > count ? n.low - count : 0;
     return eg_make_concat(x, eg_make_repeat(x, n.of, low, n.high < 0 ? -1 : n.high - count), rest);
 }
 
-static int32_t count_of(const eg_expressions *x, int32_t e, eg_kind_number kind) {
+static int32_t member_count(const eg_expressions *x, int32_t e, eg_kind_number kind) {
     return x->nodes.at[e].kind == kind ? x->nodes.at[e].count : 1;
 }
 
@@ -105,10 +105,10 @@ static int32_t member_of(const eg_expressions *x, int32_t e, eg_kind_number kind
  * is none. */
 static int32_t longest_first(eg_expressions *x, int32_t e, int32_t most) {
     int32_t out = -1, best = 0;
-    const int32_t count = count_of(x, e, EG_UNION);
+    const int32_t count = member_count(x, e, EG_UNION);
     eg_work(x->pool->fault, 1 + count / 2);
     for (int32_t i = 0; i < count && i < MOST_MEMBERS; i++) {
-        const int32_t member = member_of(x, e, EG_UNION, i), first = most_first(x, member);
+        const int32_t member = member_of(x, e, EG_UNION, i), first = most_repeats_first(x, member);
         if (first > best && first <= most) out = member, best = first;
     }
     return out;
@@ -117,7 +117,7 @@ static int32_t longest_first(eg_expressions *x, int32_t e, int32_t most) {
 /* Record the alternative of the intersection `e`, or of `e` itself, whose members begin with the most characters, the
  * one at `place` with at most `most`. Returns with how many that one begins, -1 if there is none. */
 static int32_t add_alternative(eg_expressions *x, int32_t e, int32_t place, int32_t most, bool over) {
-    const int32_t base = x->scratch.count, count = count_of(x, e, EG_BOTH);
+    const int32_t base = x->scratch.count, count = member_count(x, e, EG_BOTH);
     eg_steady out = {.classes = UINT64_MAX, .most = EG_FAR, .proven = -1, .refuted = EG_FAR, .over = over};
     int32_t first = -1;
     for (int32_t i = 0; i < count; i++) {
@@ -127,7 +127,7 @@ static int32_t add_alternative(eg_expressions *x, int32_t e, int32_t place, int3
             return -1;
         }
         int32_t rest;
-        const int32_t of_member = most_first(x, member);
+        const int32_t of_member = most_repeats_first(x, member);
         if (i == place) first = of_member;
         if (of_member < out.most) out.most = of_member;
         out.classes &= eg_expression_single_characters(x, x->nodes.at[first_repeat(x, member, &rest)].of);
@@ -143,7 +143,7 @@ static void find_steadies(eg_expressions *x, int32_t e) {
     const eg_expression n = x->nodes.at[e];
     const int32_t begin = x->steadies.count;
     const bool whole = n.kind != EG_CONCAT || x->nodes.at[n.head].kind == EG_REPEAT;
-    const int32_t core = whole ? e : n.head, count = count_of(x, core, EG_BOTH);
+    const int32_t core = whole ? e : n.head, count = member_count(x, core, EG_BOTH);
     x->nodes.at[e].steady = NONE;
     if (n.guards || (!whole && x->nodes.at[n.tail].logical)) return;
     int32_t place = 0, most = EG_FAR;
@@ -156,10 +156,10 @@ static void find_steadies(eg_expressions *x, int32_t e) {
 }
 
 /* Whether anything is left of the alternative after `count` characters. */
-static bool leaves(eg_expressions *x, int32_t alternative, int32_t count) {
-    const int32_t base = x->scratch.count, members = count_of(x, alternative, EG_BOTH);
+static bool leaves_anything(eg_expressions *x, int32_t alternative, int32_t count) {
+    const int32_t base = x->scratch.count, members = member_count(x, alternative, EG_BOTH);
     for (int32_t i = 0; i < members; i++) {
-        const int32_t left = after_first(x, member_of(x, alternative, EG_BOTH, i), count);
+        const int32_t left = after_repeats(x, member_of(x, alternative, EG_BOTH, i), count);
         eg_push_member(x, EG_BOTH, left);
     }
     return !eg_expression_is_empty(x, eg_make_both(x, base));
@@ -171,7 +171,7 @@ bool eg_expression_outlasts(eg_expressions *x, int32_t e, uint64_t classes, int3
         const eg_steady s = x->steadies.at[i];
         const int32_t needed = count + s.over;
         if (!(classes & ~s.classes) && needed <= s.most && needed < s.refuted) {
-            const bool steady = needed <= s.proven || leaves(x, s.alternative, needed);
+            const bool steady = needed <= s.proven || leaves_anything(x, s.alternative, needed);
             if (steady) return x->steadies.at[i].proven = needed > s.proven ? needed : s.proven, true;
             x->steadies.at[i].refuted = needed;
         }

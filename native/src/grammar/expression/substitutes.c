@@ -67,7 +67,7 @@ static int32_t without_complements(eg_expressions *x, const eg_expression *n) {
 }
 
 /* The lexer `n` as if the parser accepted everything it tries. */
-static int32_t without_closed(eg_expressions *x, const eg_expression *n) {
+static int32_t with_all_open(eg_expressions *x, const eg_expression *n) {
     const int32_t base = x->scratch.count;
     for (int32_t i = 0; i < n->count; i += 2) {
         const int32_t entry = eg_member(x, n, i), left = eg_member(x, n, i + 1);
@@ -79,7 +79,7 @@ static int32_t without_closed(eg_expressions *x, const eg_expression *n) {
 
 /* Whether an entry of the lexer `n` looks ahead: a text can then be read in several ways at once, and a token
  * that the parser cannot accept in one of them may be right in another. */
-static bool lexer_looks(const eg_expressions *x, const eg_expression *n) {
+static bool lexer_looks_ahead(const eg_expressions *x, const eg_expression *n) {
     for (int32_t i = n->members; i < n->members + n->count; i += 2)
         if (x->lists.at[i] == EG_TAKEN || x->nodes.at[x->lists.at[i + 1]].guards) return true;
     return false;
@@ -97,8 +97,8 @@ int32_t eg_expression_looser(eg_expressions *x, int32_t e) {
     } else if (n.kind == EG_CONCAT) {
         const int32_t head = eg_expression_looser(x, n.head);
         out = head == n.head ? e : eg_make_concat(x, head, n.tail);
-    } else if (n.kind == EG_LEXER && !lexer_looks(x, &n)) {
-        out = without_closed(x, &n);
+    } else if (n.kind == EG_LEXER && !lexer_looks_ahead(x, &n)) {
+        out = with_all_open(x, &n);
     }
     if (out == EG_ANYTHING) out = e;
     x->nodes.at[e].looser = out;

@@ -1,8 +1,8 @@
 /* Grammars: their tables, how those are built, and how much memory they use. */
-#ifndef ES_GRAMMAR_GRAMMAR_H
-#define ES_GRAMMAR_GRAMMAR_H
+#ifndef EG_MASKS_GRAMMAR_H
+#define EG_MASKS_GRAMMAR_H
 
-#include "grammar/masks/mask.h"
+#include "grammar/masks/place.h"
 
 struct es_grammar {
     es_vocabulary *vocabulary;
@@ -12,7 +12,10 @@ struct es_grammar {
     eg_pool tables;     /* rows, states, masks; emptied as a whole */
     eg_rules given;
     eg_rules rules;     /* linked and pruned, in `tables` */
+    eg_states states;
+    eg_follower follower;
     eg_masks masks;
+    eg_places places;
     int64_t generation; /* of the vocabulary's tables that `tables` were built with; -1: there are none */
     int64_t built;      /* how often `tables` were built; 0: never */
     int64_t weight;     /* bytes of `fixed` and `tables` after the last call */

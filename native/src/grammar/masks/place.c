@@ -1,16 +1,14 @@
 /* Places: counting the tokens that begin in terminals with budgets. */
 #include "grammar/masks/place.h"
 
-#include "grammar/masks/mask.h"
-
-static int32_t budget_of(const eg_masks *m, const eg_thread *t) {
-    return t->terminal < 0 ? 0 : m->states.rows.rules->budgets[t->terminal];
+static int32_t budget_of(const eg_places *p, const eg_thread *t) {
+    return t->terminal < 0 ? 0 : p->states->rows.rules->budgets[t->terminal];
 }
 
-static bool has_budgets(const eg_masks *m, int32_t state) {
-    const eg_state *s = &m->states.states.at[state];
+static bool has_budgets(const eg_places *p, int32_t state) {
+    const eg_state *s = &p->states->states.at[state];
     for (int32_t i = 0; i < s->count; i++)
-        if (budget_of(m, &s->threads[i])) return true;
+        if (budget_of(p, &s->threads[i])) return true;
     return false;
 }
 
@@ -23,9 +21,8 @@ static int32_t take_least(eg_places *p) {
 }
 
 /* The place in `state` with the numbers of `after`. While all threads spend alike, it shares those of `from`. */
-static int32_t intern_place(eg_masks *m, const eg_place *from, int32_t state, bool exceeded) {
-    eg_places *p = &m->places;
-    eg_pool *pool = eg_pool_of(m);
+static int32_t intern_place(eg_places *p, const eg_place *from, int32_t state, bool exceeded) {
+    eg_pool *pool = p->states->rows.pool;
     eg_place place = {state, p->spent.count, p->after.count, take_least(p), exceeded};
     const int32_t *spent = p->after.at;
     const size_t size = (size_t)place.count * sizeof *spent;
@@ -54,31 +51,30 @@ static int32_t intern_place(eg_masks *m, const eg_place *from, int32_t state, bo
 
 /* A thread of `state` can have come about by spending so many tokens; the least number counts, since with it
  * the text can go on in the most ways. */
-static void note_spent(eg_masks *m, int32_t state, const eg_thread *t, int32_t spent) {
-    const int32_t i = eg_state_find(&m->states, state, t);
-    if (i >= 0 && spent < m->places.after.at[i]) m->places.after.at[i] = spent;
+static void note_spent(eg_places *p, int32_t state, const eg_thread *t, int32_t spent) {
+    const int32_t i = eg_state_find(p->states, state, t);
+    if (i >= 0 && spent < p->after.at[i]) p->after.at[i] = spent;
 }
 
 /* Note what the terminals with budgets that begin at `t` with `byte` have spent. */
-static void note_begun(eg_masks *m, const eg_thread *t, int32_t next, int byte, int32_t spent) {
-    const eg_rows *r = &m->states.rows;
+static void note_begun(eg_places *p, const eg_thread *t, int32_t next, int byte, int32_t spent) {
+    const eg_rows *r = &p->states->rows;
     const eg_core *core = eg_core_of(r, t->row);
     eg_work(r->pool->fault, core->expected_count);
     for (int32_t i = 0; i < core->expected_count; i++) {
         const int32_t terminal = core->expected[i];
         eg_thread begun = {t->row, terminal, r->rules->terminals[terminal].expression, t->guard};
-        if (r->rules->budgets[terminal] && eg_thread_stay(&m->states, &begun, byte))
-            note_spent(m, next, &begun, spent);
+        if (r->rules->budgets[terminal] && eg_thread_stay(p->states, &begun, byte))
+            note_spent(p, next, &begun, spent);
     }
 }
 
 /* Compute in `after` what the threads of `next`, the state after `byte`, have spent; `before` holds it for
  * `state`. With `first`, a token begins with the byte. */
-static void count_byte(eg_masks *m, int32_t state, int32_t next, int byte, bool first) {
-    eg_states *s = &m->states;
-    eg_places *p = &m->places;
+static void count_byte(eg_places *p, int32_t state, int32_t next, int byte, bool first) {
+    eg_states *s = p->states;
     p->after.count = 0;
-    if (!has_budgets(m, next)) return;
+    if (!has_budgets(p, next)) return;
     const int32_t count = s->states.at[state].count, room = s->states.at[next].count;
     eg_work(s->rows.pool->fault, 4 * (int64_t)count + room);
     EG_RESERVE(s->rows.pool, p->after, room);
@@ -86,36 +82,33 @@ static void count_byte(eg_masks *m, int32_t state, int32_t next, int byte, bool 
     p->after.count = room;
     for (int32_t i = 0; i < count; i++) {
         eg_thread t = s->states.at[state].threads[i];
-        if (t.terminal == EG_ANY) note_begun(m, &t, next, byte, first);
-        else if (budget_of(m, &t) && eg_thread_stay(s, &t, byte))
-            note_spent(m, next, &t, p->before.at[i] + first);
+        if (t.terminal == EG_ANY) note_begun(p, &t, next, byte, first);
+        else if (budget_of(p, &t) && eg_thread_stay(s, &t, byte))
+            note_spent(p, next, &t, p->before.at[i] + first);
     }
 }
 
 /* Copy the numbers of `after` to `before`. */
-static void begin_anew(eg_masks *m) {
-    eg_places *p = &m->places;
-    EG_RESERVE(eg_pool_of(m), p->before, p->after.count);
+static void copy_after_to_before(eg_places *p) {
+    EG_RESERVE(p->states->rows.pool, p->before, p->after.count);
     eg_copy(p->before.at, p->after.at, (size_t)p->after.count * sizeof *p->after.at);
 }
 
 /* Turn the numbers of `after`, of `state`, into those of `other`, which has no other threads with budgets. */
-static void keep_spent(eg_masks *m, int32_t state, int32_t other) {
-    eg_places *p = &m->places;
-    const int32_t count = has_budgets(m, other) ? m->states.states.at[other].count : 0;
-    begin_anew(m);
-    EG_RESERVE(eg_pool_of(m), p->after, count);
+static void restrict_spent(eg_places *p, int32_t state, int32_t other) {
+    const int32_t count = has_budgets(p, other) ? p->states->states.at[other].count : 0;
+    copy_after_to_before(p);
+    EG_RESERVE(p->states->rows.pool, p->after, count);
     for (int32_t i = 0; i < count; i++) {
-        const eg_thread *t = &m->states.states.at[other].threads[i];
-        p->after.at[i] = budget_of(m, t) ? p->before.at[eg_state_find(&m->states, state, t)] : EG_NO_BUDGET;
+        const eg_thread *t = &p->states->states.at[other].threads[i];
+        p->after.at[i] = budget_of(p, t) ? p->before.at[eg_state_find(p->states, state, t)] : EG_NO_BUDGET;
     }
     p->after.count = count;
 }
 
 /* Copy the numbers of `place` to `after`. */
-static void load_spent(eg_masks *m, const eg_place *place) {
-    eg_places *p = &m->places;
-    EG_RESERVE(eg_pool_of(m), p->after, place->count);
+static void load_spent(eg_places *p, const eg_place *place) {
+    EG_RESERVE(p->states->rows.pool, p->after, place->count);
     for (int32_t i = 0; i < place->count; i++) {
         const int32_t more = p->spent.at[place->begin + i];
         p->after.at[i] = more < EG_NO_BUDGET ? place->least + more : EG_NO_BUDGET;
@@ -125,49 +118,49 @@ static void load_spent(eg_masks *m, const eg_place *place) {
 
 /* The place after a byte from `place` on, before anything is dropped; -1 if it cannot follow. Places within
  * tokens are kept, so that a call that has used up its work gets further the next time. */
-static int32_t place_after_byte(eg_masks *m, int32_t place, int byte, bool first) {
+static int32_t place_after_byte(eg_places *p, int32_t place, int byte, bool first) {
     const uint64_t key = eg_pair(place, byte | first << 8);
-    int32_t next = eg_map_get(&m->places.by_byte, key, -1);
+    int32_t next = eg_map_get(&p->by_byte, key, -1);
     if (next >= 0) return next;
-    const eg_place from = m->places.list.at[place];
-    const int32_t state = eg_state_step(&m->states, from.state, byte);
+    const eg_place from = p->list.at[place];
+    const int32_t state = eg_state_step(p->states, from.state, byte);
     if (state < 0) return -1;
-    load_spent(m, &from);
-    begin_anew(m);
-    count_byte(m, from.state, state, byte, first);
-    next = intern_place(m, &from, state, false);
-    eg_map_put(eg_pool_of(m), &m->places.by_byte, key, next);
+    load_spent(p, &from);
+    copy_after_to_before(p);
+    count_byte(p, from.state, state, byte, first);
+    next = intern_place(p, &from, state, false);
+    eg_map_put(p->states->rows.pool, &p->by_byte, key, next);
     return next;
 }
 
 /* Compute in `after` what the threads of `next` have spent, the state after bytes from `place` on. */
-static void count_bytes(eg_masks *m, int32_t place, const uint8_t *bytes, int64_t length, bool token,
+static void count_bytes(eg_places *p, int32_t place, const uint8_t *bytes, int64_t length, bool token,
                         int32_t next) {
-    m->places.after.count = 0;
-    if (!has_budgets(m, next)) return;
-    for (int64_t i = 0; i < length; i++) place = place_after_byte(m, place, bytes[i], token && !i);
-    const eg_place *last = &m->places.list.at[place];
-    load_spent(m, last);
-    if (last->state != next) keep_spent(m, last->state, next); /* the token can also be read as a whole */
+    p->after.count = 0;
+    if (!has_budgets(p, next)) return;
+    for (int64_t i = 0; i < length; i++) place = place_after_byte(p, place, bytes[i], token && !i);
+    const eg_place *last = &p->list.at[place];
+    load_spent(p, last);
+    if (last->state != next) restrict_spent(p, last->state, next); /* the token can also be read as a whole */
 }
 
 /* --- dropping --- */
 
 /* Whether a text can go on from `state`, or end there. */
-static bool can_go_on(eg_masks *m, int32_t state) {
-    return state >= 0 && (m->states.states.at[state].accepting || !eg_mask_is_empty(m, eg_mask_of(m, state)));
+static bool can_go_on(eg_places *p, int32_t state) {
+    return state >= 0 && (p->states->states.at[state].accepting ||
+                          !eg_mask_is_empty(p->masks, eg_mask_of(p->masks, state)));
 }
 
 /* The place in `state` with the numbers of `after`, without the threads that have spent their budgets if the
  * text can go on without them. */
-static int32_t settle(eg_masks *m, const eg_place *from, int32_t state) {
-    eg_states *s = &m->states;
-    eg_places *p = &m->places;
+static int32_t place_without_spent(eg_places *p, const eg_place *from, int32_t state) {
+    eg_states *s = p->states;
     const int32_t base = s->work.count;
     bool spent = false;
     for (int32_t i = 0; i < p->after.count; i++) {
         const eg_thread t = s->states.at[state].threads[i];
-        const int32_t budget = budget_of(m, &t);
+        const int32_t budget = budget_of(p, &t);
         const bool over = budget && p->after.at[i] >= budget;
         if (over) p->after.at[i] = budget; /* so that places recur */
         else EG_PUSH(s->rows.pool, s->work, t);
@@ -175,54 +168,57 @@ static int32_t settle(eg_masks *m, const eg_place *from, int32_t state) {
     }
     if (!spent) {
         s->work.count = base;
-        return intern_place(m, from, state, false);
+        return intern_place(p, from, state, false);
     }
     const int32_t rest = eg_state_intern(s, base);
-    if (!can_go_on(m, rest)) return intern_place(m, from, state, true);
-    keep_spent(m, state, rest);
-    return intern_place(m, from, rest, false);
+    if (!can_go_on(p, rest)) return intern_place(p, from, state, true);
+    restrict_spent(p, state, rest);
+    return intern_place(p, from, rest, false);
 }
 
-int32_t eg_place_counted(eg_masks *m, int32_t place, int32_t token) {
-    const es_vocabulary *v = eg_vocabulary_of(m);
+int32_t eg_place_token(eg_places *p, int32_t place, int32_t token) {
+    if (!p->list.count) return eg_state_token(p->states, place, token);
+    const eg_tokens *t = p->states->tokens;
     const uint64_t key = eg_pair(place, token);
-    const int32_t known = eg_map_get(&m->places.by_token, key, -2);
+    const int32_t known = eg_map_get(&p->by_token, key, -2);
     if (known != -2) return known;
-    const eg_place from = m->places.list.at[place];
-    int32_t next = eg_state_token(&m->states, from.state, token);
+    const eg_place from = p->list.at[place];
+    int32_t next = eg_state_token(p->states, from.state, token);
     if (next < 0) return EG_DEAD;
-    count_bytes(m, place, v->bytes + v->offsets[token], v->offsets[token + 1] - v->offsets[token], true,
-                next);
-    next = settle(m, &from, next);
-    eg_map_put(eg_pool_of(m), &m->places.by_token, key, next);
+    count_bytes(p, place, t->bytes + t->offsets[token], eg_token_length(t, token), true, next);
+    next = place_without_spent(p, &from, next);
+    eg_map_put(p->states->rows.pool, &p->by_token, key, next);
     return next;
 }
 
-int32_t eg_place_bytes(eg_masks *m, int32_t place, const uint8_t *bytes, int64_t length) {
-    const eg_place from = m->places.list.count ? m->places.list.at[place] : (eg_place){.state = place};
+int32_t eg_place_bytes(eg_places *p, int32_t place, const uint8_t *bytes, int64_t length) {
+    const eg_place from = p->list.count ? p->list.at[place] : (eg_place){.state = place};
     int32_t next = from.state;
-    for (int64_t i = 0; i < length && next >= 0; i++) next = eg_state_step(&m->states, next, bytes[i]);
-    if (next < 0 || !m->places.list.count) return next;
-    count_bytes(m, place, bytes, length, false, next);
-    return settle(m, &from, next);
+    for (int64_t i = 0; i < length && next >= 0; i++) next = eg_state_step(p->states, next, bytes[i]);
+    if (next < 0 || !p->list.count) return next;
+    count_bytes(p, place, bytes, length, false, next);
+    return place_without_spent(p, &from, next);
 }
 
 /* --- opening and closing --- */
 
-void eg_places_open(eg_masks *m) {
-    if (!m->states.rows.rules->budgets) return;
+void eg_places_open(eg_places *p, eg_states *states, eg_masks *masks) {
+    *p = (eg_places){.states = states, .masks = masks};
+    if (!states->rows.rules->budgets) return;
     const eg_place none = {0};
-    intern_place(m, &none, EG_START, false);
-    intern_place(m, &none, EG_ENDED, false);
+    intern_place(p, &none, EG_START, false);
+    intern_place(p, &none, EG_ENDED, false);
 }
 
-void eg_places_close(eg_masks *m) {
-    eg_pool *pool = eg_pool_of(m);
-    EG_FREE(pool, m->places.list);
-    EG_FREE(pool, m->places.spent);
-    EG_FREE(pool, m->places.before);
-    EG_FREE(pool, m->places.after);
-    eg_set_free(pool, &m->places.by_content);
-    eg_map_free(pool, &m->places.by_byte);
-    eg_map_free(pool, &m->places.by_token);
+void eg_places_close(eg_places *p) {
+    if (!p->states) return;
+    eg_pool *pool = p->states->rows.pool;
+    EG_FREE(pool, p->list);
+    EG_FREE(pool, p->spent);
+    EG_FREE(pool, p->before);
+    EG_FREE(pool, p->after);
+    eg_set_free(pool, &p->by_content);
+    eg_map_free(pool, &p->by_byte);
+    eg_map_free(pool, &p->by_token);
+    *p = (eg_places){0};
 }

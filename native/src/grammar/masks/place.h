@@ -5,12 +5,10 @@
  * on without these threads. A place is a state and what its threads have spent: for each thread of the state
  * a number in `spent`, or none at all if no thread has a budget.
  */
-#ifndef ES_GRAMMAR_PLACE_H
-#define ES_GRAMMAR_PLACE_H
+#ifndef EG_MASKS_PLACE_H
+#define EG_MASKS_PLACE_H
 
-#include "grammar/parser/state.h"
-
-struct eg_masks;
+#include "grammar/masks/mask.h"
 
 typedef struct eg_place {
     int32_t state;
@@ -23,6 +21,8 @@ enum { EG_NO_BUDGET = INT32_MAX }; /* the number of a thread without a budget */
 
 /* `list` begins with EG_START and EG_ENDED. Without budgets it is empty, and a place is a state. */
 typedef struct eg_places {
+    eg_states *states;
+    eg_masks *masks;
     EG_VECTOR(eg_place) list;
     EG_VECTOR(int32_t) spent;
     EG_VECTOR(int32_t) before, after; /* numbers of the place under construction */
@@ -31,13 +31,18 @@ typedef struct eg_places {
     eg_map by_token; /* (place, token) to place */
 } eg_places;
 
-void eg_places_open(struct eg_masks *m);
-void eg_places_close(struct eg_masks *m);
+void eg_places_open(eg_places *p, eg_states *states, eg_masks *masks);
+void eg_places_close(eg_places *p);
 
-/* The place after a token of any kind but EOS, under a grammar with budgets; EG_DEAD if it cannot follow. */
-int32_t eg_place_counted(struct eg_masks *m, int32_t place, int32_t token);
+/* The state of a place. */
+static inline int32_t eg_place_state(const eg_places *p, int32_t place) {
+    return p->list.count ? p->list.at[place].state : place;
+}
+
+/* The place after a token of any kind but EOS; EG_DEAD if it cannot follow. */
+int32_t eg_place_token(eg_places *p, int32_t place, int32_t token);
 
 /* The place after bytes, which spend nothing; EG_DEAD if they cannot follow. */
-int32_t eg_place_bytes(struct eg_masks *m, int32_t place, const uint8_t *bytes, int64_t length);
+int32_t eg_place_bytes(eg_places *p, int32_t place, const uint8_t *bytes, int64_t length);
 
 #endif

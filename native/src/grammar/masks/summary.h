@@ -4,10 +4,12 @@
  * positions inside other tokens at which it can end. Summaries are shared by all grammars of a vocabulary,
  * since equal expressions are equal in all of them.
  */
-#ifndef ES_GRAMMAR_SUMMARY_H
-#define ES_GRAMMAR_SUMMARY_H
+#ifndef EG_MASKS_SUMMARY_H
+#define EG_MASKS_SUMMARY_H
 
-#include "grammar/masks/vocabulary.h"
+#include "grammar/base/tokens.h"
+#include "grammar/expression/expression.h"
+#include "grammar/masks/tries.h"
 
 /* A position inside tokens at which a terminal can end, and the child to which the tokens continue. */
 typedef struct eg_exit {
@@ -48,6 +50,10 @@ typedef struct eg_group {
     eg_bytes again;
 } eg_group;
 
+static inline int32_t eg_exit_count(const eg_group *g) {
+    return g->byte_count ? g->bytes[g->byte_count - 1].end : 0;
+}
+
 /* What a terminal does with the tokens below a node. */
 typedef struct eg_summary {
     int32_t count;   /* how many tokens end before it does */
@@ -74,6 +80,10 @@ typedef struct eg_level {
 } eg_level;
 
 typedef struct eg_summaries {
+    eg_pool *pool;
+    eg_expressions *expressions;
+    const eg_tokens *vocabulary;
+    eg_tries *tries;
     eg_map by_place; /* (expression, node) to summary */
     /* (group, byte and rank) to the trie of what comes after those exits; the byte EG_DEAD_EXITS
      * stands for all exits where the terminal cannot continue. */
@@ -84,25 +94,26 @@ typedef struct eg_summaries {
     EG_VECTOR(eg_border) borders;
     EG_VECTOR(eg_level) levels;
     eg_map ranks;    /* of the group being ranked: node of an exit to its rank */
-    eg_pool *pool;
 } eg_summaries;
 
 enum { EG_MAX_RANK = 255 };
 
-void eg_summaries_open(es_vocabulary *v);
-void eg_summaries_close(es_vocabulary *v);
+/* Empty summaries, in `pool`. */
+eg_summaries *eg_summaries_open(eg_pool *pool, eg_expressions *expressions, const eg_tokens *vocabulary,
+                                eg_tries *tries);
+void eg_summaries_close(eg_summaries *s);
 
 /* The number of the summary of `e` for what is below `node`. */
-int32_t eg_summary_of(es_vocabulary *v, int32_t e, int32_t node);
+int32_t eg_summary_of(eg_summaries *s, int32_t e, int32_t node);
 
 /* Compute the ranks of all exits of `g`, counting exits of the bytes `again`. */
-void eg_group_rank(es_vocabulary *v, eg_group *g, const eg_bytes *again);
+void eg_group_rank(eg_summaries *s, eg_group *g, const eg_bytes *again);
 
 /* The trie of everything after the exits of one byte (its index in `bytes`) that have this rank or more. */
-int32_t eg_group_root(es_vocabulary *v, const eg_group *g, int32_t byte, int32_t rank);
+int32_t eg_group_root(eg_summaries *s, const eg_group *g, int32_t byte, int32_t rank);
 
 /* The trie of everything after the dead exits of this rank or more, except those of dense places. It starts
  * at the place, so it includes the byte of the exit. */
-int32_t eg_group_dead_root(es_vocabulary *v, const eg_group *g, int32_t rank);
+int32_t eg_group_dead_root(eg_summaries *s, const eg_group *g, int32_t rank);
 
 #endif

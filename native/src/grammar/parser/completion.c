@@ -1,4 +1,6 @@
-/* Completing rules: what may follow the end of a rule, and which rows this makes equal. */
+/* Completing rules. */
+#include "grammar/parser/completion.h"
+
 #include "grammar/parser/items.h"
 
 /* The first transition over `symbol` in an ascending list. */
@@ -63,7 +65,7 @@ static eg_item leo_step(eg_rows *r, int32_t row, int32_t symbol) {
     const int32_t first = g->first_edge[found.state];
     const eg_edge *e = &g->edges[first];
     if (g->first_edge[found.state + 1] != first + 1 || e->symbol != EG_ACCEPT) return none;
-    if (eg_registers_pass(r, e, g->rule_of[found.state], found.registers) < 0) return none;
+    if (eg_registers_after(r, e, g->rule_of[found.state], found.registers) < 0) return none;
     return (eg_item){g->rule_of[found.state], 0, found.origin};
 }
 
@@ -131,8 +133,8 @@ static void visit_advances(eg_rows *r, int32_t row, int32_t symbol,
             eg_work(r->pool->fault, end - k);
             for (int32_t n = k; n < end; n++) {
                 const eg_item item = r->rows.at[row].items[n];
-                const int32_t registers = eg_registers_pass(r, &g->edges[i], g->rule_of[state],
-                                                            item.registers);
+                const int32_t registers = eg_registers_after(r, &g->edges[i], g->rule_of[state],
+                                                             item.registers);
                 if (registers >= 0) visit(r, g->edges[i].target, registers, item.origin);
             }
         }

@@ -4,7 +4,9 @@
  * below, since LALR merges the look-aheads of all uses of a rule. This is determined first and passed to the
  * lexer.
  */
-#include "grammar/parser/row.h"
+#include "grammar/parser/lalr.h"
+
+#include "grammar/base/bits.h"
 
 /* What a state does with each terminal, and with the end of the text, which is the last bit of these sets. */
 typedef struct eg_action_sets {
@@ -28,10 +30,10 @@ static int32_t reduction_of(eg_rows *r, eg_action_sets *sets, int32_t action) {
 static void add_action(eg_rows *r, eg_action_sets *sets, int32_t bit, int32_t action) {
     uint32_t *set = sets->shifts;
     if (action < 0) set = sets->reduced + (int64_t)reduction_of(r, sets, action) * open_words(r);
-    set[bit >> 5] |= (uint32_t)1 << (bit & 31);
+    eg_set_bit(set, bit);
 }
 
-static const eg_action_sets *sets_of(eg_rows *r, int32_t state) {
+static const eg_action_sets *action_sets_of(eg_rows *r, int32_t state) {
     if (r->lalr_sets[state]) return r->lalr_sets[state];
     const eg_lalr_state *of = &r->rules->lalr->states[state];
     const size_t words = (size_t)open_words(r);
@@ -53,7 +55,7 @@ static const eg_action_sets *sets_of(eg_rows *r, int32_t state) {
 }
 
 /* The row of a state above another row; its other fields are computed on demand. */
-static int32_t lalr_row(eg_rows *r, int32_t state, int32_t below) {
+static int32_t row_above(eg_rows *r, int32_t state, int32_t below) {
     const eg_item item = {state, 0, below};
     const uint64_t hash = eg_hash_ints(&item.state, 3, 23);
     int32_t id;
@@ -81,7 +83,7 @@ static int32_t reduce(eg_rows *r, int32_t row, int32_t rule) {
     int32_t state;
     if (row < 0 || !find_pair(&l->states[r->rows.at[row].items->state].gotos, l->rules[2 * rule], &state))
         return -1;
-    return lalr_row(r, state, row);
+    return row_above(r, state, row);
 }
 
 /* The number of the set of terminals at `at` in `opens`, which is at or after the end of `opens`; a new set
@@ -114,7 +116,7 @@ static void add_pending(eg_rows *r, int32_t row) {
  * Returns whether it has grown. */
 static bool widen_open(eg_rows *r, int32_t i) {
     const int32_t words = open_words(r), row = r->pending.at[i];
-    const eg_action_sets *sets = sets_of(r, r->rows.at[row].items->state);
+    const eg_action_sets *sets = action_sets_of(r, r->rows.at[row].items->state);
     uint32_t *set = r->opens.at + r->opens.count + (int64_t)i * words;
     bool grown = false;
     for (int32_t k = 0; k < sets->rule_count; k++) {
@@ -141,7 +143,7 @@ static const uint32_t *open_of(eg_rows *r, int32_t row) {
     add_pending(r, row);
     for (int32_t i = 0; i < r->pending.count; i++) {
         const int32_t at = r->pending.at[i];
-        const eg_action_sets *sets = sets_of(r, r->rows.at[at].items->state);
+        const eg_action_sets *sets = action_sets_of(r, r->rows.at[at].items->state);
         for (int32_t k = 0; k < sets->rule_count; k++) {
             const int32_t next = reduce(r, at, sets->rules[k]);
             if (next >= 0 && r->rows.at[next].open < 0 && !is_pending(r, next)) add_pending(r, next);
@@ -150,7 +152,7 @@ static const uint32_t *open_of(eg_rows *r, int32_t row) {
     const int32_t count = r->pending.count, base = r->opens.count;
     EG_RESERVE(r->pool, r->opens, (int64_t)count * words);
     for (int32_t i = 0; i < count; i++) {
-        const eg_action_sets *sets = sets_of(r, r->rows.at[r->pending.at[i]].items->state);
+        const eg_action_sets *sets = action_sets_of(r, r->rows.at[r->pending.at[i]].items->state);
         eg_copy(r->opens.at + base + (int64_t)i * words, sets->shifts, (size_t)words * sizeof *sets->shifts);
     }
     for (bool grown = true; grown;) {
@@ -164,8 +166,6 @@ static const uint32_t *open_of(eg_rows *r, int32_t row) {
     return r->opens.at + (int64_t)r->rows.at[row].open * words;
 }
 
-static bool is_open(const uint32_t *open, int32_t bit) { return open[bit >> 5] >> (bit & 31) & 1; }
-
 /* The lexer of a state whose parser can accept `open`. */
 static int32_t lalr_lexer(eg_rows *r, const eg_lalr_state *of, const uint32_t *open) {
     int32_t *pairs = eg_take(r->pool, ((size_t)of->entries.count + 1) * 2 * sizeof *pairs);
@@ -173,11 +173,11 @@ static int32_t lalr_lexer(eg_rows *r, const eg_lalr_state *of, const uint32_t *o
         const int32_t terminal = of->entries.at[2 * i], e = r->rules->terminals[terminal].expression;
         int32_t kind = of->entries.at[2 * i + 1];
         if (kind & EG_KEYWORD) kind = EG_KEYWORD; /* a keyword is never ignored */
-        if (!(kind & EG_IGNORED) && !is_open(open, terminal)) kind |= EG_CLOSED;
+        if (!(kind & EG_IGNORED) && !eg_has_bit(open, terminal)) kind |= EG_CLOSED;
         pairs[2 * i] = terminal << EG_ENTRY_BITS | kind;
         pairs[2 * i + 1] = e < 0 ? EG_EMPTY : e;
     }
-    return eg_lexer_of(&r->vocabulary->expressions, pairs, of->entries.count);
+    return eg_lexer_of(r->expressions, pairs, of->entries.count);
 }
 
 static int32_t lalr_core(eg_rows *r, int32_t state, int32_t row) {
@@ -186,14 +186,14 @@ static int32_t lalr_core(eg_rows *r, int32_t state, int32_t row) {
     const uint64_t key = eg_pair(of->lexer, r->rows.at[row].open); /* `open` are terminals with an action */
     const int32_t known = eg_map_get(&r->lalr_cores, key, -1);
     if (known >= 0) return known;
-    eg_expressions *x = &r->vocabulary->expressions;
+    eg_expressions *x = r->expressions;
     eg_core core = {.lexer = lalr_lexer(r, of, open)};
     core.first = *eg_first(x, core.lexer);
     core.begins = eg_lexer_can_read(x, core.lexer);
     core.expected = eg_take(r->pool, ((size_t)of->actions.count + 1) * sizeof *core.expected);
     for (int32_t i = 0; i < of->actions.count; i++) {
         const int32_t terminal = of->actions.at[2 * i];
-        if (r->rules->terminals[terminal].expression < 0 && is_open(open, terminal))
+        if (r->rules->terminals[terminal].expression < 0 && eg_has_bit(open, terminal))
             core.expected[core.expected_count++] = terminal;
     }
     core.special = core.expected_count > 0;
@@ -203,10 +203,10 @@ static int32_t lalr_core(eg_rows *r, int32_t state, int32_t row) {
 }
 
 /* The row of a state after a shift, or the first row: a lexer begins there. */
-static int32_t lalr_place(eg_rows *r, int32_t state, int32_t below) {
-    const int32_t row = lalr_row(r, state, below);
+static int32_t row_with_lexer(eg_rows *r, int32_t state, int32_t below) {
+    const int32_t row = row_above(r, state, below);
     if (r->rows.at[row].core >= 0) return row;
-    const bool accepting = is_open(open_of(r, row), r->rules->terminal_count);
+    const bool accepting = eg_has_bit(open_of(r, row), r->rules->terminal_count);
     const int32_t core = lalr_core(r, state, row);
     r->rows.at[row].accepting = accepting;
     r->rows.at[row].core = core;
@@ -218,7 +218,7 @@ int32_t eg_lalr_advance(eg_rows *r, int32_t row, int32_t terminal) {
         int32_t action;
         if (!find_pair(&r->rules->lalr->states[r->rows.at[row].items->state].actions, terminal, &action))
             return -1;
-        if (action >= 0) return lalr_place(r, action, row);
+        if (action >= 0) return row_with_lexer(r, action, row);
         row = reduce(r, row, -1 - action);
     }
     return -1;
@@ -229,5 +229,5 @@ void eg_lalr_open(eg_rows *r) {
     const size_t size = (size_t)l->state_count * sizeof *r->lalr_sets;
     r->lalr_sets = eg_take(r->pool, size);
     memset(r->lalr_sets, 0, size);
-    lalr_place(r, l->first, -1);
+    row_with_lexer(r, l->first, -1);
 }

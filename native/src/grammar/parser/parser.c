@@ -1,124 +1,9 @@
 /* Earley rows, and their cores. */
+#include "grammar/parser/parser.h"
+
+#include "grammar/parser/completion.h"
 #include "grammar/parser/items.h"
-
-/* --- registers --- */
-
-/* The number of registers that hold `count` words; 0 if all are 0, however many. */
-static int32_t intern_registers(eg_rows *r, const int32_t *words, int32_t count) {
-    while (count && !words[count - 1]) count--;
-    if (!count) return 0;
-    const uint64_t hash = eg_hash_ints(words, count, 11);
-    int32_t id;
-    for (eg_probe p = eg_probe_at(&r->registers_by_content, hash); (id = eg_probe_next(&p)) >= 0;) {
-        const int32_t at = r->register_at.at[id];
-        if (r->register_at.at[id + 1] - at == count &&
-            !memcmp(r->words.at + at, words, (size_t)count * sizeof *words))
-            return id;
-    }
-    EG_RESERVE(r->pool, r->words, count);
-    eg_copy(r->words.at + r->words.count, words, (size_t)count * sizeof *words);
-    r->words.count += count;
-    EG_PUSH(r->pool, r->register_at, r->words.count);
-    id = r->register_at.count - 2;
-    eg_set_add(r->pool, &r->registers_by_content, hash, id);
-    return id;
-}
-
-static bool bit(const int32_t *words, int32_t at) { return (uint32_t)words[at >> 5] >> (at & 31) & 1; }
-
-/* Perform one operation on `words`; false if it blocks the edge. */
-static bool operate(int32_t *words, const eg_rule *rule, const int32_t *op, int32_t length) {
-    int32_t *counter = words + rule->counters + op[1];
-    switch (op[0]) {
-    case EG_CLEAR: return !bit(words, op[1]);
-    case EG_SET: words[op[1] >> 5] |= (int32_t)((uint32_t)1 << (op[1] & 31)); return true;
-    case EG_COUNT: return *counter < op[2] && ++*counter;
-    case EG_SATURATE: *counter += *counter < op[2]; return true;
-    case EG_AT_LEAST: return *counter >= op[2];
-    case EG_RESET: *counter = 0; return true;
-    default:
-        for (int32_t i = 1; i < length; i++)
-            if (bit(words, op[i] >> 1) == (op[i] & 1)) return true;
-        return false;
-    }
-}
-
-int32_t eg_registers_pass(eg_rows *r, const eg_edge *e, int32_t rule, int32_t registers) {
-    eg_work(r->pool->fault, 1);
-    if (e->begin == e->end) return registers;
-    const eg_rules *g = r->rules;
-    const int32_t count = g->rules[rule].words;
-    if (r->values.room <= count) EG_RESERVE(r->pool, r->values, count + 1);
-    int32_t *words = r->values.at;
-    const int32_t at = r->register_at.at[registers], have = r->register_at.at[registers + 1] - at;
-    eg_copy(words, r->words.at + at, (size_t)have * sizeof *words);
-    memset(words + have, 0, (size_t)(count - have) * sizeof *words);
-    for (int32_t i = e->begin; i < e->end; i += g->operations[i] + 1)
-        if (!operate(words, &g->rules[rule], g->operations + i + 1, g->operations[i])) return -1;
-    eg_work(r->pool->fault, count);
-    return intern_registers(r, words, count);
-}
-
-/* --- the row under construction --- */
-
-static void begin_work(eg_rows *r) {
-    r->work.count = 0;
-    r->accepting = false;
-    r->completed.count = 0;
-    if (++r->stamp == 0) {
-        memset(r->stamps, 0, (size_t)r->slot_count * sizeof *r->stamps);
-        memset(r->predicted, 0, (size_t)r->rules->rule_count * sizeof *r->predicted);
-        r->stamp = 1;
-    }
-}
-
-static void place_item(eg_rows *r, int32_t index) {
-    const eg_item *i = &r->work.at[index];
-    uint64_t at = eg_mix(eg_pair(i->state, i->origin) ^ (uint64_t)(uint32_t)i->registers << 20);
-    for (;; at++) {
-        const uint64_t slot = at & (uint64_t)(r->slot_count - 1);
-        if (r->stamps[slot] == r->stamp) continue;
-        r->stamps[slot] = r->stamp;
-        r->slots[slot] = index;
-        return;
-    }
-}
-
-static void widen_slots(eg_rows *r) {
-    const int32_t count = r->slot_count ? 2 * r->slot_count : 256;
-    int32_t *slots = eg_take(r->pool, (size_t)count * sizeof *slots);
-    uint32_t *stamps = eg_take(r->pool, (size_t)count * sizeof *stamps);
-    memset(stamps, 0, (size_t)count * sizeof *stamps);
-    r->slots = slots;
-    r->stamps = stamps;
-    r->slot_count = count;
-    if (!r->stamp) r->stamp = 1;
-    for (int32_t i = 0; i < r->work.count; i++) place_item(r, i);
-}
-
-void eg_items_add(eg_rows *r, int32_t state, int32_t registers, int32_t origin) {
-    eg_work(r->pool->fault, 1);
-    if (2 * r->work.count >= r->slot_count) widen_slots(r);
-    uint64_t at = eg_mix(eg_pair(state, origin) ^ (uint64_t)(uint32_t)registers << 20);
-    for (;; at++) {
-        const uint64_t slot = at & (uint64_t)(r->slot_count - 1);
-        if (r->stamps[slot] != r->stamp) {
-            EG_PUSH(r->pool, r->work, (eg_item){state, registers, origin});
-            r->stamps[slot] = r->stamp;
-            r->slots[slot] = r->work.count - 1;
-            return;
-        }
-        const eg_item *i = &r->work.at[r->slots[slot]];
-        if (i->state == state && i->registers == registers && i->origin == origin) return;
-    }
-}
-
-int eg_items_compare(const void *a, const void *b) {
-    const eg_item *x = a, *y = b;
-    if (x->state != y->state) return x->state < y->state ? -1 : 1;
-    if (x->registers != y->registers) return x->registers < y->registers ? -1 : 1;
-    return (x->origin > y->origin) - (x->origin < y->origin);
-}
+#include "grammar/parser/lalr.h"
 
 /* --- completion --- */
 
@@ -136,7 +21,7 @@ static int32_t close_items(eg_rows *r) {
         for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; i++) {
             const eg_edge *e = &g->edges[i];
             if (e->symbol != EG_ACCEPT && !is_nullable(g, e->symbol)) continue;
-            const int32_t registers = eg_registers_pass(r, e, rule, item.registers);
+            const int32_t registers = eg_registers_after(r, e, rule, item.registers);
             if (registers < 0) continue;
             if (e->symbol == EG_ACCEPT) eg_items_complete(r, rule, item.origin);
             else eg_items_add(r, e->target, registers, item.origin);
@@ -173,7 +58,7 @@ static void predict(eg_rows *r, const eg_item item, bool own) {
     for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; i++) {
         const eg_edge *e = &g->edges[i];
         if (e->symbol == EG_ACCEPT) continue;
-        const int32_t registers = eg_registers_pass(r, e, g->rule_of[item.state], item.registers);
+        const int32_t registers = eg_registers_after(r, e, g->rule_of[item.state], item.registers);
         if (registers < 0) continue;
         const eg_transition transition = {e->symbol, {e->target, registers, EG_SELF}};
         if (e->symbol >= 0) {
@@ -207,9 +92,8 @@ static void keep_expected(eg_rows *r, eg_core *core) {
             core->special = true;
             continue;
         }
-        eg_bytes_unite(&core->first, eg_first(&r->vocabulary->expressions, e));
-        if (!eg_node(&r->vocabulary->expressions, e)->wide)
-            eg_bytes_unite(&core->narrow, eg_first(&r->vocabulary->expressions, e));
+        eg_bytes_unite(&core->first, eg_first(r->expressions, e));
+        if (!eg_node(r->expressions, e)->wide) eg_bytes_unite(&core->narrow, eg_first(r->expressions, e));
     }
 }
 
@@ -221,7 +105,7 @@ static int32_t add_core(eg_rows *r, int32_t count, bool beginning, uint64_t hash
         core.key[2 * i] = r->work.at[i].state;
         core.key[2 * i + 1] = r->work.at[i].registers;
     }
-    begin_work(r);
+    eg_items_begin(r);
     r->rule_work.count = r->terminal_work.count = 0;
     if (beginning) {
         r->predicted[r->rules->start] = r->stamp;
@@ -300,7 +184,7 @@ int32_t eg_row_advance(eg_rows *r, int32_t row, int32_t terminal) {
     } else if (r->rules->terminals[terminal].ignored) {
         next = row;
     } else {
-        begin_work(r);
+        eg_items_begin(r);
         const eg_core *core = eg_core_of(r, row);
         eg_items_advance(r, row, terminal, core->terminals, core->terminal_count);
         next = intern_row(r, close_items(r));
@@ -314,7 +198,7 @@ int32_t eg_row_join(eg_rows *r, int32_t a, int32_t b) {
     const uint64_t key = a < b ? eg_pair(a, b) : eg_pair(b, a);
     int32_t row = eg_map_get(&r->joined, key, -1);
     if (row >= 0) return row;
-    begin_work(r);
+    eg_items_begin(r);
     const int32_t both[2] = {a, b};
     for (int i = 0; i < 2; i++) {
         const eg_row *from = &r->rows.at[both[i]];
@@ -332,14 +216,14 @@ int32_t eg_row_join(eg_rows *r, int32_t a, int32_t b) {
 /* Whether `rule` matches the empty string, as far as is known about the other rules. */
 static bool can_be_empty(eg_rows *r, int32_t rule) {
     const eg_rules *g = r->rules;
-    begin_work(r);
+    eg_items_begin(r);
     eg_items_add(r, g->rules[rule].first, 0, EG_SELF);
     for (int32_t k = 0; k < r->work.count; k++) {
         const eg_item item = r->work.at[k];
         for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; i++) {
             const eg_edge *e = &g->edges[i];
             if (e->symbol != EG_ACCEPT && !is_nullable(g, e->symbol)) continue;
-            const int32_t registers = eg_registers_pass(r, e, rule, item.registers);
+            const int32_t registers = eg_registers_after(r, e, rule, item.registers);
             if (registers < 0) continue;
             if (e->symbol == EG_ACCEPT) return true;
             eg_items_add(r, e->target, registers, EG_SELF);
@@ -361,10 +245,10 @@ static void find_nullable(eg_rows *r) {
 
 /* --- opening and closing --- */
 
-void eg_rows_open(eg_rows *r, eg_pool *pool, es_vocabulary *vocabulary, eg_rules *rules) {
+void eg_rows_open(eg_rows *r, eg_pool *pool, eg_expressions *expressions, eg_rules *rules) {
     memset(r, 0, sizeof *r);
     r->pool = pool;
-    r->vocabulary = vocabulary;
+    r->expressions = expressions;
     r->rules = rules;
     r->predicted = eg_take(pool, (size_t)rules->rule_count * sizeof *r->predicted);
     memset(r->predicted, 0, (size_t)rules->rule_count * sizeof *r->predicted);

@@ -1,12 +1,12 @@
-/* The parser: what may follow a text between two terminals.
+/* Rows: what a parser knows of a text between two terminals.
  *
  * Earley's algorithm (1970) with rows (item sets) that are interned by content. An item is a state of a
  * rule's automaton, the rule's registers, and the row in which the rule began. Rows with the same items are
  * one row, wherever they occur in a text, so that what follows a row is computed once. Leo's optimization
  * (1991) keeps right recursion linear. The rows of an LALR parser are its stacks, likewise interned.
  */
-#ifndef ES_GRAMMAR_ROW_H
-#define ES_GRAMMAR_ROW_H
+#ifndef EG_PARSER_ROW_H
+#define EG_PARSER_ROW_H
 
 #include "grammar/parser/rules.h"
 
@@ -56,7 +56,7 @@ typedef struct eg_origin {
 
 typedef struct eg_rows {
     eg_pool *pool;
-    es_vocabulary *vocabulary;
+    eg_expressions *expressions;
     eg_rules *rules;
     EG_VECTOR(eg_row) rows;            /* 0: the beginning of a text */
     EG_VECTOR(eg_core) cores;
@@ -88,24 +88,10 @@ typedef struct eg_rows {
     bool accepting;                    /* of the row under construction */
 } eg_rows;
 
-/* Start with the rows of `rules`; also determines which rules match the empty string. */
-void eg_rows_open(eg_rows *r, eg_pool *pool, es_vocabulary *vocabulary, eg_rules *rules);
-void eg_rows_close(eg_rows *r);
-
-/* The row after `terminal` in row `row`, -1 if there is none. */
-int32_t eg_row_advance(eg_rows *r, int32_t row, int32_t terminal);
-
-/* The same for an LALR parser, uncached; and its first row. */
-int32_t eg_lalr_advance(eg_rows *r, int32_t row, int32_t terminal);
-void eg_lalr_open(eg_rows *r);
-
 /* Whether anything except the end of the text may follow `row`. */
 static inline bool eg_core_can_continue(const eg_core *core) {
     return core->special || eg_bytes_fold(&core->first);
 }
-
-/* The row with the items of both. */
-int32_t eg_row_join(eg_rows *r, int32_t a, int32_t b);
 
 static inline const eg_core *eg_core_of(const eg_rows *r, int32_t row) {
     return &r->cores.at[r->rows.at[row].core];

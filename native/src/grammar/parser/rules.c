@@ -1,11 +1,9 @@
 /* Copying, linking and pruning a grammar's rules. */
 #include "grammar/parser/rules.h"
 
-#include "grammar/masks/workshop.h"
-
 /* --- copying --- */
 
-static void *copy(eg_pool *pool, const int32_t *from, int64_t count) {
+static void *copy_ints(eg_pool *pool, const int32_t *from, int64_t count) {
     void *out = eg_take(pool, ((size_t)count + 1) * sizeof *from);
     eg_copy(out, from, (size_t)count * sizeof *from);
     return out;
@@ -39,9 +37,9 @@ static bool operations_fit(const eg_rules *r, const eg_rule *rule, int32_t begin
 static void copy_states(eg_pool *pool, eg_rules *r, const es_grammar_program *p) {
     r->state_count = (int32_t)p->states_length - 1;
     r->edge_count = (int32_t)(p->edges_length / 4);
-    r->first_edge = copy(pool, p->states, p->states_length);
-    r->edges = copy(pool, p->edges, p->edges_length);
-    r->operations = copy(pool, p->operations, p->operations_length);
+    r->first_edge = copy_ints(pool, p->states, p->states_length);
+    r->edges = copy_ints(pool, p->edges, p->edges_length);
+    r->operations = copy_ints(pool, p->operations, p->operations_length);
     r->rule_of = eg_take(pool, ((size_t)r->state_count + 1) * sizeof *r->rule_of);
     check(pool, r->first_edge[0] == 0 && r->first_edge[r->state_count] == r->edge_count, "states");
     for (int32_t s = 0, rule = 0; s < r->state_count; s++) {
@@ -71,9 +69,9 @@ static void copy_terminals(eg_pool *pool, eg_rules *r, const es_grammar_program 
     r->terminals = eg_take(pool, (all + 1) * sizeof *r->terminals);
     r->terminal_nodes = eg_take(pool, (all + 1) * sizeof *r->terminal_nodes);
     eg_copy(r->terminal_nodes, p->terminals, (size_t)p->terminals_length * sizeof *r->terminal_nodes);
-    r->special_starts = copy(pool, p->special_starts, p->terminals_length + 1);
-    r->special_ids = copy(pool, p->special_ids, p->special_ids_length);
-    r->ignore = copy(pool, p->ignore, p->ignore_length);
+    r->special_starts = copy_ints(pool, p->special_starts, p->terminals_length + 1);
+    r->special_ids = copy_ints(pool, p->special_ids, p->special_ids_length);
+    r->ignore = copy_ints(pool, p->ignore, p->ignore_length);
     r->ignore_count = (int32_t)p->ignore_length;
     memset(r->terminals, 0, (all + 1) * sizeof *r->terminals);
     check(pool, r->special_starts[0] == 0 && r->special_starts[r->terminal_count] == p->special_ids_length,
@@ -108,46 +106,46 @@ static void copy_budgets(eg_pool *pool, eg_rules *r, const es_grammar_program *p
 
 /* --- the tables of an LALR parser --- */
 
-typedef struct source {
+typedef struct table_reader {
     eg_pool *pool;
     const int32_t *at, *end;
-} source;
+} table_reader;
 
-static int32_t read(source *s, int64_t low, int64_t high) {
+static int32_t read_int(table_reader *s, int64_t low, int64_t high) {
     const bool there = s->at < s->end && *s->at >= low && *s->at <= high;
     check(s->pool, there, "parser's tables");
     return *s->at++;
 }
 
-static eg_pairs read_pairs(source *s, int64_t first_end, int64_t second_low, int64_t second_end) {
-    eg_pairs out = {NULL, read(s, 0, (s->end - s->at) / 2)};
+static eg_pairs read_pairs(table_reader *s, int64_t first_end, int64_t second_low, int64_t second_end) {
+    eg_pairs out = {NULL, read_int(s, 0, (s->end - s->at) / 2)};
     out.at = s->at;
     for (int32_t i = 0; i < out.count; i++) {
-        read(s, 0, first_end - 1);
-        read(s, second_low, second_end - 1);
+        read_int(s, 0, first_end - 1);
+        read_int(s, second_low, second_end - 1);
     }
     return out;
 }
 
 /* Lists of pairs, each of which is as in read_pairs(). */
-static eg_pairs *read_lists(source *s, int64_t first_end, int64_t second_low, int64_t second_end,
+static eg_pairs *read_lists(table_reader *s, int64_t first_end, int64_t second_low, int64_t second_end,
                             int32_t *count) {
-    *count = read(s, 0, s->end - s->at);
+    *count = read_int(s, 0, s->end - s->at);
     eg_pairs *out = eg_take(s->pool, ((size_t)*count + 1) * sizeof *out);
     for (int32_t i = 0; i < *count; i++) out[i] = read_pairs(s, first_end, second_low, second_end);
     return out;
 }
 
 static void copy_lalr(eg_pool *pool, eg_rules *r, const es_grammar_program *p) {
-    const int32_t *kept = copy(pool, p->parser, p->parser_length);
-    source s = {pool, kept, kept + p->parser_length};
+    const int32_t *kept = copy_ints(pool, p->parser, p->parser_length);
+    table_reader s = {pool, kept, kept + p->parser_length};
     eg_lalr *l = eg_take(pool, sizeof *l);
     check(pool, r->terminal_count < INT32_MAX >> EG_ENTRY_BITS, "terminals");
-    l->state_count = read(&s, 1, p->parser_length);
-    l->rule_count = read(&s, 0, p->parser_length);
-    l->first = read(&s, 0, l->state_count - 1);
+    l->state_count = read_int(&s, 1, p->parser_length);
+    l->rule_count = read_int(&s, 0, p->parser_length);
+    l->first = read_int(&s, 0, l->state_count - 1);
     l->rules = s.at;
-    for (int32_t i = 0; i < 2 * l->rule_count; i++) read(&s, 0, INT32_MAX);
+    for (int32_t i = 0; i < 2 * l->rule_count; i++) read_int(&s, 0, INT32_MAX);
     int32_t action_lists, lexers;
     const eg_pairs *actions = read_lists(&s, r->terminal_count, -(int64_t)l->rule_count, l->state_count,
                                          &action_lists);
@@ -155,10 +153,10 @@ static void copy_lalr(eg_pool *pool, eg_rules *r, const es_grammar_program *p) {
     l->states = eg_take(pool, (size_t)l->state_count * sizeof *l->states);
     for (int32_t i = 0; i < l->state_count; i++) {
         eg_lalr_state *state = &l->states[i];
-        state->actions = actions[read(&s, 0, (int64_t)action_lists - 1)];
+        state->actions = actions[read_int(&s, 0, (int64_t)action_lists - 1)];
         state->gotos = read_pairs(&s, INT32_MAX, 0, l->state_count);
-        state->end = read(&s, -(int64_t)l->rule_count, EG_LALR_ACCEPT);
-        state->lexer = read(&s, 0, (int64_t)lexers - 1);
+        state->end = read_int(&s, -(int64_t)l->rule_count, EG_LALR_ACCEPT);
+        state->lexer = read_int(&s, 0, (int64_t)lexers - 1);
         state->entries = entries[state->lexer];
     }
     check(pool, s.at == s.end, "parser's tables");
@@ -189,7 +187,7 @@ void eg_rules_copy(eg_pool *pool, eg_rules *r, const es_grammar_program *p, int3
     }
     copy_terminals(pool, r, p, vocabulary);
     copy_states(pool, r, p);
-    r->code = copy(pool, p->expressions, p->expressions_length);
+    r->code = copy_ints(pool, p->expressions, p->expressions_length);
     r->code_length = p->expressions_length;
     if (p->budgets_length) copy_budgets(pool, r, p);
     if (p->parser_length) copy_lalr(pool, r, p);
@@ -197,19 +195,18 @@ void eg_rules_copy(eg_pool *pool, eg_rules *r, const es_grammar_program *p, int3
 
 /* --- linking --- */
 
-void eg_rules_link(eg_rules *r, es_vocabulary *v) {
-    eg_expressions *x = &v->expressions;
-    int32_t *numbers = eg_take(&v->pool, ((size_t)r->code_length + 1) * sizeof *numbers);
-    eg_reading_place begun = {0};
-    if (v->begun) {
-        begun = (eg_reading_place){v->begun->length, v->begun->count};
-        eg_copy(numbers, v->begun->numbers, (size_t)begun.count * sizeof *numbers);
+void eg_rules_link(eg_rules *r, eg_expressions *x, const eg_beginning *begun, const eg_tokens *tokens) {
+    int32_t *numbers = eg_take(x->pool, ((size_t)r->code_length + 1) * sizeof *numbers);
+    eg_reading_place from = {0};
+    if (begun) {
+        from = (eg_reading_place){begun->length, begun->count};
+        eg_copy(numbers, begun->numbers, (size_t)from.count * sizeof *numbers);
     }
-    const int32_t count = eg_expressions_read(x, r->code, r->code_length, begun, numbers, r->code_length + 1);
+    const int32_t count = eg_expressions_read(x, r->code, r->code_length, from, numbers, r->code_length + 1);
     for (int32_t t = 0; t < r->terminal_count + r->ignore_count; t++) {
         eg_terminal *terminal = &r->terminals[t];
         const int32_t node = r->terminal_nodes[t];
-        check(&v->pool, node < count, "terminals");
+        check(x->pool, node < count, "terminals");
         const bool has_tokens = t < r->terminal_count && r->special_starts[t] < r->special_starts[t + 1];
         terminal->expression = has_tokens ? -1 : EG_EMPTY;
         if (node < 0) continue;
@@ -225,13 +222,13 @@ void eg_rules_link(eg_rules *r, es_vocabulary *v) {
     }
     r->names_ordinary = false;
     for (int32_t i = 0; i < r->special_starts[r->terminal_count] && !r->names_ordinary; i++)
-        r->names_ordinary = !v->kinds[r->special_ids[i]];
+        r->names_ordinary = !tokens->kinds[r->special_ids[i]];
 }
 
 /* --- pruning --- */
 
 /* Whether `symbol` matches a finite text, as far as is known. */
-static bool productive(const eg_rules *r, const uint8_t *states, int32_t symbol) {
+static bool is_productive(const eg_rules *r, const uint8_t *states, int32_t symbol) {
     if (symbol == EG_ACCEPT) return true;
     if (symbol < 0) return states[r->rules[-1 - symbol].first];
     return r->terminals[symbol].expression != EG_EMPTY;
@@ -246,7 +243,7 @@ void eg_rules_prune(eg_pool *pool, eg_rules *r) {
         for (int32_t s = r->state_count - 1; s >= 0; s--)
             for (int32_t i = r->first_edge[s]; i < r->first_edge[s + 1] && !good[s]; i++) {
                 const eg_edge *e = &r->edges[i];
-                changed |= good[s] = productive(r, good, e->symbol) &&
+                changed |= good[s] = is_productive(r, good, e->symbol) &&
                                      (e->symbol == EG_ACCEPT || good[e->target]);
             }
     }
@@ -259,12 +256,12 @@ void eg_rules_prune(eg_pool *pool, eg_rules *r) {
         r->first_edge[s] = kept;
         for (int32_t i = begin; i < next; i++) {
             const eg_edge e = r->edges[i];
-            if (productive(r, good, e.symbol) && (e.symbol == EG_ACCEPT || good[e.target]))
+            if (is_productive(r, good, e.symbol) && (e.symbol == EG_ACCEPT || good[e.target]))
                 r->edges[kept++] = e;
         }
     }
     r->first_edge[r->state_count] = kept;
-    r->open = !r->lalr;
-    for (int32_t i = 0; i < kept; i++) r->open &= r->edges[i].begin == r->edges[i].end;
-    for (int32_t t = 0; t < r->terminal_count; t++) r->open &= !r->terminals[t].looks;
+    r->always_continues = !r->lalr;
+    for (int32_t i = 0; i < kept; i++) r->always_continues &= r->edges[i].begin == r->edges[i].end;
+    for (int32_t t = 0; t < r->terminal_count; t++) r->always_continues &= !r->terminals[t].looks;
 }

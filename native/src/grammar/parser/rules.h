@@ -1,8 +1,10 @@
 /* A grammar's rules as the engine stores them. */
-#ifndef ES_GRAMMAR_PROGRAM_H
-#define ES_GRAMMAR_PROGRAM_H
+#ifndef EG_PARSER_RULES_H
+#define EG_PARSER_RULES_H
 
-#include "grammar/masks/vocabulary.h"
+#include "engine_sampler_grammar.h"
+#include "grammar/base/tokens.h"
+#include "grammar/expression/workshop.h"
 
 /* The symbol of an edge on which a rule ends; other negative symbols are rules, -1 - rule. */
 #define EG_ACCEPT INT32_MIN
@@ -70,7 +72,7 @@ typedef struct eg_rules {
     int64_t code_length;
     eg_lalr *lalr;           /* in place of the rules, or NULL */
     bool names_ordinary;     /* `special_ids` contains tokens that are not special */
-    bool open;               /* something follows every expected terminal: see eg_rules_prune */
+    bool always_continues;   /* something follows every expected terminal: see eg_rules_prune */
     int32_t rule_count, terminal_count, state_count, edge_count, ignore_count;
     int32_t start;
 } eg_rules;
@@ -78,11 +80,12 @@ typedef struct eg_rules {
 /* Copy `program` into `pool`; faults with ES_GRAMMAR_INVALID if its numbers are inconsistent. */
 void eg_rules_copy(eg_pool *pool, eg_rules *rules, const es_grammar_program *program, int32_t vocabulary);
 
-/* Read the expressions into the vocabulary's table, and give each terminal its own. */
-void eg_rules_link(eg_rules *rules, es_vocabulary *v);
+/* Read the expressions into a table, which begins with those of `begun` unless that is NULL, and give each terminal
+ * its own. */
+void eg_rules_link(eg_rules *rules, eg_expressions *x, const eg_beginning *begun, const eg_tokens *tokens);
 
-/* Drop edges over symbols that match no finite text. What is left is always open, unless registers, tables or
- * look-aheads can interfere. Faults with ES_GRAMMAR_EMPTY if nothing is left of the start rule. */
+/* Drop edges over symbols that match no finite text. After what is left something always follows, unless
+ * registers, tables or look-aheads can interfere. Faults with ES_GRAMMAR_EMPTY if nothing is left of the start rule. */
 void eg_rules_prune(eg_pool *pool, eg_rules *rules);
 
 #endif

@@ -1,210 +1,5 @@
-/* States, threads and their steps. */
+/* States: sets of threads by content, and their steps. */
 #include "grammar/parser/state.h"
-
-/* eg_can_go_on, at once where some text begins with a byte with which `guard` forbids nothing. */
-static inline bool lives(eg_expressions *x, int32_t e, int32_t guard) {
-    if (guard == EG_EMPTY) return true;
-    if (!eg_node(x, e)->logical && !eg_bytes_within(eg_first(x, e), eg_first(x, guard))) return true;
-    return eg_can_go_on(x, e, guard);
-}
-
-/* Whether anything that `guard` allows can come where no terminal is in progress. */
-static bool can_begin(eg_states *s, const eg_core *core, int32_t guard) {
-    eg_expressions *x = &s->rows.vocabulary->expressions;
-    if (core->special) return true;
-    for (int32_t i = 0; i < core->expected_count; i++) {
-        const int32_t e = s->rows.rules->terminals[core->expected[i]].expression;
-        eg_work(s->rows.pool->fault, 2);
-        if (e > EG_EMPTY && lives(x, e, guard)) return true;
-    }
-    return false;
-}
-
-enum { MAX_LOOKS = 32, MAX_APART = 4 };
-
-/* The arguments of begin(), and its caller's. */
-typedef struct eg_frame {
-    int32_t row, guard;
-    int depth;
-    const struct eg_frame *from;
-} eg_frame;
-
-static void begin(eg_states *s, int32_t row, int32_t guard, const eg_frame *from);
-
-/* Begin after terminals of `row` that match the empty string under a look-ahead. */
-static void begin_after(eg_states *s, int32_t row, int32_t guard, const eg_frame *from) {
-    eg_rows *r = &s->rows;
-    eg_expressions *x = &r->vocabulary->expressions;
-    const int32_t core = r->rows.at[row].core;
-    const eg_frame here = {row, guard, from ? from->depth + 1 : 0, from};
-    for (const eg_frame *p = from; p; p = p->from)
-        if (p->row == row && p->guard == guard) return; /* a cycle adds nothing */
-    eg_work(r->pool->fault, 4 + r->cores.at[core].expected_count);
-    if (here.depth > MAX_LOOKS)
-        eg_fail(r->pool->fault, ES_GRAMMAR_LIMIT, "more than %d look-aheads at one position", MAX_LOOKS);
-    for (int32_t i = 0; i < r->cores.at[core].expected_count; i++) {
-        const int32_t terminal = r->cores.at[core].expected[i];
-        if (!r->rules->terminals[terminal].looks || r->rules->terminals[terminal].ignored) continue;
-        const int32_t next = eg_row_advance(r, row, terminal);
-        int32_t endings[EG_MAX_ENDINGS];
-        const int count = eg_expression_endings(x, r->rules->terminals[terminal].expression, endings);
-        for (int k = 0; k < count && next >= 0; k++) begin(s, next, eg_union(x, endings[k], guard), &here);
-    }
-}
-
-/* The same with a lexer, which decides whether anything can come. */
-static void begin_lexing(eg_states *s, int32_t row, int32_t guard) {
-    eg_rows *r = &s->rows;
-    eg_expressions *x = &r->vocabulary->expressions;
-    const eg_core *core = eg_core_of(r, row);
-    const bool may_stop = core->special || r->rows.at[row].accepting;
-    const bool stops = may_stop && !eg_guard_bars_end(x, guard);
-    if (!may_stop && !core->begins) return;
-    if (stops == may_stop && !eg_bytes_meet(&core->first, eg_first(x, guard))) guard = EG_EMPTY;
-    if (!stops && !eg_lexer_can_go_on(x, core->lexer, guard)) return;
-    if (s->filtering && !(eg_bytes_fold(&core->first) & s->wanted)) s->filtered_out = true;
-    else EG_PUSH(r->pool, s->work, (eg_thread){row, EG_ANY, -1, guard});
-}
-
-static void begin(eg_states *s, int32_t row, int32_t guard, const eg_frame *from) {
-    eg_rows *r = &s->rows;
-    if (r->rules->lalr) {
-        begin_lexing(s, row, guard);
-        return;
-    }
-    if (eg_core_of(r, row)->looks) begin_after(s, row, guard, from);
-    const eg_core *core = eg_core_of(r, row);
-    if (guard != EG_EMPTY && !eg_bytes_meet(&core->first, eg_first(&r->vocabulary->expressions, guard)))
-        guard = EG_EMPTY;
-    const bool alive = eg_core_can_continue(core) && (guard == EG_EMPTY || can_begin(s, core, guard));
-    if (!alive && !r->rows.at[row].accepting) return;
-    if (s->filtering && !(eg_bytes_fold(&core->first) & s->wanted)) s->filtered_out = true;
-    else EG_PUSH(r->pool, s->work, (eg_thread){row, EG_ANY, -1, guard});
-}
-
-void eg_thread_begin(eg_states *s, int32_t row, int32_t guard) { begin(s, row, guard, NULL); }
-
-/* Push the thread with a lexer in progress, and what begins where the lexer can end. */
-static void push_lexing(eg_states *s, int32_t row, int32_t e, int32_t guard) {
-    eg_rows *r = &s->rows;
-    eg_expressions *x = &r->vocabulary->expressions;
-    eg_reading readings[EG_MAX_READINGS];
-    const int count = eg_node(x, e)->nullable ? eg_expression_readings(x, e, readings) : 0;
-    for (int i = 0; i < count; i++) {
-        const int32_t next = eg_row_after(r, row, readings[i].entry);
-        if (next >= 0) eg_thread_begin(s, next, eg_guard_join(x, readings[i].guard, guard));
-    }
-    if (!eg_bytes_meet(eg_first(x, e), eg_first(x, guard))) guard = EG_EMPTY;
-    if (!eg_lexer_can_go_on(x, e, guard)) return;
-    if (s->filtering && !(eg_bytes_fold(eg_first(x, e)) & s->wanted)) s->filtered_out = true;
-    else EG_PUSH(r->pool, s->work, (eg_thread){row, EG_LEXING, e, guard});
-}
-
-/* Whether the caller only needs to know that something can follow a terminal with derivative `e`, and
- * something can: the row after it need not be computed. */
-static bool is_enough(const eg_states *s, int32_t e, int32_t guard) {
-    return s->filtering && !s->wanted && s->rows.rules->open && guard == EG_EMPTY &&
-           !eg_node(&s->rows.vocabulary->expressions, e)->guards;
-}
-
-/* The guard in a terminal whose derivative is `e`: none if it cannot exclude anything. */
-static inline int32_t guard_within(const eg_expressions *x, int32_t e, int32_t guard) {
-    return guard != EG_EMPTY && !eg_bytes_meet(eg_first(x, e), eg_first(x, guard)) ? EG_EMPTY : guard;
-}
-
-/* Push the thread with a terminal in progress whose derivative is `e`, and what begins where it can end. */
-static void push_thread(eg_states *s, int32_t row, int32_t terminal, int32_t e, int32_t guard) {
-    eg_rows *r = &s->rows;
-    eg_expressions *x = &r->vocabulary->expressions;
-    if (terminal == EG_LEXING) {
-        push_lexing(s, row, e, guard);
-        return;
-    }
-    if (eg_node(x, e)->nullable && is_enough(s, e, guard)) {
-        s->filtered_out = true;
-        return;
-    }
-    if (eg_node(x, e)->nullable) {
-        int32_t endings[EG_MAX_ENDINGS];
-        const int count = eg_expression_endings(x, e, endings);
-        const int32_t next = eg_row_advance(r, row, terminal);
-        for (int i = 0; i < count && next >= 0; i++) eg_thread_begin(s, next, eg_union(x, endings[i], guard));
-        if (eg_node(x, e)->over) return;
-    }
-    guard = guard_within(x, e, guard);
-    if (!lives(x, e, guard)) return;
-    if (s->filtering && !(eg_bytes_fold(eg_first(x, e)) & s->wanted)) s->filtered_out = true;
-    else EG_PUSH(r->pool, s->work, (eg_thread){row, terminal, e, guard});
-}
-
-void eg_thread_read(eg_states *s, int32_t row, int32_t terminal, int32_t guard, int byte) {
-    eg_rows *r = &s->rows;
-    const int32_t begin = r->rules->terminals[terminal].expression;
-    if (begin < 0) return;
-    const int32_t e = eg_step(&r->vocabulary->expressions, begin, byte);
-    if (e != EG_EMPTY) push_thread(s, row, terminal, e, guard);
-}
-
-bool eg_thread_stay(eg_states *s, eg_thread *t, int byte) {
-    eg_expressions *x = &s->rows.vocabulary->expressions;
-    t->guard = eg_guard_step(x, t->guard, byte);
-    if (t->guard < 0) return false;
-    t->expression = eg_step(x, t->expression, byte);
-    if (t->expression == EG_EMPTY) return false;
-    t->guard = guard_within(x, t->expression, t->guard);
-    return !(eg_node(x, t->expression)->nullable && eg_node(x, t->expression)->over);
-}
-
-/* The thread; if nothing is in progress and its row has a lexer, that lexer. */
-static eg_thread with_lexer(const eg_rows *r, eg_thread t) {
-    const int32_t lexer = eg_core_of(r, t.row)->lexer;
-    if (t.terminal != EG_ANY || lexer < 0) return t;
-    return (eg_thread){t.row, EG_LEXING, lexer, t.guard};
-}
-
-/* The terminals of a core that can begin with `byte`, all or only those that are not wide, and their
- * derivatives: an offset in `begun`. */
-static int32_t begun_by(eg_states *s, int32_t core, int byte, bool narrow) {
-    eg_rows *r = &s->rows;
-    const uint64_t key = eg_pair(core, byte | narrow << 8);
-    int32_t at = eg_map_get(&s->begun_by_byte, key, -1);
-    if (at >= 0) return at;
-    at = s->begun.count;
-    eg_work(r->pool->fault, 2 * (int64_t)r->cores.at[core].expected_count);
-    EG_PUSH(r->pool, s->begun, 0);
-    for (int32_t i = 0; i < r->cores.at[core].expected_count; i++) {
-        const int32_t terminal = r->cores.at[core].expected[i],
-                      begin = r->rules->terminals[terminal].expression;
-        if (begin < 0 || (narrow && eg_node(&r->vocabulary->expressions, begin)->wide)) continue;
-        const int32_t e = eg_step(&r->vocabulary->expressions, begin, byte);
-        if (e == EG_EMPTY) continue;
-        EG_PUSH(r->pool, s->begun, terminal);
-        EG_PUSH(r->pool, s->begun, e);
-        s->begun.at[at]++;
-    }
-    eg_map_put(r->pool, &s->begun_by_byte, key, at);
-    return at;
-}
-
-void eg_thread_step(eg_states *s, eg_thread t, int byte) {
-    eg_rows *r = &s->rows;
-    eg_expressions *x = &r->vocabulary->expressions;
-    eg_work(r->pool->fault, 4);
-    const int32_t guard = eg_guard_step(x, t.guard, byte);
-    if (guard < 0) return;
-    t = with_lexer(r, t);
-    if (t.expression >= 0) {
-        const int32_t e = eg_step(x, t.expression, byte);
-        if (e != EG_EMPTY) push_thread(s, t.row, t.terminal, e, guard);
-        return;
-    }
-    const int32_t core = r->rows.at[t.row].core;
-    if (!eg_bytes_has(&r->cores.at[core].first, byte)) return;
-    const int32_t at = begun_by(s, core, byte, t.terminal == EG_NARROW), count = s->begun.at[at];
-    eg_work(r->pool->fault, 4 * (int64_t)count);
-    for (int32_t i = at + 1; i < at + 1 + 2 * count; i += 2)
-        push_thread(s, t.row, s->begun.at[i], s->begun.at[i + 1], guard);
-}
 
 static int compare_threads(const void *a, const void *b) {
     const eg_thread *x = a, *y = b;
@@ -223,7 +18,7 @@ static bool can_join(const eg_states *s, const eg_thread *a, const eg_thread *b)
 
 /* If anything may begin in many rows, they become one, so that many readings continue as one. A few stay
  * separate, since a joined row is seldom already known. */
-static int32_t join(eg_states *s, eg_thread *t, int32_t count) {
+static int32_t join_beginnings(eg_states *s, eg_thread *t, int32_t count) {
     int32_t kept = 0;
     for (int32_t i = 0; i < count;) {
         int32_t end = i + 1;
@@ -248,7 +43,7 @@ void eg_threads_sort(eg_states *s, int32_t base) {
         if (kept && !compare_threads(&t[i], &t[kept - 1])) continue;
         t[kept++] = t[i];
     }
-    s->work.count = base + join(s, t, kept);
+    s->work.count = base + join_beginnings(s, t, kept);
 }
 
 int32_t eg_state_find(const eg_states *s, int32_t state, const eg_thread *thread) {
@@ -363,25 +158,27 @@ static int32_t either_reading(eg_states *s, int32_t state, int32_t token, int32_
 }
 
 int32_t eg_state_token(eg_states *s, int32_t state, int32_t token) {
-    const es_vocabulary *v = s->rows.vocabulary;
+    const eg_tokens *tokens = s->tokens;
     const uint64_t key = eg_pair(state, token);
     int32_t next = eg_map_get(&s->by_token, key, -2);
     if (next != -2) return next;
-    if (v->kinds[token]) {
+    if (tokens->kinds[token]) {
         next = eg_state_special(s, state, token);
     } else {
-        next = v->offsets[token] < v->offsets[token + 1] ? state : EG_DEAD;
-        for (int64_t i = v->offsets[token]; i < v->offsets[token + 1] && next >= 0; i++)
-            next = eg_state_step(s, next, v->bytes[i]);
+        next = eg_token_length(tokens, token) ? state : EG_DEAD;
+        for (int64_t i = tokens->offsets[token]; i < tokens->offsets[token + 1] && next >= 0; i++)
+            next = eg_state_step(s, next, tokens->bytes[i]);
         if (s->rows.rules->names_ordinary) next = either_reading(s, state, token, next);
     }
     eg_map_put(s->rows.pool, &s->by_token, key, next);
     return next;
 }
 
-void eg_states_open(eg_states *s, eg_pool *pool, es_vocabulary *vocabulary, eg_rules *rules) {
+void eg_states_open(eg_states *s, eg_pool *pool, eg_expressions *expressions, const eg_tokens *tokens,
+                    eg_rules *rules) {
     memset(s, 0, sizeof *s);
-    eg_rows_open(&s->rows, pool, vocabulary, rules);
+    s->tokens = tokens;
+    eg_rows_open(&s->rows, pool, expressions, rules);
     eg_thread_begin(s, 0, EG_EMPTY);
     if (eg_state_intern(s, 0) != EG_START)
         eg_fail(pool->fault, ES_GRAMMAR_EMPTY, "no text at all matches the grammar");
@@ -399,4 +196,5 @@ void eg_states_close(eg_states *s) {
     EG_FREE(pool, s->begun);
     eg_map_free(pool, &s->begun_by_byte);
     eg_rows_close(&s->rows);
+    *s = (eg_states){0};
 }

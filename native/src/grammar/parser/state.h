@@ -5,10 +5,11 @@
  * other, so a state is a set of threads, and what may follow a state is what may follow any of them. States
  * are interned by content, and their steps are remembered.
  */
-#ifndef ES_GRAMMAR_STATE_H
-#define ES_GRAMMAR_STATE_H
+#ifndef EG_PARSER_STATE_H
+#define EG_PARSER_STATE_H
 
-#include "grammar/parser/row.h"
+#include "grammar/base/tokens.h"
+#include "grammar/parser/parser.h"
 
 typedef struct eg_thread {
     int32_t row;
@@ -30,6 +31,7 @@ enum { EG_UNKNOWN = -2, EG_DEAD = -1, EG_START = 0, EG_ENDED = 1 }; /* no state;
 
 typedef struct eg_states {
     eg_rows rows;
+    const eg_tokens *tokens;
     EG_VECTOR(eg_state) states;
     EG_VECTOR(eg_thread) work; /* a stack of threads of the state under construction */
     bool filtering; /* only the bytes `wanted` (eg_bytes_fold) can come next: ... */
@@ -42,7 +44,8 @@ typedef struct eg_states {
     eg_map by_token; /* (state, token) to state */
 } eg_states;
 
-void eg_states_open(eg_states *s, eg_pool *pool, es_vocabulary *vocabulary, eg_rules *rules);
+void eg_states_open(eg_states *s, eg_pool *pool, eg_expressions *expressions, const eg_tokens *tokens,
+                    eg_rules *rules);
 void eg_states_close(eg_states *s);
 
 /* Advance a thread with a terminal in progress, or one that begins with its expression, by a byte with which it
@@ -87,7 +90,7 @@ static inline int32_t eg_row_after(eg_rows *r, int32_t row, int32_t entry) {
 
 /* Whether the text may stop at the thread: end, if the row accepts, or continue with a special token. */
 static inline bool eg_thread_stops(const eg_states *s, const eg_thread *t) {
-    return t->terminal == EG_ANY && !eg_guard_bars_end(&s->rows.vocabulary->expressions, t->guard);
+    return t->terminal == EG_ANY && !eg_guard_bars_end(s->rows.expressions, t->guard);
 }
 
 /* Push the threads that begin in `row` under `guard`; none if nothing could follow. */

@@ -1,0 +1,17 @@
+/* The parser: what may follow a text between two terminals. */
+#ifndef EG_PARSER_PARSER_H
+#define EG_PARSER_PARSER_H
+
+#include "grammar/parser/row.h"
+
+/* Start with the rows of `rules`; also determines which rules match the empty string. */
+void eg_rows_open(eg_rows *r, eg_pool *pool, eg_expressions *expressions, eg_rules *rules);
+void eg_rows_close(eg_rows *r);
+
+/* The row after `terminal` in row `row`, -1 if there is none. */
+int32_t eg_row_advance(eg_rows *r, int32_t row, int32_t terminal);
+
+/* The row with the items of both. */
+int32_t eg_row_join(eg_rows *r, int32_t a, int32_t b);
+
+#endif
