@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Callable
 from typing import TypeVar
 
-from .errors import call_plugin
+from .errors import PluginFault, call_plugin
 
 T = TypeVar("T")
 
@@ -79,16 +79,19 @@ def _count_nothing(steps: int) -> None:
 def call_within(work: Work | None, part: str, method: Callable[..., T], *arguments: object) -> T:
     """`method(*arguments, work)` as `call_plugin` calls it, except that UnfinishedError is raised as it is if
     there is `work` that can be used up."""
+    unfinished = False
 
-    def call() -> T | UnfinishedError:
+    def call() -> T:
+        nonlocal unfinished
         try:
             return method(*arguments, work)
-        except UnfinishedError as error:
-            if work is None:
-                raise
-            return error
+        except UnfinishedError:
+            unfinished = work is not None
+            raise
 
-    answer = call_plugin(part, call)
-    if isinstance(answer, UnfinishedError):
-        raise answer
-    return answer
+    try:
+        return call_plugin(part, call)
+    except PluginFault as fault:
+        if unfinished:
+            raise UnfinishedError(f"{part} has more to do") from fault
+        raise

@@ -141,8 +141,9 @@ class Request:
     def leave_off(self, part: str, fault: BaseException, is_bounded: bool = True) -> None:
         """A part of it has raised `fault`: UnfinishedError postpones it if that part `is_bounded`, anything
         else ends it."""
-        if not (is_bounded and isinstance(fault, UnfinishedError)):
-            self.fail(str(fault) if isinstance(fault, PluginFault) else failure(part, fault))
+        kind = type(fault)  # isinstance would ask the exception, which may be a plugin's
+        if not (is_bounded and issubclass(kind, UnfinishedError)):
+            self.fail(str(fault) if issubclass(kind, PluginFault) else failure(part, fault))
         elif self.share.turns >= MOST_TURNS:
             self.fail(f"{part} has not finished in {MOST_TURNS} turns")
         else:
