@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Callable
 from typing import TypeVar
 
-from .errors import PluginFault, call_plugin
+from .errors import INTERRUPTIONS, PluginFault, failure
 
 T = TypeVar("T")
 
@@ -77,21 +77,15 @@ def _count_nothing(steps: int) -> None:
 
 
 def call_within(work: Work | None, part: str, method: Callable[..., T], *arguments: object) -> T:
-    """`method(*arguments, work)` as `call_plugin` calls it, except that UnfinishedError is raised as it is if
-    there is `work` that can be used up."""
-    unfinished = False
-
-    def call() -> T:
-        nonlocal unfinished
-        try:
-            return method(*arguments, work)
-        except UnfinishedError:
-            unfinished = work is not None
-            raise
-
+    """`method(*arguments, work)`; what it raises becomes a `PluginFault` as in `call_plugin`, except that
+    UnfinishedError is raised as it is if there is `work` that can be used up."""
     try:
-        return call_plugin(part, call)
-    except PluginFault as fault:
-        if unfinished:
-            raise UnfinishedError(f"{part} has more to do") from fault
+        return method(*arguments, work)
+    except UnfinishedError as error:
+        if work is not None:
+            raise
+        raise PluginFault(failure(part, error)) from error
+    except (PluginFault, *INTERRUPTIONS):
         raise
+    except BaseException as error:
+        raise PluginFault(failure(part, error)) from error

@@ -13,12 +13,12 @@ from ..contract import (
     ParameterError,
     PluginFault,
     Rows,
+    Sampler,
     UnfinishedError,
     Vocabulary,
     Work,
     call_for_add,
     call_plugin,
-    call_within,
     failure,
 )
 from ..params import SamplingParams, build_chain
@@ -30,6 +30,9 @@ from .results import Record, RequestId
 from .slots import CheckTrigger, Slots
 from .state import RequestState
 from .stop_checks import StopChecks
+
+Preparing = Sequence[tuple[Sampler, Rows]]
+"""Samplers that prepare, each with a request as a single row."""
 
 
 class RequestError(ValueError):
@@ -132,11 +135,10 @@ class Request:
 
     # --- changes ---------------------------------------------------------------------------------
 
-    def prepare_samplers(self, rows: Rows, work: Work | None) -> None:
-        """Call `Sampler.prepare` of its chain, with the request as a single row. Raises `PluginFault`, and
-        UnfinishedError if that takes more than `work`."""
-        for sampler in self.chain.preparing:
-            call_within(work, sampler.name, sampler.prepare, rows.bind(sampler))
+    def preparing(self, slots: Slots) -> Preparing:
+        """The samplers of its chain that prepare, each with the request as a single row."""
+        rows = slots.single(self.slot)
+        return [(sampler, rows.bind(sampler)) for sampler in self.chain.preparing]
 
     def leave_off(self, part: str, fault: BaseException, is_bounded: bool = True) -> None:
         """A part of it has raised `fault`: UnfinishedError postpones it if that part `is_bounded`, anything
