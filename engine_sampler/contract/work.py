@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Callable
 from typing import TypeVar
 
-from ..base.calling import call_plugin
+from ..base.errors import INTERRUPTIONS, PluginFault, failure
 
 T = TypeVar("T")
 
@@ -77,18 +77,15 @@ def _count_nothing(steps: int) -> None:
 
 
 def call_within(work: Work | None, part: str, method: Callable[..., T], *arguments: object) -> T:
-    """`method(*arguments, work)` as `call_plugin` calls it, except that UnfinishedError is raised as it is if
-    there is `work` that can be used up."""
-
-    def call() -> T | UnfinishedError:
-        try:
-            return method(*arguments, work)
-        except UnfinishedError as error:
-            if work is None:
-                raise
-            return error
-
-    answer = call_plugin(part, call)
-    if isinstance(answer, UnfinishedError):
-        raise answer
-    return answer
+    """`method(*arguments, work)`; what it raises becomes a `PluginFault` as in `call_plugin`, except that
+    UnfinishedError is raised as it is if there is `work` that can be used up."""
+    try:
+        return method(*arguments, work)
+    except UnfinishedError as error:
+        if work is not None:
+            raise
+        raise PluginFault(failure(part, error)) from error
+    except (PluginFault, *INTERRUPTIONS):
+        raise
+    except BaseException as error:
+        raise PluginFault(failure(part, error)) from error

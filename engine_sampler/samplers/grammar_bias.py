@@ -33,6 +33,7 @@ class Guidance:
         """After how many tokens which ones were allowed."""
         self._matcher: Any = None
         self._accepted = 0
+        self._bitmask = np.zeros((1, 0), np.int32)
 
     def allowed(self, constraint: Any, vocab_size: int, work: Work | None = None) -> np.ndarray | None:
         """The ids of the tokens that the grammar allows next, ascending; None once the text has left its
@@ -44,15 +45,15 @@ class Guidance:
     def _found(self, constraint: Any, vocab_size: int, work: Work | None) -> np.ndarray | None:
         if self._matcher is None:
             self._matcher = constraint.matcher()
+            self._bitmask = np.zeros((1, bitmask_words(vocab_size)), np.int32)
         matcher = self._matcher
-        limit = {"work": work} if work is not None and is_bounded(matcher) else {}
+        limit = () if work is None or not is_bounded(matcher) else (work,)
         while self._accepted < len(self.tokens):
-            if not matcher.accept(self.tokens[self._accepted], **limit):
+            if not matcher.accept(self.tokens[self._accepted], *limit):
                 return None
             self._accepted += 1
-        bitmask = np.zeros((1, bitmask_words(vocab_size)), np.int32)
-        matcher.fill_bitmask(bitmask, 0, **limit)
-        return np.flatnonzero(unpack_bitmask(bitmask[0], vocab_size))
+        matcher.fill_bitmask(self._bitmask, 0, *limit)
+        return np.flatnonzero(unpack_bitmask(self._bitmask[0], vocab_size))
 
     def rollback(self, n: int) -> None:
         """Remove the last n tokens."""
@@ -68,6 +69,7 @@ class Guidance:
         other.tokens, other._known = self.tokens.copy(), self._known
         if self._matcher is not None:
             other._matcher, other._accepted = self._matcher.fork(), self._accepted
+            other._bitmask = np.zeros_like(self._bitmask)
         return other
 
 

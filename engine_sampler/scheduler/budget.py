@@ -33,7 +33,7 @@ class Share:
     """What a request, or a beam search, has had of the budget.
 
     postponed  whether the step leaves it out.
-    turns      how many turns it has had since its work was done.
+    turns      how many turns it has had since it last got what it needed.
     last_turn  the number of the last one, among the turns of all.
     """
 

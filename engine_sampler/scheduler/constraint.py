@@ -45,23 +45,23 @@ class Constraint:
 
     def accept(self, token_id: int, work: Work | None = None) -> bool:
         """Accept the next token; False if it is refused."""
-        if work is not None and self.bounded:
-            accepted = self._accept_within(token_id, work)
-        else:
+        if work is None or not self.bounded:
             accepted = bool(self.matcher.accept(token_id))
+        else:
+            accepted = bool(self.matcher.accept(token_id, work))
+            if accepted and not self._has_eos:
+                self._find_end(work)
         self.mask_ready = False
         return accepted
 
-    def _accept_within(self, token_id: int, work: Work) -> bool:
-        """`accept`, and what `has_ended` needs after it."""
-        accepted = bool(self.matcher.accept(token_id, work=work))
-        if accepted and not self._has_eos and self.matcher.is_accepting():
+    def _find_end(self, work: Work) -> None:
+        """What `has_ended` needs without EOS. If that is unfinished, the last token is not accepted."""
+        if self.matcher.is_accepting():
             try:
                 self.mask(work)
             except UnfinishedError:
                 self.matcher.rollback(1)
                 raise
-        return accepted
 
     def has_ended(self) -> bool:
         """Whether the text is over: EOS came, or the vocabulary has no EOS and no token can follow."""

@@ -63,7 +63,7 @@ class InputBatch:
                 same object as `indices` if none is skipped.
     always      bool [n], which of them must be checked after every token; None if none must.
     masked      the indices of those with a grammar.
-    preparing   the indices of those whose samplers prepare.
+    preparing   the samplers that prepare, each with its request as a single row, by the request's index.
     scored      the indices of those that need logprobs.
     logprobs    which logprobs they need; None if none does.
     streamed    the indices of those with text.
@@ -91,7 +91,7 @@ class InputBatch:
         always = slots.always[self.slots]
         self.always = always if always.any() else None
         self.masked = [i for i, r in enumerate(self.requests) if r.grammar is not None]
-        self.preparing = [i for i, r in enumerate(self.requests) if r.chain.preparing]
+        self.preparing = {i: r.preparing(slots) for i, r in enumerate(self.requests) if r.chain.preparing}
         self.scored = [i for i, r in enumerate(self.requests) if r.needs_logprobs]
         self.streamed = [i for i, r in enumerate(self.requests) if r.text is not None]
         self.logprobs = LogprobsPlan(self.requests, slots.vocabulary.size) if self.scored else None

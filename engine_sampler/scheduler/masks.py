@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from ..contract.work import call_within
 from ..grammar import fill_masks
 from .budget import MOST_TURNS, Budget, Share
 from .constraint import Constraint
-from .request import Request
+from .request import Preparing, Request
 from .slots import Slots
 
 logger = logging.getLogger("engine_sampler")
@@ -65,21 +65,26 @@ class GrammarMasks:
         return seconds
 
     def fill(
-        self, requests: list[Request], masked: Sequence[int], preparing: Sequence[int] = ()
+        self, requests: list[Request], masked: Sequence[int], preparing: Mapping[int, Preparing] | None = None
     ) -> np.ndarray:
-        """The masks of requests[i] for each i of `masked`, in row i; other rows are not set. The samplers of
-        requests[i] prepare for each i of `preparing`.
+        """The masks of requests[i] for each i of `masked`, in row i; other rows are not set. For each i of
+        `preparing`, the samplers of requests[i] prepare.
 
         A mask that is filled already and still holds is left as it is. A grammar or a sampler that fails ends
         its request; one that needs more than the budget has left postpones it: its row is all 0, and the next
         call continues. The array is reused by the next call.
         """
         started = time.perf_counter()
+        preparing = preparing or {}
         if masked and requests is not self._requests:
             self._begin(requests)
-        for i in (*masked, *preparing):
+        for i in preparing:
             requests[i].share.postponed = False
-        missing = [i for i in masked if _lacks_mask(requests[i])]
+        missing = []
+        for i in masked:
+            requests[i].share.postponed = False
+            if _lacks_mask(requests[i]):
+                missing.append(i)
         if missing or preparing:
             self._changed.update(missing)
             self._ready(requests, missing, preparing)
@@ -94,7 +99,7 @@ class GrammarMasks:
             try:
                 if request.grammar is not None:
                     call_within(work, "the grammar", request.grammar.mask)
-                request.prepare_samplers(self._slots.single(request.slot), work)
+                _prepare(request.preparing(self._slots), work)
             except UnfinishedError:
                 if share.turns < MOST_TURNS:
                     return False
@@ -114,7 +119,7 @@ class GrammarMasks:
         """Let the samplers of one request prepare. Raises `PluginFault`, and UnfinishedError if they need
         more than the budget has left."""
         if request.chain.preparing:
-            request.prepare_samplers(self._slots.single(request.slot), self.budget.turn(request.share))
+            _prepare(request.preparing(self._slots), self.budget.turn(request.share))
 
     # --- inside ----------------------------------------------------------------------------------
 
@@ -126,42 +131,51 @@ class GrammarMasks:
             if request.grammar is not None:
                 request.grammar.mask_ready = False
 
-    def _ready(self, requests: list[Request], missing: Sequence[int], preparing: Sequence[int]) -> None:
+    def _ready(self, requests: list[Request], missing: list[int], preparing: Mapping[int, Preparing]) -> None:
         """Fill the masks `missing`, and let samplers prepare: each with an equal part of the work, then those
         that are unfinished, in turn."""
-        count = sum(_grammar(requests[i]).bounded for i in missing) + len(preparing)
-        work = self.budget.parts(count)
-        if missing:
-            self._fill_rows(requests, missing, work)
+        grammars = [_grammar(requests[i]) for i in missing]
+        work = self.budget.parts(sum([grammar.bounded for grammar in grammars]) + len(preparing))
+        faulty = self._fill_rows(requests, missing, grammars, work)
         for i in preparing:
-            self._prepare(requests[i], work)
-        unfinished = {i for i in (*missing, *preparing) if requests[i].share.postponed}
+            self._prepare(requests[i], preparing[i], work)
+        unfinished = {i for i in (*faulty, *preparing) if requests[i].share.postponed}
         for i in self.budget.turns(unfinished, requests):
             if _lacks_mask(requests[i]):
-                self._fill_rows(requests, [i], work)
-            self._prepare(requests[i], work)
+                self._fill_rows(requests, [i], [_grammar(requests[i])], work)
+            if i in preparing:
+                self._prepare(requests[i], preparing[i], work)
 
-    def _fill_rows(self, requests: list[Request], indices: Sequence[int], work: Work | None) -> None:
-        grammars = [_grammar(requests[i]) for i in indices]
+    def _fill_rows(
+        self, requests: list[Request], indices: list[int], grammars: list[Constraint], work: Work | None
+    ) -> Iterable[int]:
+        """Fill the masks of the requests at `indices`; returns which of them are not filled."""
         faults = fill_masks([grammar.matcher for grammar in grammars], self._bitmask, indices, work)
-        for i, grammar, fault in zip(indices, grammars, faults, strict=True):
-            grammar.mask_ready = fault is None
-            if fault is None:
-                requests[i].share.turns = 0
-            else:
-                requests[i].leave_off("the grammar", fault, work is not None and grammar.bounded)
+        for grammar in grammars:
+            grammar.mask_ready = True
+        for i, fault in faults.items():
+            grammar = _grammar(requests[i])
+            grammar.mask_ready = False
+            requests[i].leave_off("the grammar", fault, work is not None and grammar.bounded)
+        return faults
 
-    def _prepare(self, request: Request, work: Work | None) -> None:
+    def _prepare(self, request: Request, preparing: Preparing, work: Work | None) -> None:
         """Let the samplers of a request prepare, unless it has no token to come in this step."""
-        if request.sits_out or not request.chain.preparing:
+        if request.sits_out:
             return
         try:
-            request.prepare_samplers(self._slots.single(request.slot), work)
+            _prepare(preparing, work)
         except (PluginFault, UnfinishedError) as fault:
             request.leave_off("a sampler", fault)
         else:
             if request.grammar is None:
                 request.share.turns = 0
+
+
+def _prepare(preparing: Preparing, work: Work | None) -> None:
+    """Call `Sampler.prepare`. Raises `PluginFault`, and UnfinishedError if that takes more than `work`."""
+    for sampler, rows in preparing:
+        call_within(work, sampler.name, sampler.prepare, rows)
 
 
 def _grammar(request: Request) -> Constraint:

@@ -9,8 +9,7 @@ from typing import Any
 
 from ..base.calling import call_for_add, call_plugin
 from ..base.errors import INTERRUPTIONS, PluginFault, failure
-from ..contract import Chain, ParameterError, Rows, UnfinishedError, Vocabulary, Work
-from ..contract.work import call_within
+from ..contract import Chain, ParameterError, Rows, Sampler, UnfinishedError, Vocabulary, Work
 from ..params import SamplingParams, build_chain
 from .budget import MOST_TURNS, Share
 from .constraint import Constraint
@@ -20,6 +19,9 @@ from .results import Record, RequestId
 from .slots import CheckTrigger, Slots
 from .state import RequestState
 from .stop_checks import StopChecks
+
+Preparing = Sequence[tuple[Sampler, Rows]]
+"""Samplers that prepare, each with a request as a single row."""
 
 
 class RequestError(ValueError):
@@ -122,17 +124,17 @@ class Request:
 
     # --- changes ---------------------------------------------------------------------------------
 
-    def prepare_samplers(self, rows: Rows, work: Work | None) -> None:
-        """Call `Sampler.prepare` of its chain, with the request as a single row. Raises `PluginFault`, and
-        UnfinishedError if that takes more than `work`."""
-        for sampler in self.chain.preparing:
-            call_within(work, sampler.name, sampler.prepare, rows.bind(sampler))
+    def preparing(self, slots: Slots) -> Preparing:
+        """The samplers of its chain that prepare, each with the request as a single row."""
+        rows = slots.single(self.slot)
+        return [(sampler, rows.bind(sampler)) for sampler in self.chain.preparing]
 
     def leave_off(self, part: str, fault: BaseException, is_bounded: bool = True) -> None:
         """A part of it has raised `fault`: UnfinishedError postpones it if that part `is_bounded`, anything
         else ends it."""
-        if not (is_bounded and isinstance(fault, UnfinishedError)):
-            self.fail(str(fault) if isinstance(fault, PluginFault) else failure(part, fault))
+        kind = type(fault)  # isinstance would ask the exception, which may be a plugin's
+        if not (is_bounded and issubclass(kind, UnfinishedError)):
+            self.fail(str(fault) if issubclass(kind, PluginFault) else failure(part, fault))
         elif self.share.turns >= MOST_TURNS:
             self.fail(f"{part} has not finished in {MOST_TURNS} turns")
         else:

@@ -26,7 +26,7 @@ from engine_sampler import (
 from engine_sampler.backends.library.header import contract as c_contract
 from engine_sampler.backends.numpy import NumpyBackend
 
-from ..engines import TOKENIZER, VOCAB, registered, registered_plugin
+from ..engines import TOKENIZER, VOCAB, ToyMatcher, registered, registered_plugin
 from .cases import MARK, Case, loop
 
 SWITCH = (Param("rubbish", bool, False),)
@@ -68,6 +68,11 @@ class LazySampler(PlainSampler):
 
     def apply(self, logits: np.ndarray, rows: Any) -> None:
         assert all(isinstance(state, list) for state in rows.states)
+
+
+class PreparingSampler(PlainSampler):
+    def prepare(self, rows: Any, work: Any) -> None:
+        assert len(rows.states) == 1
 
 
 @c_contract().callback("es_row_function")
@@ -165,8 +170,26 @@ class PlainGrammar:
         child.inner = self.inner.fork()
         return child
 
-    def _forced_tokens(self) -> list[int]:
+    def _forced_tokens(self, work: Any = None) -> list[int]:
         return []
+
+
+class BoundedGrammar(PlainGrammar):
+    """The same as a bounded matcher."""
+
+    def __init__(self, case: Case, method: str) -> None:
+        super().__init__(case, method)
+        self.inner = BoundedLoop(self.inner.table)
+
+
+class BoundedLoop(ToyMatcher):
+    bounded = True
+
+    def fill_bitmask(self, bitmask: np.ndarray, row: int = 0, work: Any = None) -> None:
+        super().fill_bitmask(bitmask, row)
+
+    def accept(self, token_id: int, work: Any = None) -> bool:
+        return super().accept(token_id)
 
 
 class EndlessVocabulary(Tokenizer):
@@ -347,11 +370,13 @@ STATEFUL = ("new_state", "accept", "rollback", "fork")
 _CRITERION = _passed(lambda case, method: {"stopping_criteria": [_breaks(PlainCriterion(), case, method)]})
 _CALLED = _passed(lambda case, method: {"stopping_criteria": [_breaks(CalledCriterion(), case, method)]})
 _GRAMMAR = _passed(lambda case, method: {"grammar": PlainGrammar(case, method)})
+_BOUNDED = _passed(lambda case, method: {"grammar": BoundedGrammar(case, method)})
 
 VICTIMS: tuple[Victim, ...] = (
     *(Victim("sampler", m, _registered(PlainSampler)) for m in (*STATEFUL, "resolve", "apply")),
     Victim("sampler", "check", _registered(PlainSampler), outside=True),
     *(Victim("lazy sampler", m, _registered(LazySampler)) for m in ("new_state", "accept", "fork")),
+    Victim("preparing sampler", "prepare", _registered(PreparingSampler)),
     *(Victim("sampler in C", m, _in_c) for m in (*STATEFUL, "row_state")),
     *(Victim("truncation", m, _registered(PlainTruncation)) for m in (*STATEFUL, "keep", "keep_columns")),
     *(Victim("selector", m, _registered(PlainSelector)) for m in (*STATEFUL, "select")),
@@ -370,6 +395,7 @@ VICTIMS: tuple[Victim, ...] = (
             "forced_tokens",
         )
     ),
+    *(Victim("bounded constraint", m, _BOUNDED) for m in ("fill_bitmask", "accept", "forced_tokens")),
     Victim("constraint without EOS", "is_accepting", _grammar_without_eos),
     *(Victim("backend", m, _backend, isolated=False) for m in ("run", "compile", "apply")),
     *(Victim("chosen backend", m, _chosen_backend) for m in ("score",)),

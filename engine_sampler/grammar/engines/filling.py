@@ -14,31 +14,31 @@ from .native import NativeMatcher, fill_rows
 
 def fill_masks(
     matchers: Sequence[Any], bitmask: np.ndarray, rows: Sequence[int], work: Work | None = None
-) -> list[BaseException | None]:
+) -> dict[int, BaseException]:
     """Fill row rows[i] of `bitmask`, C-contiguous int32 [rows, words], with the mask of matcher i. A row that
     fails is all 0, and has no effect on the others.
 
     work  what bounded matchers may do.
 
-    Returns the fault of each matcher, `UnfinishedError` if `work` was too little, or None for it.
+    Returns the faults, `UnfinishedError` among them if `work` was too little, by row.
     """
-    faults: list[BaseException | None] = [None] * len(matchers)
-    together: list[int] = []
-    for i, matcher in enumerate(matchers):
-        if _may_share(bitmask, matcher):
-            together.append(i)
-        else:
-            faults[i] = _fill_alone(matcher, bitmask[rows[i]], work)
-    if together:
-        found = fill_rows([matchers[i] for i in together], bitmask, [rows[i] for i in together], work)
-        for i, fault in zip(together, found, strict=True):
-            faults[i] = fault
+    faults: dict[int, BaseException] = {}
+    width = bitmask.shape[1]
+    together = [i for i, matcher in enumerate(matchers) if _may_share(matcher, width)]
+    if len(together) < len(matchers):
+        for i in sorted({*range(len(matchers))} - {*together}):
+            fault = _fill_alone(matchers[i], bitmask[rows[i]], work)
+            if fault is not None:
+                faults[rows[i]] = fault
+        matchers, rows = [matchers[i] for i in together], [rows[i] for i in together]
+    if matchers:
+        faults |= fill_rows(matchers, bitmask, rows, work)
     return faults
 
 
-def _may_share(bitmask: np.ndarray, matcher: Any) -> bool:
-    """Whether a matcher may write to an array with rows of others: one in C, if they are wide enough."""
-    return isinstance(matcher, NativeMatcher) and matcher.grammar.vocabulary.words <= bitmask.shape[1]
+def _may_share(matcher: Any, width: int) -> bool:
+    """Whether a matcher may write to an array with rows of others, of `width` words: one in C that fits."""
+    return isinstance(matcher, NativeMatcher) and matcher.grammar.vocabulary.words <= width
 
 
 def _fill_alone(matcher: Any, row: np.ndarray, work: Work | None) -> BaseException | None:

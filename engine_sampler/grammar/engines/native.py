@@ -195,9 +195,9 @@ def _work_in_c(work: Work | None) -> Any:
 
 def fill_rows(
     matchers: Sequence[NativeMatcher], bitmask: Any, rows: Sequence[int], work: Work | None = None
-) -> list[Exception | None]:
+) -> dict[int, BaseException]:
     """Fill row rows[i] of `bitmask`, C-contiguous int32 wide enough, for matcher i, all in one call. Each row
-    that fails is all 0. Returns the fault of each matcher, or None for it."""
+    that fails is all 0. Returns the faults by row."""
     library, ffi = matchers[0].grammar.library, matchers[0].grammar.ffi
     count = len(matchers)
     pointers = ffi.new("es_matcher *[]", [matcher._pointer for matcher in matchers])
@@ -205,8 +205,9 @@ def fill_rows(
     indices, codes = ffi.new("int64_t[]", rows), ffi.new("int32_t[]", count)
     pointer = _work_in_c(work)
     if not library.es_matchers_fill(pointers, count, base, indices, bitmask.shape[1], pointer, codes):
-        return [None] * count
-    return [matcher._failure(code) if code else None for matcher, code in zip(matchers, codes, strict=True)]
+        return {}
+    failed = [i for i, code in enumerate(codes) if code]
+    return {rows[i]: matchers[i]._failure(codes[i]) for i in failed}
 
 
 class NativeMatcher:
@@ -243,8 +244,7 @@ class NativeMatcher:
         if bitmask is not self._bitmask or row != self._row:
             self._select_row(bitmask, row)
         if work is not None:
-            (fault,) = fill_rows([self], bitmask, [row], work)
-            if fault is not None:
+            for fault in fill_rows([self], bitmask, [row], work).values():
                 raise fault
             return
         code = self._fill(self._pointer, self._address, self._words)
