@@ -59,6 +59,7 @@ from .integer_weights import (
     LOWEST_BITS,
     MASS_SLACK,
     ONE_WEIGHT,
+    WEIGHT_TERMS,
     distances,
     entropy_bits,
     information,
@@ -96,20 +97,24 @@ from .ranking import (
     sort_keys,
     top_columns,
 )
-from .scalars import exp2_64, log2_64, power
+from .scalars import EXP2_TERMS, LOG2_TERMS, SQRT_HALF, exp2_64, log2_64, power
 
 __all__ = [
+    "EXP2_TERMS",
     "FLT_MAX",
     "GREEDY_BELOW",
     "LN_2",
     "LOG2_E",
+    "LOG2_TERMS",
     "LOGIT_LIMIT",
     "LOWEST_BITS",
     "MASS_SLACK",
     "NARROW",
     "ONE_WEIGHT",
     "SELECTOR_STREAM",
+    "SQRT_HALF",
     "SUPPORTED",
+    "WEIGHT_TERMS",
     "DrawsAhead",
     "LogitRows",
     "Logprobs",

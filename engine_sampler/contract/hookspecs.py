@@ -42,9 +42,8 @@ def register_observers(register: Callable[[Any], None]) -> None:
     step_measured(measures)                `StepMeasures` of the same step: times, rows, drafts, faults.
     request_finished(record)               the `Record` of a request that has ended.
     grammar_compiled(measures)             `GrammarMeasures`: a request's grammar is compiled, or cannot be.
-    rows_on_host(backend, rows, reason)    once a step for each reason: the host runs `rows` rows instead,
-                                           "declined" (those rows), "unsupported" (a part of their chain) or
-                                           "lost" (all rows).
+    rows_on_host(backend, rows, reason)    once a step for each reason: `rows` rows ran on the host: a backend
+                                           has "declined" them, their chain is "unsupported", or it is "lost".
 
     An observer that fails is logged, and changes nothing. What none of them watches is not measured.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -23,6 +23,11 @@ class RowsOwner(Protocol):
 
     @property
     def stream(self) -> int: ...
+
+
+class _Owner(NamedTuple):
+    name: str
+    stream: int
 
 
 class Rows:
@@ -79,11 +84,18 @@ class Rows:
         return values
 
     def derived(self, name: str, compute: Callable[[Rows], np.ndarray]) -> np.ndarray:
-        """[n, …] values that depend on parameters only: computed once for a whole group, cached by `name`."""
+        """[n, …] values that depend on parameters only, or on what `resolve` has made of them: computed once
+        for a whole group, cached by `name`."""
         values = self._values.get(name)
         if values is None:
             parent = self._parent
-            values = compute(self) if parent is None else parent.derived(name, compute)[self._which]
+            if parent is None:
+                values = compute(self)
+            else:
+                of_group = parent._values.get(name)
+                if of_group is None:
+                    of_group = parent.bind(_Owner(self._name, self._stream)).derived(name, compute)
+                values = of_group[self._which]
             self._values[name] = values
         return values
 

@@ -11,11 +11,11 @@ import numpy as np
 from ..arithmetic import distances, pick_by_weight, weights
 from ..contract import Example, Param, Rows, Selection, Selector
 
-WIDTH = 0.3
+ADAPTIVE_WIDTH = 0.3
 """The unit of distance from the target, in probability."""
-PEAK = 5.0
+ADAPTIVE_PEAK = 5.0
 """The new logit of a token exactly at the target."""
-SHARPNESS = 10.0
+ADAPTIVE_SHARPNESS = 10.0
 
 
 @dataclass
@@ -82,13 +82,13 @@ class AdaptiveP(Selector):
     def select(self, logits: np.ndarray, rows: Rows) -> Selection:
         w = weights(distances(logits))
         p = w / w.sum(axis=1, keepdims=True)
-        reshaped = _reshape(p, corrected_target(rows)[:, None])
+        reshaped = _reshape(p, corrected_adaptive_target(rows)[:, None])
         reshaped[logits == -np.inf] = -np.inf
         columns = pick_by_weight(weights(distances(reshaped)), rows.draw())
         return Selection(columns, p[np.arange(len(p)), columns])
 
 
-def corrected_target(rows: Rows) -> np.ndarray:
+def corrected_adaptive_target(rows: Rows) -> np.ndarray:
     """T: the target, corrected for the deviation of past choices; float64 [n]."""
     average = np.array([state.now for state in rows.states])
     return np.clip(2.0 * rows["adaptive_target"] - average, 0.0, 1.0)
@@ -96,5 +96,5 @@ def corrected_target(rows: Rows) -> np.ndarray:
 
 def _reshape(p: np.ndarray, target: np.ndarray) -> np.ndarray:
     """The logits l' of tokens with probabilities `p` [n, columns], float32."""
-    d = np.abs(p - target) / WIDTH
-    return (PEAK - SHARPNESS * d * d / (1.0 + d)).astype(np.float32)
+    d = np.abs(p - target) / ADAPTIVE_WIDTH
+    return (ADAPTIVE_PEAK - ADAPTIVE_SHARPNESS * d * d / (1.0 + d)).astype(np.float32)

@@ -56,11 +56,11 @@ class BadWords(Sampler):
         return tuple((table[:, :-1], table[:, -1]) for table in tables)
 
     def apply(self, logits: np.ndarray, rows: Rows) -> None:
-        for i, (row, token_ids) in enumerate(zip(logits, completing(rows), strict=True)):
+        for i, (row, token_ids) in enumerate(zip(logits, ids_completing_bad_words(rows), strict=True)):
             row[rows.columns(i, token_ids)[0]] = -np.inf
 
 
-def completing(rows: Rows) -> Iterator[np.ndarray]:
+def ids_completing_bad_words(rows: Rows) -> Iterator[np.ndarray]:
     """For each row, the ids of the tokens that would complete a bad sequence; with repetitions."""
     for i, tables in enumerate(rows.resolved):
         history = rows.token_ids(i)

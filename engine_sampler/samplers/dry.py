@@ -89,13 +89,13 @@ class Dry(Sampler):
         return _breakers(entries, tokenizer, vocabulary.size)
 
     def apply(self, logits: np.ndarray, rows: Rows) -> None:
-        for i, (row, (ids, penalties)) in enumerate(zip(logits, penalised(rows), strict=True)):
+        for i, (row, (ids, penalties)) in enumerate(zip(logits, dry_penalties(rows), strict=True)):
             if len(ids):
                 columns, which = finite_columns(row, rows, i, ids)
                 store(row, columns, row[columns] - penalties[which])
 
 
-def penalised(rows: Rows) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def dry_penalties(rows: Rows) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """For each row, the ids of the tokens that are penalised, ascending, and the float32 penalty of each."""
     multiplier, base = rows["dry_multiplier"], rows["dry_base"].tolist()
     allowed, last_n = rows["dry_allowed_length"].tolist(), rows["dry_penalty_last_n"].tolist()

@@ -33,7 +33,7 @@ class MinP(Truncation):
 
     def keep(self, logits: np.ndarray, rows: Rows) -> np.ndarray:
         peak = rows.peaks(logits).astype(np.float64)
-        threshold = (peak + rows.derived("ln(min_p)", depth) - MASS_SLACK).astype(np.float32)
+        threshold = (peak + rows.derived("ln(min_p)", min_p_depth) - MASS_SLACK).astype(np.float32)
         mask = logits >= threshold[:, None]
         floor = at_least(rows, logits)
         if floor.max() > 1:
@@ -43,6 +43,6 @@ class MinP(Truncation):
         return mask
 
 
-def depth(rows: Rows) -> np.ndarray:
+def min_p_depth(rows: Rows) -> np.ndarray:
     """ln(min_p), float64 [n]."""
     return log2_64(rows["min_p"]) * LN_2

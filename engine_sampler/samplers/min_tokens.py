@@ -34,10 +34,10 @@ class MinTokens(Sampler):
 
     def apply(self, logits: np.ndarray, rows: Rows) -> None:
         for i, (row, ends) in enumerate(zip(logits, rows.resolved, strict=True)):
-            if is_early(rows, i):
+            if is_below_min_tokens(rows, i):
                 mask_unless_empty(row, rows.columns(i, ends)[0])
 
 
-def is_early(rows: Rows, i: int) -> bool:
+def is_below_min_tokens(rows: Rows, i: int) -> bool:
     """Whether row i has fewer output tokens than it must."""
     return bool(len(rows.output_token_ids(i)) < rows["min_tokens"][i])

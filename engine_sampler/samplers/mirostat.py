@@ -23,13 +23,13 @@ from ..arithmetic import (
 )
 from ..contract import Example, Param, Rows, Selection, Selector
 
-HEAD = 100
+MIROSTAT_HEAD = 100
 """The number of tokens from which the slope of the distribution is estimated."""
 
-STEPS = log2_64(np.arange(2, HEAD + 1) / np.arange(1, HEAD))
+MIROSTAT_STEPS = log2_64(np.arange(2, MIROSTAT_HEAD + 1) / np.arange(1, MIROSTAT_HEAD))
 """tᵢ = log2((i + 2)/(i + 1)): the difference between the logarithms of neighbouring ranks."""
 
-STEP_SQUARES = np.cumsum(STEPS * STEPS)
+MIROSTAT_STEP_SQUARES = np.cumsum(MIROSTAT_STEPS * MIROSTAT_STEPS)
 
 
 @dataclass
@@ -140,12 +140,12 @@ class Mirostat(SurpriseControl):
 
 def _slope(logits: np.ndarray, y: np.ndarray, alive: np.ndarray) -> np.ndarray:
     """s, the exponent of the Zipf distribution that best fits the first tokens; float64 [n]."""
-    head = first_columns(logits, min(HEAD, logits.shape[1]))
-    d = np.zeros((len(y), HEAD))
+    head = first_columns(logits, min(MIROSTAT_HEAD, logits.shape[1]))
+    d = np.zeros((len(y), MIROSTAT_HEAD))
     d[:, : head.shape[1]] = -np.maximum(reorder(y, head), -FLT_MAX)
-    pairs = np.minimum(HEAD, alive) - 1
-    products = np.where(np.arange(HEAD - 1) < pairs[:, None], STEPS * np.diff(d), 0.0)
-    return products.cumsum(axis=1)[:, -1] / STEP_SQUARES[np.maximum(pairs, 1) - 1]
+    pairs = np.minimum(MIROSTAT_HEAD, alive) - 1
+    products = np.where(np.arange(MIROSTAT_HEAD - 1) < pairs[:, None], MIROSTAT_STEPS * np.diff(d), 0.0)
+    return products.cumsum(axis=1)[:, -1] / MIROSTAT_STEP_SQUARES[np.maximum(pairs, 1) - 1]
 
 
 def gap(epsilon: np.ndarray, vocab_size: int) -> np.ndarray:

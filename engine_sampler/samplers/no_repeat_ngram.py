@@ -35,11 +35,11 @@ class NoRepeatNgram(Sampler):
     )  # fmt: skip
 
     def apply(self, logits: np.ndarray, rows: Rows) -> None:
-        for i, (row, token_ids) in enumerate(zip(logits, completing(rows), strict=True)):
+        for i, (row, token_ids) in enumerate(zip(logits, ids_completing_ngrams(rows), strict=True)):
             mask_unless_empty(row, rows.columns(i, token_ids)[0])
 
 
-def completing(rows: Rows) -> Iterator[np.ndarray]:
+def ids_completing_ngrams(rows: Rows) -> Iterator[np.ndarray]:
     """For each row, the ids of the tokens that would complete an n-gram once more; with repetitions."""
     for i, n in enumerate(rows["no_repeat_ngram_size"].tolist()):
         history = rows.token_ids(i)

@@ -104,7 +104,7 @@ class CountedWindow:
 
 
 @dataclass(frozen=True)
-class Windows:
+class PenaltyWindows:
     """The window of the repetition penalty, and that of the frequency and presence penalties."""
 
     repeated: CountedWindow
@@ -207,31 +207,31 @@ class Penalties(Sampler):
         newlines = [t for t in vocabulary.tokenizer.ids_of(b"\n") if t < vocabulary.size]
         return settings, np.array(newlines, np.int64)
 
-    def new_state(self, params: Mapping[str, Any], prompt_token_ids: np.ndarray) -> Windows:
+    def new_state(self, params: Mapping[str, Any], prompt_token_ids: np.ndarray) -> PenaltyWindows:
         settings = _Settings.of(params)
         flat_reach = 0 if settings.slope else settings.repetition_reach
-        return Windows(
+        return PenaltyWindows(
             CountedWindow(prompt_token_ids if settings.scope != "output" else _NOTHING, flat_reach),
             CountedWindow(prompt_token_ids if settings.scope == "all" else _NOTHING, settings.reach),
         )
 
-    def accept(self, state: Windows, token_ids: Sequence[int]) -> None:
+    def accept(self, state: PenaltyWindows, token_ids: Sequence[int]) -> None:
         state.repeated.extend(token_ids)
         state.counted.extend(token_ids)
 
-    def rollback(self, state: Windows, n: int) -> None:
+    def rollback(self, state: PenaltyWindows, n: int) -> None:
         state.repeated.retract(n)
         state.counted.retract(n)
 
-    def fork(self, state: Windows) -> Windows:
-        return Windows(state.repeated.copy(), state.counted.copy())
+    def fork(self, state: PenaltyWindows) -> PenaltyWindows:
+        return PenaltyWindows(state.repeated.copy(), state.counted.copy())
 
     def apply(self, logits: np.ndarray, rows: Rows) -> None:
         entries = zip(logits, rows.resolved, rows.states, strict=True)
         for i, (row, (settings, exempt), windows) in enumerate(entries):
             exempt_columns = rows.columns(i, exempt)[0]
             exempt_logits = row[exempt_columns]
-            ids, q = factors(settings, windows.repeated, rows, i)
+            ids, q = repetition_factors(settings, windows.repeated, rows, i)
             columns, which = finite_columns(row, rows, i, ids)
             seen, q = row[columns], q[which]
             store(row, columns, divided(seen, q))
@@ -250,16 +250,18 @@ def lowered(
     logits: np.ndarray, counts: np.ndarray, frequency: float | np.ndarray, presence: float | np.ndarray
 ) -> np.ndarray:
     """float32 logits of tokens that occur `counts` times, after frequency and presence."""
-    return logits - shift(counts, frequency, presence)
+    return logits - occurrence_shift(counts, frequency, presence)
 
 
-def shift(counts: np.ndarray, frequency: float | np.ndarray, presence: float | np.ndarray) -> np.ndarray:
+def occurrence_shift(
+    counts: np.ndarray, frequency: float | np.ndarray, presence: float | np.ndarray
+) -> np.ndarray:
     """What frequency and presence subtract from the logits of tokens that occur `counts` times, float32."""
     total: np.ndarray = counts * frequency + presence
     return total.astype(np.float32)
 
 
-def factors(
+def repetition_factors(
     settings: _Settings, repeated: CountedWindow, rows: Rows, i: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The ids that repetition_penalty applies to in row i, and float32 q for each."""

@@ -40,19 +40,19 @@ class Smoothing(Sampler):
         d = np.subtract(logits, peak, dtype=np.float64)
         square = d * d
         cube = np.multiply(square, d, out=d)
-        square *= square_factor(rows)[:, None]
-        cube *= cube_factor(rows)[:, None]
+        square *= smoothing_square(rows)[:, None]
+        cube *= smoothing_cube(rows)[:, None]
         bent = np.subtract(peak, square, out=square)
         bent += cube
         np.clip(bent, -FLT_MAX, FLT_MAX, out=bent)
         np.copyto(logits, bent, where=alive, casting="same_kind")
 
 
-def square_factor(rows: Rows) -> np.ndarray:
+def smoothing_square(rows: Rows) -> np.ndarray:
     """(3 − c)/2·f, float64 [n]."""
     return (3.0 - rows["smoothing_curve"]) / 2.0 * rows["smoothing_factor"]
 
 
-def cube_factor(rows: Rows) -> np.ndarray:
+def smoothing_cube(rows: Rows) -> np.ndarray:
     """(c − 1)/2·f, float64 [n]."""
     return (rows["smoothing_curve"] - 1.0) / 2.0 * rows["smoothing_factor"]

@@ -47,22 +47,22 @@ class Temperature(Sampler):
         return bool(params["temperature"] != 1.0 or params["dynatemp_range"] > 0)
 
     def apply(self, logits: np.ndarray, rows: Rows) -> None:
-        scale = rows.derived("1/T", fixed_scale)
-        dynamic = rows.derived("T follows the entropy", is_dynamic)
+        scale = rows.derived("1/T", temperature_scale)
+        dynamic = rows.derived("T follows the entropy", is_temperature_dynamic)
         if dynamic.any():
             scale = np.where(dynamic, _inverse(self._dynamic(logits, rows)), scale)
         alive = logits > -np.inf if _may_overflow(logits, scale.max()) else None
         np.multiply(logits, scale[:, None], out=logits)
         if alive is not None:
             settle(logits, alive)
-        for i in np.flatnonzero(rows.derived("T is 0", is_greedy)):
+        for i in np.flatnonzero(rows.derived("T is 0", is_temperature_greedy)):
             best = logits[i].argmax()
             value = logits[i, best]
             logits[i] = -np.inf
             logits[i, best] = value
 
     def _dynamic(self, logits: np.ndarray, rows: Rows) -> np.ndarray:
-        low, high = lowest(rows), highest(rows)
+        low, high = lowest_temperature(rows), highest_temperature(rows)
         alive = (logits > -np.inf).sum(axis=1)
         max_entropy = np.where(alive > 1, log2_64(alive), 1.0)
         share = power(entropy_bits(distances(logits)) / max_entropy, rows["dynatemp_exponent"])
@@ -78,29 +78,29 @@ def _may_overflow(logits: np.ndarray, scale: np.float32) -> bool:
     return bool(logits.max() > bound or ((logits < -bound) & (logits > -np.inf)).any())
 
 
-def lowest(rows: Rows) -> np.ndarray:
+def lowest_temperature(rows: Rows) -> np.ndarray:
     """The least temperature of a dynamic one, float64 [n]."""
     return np.maximum(0.0, rows["temperature"] - rows["dynatemp_range"])
 
 
-def highest(rows: Rows) -> np.ndarray:
+def highest_temperature(rows: Rows) -> np.ndarray:
     """The greatest temperature of a dynamic one, float64 [n]."""
     return rows["temperature"] + rows["dynatemp_range"]
 
 
-def is_greedy(rows: Rows) -> np.ndarray:
+def is_temperature_greedy(rows: Rows) -> np.ndarray:
     """bool [n]: whether only the best token stays."""
     return np.asarray(rows["temperature"] < GREEDY_BELOW)
 
 
-def is_dynamic(rows: Rows) -> np.ndarray:
+def is_temperature_dynamic(rows: Rows) -> np.ndarray:
     """bool [n]: whether the temperature follows the entropy."""
-    return (rows["dynatemp_range"] > 0) & ~is_greedy(rows)
+    return (rows["dynatemp_range"] > 0) & ~is_temperature_greedy(rows)
 
 
-def fixed_scale(rows: Rows) -> np.ndarray:
+def temperature_scale(rows: Rows) -> np.ndarray:
     """float32(1/T), and 1 for rows that are greedy or have a dynamic temperature."""
-    exempt = is_greedy(rows) | is_dynamic(rows)
+    exempt = is_temperature_greedy(rows) | is_temperature_dynamic(rows)
     return _inverse(np.where(exempt, 1.0, rows["temperature"]))
 
 

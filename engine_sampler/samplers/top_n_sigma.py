@@ -9,7 +9,7 @@ import numpy as np
 
 from ..contract import Example, Param, Rows, Truncation
 
-CHUNK = 256
+SIGMA_CHUNK = 256
 
 
 class TopNSigma(Truncation):
@@ -69,8 +69,8 @@ def sum_by_id(values: np.ndarray, ids: np.ndarray | None) -> np.ndarray:
 def _lanes_of_row(values: np.ndarray) -> np.ndarray:
     """The 4·16 lanes of every chunk, float32 [4, n, chunks, 16], where column j is token j."""
     n, m = values.shape
-    chunks = -(-m // CHUNK)
-    padded = np.zeros((n, chunks * CHUNK), np.float32)
+    chunks = -(-m // SIGMA_CHUNK)
+    padded = np.zeros((n, chunks * SIGMA_CHUNK), np.float32)
     padded[:, :m] = values
     first, second, third, fourth = np.moveaxis(padded.reshape(n, chunks, 4, 4, 16), 2, 0)
     return np.moveaxis(((first + second) + third) + fourth, 2, 0)
@@ -79,7 +79,7 @@ def _lanes_of_row(values: np.ndarray) -> np.ndarray:
 def _lanes_of_subset(values: np.ndarray, ids: np.ndarray) -> np.ndarray:
     """The same for ascending `ids` [n, m]; chunks without any of them are left out."""
     n = len(ids)
-    chunk = ids // CHUNK
+    chunk = ids // SIGMA_CHUNK
     index = np.zeros(ids.shape, np.int64)  # of each id's chunk among those that are present
     np.cumsum(chunk[:, 1:] != chunk[:, :-1], axis=1, out=index[:, 1:])
     lanes = np.zeros((4, n, int(index.max()) + 1, 16), np.float32)

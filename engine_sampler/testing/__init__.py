@@ -9,20 +9,29 @@
 laws as methods that pytest collects from such a subclass; the built-in parts are tested by the same kits.
 `failing_laws` runs them without pytest, and so does `engine-sampler check NAME`.
 ENGINE_SAMPLER_TEST_ROUNDS=20 lets every kit try twenty times as much.
+
+`registered` adds a plugin to this process for a test. `make_case`, `random_settings` and `vocabulary_of` give
+random rows and chains on which backends are compared.
 """
 
 from .backends import BackendContract
+from .batches import packed
+from .cases import KINDS, Case, make_case, times
+from .chains import random_settings, vocabulary_of
 from .grammars import GrammarContract
 from .laws import Contract, failing_laws
 from .matchers import MatcherContract
 from .observers import ObserverContract
+from .plugins import registered
 from .samplers import SamplerContract
 from .selectors import SelectorContract
 from .single import apply_sampler, make_rows, select
 from .stopping import StoppingContract
 
 __all__ = [
+    "KINDS",
     "BackendContract",
+    "Case",
     "Contract",
     "GrammarContract",
     "MatcherContract",
@@ -32,6 +41,12 @@ __all__ = [
     "StoppingContract",
     "apply_sampler",
     "failing_laws",
+    "make_case",
     "make_rows",
+    "packed",
+    "random_settings",
+    "registered",
     "select",
+    "times",
+    "vocabulary_of",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -16,7 +17,7 @@ from ..backends.library import LibraryBackend
 from ..base.packaged import grammar_names
 from ..contract import ParameterError, Sampler, Selector
 from ..grammar.constraints import grammar_named
-from ..registry import Registry
+from ..registry import PluginStatus, Registry, default_registry
 from .backends import BackendContract
 from .chains import vocabulary_of
 from .grammars import GrammarContract
@@ -48,6 +49,20 @@ TRIES, LENGTH, TEXTS = 200, 60, 3
 """How many random texts of a grammar are tried, their length in bytes, and how many of them the kit gets."""
 
 VOCAB_SIZES = Contract.vocab_sizes
+
+
+@contextmanager
+def registered(plugin: Any, name: str | None = None) -> Iterator[PluginStatus]:
+    """Register a plugin, an object or a module with hooks, in this process for a while: for tests.
+
+    Raises `PluginError` if it is refused, as another one of the same name would be.
+    """
+    registry = default_registry()
+    before = registry.catalogue, registry.plugins.copy()
+    try:
+        yield registry.register(plugin, name)
+    finally:
+        registry.catalogue, registry.plugins = before
 
 
 class Checked(NamedTuple):

@@ -16,8 +16,7 @@ from prometheus_client import CollectorRegistry, generate_latest, start_http_ser
 from prometheus_client.parser import text_string_to_metric_families
 
 from engine_sampler import SamplingParams, Scheduler, Tokenizer, hookimpl
-from engine_sampler.registry import default_registry
-from engine_sampler.testing import ObserverContract
+from engine_sampler.testing import ObserverContract, registered
 
 VOCABULARY = [bytes([i]) for i in range(64, 127)] + [b"<eos>"]
 EOS = len(VOCABULARY) - 1
@@ -43,12 +42,10 @@ class Watched:
 
 
 @pytest.fixture
-def metrics(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
-    registry, watched = default_registry(), Watched()
-    monkeypatch.setattr(registry, "catalogue", registry.catalogue)
-    monkeypatch.setattr(registry, "plugins", list(registry.plugins))
-    registry.register(watched, "metrics of a test")
-    return watched
+def metrics() -> Iterator[Watched]:
+    watched = Watched()
+    with registered(watched, "metrics of a test"):
+        yield watched
 
 
 @pytest.fixture

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from typed_expressions import TypedExpressions, TypedMatcher
 
 from engine_sampler import SamplingParams, Scheduler, Tokenizer, allocate_bitmask
-from engine_sampler.registry import CORE_PARAMS, Registry, default_registry
-from engine_sampler.testing import GrammarContract
+from engine_sampler.testing import GrammarContract, registered
 
 PIECES = [
     *(bytes((byte,)) for byte in b'abcxyletinfhrsubog019"():=<+ \n'),
@@ -385,17 +384,9 @@ class TestTypedExpressions(GrammarContract):
 @pytest.fixture
 def named() -> Iterator[str]:
     """The name of the language in the registry of this process."""
-    registry = default_registry()
-    before = registry.catalogue, registry.plugins.copy()
-    if "typed_expressions" not in registry.catalogue.grammars:
-        registry.register(typed_expressions)
-    yield "typed_expressions"
-    registry.catalogue, registry.plugins = before
-
-
-def test_the_hook_registers_the_language() -> None:
-    status = Registry(CORE_PARAMS).register(typed_expressions)
-    assert status.provides == ("grammars/typed_expressions",)
+    with registered(typed_expressions) as status:
+        assert status.provides == ("grammars/typed_expressions",)
+        yield "typed_expressions"
 
 
 def test_random_programs_from_a_scheduler_are_well_typed(named: str) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from engine_sampler.contract import ParameterError
 from engine_sampler.params import SamplingParams
-from engine_sampler.samplers.adaptive_p import AdaptiveP, _reshape, corrected_target
+from engine_sampler.samplers.adaptive_p import AdaptiveP, _reshape, corrected_adaptive_target
 from engine_sampler.testing import make_rows, select
 
 from ..chi_square import assert_drawn_from
@@ -79,7 +79,7 @@ def test_rollback_restores_the_average_bit_for_bit() -> None:
 def test_the_target_is_corrected_for_past_choices(chosen: float, aim: float) -> None:
     rows = make_rows(ADAPTIVE_P, [{"adaptive_target": 0.3}], 10)
     ADAPTIVE_P.accept(rows.states[0], [1], [chosen])
-    assert corrected_target(rows) == pytest.approx([aim])
+    assert corrected_adaptive_target(rows) == pytest.approx([aim])
 
 
 def test_the_corrected_target_is_a_probability() -> None:
@@ -87,7 +87,7 @@ def test_the_corrected_target_is_a_probability() -> None:
     rows = make_rows(ADAPTIVE_P, params, 10)
     for state, chosen in zip(rows.states, (1.0, 0.0), strict=True):
         ADAPTIVE_P.accept(state, [1], [chosen])
-    assert corrected_target(rows).tolist() == [0.0, 1.0]
+    assert corrected_adaptive_target(rows).tolist() == [0.0, 1.0]
 
 
 def test_correcting_for_past_choices_brings_their_probability_nearer_to_the_target() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from engine_sampler.arithmetic import distances, log2_64
 from engine_sampler.params import SamplingParams, build_chain
-from engine_sampler.samplers.mirostat import STEPS, Mirostat, SurpriseControl, gap
+from engine_sampler.samplers.mirostat import MIROSTAT_STEPS, Mirostat, SurpriseControl, gap
 from engine_sampler.samplers.mirostat_v2 import MirostatV2
 from engine_sampler.testing import select
 
@@ -76,7 +76,7 @@ def test_a_slope_of_exactly_one_has_the_limit_of_the_formula() -> None:
 
 
 def test_the_steps_are_the_logarithms_of_neighbouring_ranks() -> None:
-    assert [math.log2((i + 2) / (i + 1)) for i in range(99)] == pytest.approx(STEPS, rel=1e-15)
+    assert [math.log2((i + 2) / (i + 1)) for i in range(99)] == pytest.approx(MIROSTAT_STEPS, rel=1e-15)
 
 
 # --- what both versions share --------------------------------------------------------------------

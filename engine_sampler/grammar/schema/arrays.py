@@ -26,7 +26,7 @@ _MAX_TRACKED_CONSTANTS = 6
 """Maximum number of distinct items for which states may record the used ones; beyond it, bits do."""
 
 _FEW_WAYS = 8
-"""The number of ways in which an item may change the counts from which on impossible ones are dropped early."""
+"""From so many ways in which an item may change the counts, impossible ones are dropped early."""
 
 
 class Counted(NamedTuple):

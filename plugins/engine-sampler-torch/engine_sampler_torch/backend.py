@@ -15,8 +15,7 @@ import torch
 
 from engine_sampler import Backend, Batch, Chain, Rows, Sampler, Selection, Selector, SlotTable
 from engine_sampler.arithmetic import LogitRows, Logprobs
-from engine_sampler.backends.numpy import NumpyBackend
-from engine_sampler.base.forking import fork_safe
+from engine_sampler.for_backends import NumpyBackend, fork_safe
 
 from .arithmetic import shortcoming
 from .running.logprobs import logprobs

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine_sampler.registry import default_registry
+from engine_sampler.for_backends import default_registry
 
 os.environ.setdefault("TRITON_INTERPRET", "1")
 """Kernels are interpreted here; Triton reads this when it is imported."""

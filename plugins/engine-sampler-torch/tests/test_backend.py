@@ -16,7 +16,7 @@ from host_sampler import SecondBest
 
 from engine_sampler import SamplingParams, Scheduler, logprobs
 from engine_sampler.arithmetic import LogitRows
-from engine_sampler.backends.choose import best_backend
+from engine_sampler.for_backends import best_backend
 from engine_sampler.testing import BackendContract
 from tests.engines import registered
 

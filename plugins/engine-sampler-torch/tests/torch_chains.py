@@ -10,8 +10,7 @@ import torch
 from engine_sampler_torch.steps import Block, DeviceSelector, DeviceStep, selector_of, step_of
 from torch import Tensor
 
-from engine_sampler import Rows
-from engine_sampler.contract import Chain
+from engine_sampler import Chain, Rows
 
 NEG_INF = float("-inf")
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engine_sampler.arithmetic import FLT_MAX, LOG2_E, LOWEST_BITS, MASS_SLACK
-from engine_sampler.arithmetic.integer_weights import WEIGHT_TERMS
+from engine_sampler.arithmetic import FLT_MAX, LOG2_E, LOWEST_BITS, MASS_SLACK, WEIGHT_TERMS
 
 from .philox import scale_draw
 from .scalars import log2_64

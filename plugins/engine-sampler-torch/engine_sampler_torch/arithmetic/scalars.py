@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from engine_sampler.arithmetic.scalars import EXP2_TERMS, LOG2_TERMS, SQRT_HALF
+from engine_sampler.arithmetic import EXP2_TERMS, LOG2_TERMS, SQRT_HALF
 
 _GREATEST_EXPONENT = 1022
 _SPLITTER = 2.0**27 + 1

@@ -11,9 +11,8 @@ import numpy as np
 import torch
 
 from engine_sampler import ParameterError, SamplingParams, Scheduler, StepResult
-from engine_sampler.backends.choose import best_backend
-from engine_sampler.registry import structured_in
-from engine_sampler.testing.chains import random_settings, vocabulary_of
+from engine_sampler.for_backends import best_backend, structured_in
+from engine_sampler.testing import random_settings, vocabulary_of
 
 from ..backend import TorchBackend
 

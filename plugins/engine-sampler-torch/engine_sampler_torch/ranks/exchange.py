@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from engine_sampler.base.errors import INTERRUPTIONS, text_of
+from engine_sampler.for_backends import INTERRUPTIONS, text_of
 
 from .errors import RankError
 

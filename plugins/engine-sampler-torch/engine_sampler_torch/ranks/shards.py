@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 
 import torch
 
 from engine_sampler.arithmetic import SUPPORTED
-from engine_sampler.base.cached import cached_property
 
 DTYPES = tuple(getattr(torch, name) for name in SUPPORTED)
 

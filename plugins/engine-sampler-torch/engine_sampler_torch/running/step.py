@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from engine_sampler import Batch, Group
-from engine_sampler.backends.host_run import HostRun
-from engine_sampler.base.errors import INTERRUPTIONS, failure
+from engine_sampler.for_backends import INTERRUPTIONS, HostRun, failure
 
 from .chain import Outcome, run_piece
 from .fused import Fused

@@ -1,4 +1,5 @@
-"""What every sampler and selector does on a device, one file each; a new file is discovered automatically.
+"""What every sampler and selector does on a device, one file each, in four rooms: `edits`, `truncations`,
+`transforms` and `selectors`. A new file in one of them is discovered automatically.
 
 `infill` has none: which tokens it merges depends on their bytes and, one after the other, on what is left of
 the tokens merged before.
@@ -10,9 +11,10 @@ import functools
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from engine_sampler import Sampler, Selector, samplers
-from engine_sampler.registry import objects_in
+from engine_sampler import Sampler, Selector
+from engine_sampler.for_backends import default_registry, objects_in
 
+from . import edits, selectors, transforms, truncations
 from .base import Block, DeviceSelector, DeviceStep, Given
 
 __all__ = ["Block", "DeviceSelector", "DeviceStep", "Given", "selector_of", "step_of"]
@@ -20,26 +22,37 @@ __all__ = ["Block", "DeviceSelector", "DeviceStep", "Given", "selector_of", "ste
 Part = TypeVar("Part", DeviceStep, DeviceSelector)
 
 
+_ROOMS = (edits, truncations, transforms, selectors)
+
+
 def step_of(sampler: Sampler) -> DeviceStep | None:
     """The step of a built-in sampler, or what a third party's `torch_step()` returns; None if the sampler
     runs on the host only."""
-    return _own(sampler, "torch_step", _parts(DeviceStep, Sampler))
+    return _own(sampler, "torch_step", _steps())
 
 
 def selector_of(selector: Selector) -> DeviceSelector | None:
     """The same for a selector, with `torch_selector()`."""
-    return _own(selector, "torch_selector", _parts(DeviceSelector, Selector))
+    return _own(selector, "torch_selector", _selectors())
 
 
-def _own(core: Any, method: str, parts: Mapping[type, Any]) -> Any:
+def _own(core: Sampler | Selector, method: str, built_in: Mapping[str, Any]) -> Any:
     make = getattr(core, method, None)
-    return parts.get(type(core)) if make is None else make()
+    if make is not None:
+        return make()
+    # A subclass of a built-in sampler may do something else, so it has none.
+    return built_in.get(core.name) if default_registry().is_built_in(core) else None
 
 
 @functools.cache
-def _parts(kind: type[Part], core: type[Any]) -> Mapping[type, Part]:
-    """The parts of one kind by the class of the built-in sampler or selector of the same name. A subclass may
-    do something else, so it has none."""
-    by_name = {part.name: part for part in objects_in(__name__, __path__, kind)}
-    built_in = objects_in(samplers.__name__, samplers.__path__, core)
-    return {type(part): by_name[part.name] for part in built_in if part.name in by_name}
+def _steps() -> Mapping[str, DeviceStep]:
+    return _by_name(DeviceStep)
+
+
+@functools.cache
+def _selectors() -> Mapping[str, DeviceSelector]:
+    return _by_name(DeviceSelector)
+
+
+def _by_name(kind: type[Part]) -> Mapping[str, Part]:
+    return {part.name: part for room in _ROOMS for part in objects_in(room.__name__, room.__path__, kind)}

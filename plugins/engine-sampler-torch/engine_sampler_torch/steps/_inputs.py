@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from engine_sampler import Rows, Sampler
-from engine_sampler.base.arrays import padded
-from engine_sampler.contract import bitmask_words
+from engine_sampler import Rows, bitmask_words
+from engine_sampler.for_backends import padded
 
 _FEWEST = 16
 
@@ -39,13 +38,6 @@ def table(lists: Sequence[np.ndarray], fill: Any, dtype: Any) -> np.ndarray:
     longest = max(map(len, lists))
     width = max(_FEWEST, 1 << (longest - 1).bit_length()) if longest else 0
     return padded(lists, fill, dtype, width)
-
-
-def of_resolved(
-    sampler: Sampler, name: str, rows: Rows, compute: Callable[[Sequence[Any]], np.ndarray]
-) -> np.ndarray:
-    """What follows from the result of the sampler's `resolve` for each row, computed once."""
-    return rows.derived(f"{sampler.name} {name}", lambda group: compute(group.bind(sampler).resolved))
 
 
 def bitmask_of(lists: Iterable[np.ndarray | None], vocab_size: int) -> np.ndarray:

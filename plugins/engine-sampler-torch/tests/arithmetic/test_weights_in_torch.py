@@ -8,7 +8,7 @@ import torch
 from engine_sampler_torch import arithmetic
 
 from engine_sampler import arithmetic as reference
-from engine_sampler.testing.cases import KINDS
+from engine_sampler.testing import KINDS
 
 RANDOM = np.random.default_rng(3)
 VOCAB = 3001

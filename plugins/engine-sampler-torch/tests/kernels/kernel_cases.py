@@ -10,14 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from engine_sampler import Rows
-from engine_sampler.contract import Chain, Sampler
-from engine_sampler.params import SamplingParams
-from engine_sampler.registry import default_registry
-from engine_sampler.samplers._columns import finite_columns
-from engine_sampler.scheduler.history import History
-from engine_sampler.scheduler.slots import Slots
-from engine_sampler.scheduler.state import RequestState
+from engine_sampler import Chain, Rows, Sampler, SamplingParams
+from engine_sampler.for_backends import default_registry
+from engine_sampler.testing import make_rows
 from tests.random_chains import random_logits, run_fused, vocabulary
 
 Random = np.random.Generator
@@ -39,14 +34,8 @@ class Case:
 
 def rows_of(params: Sequence[SamplingParams], chain: Chain, vocab_size: int, seeds: Sequence[int]) -> Rows:
     """One request for each of `params`; all of them run `chain`."""
-    vocab = vocabulary(vocab_size)
-    slots = Slots(vocab, default_registry().catalogue.params)
-    index = []
-    for given, seed in zip(params, seeds, strict=True):
-        slot = RequestState(chain, History([], []))
-        slot.open(given, vocab)
-        index.append(slots.put(slot, given.given, seed))
-    return Rows(slots, np.array(index, np.int64))
+    tokenizer = vocabulary(vocab_size).tokenizer
+    return make_rows(chain.selector, params, vocab_size, seeds=seeds, eos_token_ids=(0,), tokenizer=tokenizer)
 
 
 def chain_of(names: Sequence[str], selector: str) -> Chain:
@@ -135,8 +124,9 @@ class Edited(Sampler):
         for i, seed in enumerate(rows.seed.tolist()):
             ids, values = self.by_seed[seed]
             inside = ids < rows.vocabulary.size
-            columns, which = finite_columns(logits[i], rows, i, ids[inside])
-            logits[i, columns] = values[inside][which]
+            columns, which = rows.columns(i, ids[inside])
+            alive = logits[i, columns] > -np.inf
+            logits[i, columns[alive]] = values[inside][which[alive]]
 
 
 def expected(case: Case) -> tuple[np.ndarray, np.ndarray]:

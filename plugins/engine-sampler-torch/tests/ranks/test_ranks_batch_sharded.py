@@ -24,7 +24,7 @@ from engine_sampler import (
     Scheduler,
     hookimpl,
 )
-from engine_sampler.registry import default_registry
+from engine_sampler.for_backends import default_registry
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])

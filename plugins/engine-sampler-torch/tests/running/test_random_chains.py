@@ -13,12 +13,10 @@ from counting_device import CountingDevice, OnDevice
 from engine_sampler_torch import TorchBackend
 from engine_sampler_torch.running import pieces
 
-from engine_sampler import Batch, Group, Rows, SamplingParams
+from engine_sampler import Batch, Chain, Group, Rows, SamplingParams
 from engine_sampler.arithmetic import LogitRows
-from engine_sampler.backends.numpy import NumpyBackend
-from engine_sampler.contract import Chain
-from engine_sampler.testing.batches import packed
-from engine_sampler.testing.cases import times
+from engine_sampler.for_backends import NumpyBackend
+from engine_sampler.testing import packed, times
 from tests.random_chains import SAMPLERS, SELECTORS, Random, random_logits, random_rows, random_settings
 
 ROWS = 64

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from torch_chains import NEG_INF, run, whole_rows
 
-from engine_sampler.params import SamplingParams
-from engine_sampler.testing.cases import times
+from engine_sampler import SamplingParams
+from engine_sampler.testing import times
 from tests.random_chains import random_logits, random_rows, random_settings, run_fused
 
 ROWS = 16

@@ -14,9 +14,8 @@ from torch_chains import apply_step, block_of, select, whole_rows
 from engine_sampler import Rows, Tokenizer
 from engine_sampler.arithmetic import FLT_MAX
 from engine_sampler.arithmetic import MASS_SLACK as SLACK
-from engine_sampler.registry import default_registry
-from engine_sampler.testing import make_rows
-from engine_sampler.testing.cases import Case, make_case, times
+from engine_sampler.for_backends import default_registry
+from engine_sampler.testing import Case, make_case, make_rows, times
 from tests.random_chains import SAMPLERS, SELECTORS, tokenizer
 
 HOST_ONLY = {"infill"}

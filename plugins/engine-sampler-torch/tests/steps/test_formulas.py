@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 from engine_sampler_torch.arithmetic import log2_mass
-from engine_sampler_torch.steps.mirostat import gap
-from engine_sampler_torch.steps.mirostat_v2 import MirostatV2Selector
-from engine_sampler_torch.steps.top_n_sigma import sums_by_id
+from engine_sampler_torch.steps.selectors.mirostat import gap
+from engine_sampler_torch.steps.selectors.mirostat_v2 import MirostatV2Selector
+from engine_sampler_torch.steps.truncations.top_n_sigma import sums_by_id
 from torch_chains import apply_step, block_of, whole_rows
 
-from engine_sampler.registry import default_registry
+from engine_sampler.for_backends import default_registry
 from engine_sampler.samplers import mirostat
 from engine_sampler.samplers.top_n_sigma import sum_by_id
 from engine_sampler.testing import make_rows

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from engine_sampler_torch.steps import selector_of, step_of
 
-from engine_sampler.contract import Rows
-from engine_sampler.params import SamplingParams
+from engine_sampler import Rows, SamplingParams
 from tests.random_chains import SAMPLERS, SELECTORS, random_rows
 
 OF_A_STEP = ("bitmask", "draw", "output_token_ids", "position", "seed", "states", "token_ids")

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from engine_sampler.params import SamplingParams
+from engine_sampler import SamplingParams
 from tests.random_chains import SAMPLERS, SELECTORS, random_rows
 
 ROWS, VOCAB, NARROW = 3, 2000, 100

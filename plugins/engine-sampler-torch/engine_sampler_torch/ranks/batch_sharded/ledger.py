@@ -8,15 +8,13 @@ import itertools
 from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from engine_sampler import RequestError, SamplingParams, StepResult, Vocabulary
-from engine_sampler.base.cached import cached_property
-from engine_sampler.base.errors import quoted
-from engine_sampler.scheduler.arguments import few_token_ids_in
-from engine_sampler.scheduler.beam_groups import check_beam_rows
+from engine_sampler.for_backends import check_beam_rows, few_token_ids_in, quoted
 
 from ..exchange import digest
 

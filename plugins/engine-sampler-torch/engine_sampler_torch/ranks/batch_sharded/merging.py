@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from engine_sampler import LOGPROBS_KINDS, StepResult
-from engine_sampler.scheduler import LogprobsByMode
-from engine_sampler.scheduler.logprobs import LogprobsCollector, LogprobsPlan
+from engine_sampler.for_backends import LogprobsByMode, LogprobsCollector, LogprobsPlan
 
 from .answers import Answer
 from .ledger import StepPlan

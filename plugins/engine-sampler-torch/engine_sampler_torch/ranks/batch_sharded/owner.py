@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from engine_sampler import Logprobs, Record, Scheduler, StepResult
-from engine_sampler.base.errors import INTERRUPTIONS, text_of
-from engine_sampler.scheduler import RequestId
+from engine_sampler.for_backends import INTERRUPTIONS, RequestId, text_of
 
 from .answers import Answer, Details
 from .ledger import StepPlan

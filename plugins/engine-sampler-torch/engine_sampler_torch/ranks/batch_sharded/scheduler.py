@@ -24,12 +24,7 @@ from engine_sampler import (
     StepResult,
     Tokenizer,
 )
-from engine_sampler.base.errors import quoted
-from engine_sampler.registry import CORE_PARAMS
-from engine_sampler.scheduler import RequestId
-from engine_sampler.scheduler.arguments import few_token_ids_in
-from engine_sampler.scheduler.beam_groups import search_params
-from engine_sampler.scheduler.request import Request
+from engine_sampler.for_backends import Request, RequestId, few_token_ids_in, quoted, search_params
 
 from ..errors import RankError
 from ..exchange import Exchange, described, digest
@@ -251,7 +246,7 @@ class BatchShardedScheduler:
         self, request_id: RequestId, *, new_request_id: RequestId | None = None, seed: int | None = None
     ) -> RequestId:
         """`Scheduler.fork`: a copy that continues on its own, at the same owner."""
-        seed = CORE_PARAMS["seed"].check(seed)
+        seed = SamplingParams(seed=seed)["seed"]
         parent = self._ledger.find_single(request_id)
         child_id = self._ledger.free_ids(None if new_request_id is None else [new_request_id], 1)[0]
         with self._changing("fork", parent, child_id, seed):

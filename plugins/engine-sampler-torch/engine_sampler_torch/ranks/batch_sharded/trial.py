@@ -6,12 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from engine_sampler import ParameterError, SamplingParams, Scheduler
-from engine_sampler.params import without_takers
-from engine_sampler.registry import structured_in
-from engine_sampler.scheduler import RequestId, sibling_count
-from engine_sampler.scheduler.arguments import token_ids_in
-from engine_sampler.scheduler.history import History
-from engine_sampler.scheduler.request import Request
+from engine_sampler.for_backends import (
+    History,
+    Request,
+    RequestId,
+    sibling_count,
+    structured_in,
+    token_ids_in,
+    without_takers,
+)
 
 
 def checked_count(scheduler: Scheduler, params: SamplingParams, grammar: Any) -> int:

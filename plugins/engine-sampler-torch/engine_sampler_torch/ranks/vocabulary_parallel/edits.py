@@ -11,8 +11,8 @@ from torch import Tensor
 
 from engine_sampler import ParameterError, SamplingParams, Vocabulary
 from engine_sampler.arithmetic import FLT_MAX
-from engine_sampler.params import build_chain
-from engine_sampler.samplers.penalties import Penalties, Windows
+from engine_sampler.for_backends import PenaltyWindows, build_chain
+from engine_sampler.samplers.penalties import Penalties
 
 from .arithmetic import edited
 
@@ -89,7 +89,7 @@ class Penalized:
 
     params: SamplingParams
     exempt: np.ndarray
-    windows: Windows
+    windows: PenaltyWindows
 
     def extend(self, token_id: int) -> None:
         """Count one token more."""

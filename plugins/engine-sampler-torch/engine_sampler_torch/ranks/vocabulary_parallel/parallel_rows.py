@@ -12,9 +12,7 @@ from torch import Tensor
 
 from engine_sampler import Chain, ParameterError, SamplingParams, Vocabulary
 from engine_sampler.arithmetic import GREEDY_BELOW, LN_2, draw64, log2_64
-from engine_sampler.params import build_chain
-from engine_sampler.registry import structured_in
-from engine_sampler.scheduler import sibling_count
+from engine_sampler.for_backends import build_chain, sibling_count, structured_in
 
 from ..exchange import digest
 from .edits import SparseEdits, bias_edits, penalty_edits, penalty_windows

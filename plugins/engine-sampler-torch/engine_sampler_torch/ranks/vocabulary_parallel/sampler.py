@@ -12,7 +12,7 @@ from torch import Tensor
 
 from engine_sampler import SamplingParams, Tokenizer, Vocabulary, bitmask_words
 from engine_sampler.arithmetic import child_seed
-from engine_sampler.scheduler.arguments import token_ids_in
+from engine_sampler.for_backends import token_ids_in
 
 from ..exchange import Exchange, digest
 from ..shards import DTYPES, VocabularyShards

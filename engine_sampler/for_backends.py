@@ -1,0 +1,103 @@
+"""For backends: what those are built from that run rows elsewhere, on another device or on several machines.
+
+With `engine_sampler` and `engine_sampler.arithmetic` this is all that such a backend imports. Three kinds:
+
+the host   `HostRun` for the rows that are left to it, `NumpyBackend` as the reference, how plugins are found
+           and called.
+formulas   what samplers compute on the host from parameters, states and histories, and the constants of their
+           formulas; the docstrings of the samplers describe them.
+requests   what a scheduler checks and collects, for one that is divided over several machines.
+"""
+
+from .backends.choose import best_backend
+from .backends.host_run import HostRun
+from .backends.numpy import NumpyBackend
+from .base.arrays import padded
+from .base.errors import INTERRUPTIONS, failure, quoted, text_of
+from .base.forking import fork_safe
+from .params import build_chain, without_takers
+from .registry import default_registry, objects_in, structured_in
+from .samplers.adaptive_p import (
+    ADAPTIVE_PEAK,
+    ADAPTIVE_SHARPNESS,
+    ADAPTIVE_WIDTH,
+    corrected_adaptive_target,
+)
+from .samplers.bad_words import ids_completing_bad_words
+from .samplers.dry import dry_penalties
+from .samplers.grammar_bias import favoured_ids
+from .samplers.min_p import min_p_depth
+from .samplers.min_tokens import is_below_min_tokens
+from .samplers.mirostat import MIROSTAT_HEAD, MIROSTAT_STEP_SQUARES, MIROSTAT_STEPS, current_mu
+from .samplers.no_repeat_ngram import ids_completing_ngrams
+from .samplers.penalties import PenaltyWindows, occurrence_shift, repetition_factors
+from .samplers.smoothing import smoothing_cube, smoothing_square
+from .samplers.temperature import (
+    MAX_TEMPERATURE,
+    highest_temperature,
+    is_temperature_dynamic,
+    is_temperature_greedy,
+    lowest_temperature,
+    temperature_scale,
+)
+from .samplers.top_n_sigma import SIGMA_CHUNK
+from .scheduler import LogprobsByMode, RequestId, sibling_count
+from .scheduler.arguments import few_token_ids_in, token_ids_in
+from .scheduler.beam_groups import check_beam_rows, search_params
+from .scheduler.history import History
+from .scheduler.logprobs import LogprobsCollector, LogprobsPlan
+from .scheduler.request import Request
+
+__all__ = [
+    "ADAPTIVE_PEAK",
+    "ADAPTIVE_SHARPNESS",
+    "ADAPTIVE_WIDTH",
+    "INTERRUPTIONS",
+    "MAX_TEMPERATURE",
+    "MIROSTAT_HEAD",
+    "MIROSTAT_STEPS",
+    "MIROSTAT_STEP_SQUARES",
+    "SIGMA_CHUNK",
+    "History",
+    "HostRun",
+    "LogprobsByMode",
+    "LogprobsCollector",
+    "LogprobsPlan",
+    "NumpyBackend",
+    "PenaltyWindows",
+    "Request",
+    "RequestId",
+    "best_backend",
+    "build_chain",
+    "check_beam_rows",
+    "corrected_adaptive_target",
+    "current_mu",
+    "default_registry",
+    "dry_penalties",
+    "failure",
+    "favoured_ids",
+    "few_token_ids_in",
+    "fork_safe",
+    "highest_temperature",
+    "ids_completing_bad_words",
+    "ids_completing_ngrams",
+    "is_below_min_tokens",
+    "is_temperature_dynamic",
+    "is_temperature_greedy",
+    "lowest_temperature",
+    "min_p_depth",
+    "objects_in",
+    "occurrence_shift",
+    "padded",
+    "quoted",
+    "repetition_factors",
+    "search_params",
+    "sibling_count",
+    "smoothing_cube",
+    "smoothing_square",
+    "structured_in",
+    "temperature_scale",
+    "text_of",
+    "token_ids_in",
+    "without_takers",
+]

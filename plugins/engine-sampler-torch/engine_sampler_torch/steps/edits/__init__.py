@@ -1,0 +1,1 @@
+"""Changes of listed tokens: masks, biases and penalties."""

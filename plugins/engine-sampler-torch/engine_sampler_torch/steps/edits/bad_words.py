@@ -1,0 +1,23 @@
+"""bad_words: never complete certain token sequences."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine_sampler import Rows
+from engine_sampler.for_backends import ids_completing_bad_words
+
+from .._inputs import id_table
+from ..base import Block, DeviceStep, Given
+from ._changes import remove
+
+
+class BadWordsStep(DeviceStep):
+    name = "bad_words"
+    sparse_ids = ("ids",)
+
+    def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
+        return {"ids": id_table(list(ids_completing_bad_words(rows)), rows)}
+
+    def apply(self, block: Block, given: Given, fixed: None) -> None:
+        remove(block, given["ids"])

@@ -1,0 +1,1 @@
+"""Steps that give all tokens new logits."""

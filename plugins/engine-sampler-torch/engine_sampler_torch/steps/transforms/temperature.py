@@ -1,0 +1,66 @@
+"""temperature: sharpen or flatten the distribution, with a range according to its entropy."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine_sampler import Rows
+from engine_sampler.arithmetic import GREEDY_BELOW
+from engine_sampler.for_backends import (
+    MAX_TEMPERATURE,
+    highest_temperature,
+    is_temperature_dynamic,
+    is_temperature_greedy,
+    lowest_temperature,
+    temperature_scale,
+)
+
+from ...arithmetic import NEGATIVE_INFINITY, constant, entropy_bits, log2_64, power, settled
+from ..base import Block, DeviceStep, Given
+
+
+class TemperatureStep(DeviceStep):
+    name = "temperature"
+    may_fail = False
+    parameters_only = True
+
+    def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
+        given = {"scale": rows.derived("1/T", temperature_scale)}
+        dynamic, greedy = self.fixed(rows)
+        if dynamic:
+            given["dynamic"] = rows.derived("T follows the entropy", is_temperature_dynamic)
+            given["low"] = rows.derived("least T", lowest_temperature)
+            given["high"] = rows.derived("greatest T", highest_temperature)
+            given["exponent"] = rows["dynatemp_exponent"]
+        if greedy:
+            given["greedy"] = rows.derived("T is 0", is_temperature_greedy)
+        return given
+
+    def fixed(self, rows: Rows) -> tuple[bool, bool]:
+        """Whether the temperature of any row is dynamic, and whether any is 0."""
+        dynamic = rows.derived("T follows the entropy", is_temperature_dynamic)
+        return bool(dynamic.any()), bool(rows.derived("T is 0", is_temperature_greedy).any())
+
+    def apply(self, block: Block, given: Given, fixed: tuple[bool, bool]) -> None:
+        dynamic, greedy = fixed
+        scale = given["scale"]
+        if dynamic:
+            scale = torch.where(given["dynamic"], _dynamic_scale(block, given), scale)
+        removed = block.values == NEGATIVE_INFINITY
+        scaled = settled(block.values * scale[:, None])
+        block.replace(scaled.masked_fill_(removed, NEGATIVE_INFINITY))
+        if greedy:
+            block.keep_upper((block.columns == block.best[:, None]) | ~given["greedy"][:, None])
+
+
+def _dynamic_scale(block: Block, given: Given) -> Tensor:
+    """float32(1/T) for the temperature that follows the entropy of each row."""
+    alone = block.alive <= 1
+    greatest = log2_64(block.alive.to(torch.float64)).masked_fill_(alone, 1.0)
+    entropy = entropy_bits(block.weights, block.distances, block.total)
+    low = given["low"]
+    spread = (given["high"] - low) * power(entropy / greatest, given["exponent"])
+    temperature = (low + spread).clamp(GREEDY_BELOW, MAX_TEMPERATURE).masked_fill_(alone, 1.0)
+    return (constant(1.0, temperature) / temperature).to(torch.float32)

@@ -1,0 +1,1 @@
+"""Steps that remove unlikely tokens."""

@@ -1,0 +1,33 @@
+"""xtc: exclude the top choices with some probability."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine_sampler import Rows
+from engine_sampler.arithmetic import coin
+
+from ...arithmetic import weight_of_share
+from ..base import Block, DeviceStep, Given
+
+
+class XtcStep(DeviceStep):
+    name = "xtc"
+    may_fail = False
+
+    def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
+        return {
+            "heads": coin(rows.draw(), rows["xtc_probability"]),
+            "threshold": rows["xtc_threshold"],
+            "min_keep": rows["min_keep"],
+        }
+
+    def apply(self, block: Block, given: Given, fixed: None) -> None:
+        values = block.values
+        above = block.heavy(weight_of_share(given["threshold"], block.total))
+        lowest = values.masked_fill(~above, float("inf")).amin(1, keepdim=True)
+        ties = above & (values == lowest)
+        last = (block.columns * ties).amax(1, keepdim=True)
+        dropped = above & (block.columns != last)
+        enough = block.alive - dropped.sum(1) >= given["min_keep"]
+        block.keep(~(dropped & (enough & given["heads"])[:, None]))
