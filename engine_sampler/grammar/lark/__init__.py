@@ -1,12 +1,13 @@
 """Grammars in Lark's language and in GBNF, read into `Rules` by lark's own loader, for both of its lexers.
 
 gbnf        GBNF, rewritten to Lark's language
-lexer       splits a text into words and statements, and enforces limits before lark reads it
+statements  splits a text into words and statements, and enforces limits before lark reads it
 dialect     rewrites the forms beyond lark's syntax
 library     what `%import` finds
 messages    translates lark's errors to this package's, with the position in the user's text
 grammar     "dynamic_complete": the trees of lark's loader as `Rules`; `rules` reads the rules, `terminals`
-            the terminals, `lazy` the lazy ones among them, `substring` the substrings of a text
+            the terminals, `lazy_terminals` the lazy ones among them, `substring` the substrings of a text
 lalr        "contextual": the tables of lark's LALR parser and its lexers; `lalr_tables` computes them,
-            `expansion` bounds the size of the rules that lark writes out for them
+            `expansion_bounds` bounds the size of the rules that lark writes out for them
+dead_ends/  whether a text that has been begun can still be finished
 """

@@ -28,7 +28,7 @@ from typing import Any
 from ...base.cached import cached_property
 from ..errors import GrammarLimitError
 from ..work import spend
-from .lexer import Lines, Scan, Statement, Word, count_bounds
+from .statements import Lines, Scan, Statement, Word, count_bounds
 
 MAX_TOKEN_IDS = 300_000
 """The most ids in all the `<[...]>` of a grammar."""

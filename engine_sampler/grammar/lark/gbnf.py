@@ -30,7 +30,7 @@ from ...base.cached import cached_property
 from ..errors import GrammarLimitError
 from ..work import counted_work, spend
 from .dialect import Placeholder, SpecialTokens
-from .lexer import ENDLESS, MAX_BRACKETS, MAX_NUMBER, MAX_WORD, Lines, Word
+from .statements import ENDLESS, MAX_BRACKETS, MAX_NUMBER, MAX_WORD, Lines, Word
 
 _BLANK = re.compile(r"(?:[ \t]|#[^\r\n]*)*")
 _BLANK_LINES = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")

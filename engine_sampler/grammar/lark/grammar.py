@@ -25,18 +25,18 @@ from ..program.expression import Expression
 from ..program.rules import Rules
 from ..regex.beginning import Before
 from ..work import counted_work, spend
+from .dead_ends.earley_dead_ends import drop_dead_ends, looking_ahead
+from .dead_ends.ignored_text import move_ignored_into_rules
+from .dead_ends.preceding_characters import texts_before
+from .dead_ends.terminal_states import TerminalStates
 from .dialect import Placeholder, Rewritten, rewrite
 from .gbnf import read_gbnf
-from .lazy import guarded_terminals
-from .lexer import Scan
+from .lazy_terminals import guarded_terminals
 from .library import library_source
 from .messages import Messages
-from .plain import Definition, plain_definitions
-from .preceding import texts_before
-from .rule_endings import drop_dead_ends, looking_ahead
+from .plain_definitions import Definition, plain_definitions
 from .rules import RuleReader
-from .skipping import before
-from .terminal_states import TerminalStates
+from .statements import Scan
 from .terminals import Terminals
 
 _LOADING_STEPS = 50
@@ -99,7 +99,7 @@ def _rules_of(loaded: Loaded, start: str, schema_rules: SchemaRules | None) -> R
     states = TerminalStates(rules.expressions)
     guarded = looking_ahead(rules)
     dropped = drop_dead_ends(rules, states, guarded)
-    if (before(rules, states) or dropped) and guarded:
+    if (move_ignored_into_rules(rules, states) or dropped) and guarded:
         drop_dead_ends(rules, states, looking_ahead(rules))
     return rules
 

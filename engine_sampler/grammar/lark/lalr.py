@@ -27,16 +27,16 @@ from ..program.rules import Rules, sequence
 from ..regex.beginning import TEXT_BEGIN, Before
 from ..regex.pattern import Outline
 from ..work import counted_work, spend
+from .dead_ends.lalr_dead_ends import without_dead_ends
+from .dead_ends.preceding_characters import texts_before_entries
 from .dialect import Rewritten
-from .expansion import check_expansion, without_endless_counts
+from .expansion_bounds import check_expansion, without_endless_counts
 from .grammar import Loaded, load
-from .lalr_endings import without_dead_ends
 from .lalr_tables import LalrTables, tables_of
 from .lexer_order import LexerOrder, lexer_outlines
 from .messages import Messages
-from .patterns import pattern_of
-from .preceding import texts_before_entries
 from .rules import RuleReader
+from .terminal_patterns import pattern_of
 from .terminals import Terminals
 
 _REFUSED = {

@@ -10,7 +10,7 @@ from lark.exceptions import GrammarError as LarkGrammarError
 
 from ..program.lalr import once
 from ..work import spend
-from .lalr_alike import alike
+from .lalr_alike_terminals import alike
 from .lalr_analysis import LalrStates, PlainRules, bits_of
 
 END = "$END"

@@ -19,7 +19,7 @@ from ..program.expression import Encoder, Expression
 from ..regex.pattern import Outline, whole_texts
 from ..work import spend
 from .messages import Messages
-from .patterns import outline_of
+from .terminal_patterns import outline_of
 
 _PAIRS_PER_STEP, _BYTES_PER_STEP = 16, 4
 """Pairs of a pattern and a literal, and bytes of a literal, that take a step."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from lark.load_grammar import PackageResource, stdlib_loader
 
 from ...base.packaged import GRAMMAR_FOLDER, PACKAGE, grammar_text
-from .lexer import Scan, Statement
+from .statements import Scan, Statement
 
 Source = Callable[[object, str], "tuple[PackageResource, str]"]
 

@@ -11,7 +11,7 @@ from lark import Token
 from lark.exceptions import LarkError, UnexpectedToken, VisitError
 
 from ..errors import GrammarError, GrammarLimitError
-from .lexer import Lines, Statement
+from .statements import Lines, Statement
 
 _LOCATION = re.compile(r",? at line (\d+),? col(?:umn)? (\d+)[^\n]*")
 _LOCATION_IN_PATTERN = re.compile(r" \(line \d+, column \d+\)$")

@@ -15,9 +15,9 @@ from lark.grammar import Symbol
 from ..errors import GrammarError, GrammarLimitError
 from ..program.rules import Body, Rules, alternatives, repeated, sequence
 from ..work import spend
-from .lexer import ENDLESS
 from .messages import Messages
-from .patterns import LITERALS
+from .statements import ENDLESS
+from .terminal_patterns import LITERALS
 from .terminals import Terminals
 
 MAX_STEPS = 250_000

@@ -21,11 +21,11 @@ from ..regex.beginning import ANY_TEXT, Before, TextBeforeError
 from ..regex.pattern import terminal_expression
 from ..work import spend
 from .dialect import Placeholder, Rewritten
-from .lazy import prefix_free
-from .lexer import ENDLESS
+from .lazy_terminals import prefix_free
 from .messages import Messages
-from .patterns import literal_pattern, pattern_of, plain_text
+from .statements import ENDLESS
 from .substring import substring_expression
+from .terminal_patterns import literal_pattern, pattern_of, plain_text
 
 _UNBOUNDED = f",{ENDLESS}}}", ",}"
 

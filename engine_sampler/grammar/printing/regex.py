@@ -38,7 +38,7 @@ from ..program.expression import (
     union,
 )
 from ..program.unicode import Ranges, ranges
-from ..schema.lifting import character_at
+from ..schema.scalars.lifting import character_at
 
 MAX_STATES = 300
 """Maximum number of states of an automaton that is converted to a regular expression."""

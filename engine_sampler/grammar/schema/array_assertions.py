@@ -11,7 +11,6 @@ from ..work import spend_on_each
 from .arrays import ArrayShape, Counted, Literals
 from .formula import COUNT, FROM, ITEM, NEVER, SIZE, UNIQUE, Formula
 from .nodes import Expander
-from .numbers import whole_numbers
 from .outlines import (
     ARRAY,
     FALSEHOOD,
@@ -23,6 +22,7 @@ from .outlines import (
     outline_intersection,
     possible_kinds,
 )
+from .scalars.numbers import whole_numbers
 
 Bounds: TypeAlias = "tuple[int, int | None]"
 """At least, and at most; None: any number."""

@@ -39,7 +39,7 @@ from .formula import (
 from .limits import MAX_CLAUSES
 from .nodes import Expander
 from .outlines import ARRAY, OBJECT
-from .strings import holds
+from .scalars.strings import holds
 
 _MAX_KEY_CLAUSES = 64
 """Maximum number of clauses into which an `or` over the presence of keys is rewritten."""

@@ -12,7 +12,7 @@ from ..work import counted_work
 from .document import Document
 from .emitting import Emitter, expressions_of_any_value
 from .formula import ALWAYS
-from .keywords import KEYWORDS
+from .keywords.all_types import KEYWORDS
 from .layout import (
     Punctuation,
     Spacing,
@@ -22,9 +22,9 @@ from .layout import (
     spacing_of,
 )
 from .nodes import Expander
-from .numbers import NUMBER, PLAIN_INTEGER, WHOLE_NUMBER
 from .options import DEFAULTS, SchemaOptions
-from .texts import ANY_CHARACTER, PLAIN_BODY, PLAIN_CHARACTER, STRING, WHITESPACE
+from .scalars.numbers import NUMBER, PLAIN_INTEGER, WHOLE_NUMBER
+from .scalars.texts import ANY_CHARACTER, PLAIN_BODY, PLAIN_CHARACTER, STRING, WHITESPACE
 from .values import Literals, Values
 
 

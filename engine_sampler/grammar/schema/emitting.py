@@ -29,13 +29,13 @@ from .layout import Punctuation
 from .limits import MAX_CELLS
 from .listed import Listed, ListedAutomaton
 from .nodes import Expander
-from .numbers import decimal, plain_numbers
 from .objects import ObjectShape, Plan, Region
 from .options import KeyOrder
 from .ordering import MemberWriter, ordered_object
 from .outlines import CONSTANTS, json_kind
-from .strings import holds
-from .texts import quoted_key
+from .scalars.numbers import decimal, plain_numbers
+from .scalars.strings import holds
+from .scalars.texts import quoted_key
 from .values import Literals, Shape, Values
 
 _MAX_INLINE = 8

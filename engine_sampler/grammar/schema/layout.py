@@ -24,9 +24,9 @@ from ..program.expression import (
 )
 from ..program.rules import Rules
 from ..regex.pattern import pattern_expression
-from .matching import is_empty
 from .options import check_whitespace
-from .texts import WHITESPACE
+from .scalars.matching import is_empty
+from .scalars.texts import WHITESPACE
 
 _MAX_CACHED_LENGTH = 100
 """Maximum length of a pattern whose meaning is cached."""

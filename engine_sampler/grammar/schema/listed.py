@@ -17,8 +17,8 @@ from ..program.rules import ACCEPT, Edge, Operation, clause, clear, set_bit
 from ..work import spend
 from .formula import Formula, disjunction
 from .layout import Punctuation
-from .numbers import decimal
-from .texts import is_encodable
+from .scalars.numbers import decimal
+from .scalars.texts import is_encodable
 
 MAX_LISTED_STATES = 100_000
 """Maximum number of states of the automaton of one list of constants."""

@@ -30,7 +30,7 @@ from .outlines import (
     possible_kinds,
     type_mask,
 )
-from .strings import holds
+from .scalars.strings import holds
 
 Scope: TypeAlias = tuple[Resource, ...]
 Items: TypeAlias = tuple[tuple[str, Any], ...]

@@ -34,8 +34,8 @@ from .formula import (
 )
 from .limits import MAX_CELLS, MAX_PATTERNS
 from .nodes import Expander
-from .strings import holds, is_possible, string_set
-from .texts import is_encodable
+from .scalars.strings import holds, is_possible, string_set
+from .scalars.texts import is_encodable
 
 Literals: TypeAlias = frozenset[int]
 Productive: TypeAlias = Callable[[Literals], bool]

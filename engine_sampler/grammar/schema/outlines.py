@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from ..errors import GrammarError
-from .numbers import decimal
+from .scalars.numbers import decimal
 
 NULL, FALSEHOOD, TRUTH, NUMBER, STRING, ARRAY, OBJECT = (1 << i for i in range(7))
 ALL_KINDS = 127

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from ..work import spend
 from .formula import ALWAYS, NEVER
-from .keywords_object import object_value, required_keys
+from .keywords.objects import object_value, required_keys
 from .nodes import Expander, SchemaNode
 from .objects import Literals, ObjectShape, Plan, Region
 from .outlines import possible_kinds
-from .strings import other_keys
-from .texts import is_encodable
+from .scalars.strings import other_keys
+from .scalars.texts import is_encodable
 
 _KEYWORDS = frozenset(("type", "properties", "required", "additionalProperties"))
 

@@ -21,8 +21,6 @@ from .document import Document
 from .formula import FALSE, LISTED, NEVER, TRUE, Formula, conjunction
 from .limits import MAX_VALUES
 from .nodes import Expander
-from .numbers import NUMBER as NUMBERS
-from .numbers import WHOLE_NUMBER, number_set
 from .objects import object_shape
 from .outlines import (
     ARRAY,
@@ -33,8 +31,10 @@ from .outlines import (
     type_mask,
 )
 from .plain_objects import PlainObject, plain_object
-from .strings import string_set
-from .texts import STRING as STRINGS
+from .scalars.numbers import NUMBER as NUMBERS
+from .scalars.numbers import WHOLE_NUMBER, number_set
+from .scalars.strings import string_set
+from .scalars.texts import STRING as STRINGS
 
 Literals: TypeAlias = frozenset[int]
 Productive: TypeAlias = Callable[[Literals], bool]

@@ -21,12 +21,12 @@ from ..schema.document import LATEST, Resource
 from ..schema.emitting import ItemWriter
 from ..schema.formula import AND, NOT, WITHIN, Formula, conjunction
 from ..schema.layout import Punctuation
-from ..schema.lifting import respelled
 from ..schema.objects import Literals, ObjectShape, Region
 from ..schema.options import SchemaOptions
 from ..schema.ordering import MemberWriter
-from ..schema.strings import content_set
-from ..schema.texts import is_encodable
+from ..schema.scalars.lifting import respelled
+from ..schema.scalars.strings import content_set
+from ..schema.scalars.texts import is_encodable
 from .text import utf8
 
 TYPES = ("string", "number", "boolean", "null", "object", "array")

@@ -29,11 +29,11 @@ from ..program.expression import (
 from ..program.rules import Body, Rules, alternatives, sequence
 from ..schema.formula import AND, LENGTH, NOT, OR, TRUE, WITHIN, Formula
 from ..schema.layout import spacing_of
-from ..schema.matching import is_empty
 from ..schema.objects import Literals, Region
 from ..schema.options import SchemaOptions
-from ..schema.strings import content_set
-from ..schema.texts import WHITESPACE, is_encodable
+from ..schema.scalars.matching import is_empty
+from ..schema.scalars.strings import content_set
+from ..schema.scalars.texts import WHITESPACE, is_encodable
 from .arguments import TYPES, Arguments, Separators
 from .marks import Marks
 from .text import free_text

@@ -9,8 +9,8 @@ import pytest
 from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
 from engine_sampler.grammar.lark.dialect import rewrite
 from engine_sampler.grammar.lark.grammar import rules_from_lark
-from engine_sampler.grammar.lark.lexer import Scan
-from engine_sampler.grammar.lark.plain import plain_definitions
+from engine_sampler.grammar.lark.plain_definitions import plain_definitions
+from engine_sampler.grammar.lark.statements import Scan
 from engine_sampler.grammar.program.expression import literal
 from engine_sampler.grammar.program.rules import Rules, alternatives
 

@@ -6,7 +6,7 @@ import pytest
 
 from engine_sampler import Grammar, GrammarError
 from engine_sampler.grammar.lark.gbnf import read_gbnf
-from engine_sampler.grammar.lark.lexer import MAX_BRACKETS
+from engine_sampler.grammar.lark.statements import MAX_BRACKETS
 
 CONFIGURATION = r"""
 root   ::= "{" gap (entry ("," gap entry)*)? "}" gap  # an object at the top

@@ -12,9 +12,9 @@ from lark.lexer import PatternRE, PatternStr, TerminalDef, _create_unless
 
 from engine_sampler.grammar.errors import GrammarError
 from engine_sampler.grammar.lark.lalr import rules_from_lalr
-from engine_sampler.grammar.lark.lexer import Scan
 from engine_sampler.grammar.lark.lexer_order import LexerOrder, lexer_outlines
 from engine_sampler.grammar.lark.messages import Messages
+from engine_sampler.grammar.lark.statements import Scan
 from engine_sampler.grammar.limits import LIMITS
 from engine_sampler.grammar.regex.beginning import TEXT_BEGIN
 from engine_sampler.grammar.regex.pattern import terminal_expression

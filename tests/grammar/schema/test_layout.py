@@ -13,7 +13,7 @@ from engine_sampler.grammar.program.rules import Rules, sequence
 from engine_sampler.grammar.schema.compiling import add_schema, rules_from_schema
 from engine_sampler.grammar.schema.options import SchemaOptions
 
-from ...grammar.both_engines import FASTEST
+from ..both_engines import FASTEST
 from .judging import Judge, accepted
 
 DOCUMENT: Any = {"a": [1, {"b": [], "c": {}}, "x y"], "d": {"e": {"f": [[[[None]]]]}}}

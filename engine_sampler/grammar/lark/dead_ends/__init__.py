@@ -1,0 +1,26 @@
+"""Can this text still be finished? What a grammar allows although no text that begins with it ever ends.
+
+    start: A "b"
+    A: /a(?!b)/        what must follow A is what its look-ahead forbids: A must not even begin
+
+A mask that allowed such a beginning would lead a model to where nothing is allowed. So what leads nowhere is
+searched for once, when a grammar has been read, and removed from its rules:
+
+    earley_dead_ends      terminals whose look-aheads forbid all that the rules expect next
+    ignored_text          ignored text after which nothing can follow, for the Earley parser
+    lalr_dead_ends        terminals of an LALR parser after whose longest match it cannot go on
+    lalr_ways_on          with which terminals the texts of an LALR parser go on to an end
+    lexer_endings         how the terminals of a lexer end, and what may follow them then: first roughly, by
+                          bytes; then exactly, by derivatives, where the rough view finds something suspicious
+
+They stand on what may come where:
+
+    follow_sets           which terminals may follow which
+    preceding_characters  what stands right before a terminal; it gives `^`, `\\b` and look-behinds at its
+                          beginning their meaning, too
+    byte_sets             the bytes at either end of a terminal's texts, and within them
+    terminal_states       the states of the terminals of one grammar, by derivatives
+
+Each search is bounded (`MAX_STATES`, `MAX_STEPS`, half of the work of reading a grammar). What it cannot
+decide is taken to lead on, so that no text is refused that can be finished.
+"""

@@ -1,0 +1,431 @@
+"""An automaton that reads a number and compares it, digit by digit, with the constants of a formula."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from ...errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
+from ...program.expression import EMPTY, Expression, automaton
+from ...program.reaching import nodes_reaching
+from ...work import spend, spend_on_each
+from ..formula import AND, INTEGER, LESS, MULTIPLE, NOT, OR, WITHIN, Formula
+from ..limits import MAX_NUMBER_STATES
+
+_MAX_BOUNDS = 200
+"""Maximum number of bounds and constants with which a number is compared."""
+
+
+class _Bound(NamedTuple):
+    """The absolute value of a threshold: its digits in plain decimal form, and in scientific form."""
+
+    whole: str
+    fraction: str
+    digits: str
+    exponent: int
+
+
+class _Multiple(NamedTuple):
+    """A divisor: `factor` times 10 ** `zeros`; the factor is not a multiple of 10."""
+
+    factor: int
+    zeros: int
+
+
+def _bound(value: Decimal) -> _Bound:
+    whole, _, fraction = f"{abs(value):f}".partition(".")
+    whole, fraction = whole.lstrip("0"), fraction.rstrip("0")
+    return _Bound(whole, fraction, (whole + fraction).strip("0"), value.adjusted())
+
+
+def _multiple(value: Decimal) -> _Multiple:
+    _, digits, exponent = value.as_tuple()
+    text = "".join(map(str, digits))
+    short = text.rstrip("0")
+    factor = int(short or "0")
+    if not isinstance(exponent, int) or value <= 0:
+        raise GrammarError("multipleOf must be greater than 0")
+    zeros = exponent + len(text) - len(short)
+    if factor * (abs(zeros) + 1) > MAX_NUMBER_STATES:
+        raise UnsupportedKeywordError(f"multipleOf {value} is not supported: it has too many residues")
+    return _Multiple(factor, zeros)
+
+
+def _atoms(formula: Formula) -> list[Formula]:
+    found: list[Formula] = []
+    waiting = [formula]
+    while waiting:
+        part = waiting.pop()
+        if part[0] in (AND, OR):
+            waiting += part[1]
+        else:
+            found.append(part[1] if part[0] == NOT else part)
+    return found
+
+
+def _compare_digit(digit: str, digits: str, at: int) -> int:
+    """The comparison (-1, 0, 1) of `digit` with digit number `at` of `digits`, padded with zeros."""
+    other = digits[at] if at < len(digits) else "0"
+    return (digit > other) - (digit < other)
+
+
+NumberState = tuple[Any, ...]
+
+START, MINUS, ZERO, INTEGRAL, POINT, FRACTION, E, E_SIGN, EXPONENT = range(9)
+
+
+class _Reading(NamedTuple):
+    """The state of a number before its exponent.
+
+    sign          1 or -1
+    whole         number of digits of the whole part, saturated just past the longest bound
+    plain         for each bound, the comparison of the digits so far with it, as a plain decimal
+    fraction      number of digits after the point, saturated at the largest number that matters
+    mantissa      the same comparisons if an exponent follows; None if an exponent is not allowed
+    has_fraction  whether there is a digit other than 0 after the point
+    zero          whether all digits are 0
+    residues      for each divisor, (residue, pending zeros); None if it can no longer divide the number
+    """
+
+    sign: int
+    whole: int = 0
+    plain: tuple[int, ...] = ()
+    fraction: int = 0
+    mantissa: tuple[int, ...] | None = None
+    has_fraction: bool = False
+    zero: bool = True
+    residues: tuple[tuple[int, int] | None, ...] = ()
+
+
+class _Scale(NamedTuple):
+    """The state of a number from its exponent on: `size` digits read, and `exponent`, their comparisons."""
+
+    sign: int
+    mantissa: tuple[int, ...]
+    has_fraction: bool
+    zero: bool
+    negative: bool = False
+    size: int = 0
+    exponent: tuple[int, ...] = ()
+
+
+class NumberAutomaton:
+    """The automaton of one formula; states are created as they are reached."""
+
+    def __init__(self, formula: Formula) -> None:
+        self._formula = formula
+        atoms = _atoms(formula)
+        values = {atom[1] for atom in atoms if atom[0] == LESS}
+        values.update(value for atom in atoms if atom[0] == WITHIN for value in atom[1])
+        self._values = sorted(values)
+        if len(values) > _MAX_BOUNDS:
+            raise GrammarLimitError(
+                f"a number in the JSON Schema is compared with more than {_MAX_BOUNDS} bounds and constants"
+            )
+        self._by_sign = {sign: tuple(value for value in self._values if value * sign > 0) for sign in (1, -1)}
+        self._bounds = {sign: tuple(map(_bound, values)) for sign, values in self._by_sign.items()}
+        bounds = self._bounds[1] + self._bounds[-1]
+        self._longest_whole = max((len(bound.whole) for bound in bounds), default=0)
+        self._multiples = {atom[1]: _multiple(atom[1]) for atom in atoms if atom[0] == MULTIPLE}
+        lengths = [len(bound.fraction) for bound in bounds] + [len(bound.digits) for bound in bounds]
+        lengths += [-divisor.zeros for divisor in self._multiples.values()]
+        self._longest_fraction = max(lengths, default=0)
+        self._longest_exponent = max((len(str(abs(bound.exponent))) for bound in bounds), default=0)
+
+    def expression(self) -> Expression:
+        """The automaton as an expression, without dead states."""
+        numbers: dict[NumberState, int] = {(START, None): 0}
+        waiting: list[NumberState] = [(START, None)]
+        edges: list[list[tuple[int, int, int]]] = []
+        each = 4 + (len(self._values) + len(self._multiples)) // 2
+        for state in waiting:
+            outgoing = []
+            found = self._edges(state)
+            spend(10 + each * len(found))
+            for low, high, target in found:
+                if target not in numbers:
+                    numbers[target] = len(numbers)
+                    waiting.append(target)
+                outgoing.append((low, high, numbers[target]))
+            edges.append(sorted(outgoing))
+            if len(waiting) > MAX_NUMBER_STATES:
+                raise GrammarLimitError(
+                    f"a number in the JSON Schema needs more than {MAX_NUMBER_STATES} states"
+                )
+        accepts = [self._accepts(state) for state in spend_on_each(waiting, 3 + len(self._values))]
+        return _trimmed(edges, accepts)
+
+    def _edges(self, state: NumberState) -> list[tuple[int, int, NumberState]]:
+        phase, known = state
+        if phase in (START, MINUS):
+            reading = self._begin(-1 if phase == MINUS else 1)
+            found = self._digits(reading, INTEGRAL, "123456789")
+            found.append((0x30, 0x30, (ZERO, reading)))
+            return found if phase == MINUS else [*found, (0x2D, 0x2D, (MINUS, None))]
+        if phase in (ZERO, INTEGRAL):
+            found = self._digits(known, INTEGRAL) if phase == INTEGRAL else []
+            return [*found, (0x2E, 0x2E, (POINT, self._point(known))), *self._to_exponent(known)]
+        if phase in (POINT, FRACTION):
+            found = self._digits(known, FRACTION)
+            return found if phase == POINT else [*found, *self._to_exponent(known)]
+        found = self._digits(known, EXPONENT)
+        if phase == E:
+            minus = known._replace(negative=True)
+            found += [(0x2B, 0x2B, (E_SIGN, known)), (0x2D, 0x2D, (E_SIGN, minus))]
+        return found
+
+    def _digits(
+        self, known: Any, phase: int, digits: str = "0123456789"
+    ) -> list[tuple[int, int, NumberState]]:
+        steps: dict[int, Callable[[Any, str], Any]]
+        steps = {INTEGRAL: self._whole_digit, FRACTION: self._fraction_digit, EXPONENT: self._exponent_digit}
+        step = steps[phase]
+        found: list[tuple[int, int, NumberState]] = []
+        for first, last in self._runs(known, phase, digits):
+            target = phase, step(known, first)
+            if found and found[-1][2] == target:
+                found[-1] = found[-1][0], ord(last), target
+            else:
+                found.append((ord(first), ord(last), target))
+        return found
+
+    def _runs(self, known: Any, phase: int, digits: str) -> list[tuple[str, str]]:
+        """Runs of digits that are treated alike; a digit of a bound at this position is a run of its own."""
+        if self._multiples:
+            return [(digit, digit) for digit in digits]
+        marks = {"0"}
+        for bound in self._bounds[known.sign]:
+            if phase == INTEGRAL:
+                marks.update(bound.whole[known.whole : known.whole + 1], bound.digits[:1])
+            elif phase == FRACTION:
+                at = known.fraction
+                marks.update(bound.fraction[at : at + 1], bound.digits[at + 1 : at + 2])
+            else:
+                marks.update(str(abs(bound.exponent))[known.size : known.size + 1])
+        runs: list[tuple[str, str]] = []
+        for digit in digits:
+            if runs and not marks & {digit, runs[-1][1]}:
+                runs[-1] = runs[-1][0], digit
+            else:
+                runs.append((digit, digit))
+        return runs
+
+    def _begin(self, sign: int) -> _Reading:
+        none = (0,) * len(self._bounds[sign])
+        pending = tuple((0, max(divisor.zeros, 0)) for divisor in self._multiples.values())
+        return _Reading(sign, plain=none, mantissa=none, residues=pending)
+
+    def _whole_digit(self, known: _Reading, digit: str) -> _Reading:
+        bounds = self._bounds[known.sign]
+        at = known.whole
+        plain = tuple(
+            1 if at >= len(bound.whole) else (status or _compare_digit(digit, bound.whole, at))
+            for status, bound in zip(known.plain, bounds, strict=True)
+        )
+        mantissa = None
+        if at == 0:
+            mantissa = tuple(_compare_digit(digit, bound.digits, 0) for bound in bounds)
+        residues = tuple(
+            _whole_residue(residue, divisor, digit)
+            for residue, divisor in zip(known.residues, self._multiples.values(), strict=True)
+        )
+        whole = min(at + 1, max(self._longest_whole + 1, 2))
+        return _Reading(
+            known.sign, whole, plain, known.fraction, mantissa, known.has_fraction, False, residues
+        )
+
+    def _point(self, known: _Reading) -> _Reading:
+        plain = tuple(
+            -1 if known.whole < len(bound.whole) else status
+            for status, bound in zip(known.plain, self._bounds[known.sign], strict=True)
+        )
+        return known._replace(plain=plain, whole=0)
+
+    def _fraction_digit(self, known: _Reading, digit: str) -> _Reading:
+        bounds = self._bounds[known.sign]
+        at = known.fraction
+        plain = tuple(
+            status or _compare_digit(digit, bound.fraction, at)
+            for status, bound in zip(known.plain, bounds, strict=True)
+        )
+        mantissa = known.mantissa
+        if mantissa is not None and not known.zero:
+            mantissa = tuple(
+                status or _compare_digit(digit, bound.digits, at + 1)
+                for status, bound in zip(mantissa, bounds, strict=True)
+            )
+        elif digit != "0":
+            mantissa = None
+        residues = tuple(
+            _fraction_residue(residue, divisor, digit, at)
+            for residue, divisor in zip(known.residues, self._multiples.values(), strict=True)
+        )
+        return _Reading(
+            known.sign,
+            known.whole,
+            plain,
+            min(at + 1, self._longest_fraction),
+            mantissa,
+            known.has_fraction or digit != "0",
+            known.zero and digit == "0",
+            residues,
+        )
+
+    def _to_exponent(self, known: _Reading) -> list[tuple[int, int, NumberState]]:
+        if known.mantissa is None:
+            return []
+        done = 0 if known.zero else known.fraction + 1
+        mantissa = tuple(
+            -1 if not status and done < len(bound.digits) else status
+            for status, bound in zip(known.mantissa, self._bounds[known.sign], strict=True)
+        )
+        scale = _Scale(known.sign, mantissa, known.has_fraction, known.zero, exponent=(0,) * len(mantissa))
+        return [(byte, byte, (E, scale)) for byte in (0x45, 0x65)]
+
+    def _exponent_digit(self, known: _Scale, digit: str) -> _Scale:
+        if digit == "0" and not known.size:
+            return known
+        exponent = []
+        for status, bound in zip(known.exponent, self._bounds[known.sign], strict=True):
+            other = str(abs(bound.exponent)).lstrip("0")
+            exponent.append(
+                1 if known.size >= len(other) else status or _compare_digit(digit, other, known.size)
+            )
+        size = min(known.size + 1, self._longest_exponent + 1)
+        return known._replace(size=size, exponent=tuple(exponent))
+
+    def _accepts(self, state: NumberState) -> bool:
+        phase, known = state
+        if phase in (ZERO, INTEGRAL, FRACTION):
+            return self._holds(self._formula, self._plain_facts(known, phase)) is True
+        if phase == EXPONENT:
+            return self._holds(self._formula, self._scaled_facts(known)) is True
+        return False
+
+    def _plain_facts(self, known: _Reading, phase: int) -> _Facts:
+        signs = []
+        for status, bound in zip(known.plain, self._bounds[known.sign], strict=True):
+            shorter = phase != FRACTION and known.whole < len(bound.whole)
+            if shorter or (not status and known.fraction < len(bound.fraction)):
+                status = -1
+            signs.append(status)
+        divides = {
+            value: _divides(residue, divisor, known.fraction)
+            for (value, divisor), residue in zip(self._multiples.items(), known.residues, strict=True)
+        }
+        strict = False if known.has_fraction else (None if phase == FRACTION else True)
+        return _Facts(self._compared(known.sign, known.zero, signs), not known.has_fraction, strict, divides)
+
+    def _scaled_facts(self, known: _Scale) -> _Facts:
+        signs = []
+        for status, bound, mantissa in zip(
+            known.exponent, self._bounds[known.sign], known.mantissa, strict=True
+        ):
+            signs.append(_with_exponent(known, status, bound.exponent) or mantissa)
+        whole: bool | None = True
+        if not known.zero and known.size and known.negative:
+            whole = False
+        elif known.has_fraction:
+            whole = None if known.size else False
+        strict = None if whole else whole
+        return _Facts(self._compared(known.sign, known.zero, signs), whole, strict, {}, known.zero)
+
+    def _compared(self, sign: int, zero: bool, signs: list[int]) -> dict[Decimal, int]:
+        compared = {}
+        own = dict(zip(self._by_sign[sign], signs, strict=True))
+        for value in self._values:
+            if zero:
+                compared[value] = (value < 0) - (value > 0)
+            else:
+                compared[value] = sign * own[value] if value in own else sign
+        return compared
+
+    def _holds(self, formula: Formula, facts: _Facts) -> bool | None:
+        """Whether the formula is true of a number; None if the number's form does not decide it."""
+        kind = formula[0]
+        if kind in (AND, OR):
+            spend(1 + len(formula[1]))
+            found = {self._holds(part, facts) for part in formula[1]}
+            if (kind == OR) in found:
+                return kind == OR
+            return None if None in found else kind == AND
+        if kind == NOT:
+            holds = self._holds(formula[1], facts)
+            return None if holds is None else not holds
+        if kind == LESS:
+            return facts.compared[formula[1]] < (1 if formula[2] else 0)
+        if kind == WITHIN:
+            return any(facts.compared[value] == 0 for value in formula[1])
+        if kind == INTEGER:
+            return facts.strictly_whole if formula[1] else facts.whole
+        return True if facts.is_zero else facts.divides.get(formula[1])
+
+
+class _Facts(NamedTuple):
+    """Properties of a complete number: its comparison with each threshold, and so on."""
+
+    compared: dict[Decimal, int]
+    whole: bool | None
+    strictly_whole: bool | None
+    divides: dict[Decimal, bool]
+    is_zero: bool = False
+
+
+def _with_exponent(known: _Scale, status: int, exponent: int) -> int:
+    """The comparison of the exponent read with that of a bound; `status` compares their digits."""
+    if exponent and known.size < len(str(abs(exponent))):
+        status = -1
+    if not known.size:
+        return (exponent < 0) - (exponent > 0)
+    if known.negative:
+        return -status if exponent < 0 else -1
+    return 1 if exponent < 0 else status
+
+
+def _whole_residue(residue: tuple[int, int] | None, divisor: _Multiple, digit: str) -> tuple[int, int] | None:
+    """Trailing zeros, up to as many as the divisor has, are pending: they are not part of the residue."""
+    if residue is None:
+        return None
+    rest, pending = residue
+    factor = divisor.factor
+    if digit == "0":
+        if pending < divisor.zeros:
+            return rest, pending + 1
+        return rest * 10 % factor, pending
+    return (rest * 10 ** (pending + 1) + int(digit)) % factor, 0
+
+
+def _fraction_residue(
+    residue: tuple[int, int] | None, divisor: _Multiple, digit: str, at: int
+) -> tuple[int, int] | None:
+    if residue is None or at < -divisor.zeros:
+        return None if residue is None else ((residue[0] * 10 + int(digit)) % divisor.factor, residue[1])
+    return residue if digit == "0" else None
+
+
+def _divides(residue: tuple[int, int] | None, divisor: _Multiple, places: int) -> bool:
+    if residue is None:
+        return False
+    if divisor.zeros > 0:
+        return residue[0] == 0 and residue[1] == divisor.zeros
+    missing = max(0, -divisor.zeros - places)
+    return residue[0] * 10**missing % divisor.factor == 0
+
+
+def _trimmed(edges: list[list[tuple[int, int, int]]], accepts: list[bool]) -> Expression:
+    """The automaton without its dead states; the first state remains the first."""
+    steps = ((state, target) for state, outgoing in enumerate(edges) for _, _, target in outgoing)
+    alive = nodes_reaching(steps, (state for state, accepting in enumerate(accepts) if accepting))
+    if 0 not in alive:
+        return EMPTY
+    numbers = {state: number for number, state in enumerate(sorted(alive))}
+    return automaton(
+        tuple(
+            (
+                accepts[state],
+                tuple((low, high, numbers[end]) for low, high, end in edges[state] if end in alive),
+            )
+            for state in numbers
+        )
+    )
