@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -86,10 +86,14 @@ class Compilation(NamedTuple):
 
 
 def start_compiling(
-    params: Mapping[str, Any], constraint: Any, vocabulary: Vocabulary, compiler: GrammarCompiler
+    params: Mapping[str, Any],
+    constraint: Any,
+    vocabulary: Vocabulary,
+    compiler: GrammarCompiler,
+    client: Hashable,
 ) -> Compilation | None:
     """Start compiling the grammar of the structured parameter in `params`, or else `constraint`, which is as
-    in `matcher_of`; None if there is none that needs compiling.
+    in `matcher_of`, in the turn of a client; None if there is none that needs compiling.
 
     Raises `ParameterError` for what is refused without reading it.
     """
@@ -106,7 +110,7 @@ def start_compiling(
             return None
         tokenizer = _fitted_tokenizer(vocabulary.need_tokenizer(name), vocabulary)
         is_bias = params["grammar_bias"] is not None
-        return Compilation(name, watched(compiler.submit(grammar, tokenizer)), is_bias)
+        return Compilation(name, watched(compiler.submit(grammar, tokenizer, client=client)), is_bias)
 
 
 def prepare_for(vocabulary: Vocabulary) -> None:
