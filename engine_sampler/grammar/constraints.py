@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -88,10 +88,14 @@ class Compilation(NamedTuple):
 
 
 def start_compiling(
-    params: Mapping[str, Any], constraint: Any, vocabulary: Vocabulary, compiler: GrammarCompiler
+    params: Mapping[str, Any],
+    constraint: Any,
+    vocabulary: Vocabulary,
+    compiler: GrammarCompiler,
+    client: Hashable,
 ) -> Compilation | None:
     """Start compiling the grammar of the structured parameter in `params`, or else `constraint`, which is as
-    in `matcher_of`; None if there is none that needs compiling.
+    in `matcher_of`, in the turn of a client; None if there is none that needs compiling.
 
     Raises `ParameterError` for what is refused without reading it.
     """
@@ -107,7 +111,8 @@ def start_compiling(
         if hasattr(grammar, "matcher"):
             return None
         tokenizer = _fitted_tokenizer(vocabulary.need_tokenizer(name), vocabulary)
-        return Compilation(name, watched(compiler.submit(grammar, tokenizer)), takes_grammar(params))
+        compiling = compiler.submit(grammar, tokenizer, client=client)
+        return Compilation(name, watched(compiling), takes_grammar(params))
 
 
 def prepare_for(vocabulary: Vocabulary) -> None:

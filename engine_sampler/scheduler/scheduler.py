@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from ..grammar.service import GrammarCompiler
 from ..params import RequestLimits, SamplingParams, takes_grammar
 from ..registry import CORE_PARAMS, default_registry, structured_in
 from ..tokenizer import Tokenizer
-from .arguments import check_at_least_one, few_token_ids_in, token_ids_in
+from .arguments import check_at_least_one, check_hashable, few_token_ids_in, token_ids_in
 from .beam_groups import BeamGroup, beam_width, check_beam_rows, search_params
 from .history import History
 from .live_requests import LiveRequests
@@ -134,6 +134,7 @@ class Scheduler:
         grammar: Any = None,
         stopping_criteria: Sequence[Callable[..., Any]] = (),
         position: int | None = None,
+        client: Hashable = None,
     ) -> RequestId:
         """Add a request; returns its id (`request_id`, or a new integer).
 
@@ -150,6 +151,8 @@ class Scheduler:
                           each token, with prompt and output as one row and without scores, see
                           `called_criteria.CalledCriteria`.
         position          the index of its next token; default: the length of its history.
+        client            whose request it is, see `GrammarCompiler.submit`: clients take turns where grammars
+                          are compiled in the background.
 
         Raises `ParameterError` or `RequestError` before anything changes, also for parameters beyond the
         `limits`, and RuntimeError if the `grammar_compiler` is closed.
@@ -168,7 +171,7 @@ class Scheduler:
             request.position = position
             return [request], None
 
-        self._join(params, grammar, build)
+        self._join(params, grammar, build, client)
         return request_id
 
     def add_group(
@@ -179,6 +182,7 @@ class Scheduler:
         request_ids: Sequence[RequestId] | None = None,
         grammar: Any = None,
         stopping_criteria: Sequence[Callable[..., Any]] = (),
+        client: Hashable = None,
     ) -> list[RequestId]:
         """Add `best_of` (default `n`) siblings of one prompt; returns their ids.
 
@@ -209,7 +213,7 @@ class Scheduler:
                 siblings = [first.fork(r, child_seed(first.seed, i)) for i, r in enumerate(ids[1:], 1)]
             return [first, *siblings], group
 
-        self._join(params, grammar, build)
+        self._join(params, grammar, build, client)
         return ids
 
     def best(self, request_ids: Sequence[RequestId]) -> list[RequestId]:
@@ -396,14 +400,15 @@ class Scheduler:
         self.limits.check(params, self.vocabulary.size)
         return count
 
-    def _join(self, params: SamplingParams, grammar: Any, build: Build) -> None:
+    def _join(self, params: SamplingParams, grammar: Any, build: Build, client: Hashable) -> None:
         """Add the requests that `build` gives, now, or once the compiler has compiled their grammar."""
+        check_hashable("client", client)
         names = structured_in(params.given)
         if grammar is not None and names:
             raise ParameterError(f"grammar and {names[0]} are not allowed together: at most one of them")
         compilation = None
         if self._compiler is not None:
-            compilation = start_compiling(params, grammar, self.vocabulary, self._compiler)
+            compilation = start_compiling(params, grammar, self.vocabulary, self._compiler, client)
         if compilation is None:
             self._requests.add(*build(params, lambda: self._matcher(params, grammar), None))
         elif compilation.has_succeeded:  # it was in the cache

@@ -37,11 +37,13 @@ class ByHand:
 
     def __init__(self) -> None:
         self.futures: list[Future[Any]] = []
+        self.clients: list[Any] = []
         self._grammars: list[Any] = []
 
-    def submit(self, grammar: Any, tokenizer: Tokenizer) -> Future[Any]:
+    def submit(self, grammar: Any, tokenizer: Tokenizer, *, client: Any) -> Future[Any]:
         future: Future[Any] = Future()
         self.futures.append(future)
+        self.clients.append(client)
         self._grammars.append(grammar)
         return future
 
@@ -323,6 +325,7 @@ def test_a_waiting_request_cannot_be_used_yet(
         ({"prompt_token_ids": [99]}, "prompt_token_ids"),
         ({"grammar": "arithmetic"}, "grammar and regex are not allowed together"),
         ({"stopping_criteria": [7]}, "7"),
+        ({"client": ["a"]}, r"client=\['a'\] is not allowed: a hashable value"),
     ],
 )
 def test_other_faults_are_raised_at_once_and_nothing_waits(
@@ -347,6 +350,13 @@ def test_a_grammar_without_a_tokenizer_is_refused_at_once(compiler: ByHand) -> N
     scheduler = Scheduler(VOCAB, grammar_compiler=compiler)  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match=r"regex.*tokenizer"):
         scheduler.add(REGEX)
+
+
+def test_the_compiler_hears_whose_grammar_it_is(scheduler: Scheduler, compiler: ByHand) -> None:
+    scheduler.add(REGEX, client="tenant 7")
+    scheduler.add_group(GROUP, client=("tenant", 8))
+    scheduler.add(REGEX)
+    assert compiler.clients == ["tenant 7", ("tenant", 8), None]
 
 
 # --- removing -------------------------------------------------------------------------------------

@@ -5,7 +5,8 @@
 
 `GrammarSource` names a grammar that has not been read yet. A process runs `worker`, which reads it into a
 `Program`, the slow part in Python; `wire` sends its arrays back, and a thread of this process compiles them
-for the vocabulary, in C and without the interpreter's lock. `pool` has the processes and threads.
+for the vocabulary, in C and without the interpreter's lock. `pool` has the threads, `process` is a worker as
+they see it, `turns` says whose grammar is next, and `lifetime` how long a worker lives.
 """
 
 from .compiler import GrammarCompiler

@@ -1,4 +1,4 @@
-"""`GrammarCompiler`: grammars compiled in the background, one after the other in each of its processes."""
+"""`GrammarCompiler`: grammars compiled in the background, in fair turns."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ..compiled import CompiledGrammar
 from ..errors import GrammarError
 from ..grammar import Grammar, remember_grammar
 from .pool import Ask, Pool
+from .process import GaveWay
 from .source import GrammarSource
 from .worker import Failure
 
@@ -28,8 +29,14 @@ class GrammarCompiler:
 
     processes  workers, which read grammars; each reads one at a time. They start at once, as new
                interpreters that import this package only: nothing is forked, and the caller's `__main__`
-               needs no guard. They end with this process, even if it is killed.
+               needs no guard. They end with this process, even if it is killed, whatever they do.
     timeout    seconds for reading one grammar; then its worker is killed and replaced.
+
+    Clients take turns: the next grammar is one of the client of whose grammars the fewest are being read, and
+    have taken the least time. A request without a client is one of its own. A grammar that takes more than a
+    second while those of other clients wait gives way: one more worker, which starts when it is needed, reads
+    such grammars anew, one after the other. So nobody waits for slow grammars of others much longer than a
+    second for each worker's turn, and who has several waits for his own.
 
     Grammars that have been read are compiled for the tokenizer by a thread of this process, in C. So are
     `Grammar` objects; functions of a tokenizer, and the engine in Python, run in such a thread, too, and hold
@@ -37,7 +44,7 @@ class GrammarCompiler:
     statement; otherwise it closes when it is collected or the interpreter ends.
     """
 
-    def __init__(self, processes: int = 1, *, timeout: float = 60.0) -> None:
+    def __init__(self, processes: int = 1, *, timeout: float = 10.0) -> None:
         if isinstance(processes, bool) or not isinstance(processes, int) or not 1 <= processes <= 256:
             raise ValueError(f"processes={processes!r} is not allowed: 1..256")
         if not 0 < timeout <= threading.TIMEOUT_MAX:
@@ -51,9 +58,12 @@ class GrammarCompiler:
         nothing."""
         self._finalizer()
 
-    def submit(self, grammar: Uncompiled, tokenizer: Tokenizer) -> Future[Any]:
+    def submit(self, grammar: Uncompiled, tokenizer: Tokenizer, *, client: Hashable = None) -> Future[Any]:
         """Start compiling `grammar` for `tokenizer`; the future's result is a `CompiledGrammar`, or what a
         function gave.
+
+        client  whose grammar it is: anything hashable that tells apart those who must not hold up each other,
+                such as a tenant's id, and that they cannot choose themselves; None: a client of its own
 
         The future is done at once if the grammar is in the cache. Callers that submit the same grammar wait
         for one compilation; it is dropped if all of them cancel their futures before it starts.
@@ -77,7 +87,7 @@ class GrammarCompiler:
             return done
         self._pool.check_process()
         job = _Job(self._jobs, (key, tokenizer), grammar, tokenizer)
-        return self._jobs.join(job, lambda: self._pool.put(job, needs_worker=source is not None))
+        return self._jobs.join(job, client, self._pool, needs_worker=source is not None)
 
     def __enter__(self) -> GrammarCompiler:
         return self
@@ -94,14 +104,17 @@ class _Jobs:
         self._lock = fork_safe(threading.RLock())
         self._jobs: dict[Hashable, _Job] = {}
 
-    def join(self, job: _Job, start: Callable[[], None]) -> Future[Any]:
-        """A future for the job of this key: one that is there already, or `job`, which is started."""
+    def join(self, job: _Job, client: Hashable, pool: Pool, *, needs_worker: bool) -> Future[Any]:
+        """A future for the job of this key: one that is there already, or `job`, which is put into the pool.
+        Without a client, its turn is that of the job itself."""
         future: Future[Any] = Future()
         with self._lock:
             known = self._jobs.get(job.key)
             if known is None:
-                start()
+                pool.put(job, job if client is None else client, needs_worker=needs_worker)
                 known = self._jobs[job.key] = job
+            else:
+                pool.join(known, known if client is None else client)
             known.futures.append(future)
         return future
 
@@ -140,6 +153,8 @@ class _Job:
             return
         try:
             compiled = self._compile(ask)
+        except GaveWay:
+            raise
         except Exception as error:
             self.fail(error)
         except BaseException as error:  # a plugin's; the thread has to go on

@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import queue
-import subprocess
-import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
 from ...base.forking import fork_safe
-from ..errors import GrammarError, GrammarLimitError
-from . import wire
-
-_START = """
-import json, os, sys
-answers = os.dup(1)
-os.dup2(2, 1)
-sys.path[:] = json.loads(sys.argv[1])
-from engine_sampler.grammar.service.worker import main
-main(answers)
-"""
-"""The program of a worker; what modules and grammars print goes to standard error, not among the answers."""
+from ..errors import GrammarError
+from .process import GaveWay, Worker, closed
+from .turns import Turns
 
 _JOIN_SECONDS = 1.0
 """How long closing waits for a thread that is compiling in this process."""
@@ -37,132 +25,50 @@ class Job(Protocol):
     """What a thread of the pool does."""
 
     def run(self, ask: Ask) -> None:
-        """Do it; raises nothing."""
+        """Do it; raises only `GaveWay`, which `ask` raises: then it will run again."""
 
     def fail(self, error: Exception) -> None:
         """Give it up because of `error`."""
 
 
-class Worker:
-    """A process that answers one message at a time; a new one takes its place when it has ended.
-
-    timeout  seconds that an answer may take, the start of the process included.
-    """
-
-    def __init__(self, timeout: float) -> None:
-        self._timeout = timeout
-        self._process: subprocess.Popen[bytes] | None = None
-        self._lock = threading.RLock()
-        self._closed = self._asked = self._late = False
-
-    @property
-    def process_id(self) -> int | None:
-        """The id of the process; None before it has been started."""
-        process = self._process
-        return None if process is None else process.pid
-
-    def start(self) -> subprocess.Popen[bytes]:
-        """The process, newly started if there is none. Raises GrammarError if it cannot be started."""
-        with self._lock:
-            if self._closed:
-                raise _closed()
-            if self._process is None or self._process.poll() is not None:
-                self._discard()
-                self._process = _start()
-            return self._process
-
-    def ask(self, message: Any) -> Any:
-        """The process's answer to `message`.
-
-        Raises GrammarLimitError if it takes too long, and GrammarError if the process ends; the next message
-        goes to a new one. Raises what `wire.encode` raises.
-        """
-        parts = wire.encode(message)
-        process = self.start()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._asked, self._late = True, False
-        timer = threading.Timer(self._timeout, self._expire, (process,))
-        timer.daemon = True
-        timer.start()
-        try:
-            wire.send(process.stdin.fileno(), parts)
-            return wire.receive(process.stdout.fileno())
-        except Exception as error:  # whatever comes out of a broken pipe
-            process.kill()
-            raise self._loss(process.wait(), error) from error
-        finally:
-            timer.cancel()
-            with self._lock:
-                self._asked = False
-
-    def close(self) -> None:
-        """End the process; an `ask` that waits for it raises."""
-        with self._lock:
-            self._closed = True
-            if self._process is not None:
-                self._process.kill()
-                self._process.wait()
-
-    def release(self) -> None:
-        """Close the pipes of an ended process, once nobody reads from them any more."""
-        with self._lock:
-            self._discard()
-
-    def _expire(self, process: subprocess.Popen[bytes]) -> None:
-        with self._lock:
-            if self._asked:
-                self._late = True
-                process.kill()
-
-    def _loss(self, code: int, error: Exception) -> Exception:
-        if self._closed:
-            return _closed()
-        if self._late:
-            return GrammarLimitError(f"compiling takes more than {self._timeout:g} seconds, the limit")
-        if isinstance(error, (EOFError, OSError)):
-            return GrammarError(f"the process that compiled the grammar ended with exit code {code}")
-        return GrammarError(f"the process that compiled the grammar gave no grammar: {error}")
-
-    def _discard(self) -> None:
-        if self._process is not None:
-            for pipe in (self._process.stdin, self._process.stdout):
-                if pipe is not None:
-                    pipe.close()
-            self._process = None
-
-
 class Pool:
     """Runs jobs, each with a worker of its own; one more thread runs those that need none.
 
-    The workers start at once.
+    The workers start at once. A job that takes long while those of other clients wait gives way: it begins
+    again in one more worker, which starts then and runs such jobs to their end.
     """
 
     def __init__(self, processes: int, timeout: float) -> None:
-        self._workers = [Worker(timeout) for _ in range(processes)]
+        self._timeout = timeout
         self._owner = os.getpid()
         self._lock = fork_safe(threading.RLock())
         self._closed = False
-        self._remote: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._local: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._threads = [
-            threading.Thread(target=_serve, args=args, daemon=True, name="grammar compiler")
-            for args in [(self._local, None), *((self._remote, worker) for worker in self._workers)]
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._local: Turns[Job] = Turns()
+        self._remote: Turns[Job] = Turns()
+        self._slow: Turns[Job] = Turns()
+        self._workers: list[Worker] = []
+        self._slow_worker: Worker | None = None
+        self._threads: list[threading.Thread] = []
+        self._serve(self._local, None)
+        for _ in range(processes):
+            self._serve(self._remote, self._new_worker())
 
     @property
     def process_ids(self) -> list[int]:
         """The ids of the running workers."""
         return [worker.process_id for worker in self._workers if worker.process_id is not None]
 
-    def put(self, job: Job, *, needs_worker: bool) -> None:
-        """Run `job` when a thread is free. Raises RuntimeError after `close`."""
-        with self._lock:
-            if self._closed:
-                raise RuntimeError("the grammar compiler is closed")
-            (self._remote if needs_worker else self._local).put(job)
+    def put(self, job: Job, client: Hashable, *, needs_worker: bool) -> None:
+        """Run `job` when it has its turn. Raises RuntimeError after `close`."""
+        if not (self._remote if needs_worker else self._local).put(job, client):
+            raise RuntimeError("the grammar compiler is closed")
+
+    def join(self, job: Job, client: Hashable) -> None:
+        """Run `job` also when `client` has a turn, if it still waits. Raises RuntimeError after `close`."""
+        if self._closed:
+            raise RuntimeError("the grammar compiler is closed")
+        for turns in (self._local, self._remote, self._slow):
+            turns.join(job, client)
 
     def check_process(self) -> None:
         """Raise RuntimeError in a forked process, which has neither the threads nor the workers."""
@@ -177,57 +83,53 @@ class Pool:
             self._closed = True
         for worker in self._workers:
             worker.close()
-        for jobs in (self._remote, self._local):
-            _drain(jobs)
-            for _ in self._threads:
-                jobs.put(None)
+        for turns in (self._local, self._remote, self._slow):
+            for job in turns.close():
+                job.fail(closed())
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(_JOIN_SECONDS)
         for worker in self._workers:
             worker.release()
 
+    def _new_worker(self) -> Worker:
+        self._workers.append(Worker(self._timeout))
+        return self._workers[-1]
 
-def _serve(jobs: queue.SimpleQueue[Job | None], worker: Worker | None) -> None:
-    if worker is not None:
-        with contextlib.suppress(GrammarError):  # the first job reports it
-            worker.start()
-    while (job := jobs.get()) is not None:
-        job.run(_no_worker if worker is None else worker.ask)
+    def _serve(self, turns: Turns[Job], worker: Worker | None) -> None:
+        """Start a thread that runs the jobs that have their turns."""
+        thread = threading.Thread(
+            target=self._run, args=(turns, worker), daemon=True, name="grammar compiler"
+        )
+        self._threads.append(thread)
+        thread.start()
+
+    def _run(self, turns: Turns[Job], worker: Worker | None) -> None:
+        if worker is not None:
+            with contextlib.suppress(GrammarError):  # the first job reports it
+                worker.start()
+        while (turn := turns.take()) is not None:
+            begin = time.monotonic()
+            try:
+                turn.job.run(_no_worker if worker is None else self._asking(worker, turns, turn.client))
+            except GaveWay:
+                self._put_aside(turn.job, turn.client)
+            turns.end(turn, time.monotonic() - begin)
+
+    def _asking(self, worker: Worker, turns: Turns[Job], client: Hashable) -> Ask:
+        if turns is self._slow:
+            return worker.ask
+        return lambda message: worker.ask(message, lambda: turns.others_wait(client))
+
+    def _put_aside(self, job: Job, client: Hashable) -> None:
+        """Let a job that has given way begin again among those that are slow."""
+        with self._lock:
+            if self._slow_worker is None and not self._closed:
+                self._slow_worker = self._new_worker()
+                self._serve(self._slow, self._slow_worker)
+        if not self._slow.put(job, client):
+            job.fail(closed())
 
 
 def _no_worker(message: Any) -> Any:
     raise AssertionError("this job needs no worker")
-
-
-def _drain(jobs: queue.SimpleQueue[Job | None]) -> None:
-    while True:
-        try:
-            job = jobs.get_nowait()
-        except queue.Empty:
-            return
-        if job is not None:
-            job.fail(_closed())
-
-
-def _closed() -> GrammarError:
-    return GrammarError("the grammar compiler has been closed")
-
-
-def _start() -> subprocess.Popen[bytes]:
-    """A new worker. It finds modules where this process does, but does not import this process's `__main__`,
-    and it is not in the terminal's foreground, so that Ctrl-C reaches the engine only."""
-    from multiprocessing import spawn  # only here: it loads a dozen modules
-
-    paths = [os.path.abspath(path) for path in sys.path if isinstance(path, str)]
-    executable = os.fsdecode(spawn.get_executable() or "python3")
-    try:
-        return subprocess.Popen(
-            [executable, "-I", "-c", _START, json.dumps(paths)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise GrammarError(f"the process that compiles grammars could not be started: {error}") from error

@@ -14,10 +14,14 @@ from typing import Any, NamedTuple
 
 from ..grammar import Grammar, clear_grammar_cache
 from . import wire
+from .lifetime import at_most, end_with
 from .source import GrammarSource
 
 NICENESS = 10
 """By how much workers yield to the engine's own threads."""
+
+_GRACE_SECONDS = 2.0
+"""How much later than the engine's process this one ends itself."""
 
 _WARM_UP = (("json_schema", "{}"), ("lark", 'start: "a"'))
 """Grammars that are read first, which imports the front ends."""
@@ -30,12 +34,15 @@ class Failure(NamedTuple):
     message: str
 
 
-def main(answers: int) -> None:
-    """Serve until standard input ends, which it does when the engine's process does.
+def main(answers: int, engine: int, timeout: float) -> None:
+    """Serve until the engine's process ends.
 
-    answers  the descriptor that the grammars are written to
+    answers  the descriptor that the grammars are written to, after None as a sign that all is ready
+    engine   the id of the engine's process
+    timeout  seconds for one grammar; the engine's process ends this one then, or else it ends by itself
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the engine decides when its workers end
+    end_with(engine)
     if hasattr(os, "nice"):
         os.nice(NICENESS)
     sources: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -43,13 +50,17 @@ def main(answers: int) -> None:
     for source in _WARM_UP:
         with contextlib.suppress(Exception):  # the requests that need it report it
             _read(source)
+    wire.send(answers, wire.encode(None))
     while True:
-        wire.send(answers, _answer(sources.get()))
+        source = sources.get()
+        with at_most(timeout + _GRACE_SECONDS):
+            answer = _answer(source)
+        wire.send(answers, answer)
         clear_grammar_cache()  # the engine's process has it
 
 
 def _listen(sources: queue.SimpleQueue[Any]) -> None:
-    """Take requests while a grammar is being read, and end the process as soon as they do."""
+    """Take requests while a grammar is being read, and end the process as soon as standard input does."""
     try:
         while True:
             sources.put(wire.receive(0))

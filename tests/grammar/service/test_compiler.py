@@ -24,7 +24,7 @@ from engine_sampler.grammar import (
     clear_cache,
     clear_grammar_cache,
 )
-from engine_sampler.grammar.service import wire
+from engine_sampler.grammar.service import process, wire
 from engine_sampler.tokenizer import Tokenizer
 
 from .test_source import SOURCES
@@ -239,6 +239,30 @@ def test_a_worker_that_cannot_be_started_is_reported(monkeypatch: pytest.MonkeyP
         compiled(compiler, GrammarSource("regex", "ab"))
 
 
+# --- slow grammars and neighbours -----------------------------------------------------------------
+
+
+class Slow(str):
+    """A pattern that takes a worker a minute."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return eval, (f"__import__('time').sleep(60) or {str(self)!r}",)
+
+
+def test_slow_grammars_give_way_to_those_of_a_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "PATIENCE", 0.05)
+    with GrammarCompiler(timeout=SECONDS) as compiler:
+        slow = [
+            compiler.submit(GrammarSource("regex", Slow(f"a{number}")), TOKENIZER, client="slow")
+            for number in range(3)
+        ]
+        quick = compiler.submit(GrammarSource("regex", "quick"), TOKENIZER, client="quick")
+        assert quick.result(SECONDS)
+        assert not any(future.done() for future in slow)
+
+
 # --- cancelling and closing -----------------------------------------------------------------------
 
 
@@ -369,10 +393,28 @@ def test_a_script_that_raises_ends_with_its_own_error_only() -> None:
     assert (run.returncode, run.stderr) == (3, "")
 
 
-def test_workers_end_when_the_process_is_killed() -> None:
+BUSY = """
+import re, time
+
+class Endless(str):
+    def __reduce__(self):
+        return re.match, ("(a+)+$", "a" * 64 + "b")
+
+endless = compiler.submit(GrammarSource("regex", Endless("endless")), tokenizer)
+def seconds():
+    return sum(map(int, open(f"/proc/{worker}/stat").read().rpartition(")")[2].split()[11:13])) / 100
+began = seconds()
+while seconds() < began + 0.05:
+    time.sleep(0.01)
+"""
+"""Lets the worker match a pattern for ever, holding its interpreter's lock, and waits until it does."""
+
+
+def test_workers_end_when_the_process_is_killed_whatever_they_do() -> None:
     program = PROGRAM.replace("os.kill(worker, signal.SIGSTOP)\n", "")
+    busy = BUSY if sys.platform == "linux" else ""
     run = subprocess.run(
-        [sys.executable, "-c", program + "os.kill(os.getpid(), signal.SIGKILL)\n"],
+        [sys.executable, "-c", f"{program}{busy}os.kill(os.getpid(), signal.SIGKILL)\n"],
         capture_output=True,
         timeout=SECONDS,
     )  # returns once the worker, too, has closed its standard error

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -14,16 +18,26 @@ from engine_sampler.grammar.service import wire
 from engine_sampler.grammar.service.worker import Failure
 
 DEVICE_LIBRARIES = {"torch", "transformers", "tensorflow", "jax", "mindspore", "mlx", "llama_cpp", "vllm"}
-START = "from engine_sampler.grammar.service.worker import main; main(1)"
+START = "from engine_sampler.grammar.service.worker import main; main(1, {engine}, {timeout})"
+
+
+@contextmanager
+def started(timeout: float = 60, engine: int | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker of this process, or of the one with another id."""
+    program = START.format(engine=os.getpid() if engine is None else engine, timeout=timeout)
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    ) as process:
+        yield process
+        process.kill()
 
 
 @pytest.fixture
 def worker() -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(
-        [sys.executable, "-c", START], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
-    ) as process:
+    with started() as process:
+        assert process.stdout is not None
+        assert wire.receive(process.stdout.fileno()) is None  # it is ready
         yield process
-        process.kill()
 
 
 def answer(process: subprocess.Popen[bytes], message: Any) -> Any:
@@ -53,6 +67,24 @@ def test_it_ends_when_its_input_does(worker: subprocess.Popen[bytes]) -> None:
     assert worker.stdin is not None
     worker.stdin.close()
     assert worker.wait(60) == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="this system has no such timers")
+def test_it_ends_by_itself_when_a_grammar_takes_too_long_even_under_the_lock() -> None:
+    """Nobody is there to kill it, and no other thread of its own can run."""
+    endless = map(re.match, ["(a+)+$"], ["a" * 64 + "b"])
+    with started(timeout=-1.9) as process:
+        assert process.stdin is not None
+        wire.send(process.stdin.fileno(), wire.encode(endless))
+        assert process.wait(60) == -signal.SIGALRM
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the end of standard input is the only sign")
+def test_it_does_not_live_if_the_engine_has_ended_before_it_could_ask_for_the_sign() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+    with started(engine=ended.pid) as process:  # whose standard input goes on
+        assert process.wait(60) == 0
 
 
 def test_it_loads_no_device_library_and_no_plugin() -> None:
