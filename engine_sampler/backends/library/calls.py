@@ -13,7 +13,7 @@ from .binding import Layout
 from .call_rows import STATUSES, CallRows, Entry, ProcessedRows
 from .declined import Attempts, Fallback
 from .header import number, sized
-from .outputs import LogprobsOutput, Outputs
+from .outputs import LogprobsOutput, TokensOutput
 from .session import LibrarySession
 from .tensor import LogitsInput
 from .watchdog import leave_behind
@@ -60,7 +60,7 @@ class Call:
         self._logprobs = LogprobsOutput(struct, rows, size, apart=apart) if reports else None
         processed = None if reports else ProcessedRows(rows, size)
         self._processed = processed or None
-        self._outputs = Outputs(struct, rows, size, apart=apart)
+        self._outputs = TokensOutput(struct, rows, size, apart=apart)
         self._input = LogitsInput(struct.logits, layout, size)
         rows.point(struct)
         self._attempts = Attempts(session, fallback, struct, rows, max_rows)

@@ -18,7 +18,7 @@ from .call_rows import CallRows, held
 from .header import contract
 
 
-class Outputs:
+class TokensOutput:
     """The tokens and notes of a call, and the masks that it reads.
 
     token_ids, notes, bitmask  the arrays of the batch that the struct points to.

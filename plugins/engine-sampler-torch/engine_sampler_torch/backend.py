@@ -20,10 +20,10 @@ from engine_sampler.for_backends import NumpyBackend, fork_safe
 from .arithmetic import shortcoming
 from .running.logprobs import logprobs
 from .running.masks import MasksOnDevice, prepare
-from .running.plan import Plan
+from .running.plan import DevicePlan
 from .running.processing import process
 from .running.reading import tensor_of
-from .running.step import Prepared, Room, StepRun
+from .running.step import DeviceRoom, Prepared, StepRun
 from .steps import selector_of, step_of
 
 logger = logging.getLogger("engine_sampler")
@@ -45,7 +45,7 @@ class TorchBackend(Backend):
 
     def __init__(self) -> None:
         self._host = NumpyBackend()
-        self._rooms: WeakKeyDictionary[SlotTable, dict[torch.device, Room]] = WeakKeyDictionary()
+        self._rooms: WeakKeyDictionary[SlotTable, dict[torch.device, DeviceRoom]] = WeakKeyDictionary()
         self._lock = fork_safe(threading.Lock())
 
     def score(self, device: str) -> float:
@@ -61,13 +61,13 @@ class TorchBackend(Backend):
         return form is not None
 
     def runs(self, part: Sampler | Selector, chain: Chain) -> bool:
-        plan = Plan.of(chain)
+        plan = DevicePlan.of(chain)
         if isinstance(part, Selector):
             return plan.selector is not None
         return plan.is_worthwhile(masked=False) and chain.samplers.index(part) < len(plan.steps)
 
-    def compile(self, chain: Chain) -> Plan:
-        return Plan.of(chain)
+    def compile(self, chain: Chain) -> DevicePlan:
+        return DevicePlan.of(chain)
 
     def run(self, batch: Batch) -> None:
         if not any(len(group.index) for group in batch.groups):
@@ -96,19 +96,19 @@ class TorchBackend(Backend):
         with work_on(logits):
             return logprobs(logits, token_ids, top_n)
 
-    def apply(self, plan: Plan, logits: np.ndarray, rows: Rows) -> None:
+    def apply(self, plan: DevicePlan, logits: np.ndarray, rows: Rows) -> None:
         self._host.apply(plan.chain, logits, rows)
 
-    def select(self, plan: Plan, logits: np.ndarray, rows: Rows) -> Selection:
+    def select(self, plan: DevicePlan, logits: np.ndarray, rows: Rows) -> Selection:
         return self._host.select(plan.chain, logits, rows)
 
-    def _room(self, rows: Rows, logits: LogitRows) -> Room:
+    def _room(self, rows: Rows, logits: LogitRows) -> DeviceRoom:
         """The buffers for steps of these requests where the logits lie."""
         device = _device_of(logits)
         with self._lock:
             rooms = self._rooms.setdefault(rows.slots, {})
             if device not in rooms:
-                rooms[device] = Room.on(device)
+                rooms[device] = DeviceRoom.on(device)
             return rooms[device]
 
 

@@ -72,7 +72,7 @@ class Expression(NamedTuple):
         return Expression(expected, self.scope, Frame(kind, self, binding))
 
 
-class Binding(NamedTuple):
+class LetHead(NamedTuple):
     """The head of a let, `let NAME : TYPE =`, as far as it has been read."""
 
     outside: Expression
@@ -81,17 +81,17 @@ class Binding(NamedTuple):
     type: str = ""
 
 
-State: TypeAlias = "Expression | Binding"
+State: TypeAlias = "Expression | LetHead"
 
 
 def after(state: State, lexeme: str) -> State | None:
     """The state after a lexeme, None if it does not fit. A number is NUMBER, a text TEXT."""
-    if isinstance(state, Binding):
+    if isinstance(state, LetHead):
         return _after_binding(state, lexeme)
     return _after_operand(state, lexeme) if state.ready else _operand(state, lexeme)
 
 
-def _after_binding(state: Binding, lexeme: str) -> State | None:
+def _after_binding(state: LetHead, lexeme: str) -> State | None:
     outside, name, colon, kind = state
     if not name:
         is_name = lexeme.isalpha() and lexeme not in KEYWORDS
@@ -109,7 +109,7 @@ def _operand(state: Expression, lexeme: str) -> State | None:
     if lexeme == "(":
         return state.inner("paren", state.operands)
     if lexeme == "let" and begins:
-        return Binding(state)
+        return LetHead(state)
     if lexeme == "if" and begins:
         return state.inner("cond", frozenset(("bool",)))
     literals = {NUMBER: "int", TEXT: "str", "true": "bool", "false": "bool"}
@@ -190,7 +190,7 @@ class Checker:
     def ends(self) -> bool:
         """Whether the program may end here."""
         whole = self._with(self.pending) if self.pending else self
-        if whole is None or isinstance(whole.state, Binding):
+        if whole is None or isinstance(whole.state, LetHead):
             return False
         kind, frame = finished(whole.state)
         return kind is not None and frame is None
@@ -208,7 +208,7 @@ class Checker:
             return any(
                 after(self.state, lexeme) for lexeme in ("=", "==", NUMBER) if lexeme.startswith(self.pending)
             )
-        if isinstance(self.state, Binding):
+        if isinstance(self.state, LetHead):
             if not self.state.name:
                 return True  # every word can become a new name
             known = KEYWORDS

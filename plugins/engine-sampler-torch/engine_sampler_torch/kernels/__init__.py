@@ -2,19 +2,19 @@
 backend."""
 
 from .check import repeatable, trusted
-from .outcome import Outcome
+from .outcome import KernelOutcome
 from .plan import covers, plan_of
 from .replay import Replay
-from .sampling import FAULTS, Candidates, narrow, sample
-from .workspace import Shape, Workspace, bucket
+from .sampling import FAULTS, KernelCandidates, narrow, sample
+from .workspace import Workspace, WorkspaceShape, bucket
 
 __all__ = [
     "FAULTS",
-    "Candidates",
-    "Outcome",
+    "KernelCandidates",
+    "KernelOutcome",
     "Replay",
-    "Shape",
     "Workspace",
+    "WorkspaceShape",
     "bucket",
     "covers",
     "narrow",

@@ -17,7 +17,7 @@ from engine_sampler import SamplingParams
 from engine_sampler import sample as reference
 from engine_sampler.arithmetic import LN_2, SELECTOR_STREAM, draw64, log2_64
 
-from .outcome import Outcome
+from .outcome import KernelOutcome
 from .replay import Replay
 from .sampling import sample
 from .workspace import Workspace
@@ -107,7 +107,7 @@ def repeatable(device: str) -> bool:
     )
 
 
-def _passes(device: torch.device, sample: Callable[..., Outcome], warning: str) -> bool:
+def _passes(device: torch.device, sample: Callable[..., KernelOutcome], warning: str) -> bool:
     """Whether `sample` passes the check; if it does not, `warning` is given with the reason."""
     try:
         difference = find_difference(device, sample)
@@ -120,14 +120,14 @@ def _passes(device: torch.device, sample: Callable[..., Outcome], warning: str) 
 
 def _sample_again(
     logits: Tensor, index: Tensor, vocab_size: int, *, draws: Tensor, **options: Any
-) -> Outcome:
+) -> KernelOutcome:
     """`sample`, by a replay of the same with other logits and random bits."""
     replay = Replay()
     sample(logits.flip(0), index, vocab_size, draws=draws.flip(0), replay=replay, **options)
     return replay.again(logits, draws)
 
 
-def find_difference(device: torch.device, sample: Callable[..., Outcome]) -> str | None:
+def find_difference(device: torch.device, sample: Callable[..., KernelOutcome]) -> str | None:
     """The first golden row that gets another token by `sample` than on NumPy, in words; None if there is
     none."""
     rows = golden_rows()

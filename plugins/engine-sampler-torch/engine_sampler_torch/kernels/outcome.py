@@ -1,4 +1,4 @@
-"""`Outcome`: what a step's kernels write for the host and for the next forward pass."""
+"""`KernelOutcome`: what a step's kernels write for the host and for the next forward pass."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _AT_ONCE = 16
 
 
 @dataclass(frozen=True)
-class Outcome:
+class KernelOutcome:
     """token_ids  int64 [n], −1 for a faulty row.
     faults     int64 [n], 0 for a sound row, else a number of `FAULTS`.
     peaks      float32 [n], the greatest raw logit, NaN if any is NaN.
@@ -26,12 +26,12 @@ class Outcome:
     verdicts: Tensor
 
     @classmethod
-    def empty(cls, rows: int, device: torch.device) -> Outcome:
+    def empty(cls, rows: int, device: torch.device) -> KernelOutcome:
         """One, not written yet."""
         return cls.several(1, rows, device)[0]
 
     @classmethod
-    def several(cls, count: int, rows: int, device: torch.device) -> list[Outcome]:
+    def several(cls, count: int, rows: int, device: torch.device) -> list[KernelOutcome]:
         """`count` of them in one piece of memory, which is free again when none of their tensors is left."""
         # Triton compiles anew for addresses that are no multiples of 16.
         room = rows + rows % 2
@@ -47,10 +47,10 @@ class Outcomes:
 
     def __init__(self, rows: int, device: torch.device) -> None:
         self._rows, self._device = rows, device
-        self._left: list[Outcome] = []
+        self._left: list[KernelOutcome] = []
 
-    def next(self) -> Outcome:
+    def next(self) -> KernelOutcome:
         """One that nobody has had."""
         if not self._left:
-            self._left = Outcome.several(_AT_ONCE, self._rows, self._device)
+            self._left = KernelOutcome.several(_AT_ONCE, self._rows, self._device)
         return self._left.pop()

@@ -34,7 +34,7 @@ def covers(samplers: Sequence[str], selector: str, fixed: Mapping[str, Any]) -> 
 
 
 @dataclass(frozen=True)
-class Plan:
+class KernelPlan:
     """Which kernels run, and how.
 
     operations  the samplers as numbers, in order.
@@ -58,7 +58,7 @@ class Plan:
     flat: bool
 
     @classmethod
-    def of(cls, samplers: Sequence[str], selector: str, fixed: Mapping[str, Any]) -> Plan:
+    def of(cls, samplers: Sequence[str], selector: str, fixed: Mapping[str, Any]) -> KernelPlan:
         samplers = tuple(samplers)
         operations = tuple(OPERATIONS[name] for name in samplers)
         cuts = [name for name in samplers if name != "temperature"]
@@ -100,6 +100,6 @@ class Plan:
 
 
 @functools.lru_cache(maxsize=1024)
-def plan_of(samplers: tuple[str, ...], selector: str, fixed: tuple[tuple[str, Hashable], ...]) -> Plan:
-    """`Plan.of`, which the same chain does not need in every step."""
-    return Plan.of(samplers, selector, dict(fixed))
+def plan_of(samplers: tuple[str, ...], selector: str, fixed: tuple[tuple[str, Hashable], ...]) -> KernelPlan:
+    """`KernelPlan.of`, which the same chain does not need in every step."""
+    return KernelPlan.of(samplers, selector, dict(fixed))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from .launching import launch
-from .outcome import Outcome, Outcomes
+from .outcome import KernelOutcome, Outcomes
 
 
 class _Launch(NamedTuple):
@@ -52,7 +52,7 @@ class Replay:
 
     def settle(
         self,
-        outcome: Outcome,
+        outcome: KernelOutcome,
         logits: Tensor,
         draws: Tensor | None,
         bitmask: Tensor | None,
@@ -79,7 +79,7 @@ class Replay:
         draws: Tensor | None,
         bitmask: Tensor | None = None,
         edits: tuple[Tensor, Tensor] | None = None,
-    ) -> Outcome:
+    ) -> KernelOutcome:
         """What `sample` gives for these."""
         outcome = self._outcomes.next()
         tensors = (*_parts(outcome), *_given(logits, draws, bitmask, edits))
@@ -105,5 +105,5 @@ def _given(
     )
 
 
-def _parts(outcome: Outcome) -> tuple[tuple[str, Tensor], ...]:
+def _parts(outcome: KernelOutcome) -> tuple[tuple[str, Tensor], ...]:
     return ("token_ids", outcome.token_ids), ("faults", outcome.faults), ("peaks", outcome.peaks)

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from . import few, flat, many, scan, whole
 from .launching import launch
-from .outcome import Outcome
-from .plan import Plan, plan_of
+from .outcome import KernelOutcome
+from .plan import KernelPlan, plan_of
 from .replay import Replay
-from .workspace import ROOM, Shape, Workspace, bucket
+from .workspace import ROOM, Workspace, WorkspaceShape, bucket
 
 Given = Mapping[str, Tensor]
 Edits = tuple[Tensor, Tensor]
@@ -31,9 +31,9 @@ FAULTS = {
 
 
 @dataclass(frozen=True)
-class Candidates:
+class KernelCandidates:
     """What a top_k leaves. ids int64 [n, k], ascending, padded with vocab_size; values float32 [n, k],
-    padded with −inf; faults and peaks as in `Outcome`. A faulty row has no candidates."""
+    padded with −inf; faults and peaks as in `KernelOutcome`. A faulty row has no candidates."""
 
     ids: Tensor
     values: Tensor
@@ -49,7 +49,7 @@ class _Launches:
         logits: Tensor,
         index: Tensor,
         vocab_size: int,
-        shape: Shape,
+        shape: WorkspaceShape,
         workspace: Workspace,
         scales: Tensor | None,
         bitmask: Tensor | None,
@@ -76,7 +76,7 @@ class _Launches:
             0 if edits is None else edit_ids.stride(0),
             shape.tiles + 1,
         )
-        self.outcome = Outcome.empty(rows, index.device)
+        self.outcome = KernelOutcome.empty(rows, index.device)
         self.wide = (shape.tiles, shape.vocab_size)
         self.tiles_bucket = bucket(shape.tiles)
 
@@ -115,7 +115,7 @@ class _Launches:
         self._launch(few.rank, (self.rows, capacity // 128), w.candidates, w.counts, w.ordered, w.by_id,
                      CAPACITY=capacity, LANES=128, STEP=128, warps=4)  # fmt: skip
 
-    def chain(self, plan: Plan, given: Given) -> None:
+    def chain(self, plan: KernelPlan, given: Given) -> None:
         """The chain on the candidates."""
         w, shape = self.workspace, self.shape
         self._launch(few.chain, (self.rows,), w.ordered, w.by_id, w.counts, w.last, self.outcome.faults,
@@ -124,7 +124,7 @@ class _Launches:
                      LEADING=plan.heated, DRAWN=plan.drawn, WEIGHED=plan.weighed, GREEDY=plan.greedy,
                      warps=4)  # fmt: skip
 
-    def flat(self, plan: Plan, given: Given) -> None:
+    def flat(self, plan: KernelPlan, given: Given) -> None:
         """A top_p over rows of which the candidates are too small a part."""
         w, shape, outcome = self.workspace, self.shape, self.outcome
         grid = (self.rows, shape.tiles)
@@ -151,7 +151,7 @@ class _Launches:
                      CAPACITY=ROOM, **ops, HEATED=plan.heated, warps=4)  # fmt: skip
         self.draw(plan, given, bounded=True)
 
-    def resolve(self, plan: Plan, given: Given) -> None:
+    def resolve(self, plan: KernelPlan, given: Given) -> None:
         """The chain on whole rows, for those that have no token yet."""
         numbers = sum(operation << 4 * i for i, operation in enumerate(plan.operations))
         self._launch(whole.resolve, (self.rows,), *self.source, self.outcome.faults, self.workspace.best,
@@ -167,16 +167,16 @@ class _Launches:
                      CAPACITY=shape.capacity, **self.kinds, warps=8)  # fmt: skip
         self.gather(weighed=False)
 
-    def emit(self, ks: Tensor, width: int) -> Candidates:
+    def emit(self, ks: Tensor, width: int) -> KernelCandidates:
         """The first k candidates by id."""
         w, shape, outcome = self.workspace, self.shape, self.outcome
         ids = torch.empty((self.rows, width), dtype=torch.int64, device=ks.device)
         values = torch.empty((self.rows, width), dtype=torch.float32, device=ks.device)
         self._launch(few.emit, (self.rows,), w.ordered, w.by_id, w.counts, outcome.faults, ks, ids, values,
                      shape.vocab_size, CAPACITY=shape.capacity, WIDTH=width, warps=4)  # fmt: skip
-        return Candidates(ids, values, outcome.faults, outcome.peaks)
+        return KernelCandidates(ids, values, outcome.faults, outcome.peaks)
 
-    def draw(self, plan: Plan, given: Given, *, bounded: bool = False) -> None:
+    def draw(self, plan: KernelPlan, given: Given, *, bounded: bool = False) -> None:
         """A draw from whole rows."""
         w, shape, outcome = self.workspace, self.shape, self.outcome
         bounds = (w.state, w.cuts, w.lates, given["scale"])
@@ -216,9 +216,9 @@ def sample(
     edits: Edits | None = None,
     draws: Tensor | None = None,
     workspace: Workspace,
-    shape: Shape | None = None,
+    shape: WorkspaceShape | None = None,
     replay: Replay | None = None,
-) -> Outcome:
+) -> KernelOutcome:
     """The tokens that a chain chooses in the rows `index` (int64 [n]) of `logits`.
 
     logits     float32, float16 or bfloat16 [rows, ≥ vocab_size], columns contiguous, rows with any stride;
@@ -238,7 +238,7 @@ def sample(
     """
     plan = plan_of(tuple(samplers), selector, tuple(fixed.items()))
     workspace.check(index.shape[0], vocab_size, plan.gathered)
-    shape = shape or Shape.of(index.shape[0], vocab_size, plan.wanted)
+    shape = shape or WorkspaceShape.of(index.shape[0], vocab_size, plan.wanted)
     arguments = {name: workspace.none[dtype] for name, dtype in PARAMETERS.items()}
     arguments |= {name: tensor for step in samplers for name, tensor in given[step].items()}
     if draws is not None:
@@ -276,8 +276,8 @@ def narrow(
     bitmask: Tensor | None = None,
     edits: Edits | None = None,
     workspace: Workspace,
-    shape: Shape | None = None,
-) -> Candidates:
+    shape: WorkspaceShape | None = None,
+) -> KernelCandidates:
     """The first k tokens of each row in (logit desc, id asc) order: what a top_k leaves that comes first in
     a chain, or directly after a temperature, for samplers that the kernels do not know.
 
@@ -288,7 +288,7 @@ def narrow(
     All else as in `sample`.
     """
     workspace.check(index.shape[0], vocab_size, width)
-    shape = shape or Shape.of(index.shape[0], vocab_size, width)
+    shape = shape or WorkspaceShape.of(index.shape[0], vocab_size, width)
     launches = _Launches(logits, index, vocab_size, shape, workspace, scale, bitmask, edits)
     if len(index):
         launches.scan(k, width, best_only=False)

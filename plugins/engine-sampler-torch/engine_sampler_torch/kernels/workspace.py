@@ -38,7 +38,7 @@ def bucket(n: int) -> int:
 
 
 @dataclass(frozen=True)
-class Shape:
+class WorkspaceShape:
     """How rows of one vocabulary are divided.
 
     tile    ids that one program reads; group: ids of which one maximum is kept; capacity: places for
@@ -52,7 +52,7 @@ class Shape:
 
     @classmethod
     @functools.lru_cache
-    def of(cls, rows: int, vocab_size: int, wanted: int) -> Shape:
+    def of(cls, rows: int, vocab_size: int, wanted: int) -> WorkspaceShape:
         """For `wanted` candidates in each of `rows` rows."""
         tile = SMALL_TILE if rows <= MOST_ROWS_OF_SMALL_TILES else TILE
         capacity = next(c for c in CAPACITIES if c >= 2 * wanted)
@@ -93,10 +93,13 @@ class Workspace:
         self.device = torch.device(device)
         small = -(-vocab_size // SMALL_TILE)
         shapes = [
-            Shape.of(n, vocab_size, at_most) for n in (1, rows) for at_most in _WANTED if at_most <= wanted
+            WorkspaceShape.of(n, vocab_size, at_most)
+            for n in (1, rows)
+            for at_most in _WANTED
+            if at_most <= wanted
         ]
         most_groups = max((shape.groups for shape in shapes), default=1)
-        capacity = Shape.of(rows, vocab_size, wanted).capacity
+        capacity = WorkspaceShape.of(rows, vocab_size, wanted).capacity
 
         def empty(*shape: int, dtype: torch.dtype) -> Tensor:
             return torch.empty(shape, dtype=dtype, device=device)

@@ -23,7 +23,7 @@ Step = Callable[[], Any]
 
 
 @dataclass(frozen=True)
-class Case:
+class TimedCase:
     """One line of the table.
 
     settings  the samplers in order, with their values.
@@ -44,14 +44,14 @@ _DEFAULT = {"top_k": 40, "top_p": 0.95, "min_p": 0.05, "temperature": 0.8}
 _OTHERS = "FlashInfer 199, sort 1,057, Triton-Qrita 306 (B200)"
 
 CASES = (
-    Case("default chain, 64 rows", _DEFAULT, bar=25, known=_OTHERS),
-    Case("default chain, 64 rows", _DEFAULT, dtype=torch.bfloat16, bar=20, known=_OTHERS),
-    Case("default chain, 1 row", _DEFAULT, rows=1, bar=12, known="FlashInfer 131 to 170 (B200)"),
-    Case("temperature and draw, 64 rows", {"temperature": 0.8}, bar=30),
-    Case("top_p 0.95, 64 peaked rows", {"top_p": 0.95}, bar=45, known="FlashInfer 106 (B200)"),
-    Case("top_p 0.95, 64 flat rows", {"top_p": 0.95}, flat=True, bar=100, known="FlashInfer 106 (B200)"),
-    Case("greedy, 64 rows", {}),
-    Case("top_k 1024, 64 rows", {"top_k": 1024}),
+    TimedCase("default chain, 64 rows", _DEFAULT, bar=25, known=_OTHERS),
+    TimedCase("default chain, 64 rows", _DEFAULT, dtype=torch.bfloat16, bar=20, known=_OTHERS),
+    TimedCase("default chain, 1 row", _DEFAULT, rows=1, bar=12, known="FlashInfer 131 to 170 (B200)"),
+    TimedCase("temperature and draw, 64 rows", {"temperature": 0.8}, bar=30),
+    TimedCase("top_p 0.95, 64 peaked rows", {"top_p": 0.95}, bar=45, known="FlashInfer 106 (B200)"),
+    TimedCase("top_p 0.95, 64 flat rows", {"top_p": 0.95}, flat=True, bar=100, known="FlashInfer 106 (B200)"),
+    TimedCase("greedy, 64 rows", {}),
+    TimedCase("top_k 1024, 64 rows", {"top_k": 1024}),
 )
 
 
@@ -67,7 +67,7 @@ def table(device: torch.device | str) -> list[dict[str, Any]]:
         return [_line(case, place, gigabytes) for case in CASES]
 
 
-def _line(case: Case, device: torch.device, gigabytes: float) -> dict[str, Any]:
+def _line(case: TimedCase, device: torch.device, gigabytes: float) -> dict[str, Any]:
     logits = logits_of(case, device)
     times = {name: _shown(step, device) for name, step in steps_of(case, logits)}
     size = logits.numel() * logits.element_size()
@@ -94,7 +94,7 @@ def _shown(step: Step, device: torch.device) -> str:
 # --- inputs ---------------------------------------------------------------------------------------
 
 
-def logits_of(case: Case, device: torch.device | str, vocab_size: int = VOCAB_SIZE) -> Tensor:
+def logits_of(case: TimedCase, device: torch.device | str, vocab_size: int = VOCAB_SIZE) -> Tensor:
     """[rows, vocab_size] of the case's type: a body of N(0, 2.2); in peaked rows also a head of 300 tokens
     that fall from 22 above it, so that 0.95 of the probability lies in a few dozen of them."""
     generator = torch.Generator().manual_seed(1)
@@ -106,7 +106,7 @@ def logits_of(case: Case, device: torch.device | str, vocab_size: int = VOCAB_SI
     return logits.to(device=device, dtype=case.dtype)
 
 
-def given_for(case: Case, device: torch.device | str) -> dict[str, dict[str, Tensor]]:
+def given_for(case: TimedCase, device: torch.device | str) -> dict[str, dict[str, Tensor]]:
     """What the steps of the case's samplers would give the kernels."""
     from ..kernels.check import Golden
 
@@ -116,7 +116,7 @@ def given_for(case: Case, device: torch.device | str) -> dict[str, dict[str, Ten
 # --- steps ----------------------------------------------------------------------------------------
 
 
-def steps_of(case: Case, logits: Tensor) -> Iterator[tuple[str, Step]]:
+def steps_of(case: TimedCase, logits: Tensor) -> Iterator[tuple[str, Step]]:
     """(name, a function that starts one step) of ours and of every peer that can be imported."""
     yield "ours", ours(case, logits)
     for name, build in PEERS.items():
@@ -128,7 +128,7 @@ def steps_of(case: Case, logits: Tensor) -> Iterator[tuple[str, Step]]:
             yield name, step
 
 
-def ours(case: Case, logits: Tensor) -> Step:
+def ours(case: TimedCase, logits: Tensor) -> Step:
     from ..kernels import Workspace, sample
     from ..kernels.check import Golden
 
@@ -156,11 +156,11 @@ def ours(case: Case, logits: Tensor) -> Step:
     return step
 
 
-def _bucket(case: Case) -> int:
+def _bucket(case: TimedCase) -> int:
     return max(64, 1 << (int(case.settings.get("top_k", 1)) - 1).bit_length())
 
 
-def _sorted(case: Case, logits: Tensor) -> Step | None:
+def _sorted(case: TimedCase, logits: Tensor) -> Step | None:
     """One sort of the row, masks, softmax and multinomial, as engines in plain torch do it."""
     s = case.settings
     if not s:
@@ -182,7 +182,7 @@ def _sorted(case: Case, logits: Tensor) -> Step | None:
     return step
 
 
-def _topk(case: Case, logits: Tensor) -> Step | None:
+def _topk(case: TimedCase, logits: Tensor) -> Step | None:
     """torch.topk, then the rest on its k columns; only where a top_k leads."""
     s = case.settings
     if "top_k" not in s:
@@ -199,7 +199,7 @@ def _topk(case: Case, logits: Tensor) -> Step | None:
     return step
 
 
-def _flashinfer(case: Case, logits: Tensor) -> Step | None:
+def _flashinfer(case: TimedCase, logits: Tensor) -> Step | None:
     import flashinfer.sampling as peer
 
     s = case.settings
@@ -218,7 +218,7 @@ def _flashinfer(case: Case, logits: Tensor) -> Step | None:
     return step
 
 
-def _vllm(case: Case, logits: Tensor) -> Step | None:
+def _vllm(case: TimedCase, logits: Tensor) -> Step | None:
     from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler
 
     s = case.settings
@@ -230,7 +230,7 @@ def _vllm(case: Case, logits: Tensor) -> Step | None:
     return lambda: sampler(logits.float() / s.get("temperature", 1.0), {}, k, p)
 
 
-PEERS: Mapping[str, Callable[[Case, Tensor], Step | None]] = {
+PEERS: Mapping[str, Callable[[TimedCase, Tensor], Step | None]] = {
     "torch sort": _sorted,
     "torch.topk": _topk,
     "FlashInfer": _flashinfer,

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from ..steps import Block, DeviceStep
 from .fused import CODES, Fused, Route
-from .pieces import Inputs, Piece
+from .pieces import GroupPiece, Inputs
 from .reading import FIRST_SAMPLER, GRAMMAR, read
 
 
 @dataclass
-class Outcome:
+class PieceOutcome:
     """The results of a piece, on the device.
 
     verdicts   int64 [3, n]: token ids, −1 for faulty rows; faults; and the logits that these name, float32 in
@@ -36,7 +36,7 @@ class Outcome:
     reported: dict[str, Block] = field(default_factory=dict)
 
 
-def run_piece(piece: Piece, logits: Tensor, fused: Fused) -> Outcome:
+def run_piece(piece: GroupPiece, logits: Tensor, fused: Fused) -> PieceOutcome:
     """Run a piece as far as the device goes."""
     route = fused.route(piece)
     if route is None:
@@ -46,12 +46,12 @@ def run_piece(piece: Piece, logits: Tensor, fused: Fused) -> Outcome:
     source = fused.source(piece, logits, route)
     if route.chooses:
         found = fused.choose(piece, route, source)
-        return Outcome(found.verdicts, CODES, None, found.token_ids)
+        return PieceOutcome(found.verdicts, CODES, None, found.token_ids)
     block, done = fused.narrow(piece, route, source)
     return _chosen(piece, block, _finished(piece, block, {}, done))
 
 
-def _after_steps(piece: Piece, logits: Tensor, fused: Fused, route: Route) -> Outcome:
+def _after_steps(piece: GroupPiece, logits: Tensor, fused: Fused, route: Route) -> PieceOutcome:
     """The same where steps change whole rows before the kernels go on with them."""
     block, reported = _begun(piece, logits, route.start)
     if block.ids is not None:  # some step has cut the rows' columns itself
@@ -59,23 +59,23 @@ def _after_steps(piece: Piece, logits: Tensor, fused: Fused, route: Route) -> Ou
     source = fused.source_of(block, route)
     if route.chooses:
         token_ids = fused.choose(piece, route, source).token_ids.masked_fill(block.faults != 0, -1)
-        return Outcome(verdicts_of(block, token_ids), None, None, token_ids, reported=reported)
+        return PieceOutcome(verdicts_of(block, token_ids), None, None, token_ids, reported=reported)
     narrowed, done = fused.narrow(piece, route, source)
     narrowed.faults, narrowed.peaks, narrowed.bitmask = block.faults, block.peaks, block.bitmask
     return _chosen(piece, narrowed, _finished(piece, narrowed, reported, done))
 
 
-def _chosen(piece: Piece, block: Block, reported: dict[str, Block]) -> Outcome:
+def _chosen(piece: GroupPiece, block: Block, reported: dict[str, Block]) -> PieceOutcome:
     """The outcome of a piece with its block after all steps; the selector chooses if the device has it."""
     if piece.plan.selector is None or piece.selector is None:
-        return Outcome(verdicts_of(block), None, block, None, reported=reported)
+        return PieceOutcome(verdicts_of(block), None, block, None, reported=reported)
     columns, notes = piece.plan.selector.select(block, piece.selector.given, piece.selector.fixed)
     token_ids = block.token_ids_at(columns).masked_fill(block.faults != 0, -1)
-    return Outcome(verdicts_of(block, token_ids), None, block, token_ids, notes, reported)
+    return PieceOutcome(verdicts_of(block, token_ids), None, block, token_ids, notes, reported)
 
 
 def verdicts_of(block: Block, token_ids: Tensor | None = None) -> Tensor:
-    """`Outcome.verdicts` of a block."""
+    """`PieceOutcome.verdicts` of a block."""
     verdicts = block.faults.new_zeros((3, len(block.faults)))
     if token_ids is not None:
         verdicts[0] = token_ids
@@ -85,13 +85,13 @@ def verdicts_of(block: Block, token_ids: Tensor | None = None) -> Tensor:
     return verdicts
 
 
-def run_steps(piece: Piece, logits: Tensor) -> tuple[Block, dict[str, Block]]:
+def run_steps(piece: GroupPiece, logits: Tensor) -> tuple[Block, dict[str, Block]]:
     """The rows of a piece after its steps, and those that logprobs are taken from, by kind."""
     block, reported = _begun(piece, logits, 0)
     return block, _finished(piece, block, reported, 0)
 
 
-def _begun(piece: Piece, logits: Tensor, until: int) -> tuple[Block, dict[str, Block]]:
+def _begun(piece: GroupPiece, logits: Tensor, until: int) -> tuple[Block, dict[str, Block]]:
     """The same after the steps before number `until`."""
     block = read(logits, piece.rows_of_logits, piece.vocab_size)
     reported = {}
@@ -108,7 +108,7 @@ def _begun(piece: Piece, logits: Tensor, until: int) -> tuple[Block, dict[str, B
     return block, reported
 
 
-def _finished(piece: Piece, block: Block, reported: dict[str, Block], done: int) -> dict[str, Block]:
+def _finished(piece: GroupPiece, block: Block, reported: dict[str, Block], done: int) -> dict[str, Block]:
     """Run the steps from number `done` on; what logprobs are taken from, by kind."""
     apply(block, piece.plan.steps, piece.steps, done)
     return reported | {"processed": block} if piece.wants("processed") else reported

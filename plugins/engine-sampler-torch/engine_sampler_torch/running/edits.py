@@ -11,7 +11,7 @@ from engine_sampler.arithmetic import LOGIT_LIMIT
 
 from ..arithmetic import NEGATIVE_INFINITY
 from ..steps import Block, DeviceStep
-from .pieces import Piece
+from .pieces import GroupPiece
 
 Edits = tuple[Tensor, Tensor]
 """(token ids int64 [n, e], ascending, padded with the vocabulary's size; their logits float32 [n, e])."""
@@ -26,13 +26,13 @@ def leading_edits(steps: Sequence[DeviceStep]) -> int:
     return next((i for i, step in enumerate(steps) if not step.sparse_ids), len(steps))
 
 
-def are_few(piece: Piece, lead: int) -> bool:
+def are_few(piece: GroupPiece, lead: int) -> bool:
     """Whether the first `lead` steps, all edits, list few tokens."""
     listed = sum(ids.shape[1] for ids in _listed(piece, lead))
     return listed <= max(_ALWAYS_FEW, piece.vocab_size // _SHARE)
 
 
-def edits_of(piece: Piece, lead: int, logits: Tensor) -> Edits | None:
+def edits_of(piece: GroupPiece, lead: int, logits: Tensor) -> Edits | None:
     """What the first `lead` steps, all edits, together make of the tokens they list: ids int64 [n, e],
     ascending and padded with the vocabulary's size, and their logits float32 [n, e]; None without any."""
     listed, size = [ids for ids in _listed(piece, lead) if ids.shape[1]], piece.vocab_size
@@ -48,7 +48,7 @@ def edits_of(piece: Piece, lead: int, logits: Tensor) -> Edits | None:
     return ids, block.values
 
 
-def _listed(piece: Piece, lead: int) -> list[Tensor]:
+def _listed(piece: GroupPiece, lead: int) -> list[Tensor]:
     """The ids that the first `lead` steps list, int32 [n, e] each."""
     pairs = zip(piece.plan.steps[:lead], piece.steps[:lead], strict=True)
     return [given.given[name] for step, given in pairs for name in step.sparse_ids]

@@ -15,9 +15,9 @@ from engine_sampler.arithmetic import LOGIT_LIMIT
 from ..arithmetic import NEGATIVE_INFINITY
 from ..steps import Block
 from .edits import are_few, edits_of, leading_edits
-from .pieces import Piece
+from .pieces import GroupPiece
 from .reading import GRAMMAR, READING
-from .recipe import Recipe, Source
+from .recipe import KernelSource, Recipe
 
 UNKNOWN = -1
 """The code of a fault of which the kernels do not know which sampler is to blame: the host finds out."""
@@ -55,7 +55,7 @@ class Route:
     is_heated: bool = False
 
     @classmethod
-    def of(cls, piece: Piece, kernels: Any, keeps: bool) -> Route | None:
+    def of(cls, piece: GroupPiece, kernels: Any, keeps: bool) -> Route | None:
         """`keeps`: whether what the steps leave is needed, so that the kernels cannot choose."""
         lead, cut = leading_edits(piece.plan.steps), _first_cut(piece)
         tail = None if keeps else _tail(piece, kernels)
@@ -63,7 +63,7 @@ class Route:
             return cls(lead, tail, True)
         return None if cut is None else cls(lead, cut[0], False, cut[1])
 
-    def is_direct(self, piece: Piece) -> bool:
+    def is_direct(self, piece: GroupPiece) -> bool:
         """Whether the kernels read the logits, with masks and edits on the way. Else the steps before `start`
         change whole rows, and they read these."""
         if self.start > self.lead or (piece.reports and (piece.wants("raw") or piece.wants("penalized"))):
@@ -81,7 +81,7 @@ class Fused:
         self._workspace: Any = None
         self._everything = torch.empty(0, dtype=torch.int64)
 
-    def route(self, piece: Piece) -> Route | None:
+    def route(self, piece: GroupPiece) -> Route | None:
         """How the kernels take part in a piece; None if they do not."""
         kernels = kernels_for(self._device)
         if kernels is None:
@@ -91,13 +91,13 @@ class Fused:
             piece.routes[keeps] = Route.of(piece, kernels, keeps)
         return piece.routes[keeps]
 
-    def source(self, piece: Piece, logits: Tensor, route: Route) -> Source:
+    def source(self, piece: GroupPiece, logits: Tensor, route: Route) -> KernelSource:
         """The logits themselves, if the route is direct."""
         bitmask = None if piece.masks is None else piece.masks.on_device()
         edits = edits_of(piece, route.start, logits) if route.start else None
-        return Source(logits, piece.where, bitmask, edits)
+        return KernelSource(logits, piece.where, bitmask, edits)
 
-    def source_of(self, block: Block, route: Route) -> Source:
+    def source_of(self, block: Block, route: Route) -> KernelSource:
         """The rows of a block with a column for every token, after the steps before `route.start`.
 
         Kernels take their values for logits of a model. Rows with values that these cannot have become
@@ -107,10 +107,10 @@ class Fused:
             values = block.values
             beyond = ((values.abs() > float(LOGIT_LIMIT)) & (values > NEGATIVE_INFINITY)).any(1)
             block.fail(beyond, torch.full_like(block.faults, UNKNOWN), values[:, 0])
-        return Source(block.values.contiguous(), self._every(len(block.values)))
+        return KernelSource(block.values.contiguous(), self._every(len(block.values)))
 
-    def choose(self, piece: Piece, route: Route, source: Source) -> Any:
-        """`kernels.Outcome` of a piece."""
+    def choose(self, piece: GroupPiece, route: Route, source: KernelSource) -> Any:
+        """`kernels.KernelOutcome` of a piece."""
         kernels = kernels_for(self._device)
         if piece.recipe is None or not piece.recipe.lasts:
             piece.recipe = Recipe.of(piece, kernels, route.start)
@@ -135,7 +135,7 @@ class Fused:
             **recipe.arguments,
         )
 
-    def narrow(self, piece: Piece, route: Route, source: Source) -> tuple[Block, int]:
+    def narrow(self, piece: GroupPiece, route: Route, source: KernelSource) -> tuple[Block, int]:
         """(what the top_k of a piece leaves, the number of the step that follows it)."""
         kernels, size = kernels_for(self._device), piece.vocab_size
         heat, cut = piece.steps[route.start], piece.steps[route.start + route.is_heated]
@@ -171,7 +171,7 @@ class Fused:
         return self._workspace
 
 
-def _tail(piece: Piece, kernels: Any) -> int | None:
+def _tail(piece: GroupPiece, kernels: Any) -> int | None:
     """The number of the step from which on the kernels know everything; None if they do not know the
     selector."""
     if piece.selector is None:
@@ -186,7 +186,7 @@ def _tail(piece: Piece, kernels: Any) -> int | None:
     return start
 
 
-def _first_cut(piece: Piece) -> tuple[int, bool] | None:
+def _first_cut(piece: GroupPiece) -> tuple[int, bool] | None:
     """(the number of the first step of a top_k that the kernels know, whether it is the temperature before
     it)."""
     for i, given in enumerate(piece.steps):

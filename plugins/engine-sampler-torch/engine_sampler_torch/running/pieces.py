@@ -1,4 +1,4 @@
-"""`Piece`: some rows of one group, what is uploaded for them, and what they must give."""
+"""`GroupPiece`: some rows of one group, what is uploaded for them, and what they must give."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine_sampler import LOGPROBS_KINDS, Batch, Group, LogprobsRequest, Rows, 
 
 from ..steps import DeviceSelector, DeviceStep, Given
 from .masks import PieceMasks
-from .plan import Plan
+from .plan import DevicePlan
 from .transfer import Upload
 
 WORKING_BYTES = 512 << 20
@@ -23,13 +23,13 @@ MOST_LISTED = 1024
 """Rows that list more likeliest tokens than this get their logprobs on the host."""
 
 
-def pieces_of(group: Group, logits: Tensor, kept: Upload, *, choosing: bool = True) -> list[Piece]:
+def pieces_of(group: Group, logits: Tensor, kept: Upload, *, choosing: bool = True) -> list[GroupPiece]:
     """The rows of a group in pieces of bounded size; `choosing`: whether their selector runs. What stays as
     it is in later steps is added to `kept`."""
     size = group.rows.vocabulary.size
     room = max(WORKING_BYTES, logits.numel() * logits.element_size())
     most = max(1, room // (BYTES_PER_LOGIT * size))
-    return [Piece(group, some, logits, kept, choosing) for some in _parts(len(group.index), most)]
+    return [GroupPiece(group, some, logits, kept, choosing) for some in _parts(len(group.index), most)]
 
 
 def _parts(n: int, most: int) -> Iterator[slice]:
@@ -71,7 +71,7 @@ class Inputs:
         return self._given
 
 
-class Piece:
+class GroupPiece:
     """Rows of one group that run together, in all steps with the same requests in the same rows.
 
     index       int64 [n], their rows in the logits; `where`: the same on the device.
@@ -87,7 +87,7 @@ class Piece:
 
     def __init__(self, group: Group, members: slice, logits: Tensor, kept: Upload, choosing: bool) -> None:
         self.group = group
-        self.plan: Plan = group.plan
+        self.plan: DevicePlan = group.plan
         self.index = group.index[members]
         is_whole = len(self.index) == len(group.index)
         self.rows = group.rows if is_whole else group.rows.take(members)
@@ -96,7 +96,7 @@ class Piece:
         self.masks: PieceMasks | None = None
         self.contiguous = _as_slice(self.index)
         self.steps = self._inputs(self.plan, kept)
-        self.edits_plan: Plan | None = group.edits
+        self.edits_plan: DevicePlan | None = group.edits
         self.edits = [] if self.edits_plan is None else self._inputs(self.edits_plan, kept)
         selector = self.plan.selector if choosing else None
         self.selector = (
@@ -154,7 +154,7 @@ class Piece:
             index, rows = index[some], rows.take(np.array(some))
         return Group(self.plan.chain, index, rows, group.masked, group.want_processed)
 
-    def _inputs(self, plan: Plan, kept: Upload) -> list[Inputs]:
+    def _inputs(self, plan: DevicePlan, kept: Upload) -> list[Inputs]:
         pairs = zip(plan.chain.samplers, plan.steps, strict=False)
         return [Inputs(step, sampler, self.rows, kept) for sampler, step in pairs]
 

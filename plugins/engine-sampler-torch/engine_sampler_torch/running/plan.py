@@ -11,7 +11,7 @@ from ..steps import DeviceSelector, DeviceStep, selector_of, step_of
 
 
 @dataclass(frozen=True)
-class Plan:
+class DevicePlan:
     """A chain, and what of it runs on a device.
 
     steps     the samplers up to the first that has no torch form.
@@ -23,7 +23,7 @@ class Plan:
     selector: DeviceSelector | None
 
     @classmethod
-    def of(cls, chain: Chain) -> Plan:
+    def of(cls, chain: Chain) -> DevicePlan:
         steps: list[DeviceStep] = []
         for sampler in chain.samplers:
             step = step_of(sampler)

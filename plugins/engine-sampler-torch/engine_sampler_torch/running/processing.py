@@ -9,17 +9,17 @@ from engine_sampler import Batch
 
 from .chain import run_steps, verdicts_of, whole_rows
 from .pieces import pieces_of
-from .plan import Plan
+from .plan import DevicePlan
 from .reading import tensor_of
 from .results import Verdicts
-from .step import Room
+from .step import DeviceRoom
 from .transfer import Download, Upload
 
 
-def process(room: Room, batch: Batch) -> Tensor | None:
+def process(room: DeviceRoom, batch: Batch) -> Tensor | None:
     """float32 [rows, vocab] as `Backend.process` defines it, with one synchronisation; None if the host must
     run a part of a chain."""
-    plans: list[Plan] = [group.plan for group in batch.groups]
+    plans: list[DevicePlan] = [group.plan for group in batch.groups]
     if not all(plan.has_all_steps for plan in plans):
         return None
     logits, size = tensor_of(batch.logits), batch.logits.vocab_size

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from .edits import Edits
-from .pieces import Piece
+from .pieces import GroupPiece
 
 _MOST_LAYOUTS = 8
 _ALIGNMENT = 16
 """Triton compiles one kernel for addresses that are multiples of so many bytes, another one for others."""
 
 
-class Source(NamedTuple):
+class KernelSource(NamedTuple):
     """What kernels read: rows `where`, int64 [n], of `logits`; masks and edits are as in `kernels.sample`."""
 
     logits: Tensor
@@ -31,7 +31,7 @@ class Replays:
         self._workspace: Any = None
         self._by_layout: dict[Any, Any] = {}
 
-    def of(self, kernels: Any, source: Source, workspace: Any) -> Any:
+    def of(self, kernels: Any, source: KernelSource, workspace: Any) -> Any:
         """The `kernels.Replay` for a source, new or complete."""
         if workspace is not self._workspace or len(self._by_layout) > _MOST_LAYOUTS:
             self._workspace, self._by_layout = workspace, {}
@@ -66,7 +66,7 @@ class Recipe:
     replays: Replays = field(default_factory=Replays)
 
     @classmethod
-    def of(cls, piece: Piece, kernels: Any, start: int) -> Recipe:
+    def of(cls, piece: GroupPiece, kernels: Any, start: int) -> Recipe:
         """For the steps from number `start` on, and the selector."""
         assert piece.selector is not None
         inputs, selector = piece.steps[start:], piece.selector.part.name

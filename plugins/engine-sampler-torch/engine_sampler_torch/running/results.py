@@ -14,10 +14,10 @@ from engine_sampler.arithmetic import Logprobs, RowLogprobs
 
 from ..arithmetic import row_logprobs
 from ..steps import Block
-from .chain import Outcome
+from .chain import PieceOutcome
 from .fused import UNKNOWN
-from .pieces import Piece
-from .plan import Plan
+from .pieces import GroupPiece
+from .plan import DevicePlan
 from .reading import FIRST_SAMPLER, GRAMMAR, READING
 from .transfer import Download
 
@@ -28,7 +28,7 @@ MOST_SURVIVORS = 1024
 class Results:
     """The results of one piece: requested before the download, stored after it."""
 
-    def __init__(self, piece: Piece, outcome: Outcome, download: Download) -> None:
+    def __init__(self, piece: GroupPiece, outcome: PieceOutcome, download: Download) -> None:
         self.piece = piece
         self._download = download
         block = outcome.block
@@ -91,7 +91,7 @@ class Results:
 
 
 class Verdicts:
-    """`Outcome.verdicts` of `n` rows on the host, with the meaning of its faults."""
+    """`PieceOutcome.verdicts` of `n` rows on the host, with the meaning of its faults."""
 
     def __init__(self, verdicts: Tensor, n: int, codes: np.ndarray | None, download: Download) -> None:
         self._number = download.add(verdicts)
@@ -114,7 +114,7 @@ class Verdicts:
         faults = self._part(1)
         return faults if self._codes is None else self._codes[faults]
 
-    def messages(self, plan: Plan) -> list[str | None]:
+    def messages(self, plan: DevicePlan) -> list[str | None]:
         """Why each row gave no token; None for sound rows."""
         peaks = self._download[self._number][2].view(np.float32)[: self._n]
         return [
@@ -126,7 +126,7 @@ class Verdicts:
         return self._download[self._number][number, : self._n]
 
 
-def _message(code: int, peak: np.float32, plan: Plan) -> str:
+def _message(code: int, peak: np.float32, plan: DevicePlan) -> str:
     step, is_great = divmod(code, 2)
     if step == READING:
         if is_great:

@@ -12,10 +12,10 @@ from torch import Tensor
 from engine_sampler import Batch, Group
 from engine_sampler.for_backends import INTERRUPTIONS, HostRun, failure
 
-from .chain import Outcome, run_piece
+from .chain import PieceOutcome, run_piece
 from .fused import Fused
-from .pieces import Piece, pieces_of
-from .plan import Plan
+from .pieces import GroupPiece, pieces_of
+from .plan import DevicePlan
 from .results import Results
 from .transfer import Buffers, Download, Upload
 
@@ -23,7 +23,7 @@ logger = logging.getLogger("engine_sampler")
 
 
 @dataclass(eq=False)
-class Room:
+class DeviceRoom:
     """The memory of one scheduler's steps on one device."""
 
     upload: Buffers
@@ -31,7 +31,7 @@ class Room:
     fused: Fused
 
     @classmethod
-    def on(cls, device: torch.device) -> Room:
+    def on(cls, device: torch.device) -> DeviceRoom:
         return cls(Buffers(device), Buffers(device), Fused(device))
 
 
@@ -40,8 +40,8 @@ class Prepared:
     """What is known of groups, by number, as long as the same requests are in the same rows: their pieces,
     and which of them have failed on the device."""
 
-    room: Room
-    pieces: dict[int, list[Piece]] = field(default_factory=dict)
+    room: DeviceRoom
+    pieces: dict[int, list[GroupPiece]] = field(default_factory=dict)
     failed: set[int] = field(default_factory=set)
 
 
@@ -82,9 +82,9 @@ class StepRun:
             self._batch.token_ids_on_device = tokens
         self._host.tell()
 
-    def _pieces(self, number: int, group: Group) -> list[Piece]:
+    def _pieces(self, number: int, group: Group) -> list[GroupPiece]:
         """The pieces of a group, with the inputs of this step; none if the host runs it."""
-        plan: Plan = group.plan
+        plan: DevicePlan = group.plan
         if not len(group.index):
             return []
         if plan.is_worthwhile(group.masked) and number not in self._prepared.failed:
@@ -100,7 +100,7 @@ class StepRun:
         self._hosted.append(replace(group, plan=plan.chain))
         return []
 
-    def _build(self, group: Group) -> list[Piece]:
+    def _build(self, group: Group) -> list[GroupPiece]:
         if self._kept is None:
             self._kept = Upload(Buffers(self._logits.device, smallest=1))
         return pieces_of(group, self._logits, self._kept)
@@ -109,7 +109,7 @@ class StepRun:
         logger.warning("%s; the host runs its requests", failure("a torch step", error))
         self._prepared.failed.add(number)
 
-    def _run(self, number: int, piece: Piece) -> Outcome | None:
+    def _run(self, number: int, piece: GroupPiece) -> PieceOutcome | None:
         """What the device gives for a piece of a group; None if it fails, and the host runs it."""
         try:
             return run_piece(piece, self._logits, self._fused)
@@ -120,7 +120,7 @@ class StepRun:
             self._hosted.append(piece.on_host())
             return None
 
-    def _tokens(self, outcomes: Sequence[tuple[Piece, Outcome | None]]) -> Tensor | None:
+    def _tokens(self, outcomes: Sequence[tuple[GroupPiece, PieceOutcome | None]]) -> Tensor | None:
         """The tokens of all rows, int64 [rows]; None if the host chooses any."""
         if self._hosted:
             return None

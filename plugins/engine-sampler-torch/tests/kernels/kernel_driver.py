@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from engine_sampler_torch.kernels import Outcome, Shape, Workspace, sample
+from engine_sampler_torch.kernels import KernelOutcome, Workspace, WorkspaceShape, sample
 from torch import Tensor
 
 from engine_sampler import Chain, Rows
@@ -38,9 +38,9 @@ def run(
     index: np.ndarray | None = None,
     bitmask: np.ndarray | None = None,
     edits: tuple[np.ndarray, np.ndarray] | None = None,
-    shape: Shape | None = None,
+    shape: WorkspaceShape | None = None,
     workspace: Workspace | None = None,
-) -> Outcome:
+) -> KernelOutcome:
     """`sample` for all `rows`: row i reads logits[index[i]]."""
     n, vocab_size = len(rows), rows.vocabulary.size
     names = [sampler.name for sampler in chain.samplers]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from engine_sampler_torch.kernels import Outcome, check, replay
+from engine_sampler_torch.kernels import KernelOutcome, check, replay
 from interpreter import launch_compiled
 
 
@@ -28,8 +28,8 @@ def test_the_golden_rows_are_equal_here(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_wrong_token_turns_the_kernels_off_with_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(*arguments: object, **given: object) -> Outcome:
-        outcome = Outcome.empty(8, torch.device("cpu"))
+    def wrong(*arguments: object, **given: object) -> KernelOutcome:
+        outcome = KernelOutcome.empty(8, torch.device("cpu"))
         outcome.verdicts.zero_()
         return outcome
 
@@ -42,7 +42,7 @@ def test_a_wrong_token_turns_the_kernels_off_with_one_warning(monkeypatch: pytes
 
 
 def test_an_error_of_the_compiler_does_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*arguments: object, **given: object) -> Outcome:
+    def broken(*arguments: object, **given: object) -> KernelOutcome:
         raise RuntimeError("no ptxas")
 
     monkeypatch.setattr(check, "sample", broken)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from engine_sampler_torch.kernels import Outcome, Shape, Workspace, covers, narrow, sample
+from engine_sampler_torch.kernels import KernelOutcome, Workspace, WorkspaceShape, covers, narrow, sample
 from engine_sampler_torch.kernels.launching import listening
-from engine_sampler_torch.kernels.plan import Plan
+from engine_sampler_torch.kernels.plan import KernelPlan
 from kernel_cases import DTYPES, NAMES, Case, chain_of, expected, random_case, random_params, rows_of
 from kernel_driver import run
 
@@ -24,7 +24,7 @@ ORDERS = [list(order) for n in range(5) for order in itertools.permutations(NAME
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 
-def outcome_of(case: Case, **given: Any) -> Outcome:
+def outcome_of(case: Case, **given: Any) -> KernelOutcome:
     return run(case.chain, case.rows, case.logits, bitmask=case.bitmask, edits=case.edits, **given)
 
 
@@ -64,7 +64,7 @@ def test_flat_rows_are_cut_at_top_p_without_a_search(spread: float) -> None:
         params = [SamplingParams(top_p=p, **settings) for p in (0.9, 0.999, 0.6)]
         rows = rows_of(params, chain, 3000, [1, 2, 3])
         logits = torch.from_numpy(random.normal(0, spread, (3, 3000)).astype(np.float32))
-        expect_equal(Case(chain, rows, logits), shape=Shape(3000, 1024, 4, 512))
+        expect_equal(Case(chain, rows, logits), shape=WorkspaceShape(3000, 1024, 4, 512))
 
 
 def test_a_row_of_several_tiles_and_a_whole_vocabulary_agree() -> None:
@@ -256,9 +256,11 @@ def test_chains_with_other_parts_or_a_dynamic_temperature_are_not_covered() -> N
 
 
 def test_a_top_k_up_to_1024_says_how_many_candidates_are_gathered() -> None:
-    plan = Plan.of(["temperature", "top_k", "top_p"], "dist", {"temperature": (False, True), "top_k": 128})
+    plan = KernelPlan.of(
+        ["temperature", "top_k", "top_p"], "dist", {"temperature": (False, True), "top_k": 128}
+    )
     assert (plan.wanted, plan.asked, plan.weighed, plan.heated, plan.flat) == (128, True, False, True, False)
-    wide = Plan.of(["top_k", "top_p"], "dist", {"top_k": None})
+    wide = KernelPlan.of(["top_k", "top_p"], "dist", {"top_k": None})
     assert (wide.asked, wide.weighed) == (False, True)
 
 

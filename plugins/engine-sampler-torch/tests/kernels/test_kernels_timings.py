@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from engine_sampler_torch.on_device import timings
-from engine_sampler_torch.on_device.timings import CASES, PEERS, Case, logits_of, ours, steps_of
+from engine_sampler_torch.on_device.timings import CASES, PEERS, TimedCase, logits_of, ours, steps_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -15,7 +15,7 @@ SIZE = 1000
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.name} {case.dtype}")
-def test_every_step_that_can_run_here_gives_one_token_a_row(case: Case) -> None:
+def test_every_step_that_can_run_here_gives_one_token_a_row(case: TimedCase) -> None:
     small = replace(
         case, rows=2, settings={**case.settings} | ({"top_k": 5} if "top_k" in case.settings else {})
     )
@@ -30,16 +30,16 @@ def test_every_step_that_can_run_here_gives_one_token_a_row(case: Case) -> None:
 
 
 def test_peaked_rows_have_a_small_nucleus_and_flat_ones_a_large_one() -> None:
-    def nucleus(case: Case) -> int:
+    def nucleus(case: TimedCase) -> int:
         share = logits_of(case, "cpu", 50_000).double().softmax(1).sort(1, descending=True).values
         return int((share.cumsum(1) < 0.95).sum(1).max())
 
-    assert nucleus(Case("", {}, rows=2)) < 256
-    assert nucleus(Case("", {}, rows=2, flat=True)) > 2000
+    assert nucleus(TimedCase("", {}, rows=2)) < 256
+    assert nucleus(TimedCase("", {}, rows=2, flat=True)) > 2000
 
 
 def test_a_peer_that_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(case: Case, logits: torch.Tensor) -> None:
+    def missing(case: TimedCase, logits: torch.Tensor) -> None:
         raise ImportError
 
     monkeypatch.setattr(timings, "PEERS", {"torch sort": PEERS["torch sort"], "missing": missing})

@@ -24,7 +24,7 @@ _ROOM_FOR_TEXT = 32
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class RankAnswer:
     """One rank's part of a step, over the rows and requests that it owns.
 
     token_ids  int64 [rows], −1 where a row gave no token.
@@ -36,11 +36,11 @@ class Answer:
     seeds: np.ndarray
     details: Details
 
-    def spread(self, which: np.ndarray, rows: np.ndarray, requests: int, all_rows: int) -> Answer:
+    def spread(self, which: np.ndarray, rows: np.ndarray, requests: int, all_rows: int) -> RankAnswer:
         """The same among more requests and rows: these have the numbers `which` and `rows`, int64, there."""
         token_ids, seeds = np.full(all_rows, -1, np.int64), np.zeros(requests, np.uint64)
         token_ids[rows], seeds[which] = self.token_ids, self.seeds
-        return Answer(token_ids, seeds, self.details.spread(which.tolist(), rows, requests, all_rows))
+        return RankAnswer(token_ids, seeds, self.details.spread(which.tolist(), rows, requests, all_rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class Details:
     logprobs: dict[str, Logprobs]
 
     def spread(self, which: list[int], rows: np.ndarray, requests: int, all_rows: int) -> Details:
-        """See `Answer.spread`."""
+        """See `RankAnswer.spread`."""
         text: list[str | None] = [""] * requests if self.text else []
         for place, part in zip(which, self.text, strict=False):
             text[place] = part
@@ -146,7 +146,7 @@ class AnswerLayout:
         self._details_at = _HEAD + self._rows + self._requests
         self.size = self._details_at + self._room // 8
 
-    def words(self, answer: Answer, blob: bytes) -> Tensor:
+    def words(self, answer: RankAnswer, blob: bytes) -> Tensor:
         """int64 [size]: one rank's answer, with its details as `blob`."""
         words = torch.zeros(self.size, dtype=torch.int64)
         words[0], words[1] = 1, len(blob)
@@ -162,10 +162,10 @@ class AnswerLayout:
         lengths: list[int] = table[:, 1].tolist()
         return lengths if max(lengths) > self._room else []
 
-    def read(self, table: Tensor, blobs: Sequence[bytes]) -> list[Answer | None]:
+    def read(self, table: Tensor, blobs: Sequence[bytes]) -> list[RankAnswer | None]:
         """The answers in int64 `table` [ranks, size], with the `blobs` that followed, if any did; None for a
         rank that has failed."""
-        answers: list[Answer | None] = []
+        answers: list[RankAnswer | None] = []
         words = table.cpu()
         for rank, row in enumerate(words):
             if not row[0]:
@@ -176,7 +176,7 @@ class AnswerLayout:
             seeds_at = _HEAD + self._rows
             token_ids = row[_HEAD : _HEAD + rows].numpy()
             seeds = row[seeds_at : seeds_at + requests].numpy().view(np.uint64)
-            answers.append(Answer(token_ids, seeds, Details.unpacked(blob, rows)))
+            answers.append(RankAnswer(token_ids, seeds, Details.unpacked(blob, rows)))
         return answers
 
 

@@ -25,7 +25,7 @@ _RECENT = 3
 
 
 @dataclass(eq=False)
-class Entry:
+class LedgerEntry:
     """A request as all ranks know it.
 
     slot    its number; slot mod ranks is the rank that owns it.
@@ -65,7 +65,7 @@ class StepPlan:
     digest      stands for the requests and drafts; 0 for all live ones without drafts.
     """
 
-    entries: list[Entry]
+    entries: list[LedgerEntry]
     drafts: list[list[int]] | None
     first_rows: np.ndarray
     counts: np.ndarray
@@ -104,9 +104,9 @@ class Ledger:
     def __init__(self, ranks: int, vocabulary: Vocabulary) -> None:
         self.ranks = ranks
         self.vocabulary = vocabulary
-        self.known: dict[RequestId, Entry] = {}
-        self.live: dict[RequestId, Entry] = {}
-        self.suspended: dict[RequestId, Entry] = {}
+        self.known: dict[RequestId, LedgerEntry] = {}
+        self.live: dict[RequestId, LedgerEntry] = {}
+        self.suspended: dict[RequestId, LedgerEntry] = {}
         self.calls = 0
         self._numbers = itertools.count()
         self._free: list[list[int]] = [[] for _ in range(ranks)]
@@ -139,18 +139,18 @@ class Ledger:
 
     # --- look-up ---------------------------------------------------------------------------------
 
-    def owner(self, entry: Entry) -> int:
+    def owner(self, entry: LedgerEntry) -> int:
         """The rank that owns a request."""
         return entry.slot % self.ranks
 
-    def find(self, request_id: RequestId) -> Entry:
+    def find(self, request_id: RequestId) -> LedgerEntry:
         """A request that has not been removed; raises `RequestError`."""
         try:
             return self.known[request_id]
         except KeyError:
             raise RequestError(f"request {request_id!r} is unknown") from None
 
-    def find_live(self, request_id: RequestId) -> Entry:
+    def find_live(self, request_id: RequestId) -> LedgerEntry:
         """A live request; raises `RequestError`."""
         entry = self.find(request_id)
         if request_id not in self.live:
@@ -158,7 +158,7 @@ class Ledger:
             raise RequestError(f"request {request_id!r} {state}")
         return entry
 
-    def find_single(self, request_id: RequestId) -> Entry:
+    def find_single(self, request_id: RequestId) -> LedgerEntry:
         """A live request that belongs to no beam search; raises `RequestError`."""
         entry = self.find_live(request_id)
         if entry.beams is not None:
@@ -179,7 +179,7 @@ class Ledger:
 
     # --- changes ---------------------------------------------------------------------------------
 
-    def join(self, entries: Sequence[Entry]) -> int:
+    def join(self, entries: Sequence[LedgerEntry]) -> int:
         """Give new requests their slots, all at one rank: the one that has the lowest free slot. Returns that
         rank."""
         rank = min(range(self.ranks), key=self._lowest)
@@ -187,25 +187,25 @@ class Ledger:
             self._join(entry, rank)
         return rank
 
-    def join_beside(self, entry: Entry, parent: Entry) -> None:
+    def join_beside(self, entry: LedgerEntry, parent: LedgerEntry) -> None:
         """Give a new request a slot of the rank that owns its parent."""
         self._join(entry, self.owner(parent))
 
-    def leave(self, entry: Entry) -> None:
+    def leave(self, entry: LedgerEntry) -> None:
         """A request has ended; it stays known."""
         self._free_slot(entry, self.live)
 
-    def suspend(self, entry: Entry) -> None:
+    def suspend(self, entry: LedgerEntry) -> None:
         """Take a live request out of the steps."""
         self._free_slot(entry, self.live)
         self.suspended[entry.id] = entry
 
-    def resume(self, entry: Entry) -> None:
+    def resume(self, entry: LedgerEntry) -> None:
         """Take a suspended request back."""
         del self.suspended[entry.id]
         self._join(entry, self.owner(entry))
 
-    def forget(self, entry: Entry) -> None:
+    def forget(self, entry: LedgerEntry) -> None:
         """Remove a request, and end the rest of its beam search."""
         del self.known[entry.id]
         if self.suspended.pop(entry.id, None) is None and entry.id in self.live:
@@ -224,7 +224,7 @@ class Ledger:
             if reason is not None:
                 self.leave(entry)
 
-    def _join(self, entry: Entry, rank: int) -> None:
+    def _join(self, entry: LedgerEntry, rank: int) -> None:
         self._plan = None
         entry.slot = self._lowest(rank)
         if self._free[rank]:
@@ -237,7 +237,7 @@ class Ledger:
         """The lowest free slot of a rank."""
         return self._free[rank][0] if self._free[rank] else self._used[rank] * self.ranks + rank
 
-    def _free_slot(self, entry: Entry, requests: dict[RequestId, Entry]) -> None:
+    def _free_slot(self, entry: LedgerEntry, requests: dict[RequestId, LedgerEntry]) -> None:
         """Take a request out of the live ones. Its slot number stays, since it says who owns its record."""
         self._plan = None
         del requests[entry.id]
@@ -262,7 +262,7 @@ class Ledger:
         token_ids = None if drafts is None else self._drafts(drafts, ids)
         return self._new_plan(entries, token_ids, digest(_canonical(ids), _canonical(token_ids)))
 
-    def _new_plan(self, entries: list[Entry], drafts: list[list[int]] | None, number: int) -> StepPlan:
+    def _new_plan(self, entries: list[LedgerEntry], drafts: list[list[int]] | None, number: int) -> StepPlan:
         beams = {id(e.beams): e.beams for e in entries if e.beams is not None}
         if beams:
             check_beam_rows(beams.values(), [e.id for e in entries], drafts)  # type: ignore[arg-type]

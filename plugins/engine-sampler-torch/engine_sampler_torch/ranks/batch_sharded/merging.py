@@ -10,11 +10,13 @@ import numpy as np
 from engine_sampler import LOGPROBS_KINDS, StepResult
 from engine_sampler.for_backends import LogprobsByMode, LogprobsCollector, LogprobsPlan
 
-from .answers import Answer
+from .answers import RankAnswer
 from .ledger import StepPlan
 
 
-def merged(plan: StepPlan, answers: Sequence[Answer | None], vocab_size: int, has_text: bool) -> StepResult:
+def merged(
+    plan: StepPlan, answers: Sequence[RankAnswer | None], vocab_size: int, has_text: bool
+) -> StepResult:
     """The result of the step: that of one rank which owns all requests. Requests of a rank without an answer
     have no token and go on."""
     n = len(plan.entries)
@@ -53,7 +55,7 @@ def merged(plan: StepPlan, answers: Sequence[Answer | None], vocab_size: int, ha
 
 def _merged_logprobs(
     plan: StepPlan,
-    answers: Sequence[Answer | None],
+    answers: Sequence[RankAnswer | None],
     result: StepResult,
     skipped: Sequence[int],
     vocab_size: int,

@@ -11,7 +11,7 @@ from torch import Tensor
 from engine_sampler import Logprobs, Record, Scheduler, StepResult
 from engine_sampler.for_backends import INTERRUPTIONS, RequestId, text_of
 
-from .answers import Answer, Details
+from .answers import Details, RankAnswer
 from .ledger import StepPlan
 
 
@@ -74,7 +74,7 @@ class Owner:
         drafts = None if plan.drafts is None else [plan.drafts[i] for i in owned]
         return self.scheduler.step(own, [plan.entries[i].id for i in owned], drafts)
 
-    def answer(self, plan: StepPlan, rank: int, result: StepResult | None) -> Answer:
+    def answer(self, plan: StepPlan, rank: int, result: StepResult | None) -> RankAnswer:
         """The answer about all requests that `rank` owns, from the result of `step`."""
         owned = plan.by_owner[rank].tolist()
         own = self._nothing if result is None else self._answer(result)
@@ -99,10 +99,10 @@ class Owner:
         return np.flatnonzero(joined), np.flatnonzero(np.repeat(joined, plan.counts[owned]))
 
     @property
-    def _nothing(self) -> Answer:
-        return Answer(np.empty(0, np.int64), np.empty(0, np.uint64), Details([], {}, {}, [], {}))
+    def _nothing(self) -> RankAnswer:
+        return RankAnswer(np.empty(0, np.int64), np.empty(0, np.uint64), Details([], {}, {}, [], {}))
 
-    def _answer(self, result: StepResult) -> Answer:
+    def _answer(self, result: StepResult) -> RankAnswer:
         """A scheduler's result as the answer about its rows."""
         ids = result.request_ids
         places = {request_id: i for i, request_id in enumerate(ids)}
@@ -113,7 +113,7 @@ class Owner:
         logprobs = result.logprobs
         tables = {"": logprobs} if isinstance(logprobs, Logprobs) else dict(logprobs or {})
         details = Details(result.text if has_text else [], ends, parents, list(result.skipped), tables)
-        return Answer(result.token_ids, np.array(result.seeds, np.uint64), details)
+        return RankAnswer(result.token_ids, np.array(result.seeds, np.uint64), details)
 
 
 def _ended(record: Record, request_id: RequestId, error: str) -> Record:

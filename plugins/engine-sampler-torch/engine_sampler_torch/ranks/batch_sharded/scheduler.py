@@ -30,7 +30,7 @@ from ..errors import RankError
 from ..exchange import Exchange, described, digest
 from ..shards import DTYPES, VocabularyShards
 from .answers import AnswerLayout
-from .ledger import Beams, Entry, Ledger, StepPlan
+from .ledger import Beams, Ledger, LedgerEntry, StepPlan
 from .merging import merged
 from .owner import Owner
 from .row_move import RowMove
@@ -361,7 +361,7 @@ class BatchShardedScheduler:
 
     # --- inside ----------------------------------------------------------------------------------
 
-    def _owns(self, entry: Entry) -> bool:
+    def _owns(self, entry: LedgerEntry) -> bool:
         return self._ledger.owner(entry) == self.rank
 
     def _join(
@@ -376,7 +376,7 @@ class BatchShardedScheduler:
         """Add the siblings `ids` of `request`, at their owner by `add`."""
         prompt, output = request.state.history.prompt_token_ids, request.state.history.output_token_ids
         modes, recorded = request.logprobs_modes, request.raw_logprobs
-        entries = [Entry(i, request.params, -1, len(output), beams, modes, recorded) for i in ids]
+        entries = [LedgerEntry(i, request.params, -1, len(output), beams, modes, recorded) for i in ids]
 
         def unable(reason: str) -> list[Record]:
             request.fail(reason)
@@ -388,7 +388,7 @@ class BatchShardedScheduler:
                 self._owner.add(unable, add)
 
     @contextmanager
-    def _changing(self, name: str, entry: Entry, *arguments: Any) -> Iterator[None]:
+    def _changing(self, name: str, entry: LedgerEntry, *arguments: Any) -> Iterator[None]:
         """Around a change of one request, which is noted in the ledger."""
         with self._guarded():
             self._ledger.note(f"{name} {quoted(entry.id)}", entry.id, *arguments)
@@ -403,7 +403,7 @@ class BatchShardedScheduler:
             self._failure = described(error)
             raise
 
-    def _change(self, entry: Entry, call: Callable[[], object]) -> None:
+    def _change(self, entry: LedgerEntry, call: Callable[[], object]) -> None:
         """Do `call` to a request at its owner."""
         if self._owns(entry):
             self._owner.change(entry.id, call)

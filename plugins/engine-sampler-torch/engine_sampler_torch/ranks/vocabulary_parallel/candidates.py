@@ -23,7 +23,7 @@ def threshold(peak: Tensor, depth: Tensor) -> Tensor:
     return ((peak.double() + depth) - MASS_SLACK).float()
 
 
-class Candidates:
+class ShardCandidates:
     """Rows of candidates: all tokens that survive in them.
 
     rows    int64 [m], which rows of the batch these are.
@@ -35,7 +35,7 @@ class Candidates:
         self.rows, self.values, self.ids = rows, values, ids
 
     @classmethod
-    def best(cls, rows: Tensor, offered: Tensor, k: Tensor, most: int) -> Candidates:
+    def best(cls, rows: Tensor, offered: Tensor, k: Tensor, most: int) -> ShardCandidates:
         """The best `k` [m] of the keys that the ranks have `offered`, int64 [ranks, m, each]; k ≤ most."""
         ordered = union(offered)[:, :most]
         values = candidate_logits(ordered)

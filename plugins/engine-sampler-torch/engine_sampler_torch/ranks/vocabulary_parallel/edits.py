@@ -11,8 +11,7 @@ from torch import Tensor
 
 from engine_sampler import ParameterError, SamplingParams, Vocabulary
 from engine_sampler.arithmetic import FLT_MAX
-from engine_sampler.for_backends import PenaltyWindows, build_chain
-from engine_sampler.samplers.penalties import Penalties
+from engine_sampler.for_backends import PenaltyWindows, build_chain, default_registry
 
 from .arithmetic import edited
 
@@ -129,12 +128,13 @@ def penalty_windows(
     found = {}
     for row, own in enumerate(params):
         for sampler in build_chain(own).samplers:
-            if isinstance(sampler, Penalties):
-                windows = sampler.new_state(own, prompts[row])
-                sampler.accept(windows, outputs[row].tolist())
-                found[row] = Penalized(own, sampler.resolve(own, vocabulary)[1], windows)
-            elif sampler.name == "penalties":
+            if sampler.name != "penalties":
+                continue
+            if not default_registry().is_built_in(sampler):
                 raise ParameterError(f"the sampler penalties of {type(sampler).__name__} is not allowed here")
+            windows = sampler.new_state(own, prompts[row])
+            sampler.accept(windows, outputs[row].tolist())
+            found[row] = Penalized(own, sampler.resolve(own, vocabulary)[1], windows)
     return found
 
 

@@ -14,7 +14,7 @@ from ...arithmetic import scale_draw
 from ..exchange import Exchange
 from ..shards import VocabularyShards
 from .arithmetic import edited, key_ids, key_logits
-from .candidates import Candidates, threshold
+from .candidates import ShardCandidates, threshold
 from .local_shard import LocalShard
 from .nucleus import Nucleus
 from .parallel_rows import ParallelRows, ShareCut, Stage
@@ -48,7 +48,7 @@ class ParallelStep:
         self._sizes = shards.sizes
         self._wide = np.flatnonzero(~rows.greedy)
         """The rows that are on their shards still."""
-        self._narrow: list[tuple[np.ndarray, Candidates]] = []
+        self._narrow: list[tuple[np.ndarray, ShardCandidates]] = []
         """Those of which every rank has the candidates: their numbers, ascending, and these."""
         self._peak = torch.empty(0)
         """float32 [n, 1], the greatest logit of each row as it is now, 0 for a faulty one."""
@@ -110,7 +110,7 @@ class ParallelStep:
         most = int(k.max())
         where, each = self._tensor(rows), min(most, max(self._sizes))
         offered = self._exchange.gather((len(rows), each), lambda: self._shard.best_keys(where, each))
-        self._narrow.append((rows, Candidates.best(where, offered, self._tensor(k), most)))
+        self._narrow.append((rows, ShardCandidates.best(where, offered, self._tensor(k), most)))
         self._wide = np.setdiff1d(self._wide, rows)
 
     def _top_p(self, rows: np.ndarray, cut: ShareCut) -> None:
