@@ -5,8 +5,8 @@ Each client of the catalogue (`clients.py`) sends requests to an engine with 60 
 its neighbours went, the filling of masks included, and how long its requests took to join. The time in which
 other programs had the processor does not count (`clock.Stopwatch`); that with it stands at the end. The
 command fails if a neighbour's token changed, if a step raised, or if the steps of all clients miss the bars:
-p99 at most twice that of the quiet run, the longest at most 50 ms more. Clients whose samplers cost
-as much as an order may cost have a bar of their own: the longest step at most 75 ms more for each row of theirs.
+p99 at most twice that of the quiet run, the longest at most 50 ms more. Clients whose samplers cost as
+much as an order may cost have a bar of their own: the longest step at most 75 ms more for each row of theirs.
 
 With --seconds the catalogue is repeated with new seeds for that time. Memory may grow by what the tables of
 all grammars may take, and no further.
