@@ -14,7 +14,7 @@ import pytest
 import engine_sampler
 from engine_sampler import contract
 
-INTERNAL = {"PLUGIN_API", "Role", "State", "failure", "padded"}
+INTERNAL = {"PLUGIN_API", "Cost", "Role", "State", "failure", "padded"}
 INTERNAL |= {
     "INTERRUPTIONS",
     "array_from",

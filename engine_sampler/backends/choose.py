@@ -26,7 +26,7 @@ logger = logging.getLogger("engine_sampler")
 
 
 @dataclass(frozen=True)
-class Choice:
+class BackendChoice:
     """A backend, why it is taken, and why each other one that is registered is not, by name."""
 
     backend: Backend
@@ -70,15 +70,17 @@ def named_backend(name: str | Backend) -> Backend | None:
     return choice.backend
 
 
-def named_choice(name: str | Backend = "auto", registry: Registry | None = None) -> Choice | None:
+def named_choice(name: str | Backend = "auto", registry: Registry | None = None) -> BackendChoice | None:
     """As `named_backend`, with the reason; from `registry`, by default that of this process."""
     if isinstance(name, Backend):
-        return Choice(name, "given as an object")
+        return BackendChoice(name, "given as an object")
     why = f"named by backend={name!r}"
     if name == "auto":
         name = os.environ.get("ENGINE_SAMPLER_BACKEND") or "auto"
         why = f"named by ENGINE_SAMPLER_BACKEND={name}"
-    return None if name == "auto" else Choice(_backend_called(name, registry or default_registry()), why)
+    return (
+        None if name == "auto" else BackendChoice(_backend_called(name, registry or default_registry()), why)
+    )
 
 
 def _backend_called(name: str, registry: Registry) -> Backend:
@@ -110,7 +112,7 @@ def best_backend(device: str) -> Backend:
     return best
 
 
-def automatic_choice(device: str, registry: Registry) -> Choice:
+def automatic_choice(device: str, registry: Registry) -> BackendChoice:
     """The backend that "auto" takes for logits on `device`, with the reasons: that with the highest score for
     it among this package's and, unless it is the host, those of plugins that read logits on it, all of them
     exact. Ties go to this package's, then to the name that sorts first."""
@@ -121,7 +123,7 @@ def automatic_choice(device: str, registry: Registry) -> Choice:
         why = f"the best of those that read logits on {device}"
     backends = sorted(registry.catalogue.backends.items())
     others = {name: _why_not(b, best, device, registry) for name, b in backends if b is not best}
-    return Choice(best, why, others)
+    return BackendChoice(best, why, others)
 
 
 def _best(device: str, registry: Registry) -> Backend:

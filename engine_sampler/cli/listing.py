@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from ..backends.choose import Choice, automatic_choice, named_choice, target_of
+from ..backends.choose import BackendChoice, automatic_choice, named_choice, target_of
 from ..backends.library import LibraryError
 from ..base.environment import PREFIX, VARIABLES
 from ..base.packaged import grammar_names, grammar_text
@@ -125,7 +125,7 @@ def _backends(registry: Registry) -> tuple[list[dict[str, Any]], str]:
     return [entry | _standing(backend, choice) for backend, entry in listed], ""
 
 
-def _standing(backend: Backend, choice: Choice | None) -> dict[str, Any]:
+def _standing(backend: Backend, choice: BackendChoice | None) -> dict[str, Any]:
     """Whether `backend` is in effect for logits on the host, and why, or why not."""
     if choice is None or backend is not choice.backend:
         return {"in_effect": False, "why": choice.others.get(backend.name, "") if choice else ""}
