@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import os
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from ..backends.choose import BackendChoice, automatic_choice, named_choice, target_of
+from ..backends.library import LibraryError
+from ..base.environment import PREFIX, VARIABLES
 from ..base.packaged import grammar_names, grammar_text
 from ..contract import Backend, Sampler
 from ..grammar import Grammar, GrammarError
@@ -15,14 +20,37 @@ KINDS = ("samplers", "selectors", "stopping_criteria", "backends", "grammars", "
 
 
 def inventory(registry: Registry) -> dict[str, list[dict[str, Any]]]:
-    """Every object by kind, with origin and state, and every plugin with its state and the reason for it.
+    """Every object by kind, with origin and state, every plugin with its state and the reason for it, and the
+    environment variables that are set. Of a backend also whether it is in effect for logits on the host, and
+    why, or why not.
 
     All values are JSON-serialisable.
     """
     catalogue = registry.catalogue
     listed = {kind: [_entry(catalogue, kind, name) for name in getattr(catalogue, kind)] for kind in KINDS}
     listed["grammars"] += _library_grammars(registry)
-    return {**listed, "plugins": [asdict(status) for status in registry.plugins]}
+    listed["backends"], fault = _backends(registry)
+    plugins = [asdict(status) for status in registry.plugins]
+    return {**listed, "plugins": plugins, "environment": _environment(fault)}
+
+
+def about(entry: Mapping[str, Any]) -> str:
+    """What an object of the inventory does, or why it is unavailable; for a backend also why it is in effect,
+    or why not."""
+    text: str = entry.get("reason") or entry["summary"]
+    why = entry.get("why")
+    if not why or why == text:
+        return text
+    return f"{text} {_in_effect_as(entry) if entry['in_effect'] else 'Not taken'}: {why}."
+
+
+def state_of(entry: Mapping[str, Any]) -> str:
+    """The state of an object of the inventory, in which a backend may be in effect."""
+    return "in effect" if entry.get("in_effect") else str(entry["state"])
+
+
+def _in_effect_as(entry: Mapping[str, Any]) -> str:
+    return f"In effect, with {entry['target']}" if entry["target"] else "In effect"
 
 
 def summary_of(value: object) -> str:
@@ -65,10 +93,11 @@ def _entry(catalogue: Catalogue, kind: str, name: str) -> dict[str, Any]:
     )
     if isinstance(value, Sampler):
         entry["role"] = value.role
-    if isinstance(value, Backend):
-        entry["exact"] = value.exact
-        entry["reason"] = value.reason
-    return entry
+    return entry | _facts(value) if isinstance(value, Backend) else entry
+
+
+def _facts(backend: Backend) -> dict[str, Any]:
+    return {"exact": backend.exact, "reason": backend.reason, "target": target_of(backend)}
 
 
 def _description(name: str, origin: str, state: str, summary: str, parameters: Any = ()) -> dict[str, Any]:
@@ -79,6 +108,37 @@ def _description(name: str, origin: str, state: str, summary: str, parameters: A
         "summary": summary,
         "parameters": list(parameters),
     }
+
+
+def _backends(registry: Registry) -> tuple[list[dict[str, Any]], str]:
+    """The backends, and why the one that ENGINE_SAMPLER_BACKEND names cannot be used, empty if it can."""
+    catalogue = registry.catalogue
+    listed = [(backend, _entry(catalogue, "backends", name)) for name, backend in catalogue.backends.items()]
+    try:
+        choice = named_choice("auto", registry) or automatic_choice("cpu", registry)
+    except (ValueError, LibraryError) as error:
+        return [entry | _standing(backend, None) for backend, entry in listed], str(error)
+    chosen = choice.backend
+    if chosen not in catalogue.backends.values():  # library:PATH
+        origin, state = os.environ["ENGINE_SAMPLER_BACKEND"], _backend_state(chosen)
+        listed.append((chosen, _description(chosen.name, origin, state, summary_of(chosen)) | _facts(chosen)))
+    return [entry | _standing(backend, choice) for backend, entry in listed], ""
+
+
+def _standing(backend: Backend, choice: BackendChoice | None) -> dict[str, Any]:
+    """Whether `backend` is in effect for logits on the host, and why, or why not."""
+    if choice is None or backend is not choice.backend:
+        return {"in_effect": False, "why": choice.others.get(backend.name, "") if choice else ""}
+    return {"in_effect": True, "why": choice.why}
+
+
+def _environment(fault: str) -> list[dict[str, str]]:
+    """The variables of this package's family that are set; `fault` is that of ENGINE_SAMPLER_BACKEND."""
+    names = sorted(name for name in os.environ if name.startswith(PREFIX))
+    effects = {name: VARIABLES.get(name, "not one of this package's") for name in names}
+    if fault:
+        effects["ENGINE_SAMPLER_BACKEND"] = fault
+    return [{"name": name, "value": os.environ[name], "effect": effects[name]} for name in names]
 
 
 def _state(kind: str, value: Any) -> str:

@@ -8,23 +8,26 @@ from typing import Any
 from ..explain import TraceStep, notable_tokens
 from ..explain.labels import hundredths, settings_text, shortened
 from ..testing.results import CheckResult
+from .listing import about, state_of
 
 _GAP = "  "
 
 
 def plugin_lines(inventory: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
-    """The objects by kind, then the plugins."""
+    """The objects by kind, then the plugins, and the environment variables that are set."""
     for kind, entries in inventory.items():
         if not entries:
             continue
         yield kind.replace("_", " ")
         if kind == "plugins":
-            rows = [
+            rows: list[tuple[str, ...]] = [
                 (e["name"], f"{e['distribution']} {e['version']}", e["state"], e["error"] or "")
                 for e in entries
             ]
+        elif kind == "environment":
+            rows = [(e["name"], e["value"], e["effect"]) for e in entries]
         else:
-            rows = [(e["name"], e["origin"], e["state"], e.get("reason") or e["summary"]) for e in entries]
+            rows = [(e["name"], e["origin"], state_of(e), about(e)) for e in entries]
         yield from _columns(rows)
         yield ""
 

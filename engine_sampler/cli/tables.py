@@ -10,21 +10,24 @@ from rich.table import Table
 from rich.text import Text
 
 from ..explain.terminal import make_table
+from .listing import about, state_of
 
 if TYPE_CHECKING:
     from ..testing.results import CheckResult
 
-STATE_STYLES = {"loaded": "green", "usable": "green", "disabled": "yellow"}
+STATE_STYLES = {"loaded": "green", "usable": "green", "in effect": "bold green", "disabled": "yellow"}
 """Other states are red."""
 
 OUTCOME_STYLES = {"passed": "green", "failed": "bold red", "not promised": "dim"}
 
 
 def plugin_tables(inventory: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[Table]:
-    """One table per kind of object, then the plugins."""
+    """One table per kind of object, then the plugins, and the environment variables that are set."""
     for kind, entries in inventory.items():
         if kind == "plugins":
             yield _plugins_table(entries)
+        elif kind == "environment" and entries:
+            yield _environment_table(entries)
         elif entries:
             yield _objects_table(kind, entries)
 
@@ -37,8 +40,17 @@ def _objects_table(kind: str, entries: Sequence[Mapping[str, Any]]) -> Table:
     table.add_column("what it does, or why it is unavailable", ratio=1)
     for entry in entries:
         exact = " (inexact)" if entry.get("exact") is False else ""
-        about = entry.get("reason") or entry["summary"]
-        table.add_row(entry["name"] + exact, entry["origin"], _state(entry["state"]), about)
+        table.add_row(entry["name"] + exact, entry["origin"], _state(state_of(entry)), about(entry))
+    return table
+
+
+def _environment_table(entries: Sequence[Mapping[str, Any]]) -> Table:
+    table = make_table(title="environment")
+    table.add_column("variable", no_wrap=True, style="bold")
+    table.add_column("value", overflow="fold")
+    table.add_column("what it does", ratio=1)
+    for entry in entries:
+        table.add_row(entry["name"], entry["value"], entry["effect"])
     return table
 
 

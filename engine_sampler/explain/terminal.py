@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 
 from rich import box
@@ -14,7 +15,7 @@ from .labels import hundredths, settings_text, shortened
 from .tracing import TopToken, TraceStep, notable_tokens
 
 PLAIN_WIDTH = 100
-"""Width if the output is not a terminal."""
+"""Width if the output is not a terminal, and COLUMNS does not give another."""
 
 ROOMY = 110
 """Width from which on there is room for bars and more tokens."""
@@ -34,13 +35,12 @@ ROLE_STYLES = {
 
 
 def make_console() -> Console:
-    """A console on stdout; plain text of a fixed width if that is not a terminal."""
+    """A console on stdout; plain text if that is not a terminal."""
     console = Console(highlight=False, emoji=False, markup=False)
-    return (
-        console
-        if console.is_terminal
-        else Console(highlight=False, emoji=False, markup=False, width=PLAIN_WIDTH, no_color=True)
-    )
+    if console.is_terminal:
+        return console
+    width = console.width if os.environ.get("COLUMNS", "").isdigit() else PLAIN_WIDTH
+    return Console(highlight=False, emoji=False, markup=False, width=width, no_color=True)
 
 
 def make_table(title: str | None = None) -> Table:

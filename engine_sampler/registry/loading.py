@@ -75,9 +75,10 @@ class Registry:
             stage = functools.partial(_staged, load, built_in.origin)
             self._load(replace(built_in, name=module), stage, strict=True)
 
-    def is_built_in(self, part: Sampler | Selector) -> bool:
+    def is_built_in(self, part: Sampler | Selector | Backend) -> bool:
         """Whether `part` is of a class that this package registers itself."""
         kind = "selectors" if isinstance(part, Selector) else "samplers"
+        kind = "backends" if isinstance(part, Backend) else kind
         registered = getattr(self.catalogue, kind).get(part.name)
         if type(registered) is not type(part):
             return False

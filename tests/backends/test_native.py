@@ -39,7 +39,8 @@ def without_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[NativeBackend]:
     monkeypatch.setattr(native, "library_path", lambda: None)
     backend = NativeBackend()
     backends: dict[str, Backend] = {"native": backend, "numpy": NumpyBackend()}
-    registry = SimpleNamespace(catalogue=SimpleNamespace(backends=backends))
+    catalogue = SimpleNamespace(backends=backends)
+    registry = SimpleNamespace(catalogue=catalogue, is_built_in=lambda backend: True)
     monkeypatch.setattr(choose, "default_registry", lambda: registry)
     choose._warn_once.cache_clear()
     yield backend

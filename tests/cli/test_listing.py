@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 
 import pytest
 
-from engine_sampler.cli.listing import inventory, summary_of
+from engine_sampler.base.environment import VARIABLES
+from engine_sampler.base.packaged import library_path
+from engine_sampler.cli.listing import about, inventory, state_of, summary_of
+from engine_sampler.cli.plain import plugin_lines
 from engine_sampler.contract import Backend, Sampler, hookimpl
 from engine_sampler.grammar import Grammar
 from engine_sampler.registry import CORE_PARAMS, PluginStatus, Registry
@@ -79,6 +84,7 @@ def test_every_kind_is_listed(registry):
         "grammars",
         "observers",
         "plugins",
+        "environment",
     ]
 
 
@@ -98,6 +104,96 @@ def test_a_backend_is_listed_with_its_usability(registry, score, state):
     registry.register(Plugin(score))
     listed = entry(registry, "backends", "abacus")
     assert (listed["state"], listed["exact"]) == (state, False)
+
+
+# --- the backend in effect ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Without any variable of this package's."""
+    for name in [name for name in os.environ if name.startswith("ENGINE_SAMPLER_")]:
+        monkeypatch.delenv(name)
+    return monkeypatch
+
+
+def in_effect(registry: Registry) -> list[str]:
+    return [e["name"] for e in inventory(registry)["backends"] if state_of(e) == "in effect"]
+
+
+def test_the_backend_in_effect_is_listed_with_the_reason_and_its_instruction_set(registry, environment):
+    [name] = in_effect(registry)
+    listed = entry(registry, "backends", name)
+    assert listed["why"] == "the best of engine-sampler's own"
+    assert (name == "native") == bool(listed["target"])
+    ending = f", with {listed['target']}: " if listed["target"] else ": "
+    assert about(listed).endswith(f"In effect{ending}the best of engine-sampler's own.")
+    if name == "native":
+        assert about(entry(registry, "backends", "numpy")).endswith(
+            "Not taken: its score is 1, that of native 2."
+        )
+
+
+def test_a_plugin_with_a_high_score_is_listed_as_not_taken(registry, environment):
+    before = in_effect(registry)
+    registry.register(Plugin(score=1e9))
+    assert in_effect(registry) == before
+    assert about(entry(registry, "backends", "abacus")) == "Beads. Not taken: inexact (used by name)."
+
+
+def test_a_backend_that_the_environment_names_is_in_effect(registry, environment):
+    registry.register(Plugin())
+    environment.setenv("ENGINE_SAMPLER_BACKEND", "abacus")
+    assert in_effect(registry) == ["abacus"]
+    listed = entry(registry, "backends", "abacus")
+    assert about(listed) == "Beads. In effect: named by ENGINE_SAMPLER_BACKEND=abacus."
+    assert inventory(registry)["environment"] == [
+        {
+            "name": "ENGINE_SAMPLER_BACKEND",
+            "value": "abacus",
+            "effect": VARIABLES["ENGINE_SAMPLER_BACKEND"],
+        }
+    ]
+
+
+def test_a_library_that_the_environment_names_by_its_path_is_listed(registry, environment):
+    path = library_path()
+    if path is None:
+        pytest.skip("the package was built without a C compiler")
+    environment.setenv("ENGINE_SAMPLER_BACKEND", f"library:{path}")
+    used = [e for e in inventory(registry)["backends"] if e["in_effect"]]
+    assert [e["origin"] for e in used] == [f"library:{path}"]
+
+
+@pytest.mark.parametrize("name", ["abakus", "library:/nowhere/abacus.so"])
+def test_a_variable_that_names_no_backend_is_listed_with_the_error(registry, environment, name):
+    environment.setenv("ENGINE_SAMPLER_BACKEND", name)
+    assert in_effect(registry) == []
+    [variable] = inventory(registry)["environment"]
+    assert ("is not allowed" if name == "abakus" else "/nowhere/abacus.so") in variable["effect"]
+
+
+def test_a_variable_that_nothing_reads_is_listed_as_such(registry, environment):
+    environment.setenv("ENGINE_SAMPLER_BAKEND", "numpy")
+    assert inventory(registry)["environment"][0]["effect"] == "not one of this package's"
+
+
+@pytest.mark.parametrize("lines", ["tables", "plain"])
+def test_the_choice_and_the_environment_are_printed(registry, environment, lines):
+    environment.setenv("ENGINE_SAMPLER_BACKEND", "numpy")
+    listed = inventory(registry)
+    if lines == "plain":
+        text = "\n".join(plugin_lines(listed))
+    else:
+        console = pytest.importorskip("rich.console").Console(file=io.StringIO(), width=80)
+        from engine_sampler.cli.tables import plugin_tables
+
+        console.print(*plugin_tables(listed))
+        text = console.file.getvalue()
+        assert max(map(len, text.splitlines())) <= 80
+    words = " ".join(text.replace("│", " ").split())
+    assert "in effect" in words
+    assert "ENGINE_SAMPLER_BACKEND numpy" in words
 
 
 def test_a_plugin_that_failed_is_listed_with_the_reason(registry):

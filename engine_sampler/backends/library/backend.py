@@ -37,8 +37,9 @@ T = TypeVar("T")
 
 
 class LibraryBackend(Backend):
-    """The library at `path`, under its own name unless `name` is given; `isa` is an instruction set it
-    knows, None for its own choice. `timeout` is how many seconds a step may take, None for any time.
+    """A shared library behind `engine_sampler.h`. It lies at `path`, and has its own name unless `name` is
+    given; `isa` is an instruction set it knows, None for its own choice. `timeout` is how many seconds a step
+    may take, None for any time.
 
     Exact if the library promises to be. Each `SlotTable` has a context of its own, opened when it is
     first needed and closed with it. Raises `LibraryError` if the library cannot be used, with the reason, and

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from engine_sampler import SamplingParams, Scheduler
+from engine_sampler import SamplingParams, Scheduler, hookimpl
 from engine_sampler.backends.choose import named_backend
 from engine_sampler.backends.library import LibraryBackend, LibraryError
 from engine_sampler.backends.library.binding import REQUIRED
+from tests.engines import registered_plugin
 
 from .building import toy, variant
 
@@ -82,6 +86,28 @@ def test_a_library_is_chosen_by_its_path_and_loaded_once() -> None:
     assert backend is not None
     assert backend.name == "toy"
     assert named_backend(f"library:{toy()}") is backend
+
+
+def test_a_library_that_a_plugin_brings_is_used_by_name_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Plugin:
+        @hookimpl
+        def register_backends(self, register: Callable[[Any], None]) -> None:
+            register(LibraryBackend(toy(), name="a_library"))
+
+    def used(backend: str = "auto") -> str:
+        scheduler = Scheduler(5, backend=backend)
+        scheduler.add(SamplingParams(seed=1))
+        scheduler.step(np.zeros((1, 5), np.float32))
+        assert scheduler.backend is not None
+        return scheduler.backend.name
+
+    monkeypatch.delenv("ENGINE_SAMPLER_BACKEND", raising=False)
+    before = used()
+    with registered_plugin(Plugin()):
+        assert used() == before
+        assert used("a_library") == "a_library"
+        monkeypatch.setenv("ENGINE_SAMPLER_BACKEND", "a_library")
+        assert used() == "a_library"
 
 
 def test_the_environment_may_name_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
