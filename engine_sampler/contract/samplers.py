@@ -92,7 +92,7 @@ class Sampler(Stateful):
               sampler may be skipped if the token is chosen greedily.
     restores  True if a removed token may come back, as the only one of its row.
     takes_grammar  True if `resolve` takes the grammar that the request's parameters give
-              (`grammar.constraint_of`): in a chain with this sampler, it masks nothing.
+              (`grammar.constraint_of`): in a chain with this sampler, it masks nothing. For edits alone.
     examples  at least one `Example`, which the contract kit runs.
     row_function  None, or a C function that does to one row exactly what `apply` does, bit for bit: the
               address of an `es_row_function` (native/include/engine_sampler.h), as an int or a cffi pointer.

@@ -150,6 +150,8 @@ def check_object(value: Any, classes: tuple[type, ...]) -> None:
         raise PluginError(f"{owner} has role={value.role!r}; allowed are {', '.join(get_args(Role))}")
     if isinstance(value, Sampler) and value.cost not in get_args(Cost):
         raise PluginError(f"{owner} has cost={value.cost!r}; allowed are {', '.join(get_args(Cost))}")
+    if isinstance(value, Sampler) and value.takes_grammar and value.role != "edit":
+        raise PluginError(f"{owner} has takes_grammar and role={value.role!r}; allowed is edit")
     for param in getattr(value, "params", ()):
         _check_param(owner, param)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engine_sampler.contract import Chain, Param, Sampler, hookimpl
-from engine_sampler.params import SamplingParams, build_chain
+from engine_sampler.params import SamplingParams, build_chain, takes_grammar, without_takers
 from engine_sampler.params.chain import EDITS
 from engine_sampler.params.orders import DEFAULT
 from engine_sampler.registry import CORE_PARAMS, Registry, default_registry
@@ -222,3 +222,34 @@ def test_the_edits_of_plugins_follow_in_alphabetical_order() -> None:
     registry.register(Plugin())
     chain = build_chain(SamplingParams(ignore_eos=True, logit_bias={0: 1.0}), registry)
     assert chain.key == ("ignore_eos", "logit_bias", "aa", "zz", "dist")
+
+
+# --- samplers that take the grammar ---------------------------------------------------------------
+
+
+class Taker(Sampler):
+    """Takes the grammar of its request."""
+
+    name = "taker"
+    role = "edit"
+    params = (Param("taken", bool, neutral=False),)
+    takes_grammar = True
+
+    def apply(self, logits: np.ndarray, rows: Any) -> None:
+        pass
+
+
+def test_a_grammar_is_taken_by_a_sampler_of_the_chain() -> None:
+    with registered(Taker()):
+        assert takes_grammar(SamplingParams(regex="a", taken=True))
+        assert not takes_grammar(SamplingParams(regex="a"))
+        assert not takes_grammar(SamplingParams(taken=True))
+        assert takes_grammar(SamplingParams(regex="a", taken=True, temperature=0))
+
+
+def test_without_its_takers_a_chain_needs_no_grammar() -> None:
+    with registered(Taker()):
+        params = SamplingParams(regex="a", taken=True, grammar_bias=2, top_k=3)
+        assert without_takers(params) == SamplingParams(regex="a", top_k=3)
+        plain = SamplingParams(regex="a", top_k=3)
+        assert without_takers(plain) is plain

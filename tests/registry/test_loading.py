@@ -180,6 +180,10 @@ def test_a_catalogue_that_was_read_before_is_unchanged(registry: Registry) -> No
         (Plugin(backends=[variant(Backend, name="slow")]), "Variant has no method run"),
         (Plugin(variant(Shift, role="mask")), "Variant has role='mask'; allowed are edit, penalty, warp"),
         (
+            Plugin(variant(Shift, takes_grammar=True)),
+            "Variant has takes_grammar and role='warp'; allowed is edit",
+        ),
+        (
             Plugin(variant(Shift, params=("shift",))),
             "Variant has 'shift' among its params, which is not a Param",
         ),
