@@ -16,6 +16,8 @@ static bool can_join(const eg_states *s, const eg_thread *a, const eg_thread *b)
            !s->rows.rules->lalr;
 }
 
+enum { MAX_APART = 4 };
+
 /* If anything may begin in many rows, they become one, so that many readings continue as one. A few stay
  * separate, since a joined row is seldom already known. */
 static int32_t join_beginnings(eg_states *s, eg_thread *t, int32_t count) {
