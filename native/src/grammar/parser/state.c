@@ -186,17 +186,3 @@ void eg_states_open(eg_states *s, eg_pool *pool, eg_expressions *expressions, co
         eg_fail(pool->fault, ES_GRAMMAR_EMPTY, "no text at all matches the grammar");
     EG_PUSH(pool, s->states, (eg_state){0}); /* EG_ENDED: no thread, nothing follows */
 }
-
-void eg_states_close(eg_states *s) {
-    eg_pool *pool = s->rows.pool;
-    if (!pool) return;
-    EG_FREE(pool, s->states);
-    EG_FREE(pool, s->work);
-    eg_set_free(pool, &s->by_content);
-    eg_map_free(pool, &s->by_byte);
-    eg_map_free(pool, &s->by_token);
-    EG_FREE(pool, s->begun);
-    eg_map_free(pool, &s->begun_by_byte);
-    eg_rows_close(&s->rows);
-    *s = (eg_states){0};
-}
