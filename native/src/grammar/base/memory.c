@@ -2,6 +2,7 @@
 #include "grammar/base/memory.h"
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 
 #include "engine_sampler_grammar.h"
@@ -76,25 +77,62 @@ void *eg_take(eg_pool *pool, size_t size) {
     return out;
 }
 
+struct eg_buffer {
+    eg_buffer *next, *before;
+    _Alignas(16) unsigned char data[];
+};
+
+static eg_buffer *buffer_of(void *data) {
+    return data ? (eg_buffer *)((unsigned char *)data - offsetof(eg_buffer, data)) : NULL;
+}
+
+/* Have the neighbours of a buffer refer to `next` and `before` in its place. */
+static void relink(eg_pool *pool, const eg_buffer *buffer, eg_buffer *next, eg_buffer *before) {
+    if (buffer->before) buffer->before->next = next;
+    else pool->buffers = next;
+    if (buffer->next) buffer->next->before = before;
+}
+
 void *eg_resize(eg_pool *pool, void *old, size_t old_size, size_t new_size) {
     if (new_size > old_size) count_bytes(pool, new_size - old_size);
-    void *out = realloc(old, new_size ? new_size : 1);
-    if (!out) {
+    eg_buffer *buffer = realloc(buffer_of(old), sizeof *buffer + new_size);
+    if (!buffer) {
         if (new_size > old_size) pool->used -= new_size - old_size;
         eg_fail(pool->fault, ES_GRAMMAR_MEMORY, "out of memory");
     }
+    if (!old) *buffer = (eg_buffer){.next = pool->buffers};
+    if (!old && buffer->next) buffer->next->before = buffer;
+    relink(pool, buffer, buffer, buffer);
     if (new_size < old_size) pool->used -= old_size - new_size;
     else count_touched(pool, new_size - old_size);
-    return out;
+    return buffer->data;
 }
 
-void eg_pool_clear(eg_pool *pool) {
+void eg_release(eg_pool *pool, void *data, size_t size) {
+    eg_buffer *buffer = buffer_of(data);
+    if (!buffer) return;
+    relink(pool, buffer, buffer->next, buffer->before);
+    pool->used -= size;
+    free(buffer);
+}
+
+void eg_pool_clear_blocks(eg_pool *pool) {
     for (eg_block *block = pool->blocks, *next; block; block = next) {
         next = block->next;
         pool->used -= block->room;
         free(block);
     }
     pool->blocks = NULL;
+}
+
+void eg_pool_clear(eg_pool *pool) {
+    eg_pool_clear_blocks(pool);
+    for (eg_buffer *buffer = pool->buffers, *next; buffer; buffer = next) {
+        next = buffer->next;
+        free(buffer);
+    }
+    pool->buffers = NULL;
+    pool->used = 0;
 }
 
 void *eg_grow(eg_pool *pool, void *old, size_t size, int32_t *room, int64_t needed) {

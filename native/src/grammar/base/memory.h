@@ -1,7 +1,7 @@
 /* Memory, work and faults of the grammar engine.
  *
  * Everything that a vocabulary and its grammars store is owned by an `eg_pool`. A pool counts what it holds
- * and is emptied as a whole. A fault (no memory, a limit) returns by longjmp to the call that entered the
+ * and is emptied as a whole: nothing else need be freed. A fault (no memory, a limit) returns by longjmp to the call that entered the
  * engine. Tables are only appended to, and an entry is published last, so a fault never leaves a table half
  * changed. No function owns memory across a call that may fault.
  */
@@ -71,23 +71,27 @@ static inline void eg_sort(void *at, int64_t count, size_t size, int (*compare)(
 /* --- memory --- */
 
 typedef struct eg_block eg_block;
+typedef struct eg_buffer eg_buffer;
 
 typedef struct eg_pool {
     eg_fault *fault;
-    eg_block *blocks; /* newest first */
-    size_t used;      /* bytes in all, including vectors and tables */
-    size_t limit;     /* exceeding it is a fault ... */
-    const char *name; /* ... that names the pool so */
+    eg_block *blocks;   /* newest first */
+    eg_buffer *buffers; /* of vectors and tables */
+    size_t used;        /* bytes in all */
+    size_t limit;       /* exceeding it is a fault ... */
+    const char *name;   /* ... that names the pool so */
 } eg_pool;
 
 /* `size` bytes, aligned to 16, valid until the pool is emptied; never NULL. */
 void *eg_take(eg_pool *pool, size_t size);
 
-/* Resize a buffer that `pool` accounts for; never NULL. */
+/* A buffer of `new_size` bytes with the contents of `old`, which may be NULL; never NULL. And give one back early. */
 void *eg_resize(eg_pool *pool, void *old, size_t old_size, size_t new_size);
+void eg_release(eg_pool *pool, void *buffer, size_t size);
 
-/* Free the blocks of `pool`. Buffers of eg_resize belong to their owners, who must have freed them. */
+/* Empty the pool; or keep its buffers. */
 void eg_pool_clear(eg_pool *pool);
+void eg_pool_clear_blocks(eg_pool *pool);
 
 /* A growing array of TYPE: `EG_VECTOR(int32_t) v;`. */
 #define EG_VECTOR(TYPE)      \
@@ -102,8 +106,8 @@ void eg_pool_clear(eg_pool *pool);
          ? (void)((v).at = eg_grow((pool), (v).at, sizeof *(v).at, &(v).room, (int64_t)(v).count + (more))) \
          : (void)0)
 #define EG_PUSH(pool, v, ...) (EG_RESERVE(pool, v, 1), (v).at[(v).count++] = (__VA_ARGS__))
-#define EG_FREE(pool, v) \
-    ((pool)->used -= (size_t)(v).room * sizeof *(v).at, free((v).at), (v).at = NULL, (v).count = (v).room = 0)
+#define EG_RELEASE(pool, v) \
+    (eg_release(pool, (v).at, (size_t)(v).room * sizeof *(v).at), (v).at = NULL, (v).count = (v).room = 0)
 
 void *eg_grow(eg_pool *pool, void *old, size_t size, int32_t *room, int64_t needed);
 

@@ -18,15 +18,14 @@ void eg_map_put(eg_pool *pool, eg_map *map, uint64_t key, int32_t value) {
         memset(wider.keys, 0xff, keys);
         for (int64_t i = 0; i < map->room; i++)
             if (map->keys[i] != UINT64_MAX) map_place(&wider, map->keys[i], map->values[i]);
-        eg_map_free(pool, map);
+        eg_map_release(pool, map);
         *map = wider;
     }
     map_place(map, key, value);
 }
 
-void eg_map_free(eg_pool *pool, eg_map *map) {
-    free(map->keys);
-    pool->used -= (size_t)map->room * (sizeof *map->keys + sizeof *map->values);
+void eg_map_release(eg_pool *pool, eg_map *map) {
+    eg_release(pool, map->keys, (size_t)map->room * (sizeof *map->keys + sizeof *map->values));
     *map = (eg_map){0};
 }
 
@@ -39,6 +38,11 @@ static void set_place(eg_set *set, eg_slot slot) {
 
 static size_t set_size(const eg_set *set) { return (size_t)set->room * sizeof *set->slots; }
 
+static void release_set(eg_pool *pool, eg_set *set) {
+    eg_release(pool, set->slots, set_size(set));
+    *set = (eg_set){0};
+}
+
 void eg_set_clear(eg_set *set) {
     if (set->room) memset(set->slots, 0xff, set_size(set));
     set->count = 0;
@@ -50,7 +54,7 @@ void eg_set_widen(eg_pool *pool, eg_set *set) {
     eg_set_clear(&wider);
     for (int64_t i = 0; i < set->room; i++)
         if (set->slots[i].id >= 0) set_place(&wider, set->slots[i]);
-    eg_set_free(pool, set);
+    release_set(pool, set);
     *set = wider;
 }
 
@@ -61,15 +65,9 @@ void eg_set_add(eg_pool *pool, eg_set *set, uint64_t hash, int32_t id) {
 
 void eg_set_copy(eg_pool *pool, eg_set *to, const eg_set *from) {
     if (to->room != from->room) {
-        eg_set_free(pool, to);
+        release_set(pool, to);
         if (from->room) to->slots = eg_resize(pool, NULL, 0, set_size(from));
     }
     eg_copy(to->slots, from->slots, set_size(from));
     *to = (eg_set){to->slots, from->count, from->room};
-}
-
-void eg_set_free(eg_pool *pool, eg_set *set) {
-    free(set->slots);
-    pool->used -= set_size(set);
-    *set = (eg_set){0};
 }

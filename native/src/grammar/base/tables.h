@@ -39,7 +39,7 @@ static inline int32_t eg_map_get(const eg_map *map, uint64_t key, int32_t absent
 }
 
 void eg_map_put(eg_pool *pool, eg_map *map, uint64_t key, int32_t value);
-void eg_map_free(eg_pool *pool, eg_map *map);
+void eg_map_release(eg_pool *pool, eg_map *map);
 
 /* Numbers by the hash of what they stand for; the caller compares the contents:
  *
@@ -77,6 +77,5 @@ void eg_set_add(eg_pool *pool, eg_set *set, uint64_t hash, int32_t id);
 void eg_set_clear(eg_set *set);
 void eg_set_widen(eg_pool *pool, eg_set *set);
 void eg_set_copy(eg_pool *pool, eg_set *to, const eg_set *from);
-void eg_set_free(eg_pool *pool, eg_set *set);
 
 #endif

@@ -1,10 +1,9 @@
-/* Tables of expressions: opened, copied and closed; and the depth of recursions over them. */
+/* Tables of expressions: opened and copied; and the depth of recursions over them. */
 #include "grammar/expression/make.h"
 
-/* Tables that copies have too, stacks of work in progress, and what is found again when it is needed. */
+/* Tables that copies have too, and what is found again when it is needed. */
 #define TABLES(DO) \
     DO(nodes) DO(sets) DO(lists) DO(text) DO(automata) DO(classes) DO(reaches) DO(steadies) DO(singles)
-#define STACKS(DO) DO(scratch) DO(visited) DO(edges)
 #define CONTENTS(DO) DO(by_content) DO(sets_by_content) DO(literals_by_content) DO(classes_by_content)
 #define RESULTS(DO) DO(single) DO(class_meets) DO(goes_on) DO(derived)
 
@@ -40,25 +39,15 @@ void eg_expressions_open(eg_expressions *x, eg_pool *pool, int32_t longest_token
     x->name.count = from->name.count;            \
     eg_copy(x->name.at, from->name.at, (size_t)from->name.count * sizeof *x->name.at);
 #define COPY_SET(name) eg_set_copy(pool, &x->name, &from->name);
-#define FREE_TABLE(name) EG_FREE(pool, x->name);
-#define FREE_SET(name) eg_set_free(pool, &x->name);
-#define FREE_MAP(name) eg_map_free(pool, &x->name);
+#define FORGET(name) eg_map_release(pool, &x->name);
 
 void eg_expressions_copy(eg_expressions *x, eg_pool *pool, const eg_expressions *from) {
     x->pool = pool;
     TABLES(COPY_TABLE)
     CONTENTS(COPY_SET)
-    RESULTS(FREE_MAP)
+    RESULTS(FORGET)
     x->known_steps = from->known_steps;
     x->longest_token = from->longest_token;
     x->vain_explorations = x->vain_searches = 0;
     eg_expressions_reset(x);
-}
-
-void eg_expressions_close(eg_expressions *x) {
-    eg_pool *pool = x->pool;
-    TABLES(FREE_TABLE)
-    STACKS(FREE_TABLE)
-    CONTENTS(FREE_SET)
-    RESULTS(FREE_MAP)
 }

@@ -134,7 +134,6 @@ typedef struct eg_expressions {
 } eg_expressions;
 
 void eg_expressions_open(eg_expressions *x, eg_pool *pool, int32_t longest_token);
-void eg_expressions_close(eg_expressions *x);
 
 /* Make `x`, which may have been in use with the same pool, a copy of `from`, of which no derivative is known. */
 void eg_expressions_copy(eg_expressions *x, eg_pool *pool, const eg_expressions *from);

@@ -5,18 +5,19 @@ enum { KEPT = 1 << 20 }; /* bytes of a workshop that is kept */
 
 /* --- what programs begin with --- */
 
-bool eg_beginning_open(eg_beginning *b, eg_pool *pool, const int32_t *code, int64_t length,
+bool eg_beginning_open(eg_beginning *b, eg_fault *fault, const int32_t *code, int64_t length,
                        int32_t longest_token) {
-    int32_t *kept = eg_take(pool, (size_t)length * sizeof *kept + 1);
+    b->pool = (eg_pool){.fault = fault, .limit = SIZE_MAX, .name = "all"};
+    int32_t *kept = eg_take(&b->pool, (size_t)length * sizeof *kept + 1);
     eg_copy(kept, code, (size_t)length * sizeof *kept);
     b->code = kept;
     b->length = length;
     b->generation = -1;
-    b->numbers = eg_take(pool, (size_t)length * sizeof *b->numbers + 1);
-    eg_expressions_open(&b->expressions, pool, longest_token);
+    b->numbers = eg_take(&b->pool, (size_t)length * sizeof *b->numbers + 1);
+    eg_expressions_open(&b->expressions, &b->pool, longest_token);
     b->count = eg_expressions_read(&b->expressions, kept, length, (eg_reading_place){0}, b->numbers, length);
-    eg_set_widen(pool, &b->expressions.by_content); /* there is room for those of a program */
-    eg_set_widen(pool, &b->expressions.literals_by_content);
+    eg_set_widen(&b->pool, &b->expressions.by_content); /* there is room for those of a program */
+    eg_set_widen(&b->pool, &b->expressions.literals_by_content);
     if (!eg_import_open(&b->import, &b->expressions, NULL)) return false;
     for (int32_t e = 0; e < b->expressions.nodes.count; e++) eg_import_need(&b->import, e);
     return true;
@@ -25,7 +26,7 @@ bool eg_beginning_open(eg_beginning *b, eg_pool *pool, const int32_t *code, int6
 void eg_beginning_close(eg_beginning *b) {
     if (!b) return;
     eg_import_close(&b->import);
-    if (b->expressions.pool) eg_expressions_close(&b->expressions);
+    eg_pool_clear(&b->pool);
     free(b);
 }
 
@@ -51,18 +52,17 @@ void eg_workshop_begin(eg_workshop *w, const eg_beginning *b, const int32_t *cod
         eg_expressions_copy(&w->expressions, &w->pool, &b->expressions);
         return;
     }
-    if (w->expressions.pool) eg_expressions_close(&w->expressions);
+    eg_pool_clear(&w->pool);
     eg_expressions_open(&w->expressions, &w->pool, longest_token);
 }
 
 bool eg_workshop_clear(eg_workshop *w) {
-    eg_pool_clear(&w->pool);
+    eg_pool_clear_blocks(&w->pool);
     return w->pool.used <= KEPT;
 }
 
 void eg_workshop_close(eg_workshop *w) {
     if (!w) return;
-    if (w->expressions.pool) eg_expressions_close(&w->expressions);
     eg_pool_clear(&w->pool);
     free(w);
 }

@@ -11,6 +11,7 @@
 
 /* Expressions with which the code of many programs begins. */
 typedef struct eg_beginning {
+    eg_pool pool;
     const int32_t *code;
     int64_t length;
     eg_expressions expressions; /* what it was read into */
@@ -20,8 +21,8 @@ typedef struct eg_beginning {
     int64_t generation;         /* ... of this generation */
 } eg_beginning;
 
-/* Read the code, which is copied to `pool`; it may fault. False if there is no memory. */
-bool eg_beginning_open(eg_beginning *b, eg_pool *pool, const int32_t *code, int64_t length,
+/* Read the code, which is copied; it may fault. False if there is no memory. */
+bool eg_beginning_open(eg_beginning *b, eg_fault *fault, const int32_t *code, int64_t length,
                        int32_t longest_token);
 void eg_beginning_close(eg_beginning *b);
 

@@ -57,7 +57,7 @@ void eg_follow_done(eg_follower *f, int32_t state) {
     for (int i = 0; i <= EG_WALKS; i++) {
         eg_walk *walk = &f->walks[i];
         if (walk->state != state) continue;
-        EG_FREE(eg_follower_pool(f), walk->tokens);
+        EG_RELEASE(eg_follower_pool(f), walk->tokens);
         walk->node = 0;
         walk->last = 0;
     }

@@ -155,7 +155,7 @@ void eg_follow_special(eg_follower *f, eg_token_set *set, eg_thread thread) {
     }
 }
 
-/* --- opening and closing --- */
+/* --- opening --- */
 
 void eg_follower_open(eg_follower *f, eg_states *states) {
     eg_pool *pool = states->rows.pool;
@@ -166,13 +166,4 @@ void eg_follower_open(eg_follower *f, eg_states *states) {
 void eg_follower_attach(eg_follower *f, es_vocabulary *vocabulary) {
     f->vocabulary = vocabulary;
     f->sets.marks = vocabulary->marks;
-}
-
-void eg_follower_close(eg_follower *f) {
-    if (!f->states) return;
-    eg_pool *pool = eg_follower_pool(f);
-    eg_token_sets_close(&f->sets);
-    for (int i = 0; i <= EG_WALKS; i++) EG_FREE(pool, f->walks[i].tokens);
-    EG_FREE(pool, f->wrong);
-    *f = (eg_follower){0};
 }

@@ -39,7 +39,6 @@ typedef struct eg_follower {
 /* Follow the texts of `states`, in its pool; before use, it gets a vocabulary. */
 void eg_follower_open(eg_follower *f, eg_states *states);
 void eg_follower_attach(eg_follower *f, es_vocabulary *vocabulary);
-void eg_follower_close(eg_follower *f);
 
 /* Add the tokens below `node` that any of the threads on the stack from `base` on allows, and pop the
  * threads. Gives up when `budget` is used up, and sets `exhausted`. */

@@ -11,10 +11,8 @@ enum {
 /* --- tables --- */
 
 static void drop_tables(es_grammar *g) {
-    eg_places_close(&g->places);
-    eg_masks_close(&g->masks);
-    eg_follower_close(&g->follower);
-    eg_states_close(&g->states);
+    g->states = (eg_states){0};
+    g->masks = (eg_masks){0};
     g->generation = -1;
     eg_pool_clear(&g->tables);
 }
@@ -248,7 +246,7 @@ void es_grammar_statistics(es_grammar *g, es_grammar_stats *out) {
     pthread_mutex_lock(&v->lock);
     *out = (es_grammar_stats){
         .memory = weight_of(g),
-        .shared = (int64_t)(v->pool.used + v->own.used),
+        .shared = (int64_t)(v->pool.used + v->own.used + (v->beginning ? v->beginning->pool.used : 0)),
         .rows = g->states.rows.rows.count,
         .states = g->states.states.count,
         .masks = g->masks.list.count,

@@ -59,7 +59,7 @@ void eg_group_rank(eg_summaries *s, eg_group *g, const eg_bytes *again) {
     eg_exit **sorted = eg_take(s->pool, (size_t)count * sizeof *sorted);
     for (int32_t i = 0; i < count; i++) sorted[i] = &g->exits[i];
     eg_sort(sorted, count, sizeof *sorted, compare_exits);
-    eg_map_free(s->pool, &s->ranks);
+    eg_map_release(s->pool, &s->ranks);
     for (int32_t i = 0; i < count; i++) {
         eg_exit *exit = sorted[i];
         const int32_t before = exit->before;

@@ -157,11 +157,3 @@ void eg_mask_write(const eg_masks *m, int32_t number, uint32_t *bits, int64_t wo
     }
     eg_set_bits(bits, mask->tokens, mask->count);
 }
-
-void eg_masks_close(eg_masks *m) {
-    if (!m->follower) return;
-    eg_pool *pool = m->follower->sets.pool;
-    EG_FREE(pool, m->list);
-    eg_map_free(pool, &m->by_state);
-    *m = (eg_masks){0};
-}

@@ -20,8 +20,6 @@ typedef struct eg_masks {
     int32_t failures; /* masks in a row whose states had too many unknown steps */
 } eg_masks;
 
-void eg_masks_close(eg_masks *m);
-
 /* The number of the mask of `state`. */
 int32_t eg_mask_of(eg_masks *m, int32_t state);
 

@@ -200,7 +200,7 @@ int32_t eg_place_bytes(eg_places *p, int32_t place, const uint8_t *bytes, int64_
     return place_without_spent(p, &from, next);
 }
 
-/* --- opening and closing --- */
+/* --- opening --- */
 
 void eg_places_open(eg_places *p, eg_states *states, eg_masks *masks) {
     *p = (eg_places){.states = states, .masks = masks};
@@ -208,17 +208,4 @@ void eg_places_open(eg_places *p, eg_states *states, eg_masks *masks) {
     const eg_place none = {0};
     intern_place(p, &none, EG_START, false);
     intern_place(p, &none, EG_ENDED, false);
-}
-
-void eg_places_close(eg_places *p) {
-    if (!p->states) return;
-    eg_pool *pool = p->states->rows.pool;
-    EG_FREE(pool, p->list);
-    EG_FREE(pool, p->spent);
-    EG_FREE(pool, p->before);
-    EG_FREE(pool, p->after);
-    eg_set_free(pool, &p->by_content);
-    eg_map_free(pool, &p->by_byte);
-    eg_map_free(pool, &p->by_token);
-    *p = (eg_places){0};
 }

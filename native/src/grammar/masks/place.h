@@ -32,7 +32,6 @@ typedef struct eg_places {
 } eg_places;
 
 void eg_places_open(eg_places *p, eg_states *states, eg_masks *masks);
-void eg_places_close(eg_places *p);
 
 /* The state of a place. */
 static inline int32_t eg_place_state(const eg_places *p, int32_t place) {

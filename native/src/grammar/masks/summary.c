@@ -184,7 +184,7 @@ static void find_dense_places(eg_summaries *s, eg_group *g) {
             all += tokens_at(s->tries, g->exits[k].child);
     if (all <= DENSE || !count) return;
     eg_work(s->pool->fault, 4 * (int64_t)count);
-    eg_map_free(s->pool, &s->ranks);
+    eg_map_release(s->pool, &s->ranks);
     g->dense_places = eg_take(s->pool, (size_t)(all / DENSE) * sizeof *g->dense_places);
     for (int32_t i = 0; i < g->byte_count; i++)
         for (int32_t k = g->bytes[i].begin; k < g->bytes[i].end && g->bytes[i].after == EG_EMPTY; k++) {
@@ -286,14 +286,4 @@ eg_summaries *eg_summaries_open(eg_pool *pool, eg_expressions *expressions, cons
     eg_summaries *s = eg_take(pool, sizeof *s);
     *s = (eg_summaries){.pool = pool, .expressions = expressions, .vocabulary = vocabulary, .tries = tries};
     return s;
-}
-
-void eg_summaries_close(eg_summaries *s) {
-    EG_FREE(s->pool, s->list);
-    EG_FREE(s->pool, s->tokens);
-    EG_FREE(s->pool, s->borders);
-    EG_FREE(s->pool, s->levels);
-    eg_map_free(s->pool, &s->by_place);
-    eg_map_free(s->pool, &s->roots);
-    eg_map_free(s->pool, &s->ranks);
 }

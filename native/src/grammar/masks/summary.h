@@ -101,7 +101,6 @@ enum { EG_MAX_RANK = 255 };
 /* Empty summaries, in `pool`. */
 eg_summaries *eg_summaries_open(eg_pool *pool, eg_expressions *expressions, const eg_tokens *vocabulary,
                                 eg_tries *tries);
-void eg_summaries_close(eg_summaries *s);
 
 /* The number of the summary of `e` for what is below `node`. */
 int32_t eg_summary_of(eg_summaries *s, int32_t e, int32_t node);

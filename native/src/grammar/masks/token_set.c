@@ -81,10 +81,3 @@ void eg_token_set_unite(eg_token_sets *all, eg_token_set *set) {
     eg_clear_bits(all->marks, set->tokens.at, kept);
     set->tokens.count = kept;
 }
-
-void eg_token_sets_close(eg_token_sets *all) {
-    for (int i = 0; i < EG_SETS; i++) {
-        EG_FREE(all->pool, all->at[i].removed);
-        EG_FREE(all->pool, all->at[i].tokens);
-    }
-}

@@ -41,6 +41,4 @@ void eg_token_set_unshare(eg_token_sets *all, eg_token_set *set);
 /* Keep each of its `tokens` once. */
 void eg_token_set_unite(eg_token_sets *all, eg_token_set *set);
 
-void eg_token_sets_close(eg_token_sets *all);
-
 #endif

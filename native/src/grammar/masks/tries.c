@@ -173,7 +173,7 @@ int32_t eg_tries_merge(eg_tries *t) {
     return root;
 }
 
-/* --- opening and closing --- */
+/* --- opening and emptying --- */
 
 void eg_tries_open(eg_tries *t, eg_pool *pool, const eg_token_text *texts, int32_t count) {
     *t = (eg_tries){.pool = pool};
@@ -201,19 +201,4 @@ void eg_tries_empty(eg_tries *t) {
     t->whole_nodes = t->own_nodes;
     t->whole_tokens = t->own_tokens;
     eg_tries_tidy(t);
-}
-
-void eg_tries_close(eg_tries *t) {
-    if (!t->pool) return;
-    EG_FREE(t->pool, t->byte);
-    EG_FREE(t->pool, t->end);
-    EG_FREE(t->pool, t->first_token);
-    EG_FREE(t->pool, t->own);
-    EG_FREE(t->pool, t->depth);
-    EG_FREE(t->pool, t->height);
-    EG_FREE(t->pool, t->tokens);
-    EG_FREE(t->pool, t->below);
-    EG_FREE(t->pool, t->next);
-    EG_FREE(t->pool, t->path);
-    EG_FREE(t->pool, t->sources);
 }

@@ -51,7 +51,6 @@ typedef struct eg_tries {
 
 /* Begin with the trie of the vocabulary, whose texts are sorted. */
 void eg_tries_open(eg_tries *t, eg_pool *pool, const eg_token_text *texts, int32_t count);
-void eg_tries_close(eg_tries *t);
 
 /* A new trie of `sources`, which are nodes of other tries, and everything below them; pops them. They become
  * the root (at depth 0) or children of it (at depth 1, by descending byte). Returns the root. */

@@ -93,18 +93,10 @@ static void open_shared(es_vocabulary *v) {
     v->summaries = eg_summaries_open(&v->pool, &v->expressions, &v->tokens, &v->tries);
 }
 
-static void close_shared(es_vocabulary *v) {
-    if (v->summaries) eg_summaries_close(v->summaries);
-    if (v->expressions.pool) eg_expressions_close(&v->expressions);
-    v->summaries = NULL;
-}
-
 static void free_vocabulary(es_vocabulary *v) {
     leave_all(v);
     eg_workshop_close(v->workshop);
     eg_beginning_close(v->beginning);
-    close_shared(v);
-    eg_tries_close(&v->tries);
     eg_pool_clear(&v->pool);
     eg_pool_clear(&v->own);
     pthread_mutex_destroy(&v->lock);
@@ -158,7 +150,6 @@ void eg_vocabulary_enter(es_vocabulary *v, int64_t max_work) {
 }
 
 void eg_vocabulary_empty(es_vocabulary *v) {
-    close_shared(v);
     eg_tries_empty(&v->tries);
     eg_pool_clear(&v->pool);
     v->generation++;
@@ -170,7 +161,7 @@ void eg_vocabulary_empty(es_vocabulary *v) {
 /* Read the code into `b`, with the lock held. Returns an es_grammar_code. */
 static int32_t read_beginning(es_vocabulary *v, eg_beginning *b, const int32_t *code, int64_t length) {
     if (setjmp(v->fault.out)) return v->fault.code;
-    const bool done = eg_beginning_open(b, &v->own, code, length, v->tokens.longest);
+    const bool done = eg_beginning_open(b, &v->fault, code, length, v->tokens.longest);
     return done ? ES_GRAMMAR_OK : ES_GRAMMAR_MEMORY;
 }
 

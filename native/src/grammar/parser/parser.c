@@ -243,7 +243,7 @@ static void find_nullable(eg_rows *r) {
     }
 }
 
-/* --- opening and closing --- */
+/* --- opening --- */
 
 void eg_rows_open(eg_rows *r, eg_pool *pool, eg_expressions *expressions, eg_rules *rules) {
     memset(r, 0, sizeof *r);
@@ -264,33 +264,4 @@ void eg_rows_open(eg_rows *r, eg_pool *pool, eg_expressions *expressions, eg_rul
     const int32_t core = add_core(r, 0, true, 0);
     const eg_row beginning = {.core = core, .accepting = rules->rules[rules->start].nullable};
     EG_PUSH(pool, r->rows, beginning);
-}
-
-void eg_rows_close(eg_rows *r) {
-    eg_pool *pool = r->pool;
-    if (!pool) return;
-    EG_FREE(pool, r->rows);
-    EG_FREE(pool, r->cores);
-    EG_FREE(pool, r->words);
-    EG_FREE(pool, r->register_at);
-    EG_FREE(pool, r->work);
-    EG_FREE(pool, r->rule_work);
-    EG_FREE(pool, r->terminal_work);
-    EG_FREE(pool, r->values);
-    EG_FREE(pool, r->leo_items);
-    EG_FREE(pool, r->completed);
-    EG_FREE(pool, r->origin_items);
-    EG_FREE(pool, r->origin_list);
-    EG_FREE(pool, r->opens);
-    EG_FREE(pool, r->pending);
-    eg_set_free(pool, &r->rows_by_content);
-    eg_set_free(pool, &r->cores_by_content);
-    eg_set_free(pool, &r->registers_by_content);
-    eg_set_free(pool, &r->opens_by_content);
-    eg_map_free(pool, &r->lalr_cores);
-    eg_map_free(pool, &r->next);
-    eg_map_free(pool, &r->joined);
-    eg_map_free(pool, &r->leo_by_rule);
-    eg_map_free(pool, &r->origins);
-    eg_set_free(pool, &r->origins_by_content);
 }

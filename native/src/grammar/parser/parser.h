@@ -6,7 +6,6 @@
 
 /* Start with the rows of `rules`; also determines which rules match the empty string. */
 void eg_rows_open(eg_rows *r, eg_pool *pool, eg_expressions *expressions, eg_rules *rules);
-void eg_rows_close(eg_rows *r);
 
 /* The row after `terminal` in row `row`, -1 if there is none. */
 int32_t eg_row_advance(eg_rows *r, int32_t row, int32_t terminal);

@@ -16,6 +16,8 @@ static bool can_join(const eg_states *s, const eg_thread *a, const eg_thread *b)
            !s->rows.rules->lalr;
 }
 
+enum { MAX_APART = 4 };
+
 /* If anything may begin in many rows, they become one, so that many readings continue as one. A few stay
  * separate, since a joined row is seldom already known. */
 static int32_t join_beginnings(eg_states *s, eg_thread *t, int32_t count) {
@@ -183,18 +185,4 @@ void eg_states_open(eg_states *s, eg_pool *pool, eg_expressions *expressions, co
     if (eg_state_intern(s, 0) != EG_START)
         eg_fail(pool->fault, ES_GRAMMAR_EMPTY, "no text at all matches the grammar");
     EG_PUSH(pool, s->states, (eg_state){0}); /* EG_ENDED: no thread, nothing follows */
-}
-
-void eg_states_close(eg_states *s) {
-    eg_pool *pool = s->rows.pool;
-    if (!pool) return;
-    EG_FREE(pool, s->states);
-    EG_FREE(pool, s->work);
-    eg_set_free(pool, &s->by_content);
-    eg_map_free(pool, &s->by_byte);
-    eg_map_free(pool, &s->by_token);
-    EG_FREE(pool, s->begun);
-    eg_map_free(pool, &s->begun_by_byte);
-    eg_rows_close(&s->rows);
-    *s = (eg_states){0};
 }

@@ -46,7 +46,6 @@ typedef struct eg_states {
 
 void eg_states_open(eg_states *s, eg_pool *pool, eg_expressions *expressions, const eg_tokens *tokens,
                     eg_rules *rules);
-void eg_states_close(eg_states *s);
 
 /* Advance a thread with a terminal in progress, or one that begins with its expression, by a byte with which it
  * stays in that terminal; false if it cannot. */

@@ -20,7 +20,7 @@ static bool can_begin(eg_states *s, const eg_core *core, int32_t guard) {
     return false;
 }
 
-enum { MAX_LOOKS = 32, MAX_APART = 4 };
+enum { MAX_LOOKS = 32 };
 
 /* The arguments of begin_thread(), and its caller's. */
 typedef struct eg_frame {
