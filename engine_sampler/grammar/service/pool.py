@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from ...base.forking import fork_safe
 from ..errors import GrammarError
 from .process import GaveWay, Worker, closed
-from .turns import Turns
+from .turns import ClientTurns
 
 _JOIN_SECONDS = 1.0
 """How long closing waits for a thread that is compiling in this process."""
@@ -43,9 +43,9 @@ class Pool:
         self._owner = os.getpid()
         self._lock = fork_safe(threading.RLock())
         self._closed = False
-        self._local: Turns[Job] = Turns()
-        self._remote: Turns[Job] = Turns()
-        self._slow: Turns[Job] = Turns()
+        self._local: ClientTurns[Job] = ClientTurns()
+        self._remote: ClientTurns[Job] = ClientTurns()
+        self._slow: ClientTurns[Job] = ClientTurns()
         self._workers: list[Worker] = []
         self._slow_worker: Worker | None = None
         self._threads: list[threading.Thread] = []
@@ -96,7 +96,7 @@ class Pool:
         self._workers.append(Worker(self._timeout))
         return self._workers[-1]
 
-    def _serve(self, turns: Turns[Job], worker: Worker | None) -> None:
+    def _serve(self, turns: ClientTurns[Job], worker: Worker | None) -> None:
         """Start a thread that runs the jobs that have their turns."""
         thread = threading.Thread(
             target=self._run, args=(turns, worker), daemon=True, name="grammar compiler"
@@ -104,7 +104,7 @@ class Pool:
         self._threads.append(thread)
         thread.start()
 
-    def _run(self, turns: Turns[Job], worker: Worker | None) -> None:
+    def _run(self, turns: ClientTurns[Job], worker: Worker | None) -> None:
         if worker is not None:
             with contextlib.suppress(GrammarError):  # the first job reports it
                 worker.start()
@@ -116,7 +116,7 @@ class Pool:
                 self._put_aside(turn.job, turn.client)
             turns.end(turn, time.monotonic() - begin)
 
-    def _asking(self, worker: Worker, turns: Turns[Job], client: Hashable) -> Ask:
+    def _asking(self, worker: Worker, turns: ClientTurns[Job], client: Hashable) -> Ask:
         if turns is self._slow:
             return worker.ask
         return lambda message: worker.ask(message, lambda: turns.others_wait(client))

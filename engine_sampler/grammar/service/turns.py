@@ -5,14 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from ...base.forking import fork_safe
 
 Job = TypeVar("Job")
 
 
-class Turn(NamedTuple, Generic[Job]):
+@dataclass(frozen=True, eq=False)
+class Turn(Generic[Job]):
     """A job that may run now, and the client whose turn it is."""
 
     job: Job
@@ -33,7 +34,7 @@ class _Client(Generic[Job]):
     waiting: dict[Job, int] = field(default_factory=dict)
 
 
-class Turns(Generic[Job]):
+class ClientTurns(Generic[Job]):
     """Jobs that wait. The next turn is that of the client of whose jobs the fewest run; of several, the one
     whose jobs have taken the least time; then the one whose job came first.
 

@@ -112,6 +112,8 @@ def test_a_pattern_has_the_items_flags_and_widths_that_python_gives_it(seed: int
     accepted = 0
     for _ in range(1500):
         pattern = "".join(random_.choices(PIECES, k=random_.randint(1, 8)))
+        if "!)" in pattern:  # an empty lookaround, which later versions read to something else
+            continue
         flags = random_.choice([0, 0, re.X, re.I, re.A])
         try:
             expected, expected_flags, widths = items_of_python(pattern, flags)

@@ -9,26 +9,26 @@ from typing import Any
 
 import pytest
 
-from engine_sampler.grammar.service.turns import Turn, Turns
+from engine_sampler.grammar.service.turns import ClientTurns, Turn
 
 
 @pytest.fixture
-def turns() -> Turns[str]:
-    return Turns()
+def turns() -> ClientTurns[str]:
+    return ClientTurns()
 
 
-def put(turns: Turns[str], jobs: str, client: Any = None) -> None:
+def put(turns: ClientTurns[str], jobs: str, client: Any = None) -> None:
     for job in jobs.split():
         assert turns.put(job, job if client is None else client)
 
 
-def take(turns: Turns[str]) -> Turn[str]:
+def take(turns: ClientTurns[str]) -> Turn[str]:
     turn = turns.take()
     assert turn is not None
     return turn
 
 
-def order(turns: Turns[str], count: int, seconds: float = 1.0) -> str:
+def order(turns: ClientTurns[str], count: int, seconds: float = 1.0) -> str:
     """The next jobs, of which each runs before the next one begins."""
     found = []
     for _ in range(count):
@@ -38,28 +38,30 @@ def order(turns: Turns[str], count: int, seconds: float = 1.0) -> str:
     return " ".join(found)
 
 
-def test_jobs_without_clients_run_in_order_of_arrival(turns: Turns[str]) -> None:
+def test_jobs_without_clients_run_in_order_of_arrival(turns: ClientTurns[str]) -> None:
     put(turns, "a b c")
     assert order(turns, 2) == "a b"
     put(turns, "d")
     assert order(turns, 2) == "c d"
 
 
-def test_clients_take_turns(turns: Turns[str]) -> None:
+def test_clients_take_turns(turns: ClientTurns[str]) -> None:
     put(turns, "a1 a2 a3 a4", "a")
     put(turns, "b1 b2", "b")
     put(turns, "c1")
     assert order(turns, 7) == "a1 b1 c1 a2 b2 a3 a4"
 
 
-def test_a_client_whose_jobs_take_little_has_several_turns_for_one_that_takes_long(turns: Turns[str]) -> None:
+def test_a_client_whose_jobs_take_little_has_several_turns_for_one_that_takes_long(
+    turns: ClientTurns[str],
+) -> None:
     put(turns, "slow1 slow2", "slow")
     put(turns, "b1 b2 b3", "quick")
     assert order(turns, 1, 1.0) == "slow1"
     assert order(turns, 3, 0.1) == "b1 b2 b3"
 
 
-def test_a_client_whose_job_runs_comes_after_those_that_have_none(turns: Turns[str]) -> None:
+def test_a_client_whose_job_runs_comes_after_those_that_have_none(turns: ClientTurns[str]) -> None:
     put(turns, "a1 a2 a3", "a")
     put(turns, "b1", "b")
     running = [take(turns), take(turns), take(turns)]
@@ -68,14 +70,14 @@ def test_a_client_whose_job_runs_comes_after_those_that_have_none(turns: Turns[s
     assert order(turns, 2) == "c1 a3"
 
 
-def test_nobody_saves_up_turns(turns: Turns[str]) -> None:
+def test_nobody_saves_up_turns(turns: ClientTurns[str]) -> None:
     put(turns, "a1 a2 a3", "a")
     assert order(turns, 2, 100.0) == "a1 a2"
     put(turns, "b1 b2 b3", "b")
     assert order(turns, 4, 100.0) == "b1 a3 b2 b3"
 
 
-def test_a_job_that_several_want_has_the_first_turn_of_any_of_them(turns: Turns[str]) -> None:
+def test_a_job_that_several_want_has_the_first_turn_of_any_of_them(turns: ClientTurns[str]) -> None:
     put(turns, "a1 a2 popular", "a")
     turns.join("popular", "b")
     turns.join("popular", "b")
@@ -85,7 +87,7 @@ def test_a_job_that_several_want_has_the_first_turn_of_any_of_them(turns: Turns[
     assert order(turns, 1) == "last"
 
 
-def test_whether_others_wait(turns: Turns[str]) -> None:
+def test_whether_others_wait(turns: ClientTurns[str]) -> None:
     put(turns, "a1 a2", "a")
     turn = take(turns)
     assert not turns.others_wait("a")
@@ -94,7 +96,7 @@ def test_whether_others_wait(turns: Turns[str]) -> None:
     turns.end(turn, 1.0)
 
 
-def test_closing_ends_the_turns_of_those_who_wait_for_them(turns: Turns[str]) -> None:
+def test_closing_ends_the_turns_of_those_who_wait_for_them(turns: ClientTurns[str]) -> None:
     found: list[Any] = []
     threads = [threading.Thread(target=lambda: found.append(turns.take())) for _ in range(2)]
     for thread in threads:
@@ -106,7 +108,7 @@ def test_closing_ends_the_turns_of_those_who_wait_for_them(turns: Turns[str]) ->
     assert not turns.put("late", "a")
 
 
-def test_closing_returns_the_jobs_that_have_waited(turns: Turns[str]) -> None:
+def test_closing_returns_the_jobs_that_have_waited(turns: ClientTurns[str]) -> None:
     put(turns, "a1 a2", "a")
     put(turns, "b1")
     running = take(turns)
@@ -118,7 +120,7 @@ def test_closing_returns_the_jobs_that_have_waited(turns: Turns[str]) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_every_job_has_one_turn_and_no_client_has_much_more_time_than_another(seed: int) -> None:
     draw = random.Random(seed)
-    turns: Turns[tuple[int, int]] = Turns()
+    turns: ClientTurns[tuple[int, int]] = ClientTurns()
     seconds = [draw.choice([0.1, 1.0, 7.0]) for _ in range(4)]
     for client in range(4):
         for number in range(300):
