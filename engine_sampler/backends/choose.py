@@ -68,7 +68,8 @@ def named_backend(name: str | Backend) -> Backend | None:
     choice = named_choice(name)
     if choice is None:
         return None
-    _log_once(str(choice))
+    if logger.isEnabledFor(logging.INFO):
+        _log_once(str(choice))
     return choice.backend
 
 
@@ -80,9 +81,9 @@ def named_choice(name: str | Backend = "auto", registry: Registry | None = None)
     if name == "auto":
         name = os.environ.get("ENGINE_SAMPLER_BACKEND") or "auto"
         why = f"named by ENGINE_SAMPLER_BACKEND={name}"
-    return (
-        None if name == "auto" else BackendChoice(_backend_called(name, registry or default_registry()), why)
-    )
+    if name == "auto":
+        return None
+    return BackendChoice(_backend_called(name, registry or default_registry()), why)
 
 
 def _backend_called(name: str, registry: Registry) -> Backend:

@@ -24,6 +24,8 @@ MAX_REPEATS = 4
 
 def check_repeats(parameter: str, names: Sequence[str]) -> None:
     """Raise `ParameterError` if `names`, the value of `parameter`, has one of them too often."""
+    if len(set(names)) == len(names):
+        return
     for name, times in Counter(names).items():
         if times > MAX_REPEATS:
             raise ParameterError(
@@ -34,6 +36,8 @@ def check_repeats(parameter: str, names: Sequence[str]) -> None:
 
 def check_cost(names: Sequence[str], samplers: Mapping[str, Sampler], values: Mapping[str, Any]) -> None:
     """Raise `ParameterError` if those of the samplers `names` that the parameters turn on cost too much."""
+    if passes_of(samplers[name] for name in names) <= MAX_PASSES:
+        return
     on = {name: samplers[name] for name in dict.fromkeys(names) if _is_on(samplers[name], values)}
     passes = passes_of(on[name] for name in names if name in on)
     if passes > MAX_PASSES:
@@ -45,7 +49,7 @@ def check_cost(names: Sequence[str], samplers: Mapping[str, Sampler], values: Ma
 
 def passes_of(samplers: Iterable[Sampler]) -> int:
     """What `samplers` cost together at worst, in passes over the vocabulary."""
-    return sum(PASSES[sampler.cost] for sampler in samplers)
+    return sum([PASSES[sampler.cost] for sampler in samplers])
 
 
 def _is_on(sampler: Sampler, values: Mapping[str, Any]) -> bool:

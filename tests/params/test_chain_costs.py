@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -109,6 +111,14 @@ def test_all_built_in_samplers_may_run_at_once() -> None:
     assert passes_of(chain.samplers) == 120 <= MAX_PASSES
 
 
+def test_the_docs_list_every_sampler_with_what_it_costs() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "parameters.md").read_text("utf-8")
+    rows = re.findall(r"^\| (\d+)[^|]*\| ([^|]*) \|$", page, re.MULTILINE)
+    listed = {name: int(passes) for passes, names in rows for name in re.findall(r"`(\w+)`", names)}
+    assert listed == {name: PASSES[SAMPLERS[name].cost] for name in DEFAULT}
+    assert f"may cost {MAX_PASSES} passes" in page
+
+
 @pytest.mark.parametrize("name", DEFAULT)
 def test_every_sampler_may_run_twice(name: str) -> None:
     assert build_chain(SamplingParams(order=[name] * 2, **ON[name])).key == (name, name, "dist")
@@ -187,7 +197,7 @@ def test_a_plugin_that_fails_to_say_whether_it_is_on_is_named() -> None:
         def apply(self, logits: np.ndarray, rows: Any) -> None: ...
 
     with registered(Failing()), pytest.raises(ParameterError, match="failing failed: ZeroDivisionError"):
-        SamplingParams(order=["failing"])
+        SamplingParams(order=["failing", *["infill"] * 4])
 
 
 # --- work: a class of cost is what it says --------------------------------------------------------
