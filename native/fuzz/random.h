@@ -1,6 +1,5 @@
 /* Random numbers and hashes that are the same on every machine: only integers and exact floats. */
-#ifndef FZ_RANDOM_H
-#define FZ_RANDOM_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -56,5 +55,3 @@ static inline uint64_t fz_hash(uint64_t hash, const void *bytes, size_t n) {
     if (n) memcpy(&rest, p, n);
     return fz_mix(hash ^ rest ^ (uint64_t)n << 56);
 }
-
-#endif

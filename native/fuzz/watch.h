@@ -1,6 +1,5 @@
 /* Running the cases under the eyes of a second process, which prints the seed of one that crashes or hangs. */
-#ifndef FZ_WATCH_H
-#define FZ_WATCH_H
+#pragma once
 
 #include <stdint.h>
 
@@ -11,5 +10,3 @@ void fz_watch_case(uint64_t seed, const char *again);
 
 /* The exit status of `run(argc, argv)`. On Windows nobody watches: it runs in this process. */
 int fz_watched(int (*run)(int argc, char **argv), int argc, char **argv);
-
-#endif

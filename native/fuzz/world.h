@@ -1,6 +1,5 @@
 /* The host's side of one random case: a vocabulary, requests in slots, programs, and steps over them. */
-#ifndef FZ_WORLD_H
-#define FZ_WORLD_H
+#pragma once
 
 #include "engine_sampler.h"
 #include "random.h"
@@ -96,5 +95,3 @@ int fz_check_refusals(const es_api *api, es_context *context, fz_world *world, c
                       const es_batch *batch);
 /* The same for calls without a context. */
 void fz_check_opening(const es_api *api);
-
-#endif

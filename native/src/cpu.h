@@ -1,8 +1,7 @@
 /* What this x86 processor and its system support. The compiler's own __builtin_cpu_supports needs a runtime
  * library that fills its table; the one that Zig links when it builds for other platforms does not.
  */
-#ifndef ES_CPU_H
-#define ES_CPU_H
+#pragma once
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -38,6 +37,4 @@ static inline es_cpu es_this_cpu(void) {
     cpu.avx512 = cpu.avx2 && es_has(saved, ZMM) && es_has(extended, avx512);
     return cpu;
 }
-#endif
-
 #endif

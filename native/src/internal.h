@@ -1,6 +1,5 @@
 /* What the parts of the CPU backend share: programs, contexts, and a thread's scratch memory. */
-#ifndef ES_INTERNAL_H
-#define ES_INTERNAL_H
+#pragma once
 
 #include "engine_sampler.h"
 #include "tables/history.h"
@@ -136,5 +135,3 @@ extern void (*es_on_read)(const void *row, int32_t kind, int64_t n);
 
 /* The kernels named `isa`, or the best for this machine if it is NULL; NULL if there are none. */
 const es_kernels *es_choose_kernels(const char *isa);
-
-#endif

@@ -1,7 +1,6 @@
 /* Scalars of the arithmetic contract: the same bits as engine_sampler.arithmetic. Compiled without
  * contraction (-ffp-contract=off): every operation rounds once, as written. */
-#ifndef ES_NUMBERS_H
-#define ES_NUMBERS_H
+#pragma once
 
 #include <float.h>
 #include <stdint.h>
@@ -195,5 +194,3 @@ static inline int64_t es_scale_draw(uint64_t r, int64_t total) {
 }
 
 static inline int es_coin(uint64_t r, double probability) { return (double)(r >> 11) < probability * 0x1p53; }
-
-#endif

@@ -3,8 +3,7 @@
  * One line adds a kernel: programs are checked and run by this table, and the fuzzer draws from it. The compiler
  * warns (-Wswitch-enum) if a kind of the header is missing here.
  */
-#ifndef ES_OPERATIONS_H
-#define ES_OPERATIONS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -72,5 +71,3 @@ static inline int es_is_sampler(int32_t kind) {
     const es_class class = es_operation_of(kind).class;
     return class == ES_EDIT || class == ES_RESHAPE;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Cutting a long list after its first tokens without sorting it: keep the first in (key, position) order
  * whose running measure stays within a limit, found by bisecting the range of keys. */
-#ifndef ES_KERNELS_CUTS_H
-#define ES_KERNELS_CUTS_H
+#pragma once
 
 #include "kernels/view.h"
 
@@ -143,5 +142,3 @@ static void sort_pairs(uint32_t *keys, int32_t *order, uint32_t *other_keys, int
         other_order = swapped_order;
     } /* after four passes the result is back in the first pair of arrays */
 }
-
-#endif

@@ -3,8 +3,7 @@
  * Each reads the values of its tokens (ids ascending), computes new ones, and writes them back: into the
  * list, or, for a row as given, as edits beside it that every later pass applies.
  */
-#ifndef ES_KERNELS_EDITS_H
-#define ES_KERNELS_EDITS_H
+#pragma once
 
 #include "kernels/row_state.h"
 
@@ -471,5 +470,3 @@ static int32_t apply_function(es_state *st) {
         if (!(values[i] <= FLT_MAX)) return ES_ROW_BAD_VALUE;
     return close_edits(st);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* A few tokens, sorted by (logit descending, id ascending). Most rows get this short after one truncation,
  * and then every rule can be implemented exactly as it is defined. */
-#ifndef ES_KERNELS_FEW_H
-#define ES_KERNELS_FEW_H
+#pragma once
 
 #include "kernels/view.h"
 
@@ -129,5 +128,3 @@ static int32_t few_pick(const es_few *f, const int32_t *weights, int64_t target)
         }
     return last;
 }
-
-#endif

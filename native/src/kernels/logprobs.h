@@ -1,7 +1,6 @@
 /* The logprobs of a drawn token and of the likeliest ones, in any form of a row. All results are exact: sums of
  * integer weights, and one rounding of a float64 difference per token. */
-#ifndef ES_KERNELS_LOGPROBS_H
-#define ES_KERNELS_LOGPROBS_H
+#pragma once
 
 #include "kernels/row_state.h"
 
@@ -114,5 +113,3 @@ static void report_logprobs(es_state *st, int64_t token, const es_report *given)
     const int64_t listed = st->is_few ? report_few(&st->few, token, &out) : report_row(st, token, &out);
     if (out.lists_removed && listed < out.top_n) list_removed(st, listed, &out);
 }
-
-#endif

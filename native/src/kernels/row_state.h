@@ -1,6 +1,5 @@
 /* The row that a program works on, and how it gets shorter. */
-#ifndef ES_KERNELS_ROW_STATE_H
-#define ES_KERNELS_ROW_STATE_H
+#pragma once
 
 #include "kernels/cuts.h"
 #include "kernels/few.h"
@@ -288,5 +287,3 @@ static es_mass mass_of(es_state *st, int informed) {
     few_weigh(&st->few);
     return (es_mass){st->few.total, informed ? few_information(&st->few, st->s->information) : 0};
 }
-
-#endif

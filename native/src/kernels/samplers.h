@@ -3,8 +3,7 @@
  * For a long row, one pass computes the sums. Then its head, all tokens that can possibly stay, is collected
  * and cut exactly. A short row is sorted and cut as the rule is defined.
  */
-#ifndef ES_KERNELS_SAMPLERS_H
-#define ES_KERNELS_SAMPLERS_H
+#pragma once
 
 #include "kernels/edits.h"
 
@@ -581,5 +580,3 @@ static int32_t apply_infill(es_state *st) {
     use_survivors(st, k, keep_smaller(s, k, n, 1));
     return ES_ROW_OK;
 }
-
-#endif

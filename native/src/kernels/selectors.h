@@ -1,6 +1,5 @@
 /* The end of a program: selects one of the remaining tokens. */
-#ifndef ES_KERNELS_SELECTORS_H
-#define ES_KERNELS_SELECTORS_H
+#pragma once
 
 #include "kernels/samplers.h"
 
@@ -185,5 +184,3 @@ static int32_t choose_adaptive_p(es_state *st) {
     if (i < 0) return choose(st, -1, 0);
     return choose(st, s->ids[k][i], (double)s->weights[i] / (double)total);
 }
-
-#endif

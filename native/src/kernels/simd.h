@@ -3,8 +3,7 @@
  * kernels.c is compiled once per set; ES_ISA_<NAME> selects it. Only what the kernels need is here, under the
  * same names for every set, and every operation rounds once (none are fused).
  */
-#ifndef ES_KERNELS_SIMD_H
-#define ES_KERNELS_SIMD_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -501,5 +500,3 @@ ES_INLINE void vf_distances(vf *x, vf peak) {
     EACH(k) x[k] = vf_mul(x[k], vf_set(1.4426950408889634f));
     EACH(k) x[k] = vf_max(x[k], vf_set(-31.0f));
 }
-
-#endif

@@ -3,8 +3,7 @@
  * A view is either the row as given, with a mask, a scale and sparse edits that are applied while reading
  * (the caller's memory is never written), or a list of the remaining tokens, ids ascending.
  */
-#ifndef ES_KERNELS_VIEW_H
-#define ES_KERNELS_VIEW_H
+#pragma once
 
 #include "internal.h"
 #include "kernels/simd.h"
@@ -624,5 +623,3 @@ static void view_moments(es_view *v, es_moments *m) {
     /* A removed token is so far down that its square is infinite: it cannot go unnoticed. */
     if (!(fold(m->squares) <= DBL_MAX)) row_moments(v, 1, m);
 }
-
-#endif

@@ -3,8 +3,7 @@
  * A span holds fewer than 2^31 tokens, and their ids are below the vocabulary's size. Nothing here keeps a
  * pointer into a span or into parameters: both may move between calls.
  */
-#ifndef ES_TABLES_HISTORY_H
-#define ES_TABLES_HISTORY_H
+#pragma once
 
 #include "engine_sampler.h"
 
@@ -125,5 +124,3 @@ int64_t es_ngram_tokens(const es_history *history, const es_span *span, const es
 int64_t es_bad_word_tokens(const es_span *span, const es_params *params, es_marks *marks);
 
 /* cdef: end */
-
-#endif

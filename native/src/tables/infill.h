@@ -1,6 +1,5 @@
 /* Which tokens the infill sampler keeps. */
-#ifndef ES_TABLES_INFILL_H
-#define ES_TABLES_INFILL_H
+#pragma once
 
 #include "engine_sampler.h"
 
@@ -23,5 +22,3 @@ int es_infill_keep(const es_params *params, int64_t n, const int32_t *ids, const
 void es_infill_free(es_infill_scratch *scratch);
 
 /* cdef: end */
-
-#endif

@@ -1,6 +1,5 @@
 /* Masks of tokens, one bit each. */
-#ifndef ES_GRAMMAR_BITS_H
-#define ES_GRAMMAR_BITS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,5 +23,3 @@ static inline void eg_set_bits(uint32_t *bits, const int32_t *tokens, int64_t co
 static inline void eg_clear_bits(uint32_t *bits, const int32_t *tokens, int64_t count) {
     for (int64_t i = 0; i < count; i++) eg_clear_bit(bits, tokens[i]);
 }
-
-#endif

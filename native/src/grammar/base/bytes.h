@@ -1,6 +1,5 @@
 /* Sets of bytes. */
-#ifndef EG_BASE_BYTES_H
-#define EG_BASE_BYTES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -50,5 +49,3 @@ static inline int eg_bytes_count(const eg_bytes *set) {
         for (uint64_t rest = set->words[i]; rest; rest &= rest - 1) count++;
     return count;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * The bytes below a node of a trie are read as UTF-8. An expression that stays the same after every character
  * of a class need not be stepped through text made of such characters.
  */
-#ifndef ES_GRAMMAR_CHARACTERS_H
-#define ES_GRAMMAR_CHARACTERS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,5 +33,3 @@ static inline uint64_t eg_class_step(int byte, eg_utf8 *utf8) {
     }
     return eg_class_of(byte, utf8) | EG_MALFORMED;
 }
-
-#endif

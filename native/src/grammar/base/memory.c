@@ -77,6 +77,18 @@ void *eg_take(eg_pool *pool, size_t size) {
     return out;
 }
 
+void *eg_take_zeroed(eg_pool *pool, size_t size) {
+    void *out = eg_take(pool, size);
+    if (size) memset(out, 0, size);
+    return out;
+}
+
+void *eg_keep(eg_pool *pool, const void *from, size_t size) {
+    void *out = eg_take(pool, size);
+    eg_copy(out, from, size);
+    return out;
+}
+
 struct eg_buffer {
     eg_buffer *next, *before;
     _Alignas(16) unsigned char data[];

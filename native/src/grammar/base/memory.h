@@ -5,8 +5,7 @@
  * engine. Tables are only appended to, and an entry is published last, so a fault never leaves a table half
  * changed. No function owns memory across a call that may fault.
  */
-#ifndef EG_BASE_MEMORY_H
-#define EG_BASE_MEMORY_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdbool.h>
@@ -85,6 +84,10 @@ typedef struct eg_pool {
 /* `size` bytes, aligned to 16, valid until the pool is emptied; never NULL. */
 void *eg_take(eg_pool *pool, size_t size);
 
+/* The same, all 0; or a copy of `from`. */
+void *eg_take_zeroed(eg_pool *pool, size_t size);
+void *eg_keep(eg_pool *pool, const void *from, size_t size);
+
 /* A buffer of `new_size` bytes with the contents of `old`, which may be NULL; never NULL. And give one back early. */
 void *eg_resize(eg_pool *pool, void *old, size_t old_size, size_t new_size);
 void eg_release(eg_pool *pool, void *buffer, size_t size);
@@ -106,9 +109,11 @@ void eg_pool_clear_blocks(eg_pool *pool);
          ? (void)((v).at = eg_grow((pool), (v).at, sizeof *(v).at, &(v).room, (int64_t)(v).count + (more))) \
          : (void)0)
 #define EG_PUSH(pool, v, ...) (EG_RESERVE(pool, v, 1), (v).at[(v).count++] = (__VA_ARGS__))
+/* Append a copy of `more` members, which are not in `v`. */
+#define EG_APPEND(pool, v, from, more)                                                                \
+    (EG_RESERVE(pool, v, more), eg_copy((v).at + (v).count, (from), (size_t)(more) * sizeof *(v).at), \
+     (v).count += (more))
 #define EG_RELEASE(pool, v) \
     (eg_release(pool, (v).at, (size_t)(v).room * sizeof *(v).at), (v).at = NULL, (v).count = (v).room = 0)
 
 void *eg_grow(eg_pool *pool, void *old, size_t size, int32_t *room, int64_t needed);
-
-#endif

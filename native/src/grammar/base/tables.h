@@ -1,6 +1,5 @@
 /* Hash tables of numbers. */
-#ifndef EG_BASE_TABLES_H
-#define EG_BASE_TABLES_H
+#pragma once
 
 #include "grammar/base/memory.h"
 
@@ -77,5 +76,3 @@ void eg_set_add(eg_pool *pool, eg_set *set, uint64_t hash, int32_t id);
 void eg_set_clear(eg_set *set);
 void eg_set_widen(eg_pool *pool, eg_set *set);
 void eg_set_copy(eg_pool *pool, eg_set *to, const eg_set *from);
-
-#endif

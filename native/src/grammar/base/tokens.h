@@ -1,6 +1,5 @@
 /* The tokens of a vocabulary. */
-#ifndef EG_BASE_TOKENS_H
-#define EG_BASE_TOKENS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -16,5 +15,3 @@ typedef struct eg_tokens {
 static inline int32_t eg_token_length(const eg_tokens *t, int32_t token) {
     return (int32_t)(t->offsets[token + 1] - t->offsets[token]);
 }
-
-#endif

@@ -33,11 +33,9 @@ void eg_expressions_open(eg_expressions *x, eg_pool *pool, int32_t longest_token
     eg_set_add(pool, &x->by_content, eg_hash_ints(key, 4, 1), place);
 }
 
-#define COPY_TABLE(name)                         \
-    x->name.count = 0;                           \
-    EG_RESERVE(pool, x->name, from->name.count); \
-    x->name.count = from->name.count;            \
-    eg_copy(x->name.at, from->name.at, (size_t)from->name.count * sizeof *x->name.at);
+#define COPY_TABLE(name) \
+    x->name.count = 0;   \
+    EG_APPEND(pool, x->name, from->name.at, from->name.count);
 #define COPY_SET(name) eg_set_copy(pool, &x->name, &from->name);
 #define FORGET(name) eg_map_release(pool, &x->name);
 

@@ -16,8 +16,7 @@
  *   whole e      as a guard: the text from here on, up to its end, is not in e. It is violated after a prefix
  *                all of whose continuations are in e, and where the text ends as a member of e
  */
-#ifndef EG_EXPRESSION_EXPRESSION_H
-#define EG_EXPRESSION_EXPRESSION_H
+#pragma once
 
 #include "grammar/base/bytes.h"
 #include "grammar/base/tables.h"
@@ -277,5 +276,3 @@ eg_bytes eg_expression_differing_bytes(eg_expressions *x, int32_t e, int32_t who
 /* The guards with which `e` can end here: at most EG_MAX_ENDINGS numbers in `out`. Returns how many, 0 if it
  * cannot end. */
 int eg_expression_endings(eg_expressions *x, int32_t e, int32_t *out);
-
-#endif

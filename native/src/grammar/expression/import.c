@@ -56,10 +56,8 @@ static void mark_needed(eg_import *i) {
 int32_t eg_import_number(const eg_import *i, int32_t e) { return e < FIXED ? e : i->numbers[e]; }
 
 static int32_t import_literal(const eg_import *i, eg_expressions *to, const eg_expression *n) {
-    EG_RESERVE(to->pool, to->text, n->length);
     const int32_t at = to->text.count, before = to->nodes.count;
-    eg_copy(to->text.at + at, i->from->text.at + n->text, (size_t)n->length);
-    to->text.count += n->length;
+    EG_APPEND(to->pool, to->text, i->from->text.at + n->text, n->length);
     const int32_t out = eg_make_literal(to, at, n->length);
     if (to->nodes.count == before) to->text.count = at; /* already known */
     return out;
@@ -83,14 +81,11 @@ static int32_t import_list(const eg_import *i, eg_expressions *to, const eg_expr
 
 static int32_t import_automaton(const eg_import *i, eg_expressions *to, const eg_expression *n) {
     const eg_automaton *given = &i->from->automata.at[n->automaton];
-    const size_t steps = (size_t)given->count * 256 * sizeof *given->steps;
     int32_t a = eg_find_automaton(to, given);
     if (a < 0) {
         eg_automaton made = *given;
-        made.steps = eg_take(to->pool, steps);
-        made.accepts = eg_take(to->pool, (size_t)given->count);
-        eg_copy(made.steps, given->steps, steps);
-        eg_copy(made.accepts, given->accepts, (size_t)given->count);
+        made.steps = eg_keep(to->pool, given->steps, (size_t)given->count * 256 * sizeof *given->steps);
+        made.accepts = eg_keep(to->pool, given->accepts, (size_t)given->count);
         EG_PUSH(to->pool, to->automata, made);
         a = to->automata.count - 1;
     }

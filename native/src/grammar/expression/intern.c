@@ -52,10 +52,8 @@ int32_t eg_intern_list(eg_expressions *x, eg_kind_number kind, const int32_t *me
             eg_same(x->lists.at + n->members, members, (size_t)count * sizeof *members))
             return id;
     }
-    EG_RESERVE(x->pool, x->lists, count);
     const int32_t at = x->lists.count;
-    eg_copy(x->lists.at + at, members, (size_t)count * sizeof *members);
-    x->lists.count += count;
+    EG_APPEND(x->pool, x->lists, members, count);
     return add_node(x, hash, kind, at, count, 0);
 }
 
@@ -105,7 +103,5 @@ void eg_push_member(eg_expressions *x, eg_kind_number kind, int32_t e) {
         return;
     }
     eg_work(x->pool->fault, n.count / 8);
-    EG_RESERVE(x->pool, x->scratch, n.count);
-    eg_copy(x->scratch.at + x->scratch.count, x->lists.at + n.members, (size_t)n.count * sizeof(int32_t));
-    x->scratch.count += n.count;
+    EG_APPEND(x->pool, x->scratch, x->lists.at + n.members, n.count);
 }

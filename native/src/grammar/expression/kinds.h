@@ -1,7 +1,6 @@
 /* The kinds of expressions. A new one gets a number here, names for its operands in eg_expression, and its line in
  * the table of kinds.c. */
-#ifndef EG_EXPRESSION_KINDS_H
-#define EG_EXPRESSION_KINDS_H
+#pragma once
 
 #include "grammar/expression/expression.h"
 
@@ -45,5 +44,3 @@ typedef struct eg_kind {
 } eg_kind;
 
 extern const eg_kind eg_kinds[];
-
-#endif

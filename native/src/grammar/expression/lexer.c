@@ -119,9 +119,7 @@ static bool lexer_can_read(eg_expressions *x, int32_t e, int32_t guard, bool sho
     const eg_expression n = x->nodes.at[e];
     if (n.kind != EG_LEXER) return false;
     const int32_t base = x->scratch.count;
-    EG_RESERVE(x->pool, x->scratch, n.count);
-    eg_copy(x->scratch.at + base, x->lists.at + n.members, (size_t)n.count * sizeof(int32_t));
-    x->scratch.count += n.count;
+    EG_APPEND(x->pool, x->scratch, x->lists.at + n.members, n.count);
     const bool out = any_can_be_read(x, base, base + n.count, guard, shown);
     x->scratch.count = base;
     return out;

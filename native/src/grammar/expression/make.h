@@ -1,6 +1,5 @@
 /* Constructors and properties of expressions, for the modules behind expression.h. */
-#ifndef EG_EXPRESSION_MAKE_H
-#define EG_EXPRESSION_MAKE_H
+#pragma once
 
 #include "engine_sampler_grammar.h"
 #include "grammar/expression/kinds.h"
@@ -112,5 +111,3 @@ int32_t eg_make_lexer(eg_expressions *x, int32_t base);
 
 /* Whether an entry of a lexer is neither a keyword nor EG_TAKEN. */
 static inline bool eg_is_own(int32_t entry) { return entry != EG_TAKEN && !(entry & EG_KEYWORD); }
-
-#endif

@@ -44,8 +44,7 @@ static int32_t read_literal(reader *r) {
 /* Drop the transitions to states from which nothing is ever accepted. Returns whether the first state is not
  * such a state. */
 static bool drop_dead_states(eg_expressions *x, eg_automaton *a) {
-    uint8_t *alive = eg_take(x->pool, (size_t)a->count);
-    eg_copy(alive, a->accepts, (size_t)a->count);
+    uint8_t *alive = eg_keep(x->pool, a->accepts, (size_t)a->count);
     for (bool changed = true; changed;) {
         changed = false;
         for (int32_t s = a->count - 1; s >= 0; s--)

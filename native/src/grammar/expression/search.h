@@ -1,7 +1,6 @@
 /* Searches through the derivatives of an expression. What one has visited is on the stack `visited` from some base on;
  * it may begin another one. */
-#ifndef EG_EXPRESSION_SEARCH_H
-#define EG_EXPRESSION_SEARCH_H
+#pragma once
 
 #include "grammar/expression/make.h"
 
@@ -25,5 +24,3 @@ void eg_add_visited(eg_expressions *x, int32_t e, int32_t from);
 
 /* Call `visit` with each derivative of `e`. */
 void eg_visit_derivatives(eg_expressions *x, int32_t e, eg_visit *visit, void *to);
-
-#endif

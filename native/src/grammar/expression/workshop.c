@@ -8,14 +8,13 @@ enum { KEPT = 1 << 20 }; /* bytes of a workshop that is kept */
 bool eg_beginning_open(eg_beginning *b, eg_fault *fault, const int32_t *code, int64_t length,
                        int32_t longest_token) {
     b->pool = (eg_pool){.fault = fault, .limit = SIZE_MAX, .name = "all"};
-    int32_t *kept = eg_take(&b->pool, (size_t)length * sizeof *kept + 1);
-    eg_copy(kept, code, (size_t)length * sizeof *kept);
-    b->code = kept;
+    b->code = eg_keep(&b->pool, code, (size_t)length * sizeof *code);
     b->length = length;
     b->generation = -1;
     b->numbers = eg_take(&b->pool, (size_t)length * sizeof *b->numbers + 1);
     eg_expressions_open(&b->expressions, &b->pool, longest_token);
-    b->count = eg_expressions_read(&b->expressions, kept, length, (eg_reading_place){0}, b->numbers, length);
+    b->count = eg_expressions_read(&b->expressions, b->code, length, (eg_reading_place){0}, b->numbers,
+                                   length);
     eg_set_widen(&b->pool, &b->expressions.by_content); /* there is room for those of a program */
     eg_set_widen(&b->pool, &b->expressions.literals_by_content);
     if (!eg_import_open(&b->import, &b->expressions, NULL)) return false;

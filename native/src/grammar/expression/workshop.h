@@ -4,8 +4,7 @@
  * for the next grammar, so that its memory is there already, and begins with the expressions that most programs begin
  * with, so that they are not read again.
  */
-#ifndef EG_EXPRESSION_WORKSHOP_H
-#define EG_EXPRESSION_WORKSHOP_H
+#pragma once
 
 #include "grammar/expression/expression.h"
 
@@ -48,5 +47,3 @@ bool eg_workshop_clear(eg_workshop *w);
 
 /* It may be NULL. */
 void eg_workshop_close(eg_workshop *w);
-
-#endif

@@ -41,10 +41,7 @@ bool eg_follow_bytewise(eg_follower *f, eg_token_set *set, int32_t state, int64_
         if (s->by_byte.count - known > max_steps) return false;
         if (next >= 0) {
             if (t->end.at[i] - i > MANY) eg_state_widen(s, next);
-            EG_RESERVE(eg_follower_pool(f), walk->tokens, own);
-            eg_copy(walk->tokens.at + walk->tokens.count, t->tokens.at + t->first_token.at[i],
-                    (size_t)own * sizeof *walk->tokens.at);
-            walk->tokens.count += own;
+            EG_APPEND(eg_follower_pool(f), walk->tokens, t->tokens.at + t->first_token.at[i], own);
         }
         walk->path[depth] = next;
         walk->node = next < 0 ? t->end.at[i] : i + 1;

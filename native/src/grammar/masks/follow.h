@@ -5,8 +5,7 @@
  * the positions inside tokens at which the terminal can end. Only there is the parser consulted, for the
  * remainders of those tokens, grouped by their first byte.
  */
-#ifndef EG_MASKS_FOLLOW_H
-#define EG_MASKS_FOLLOW_H
+#pragma once
 
 #include "grammar/masks/token_set.h"
 #include "grammar/masks/vocabulary.h"
@@ -74,5 +73,3 @@ void eg_follow_exits(eg_follower *f, eg_token_set *set, int32_t row, eg_group *g
  * added and `whole` is not tried again. */
 bool eg_follow_corrected(eg_follower *f, eg_token_set *set, int32_t row, int32_t terminal, int32_t e,
                          int32_t whole, int32_t node);
-
-#endif

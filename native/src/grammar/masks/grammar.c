@@ -23,10 +23,8 @@ static void copy_rules(es_grammar *g) {
     *r = g->given;
     const size_t edges = (size_t)r->edge_count * sizeof *r->edges;
     const size_t states = ((size_t)r->state_count + 1) * sizeof *r->first_edge;
-    r->edges = eg_take(&g->tables, edges);
-    r->first_edge = eg_take(&g->tables, states);
-    eg_copy(r->edges, g->given.edges, edges);
-    eg_copy(r->first_edge, g->given.first_edge, states);
+    r->edges = eg_keep(&g->tables, g->given.edges, edges);
+    r->first_edge = eg_keep(&g->tables, g->given.first_edge, states);
 }
 
 /* Make new tables, which use expressions of `x`; these may begin with `begun`. */

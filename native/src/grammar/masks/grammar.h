@@ -1,6 +1,5 @@
 /* Grammars: their tables, how those are built, and how much memory they use. */
-#ifndef EG_MASKS_GRAMMAR_H
-#define EG_MASKS_GRAMMAR_H
+#pragma once
 
 #include "grammar/masks/place.h"
 
@@ -34,5 +33,3 @@ void eg_grammar_weigh(es_grammar *g);
 
 /* Give up a reference. */
 void eg_grammar_drop(es_grammar *g);
-
-#endif

@@ -14,12 +14,6 @@ enum {
     MAX_FAILURES = 4      /* masks in a row that needed too many steps, after which no more are tried */
 };
 
-static int32_t *keep_tokens(eg_pool *pool, const int32_t *tokens, int32_t count) {
-    int32_t *out = eg_take(pool, (size_t)count * sizeof *out);
-    eg_copy(out, tokens, (size_t)count * sizeof *out);
-    return out;
-}
-
 static int32_t keep_mask(eg_masks *m, eg_token_set *set, int32_t state) {
     eg_token_sets *sets = &m->follower->sets;
     eg_pool *pool = sets->pool;
@@ -32,13 +26,9 @@ static int32_t keep_mask(eg_masks *m, eg_token_set *set, int32_t state) {
         set->tokens.count = 0;
     }
     eg_mask mask = {.bits = set->bits, .removed_count = set->removed.count, .count = set->tokens.count};
-    if (set->bits && set->bits == set->own) {
-        uint32_t *bits = eg_take(pool, size);
-        eg_copy(bits, set->own, size);
-        mask.bits = bits;
-    }
-    mask.removed = keep_tokens(pool, set->removed.at, set->removed.count);
-    mask.tokens = keep_tokens(pool, set->tokens.at, set->tokens.count);
+    if (set->bits && set->bits == set->own) mask.bits = eg_keep(pool, set->own, size);
+    mask.removed = eg_keep(pool, set->removed.at, (size_t)mask.removed_count * sizeof *mask.removed);
+    mask.tokens = eg_keep(pool, set->tokens.at, (size_t)mask.count * sizeof *mask.tokens);
     EG_PUSH(pool, m->list, mask);
     eg_map_put(pool, &m->by_state, eg_pair(state, 0), m->list.count - 1);
     return m->list.count - 1;

@@ -1,6 +1,5 @@
 /* The masks of states: which tokens may follow. */
-#ifndef EG_MASKS_MASK_H
-#define EG_MASKS_MASK_H
+#pragma once
 
 #include "grammar/masks/follow.h"
 
@@ -31,5 +30,3 @@ bool eg_mask_any_below(eg_masks *m, int32_t state, int32_t node);
 
 /* Write a mask of `words` words, at least as many as the vocabulary needs; the bits beyond those are 0. */
 void eg_mask_write(const eg_masks *m, int32_t mask, uint32_t *bits, int64_t words);
-
-#endif

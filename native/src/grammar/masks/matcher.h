@@ -1,6 +1,5 @@
 /* Matchers, and how each call on one is performed. */
-#ifndef EG_MASKS_MATCHER_H
-#define EG_MASKS_MATCHER_H
+#pragma once
 
 #include "grammar/masks/grammar.h"
 
@@ -40,5 +39,3 @@ int64_t eg_matcher_call(es_matcher *m, eg_task *task, void *arguments, es_gramma
 
 /* Let others use the memory that the matcher may have claimed. */
 void eg_matcher_release(es_matcher *m);
-
-#endif

@@ -38,9 +38,7 @@ static int32_t intern_place(eg_places *p, const eg_place *from, int32_t state, b
     if (from->count == place.count && eg_same(p->spent.at + from->begin, spent, size)) {
         place.begin = from->begin;
     } else {
-        EG_RESERVE(pool, p->spent, place.count);
-        eg_copy(p->spent.at + p->spent.count, spent, size);
-        p->spent.count += place.count;
+        EG_APPEND(pool, p->spent, spent, place.count);
     }
     EG_PUSH(pool, p->list, place);
     eg_set_add(pool, &p->by_content, hash, p->list.count - 1);

@@ -5,8 +5,7 @@
  * on without these threads. A place is a state and what its threads have spent: for each thread of the state
  * a number in `spent`, or none at all if no thread has a budget.
  */
-#ifndef EG_MASKS_PLACE_H
-#define EG_MASKS_PLACE_H
+#pragma once
 
 #include "grammar/masks/mask.h"
 
@@ -43,5 +42,3 @@ int32_t eg_place_token(eg_places *p, int32_t place, int32_t token);
 
 /* The place after bytes, which spend nothing; EG_DEAD if they cannot follow. */
 int32_t eg_place_bytes(eg_places *p, int32_t place, const uint8_t *bytes, int64_t length);
-
-#endif

@@ -53,8 +53,7 @@ static void note_tokens_at(eg_summaries *s, int32_t node, int32_t e, int32_t dep
             note_border(s, e, (eg_border){0, -1, -1, tokens[i], depth, before, -1, EG_EMPTY});
         return;
     }
-    EG_RESERVE(s->pool, s->tokens, count);
-    for (int32_t i = 0; i < count; i++) s->tokens.at[s->tokens.count++] = tokens[i];
+    EG_APPEND(s->pool, s->tokens, tokens, count);
 }
 
 static void enter_level(eg_summaries *s, int32_t depth, int32_t node, int32_t e) {
@@ -79,9 +78,7 @@ static void note_tokens_below(eg_summaries *s, int32_t node) {
     const eg_tries *t = s->tries;
     const int32_t from = t->first_token.at[node], count = t->first_token.at[t->end.at[node]] - from;
     eg_work(s->pool->fault, count / 16);
-    EG_RESERVE(s->pool, s->tokens, count);
-    eg_copy(s->tokens.at + s->tokens.count, t->tokens.at + from, (size_t)count * sizeof *t->tokens.at);
-    s->tokens.count += count;
+    EG_APPEND(s->pool, s->tokens, t->tokens.at + from, count);
 }
 
 /* Walk the nodes from..to, which are children of the level 0 and everything below them. */
@@ -269,12 +266,10 @@ int32_t eg_summary_of(eg_summaries *s, int32_t e, int32_t node) {
     walk_trie(s, e, node);
     eg_summary summary = {.count = s->tokens.count};
     if (summary.count <= FEW) {
-        summary.tokens = eg_take(s->pool, (size_t)summary.count * sizeof *summary.tokens);
-        eg_copy(summary.tokens, s->tokens.at, (size_t)summary.count * sizeof *summary.tokens);
+        summary.tokens = eg_keep(s->pool, s->tokens.at, (size_t)summary.count * sizeof *summary.tokens);
     } else {
         eg_work(s->pool->fault, summary.count / 4);
-        summary.bits = eg_take(s->pool, (size_t)s->vocabulary->words * sizeof *summary.bits);
-        memset(summary.bits, 0, (size_t)s->vocabulary->words * sizeof *summary.bits);
+        summary.bits = eg_take_zeroed(s->pool, (size_t)s->vocabulary->words * sizeof *summary.bits);
         eg_set_bits(summary.bits, s->tokens.at, summary.count);
     }
     keep_groups(s, &summary);

@@ -4,8 +4,7 @@
  * positions inside other tokens at which it can end. Summaries are shared by all grammars of a vocabulary,
  * since equal expressions are equal in all of them.
  */
-#ifndef EG_MASKS_SUMMARY_H
-#define EG_MASKS_SUMMARY_H
+#pragma once
 
 #include "grammar/base/tokens.h"
 #include "grammar/expression/expression.h"
@@ -114,5 +113,3 @@ int32_t eg_group_root(eg_summaries *s, const eg_group *g, int32_t byte, int32_t 
 /* The trie of everything after the dead exits of this rank or more, except those of dense places. It starts
  * at the place, so it includes the byte of the exit. */
 int32_t eg_group_dead_root(eg_summaries *s, const eg_group *g, int32_t rank);
-
-#endif

@@ -14,9 +14,7 @@ eg_token_set *eg_token_set_take(eg_token_sets *all) {
 void eg_token_set_add(eg_token_sets *all, eg_token_set *set, const int32_t *tokens, int32_t count) {
     if (!count) return;
     eg_work(all->pool->fault, 1 + count / 16);
-    EG_RESERVE(all->pool, set->tokens, count);
-    eg_copy(set->tokens.at + set->tokens.count, tokens, (size_t)count * sizeof *tokens);
-    set->tokens.count += count;
+    EG_APPEND(all->pool, set->tokens, tokens, count);
 }
 
 void eg_token_set_unshare(eg_token_sets *all, eg_token_set *set) {
@@ -34,9 +32,8 @@ void eg_token_set_add_bits(eg_token_sets *all, eg_token_set *set, const uint32_t
                            const int32_t *removed, int32_t count) {
     if (!set->bits) {
         set->bits = bits;
-        EG_RESERVE(all->pool, set->removed, count);
-        eg_copy(set->removed.at, removed, (size_t)count * sizeof *removed);
-        set->removed.count = count;
+        set->removed.count = 0;
+        EG_APPEND(all->pool, set->removed, removed, count);
         return;
     }
     if (set->bits == bits && !set->removed.count) return;

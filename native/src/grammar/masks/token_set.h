@@ -1,6 +1,5 @@
 /* Sets of tokens under construction: a few tokens, or many that other sets share, with a few changes. */
-#ifndef EG_MASKS_TOKEN_SET_H
-#define EG_MASKS_TOKEN_SET_H
+#pragma once
 
 #include "grammar/base/memory.h"
 
@@ -40,5 +39,3 @@ void eg_token_set_unshare(eg_token_sets *all, eg_token_set *set);
 
 /* Keep each of its `tokens` once. */
 void eg_token_set_unite(eg_token_sets *all, eg_token_set *set);
-
-#endif

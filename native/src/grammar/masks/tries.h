@@ -1,6 +1,5 @@
 /* Texts of tokens as tries. */
-#ifndef EG_MASKS_TRIES_H
-#define EG_MASKS_TRIES_H
+#pragma once
 
 #include "grammar/base/characters.h"
 #include "grammar/base/memory.h"
@@ -76,5 +75,3 @@ static inline const int32_t *eg_tokens_at(const eg_tries *t, int32_t node, int32
     *count = t->own.at[node];
     return t->tokens.at + t->first_token.at[node];
 }
-
-#endif

@@ -22,12 +22,9 @@ static void copy_tokens(es_vocabulary *v, const uint8_t *bytes, const int64_t *o
     eg_tokens *t = &v->tokens;
     t->count = count;
     t->words = (count + 31) / 32;
-    t->bytes = eg_take(&v->own, (size_t)offsets[count] + 1);
-    t->offsets = eg_take(&v->own, ((size_t)count + 1) * sizeof *t->offsets);
-    t->kinds = eg_take(&v->own, (size_t)count + 1);
-    eg_copy(t->bytes, bytes, (size_t)offsets[count]);
-    eg_copy(t->offsets, offsets, ((size_t)count + 1) * sizeof *offsets);
-    eg_copy(t->kinds, kinds, (size_t)count);
+    t->bytes = eg_keep(&v->own, bytes, (size_t)offsets[count]);
+    t->offsets = eg_keep(&v->own, offsets, ((size_t)count + 1) * sizeof *offsets);
+    t->kinds = eg_keep(&v->own, kinds, (size_t)count);
 }
 
 /* Make the trie of the tokens that are text, and list the others that end a text. */
@@ -44,8 +41,7 @@ static void sort_tokens(es_vocabulary *v) {
         texts[count++] = (eg_token_text){t->bytes + t->offsets[i], length, i};
     }
     eg_sort(texts, count, sizeof *texts, compare_texts);
-    v->marks = eg_take(&v->own, (size_t)t->words * sizeof *v->marks);
-    memset(v->marks, 0, (size_t)t->words * sizeof *v->marks);
+    v->marks = eg_take_zeroed(&v->own, (size_t)t->words * sizeof *v->marks);
     eg_tries_open(&v->tries, &v->own, texts, count);
 }
 

@@ -1,6 +1,5 @@
 /* What all grammars of one vocabulary share. */
-#ifndef EG_MASKS_VOCABULARY_H
-#define EG_MASKS_VOCABULARY_H
+#pragma once
 
 #include <pthread.h>
 
@@ -46,5 +45,3 @@ void eg_vocabulary_empty(es_vocabulary *v);
 /* An idle workshop, or a new one; NULL if there is no memory. And keep it for the next grammar, or close it. */
 eg_workshop *eg_vocabulary_take_workshop(es_vocabulary *v);
 void eg_vocabulary_keep_workshop(es_vocabulary *v, eg_workshop *w);
-
-#endif

@@ -178,10 +178,8 @@ static int32_t intern_origin(eg_rows *r, int32_t row, int32_t base) {
             !memcmp(r->origin_items.at + known->begin, items, (size_t)kept * sizeof *items))
             return known->row;
     }
-    EG_RESERVE(r->pool, r->origin_items, kept);
-    eg_copy(r->origin_items.at + r->origin_items.count, items, (size_t)kept * sizeof *items);
     EG_PUSH(r->pool, r->origin_list, (eg_origin){row, r->origin_items.count, kept});
-    r->origin_items.count += kept;
+    EG_APPEND(r->pool, r->origin_items, items, kept);
     eg_set_add(r->pool, &r->origins_by_content, hash, r->origin_list.count - 1);
     return row;
 }

@@ -1,6 +1,5 @@
 /* Completing rules: what may follow the end of a rule, and which rows this makes equal. */
-#ifndef EG_PARSER_COMPLETION_H
-#define EG_PARSER_COMPLETION_H
+#pragma once
 
 #include "grammar/parser/row.h"
 
@@ -11,5 +10,3 @@ void eg_items_advance(eg_rows *r, int32_t row, int32_t symbol, const eg_transiti
 
 /* Add what results from completing `rule`, which began in the row `origin`. */
 void eg_items_complete(eg_rows *r, int32_t rule, int32_t origin);
-
-#endif

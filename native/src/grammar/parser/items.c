@@ -17,9 +17,7 @@ static int32_t intern_registers(eg_rows *r, const int32_t *words, int32_t count)
             !memcmp(r->words.at + at, words, (size_t)count * sizeof *words))
             return id;
     }
-    EG_RESERVE(r->pool, r->words, count);
-    eg_copy(r->words.at + r->words.count, words, (size_t)count * sizeof *words);
-    r->words.count += count;
+    EG_APPEND(r->pool, r->words, words, count);
     EG_PUSH(r->pool, r->register_at, r->words.count);
     id = r->register_at.count - 2;
     eg_set_add(r->pool, &r->registers_by_content, hash, id);
@@ -88,8 +86,7 @@ static void place_item(eg_rows *r, int32_t index) {
 static void widen_slots(eg_rows *r) {
     const int32_t count = r->slot_count ? 2 * r->slot_count : 256;
     int32_t *slots = eg_take(r->pool, (size_t)count * sizeof *slots);
-    uint32_t *stamps = eg_take(r->pool, (size_t)count * sizeof *stamps);
-    memset(stamps, 0, (size_t)count * sizeof *stamps);
+    uint32_t *stamps = eg_take_zeroed(r->pool, (size_t)count * sizeof *stamps);
     r->slots = slots;
     r->stamps = stamps;
     r->slot_count = count;

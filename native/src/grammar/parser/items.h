@@ -1,6 +1,5 @@
 /* The items of a row under construction, and their registers. */
-#ifndef EG_PARSER_ITEMS_H
-#define EG_PARSER_ITEMS_H
+#pragma once
 
 #include "grammar/parser/row.h"
 
@@ -15,5 +14,3 @@ void eg_items_add(eg_rows *r, int32_t state, int32_t registers, int32_t origin);
 
 /* The order of items in a row: by state, registers, origin. */
 int eg_items_compare(const void *a, const void *b);
-
-#endif

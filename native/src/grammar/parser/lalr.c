@@ -44,10 +44,8 @@ static const eg_action_sets *action_sets_of(eg_rows *r, int32_t state) {
         if (of->actions.at[2 * i + 1] < 0) reduction_of(r, sets, of->actions.at[2 * i + 1]);
     if (of->end < 0) reduction_of(r, sets, of->end);
     const size_t size = words * sizeof *sets->shifts;
-    sets->shifts = eg_take(r->pool, size);
-    sets->reduced = eg_take(r->pool, (size_t)sets->rule_count * size);
-    memset(sets->shifts, 0, size);
-    memset(sets->reduced, 0, (size_t)sets->rule_count * size);
+    sets->shifts = eg_take_zeroed(r->pool, size);
+    sets->reduced = eg_take_zeroed(r->pool, (size_t)sets->rule_count * size);
     for (int32_t i = 0; i < of->actions.count; i++)
         add_action(r, sets, of->actions.at[2 * i], of->actions.at[2 * i + 1]);
     if (of->end < 0 || of->end == EG_LALR_ACCEPT) add_action(r, sets, r->rules->terminal_count, of->end);
@@ -61,8 +59,7 @@ static int32_t row_above(eg_rows *r, int32_t state, int32_t below) {
     int32_t id;
     for (eg_probe p = eg_probe_at(&r->rows_by_content, hash); (id = eg_probe_next(&p)) >= 0;)
         if (!memcmp(r->rows.at[id].items, &item, sizeof item)) return id;
-    eg_row row = {.core = -1, .open = -1, .count = 1, .items = eg_take(r->pool, sizeof item)};
-    *row.items = item;
+    eg_row row = {.core = -1, .open = -1, .count = 1, .items = eg_keep(r->pool, &item, sizeof item)};
     EG_PUSH(r->pool, r->rows, row);
     id = r->rows.count - 1;
     eg_set_add(r->pool, &r->rows_by_content, hash, id);
@@ -226,8 +223,6 @@ int32_t eg_lalr_advance(eg_rows *r, int32_t row, int32_t terminal) {
 
 void eg_lalr_open(eg_rows *r) {
     const eg_lalr *l = r->rules->lalr;
-    const size_t size = (size_t)l->state_count * sizeof *r->lalr_sets;
-    r->lalr_sets = eg_take(r->pool, size);
-    memset(r->lalr_sets, 0, size);
+    r->lalr_sets = eg_take_zeroed(r->pool, (size_t)l->state_count * sizeof *r->lalr_sets);
     row_with_lexer(r, l->first, -1);
 }

@@ -1,6 +1,5 @@
 /* The rows of an LALR parser. */
-#ifndef EG_PARSER_LALR_H
-#define EG_PARSER_LALR_H
+#pragma once
 
 #include "grammar/parser/row.h"
 
@@ -9,5 +8,3 @@ void eg_lalr_open(eg_rows *r);
 
 /* The row after `terminal` in row `row`, -1 if there is none; not remembered. */
 int32_t eg_lalr_advance(eg_rows *r, int32_t row, int32_t terminal);
-
-#endif

@@ -46,8 +46,7 @@ static int compare_transitions(const void *a, const void *b) {
 }
 
 static eg_transition *keep_transitions(eg_rows *r, const eg_transition *from, int32_t count) {
-    eg_transition *out = eg_take(r->pool, (size_t)count * sizeof *out);
-    eg_copy(out, from, (size_t)count * sizeof *out);
+    eg_transition *out = eg_keep(r->pool, from, (size_t)count * sizeof *out);
     eg_sort(out, count, sizeof *out, compare_transitions);
     return out;
 }
@@ -165,8 +164,7 @@ static int32_t intern_row(eg_rows *r, int32_t count) {
             return id;
     }
     eg_row row = {.count = count, .accepting = accepting};
-    row.items = eg_take(r->pool, (size_t)count * sizeof *row.items);
-    eg_copy(row.items, r->work.at, (size_t)count * sizeof *row.items);
+    row.items = eg_keep(r->pool, r->work.at, (size_t)count * sizeof *row.items);
     row.core = intern_core(r, row.items, count);
     EG_PUSH(r->pool, r->rows, row);
     eg_set_add(r->pool, &r->rows_by_content, hash, r->rows.count - 1);
@@ -250,8 +248,7 @@ void eg_rows_open(eg_rows *r, eg_pool *pool, eg_expressions *expressions, eg_rul
     r->pool = pool;
     r->expressions = expressions;
     r->rules = rules;
-    r->predicted = eg_take(pool, (size_t)rules->rule_count * sizeof *r->predicted);
-    memset(r->predicted, 0, (size_t)rules->rule_count * sizeof *r->predicted);
+    r->predicted = eg_take_zeroed(pool, (size_t)rules->rule_count * sizeof *r->predicted);
     EG_PUSH(pool, r->register_at, 0);
     EG_PUSH(pool, r->register_at, 0);
     EG_RESERVE(pool, r->words, 1);

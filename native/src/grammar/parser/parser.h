@@ -1,6 +1,5 @@
 /* The parser: what may follow a text between two terminals. */
-#ifndef EG_PARSER_PARSER_H
-#define EG_PARSER_PARSER_H
+#pragma once
 
 #include "grammar/parser/row.h"
 
@@ -12,5 +11,3 @@ int32_t eg_row_advance(eg_rows *r, int32_t row, int32_t terminal);
 
 /* The row with the items of both. */
 int32_t eg_row_join(eg_rows *r, int32_t a, int32_t b);
-
-#endif

@@ -5,8 +5,7 @@
  * one row, wherever they occur in a text, so that what follows a row is computed once. Leo's optimization
  * (1991) keeps right recursion linear. The rows of an LALR parser are its stacks, likewise interned.
  */
-#ifndef EG_PARSER_ROW_H
-#define EG_PARSER_ROW_H
+#pragma once
 
 #include "grammar/parser/rules.h"
 
@@ -96,5 +95,3 @@ static inline bool eg_core_can_continue(const eg_core *core) {
 static inline const eg_core *eg_core_of(const eg_rows *r, int32_t row) {
     return &r->cores.at[r->rows.at[row].core];
 }
-
-#endif

@@ -66,14 +66,13 @@ static void copy_states(eg_pool *pool, eg_rules *r, const es_grammar_program *p)
 static void copy_terminals(eg_pool *pool, eg_rules *r, const es_grammar_program *p, int32_t vocabulary) {
     const size_t all = (size_t)(p->terminals_length + p->ignore_length);
     r->terminal_count = (int32_t)p->terminals_length;
-    r->terminals = eg_take(pool, (all + 1) * sizeof *r->terminals);
+    r->terminals = eg_take_zeroed(pool, (all + 1) * sizeof *r->terminals);
     r->terminal_nodes = eg_take(pool, (all + 1) * sizeof *r->terminal_nodes);
     eg_copy(r->terminal_nodes, p->terminals, (size_t)p->terminals_length * sizeof *r->terminal_nodes);
     r->special_starts = copy_ints(pool, p->special_starts, p->terminals_length + 1);
     r->special_ids = copy_ints(pool, p->special_ids, p->special_ids_length);
     r->ignore = copy_ints(pool, p->ignore, p->ignore_length);
     r->ignore_count = (int32_t)p->ignore_length;
-    memset(r->terminals, 0, (all + 1) * sizeof *r->terminals);
     check(pool, r->special_starts[0] == 0 && r->special_starts[r->terminal_count] == p->special_ids_length,
           "special tokens");
     for (int32_t t = 0; t < r->terminal_count; t++)
@@ -97,8 +96,7 @@ static void copy_terminals(eg_pool *pool, eg_rules *r, const es_grammar_program 
 static void copy_budgets(eg_pool *pool, eg_rules *r, const es_grammar_program *p) {
     const size_t all = (size_t)(r->terminal_count + r->ignore_count);
     check(pool, p->budgets_length == r->terminal_count && !p->parser_length, "budgets");
-    r->budgets = eg_take(pool, all * sizeof *r->budgets);
-    memset(r->budgets, 0, all * sizeof *r->budgets);
+    r->budgets = eg_take_zeroed(pool, all * sizeof *r->budgets);
     eg_copy(r->budgets, p->budgets, (size_t)p->budgets_length * sizeof *r->budgets);
     for (int32_t t = 0; t < r->terminal_count; t++)
         check(pool, r->budgets[t] >= 0 && (!r->budgets[t] || r->terminal_nodes[t] >= 0), "budgets");
@@ -235,8 +233,7 @@ static bool is_productive(const eg_rules *r, const uint8_t *states, int32_t symb
 }
 
 void eg_rules_prune(eg_pool *pool, eg_rules *r) {
-    uint8_t *good = eg_take(pool, (size_t)r->state_count + 1);
-    memset(good, 0, (size_t)r->state_count + 1);
+    uint8_t *good = eg_take_zeroed(pool, (size_t)r->state_count + 1);
     for (bool changed = true; changed;) {
         changed = false;
         eg_work(pool->fault, r->edge_count);

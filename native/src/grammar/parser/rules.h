@@ -1,6 +1,5 @@
 /* A grammar's rules as the engine stores them. */
-#ifndef EG_PARSER_RULES_H
-#define EG_PARSER_RULES_H
+#pragma once
 
 #include "engine_sampler_grammar.h"
 #include "grammar/base/tokens.h"
@@ -87,5 +86,3 @@ void eg_rules_link(eg_rules *rules, eg_expressions *x, const eg_beginning *begun
 /* Drop edges over symbols that match no finite text. After what is left something always follows, unless
  * registers, tables or look-aheads can interfere. Faults with ES_GRAMMAR_EMPTY if nothing is left of the start rule. */
 void eg_rules_prune(eg_pool *pool, eg_rules *rules);
-
-#endif

@@ -90,8 +90,7 @@ int32_t eg_state_intern(eg_states *s, int32_t base) {
             return id;
     eg_pool *pool = s->rows.pool;
     eg_state state = {.count = count};
-    state.threads = eg_take(pool, (size_t)count * sizeof *threads);
-    eg_copy(state.threads, threads, (size_t)count * sizeof *threads);
+    state.threads = eg_keep(pool, threads, (size_t)count * sizeof *threads);
     for (int32_t i = 0; i < count; i++)
         state.accepting |= eg_thread_stops(s, &threads[i]) && s->rows.rows.at[threads[i].row].accepting;
     EG_PUSH(pool, s->states, state);

@@ -5,8 +5,7 @@
  * other, so a state is a set of threads, and what may follow a state is what may follow any of them. States
  * are interned by content, and their steps are remembered.
  */
-#ifndef EG_PARSER_STATE_H
-#define EG_PARSER_STATE_H
+#pragma once
 
 #include "grammar/base/tokens.h"
 #include "grammar/parser/parser.h"
@@ -97,5 +96,3 @@ void eg_thread_begin(eg_states *s, int32_t row, int32_t guard);
 
 /* Sort the threads on `work` from `base` on, drop duplicates, and join those that are at a beginning. */
 void eg_threads_sort(eg_states *s, int32_t base);
-
-#endif
