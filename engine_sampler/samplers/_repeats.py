@@ -22,8 +22,10 @@ def repeat_lengths(tokens: np.ndarray, limit: int) -> np.ndarray:
     alike = np.arange(1, len(tokens))
     work = 0
     for n in range(limit):
-        alike = alike[: np.searchsorted(alike, len(tokens) - n)]
-        alike = alike[tokens[alike + n] == tokens[n]] if len(alike) else alike
+        if len(alike) and alike[-1] + n >= len(tokens):
+            alike = alike[: alike.searchsorted(len(tokens) - n)]
+        if len(alike):
+            alike = alike[tokens[alike + n] == tokens[n]]
         if not len(alike):
             break
         lengths[alike] = n + 1

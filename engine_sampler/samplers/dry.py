@@ -158,10 +158,15 @@ class Breakers:
     def unbroken(self, window: np.ndarray) -> int:
         """The number of tokens after the last sequence in `window`: after the longest of those that begin
         last."""
-        alone = np.flatnonzero(self.single[window])[-1:]
-        first = int(alone[0]) if len(alone) else 0
-        places = first + np.flatnonzero(self.heads[window[first:]])
-        place, length = max((first, len(alone)), self._long.last_in(window, places))
+        places = np.flatnonzero(self.heads[window])
+        alone = np.flatnonzero(self.single[window[places]])[-1:]
+        best = -1, 0
+        if len(alone):
+            places = places[alone[0] :]
+            best = int(places[0]), 1
+        if len(self.tokens) > len(self.ends):
+            best = max(best, self._long.last_in(window, places))
+        place, length = best
         return len(window) - (place + length) if length else len(window)
 
     @cached_property
