@@ -308,21 +308,6 @@ static double seconds_now(void) {
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static int fuzz(fz_run *run, double seconds, uint64_t seed) {
-    const char *isas[FZ_MOST_ISAS];
-    const int n = find_isas(run->api, isas);
-    const double end = seconds_now() + seconds;
-    uint64_t cases = 0;
-    do {
-        run_everywhere(run, seed + cases, isas, n);
-        run_everywhere(run, (seed + cases++) | FZ_MASKED, isas, n);
-    } while (seconds_now() < end);
-    printf("%llu cases from seed %llu on %d instruction sets: %lld steps, %lld rows, %lld refusals\n",
-           (unsigned long long)(2 * cases), (unsigned long long)seed, n, (long long)run->steps,
-           (long long)run->rows, (long long)run->refusals);
-    return 0;
-}
-
 /* Cases whose logits change, on all instruction sets. */
 static void change_everywhere(fz_run *run, uint64_t seed, const char *const *isas, int n) {
     for (int i = 0; i < n; i++) {
@@ -331,17 +316,20 @@ static void change_everywhere(fz_run *run, uint64_t seed, const char *const *isa
     }
 }
 
-static int fuzz_changes(fz_run *run, double seconds, uint64_t seed) {
+typedef void fz_case(fz_run *run, uint64_t seed, const char *const *isas, int n);
+
+static int fuzz(fz_run *run, fz_case *do_case, double seconds, uint64_t seed) {
     const char *isas[FZ_MOST_ISAS];
     const int n = find_isas(run->api, isas);
     const double end = seconds_now() + seconds;
     uint64_t cases = 0;
     do {
-        change_everywhere(run, seed + cases, isas, n);
-        change_everywhere(run, (seed + cases++) | FZ_MASKED, isas, n);
+        do_case(run, seed + cases, isas, n);
+        do_case(run, (seed + cases++) | FZ_MASKED, isas, n);
     } while (seconds_now() < end);
-    printf("%llu cases from seed %llu on %d instruction sets, with changing logits: %lld rows\n",
-           (unsigned long long)(2 * cases), (unsigned long long)seed, n, (long long)run->rows);
+    printf("%llu cases from seed %llu on %d instruction sets: %lld steps, %lld rows, %lld refusals\n",
+           (unsigned long long)(2 * cases), (unsigned long long)seed, n, (long long)run->steps,
+           (long long)run->rows, (long long)run->refusals);
     return 0;
 }
 
@@ -383,14 +371,14 @@ static int run_command(fz_run *run, int argc, char **argv) {
         return 0;
     }
     if ((argc == 3 || argc == 4) && !strcmp(argv[1], "changes"))
-        return fuzz_changes(run, atof(argv[2]), argc == 4 ? strtoull(argv[3], NULL, 10) : 0);
+        return fuzz(run, change_everywhere, atof(argv[2]), argc == 4 ? strtoull(argv[3], NULL, 10) : 0);
     const int masks = argc > 1 && !strcmp(argv[1], "masks");
     if ((argc == 3 || argc == 4) && (masks || !strcmp(argv[1], "digest"))) {
         run->isa = argc == 4 ? argv[3] : NULL;
         return print_digest(run, strtoull(argv[2], NULL, 10), masks ? FZ_MASKED : 0);
     }
     if ((argc == 2 || argc == 3) && atof(argv[1]) > 0)
-        return fuzz(run, atof(argv[1]), argc == 3 ? strtoull(argv[2], NULL, 10) : 0);
+        return fuzz(run, run_everywhere, atof(argv[1]), argc == 3 ? strtoull(argv[2], NULL, 10) : 0);
     return complain(argv[0]);
 }
 

@@ -218,23 +218,24 @@ static int32_t read_program(es_context *context, const es_program *program, es_c
     return ES_OK;
 }
 
+static int32_t check_type(es_context *context, int32_t device_type, uint8_t code, uint8_t bits,
+                          uint16_t lanes) {
+    if (device_type != 1 && device_type != 3)
+        return fail(context, ES_UNSUPPORTED, "unsupported device type %d of the logits", device_type);
+    if (!((code == 2 && (bits == 32 || bits == 16)) || (code == 4 && bits == 16)) || lanes != 1)
+        return fail(context, ES_UNSUPPORTED, "unsupported logits: code %u, %u bits, %u lanes", code, bits,
+                    lanes);
+    return ES_OK;
+}
+
 static int32_t query(es_context *context, const es_query *query, es_answer *answer) {
     if (!context) return ES_INVALID;
     if (!query || !answer || query->size < sizeof *query || answer->size < sizeof *answer)
         return fail(context, ES_INVALID, "invalid query or answer");
-    const int on_host = query->device_type == 1 || query->device_type == 3;
-    const int is_float = query->code == 2 && (query->bits == 32 || query->bits == 16);
-    const int is_bfloat = query->code == 4 && query->bits == 16;
-    if (!on_host)
-        return fail(context, ES_UNSUPPORTED, "unsupported device type %d of the logits", query->device_type);
-    if (!is_float && !is_bfloat)
-        return fail(context, ES_UNSUPPORTED, "unsupported logits: code %u, %u bits", query->code,
-                    query->bits);
-    if (query->program) {
-        es_compiled ignored;
-        const int32_t code = read_program(context, query->program, &ignored);
-        if (code != ES_OK) return code;
-    }
+    int32_t code = check_type(context, query->device_type, query->code, query->bits, 1);
+    es_compiled ignored;
+    if (code == ES_OK && query->program) code = read_program(context, query->program, &ignored);
+    if (code != ES_OK) return code;
     answer->promises = ES_ALL_PROMISES;
     answer->max_rows = 0;
     return ES_OK;
@@ -258,12 +259,8 @@ static int32_t compile(es_context *context, const es_program *program, uint32_t 
 /* --- steps --- */
 
 static int32_t check_logits(es_context *context, const es_tensor *t, int64_t vocab_size) {
-    if (t->device_type != 1 && t->device_type != 3)
-        return fail(context, ES_UNSUPPORTED, "unsupported device type %d of the logits", t->device_type);
-    if (!((t->code == 2 && (t->bits == 32 || t->bits == 16)) || (t->code == 4 && t->bits == 16)) ||
-        t->lanes != 1)
-        return fail(context, ES_UNSUPPORTED, "unsupported logits: code %u, %u bits, %u lanes", t->code,
-                    t->bits, t->lanes);
+    const int32_t code = check_type(context, t->device_type, t->code, t->bits, t->lanes);
+    if (code != ES_OK) return code;
     if (t->ndim != 2 || !t->shape || (!t->data && t->shape[0] > 0) || t->shape[0] < 0)
         return fail(context, ES_INVALID, "the logits are not a matrix");
     if (vocab_size < 1 || vocab_size > INT32_MAX - ES_CHUNK || t->shape[1] < vocab_size)

@@ -60,6 +60,18 @@ static int32_t run_samplers(es_state *st, const es_compiled *program) {
     return ES_ROW_OK;
 }
 
+ES_INLINE es_view given_row(const void *row, int32_t kind, int64_t n, const es_scratch *scratch) {
+    return (es_view){.source = row,
+                     .kind = kind,
+                     .list = -1,
+                     .n = n,
+                     .scale = 1.0f,
+                     .floor = -ES_LOGIT_LIMIT,
+                     .alive = -1,
+                     .maxima = scratch->maxima,
+                     .loose = scratch->loose};
+}
+
 /* The row of a job as it was given, before anything has been read. */
 ES_INLINE void begin_row(es_state *st, const es_job *job) {
     const es_batch *batch = job->batch;
@@ -76,15 +88,8 @@ ES_INLINE void begin_row(es_state *st, const es_job *job) {
     st->vocab_size = batch->vocab_size;
     st->is_few = 0;
     st->few.n = 0;
-    st->v = (es_view){.source = es_row_of(&batch->logits, batch->rows[job->entry]),
-                      .kind = es_kind_of(&batch->logits),
-                      .list = -1,
-                      .n = batch->vocab_size,
-                      .scale = 1.0f,
-                      .floor = -ES_LOGIT_LIMIT,
-                      .alive = -1,
-                      .maxima = job->scratch->maxima,
-                      .loose = job->scratch->loose};
+    st->v = given_row(es_row_of(&batch->logits, batch->rows[job->entry]), es_kind_of(&batch->logits),
+                      batch->vocab_size, job->scratch);
 }
 
 /* Read the row, under its mask if it has one, and run the samplers of `program`. */
@@ -216,15 +221,7 @@ static void report(es_scratch *scratch, const void *row, int32_t kind, int64_t n
     st.s = scratch;
     st.vocab_size = n;
     st.is_few = 0;
-    st.v = (es_view){.source = row,
-                     .kind = kind,
-                     .list = -1,
-                     .n = n,
-                     .scale = 1.0f,
-                     .floor = -ES_LOGIT_LIMIT,
-                     .alive = -1,
-                     .maxima = scratch->maxima,
-                     .loose = scratch->loose};
+    st.v = given_row(row, kind, n, scratch);
     *out->rank = 0;
     if (scan_row(&st.v) == ES_ROW_OK) report_logprobs(&st, token, out);
 }

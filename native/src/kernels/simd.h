@@ -26,6 +26,13 @@ ES_INLINE float bfloat_to_float(uint16_t b) { return es_float_of((int32_t)((uint
 /* Bit sets as grammars produce them: bit i % 32 of word i / 32. */
 ES_INLINE int is_allowed(const uint32_t *bits, int64_t i) { return bits[i / 32] >> (i % 32) & 1; }
 
+/* Lanes of each set are added, subtracted and multiplied by the compiler's own operators. */
+#define vf_add(a, b) ((a) + (b))
+#define vf_sub(a, b) ((a) - (b))
+#define vf_mul(a, b) ((a) * (b))
+#define vi_zero() ((vi){0})
+#define vl_zero() ((vl){0})
+
 #if defined(ES_ISA_AVX512)
 /* --- AVX-512 --- */
 #include <immintrin.h>
@@ -51,9 +58,6 @@ ES_INLINE void vf_load_bfloats(const uint16_t *p, vf *two) {
     two[1] = _mm512_castsi512_ps(_mm512_and_epi32(both, _mm512_set1_epi32((int)0xFFFF0000)));
 }
 ES_INLINE void vf_store(float *p, vf a) { _mm512_storeu_ps(p, a); }
-ES_INLINE vf vf_add(vf a, vf b) { return _mm512_add_ps(a, b); }
-ES_INLINE vf vf_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
-ES_INLINE vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
 ES_INLINE vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); }
 ES_INLINE vf vf_min(vf a, vf b) { return _mm512_min_ps(a, b); }
 ES_INLINE uint32_t vf_ge(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }
@@ -86,7 +90,6 @@ ES_INLINE vf vf_raise(vf p, vf bits) {
 ES_INLINE vi vi_rint(vf a) { return _mm512_cvtps_epi32(a); } /* nearest, ties to even */
 ES_INLINE vf vi_float(vi a) { return _mm512_cvtepi32_ps(a); }
 ES_INLINE vf vi_reread(vi a) { return _mm512_castsi512_ps(a); } /* the same bits as floats */
-ES_INLINE vi vi_zero(void) { return _mm512_setzero_si512(); }
 ES_INLINE vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
 ES_INLINE void vi_store(int32_t *p, vi a) { _mm512_storeu_si512(p, a); }
 /* Adds the W lanes to W sums in memory. */
@@ -96,7 +99,6 @@ ES_INLINE void vf_add_doubles(double *sums, vf a) {
     _mm512_storeu_pd(sums, _mm512_add_pd(_mm512_loadu_pd(sums), low));
     _mm512_storeu_pd(sums + 8, _mm512_add_pd(_mm512_loadu_pd(sums + 8), high));
 }
-ES_INLINE vl vl_zero(void) { return _mm512_setzero_si512(); }
 /* Adds W unsigned lanes. */
 ES_INLINE vl vl_add(vl sum, vi a) {
     const __m512i low = _mm512_cvtepu32_epi64(_mm512_castsi512_si256(a));
@@ -143,9 +145,6 @@ ES_INLINE void vf_load_bfloats(const uint16_t *p, vf *two) {
     two[1] = _mm256_castsi256_ps(_mm256_and_si256(both, _mm256_set1_epi32((int)0xFFFF0000)));
 }
 ES_INLINE void vf_store(float *p, vf a) { _mm256_storeu_ps(p, a); }
-ES_INLINE vf vf_add(vf a, vf b) { return _mm256_add_ps(a, b); }
-ES_INLINE vf vf_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }
-ES_INLINE vf vf_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
 ES_INLINE vf vf_max(vf a, vf b) { return _mm256_max_ps(a, b); }
 ES_INLINE vf vf_min(vf a, vf b) { return _mm256_min_ps(a, b); }
 ES_INLINE uint32_t vf_ge(vf a, vf b) { return (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GE_OQ)); }
@@ -183,7 +182,6 @@ ES_INLINE vf vf_raise(vf p, vf bits) {
 ES_INLINE vi vi_rint(vf a) { return _mm256_cvtps_epi32(a); }
 ES_INLINE vf vi_float(vi a) { return _mm256_cvtepi32_ps(a); }
 ES_INLINE vf vi_reread(vi a) { return _mm256_castsi256_ps(a); }
-ES_INLINE vi vi_zero(void) { return _mm256_setzero_si256(); }
 ES_INLINE vi vi_add(vi a, vi b) { return _mm256_add_epi32(a, b); }
 ES_INLINE void vi_store(int32_t *p, vi a) { _mm256_storeu_si256((__m256i *)p, a); }
 ES_INLINE void vf_add_doubles(double *sums, vf a) {
@@ -192,7 +190,6 @@ ES_INLINE void vf_add_doubles(double *sums, vf a) {
     _mm256_storeu_pd(sums, _mm256_add_pd(_mm256_loadu_pd(sums), low));
     _mm256_storeu_pd(sums + 4, _mm256_add_pd(_mm256_loadu_pd(sums + 4), high));
 }
-ES_INLINE vl vl_zero(void) { return _mm256_setzero_si256(); }
 ES_INLINE vl vl_add(vl sum, vi a) {
     const __m256i even = _mm256_and_si256(a, _mm256_set1_epi64x(0xFFFFFFFF));
     return _mm256_add_epi64(sum, _mm256_add_epi64(even, _mm256_srli_epi64(a, 32)));
@@ -246,9 +243,6 @@ ES_INLINE void vf_load_bfloats(const uint16_t *p, vf *two) {
     two[1] = _mm_castsi128_ps(_mm_and_si128(both, _mm_set1_epi32((int)0xFFFF0000)));
 }
 ES_INLINE void vf_store(float *p, vf a) { _mm_storeu_ps(p, a); }
-ES_INLINE vf vf_add(vf a, vf b) { return _mm_add_ps(a, b); }
-ES_INLINE vf vf_sub(vf a, vf b) { return _mm_sub_ps(a, b); }
-ES_INLINE vf vf_mul(vf a, vf b) { return _mm_mul_ps(a, b); }
 ES_INLINE vf vf_max(vf a, vf b) { return _mm_max_ps(a, b); }
 ES_INLINE vf vf_min(vf a, vf b) { return _mm_min_ps(a, b); }
 ES_INLINE uint32_t vf_ge(vf a, vf b) { return (uint32_t)_mm_movemask_ps(_mm_cmpge_ps(a, b)); }
@@ -281,14 +275,12 @@ ES_INLINE vf vf_raise(vf p, vf bits) {
 ES_INLINE vi vi_rint(vf a) { return _mm_cvtps_epi32(a); }
 ES_INLINE vf vi_float(vi a) { return _mm_cvtepi32_ps(a); }
 ES_INLINE vf vi_reread(vi a) { return _mm_castsi128_ps(a); }
-ES_INLINE vi vi_zero(void) { return _mm_setzero_si128(); }
 ES_INLINE vi vi_add(vi a, vi b) { return _mm_add_epi32(a, b); }
 ES_INLINE void vi_store(int32_t *p, vi a) { _mm_storeu_si128((__m128i *)p, a); }
 ES_INLINE void vf_add_doubles(double *sums, vf a) {
     _mm_storeu_pd(sums, _mm_add_pd(_mm_loadu_pd(sums), _mm_cvtps_pd(a)));
     _mm_storeu_pd(sums + 2, _mm_add_pd(_mm_loadu_pd(sums + 2), _mm_cvtps_pd(_mm_movehl_ps(a, a))));
 }
-ES_INLINE vl vl_zero(void) { return _mm_setzero_si128(); }
 ES_INLINE vl vl_add(vl sum, vi a) {
     const __m128i even = _mm_and_si128(a, _mm_setr_epi32(-1, 0, -1, 0));
     return _mm_add_epi64(sum, _mm_add_epi64(even, _mm_srli_epi64(a, 32)));
@@ -318,9 +310,6 @@ ES_INLINE void vf_load_bfloats(const uint16_t *p, vf *two) {
     two[1] = vreinterpretq_f32_u32(vandq_u32(both, vdupq_n_u32(0xFFFF0000)));
 }
 ES_INLINE void vf_store(float *p, vf a) { vst1q_f32(p, a); }
-ES_INLINE vf vf_add(vf a, vf b) { return vaddq_f32(a, b); }
-ES_INLINE vf vf_sub(vf a, vf b) { return vsubq_f32(a, b); }
-ES_INLINE vf vf_mul(vf a, vf b) { return vmulq_f32(a, b); }
 ES_INLINE vf vf_max(vf a, vf b) { return vmaxq_f32(a, b); }
 ES_INLINE vf vf_min(vf a, vf b) { return vminq_f32(a, b); }
 ES_INLINE uint32_t lane_bits(uint32x4_t mask) {
@@ -351,14 +340,12 @@ ES_INLINE vf vf_raise(vf p, vf bits) {
 ES_INLINE vi vi_rint(vf a) { return vcvtnq_s32_f32(a); }
 ES_INLINE vf vi_float(vi a) { return vcvtq_f32_s32(a); }
 ES_INLINE vf vi_reread(vi a) { return vreinterpretq_f32_s32(a); }
-ES_INLINE vi vi_zero(void) { return vdupq_n_s32(0); }
 ES_INLINE vi vi_add(vi a, vi b) { return vaddq_s32(a, b); }
 ES_INLINE void vi_store(int32_t *p, vi a) { vst1q_s32(p, a); }
 ES_INLINE void vf_add_doubles(double *sums, vf a) {
     vst1q_f64(sums, vaddq_f64(vld1q_f64(sums), vcvt_f64_f32(vget_low_f32(a))));
     vst1q_f64(sums + 2, vaddq_f64(vld1q_f64(sums + 2), vcvt_high_f64_f32(a)));
 }
-ES_INLINE vl vl_zero(void) { return vdupq_n_u64(0); }
 ES_INLINE vl vl_add(vl sum, vi a) { return vpadalq_u32(sum, vreinterpretq_u32_s32(a)); }
 ES_INLINE int64_t vl_total(vl a) { return (int64_t)vaddvq_u64(a); }
 
@@ -378,9 +365,6 @@ ES_INLINE void vf_load_bfloats(const uint16_t *p, vf *two) {
     two[1] = bfloat_to_float(p[1]);
 }
 ES_INLINE void vf_store(float *p, vf a) { *p = a; }
-ES_INLINE vf vf_add(vf a, vf b) { return a + b; }
-ES_INLINE vf vf_sub(vf a, vf b) { return a - b; }
-ES_INLINE vf vf_mul(vf a, vf b) { return a * b; }
 ES_INLINE vf vf_max(vf a, vf b) { return a > b || a != a ? a : b; } /* NaNs stay */
 ES_INLINE vf vf_min(vf a, vf b) { return a < b ? a : b; }
 ES_INLINE uint32_t vf_ge(vf a, vf b) { return a >= b; }
@@ -405,11 +389,9 @@ ES_INLINE vi vi_rint(vf a) {
 }
 ES_INLINE vf vi_float(vi a) { return (float)a; }
 ES_INLINE vf vi_reread(vi a) { return es_float_of(a); }
-ES_INLINE vi vi_zero(void) { return 0; }
 ES_INLINE vi vi_add(vi a, vi b) { return (vi)((uint32_t)a + (uint32_t)b); }
 ES_INLINE void vi_store(int32_t *p, vi a) { *p = a; }
 ES_INLINE void vf_add_doubles(double *sums, vf a) { *sums += (double)a; }
-ES_INLINE vl vl_zero(void) { return 0; }
 ES_INLINE vl vl_add(vl sum, vi a) { return sum + (uint32_t)a; }
 ES_INLINE int64_t vl_total(vl a) { return (int64_t)a; }
 #else
