@@ -29,6 +29,7 @@ INTERNAL |= {
     "described",
     "fork_safe",
     "quoted",
+    "check_hashable",
     "close_matches",
     "guarded",
 }

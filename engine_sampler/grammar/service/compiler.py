@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from typing import Any, TypeAlias
 
-from ...contract import failure, fork_safe
+from ...contract import check_hashable, failure, fork_safe
 from ...tokenizer import Tokenizer
 from .. import errors
 from ..compiled import CompiledGrammar
@@ -71,6 +71,7 @@ class GrammarCompiler:
         ended, and GrammarLimitError if it exceeds a limit. Raises ValueError for a grammar that is refused
         without reading it, and RuntimeError after `close` and in a forked process.
         """
+        check_hashable("client", client)
         source = grammar if isinstance(grammar, GrammarSource) else None
         key: Hashable = grammar
         if source is not None:
