@@ -71,6 +71,14 @@ def close_matches(name: str, known: Iterable[str]) -> list[str]:
     return difflib.get_close_matches(name, known, n=3) if len(name) <= _LENGTH else []
 
 
+def check_hashable(name: str, value: Any) -> None:
+    """Raise `ParameterError` for a value that is not hashable."""
+    try:
+        hash(value)
+    except Exception:  # whatever its own method raises
+        raise ParameterError(f"{name}={quoted(value)} is not allowed: a hashable value") from None
+
+
 def _quoted(value: Any, depth: int) -> str:
     kind = type(value)
     if kind in (str, bytes):

@@ -46,11 +46,3 @@ def check_at_least_one(name: str, value: int | None) -> None:
     """Raise `ParameterError` for a number below 1; None is no number."""
     if value is not None and value < 1:
         raise ParameterError(f"{name}={value!r} is not allowed: at least 1")
-
-
-def check_hashable(name: str, value: Any) -> None:
-    """Raise `ParameterError` for a value that cannot be told apart from others."""
-    try:
-        hash(value)
-    except Exception:  # whatever the value's own method raises
-        raise ParameterError(f"{name}={quoted(value)} is not allowed: a hashable value") from None

@@ -11,14 +11,14 @@ import numpy as np
 
 from ..arithmetic import LogitRows, child_seed
 from ..backends.choose import named_backend
-from ..base.errors import quoted
+from ..base.errors import check_hashable, quoted
 from ..contract import Backend, Param, ParameterError, Vocabulary
 from ..grammar.constraints import constraint_of, matcher_of, prepare_for, start_compiling
 from ..grammar.service import GrammarCompiler
 from ..params import RequestLimits, SamplingParams, takes_grammar
 from ..registry import CORE_PARAMS, default_registry, structured_in
 from ..tokenizer import Tokenizer
-from .arguments import check_at_least_one, check_hashable, few_token_ids_in, token_ids_in
+from .arguments import check_at_least_one, few_token_ids_in, token_ids_in
 from .beam_groups import BeamGroup, beam_width, check_beam_rows, search_params
 from .history import History
 from .live_requests import LiveRequests

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from typing import Any, TypeAlias
 
-from ...base.errors import failure
+from ...base.errors import check_hashable, failure
 from ...base.forking import fork_safe
 from ...tokenizer import Tokenizer
 from .. import errors
@@ -72,6 +72,7 @@ class GrammarCompiler:
         ended, and GrammarLimitError if it exceeds a limit. Raises ValueError for a grammar that is refused
         without reading it, and RuntimeError after `close` and in a forked process.
         """
+        check_hashable("client", client)
         source = grammar if isinstance(grammar, GrammarSource) else None
         key: Hashable = grammar
         if source is not None:

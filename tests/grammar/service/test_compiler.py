@@ -163,6 +163,11 @@ def test_what_is_refused_without_reading_is_refused_at_once(shared: GrammarCompi
         shared.submit(GrammarSource("xml", ""), TOKENIZER)
 
 
+def test_a_client_that_cannot_be_told_apart_is_refused_at_once(shared: GrammarCompiler) -> None:
+    with pytest.raises(ValueError, match=r"client=\[7\] is not allowed: a hashable value"):
+        shared.submit(GrammarSource("regex", "ab"), TOKENIZER, client=[7])
+
+
 def test_a_value_that_cannot_be_pickled_fails_alone(shared: GrammarCompiler) -> None:
     class Text(str):  # a local class
         __slots__ = ()
