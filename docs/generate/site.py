@@ -9,7 +9,7 @@ from pathlib import Path
 from engine_sampler import arithmetic
 from engine_sampler.registry import CORE_PARAMS, Registry
 
-from . import parameters, parts
+from . import grammar_engine, parameters, parts
 from .docstrings import outline
 from .pictures import bars, exactness, speed, timelines
 
@@ -29,6 +29,7 @@ def files() -> Mapping[str, str]:
         "criteria": lambda: parts.criterion_list(catalogue),
         "llama.cpp": lambda: parameters.request_table("llama.cpp"),
         "koboldai": lambda: parameters.request_table("koboldai"),
+        **grammar_engine.SECTIONS,
     }
     found: dict[str, str] = {}
     for part in parts.in_chain_order(catalogue):

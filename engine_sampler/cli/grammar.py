@@ -11,15 +11,24 @@ from ..grammar.errors import GrammarError
 from ..grammar.grammar import Grammar
 from .options import read_text
 
+_SOURCES = ("schema", "lark", "gbnf", "regex", "name")
+"""The options that give a grammar."""
+
 
 def grammar_of(arguments: argparse.Namespace) -> Grammar:
-    """The grammar given on the command line. Raises GrammarError, and OSError for a file."""
+    """The grammar given on the command line. Raises GrammarError, OSError for a file, and ValueError for
+    none and for two of them."""
+    options = [name for name in _SOURCES if getattr(arguments, name) is not None]
+    if arguments.file is not None:
+        if options:
+            raise ValueError(f"argument --{options[0]}: not allowed with argument FILE")
+        return _of_file(arguments.file, arguments)
+    if not options:
+        raise ValueError(f"one of the arguments FILE --{' --'.join(_SOURCES)} is required")
     if arguments.schema is not None:
         return _schema(read_text(arguments.schema), arguments.unsupported)
     if arguments.lark is not None:
-        return (
-            Grammar.from_file(arguments.lark) if arguments.lark.endswith(".lark") else _lark(arguments.lark)
-        )
+        return _lark(arguments.lark, arguments.lexer)
     if arguments.gbnf is not None:
         return Grammar.from_gbnf(read_text(arguments.gbnf))
     if arguments.regex is not None:
@@ -37,8 +46,21 @@ def _schema(text: str, unsupported: Any) -> Grammar:
     return grammar
 
 
-def _lark(path: str) -> Grammar:
-    return Grammar.from_lark(read_text(path), path=path)
+def _of_file(path: str, arguments: argparse.Namespace) -> Grammar:
+    """The grammar of a file, whose name says what it is."""
+    if path.endswith(".json"):
+        return _schema(read_text(path), arguments.unsupported)
+    if path.endswith(".lark"):
+        return _lark(path, arguments.lexer)
+    if path.endswith(".gbnf"):
+        return Grammar.from_gbnf(read_text(path))
+    if path.endswith(".grammar"):
+        return Grammar.load(path)
+    raise GrammarError(f"{path} is not allowed: a file .json, .lark, .gbnf or .grammar")
+
+
+def _lark(path: str, lexer: Any) -> Grammar:
+    return Grammar.from_lark(read_text(path), path=path, lexer=lexer)
 
 
 def _named(name: str) -> Grammar:
@@ -50,6 +72,25 @@ def _named(name: str) -> Grammar:
     if not isinstance(constraint, Grammar):
         raise GrammarError(f"{name} is a custom constraint, not a grammar: it cannot be printed or checked")
     return constraint
+
+
+def print_rules(grammar: Grammar) -> None:
+    """Print rules and terminals as engines read them."""
+    from ..grammar.printing.listing import Listing
+
+    print(Listing(grammar.program).text())
+
+
+def print_mask(grammar: Grammar, beginning: str, tokenizer: str | None, engine: str) -> bool:
+    """Print what may follow the beginning of a text; True if it cannot be read."""
+    from ..explain.masks import explain_mask
+    from .masks import mask_lines
+    from .tokenizers import tokenizer_from
+
+    vocabulary = tokenizer_from(tokenizer)
+    explanation = explain_mask(grammar, vocabulary, beginning.encode(), engine)
+    print(*mask_lines(explanation, vocabulary), sep="\n")
+    return explanation.refused is not None
 
 
 def process_text(grammar: Grammar, text: str, action: str) -> bool:

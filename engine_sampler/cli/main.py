@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 EXTRAS = {
     **dict.fromkeys(("rich", "tokenizers", "matplotlib"), "demo"),
-    **dict.fromkeys(("torch", "transformers", "llama_cpp"), "peers"),
+    **dict.fromkeys(("torch", "transformers", "llama_cpp", "sentencepiece", "mistral_common"), "peers"),
 }
 """Optional module → the extra that installs it."""
 
@@ -205,13 +205,21 @@ def run_new(arguments: argparse.Namespace) -> None:
 
 
 def run_grammar(arguments: argparse.Namespace) -> bool:
-    """Print a grammar as Lark, or check, complete or repair a text; exit status 1 if it does not match."""
-    from .grammar import grammar_of, process_text
+    """Print a grammar as Lark, or what may follow the beginning of a text; or check, complete or repair a
+    text. Exit status 1 if it does not match."""
+    from .grammar import grammar_of, print_mask, print_rules, process_text
 
-    if arguments.text is None and arguments.action != "check":
+    if arguments.text is None and arguments.action in ("complete", "repair"):
         raise ValueError(f"--{arguments.action} needs a text: --text FILE")
+    if arguments.mask is None and (arguments.tokenizer, arguments.engine) != (None, "auto"):
+        raise ValueError("--tokenizer and --engine need a beginning of a text: --mask BEGINNING")
     with working("compiling the grammar …"):
         grammar = grammar_of(arguments)
+    if arguments.mask is not None:
+        return print_mask(grammar, arguments.mask, arguments.tokenizer, arguments.engine)
+    if arguments.action == "rules":
+        print_rules(grammar)
+        return False
     if arguments.text is None:
         print(grammar.lark())
         return False
@@ -387,9 +395,11 @@ def _seconds(text: str) -> float:
 
 
 def _grammar_options(parser: argparse.ArgumentParser) -> None:
-    sources = "--schema FILE | --lark FILE | --gbnf FILE | --regex TEXT | --name NAME"
+    sources = "FILE | --schema FILE | --lark FILE | --gbnf FILE | --regex TEXT | --name NAME"
     parser.usage = f"%(prog)s ({sources}) [option ...]"
-    source = parser.add_mutually_exclusive_group(required=True)
+    file = "a file whose name ends in .json (a JSON Schema), .lark, .gbnf or .grammar (a saved one)"
+    parser.add_argument("file", nargs="?", metavar="FILE", help=file)
+    source = parser.add_mutually_exclusive_group()
     source.add_argument("--schema", metavar="FILE", help="a JSON Schema")
     source.add_argument("--lark", metavar="FILE", help="a grammar in Lark's language")
     source.add_argument("--gbnf", metavar="FILE", help="a grammar in GBNF, llama.cpp's language")
@@ -397,11 +407,23 @@ def _grammar_options(parser: argparse.ArgumentParser) -> None:
         "--regex", type=utf8_text, metavar="TEXT", help="a regular expression for the whole text"
     )
     source.add_argument("--name", metavar="NAME", help="a grammar that a plugin or this package provides")
+    lexer = "how text in Lark's language is to be read, as by lark (default: dynamic_complete)"
+    lexers = ("dynamic_complete", "contextual")
+    parser.add_argument("--lexer", choices=lexers, default="dynamic_complete", help=lexer)
     parser.add_argument("--text", metavar="FILE", help="a text to check; -: standard input")
     action = parser.add_mutually_exclusive_group()
     for name, about in (("complete", "print a completion"), ("repair", "print the repaired text")):
         action.add_argument(f"--{name}", dest="action", action="store_const", const=name, help=about)
+    action.add_argument(
+        "--rules", dest="action", action="store_const", const="rules", help="print the rules state by state"
+    )
+    mask = "print what may follow this beginning of a text, and why"
+    action.add_argument("--mask", type=utf8_text, metavar="BEGINNING", help=mask)
     parser.set_defaults(action="check")
+    tokens = "tokens for --mask: a tokenizer.json, .gguf, .model or a JSON list (default: all bytes)"
+    parser.add_argument("--tokenizer", metavar="FILE", help=tokens)
+    engines = "the engine of --mask; the other one is compared"
+    parser.add_argument("--engine", choices=("auto", "native", "reference"), default="auto", help=engines)
     unsupported = "how to treat keywords that cannot be enforced (default: error)"
     parser.add_argument("--unsupported", choices=("error", "warn"), default="error", help=unsupported)
 

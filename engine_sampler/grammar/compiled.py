@@ -16,7 +16,8 @@ from .engines import native
 from .engines.unique_keys import UniqueKeysMatcher
 from .errors import GrammarError
 from .limits import LIMITS, Limits
-from .program.rules import Binding, Program
+from .program.rules import Program
+from .program.special_names import Binding
 
 SpecialName: TypeAlias = "str | Binding"
 """The name of a token that a program refers to by number, or a `Binding` of one of its terminals."""
@@ -41,13 +42,14 @@ class CompiledGrammar:
         tokenizer: Tokenizer,
         limits: Limits = LIMITS,
         special_names: Sequence[SpecialName] = (),
+        engine: str | None = None,
     ) -> None:
         self.program = program
         self.tokenizer = tokenizer
         self.limits = limits
         self.special_names = tuple(special_names)
         bound = bound_program(program, tokenizer, special_names)
-        self.engine, self._compiled = _compile(bound, tokenizer, limits)
+        self.engine, self._compiled = _compile(bound, tokenizer, limits, engine)
         self.compiled_at = time.monotonic()
 
     def matcher(self) -> Any:
@@ -67,7 +69,7 @@ class CompiledGrammar:
         return compiled_grammar, (self.program, self.tokenizer, self.limits, self.special_names)
 
     def __repr__(self) -> str:
-        return f"<CompiledGrammar {self.program.key[:8]}, {self.engine}>"
+        return f"<CompiledGrammar {self.program.key[:8]} for {len(self.tokenizer)} tokens, {self.engine}>"
 
 
 def bound_program(program: Program, tokenizer: Tokenizer, special_names: Sequence[SpecialName]) -> Program:
@@ -112,9 +114,15 @@ def _bound(
     return [i for i, text in enumerate(tokenizer.token_bytes) if i not in excluded and (text or i in others)]
 
 
-def _compile(program: Program, tokenizer: Tokenizer, limits: Limits) -> tuple[str, Any]:
-    """The name of the engine for `tokenizer`, and the grammar that it compiles `program` to."""
+def _compile(program: Program, tokenizer: Tokenizer, limits: Limits, engine: str | None) -> tuple[str, Any]:
+    """The name of the engine, for None the one in use for `tokenizer`, and the grammar that it compiles
+    `program` to."""
     vocabulary = _prepared(tokenizer, limits).vocabulary
+    if engine is not None and isinstance(vocabulary, native.NativeVocabulary) != (engine == "native"):
+        with _LOCK:
+            vocabulary = tokenizer.kept(
+                f"vocabulary, {engine}", lambda: _vocabulary_of(engine, tokenizer, limits)
+            )
     if isinstance(vocabulary, native.NativeVocabulary):
         return "native", native.NativeGrammar(program, vocabulary, limits)
     from .engines.reference import ReferenceGrammar
@@ -216,13 +224,21 @@ def _new_vocabulary(tokenizer: Tokenizer, limits: Limits) -> Any:
     if requested not in ("auto", "native", "reference"):
         allowed = "auto, native or reference"
         raise GrammarError(f"ENGINE_SAMPLER_GRAMMAR_ENGINE={requested!r} is not allowed: {allowed}")
-    if requested == "native" and native.load_library() is None:
-        raise GrammarError(
-            "ENGINE_SAMPLER_GRAMMAR_ENGINE='native' is not allowed: there is no native grammar engine"
-        )
-    if requested == "reference" or native.load_library() is None:
-        from .engines.reference import ReferenceVocabulary  # no earlier: it takes long to load
+    if requested == "auto":
+        requested = "reference" if native.load_library() is None else "native"
+    try:
+        return _vocabulary_of(requested, tokenizer, limits)
+    except GrammarError as error:
+        raise GrammarError(f"ENGINE_SAMPLER_GRAMMAR_ENGINE={requested!r} is not allowed: {error}") from None
 
-        special = sorted(tokenizer.special_token_ids)
-        return ReferenceVocabulary(tokenizer.token_bytes, tokenizer.eos_token_ids, special)
-    return native.NativeVocabulary(tokenizer, limits)
+
+def _vocabulary_of(engine: str, tokenizer: Tokenizer, limits: Limits) -> Any:
+    """The vocabulary of one engine. Raises GrammarError if there is none in C."""
+    if engine == "native":
+        if native.load_library() is None:
+            raise GrammarError("there is no native grammar engine")
+        return native.NativeVocabulary(tokenizer, limits)
+    from .engines.reference import ReferenceVocabulary  # no earlier: it takes long to load
+
+    special = sorted(tokenizer.special_token_ids)
+    return ReferenceVocabulary(tokenizer.token_bytes, tokenizer.eos_token_ids, special)

@@ -17,8 +17,8 @@ from .cache import Cache, CacheInfo
 from .compiled import CompiledGrammar, SpecialName, cached_grammar, compiled_grammar
 from .errors import GrammarError, GrammarLimitError
 from .limits import LIMITS, Limits
-from .program.rules import PROGRAM_ARRAYS, Binding, Program, Rules
-from .program.special_names import SpecialNames
+from .program.rules import PROGRAM_ARRAYS, Program, Rules
+from .program.special_names import Binding, SpecialNames
 from .program.words import any_of
 from .schema.options import DEFAULTS, WHITESPACE_PATTERN, SchemaOptions
 from .work import counted_work
@@ -55,7 +55,7 @@ class Grammar:
         self.key = program.key + names
 
     def __repr__(self) -> str:
-        return f"<Grammar {self.kind} {self.key[:8]}>"
+        return f"<Grammar {self.kind}, {self.program!r}>"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Grammar) and self.key == other.key

@@ -56,6 +56,11 @@ class Tokenizer:
         self._encode = encode
         self._kept: dict[str, Any] = {}
 
+    def __repr__(self) -> str:
+        ends = [f"{i} {self.token_bytes[i].decode(errors='replace')!r}" for i in self.eos_token_ids[:3]]
+        special = len(self.special_token_ids)
+        return f"<Tokenizer: {len(self)} tokens, {special} special, EOS {', '.join(ends) or None}>"
+
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_kept": {}}
 

@@ -13,11 +13,15 @@ import pytest
 from engine_sampler import hookimpl
 from engine_sampler.cli.main import main
 from engine_sampler.grammar import Grammar, library_names
+from engine_sampler.grammar.engines.native import load_library
+from engine_sampler.grammar.engines.reference import ReferenceMatcher
 
 from ..engines import registered_plugin
 from .test_main import corpus, needs_extra, run
 
 __all__ = ["corpus"]
+
+needs_both_engines = pytest.mark.skipif(load_library() is None, reason="the native library is missing")
 
 SCHEMA = {
     "type": "object",
@@ -149,13 +153,99 @@ def test_a_text_may_come_from_standard_input(output: Output, monkeypatch: pytest
         assert output.of("--regex", "a{3}", "--text", "-")[0] == status
 
 
+# --- masks ---------------------------------------------------------------------------------------
+
+
+def test_a_mask_is_printed_with_the_readings_of_the_text(output: Output) -> None:
+    Path("words.json").write_text(json.dumps(["{", '{"', '"', "a", '":', '": ', "1", "12", "}", " "]))
+    status, text, errors = output.of("schema.json", "--mask", '{"a": 1', "--tokenizer", "words.json")
+    assert (status, errors) == (0, "")
+    lines = text.splitlines()
+    assert lines[:5] == [
+        "after 7 bytes: '{\"a\": 1'",
+        lines[1],
+        "  6:1  7:12  8:}  9:␣",
+        "the text cannot end here",
+        r"next byte: [\t\n\r .0-9Ee}]",
+    ]
+    assert lines[1].startswith("4 of 10 tokens may follow (")
+    assert "reading 1: within NUMBER after row " in text
+    assert "  object in state 7 (bits 1), begun in row 0: next NUMBER" in lines
+    assert "row 0: OBJECT_BEGIN, WHITESPACE may come next" in lines
+    assert lines[-1].endswith(("the same bytes on the way, and the same mask", "to compare with"))
+
+
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+def test_a_beginning_that_cannot_be_read_shows_what_could_follow(output: Output, engine: str) -> None:
+    status, text, _ = output.of("--schema", "schema.json", "--mask", '{"b', "--engine", engine)
+    assert status == 1
+    assert text.startswith("byte 2 cannot follow: 'b'\nafter 2 bytes: '{\"'\n1 of 256 tokens may follow (")
+    assert "\nmust follow: 'a\"'\n" in text
+
+
+def test_many_tokens_are_described_by_those_that_are_left_out(output: Output) -> None:
+    _, text, _ = output.of("--regex", "[^a-e]+", "--mask", "x" * 80)
+    assert text.startswith("after 80 bytes: …'" + "x" * 60 + "'\n")
+    assert "  all but 97:a  98:b  99:c  100:d  101:e  128:" in text
+    assert "  … and " in text
+    assert "\nthe text may end here\n" in text
+
+
+def test_a_mask_of_an_lalr_parser_shows_its_stack(output: Output) -> None:
+    Path("sum.lark").write_text('start: start "+" N | N\nN: /[0-9]/\n')
+    status, text, _ = output.of("sum.lark", "--lexer", "contextual", "--mask", "1+")
+    assert status == 0
+    assert "\n  stack: start  PLUS  state " in text
+
+
+def test_rows_that_are_left_out_are_counted(output: Output) -> None:
+    Path("deep.lark").write_text('start: "[" start "]" | "x"')
+    _, text, _ = output.of("deep.lark", "--mask", "[" * 40)
+    assert "\nand 21 more rows\n" in text
+
+
+@needs_both_engines
+def test_where_engines_differ_is_printed(output: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ReferenceMatcher, "next_bytes", lambda self: b"b")
+    _, text, _ = output.of("--regex", "a", "--mask", "a")
+    assert "the engines differ: after 0 bytes, native alone allows the bytes b'a'" in text
+    assert "the engines differ: after 0 bytes, reference alone allows the bytes b'b'" in text
+
+
+def test_rules_are_printed_state_by_state(output: Output) -> None:
+    status, text, _ = output.of("list.lark", "--rules")
+    assert status == 0
+    assert text.startswith('start:\n  0: "x" → ')
+    assert text.endswith('"x": x\n",": ,\n')
+
+
+@pytest.mark.parametrize("name", ["schema.json", "list.lark", "list.gbnf", "list.grammar"])
+def test_the_name_of_a_file_says_what_it_is(output: Output, name: str) -> None:
+    Path("list.gbnf").write_text('root ::= "x" ("," "x")*')
+    Grammar.from_file("list.lark").save("list.grammar")
+    status, text, _ = output.of(name)
+    assert status == 0
+    assert Grammar.from_lark(text).check('{"a": 1}' if name == "schema.json" else "x,x").valid
+
+
 # --- errors --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "one of the arguments --schema --lark --gbnf --regex --name is required"),
+        ([], "one of the arguments FILE --schema --lark --gbnf --regex --name is required"),
+        (["list.lark", "--regex", "a"], "argument --regex: not allowed with argument FILE"),
+        (["half.txt"], "half.txt is not allowed: a file .json, .lark, .gbnf or .grammar"),
+        (["schema.json", "--mask", "", "--complete"], "--complete: not allowed with argument --mask"),
+        (["schema.json", "--mask", "", "--rules"], "--rules: not allowed with argument --mask"),
+        (["schema.json", "--mask", "", "--engine", "steam"], "argument --engine: invalid choice: 'steam'"),
+        (
+            ["schema.json", "--engine", "native"],
+            "--tokenizer and --engine need a beginning of a text: ",
+        ),
+        (["schema.json", "--mask", "", "--tokenizer", "odd.json"], "--tokenizer odd.json is not allowed: a "),
+        (["--lark", "list.lark", "--lexer", "basic"], "argument --lexer: invalid choice: 'basic'"),
         (["--regex", "a", "--name", "json"], "argument --name: not allowed with argument --regex"),
         (["--regex", "a", "--text", "half.txt", "--complete", "--repair"], "--repair: not allowed with"),
         (["--regex", "a", "--complete"], "--complete needs a text: --text FILE"),

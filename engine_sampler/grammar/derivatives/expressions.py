@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from ..errors import GrammarLimitError
 from ..program.expression import ALL_BYTES, AUTOMATON, BOTH, CLASS, CONCAT, GUARD, LITERAL, NOT, REPEAT, UNION
+from ..program.notation import expression_text
 from .dense import Dense, dense_tables
 from .limits import MAX_ENDINGS, Meter
 from .partitions import WHOLE, classes, meet, of_class
@@ -61,6 +62,13 @@ class Expressions:
         self._numbers: dict[Node, int] = {}
         for node in ((UNION, ()), (LITERAL, b""), (CLASS, ALL_BYTES), (REPEAT, ANY_BYTE, 0, None)):
             self._intern(node)
+
+    def __repr__(self) -> str:
+        return f"<Expressions: {len(self.nodes)}>"
+
+    def text(self, number: int) -> str:
+        """An expression in the notation of regular expressions, for people."""
+        return expression_text(number, self.nodes.__getitem__)
 
     def nullable(self, number: int) -> bool:
         """Whether it matches the empty text, perhaps under a guard."""

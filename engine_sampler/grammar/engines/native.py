@@ -172,6 +172,10 @@ class NativeGrammar:
         """The bytes of its tables, and of the expressions that its calls have added to the shared ones."""
         return int(self.library.es_grammar_weight(self.pointer))
 
+    def __repr__(self) -> str:
+        counts = self.statistics()
+        return f"<NativeGrammar: {counts['rows']} rows, {counts['states']} states, {counts['masks']} masks>"
+
     def statistics(self) -> dict[str, int]:
         """Counts of what the engine caches for this grammar: bytes, rows, states, masks."""
         out = self.ffi.new("es_grammar_stats *")
@@ -237,6 +241,10 @@ class NativeMatcher:
         self._accept, self._fill = library.es_matcher_accept, library.es_matcher_fill
         self._bitmask: Any = None  # the array and the row that were filled last: their address is cached
         self._row = -1
+
+    def __repr__(self) -> str:
+        accepted = self._library.es_matcher_length(self._pointer)
+        return f"<NativeMatcher after {accepted} accepted calls{', ended' * self.is_terminated()}>"
 
     def fill_bitmask(self, bitmask: Any, row: int = 0, work: Work | None = None) -> None:
         """Write the mask of the next token into a row of `bitmask`, int32 `[rows, ceil(vocab / 32)]`. Raises

@@ -210,6 +210,11 @@ class UniqueKeysMatcher:
         self._positions = list(positions)
         self._search: _Search | None = None
 
+    def __repr__(self) -> str:
+        level = self._positions[-1].level
+        keys = sorted(level.keys) if level is not None and level.keys else []
+        return f"<UniqueKeysMatcher of {self.matcher!r}, keys so far {keys}>"
+
     def fill_bitmask(self, bitmask: Any, row: int = 0, work: Work | None = None) -> None:
         """Write the mask of the next token into a row of `bitmask`, int32 `[rows, ceil(vocab / 32)]`."""
         self.matcher.fill_bitmask(bitmask, row, **_given(work))

@@ -114,6 +114,7 @@ class _Reading:
         rules.start = rules.rule(start)
         rules.define(rules.start, sequence())  # unused: the tables are the grammar
         rules.parser = encoded(without_dead_ends(_parser(tables, symbols, order), rules))
+        rules.side_names = _sides(tables)
         return rules
 
     def _check(self, start: str) -> None:
@@ -224,9 +225,14 @@ def _looks_ahead_in_a_loop(expression: Expression) -> bool:
     return _looks_ahead_in_a_loop(parts[0]) if kind == GUARD else looks_ahead(expression)
 
 
+def _sides(tables: LalrTables) -> list[str]:
+    """The left sides of the rules, by number."""
+    return list(dict.fromkeys(name for name, _ in tables.rules))
+
+
 def _parser(tables: LalrTables, symbols: Mapping[str, int], order: LexerOrder) -> Parser:
     """The tables with numbers instead of names."""
-    sides = {name: number for number, name in enumerate(dict.fromkeys(name for name, _ in tables.rules))}
+    sides = {name: number for number, name in enumerate(_sides(tables))}
     lexing = tables.shifted | {tables.first}
     known: dict[frozenset[str], Pairs] = {}
 

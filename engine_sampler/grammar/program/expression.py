@@ -323,6 +323,11 @@ class Encoder:
 class Frequent(tuple[Any, ...]):
     """An expression that many grammars contain: it is encoded once, and encoders copy the result."""
 
+    def __repr__(self) -> str:
+        from .notation import expression_text  # which imports this module
+
+        return f"<Frequent {expression_text(self)}>"
+
     @cached_property
     def encoded(self) -> tuple[Encoder, list[int]]:
         """Its nodes, and where their code has the number of a node."""

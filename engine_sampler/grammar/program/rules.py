@@ -32,6 +32,7 @@ from ...base.cached import cached_property
 from ..errors import GrammarError
 from ..work import spend
 from .expression import Encoder, Expression, packed
+from .special_names import Binding
 
 Body: TypeAlias = "int | tuple[Any, ...]"
 Operation: TypeAlias = tuple[int, ...]
@@ -128,6 +129,8 @@ class Program:
     parser           the tables of an LALR parser with one lexer per state, or empty: then the parser is
                      Earley's; see `lalr`
     start            the number of the rule that is the whole text (0, 1, ...)
+    terminal_names   of all terminals; for people, as are the others
+    rule_names       of all rules; then, of an LALR parser, of the left sides of its rules
     unique_keys      the texts are JSON, and those in which an object repeats a key are not meant
     budgets          for each terminal, how many tokens may begin in it, 0 for any number; empty if none has a
                      budget. It binds matchers only, which know the tokens, as far as the text can end there
@@ -148,6 +151,12 @@ class Program:
     rule_names: tuple[str, ...] = ()
     unique_keys: bool = False
     budgets: array[int] = field(default_factory=lambda: array("i"))
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.rules) // 3} rules, {len(self.states) - 1} states"
+        if self.parser:
+            counts = f"LALR parser of {self.parser[0]} states"
+        return f"<Program {self.key[:8]}: {counts}, {len(self.terminals)} terminals>"
 
     @cached_property
     def key(self) -> str:
@@ -187,20 +196,6 @@ arrays_of = attrgetter(*PROGRAM_ARRAYS)
 """These arrays of a `Program`, in order."""
 
 
-class Binding(NamedTuple):
-    """What a vocabulary makes of a terminal, by `kind`:
-
-    marker           the special token `name` if there is one
-    token_except     any token but those given as its special tokens
-    ordinary_except  any ordinary token but those; nothing if all of them are special
-    text             its expression if all of them are special; else nothing
-    """
-
-    symbol: int
-    kind: str
-    name: str = ""
-
-
 @dataclass
 class Rules:
     """A grammar under construction.
@@ -216,6 +211,8 @@ class Rules:
     def __post_init__(self) -> None:
         self.terminal_names: list[str] = []
         self.rule_names: list[str] = []
+        self.side_names: list[str] = []
+        """Of the left sides in `parser`."""
         self._encoder = Encoder()
         self._terminals: list[int] = []
         self._by_expression: dict[tuple[int, int], int] = {}
@@ -225,6 +222,11 @@ class Rules:
         self._automata: list[tuple[Sequence[Sequence[PlainEdge]], int, int] | None] = []
         self.expressions: list[Expression | None] = []
         """The expression of each terminal; None for special tokens."""
+
+    def __repr__(self) -> str:
+        names = self.rule_names
+        start = names[-1 - self.start] if -len(names) <= self.start < 0 else None
+        return f"<Rules: {len(names)} rules, {len(self.terminal_names)} terminals, start {start}>"
 
     def copy(self) -> Rules:
         """Other rules that begin with the same terminals. There must be no rules yet."""
@@ -393,7 +395,7 @@ class Rules:
             self.parser,
             -1 - self.start,
             tuple(self.terminal_names),
-            tuple(self.rule_names),
+            (*self.rule_names, *self.side_names),
             self.unique_keys,
             array(
                 "i", [self._budgets.get(i, 0) for i in range(len(self._terminals))] if self._budgets else ()

@@ -1,8 +1,9 @@
-"""Special tokens of grammars that are read before there is a vocabulary."""
+"""Special tokens of grammars that are read before there is a vocabulary, and what one makes of terminals."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 
 class SpecialNames(Mapping[str, int]):
@@ -25,3 +26,17 @@ class SpecialNames(Mapping[str, int]):
 
     def __len__(self) -> int:
         return len(self.known)
+
+
+class Binding(NamedTuple):
+    """What a vocabulary makes of a terminal, by `kind`:
+
+    marker           the special token `name` if there is one
+    token_except     any token but those given as its special tokens
+    ordinary_except  any ordinary token but those; nothing if all of them are special
+    text             its expression if all of them are special; else nothing
+    """
+
+    symbol: int
+    kind: str
+    name: str = ""

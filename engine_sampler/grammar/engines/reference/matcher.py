@@ -46,6 +46,9 @@ class ReferenceGrammar:
         self._program = program
         self._tables = EngineTables(program, vocabulary)
 
+    def __repr__(self) -> str:
+        return f"<ReferenceGrammar of {self._tables!r}>"
+
     def tables(self) -> EngineTables:
         """The tables for a new matcher: new ones if the current ones have grown too large."""
         if self._tables.meter.states > MAX_SHARED_STATES:
@@ -72,6 +75,11 @@ class ReferenceMatcher:
         self._exceeds = False
         self._failure = ""
 
+    def __repr__(self) -> str:
+        threads = len(self._configurations.threads[self._configuration])
+        ended = ", ended" * self._terminated
+        return f"<ReferenceMatcher after {len(self._places) - 1} accepted calls, {threads} threads{ended}>"
+
     @property
     def _configuration(self) -> int:
         return self._places[-1].configuration
@@ -88,6 +96,12 @@ class ReferenceMatcher:
             except GrammarLimitError as error:
                 self._failure = str(error)
                 raise
+
+    @contextmanager
+    def inspected(self) -> Iterator[tuple[EngineTables, int]]:
+        """The tables and the configuration of the text, for the time of one call; see `readings`."""
+        with self._call():
+            yield self._tables, self._configuration
 
     def fill_bitmask(self, bitmask: npt.NDArray[np.int32], row: int = 0) -> None:
         """Write the mask of the next token into a row of `bitmask`.

@@ -30,6 +30,7 @@ from .vocabulary import ReferenceVocabulary
 class EngineTables:
     """The tables of a program. Raises GrammarError if no text at all matches it.
 
+    program          the program, for the names of its symbols
     lock             held for the duration of a call: one call at a time
     meter            counts the work of that call
     expressions      those of the program, and their derivatives
@@ -40,6 +41,7 @@ class EngineTables:
     """
 
     def __init__(self, program: Program, vocabulary: ReferenceVocabulary) -> None:
+        self.program = program
         self.lock = RLock()
         self.meter = Meter()
         self.expressions = expressions = Expressions(self.meter)
@@ -72,6 +74,10 @@ class EngineTables:
         self.configurations = configurations
         self.masks = SummaryMasks(configurations, vocabulary)
         self.places = Places(configurations, self.masks, program.budgets)
+
+    def __repr__(self) -> str:
+        configurations, expressions = len(self.configurations.threads), len(self.expressions.nodes)
+        return f"<EngineTables: {configurations} configurations, {expressions} expressions>"
 
 
 def _specials(program: Program) -> dict[int, frozenset[int]]:
