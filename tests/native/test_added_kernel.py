@@ -79,7 +79,7 @@ def insert(path: Path, before: str, text: str) -> None:
 
 
 def add_toy(root: Path) -> None:
-    """The steps of CONTRIBUTING for a sampler, and then for its kernel, except for documentation and tests."""
+    """The steps of CONTRIBUTING for a sampler, then for its kernel, without documentation and tests."""
     package, native = root / "engine_sampler", root / "native"
     (package / "samplers" / "toy.py").write_text(SAMPLER, "utf-8")
     insert(package / "params" / "orders.py", '    "epsilon_cutoff",\n', '    "toy",\n')
