@@ -1,5 +1,5 @@
-"""Every operation of the header is a kernel that runs, and everything that lists operations lists it; so it is
-with the kinds of expressions."""
+"""Every operation of the header is a kernel that runs, and all that lists operations lists it; so it is with
+the kinds of expressions."""
 
 from __future__ import annotations
 
