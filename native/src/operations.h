@@ -1,7 +1,7 @@
 /* Every operation of a program in one table: its kind, what runs it, its class, and the tables it needs.
  *
- * One line adds a kernel: programs are checked and run by this table, and the fuzzer draws from it. The compiler
- * warns (-Wswitch-enum) if a kind of the header is missing here.
+ * One line adds a kernel: programs are checked and run by this table, and the fuzzer draws from it. The
+ * compiler warns (-Wswitch-enum) if a kind of the header is missing here.
  */
 #pragma once
 

@@ -1,4 +1,5 @@
-"""Every operation of the header is a kernel that runs, and everything that lists operations lists it."""
+"""Every operation of the header is a kernel that runs, and all that lists operations lists it; so it is with
+the kinds of expressions."""
 
 from __future__ import annotations
 
@@ -44,6 +45,17 @@ def test_the_header_has_an_operation_for_every_kernel() -> None:
 def test_the_table_has_one_line_for_every_operation() -> None:
     lines = re.findall(r"DO\((ES_OP_\w+), ", (SOURCES / "operations.h").read_text("utf-8"))
     assert sorted(lines) == sorted(kinds())
+
+
+def test_the_table_of_expressions_has_one_line_for_every_kind() -> None:
+    folder = SOURCES / "grammar" / "expression"
+    numbers = re.search(
+        r"enum eg_kind_number \{(.*?)\}", (folder / "expression.h").read_text("utf-8"), re.DOTALL
+    )
+    assert numbers is not None
+    kinds_of_expressions = re.findall(r"^    (EG_\w+)", numbers.group(1), re.MULTILINE)
+    lines = re.findall(r"^    \[(EG_\w+)\] = \{EG_OF", (folder / "kinds.c").read_text("utf-8"), re.MULTILINE)
+    assert lines == kinds_of_expressions
 
 
 def test_the_fuzzer_sets_every_parameter_of_the_header() -> None:

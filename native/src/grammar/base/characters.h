@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Bits that belong to no class: a byte that is not valid UTF-8 where it occurs, and a node that is reached in
- * the middle of a character. */
+/* Bits that belong to no class: a byte that is not valid UTF-8 where it occurs, and a node that is reached
+ * in the middle of a character. */
 #define EG_MALFORMED ((uint64_t)1 << 62)
 #define EG_INSIDE ((uint64_t)1 << 63)
 

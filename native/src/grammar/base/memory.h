@@ -1,9 +1,9 @@
 /* Memory, work and faults of the grammar engine.
  *
  * Everything that a vocabulary and its grammars store is owned by an `eg_pool`. A pool counts what it holds
- * and is emptied as a whole: nothing else need be freed. A fault (no memory, a limit) returns by longjmp to the call that entered the
- * engine. Tables are only appended to, and an entry is published last, so a fault never leaves a table half
- * changed. No function owns memory across a call that may fault.
+ * and is emptied as a whole: nothing else need be freed. A fault (no memory, a limit) returns by longjmp to
+ * the call that entered the engine. Tables are only appended to, and an entry is published last, so a fault
+ * never leaves a table half changed. No function owns memory across a call that may fault.
  */
 #pragma once
 
@@ -26,8 +26,8 @@ typedef struct eg_fault {
 _Noreturn void eg_fail(eg_fault *fault, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Count `steps` of work; faults if the call has done too much. A step is about 8 ns on a current core, so that
- * a limit of steps bounds time: whoever adds a loop counts its rounds, by what they cost. */
+/* Count `steps` of work; faults if the call has done too much. A step is about 8 ns on a current core, so
+ * that a limit of steps bounds time: whoever adds a loop counts its rounds, by what they cost. */
 _Noreturn void eg_fail_work(eg_fault *fault);
 static inline void eg_work(eg_fault *fault, int64_t steps) {
     if ((fault->work -= steps) < 0) eg_fail_work(fault);
@@ -88,7 +88,8 @@ void *eg_take(eg_pool *pool, size_t size);
 void *eg_take_zeroed(eg_pool *pool, size_t size);
 void *eg_keep(eg_pool *pool, const void *from, size_t size);
 
-/* A buffer of `new_size` bytes with the contents of `old`, which may be NULL; never NULL. And give one back early. */
+/* A buffer of `new_size` bytes with the contents of `old`, which may be NULL; never NULL. And give one back
+ * early. */
 void *eg_resize(eg_pool *pool, void *old, size_t old_size, size_t new_size);
 void eg_release(eg_pool *pool, void *buffer, size_t size);
 

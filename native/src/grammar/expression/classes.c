@@ -1,4 +1,5 @@
 /* Classes of bytes that an expression does not distinguish: its derivative is computed once for each. */
+#include "grammar/expression/kinds.h"
 #include "grammar/expression/make.h"
 
 enum { MOST_MEMBERS = 128 }; /* longer lists tell all bytes apart */

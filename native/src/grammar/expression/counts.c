@@ -3,8 +3,8 @@
 
 /* --- unions --- */
 
-/* X{2,5}Y|X{4,9}Y is X{2,9}Y. Without this, a text under counts within counts could be split into so many parts
- * in so many ways that each byte adds members. */
+/* X{2,5}Y|X{4,9}Y is X{2,9}Y. Without this, a text under counts within counts could be split into so many
+ * parts in so many ways that each byte adds members. */
 
 enum {
     FEW_COUNTED = 8, /* so many members stay as they are */
@@ -80,8 +80,8 @@ static int compare_counted(const void *a, const void *b) {
     return (x->member > y->member) - (x->member < y->member);
 }
 
-/* Merge the members from `base` to `end` on the stack whose counts at `place` overlap or meet. Returns the new
- * end: fewer members are left. */
+/* Merge the members from `base` to `end` on the stack whose counts at `place` overlap or meet. Returns the
+ * new end: fewer members are left. */
 static int32_t merge_counts_at(eg_expressions *x, int32_t base, int32_t end, int place) {
     int32_t kept = base;
     for (int32_t i = base; i < end; i++) {

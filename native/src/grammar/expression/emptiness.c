@@ -1,8 +1,8 @@
 /* Whether an expression matches anything.
  *
- * A union matches something if one of its members does. So where too many derivatives would have to be visited,
- * those of the alternatives (alternatives.c) are visited instead: one at a time, as in an automaton that is not
- * deterministic and has far fewer states. */
+ * A union matches something if one of its members does. So where too many derivatives would have to be
+ * visited, those of the alternatives (alternatives.c) are visited instead: one at a time, as in an
+ * automaton that is not deterministic and has far fewer states. */
 #include "grammar/expression/search.h"
 
 enum { UNKNOWN, SOMETHING, NOTHING };
@@ -83,8 +83,8 @@ static void consider_each(eg_expressions *x, int32_t next, void *pursuit_) {
     else consider(x, next, pursuit_);
 }
 
-/* Decide whether `e` matches anything, if that takes at most `most` derivatives. If there is a match, everything
- * on the path to it matches something; else nothing that was visited does. */
+/* Decide whether `e` matches anything, if that takes at most `most` derivatives. If there is a match,
+ * everything on the path to it matches something; else nothing that was visited does. */
 static int search(eg_expressions *x, int32_t e, bool alternatives, int32_t most) {
     pursuit p = {x->visited.count, -1, -1, alternatives};
     const int64_t left = x->pool->fault->work - EG_MOST_WORK;

@@ -28,17 +28,35 @@ enum { EG_KEYWORD = 1, EG_IGNORED = 2, EG_CLOSED = 4, EG_ENTRY_BITS = 3, EG_TAKE
 
 enum { EG_EMPTY = 0, EG_EPSILON = 1, EG_ANYTHING = 2 };
 
+/* The kinds of expressions (kinds.h), and the operands of each. Programs contain those up to EG_AUTOMATON. */
+typedef enum eg_kind_number {
+    EG_LITERAL,   /* text, length: of 2 bytes or more; one byte is a class, none EG_EPSILON */
+    EG_CLASS,     /* set */
+    EG_CONCAT,    /* head, tail */
+    EG_UNION,     /* members, count: ascending */
+    EG_BOTH,      /* the same: the intersection */
+    EG_NOT,       /* of */
+    EG_REPEAT,    /* of, low, high: -1 for any number */
+    EG_GUARD,     /* of, forbidden */
+    EG_AUTOMATON, /* automaton, state */
+    EG_LONGEST,   /* of */
+    EG_LEXER,     /* members, count: in pairs of an entry and an expression */
+    EG_LEXED,     /* the same for a lexer that has ended: it could only continue to what cannot be read */
+    EG_FUTURE,    /* of */
+    EG_WHOLE      /* of */
+} eg_kind_number;
+
 typedef struct eg_expression {
-    uint8_t kind;      /* an eg_kind_number (kinds.h) */
-    bool nullable;     /* matches the empty string, perhaps only under a guard */
-    bool wide;         /* begins many texts: a string or a name does, a few literals do not */
-    bool over;         /* nothing can follow: wherever it ends, it ends for good */
-    bool guarded;      /* a guard is at its top, or under a union there */
-    bool guards;       /* a guard is anywhere within */
-    bool logical;      /* an intersection, complement or guard is within: it may match nothing */
-    uint8_t emptiness; /* 0: not known yet, 1: matches something, 2: matches nothing */
-    uint8_t code;      /* its eg_is_code: 0: not known yet, 1: yes, 2: no */
-    int32_t first;     /* number of the set of bytes it can begin with */
+    uint8_t kind;       /* an eg_kind_number */
+    bool nullable;      /* matches the empty string, perhaps only under a guard */
+    bool wide;          /* begins many texts: a string or a name does, a few literals do not */
+    bool over;          /* nothing can follow: wherever it ends, it ends for good */
+    bool guarded;       /* a guard is at its top, or under a union there */
+    bool guards;        /* a guard is anywhere within */
+    bool logical;       /* an intersection, complement or guard is within: it may match nothing */
+    uint8_t emptiness;  /* 0: not known yet, 1: matches something, 2: matches nothing */
+    uint8_t code;       /* its eg_is_code: 0: not known yet, 1: yes, 2: no */
+    int32_t first;      /* number of the set of bytes it can begin with */
     union {            /* the operands, with names by kind */
         int32_t operands[3];
         struct {
@@ -51,14 +69,14 @@ typedef struct eg_expression {
             int32_t high;
         };
     };
-    int32_t *steps;    /* [256] derivative by each byte, -1: not known yet; NULL: none is known */
-    int32_t bounded;   /* its eg_expression_bounded for the longest token, -1: not known yet */
-    int32_t looser;    /* its eg_expression_looser, -1: not known yet */
-    int32_t classes;   /* its eg_classes_of, -1: not known yet */
-    int32_t reach;     /* its eg_reach_of, -1: not known yet */
-    int32_t visit;     /* its place in the last search that came to it */
-    int32_t steady;    /* its first place in `steadies`, -1: not known yet */
-    uint64_t unchanged;     /* its eg_expression_unchanged_after, UINT64_MAX: not known yet */
+    int32_t *steps;     /* [256] derivative by each byte, -1: not known yet; NULL: none is known */
+    int32_t bounded;    /* its eg_expression_bounded for the longest token, -1: not known yet */
+    int32_t looser;     /* its eg_expression_looser, -1: not known yet */
+    int32_t classes;    /* its eg_classes_of, -1: not known yet */
+    int32_t reach;      /* its eg_reach_of, -1: not known yet */
+    int32_t visit;      /* its place in the last search that came to it */
+    int32_t steady;     /* its first place in `steadies`, -1: not known yet */
+    uint64_t unchanged; /* its eg_expression_unchanged_after, UINT64_MAX: not known yet */
 } eg_expression;
 
 /* An expression that was given as an automaton. */
@@ -100,41 +118,42 @@ typedef struct eg_steady {
 /* A derivative that a search has visited. */
 typedef struct eg_visited {
     int32_t expression;
-    int32_t from;     /* the place of that whose derivative it is, -1: none; or the first of its `edges` */
+    int32_t from; /* the place of that whose derivative it is, -1: none; or the first of its `edges` */
     int32_t end, loop;
-    int32_t cost;     /* what its derivatives are closer to a match */
-    bool loops;       /* one of them is itself, and any number of these may be inserted */
+    int32_t cost; /* what its derivatives are closer to a match */
+    bool loops;   /* one of them is itself, and any number of these may be inserted */
 } eg_visited;
 
 typedef struct eg_expressions {
     eg_pool *pool;
     EG_VECTOR(eg_expression) nodes;
     EG_VECTOR(eg_bytes) sets;
-    EG_VECTOR(int32_t) lists;   /* members of unions and intersections, one list after the other */
-    EG_VECTOR(uint8_t) text;    /* bytes of literals */
+    EG_VECTOR(int32_t) lists;      /* members of unions and intersections, one list after the other */
+    EG_VECTOR(uint8_t) text;       /* bytes of literals */
     EG_VECTOR(eg_automaton) automata;
-    EG_VECTOR(int32_t) scratch; /* a stack of members for constructions in progress */
-    EG_VECTOR(eg_visited) visited;  /* a stack: by searches in progress */
-    EG_VECTOR(int32_t) edges;   /* a stack of the derivatives of each of them, one list after the other */
+    EG_VECTOR(int32_t) scratch;    /* a stack of members for constructions in progress */
+    EG_VECTOR(eg_visited) visited; /* a stack: by searches in progress */
+    EG_VECTOR(int32_t) edges;      /* a stack of their derivatives, one list after the other */
     EG_VECTOR(eg_classes) classes;
     EG_VECTOR(eg_reach) reaches;
     EG_VECTOR(eg_steady) steadies;
-    EG_VECTOR(uint64_t) singles; /* results of eg_expression_single_characters ... */
-    eg_map single;              /* ... by expression */
-    eg_map class_meets;         /* two numbers of classes to those that refine both */
-    eg_map goes_on;             /* (expression, guard) to the result of eg_can_go_on */
-    eg_map derived;             /* (expression, byte) to the result of eg_derive_once */
+    EG_VECTOR(uint64_t) singles;   /* results of eg_expression_single_characters ... */
+    eg_map single;                 /* ... by expression */
+    eg_map class_meets;            /* two numbers of classes to those that refine both */
+    eg_map goes_on;                /* (expression, guard) to the result of eg_can_go_on */
+    eg_map derived;                /* (expression, byte) to the result of eg_derive_once */
     eg_set by_content, sets_by_content, literals_by_content, classes_by_content;
-    int64_t known_steps;        /* how many derivatives are remembered */
-    int32_t longest_token;      /* bytes */
-    int vain_explorations;      /* explorations (eg_reach_of) without a result, less those with one */
-    int vain_searches;          /* the same for searches (eg_expression_is_empty) */
-    int depth;                  /* of the current recursion */
+    int64_t known_steps;           /* how many derivatives are remembered */
+    int32_t longest_token;         /* bytes */
+    int vain_explorations;         /* explorations (eg_reach_of) without a result, less those with one */
+    int vain_searches;             /* the same for searches (eg_expression_is_empty) */
+    int depth;                     /* of the current recursion */
 } eg_expressions;
 
 void eg_expressions_open(eg_expressions *x, eg_pool *pool, int32_t longest_token);
 
-/* Make `x`, which may have been in use with the same pool, a copy of `from`, of which no derivative is known. */
+/* Make `x`, which may have been in use with the same pool, a copy of `from`, of which no derivative is
+ * known. */
 void eg_expressions_copy(eg_expressions *x, eg_pool *pool, const eg_expressions *from);
 
 /* Discard the unfinished work of a call that faulted. */
@@ -149,8 +168,8 @@ typedef struct eg_reading_place {
     int32_t count; /* of nodes so far */
 } eg_reading_place;
 
-/* Read a grammar's expressions (the code of engine_sampler.grammar.program.expression.Encoder) from some place on,
- * and write the numbers of these nodes to `numbers`, behind those of the nodes before. Faults with
+/* Read a grammar's expressions (the code of engine_sampler.grammar.program.expression.Encoder) from some
+ * place on, and write the numbers of these nodes to `numbers`, behind those of the nodes before. Faults with
  * ES_GRAMMAR_INVALID for malformed code. Returns how many nodes there are. */
 int32_t eg_expressions_read(eg_expressions *x, const int32_t *code, int64_t length, eg_reading_place from,
                             int32_t *numbers, int64_t room);
@@ -159,15 +178,15 @@ int32_t eg_expressions_read(eg_expressions *x, const int32_t *code, int64_t leng
 typedef struct eg_import {
     const eg_expressions *from;
     const struct eg_import *before; /* of those that `from` begins with, to the same table; or NULL */
-    int32_t *numbers; /* of those copied, in the other table */
-    uint8_t *needed;  /* which are to be copied */
-    int32_t first;    /* those before it are known, ... */
-    int32_t next;     /* ... those before this are done */
-    bool is_marked;   /* what the needed ones consist of is needed, too */
+    int32_t *numbers;               /* of those copied, in the other table */
+    uint8_t *needed;                /* which are to be copied */
+    int32_t first;                  /* those before it are known, ... */
+    int32_t next;                   /* ... those before this are done */
+    bool is_marked;                 /* what the needed ones consist of is needed, too */
 } eg_import;
 
-/* False if there is no memory. Nothing may be added to `from` until the end. `before` is complete when expressions
- * are copied. */
+/* False if there is no memory. Nothing may be added to `from` until the end. `before` is complete when
+ * expressions are copied. */
 bool eg_import_open(eg_import *i, const eg_expressions *from, const eg_import *before);
 void eg_import_close(eg_import *i);
 
@@ -221,8 +240,8 @@ typedef struct eg_reading {
     int32_t entry, guard;
 } eg_reading;
 
-/* The ways in which `e` can end here, at most EG_MAX_READINGS, in `out`; returns how many. An expression that
- * is not a lexer has no entries: they are -1. */
+/* The ways in which `e` can end here, at most EG_MAX_READINGS, in `out`; returns how many. An expression
+ * that is not a lexer has no entries: they are -1. */
 int eg_expression_readings(eg_expressions *x, int32_t e, eg_reading *out);
 
 /* Whether `e`, which can continue without `guard`, can do so to some end that `guard` allows. */
@@ -246,18 +265,19 @@ int32_t eg_longest(eg_expressions *x, int32_t e);
 /* An expression that no text of at most `bytes` bytes can distinguish from `e`: larger counts are dropped. */
 int32_t eg_expression_bounded(eg_expressions *x, int32_t e, int32_t bytes);
 
-/* An expression that matches what `e` does and more, and that many others share: without what is excluded, or
- * without the end of a long count. `e` itself if there is none. */
+/* An expression that matches what `e` does and more, and that many others share: without what is excluded,
+ * or without the end of a long count. `e` itself if there is none. */
 int32_t eg_expression_looser(eg_expressions *x, int32_t e);
 
 /* The classes of characters (characters.h) after each of which `e` is unchanged. */
 uint64_t eg_expression_unchanged_after(eg_expressions *x, int32_t e);
 
-/* The classes of characters each of which by itself is a match of `e`, after which nothing else of it follows. */
+/* The classes of characters each of which by itself is a match of `e`, after which nothing else of it
+ * follows. */
 uint64_t eg_expression_single_characters(eg_expressions *x, int32_t e);
 
-/* Whether after any up to `count` characters of these classes `e` can be continued. False may mean that it is not
- * known. */
+/* Whether after any up to `count` characters of these classes `e` can be continued. False may mean that it
+ * is not known. */
 bool eg_expression_outlasts(eg_expressions *x, int32_t e, uint64_t classes, int32_t count);
 
 /* Whether `e` counts the characters that it begins with, and so is changed by each. */

@@ -1,4 +1,5 @@
 /* Copying expressions from one table to another, where equal ones may exist already. */
+#include "grammar/expression/kinds.h"
 #include "grammar/expression/make.h"
 
 enum { FIXED = 4 }; /* EG_EMPTY, EG_EPSILON, EG_ANYTHING and its bytes have the same numbers everywhere */

@@ -1,4 +1,5 @@
 /* Nodes by content: equal nodes are one, and so are equal sets of bytes. */
+#include "grammar/expression/kinds.h"
 #include "grammar/expression/make.h"
 
 int32_t eg_intern_set(eg_expressions *x, const eg_bytes *set) {

@@ -1,4 +1,5 @@
 /* What each kind of expression can begin with, its properties, and its derivatives. */
+#include "grammar/expression/kinds.h"
 #include "grammar/expression/make.h"
 
 enum { WIDE_CLASS = 32, WIDE_LOOP = 2 }; /* bytes */
@@ -65,7 +66,8 @@ static int32_t classes_of_automaton(eg_expressions *x, const eg_expression *n) {
 
 /* --- sequences --- */
 
-/* The derivative of what is repeated, or comes first: a class of characters is derived once, wherever it occurs. */
+/* The derivative of what is repeated, or comes first: a class of characters is derived once, wherever it
+ * occurs. */
 static int32_t derive_part(eg_expressions *x, int32_t e, int byte) {
     const eg_expression *n = &x->nodes.at[e];
     if (n->kind != EG_UNION || n->count <= FEW_MEMBERS || !eg_bytes_has(eg_first(x, e), byte))

@@ -1,36 +1,18 @@
-/* The kinds of expressions. A new one gets a number here, names for its operands in eg_expression, and its line in
- * the table of kinds.c. */
+/* What the kinds of expressions are: a new one gets its number and names of operands in expression.h, and
+ * its line in the table of kinds.c. */
 #pragma once
 
 #include "grammar/expression/expression.h"
 
-/* Programs contain the kinds up to EG_AUTOMATON (read.c). Behind each, its operands. */
-typedef enum eg_kind_number {
-    EG_LITERAL, /* text, length: of 2 bytes or more; one byte is a class, none EG_EPSILON */
-    EG_CLASS, /* set */
-    EG_CONCAT, /* head, tail */
-    EG_UNION, /* members, count: ascending */
-    EG_BOTH, /* the same: the intersection */
-    EG_NOT, /* of */
-    EG_REPEAT, /* of, low, high: -1 for any number */
-    EG_GUARD, /* of, forbidden */
-    EG_AUTOMATON, /* automaton, state */
-    EG_LONGEST, /* of */
-    EG_LEXER, /* members, count: in pairs of an entry and an expression */
-    EG_LEXED, /* the same for a lexer that has ended: it could only continue to what cannot be read */
-    EG_FUTURE, /* of */
-    EG_WHOLE /* of */
-} eg_kind_number;
-
 /* What the operands are. */
 typedef enum eg_shape {
-    EG_OF_TEXT, /* text, length */
-    EG_OF_SET, /* set */
-    EG_OF_ONE, /* an expression, and two numbers */
-    EG_OF_TWO, /* two expressions */
+    EG_OF_TEXT,    /* text, length */
+    EG_OF_SET,     /* set */
+    EG_OF_ONE,     /* an expression, and two numbers */
+    EG_OF_TWO,     /* two expressions */
     EG_OF_MEMBERS, /* expressions in `lists` */
     EG_OF_ENTRIES, /* pairs of an entry and an expression there */
-    EG_OF_STATE /* automaton, state */
+    EG_OF_STATE    /* automaton, state */
 } eg_shape;
 
 typedef struct eg_kind {
@@ -39,7 +21,8 @@ typedef struct eg_kind {
     void (*describe)(const eg_expressions *x, eg_expression *n, eg_bytes *first);
     /* The derivative by one of the bytes that it can begin with. */
     int32_t (*derive)(eg_expressions *x, const eg_expression *n, int byte);
-    /* The number of the classes of bytes by which its derivatives are equal; NULL: it tells all of them apart. */
+    /* The number of the classes of bytes by which its derivatives are equal; NULL: it tells all of them
+     * apart. */
     int32_t (*classes)(eg_expressions *x, const eg_expression *n);
 } eg_kind;
 

@@ -176,8 +176,8 @@ int32_t eg_lexer_of(eg_expressions *x, const int32_t *pairs, int32_t count) {
     return eg_make_lexer(x, base);
 }
 
-/* Push the derivative of EG_TAKEN by a byte. The derivative of the entry before may already imply it, and two
- * in a row are joined. */
+/* Push the derivative of EG_TAKEN by a byte. The derivative of the entry before may already imply it, and
+ * two in a row are joined. */
 static void push_taken(eg_expressions *x, int32_t base, int32_t guard) {
     const int32_t last = x->scratch.count - 2;
     if (guard == EG_EMPTY) return;

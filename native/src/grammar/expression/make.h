@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine_sampler_grammar.h"
-#include "grammar/expression/kinds.h"
+#include "grammar/expression/expression.h"
 
 /* Count a level of recursion and a step of work. */
 void eg_enter(eg_expressions *x);
@@ -36,8 +36,8 @@ int32_t eg_make_literal(eg_expressions *x, int32_t at, int32_t length);
  * members. */
 void eg_push_member(eg_expressions *x, eg_kind_number kind, int32_t e);
 
-/* If many members on `scratch` from `base` on have counts: make one of those that differ in one count only. They
- * ascend, before and after. */
+/* If many members on `scratch` from `base` on have counts: make one of those that differ in one count only.
+ * They ascend, before and after. */
 void eg_merge_counts(eg_expressions *x, int32_t base);
 
 /* The union, or intersection, of the members on `scratch` from `base` on, which are popped. */
@@ -58,8 +58,8 @@ void eg_open_classes(eg_expressions *x);
 
 enum { EG_ONE_CLASS = 0, EG_ALL_CLASSES = 1 };
 
-/* The classes of bytes that are equal in `values`, or in and outside of a set; that refine both `a` and `b`; and those
- * of all members of a list. */
+/* The classes of bytes that are equal in `values`, or in and outside of a set; that refine both `a` and `b`;
+ * and those of all members of a list. */
 int32_t eg_classes_by_value(eg_expressions *x, const int32_t *values);
 int32_t eg_classes_of_set(eg_expressions *x, const eg_bytes *set);
 int32_t eg_meet_classes(eg_expressions *x, int32_t a, int32_t b);
@@ -68,8 +68,8 @@ int32_t eg_classes_of_members(eg_expressions *x, const eg_expression *n);
 /* The derivative of `e` by `byte`. If it is empty, it may not be recognized as such. */
 int32_t eg_derive(eg_expressions *x, int32_t e, int byte);
 
-/* The same, remembered: the next list has many of the same members, and an unfinished call must find again what it
- * has done. */
+/* The same, remembered: the next list has many of the same members, and an unfinished call must find again
+ * what it has done. */
 int32_t eg_derive_once(eg_expressions *x, int32_t e, int byte);
 
 /* ... and once for each class of bytes. */
@@ -84,8 +84,8 @@ typedef struct eg_counts {
     bool exact;     /* whatever is counted is a code (eg_is_code) */
 } eg_counts;
 
-/* The expression `e` whose last part, if it is repeated, may be repeated beyond an upper bound above `most` and
- * need not be repeated more than `least` times. */
+/* The expression `e` whose last part, if it is repeated, may be repeated beyond an upper bound above `most`
+ * and need not be repeated more than `least` times. */
 int32_t eg_widen_count(eg_expressions *x, int32_t e, int32_t most, int32_t least);
 
 int32_t eg_drop_counts(eg_expressions *x, const eg_expression *n, eg_counts *counts);
@@ -95,8 +95,9 @@ eg_reach eg_reach_of(eg_expressions *x, int32_t e);
 
 typedef void eg_visit(eg_expressions *x, int32_t e, void *to);
 
-/* Call `visit` with each alternative of `e`: expressions of which it is the union, and of which none is, or begins
- * with, a union of more than words. It is the only one itself if it has no others, or a look-ahead. */
+/* Call `visit` with each alternative of `e`: expressions of which it is the union, and of which none is, or
+ * begins with, a union of more than words. It is the only one itself if it has no others, or a look-ahead.
+ */
 void eg_visit_alternatives(eg_expressions *x, int32_t e, eg_visit *visit, void *to);
 bool eg_has_alternatives(eg_expressions *x, int32_t e);
 

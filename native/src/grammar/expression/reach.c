@@ -1,9 +1,9 @@
 /* How far a match is away.
  *
- * An intersection with a count has as many derivatives as the count is high, times those of the rest. Most of
- * its questions are answered by the same intersection without the count. A count X{low,high} of texts none of
- * which begins another (a code) is reached where the rest can be completed within `high` bytes and can then be
- * extended by one X at a time.
+ * An intersection with a count has as many derivatives as the count is high, times those of the rest. Most
+ * of its questions are answered by the same intersection without the count. A count X{low,high} of texts
+ * none of which begins another (a code) is reached where the rest can be completed within `high` bytes and
+ * can then be extended by one X at a time.
  */
 #include "grammar/expression/search.h"
 
@@ -153,8 +153,8 @@ static void keep_reaches(eg_expressions *x, const exploration *s, bool known) {
     }
 }
 
-/* Explore what `e` leads to, or its alternatives, and keep their distances. Returns whether that was less than
- * `most`; otherwise nothing is kept unless the distances are given `up`. */
+/* Explore what `e` leads to, or its alternatives, and keep their distances. Returns whether that was less
+ * than `most`; otherwise nothing is kept unless the distances are given `up`. */
 static bool explore(eg_expressions *x, int32_t e, bool alternatives, int32_t most, bool up) {
     exploration s = {
         .base = x->visited.count, .edges = x->edges.count, .alternatives = alternatives, .exact = true};

@@ -1,11 +1,12 @@
-/* Searches through the derivatives of an expression. What one has visited is on the stack `visited` from some base on;
- * it may begin another one. */
+/* Searches through the derivatives of an expression. What one has visited is on the stack `visited` from
+ * some base on; it may begin another one. */
 #pragma once
 
 #include "grammar/expression/make.h"
 
-/* Derivatives that are visited before their alternatives are, to learn how far a match is away or whether there
- * is one: half as many after each time that this was in vain, and twice as many after one that was not. */
+/* Derivatives that are visited before their alternatives are, to learn how far a match is away or whether
+ * there is one: half as many after each time that this was in vain, and twice as many after one that was
+ * not. */
 enum { EG_MOST_STATES = 1024, EG_LEAST_STATES = 16 };
 
 /* ... and the work that this may take. */

@@ -1,9 +1,9 @@
 /* Whether texts can go on after any characters of some classes, up to so many.
  *
- * A pattern within a length has as many derivatives as there are places for its parts, and most of them need not be
- * told apart. After any n characters X, a match of X{low,high}Y may go on as X{low-n,high-n}Y; so may an intersection
- * of such members, and a union of which one alternative may. And if what is left after n characters matches
- * anything, then so does what is left after fewer. */
+ * A pattern within a length has as many derivatives as there are places for its parts, and most of them
+ * need not be told apart. After any n characters X, a match of X{low,high}Y may go on as X{low-n,high-n}Y;
+ * so may an intersection of such members, and a union of which one alternative may. And if what is left
+ * after n characters matches anything, then so does what is left after fewer. */
 #include "grammar/base/characters.h"
 #include "grammar/expression/make.h"
 
@@ -101,8 +101,8 @@ static int32_t member_of(const eg_expressions *x, int32_t e, eg_kind_number kind
     return x->nodes.at[e].kind == kind ? eg_member(x, eg_node(x, e), i) : e;
 }
 
-/* The member of the union `e`, or `e` itself, that begins with the most characters, but at most `most`; -1 if there
- * is none. */
+/* The member of the union `e`, or `e` itself, that begins with the most characters, but at most `most`; -1
+ * if there is none. */
 static int32_t longest_first(eg_expressions *x, int32_t e, int32_t most) {
     int32_t out = -1, best = 0;
     const int32_t count = member_count(x, e, EG_UNION);
@@ -114,8 +114,9 @@ static int32_t longest_first(eg_expressions *x, int32_t e, int32_t most) {
     return out;
 }
 
-/* Record the alternative of the intersection `e`, or of `e` itself, whose members begin with the most characters, the
- * one at `place` with at most `most`. Returns with how many that one begins, -1 if there is none. */
+/* Record the alternative of the intersection `e`, or of `e` itself, whose members begin with the most
+ * characters, the one at `place` with at most `most`. Returns with how many that one begins, -1 if there is
+ * none. */
 static int32_t add_alternative(eg_expressions *x, int32_t e, int32_t place, int32_t most, bool over) {
     const int32_t base = x->scratch.count, count = member_count(x, e, EG_BOTH);
     eg_steady out = {.classes = UINT64_MAX, .most = EG_FAR, .proven = -1, .refuted = EG_FAR, .over = over};

@@ -1,4 +1,5 @@
 /* Derivatives, and how they are remembered. */
+#include "grammar/expression/kinds.h"
 #include "grammar/expression/make.h"
 
 int32_t eg_derive_once(eg_expressions *x, int32_t e, int byte) {
@@ -32,8 +33,8 @@ static bool is_long_literal(const eg_expressions *x, const eg_expression *n) {
     return x->nodes.at[n->head].kind == EG_LITERAL && rest->kind == EG_LITERAL;
 }
 
-/* Remember that `next` follows `e` after `byte`, and after every byte that `e` does not distinguish from it if
- * derivatives of `e` take long. */
+/* Remember that `next` follows `e` after `byte`, and after every byte that `e` does not distinguish from it
+ * if derivatives of `e` take long. */
 static void keep_step(eg_expressions *x, int32_t e, int byte, int32_t next) {
     const int32_t classes = x->nodes.at[e].logical ? eg_classes_of(x, e) : EG_ALL_CLASSES;
     if (!x->nodes.at[e].steps) {

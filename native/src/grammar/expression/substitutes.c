@@ -3,8 +3,8 @@
 
 enum { LONG = 12 }; /* repetitions that a looser expression does not count */
 
-/* The intersection `n` with every upper bound on repetitions above `most` dropped, and with lower bounds above
- * `high` reduced to that. */
+/* The intersection `n` with every upper bound on repetitions above `most` dropped, and with lower bounds
+ * above `high` reduced to that. */
 static int32_t without_counts(eg_expressions *x, const eg_expression *n, int32_t most, int32_t high) {
     const int32_t base = x->scratch.count;
     for (int32_t i = 0; i < n->count; i++) {
@@ -14,9 +14,9 @@ static int32_t without_counts(eg_expressions *x, const eg_expression *n, int32_t
     return eg_make_both(x, base);
 }
 
-/* eg_expression_bounded for an intersection `e`. Upper bounds may be dropped if whatever follows within `bytes`
- * can be completed before any of them is reached. Lower bounds may be reduced as well if it can then always be
- * extended. */
+/* eg_expression_bounded for an intersection `e`. Upper bounds may be dropped if whatever follows within
+ * `bytes` can be completed before any of them is reached. Lower bounds may be reduced as well if it can then
+ * always be extended. */
 static int32_t bounded_both(eg_expressions *x, int32_t e, int32_t bytes) {
     const eg_expression n = x->nodes.at[e];
     eg_counts counts;
@@ -77,8 +77,8 @@ static int32_t with_all_open(eg_expressions *x, const eg_expression *n) {
     return eg_make_lexer(x, base);
 }
 
-/* Whether an entry of the lexer `n` looks ahead: a text can then be read in several ways at once, and a token
- * that the parser cannot accept in one of them may be right in another. */
+/* Whether an entry of the lexer `n` looks ahead: a text can then be read in several ways at once, and a
+ * token that the parser cannot accept in one of them may be right in another. */
 static bool lexer_looks_ahead(const eg_expressions *x, const eg_expression *n) {
     for (int32_t i = n->members; i < n->members + n->count; i += 2)
         if (x->lists.at[i] == EG_TAKEN || x->nodes.at[x->lists.at[i + 1]].guards) return true;

@@ -1,8 +1,8 @@
 /* Where grammars are compiled: tables of expressions that no other call uses.
  *
- * What is compiled in a workshop needs no lock; its expressions then join those of the vocabulary. A workshop is kept
- * for the next grammar, so that its memory is there already, and begins with the expressions that most programs begin
- * with, so that they are not read again.
+ * What is compiled in a workshop needs no lock; its expressions then join those of the vocabulary. A
+ * workshop is kept for the next grammar, so that its memory is there already, and begins with the
+ * expressions that most programs begin with, so that they are not read again.
  */
 #pragma once
 

@@ -6,8 +6,9 @@ enum {
     PATIENCE = 1000 /* walks after which one that is not continued is given up */
 };
 
-/* The walk through the vocabulary's trie with `state`: one that was not finished, or a new one. While as many as are
- * kept are under way, others begin again with each call, until one of those ends or is given up. */
+/* The walk through the vocabulary's trie with `state`: one that was not finished, or a new one. While as
+ * many as are kept are under way, others begin again with each call, until one of those ends or is given
+ * up. */
 static eg_walk *find_walk(eg_follower *f, int32_t state) {
     eg_walk *oldest = &f->walks[0];
     f->walked++;

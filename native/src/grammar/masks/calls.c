@@ -47,8 +47,8 @@ enum {
     PATIENCE = 64 /* calls of others that wait for a matcher which is not called any more */
 };
 
-/* Two texts whose tables do not fit into memory together could destroy each other's unfinished work for ever. So the
- * first that does not finish claims the memory: until it does, the others wait. */
+/* Two texts whose tables do not fit into memory together could destroy each other's unfinished work for
+ * ever. So the first that does not finish claims the memory: until it does, the others wait. */
 static void claim_memory(es_matcher *m, bool unfinished) {
     es_vocabulary *v = m->grammar->vocabulary;
     if (!unfinished) m->emptied = 0;
@@ -68,9 +68,10 @@ static bool must_wait(const es_matcher *m) {
     return false;
 }
 
-/* Perform `task`, which may do `most`, under the vocabulary's lock. If memory runs out, all tables are emptied
- * and the task is tried once more. Tables that have to be built first are never left unfinished: that takes no
- * longer than the grammar is long. For this, the call borrows the work that it may not do otherwise. */
+/* Perform `task`, which may do `most`, under the vocabulary's lock. If memory runs out, all tables are
+ * emptied and the task is tried once more. Tables that have to be built first are never left unfinished:
+ * that takes no longer than the grammar is long. For this, the call borrows the work that it may not do
+ * otherwise. */
 static int64_t perform(es_matcher *m, eg_task *task, void *arguments, int64_t most) {
     es_vocabulary *v = m->grammar->vocabulary;
     const int64_t more = m->grammar->limits.max_work - most;

@@ -49,9 +49,9 @@ static void add_along_path(eg_follower *f, eg_token_set *set, const eg_thread *t
     s->work.count = base;
 }
 
-/* Where `e` and the looser `whole` disagree on whether they can continue or end, recompute the tokens. `path`
- * holds the nodes below the first one; `ended`: on the way there, what is read could end, so that more may have
- * begun. Tokens that a lexer's parser cannot accept are recorded in `wrong`. */
+/* Where `e` and the looser `whole` disagree on whether they can continue or end, recompute the tokens.
+ * `path` holds the nodes below the first one; `ended`: on the way there, what is read could end, so that
+ * more may have begun. Tokens that a lexer's parser cannot accept are recorded in `wrong`. */
 static void correct_below(eg_follower *f, eg_token_set *set, const eg_thread *thread, int32_t node, int32_t e,
                           int32_t whole, int32_t *path, int32_t depth, bool ended) {
     es_vocabulary *v = f->vocabulary;

@@ -2,8 +2,8 @@
 #include "grammar/masks/follow.h"
 
 /* Whether `terminal`, beginning again at exits of `g`, has the same derivative there as the first one. It
- * then allows the same tokens and can end at the same places, except the first. `again` receives the bytes of
- * those exits. */
+ * then allows the same tokens and can end at the same places, except the first. `again` receives the bytes
+ * of those exits. */
 static bool begins_alike(eg_follower *f, const eg_group *g, int32_t terminal, eg_bytes *again) {
     eg_expressions *x = &f->vocabulary->expressions;
     const int32_t begin = f->states->rows.rules->terminals[terminal].expression;

@@ -30,8 +30,8 @@ void eg_follow_terminal(eg_follower *f, eg_token_set *set, int32_t row, int32_t 
 }
 
 /* Add from summaries what a thread allows below `node`, which has many nodes below it. What is not wide is
- * pushed instead and walked together with others, so that a position reached by several readings of a text is
- * checked once. */
+ * pushed instead and walked together with others, so that a position reached by several readings of a text
+ * is checked once. */
 static void follow_thread(eg_follower *f, eg_token_set *set, eg_thread thread, int32_t node) {
     eg_states *s = f->states;
     eg_rows *r = &s->rows;

@@ -26,13 +26,13 @@ typedef struct eg_follower {
     eg_states *states;
     es_vocabulary *vocabulary;
     eg_token_sets sets;
-    int64_t budget;           /* nodes left to walk before `exhausted` */
+    int64_t budget;              /* nodes left to walk before `exhausted` */
     bool exhausted;
-    int64_t compare_budget;   /* nodes at which a looser expression may still be compared */
-    int32_t *path;            /* nodes of a path through a trie */
-    EG_VECTOR(int32_t) wrong; /* a stack of tokens to remove from sets under construction */
+    int64_t compare_budget;      /* nodes at which a looser expression may still be compared */
+    int32_t *path;               /* nodes of a path through a trie */
+    EG_VECTOR(int32_t) wrong;    /* a stack of tokens to remove from sets under construction */
     eg_walk walks[EG_WALKS + 1]; /* the last one is not kept */
-    int64_t walked;           /* how often any was called for */
+    int64_t walked;              /* how often any was called for */
 } eg_follower;
 
 /* Follow the texts of `states`, in its pool; before use, it gets a vocabulary. */
@@ -46,10 +46,10 @@ void eg_follow(eg_follower *f, eg_token_set *set, int32_t base, int32_t node);
 /* Add the special tokens that a thread allows. */
 void eg_follow_special(eg_follower *f, eg_token_set *set, eg_thread thread);
 
-/* Add the tokens that a state allows, byte by byte; false if more than `max_steps` steps between states were not
- * known before. Its time is bounded by the number of nodes, however many readings a text has, but texts may have
- * so many states that few steps are ever known. A call that does not finish is continued by the next one for the
- * same state. */
+/* Add the tokens that a state allows, byte by byte; false if more than `max_steps` steps between states
+ * were not known before. Its time is bounded by the number of nodes, however many readings a text has, but
+ * texts may have so many states that few steps are ever known. A call that does not finish is continued by
+ * the next one for the same state. */
 bool eg_follow_bytewise(eg_follower *f, eg_token_set *set, int32_t state, int64_t max_steps);
 
 /* The mask of `state` is kept: the walk that found its tokens is no longer needed. */
@@ -69,7 +69,7 @@ void eg_follow_terminal(eg_follower *f, eg_token_set *set, int32_t row, int32_t 
 /* Add what may follow a terminal that ended at the exits of `g`: `row` is the one after it. */
 void eg_follow_exits(eg_follower *f, eg_token_set *set, int32_t row, eg_group *g);
 
-/* Add what may follow `e`, starting from the looser `whole`. If the two differ in too many places, nothing is
- * added and `whole` is not tried again. */
+/* Add what may follow `e`, starting from the looser `whole`. If the two differ in too many places, nothing
+ * is added and `whole` is not tried again. */
 bool eg_follow_corrected(eg_follower *f, eg_token_set *set, int32_t row, int32_t terminal, int32_t e,
                          int32_t whole, int32_t node);

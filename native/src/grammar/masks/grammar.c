@@ -147,8 +147,8 @@ static void need_number(void *import, int32_t *number) { eg_import_need(import, 
 
 static void replace_number(void *import, int32_t *number) { *number = eg_import_number(import, *number); }
 
-/* Import some more expressions under the lock; all of them again if the tables were emptied meanwhile. They are
- * emptied here if memory runs out, `empties` times at most in all calls. Returns an es_grammar_code,
+/* Import some more expressions under the lock; all of them again if the tables were emptied meanwhile. They
+ * are emptied here if memory runs out, `empties` times at most in all calls. Returns an es_grammar_code,
  * ES_GRAMMAR_UNFINISHED if some are left. */
 static int32_t import_some(es_grammar *g, eg_import *import, int *empties) {
     es_vocabulary *v = g->vocabulary;
@@ -173,8 +173,8 @@ static void finish_move(es_grammar *g, eg_import *import) {
     join_vocabulary(g);
 }
 
-/* Move what was compiled in `w` to the vocabulary. Returns an es_grammar_code, with a message in `error` (`room`
- * bytes). */
+/* Move what was compiled in `w` to the vocabulary. Returns an es_grammar_code, with a message in `error`
+ * (`room` bytes). */
 static int32_t move_to_vocabulary(es_grammar *g, const eg_workshop *w, char *error, size_t room) {
     es_vocabulary *v = g->vocabulary;
     eg_import import;

@@ -7,19 +7,19 @@ struct es_grammar {
     es_vocabulary *vocabulary;
     int64_t references;
     es_grammar_limits limits;
-    eg_pool fixed;      /* the rules as given */
-    eg_pool tables;     /* rows, states, masks; emptied as a whole */
+    eg_pool fixed;             /* the rules as given */
+    eg_pool tables;            /* rows, states, masks; emptied as a whole */
     eg_rules given;
-    eg_rules rules;     /* linked and pruned, in `tables` */
+    eg_rules rules;            /* linked and pruned, in `tables` */
     eg_states states;
     eg_follower follower;
     eg_masks masks;
     eg_places places;
-    int64_t generation; /* of the vocabulary's tables that `tables` were built with; -1: there are none */
-    int64_t built;      /* how often `tables` were built; 0: never */
-    int64_t weight;     /* bytes of `fixed` and `tables` after the last call */
-    int64_t shared; /* bytes by which its calls have extended the tables of this generation that are shared */
-    int64_t shared_generation;
+    int64_t generation;        /* of the shared tables that `tables` were built with; -1: there are none */
+    int64_t built;             /* how often `tables` were built; 0: never */
+    int64_t weight;            /* bytes of `fixed` and `tables` after the last call */
+    int64_t shared;            /* bytes by which its calls have extended the shared tables ... */
+    int64_t shared_generation; /* ... of this generation */
     es_grammar *next, *before; /* of the same vocabulary */
 };
 

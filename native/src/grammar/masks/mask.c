@@ -4,8 +4,8 @@
 #include "grammar/base/bits.h"
 
 enum {
-    FEW = 512,           /* tokens that are kept as a list ... */
-    FEWER = 64,          /* ... or as changes to bits */
+    FEW = 512,            /* tokens that are kept as a list ... */
+    FEWER = 64,           /* ... or as changes to bits */
     FIRST_NODES = 2000,   /* nodes walked before a mask is tried byte by byte ... */
     LEXER_NODES = 30000,  /* ... with a lexer, under which a text has fewer readings ... */
     FIRST_STEPS = 4000,   /* ... with up to this many new steps between states */
@@ -91,7 +91,8 @@ static void give_up_walks(eg_masks *m, int32_t state) {
 }
 
 /* The tokens that continue from `state`. Few nodes are walked with summaries if the text has few readings.
- * Where it has many, the nodes of all tokens are walked, but states recur: in most grammars few are needed. */
+ * Where it has many, the nodes of all tokens are walked, but states recur: in most grammars few are needed.
+ */
 static eg_token_set *find_mask(eg_masks *m, int32_t state) {
     eg_follower *f = m->follower;
     if (!is_bytewise(m, state)) {

@@ -3,8 +3,8 @@
 
 #include "grammar/masks/follow.h"
 
-/* The tokens of `bits`, which belong to a summary or to the mask itself, without `removed`, and `tokens`. Most masks are
- * a few tokens, or many that other masks share. */
+/* The tokens of `bits`, which belong to a summary or to the mask itself, without `removed`, and `tokens`.
+ * Most masks are a few tokens, or many that other masks share. */
 typedef struct eg_mask {
     const uint32_t *bits; /* or NULL */
     int32_t *removed, *tokens;
@@ -13,7 +13,7 @@ typedef struct eg_mask {
 
 typedef struct eg_masks {
     eg_follower *follower;
-    eg_map by_state; /* to a mask; -1 - n: none after n attempts */
+    eg_map by_state;  /* to a mask; -1 - n: none after n attempts */
     EG_VECTOR(eg_mask) list;
     int64_t known;    /* what the tables held before the last attempt */
     int32_t failures; /* masks in a row whose states had too many unknown steps */

@@ -11,10 +11,10 @@ typedef struct eg_accept {
 
 struct es_matcher {
     es_grammar *grammar;
-    int64_t built;  /* which tables the states belong to */
+    int64_t built;   /* which tables the states belong to */
     eg_accept *accepts;
     int64_t count, room;
-    uint8_t *bytes; /* of accepts that are not tokens */
+    uint8_t *bytes;  /* of accepts that are not tokens */
     int64_t bytes_room;
     int64_t carried; /* the work of its unfinished calls so far */
     int emptied;     /* how often memory has run out since its last call that finished */

@@ -20,7 +20,8 @@ static int32_t take_least(eg_places *p) {
     return least;
 }
 
-/* The place in `state` with the numbers of `after`. While all threads spend alike, it shares those of `from`. */
+/* The place in `state` with the numbers of `after`. While all threads spend alike, it shares those of
+ * `from`. */
 static int32_t intern_place(eg_places *p, const eg_place *from, int32_t state, bool exceeded) {
     eg_pool *pool = p->states->rows.pool;
     eg_place place = {state, p->spent.count, p->after.count, take_least(p), exceeded};

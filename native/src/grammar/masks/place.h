@@ -26,8 +26,8 @@ typedef struct eg_places {
     EG_VECTOR(int32_t) spent;
     EG_VECTOR(int32_t) before, after; /* numbers of the place under construction */
     eg_set by_content;
-    eg_map by_byte;  /* (place, byte), plus 256 for the first byte of a token, to place */
-    eg_map by_token; /* (place, token) to place */
+    eg_map by_byte;                   /* (place, byte), plus 256 for the first byte of a token, to place */
+    eg_map by_token;                  /* (place, token) to place */
 } eg_places;
 
 void eg_places_open(eg_places *p, eg_states *states, eg_masks *masks);

@@ -5,8 +5,8 @@
 #include "grammar/base/characters.h"
 
 enum {
-    FEW = 1024,        /* tokens that are kept as a list */
-    DENSE = 4096,      /* tokens after one place that are not merged with others */
+    FEW = 1024,   /* tokens that are kept as a list */
+    DENSE = 4096, /* tokens after one place that are not merged with others */
     MIN_NODES = 6 /* nodes below a node for which it pays off to check whether they can be told at once */
 };
 
@@ -171,8 +171,8 @@ static int32_t tokens_at(const eg_tries *t, int32_t node) {
     return t->first_token.at[t->end.at[node]] - t->first_token.at[node];
 }
 
-/* Find the places with many tokens after their dead exits. There are few such places, so one pass adds up the
- * tokens of each. */
+/* Find the places with many tokens after their dead exits. There are few such places, so one pass adds up
+ * the tokens of each. */
 static void find_dense_places(eg_summaries *s, eg_group *g) {
     const int32_t count = eg_exit_count(g);
     int64_t all = 0;
@@ -230,8 +230,8 @@ static int32_t derive_prefix(eg_summaries *s, int32_t e, int32_t token, int32_t 
     return e;
 }
 
-/* The summary of the whole vocabulary for `e`, which differs from `open` only in that it cannot end as early:
- * the same, without the borders that come too early. */
+/* The summary of the whole vocabulary for `e`, which differs from `open` only in that it cannot end as
+ * early: the same, without the borders that come too early. */
 static int32_t summary_without_early_ends(eg_summaries *s, int32_t e, int32_t open) {
     const int32_t number = eg_summary_of(s, open, 0);
     eg_summary summary = s->list.at[number];

@@ -47,8 +47,8 @@ static void sort_tokens(es_vocabulary *v) {
 
 /* --- forks --- */
 
-/* A child has only the thread that forked it, so nobody would release a lock that another one held. All locks are
- * therefore taken before a fork, and no table is half changed in the child. */
+/* A child has only the thread that forked it, so nobody would release a lock that another one held. All
+ * locks are therefore taken before a fork, and no table is half changed in the child. */
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 static es_vocabulary *all;
 

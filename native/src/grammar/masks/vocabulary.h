@@ -12,24 +12,24 @@ struct es_vocabulary {
     es_vocabulary *next, *before; /* of all vocabularies of the process */
     int64_t references;
     eg_fault fault;
-    eg_pool pool;               /* what grammars share; emptied as a whole */
-    eg_pool own;                /* what stays */
+    eg_pool pool;                 /* what grammars share; emptied as a whole */
+    eg_pool own;                  /* what stays */
     eg_tokens tokens;
-    int32_t *eos;               /* the tokens that end a text */
+    int32_t *eos;                 /* the tokens that end a text */
     int32_t eos_count;
-    uint32_t *marks;            /* [tokens.words] all 0 except while a mask's tokens are sorted out */
+    uint32_t *marks;              /* [tokens.words] all 0 except while a mask's tokens are sorted out */
     eg_tries tries;
     eg_expressions expressions;
     eg_summaries *summaries;
-    eg_beginning *beginning;    /* of many programs; or NULL */
-    eg_workshop *workshop;      /* an idle one; or NULL */
-    int64_t generation;         /* how often the shared tables were emptied */
-    const es_matcher *claimant; /* whose unfinished work must not be destroyed, ... */
-    const es_grammar *claimed;  /* ... its grammar, ... */
-    int patience;               /* ... and how often others still wait for it */
+    eg_beginning *beginning;      /* of many programs; or NULL */
+    eg_workshop *workshop;        /* an idle one; or NULL */
+    int64_t generation;           /* how often the shared tables were emptied */
+    const es_matcher *claimant;   /* whose unfinished work must not be destroyed, ... */
+    const es_grammar *claimed;    /* ... its grammar, ... */
+    int patience;                 /* ... and how often others still wait for it */
     es_grammar *grammars;
-    int64_t grammar_memory;     /* bytes of all grammars' tables ... */
-    int64_t max_grammar_memory; /* ... and how many they may be */
+    int64_t grammar_memory;       /* bytes of all grammars' tables ... */
+    int64_t max_grammar_memory;   /* ... and how many they may be */
 };
 
 void eg_vocabulary_hold(es_vocabulary *v);
@@ -42,6 +42,7 @@ static inline void eg_vocabulary_leave(es_vocabulary *v) { pthread_mutex_unlock(
 /* Empty the shared tables. Grammars notice by `generation` and rebuild their own. */
 void eg_vocabulary_empty(es_vocabulary *v);
 
-/* An idle workshop, or a new one; NULL if there is no memory. And keep it for the next grammar, or close it. */
+/* An idle workshop, or a new one; NULL if there is no memory. And keep it for the next grammar, or close
+ * it. */
 eg_workshop *eg_vocabulary_take_workshop(es_vocabulary *v);
 void eg_vocabulary_keep_workshop(es_vocabulary *v, eg_workshop *w);

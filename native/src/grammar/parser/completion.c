@@ -185,8 +185,9 @@ static int32_t intern_origin(eg_rows *r, int32_t row, int32_t base) {
 }
 
 /* The row that stands for `row` as the origin of items that begin `rule` there: the first one in which
- * completing the rule results in the same items. So rows after texts of any length become the same row if the
- * same can follow: a row does not count the members of a list, nor the ways to split a text into them. */
+ * completing the rule results in the same items. So rows after texts of any length become the same row if
+ * the same can follow: a row does not count the members of a list, nor the ways to split a text into them.
+ */
 static int32_t origin_of(eg_rows *r, int32_t rule, int32_t row, const eg_completion *from) {
     const eg_item top = leo_top(r, rule, row);
     if (top.state == rule) row = top.origin;

@@ -3,8 +3,8 @@
 
 #include "grammar/parser/row.h"
 
-/* Add to the row under construction what the items of `row` become over `symbol`; `transitions` are those of its
- * core. */
+/* Add to the row under construction what the items of `row` become over `symbol`; `transitions` are those of
+ * its core. */
 void eg_items_advance(eg_rows *r, int32_t row, int32_t symbol, const eg_transition *transitions,
                       int32_t transition_count);
 

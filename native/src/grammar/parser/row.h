@@ -47,7 +47,8 @@ typedef struct eg_row {
     int32_t mark;   /* its index in `pending`, if it is there */
 } eg_row;
 
-/* A row that stands for others as the origin of a rule, since completing it there results in the same items. */
+/* A row that stands for others as the origin of a rule, since completing it there results in the same
+ * items. */
 typedef struct eg_origin {
     int32_t row;
     int32_t begin, count; /* the rule and those items, in `origin_items` */

@@ -79,10 +79,11 @@ typedef struct eg_rules {
 /* Copy `program` into `pool`; faults with ES_GRAMMAR_INVALID if its numbers are inconsistent. */
 void eg_rules_copy(eg_pool *pool, eg_rules *rules, const es_grammar_program *program, int32_t vocabulary);
 
-/* Read the expressions into a table, which begins with those of `begun` unless that is NULL, and give each terminal
- * its own. */
+/* Read the expressions into a table, which begins with those of `begun` unless that is NULL, and give each
+ * terminal its own. */
 void eg_rules_link(eg_rules *rules, eg_expressions *x, const eg_beginning *begun, const eg_tokens *tokens);
 
 /* Drop edges over symbols that match no finite text. After what is left something always follows, unless
- * registers, tables or look-aheads can interfere. Faults with ES_GRAMMAR_EMPTY if nothing is left of the start rule. */
+ * registers, tables or look-aheads can interfere. Faults with ES_GRAMMAR_EMPTY if nothing is left of the
+ * start rule. */
 void eg_rules_prune(eg_pool *pool, eg_rules *rules);

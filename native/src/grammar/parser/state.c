@@ -9,8 +9,8 @@ static int compare_threads(const void *a, const void *b) {
     return (x->expression > y->expression) - (x->expression < y->expression);
 }
 
-/* Whether two threads are both at a beginning and may be joined. The row of the empty text is the root of all
- * others and stays separate. */
+/* Whether two threads are both at a beginning and may be joined. The row of the empty text is the root of
+ * all others and stays separate. */
 static bool can_join(const eg_states *s, const eg_thread *a, const eg_thread *b) {
     return a->terminal == EG_ANY && b->terminal == EG_ANY && a->guard == b->guard && a->row && b->row &&
            !s->rows.rules->lalr;

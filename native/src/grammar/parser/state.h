@@ -12,42 +12,43 @@
 
 typedef struct eg_thread {
     int32_t row;
-    int32_t terminal; /* in progress; -1: any that the row expects may begin; EG_LEXING: see eg_lexer_of */
+    int32_t terminal;   /* in progress; EG_ANY: all that the row expects; EG_LEXING: a lexer */
     int32_t expression; /* its derivative; -1 */
-    int32_t guard; /* what the text from here on must not begin with */
+    int32_t guard;      /* what the text from here on must not begin with */
 } eg_thread;
 
 typedef struct eg_state {
     eg_thread *threads; /* ascending */
     int32_t count;
-    bool accepting; /* the text may end here */
-    int32_t *steps; /* [256] the state after each byte, or EG_UNKNOWN; NULL: only in `by_byte` */
+    bool accepting;     /* the text may end here */
+    int32_t *steps;     /* [256] the state after each byte, or EG_UNKNOWN; NULL: only in `by_byte` */
 } eg_state;
 
 /* Of eg_thread.terminal; EG_NARROW: like EG_ANY, without wide terminals (never in a state). */
 enum { EG_ANY = -1, EG_LEXING = -2, EG_NARROW = -3 };
-enum { EG_UNKNOWN = -2, EG_DEAD = -1, EG_START = 0, EG_ENDED = 1 }; /* no state; the empty text; after EOS */
+/* States: not known, none, of the empty text, after EOS. */
+enum { EG_UNKNOWN = -2, EG_DEAD = -1, EG_START = 0, EG_ENDED = 1 };
 
 typedef struct eg_states {
     eg_rows rows;
     const eg_tokens *tokens;
     EG_VECTOR(eg_state) states;
     EG_VECTOR(eg_thread) work; /* a stack of threads of the state under construction */
-    bool filtering; /* only the bytes `wanted` (eg_bytes_fold) can come next: ... */
-    uint64_t wanted; /* ... threads that accept none of them are not pushed, only recorded here */
+    bool filtering;            /* only the bytes `wanted` (eg_bytes_fold) can come next: ... */
+    uint64_t wanted;           /* ... threads that accept none of them are not pushed, only recorded here */
     bool filtered_out;
-    EG_VECTOR(int32_t) begun; /* a count, then as many pairs of a terminal and its derivative */
-    eg_map begun_by_byte; /* (core, byte, plus 256 for EG_NARROW) to an offset in `begun` */
+    EG_VECTOR(int32_t) begun;  /* a count, then as many pairs of a terminal and its derivative */
+    eg_map begun_by_byte;      /* (core, byte, plus 256 for EG_NARROW) to an offset in `begun` */
     eg_set by_content;
-    eg_map by_byte; /* (state, byte) to state */
-    eg_map by_token; /* (state, token) to state */
+    eg_map by_byte;            /* (state, byte) to state */
+    eg_map by_token;           /* (state, token) to state */
 } eg_states;
 
 void eg_states_open(eg_states *s, eg_pool *pool, eg_expressions *expressions, const eg_tokens *tokens,
                     eg_rules *rules);
 
-/* Advance a thread with a terminal in progress, or one that begins with its expression, by a byte with which it
- * stays in that terminal; false if it cannot. */
+/* Advance a thread with a terminal in progress, or one that begins with its expression, by a byte with which
+ * it stays in that terminal; false if it cannot. */
 bool eg_thread_stay(eg_states *s, eg_thread *thread, int byte);
 
 /* The index of `thread` in a state; -1. */
