@@ -15,6 +15,7 @@ from engine_sampler.contract import Vocabulary
 from engine_sampler.grammar import prepare
 from engine_sampler.grammar.constraints import constraint_of, matcher_of
 from engine_sampler.grammar.engines import native
+from engine_sampler.params import takes_grammar
 from engine_sampler.registry import default_registry, structured_in
 
 from ..random_chains import SELECTORS, random_settings
@@ -136,7 +137,7 @@ class Order:
     @property
     def is_structured(self) -> bool:
         """Whether its parameters set a grammar that constrains it."""
-        return bool(structured_in(self.params)) and self.params.grammar_bias is None
+        return bool(structured_in(self.params)) and not takes_grammar(self.params)
 
     @property
     def is_masked(self) -> bool:
