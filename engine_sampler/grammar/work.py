@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import heapq
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
+from decimal import Decimal
 from itertools import islice
 from typing import TypeVar
 
@@ -17,7 +19,11 @@ from .limits import LIMITS, Limits
 _STEPS_AT_A_TIME = 128
 """The steps after which steps of a scheduler on other threads go first."""
 
+_SORTED_AT_A_TIME = 8192
+"""The items of a long list that are sorted before others are counted, in a few milliseconds."""
+
 Item = TypeVar("Item")
+Ordered = TypeVar("Ordered", str, Decimal, bytes, tuple[int, ...], tuple[int, int])
 
 
 class ReadingWork:
@@ -127,6 +133,19 @@ def spend_on_each(items: Iterable[Item], steps: int = 1) -> Iterator[Item]:
     while some := tuple(islice(rest, _STEPS_AT_A_TIME)):
         spend(steps * len(some))
         yield from some
+
+
+def sort(items: Iterable[Ordered]) -> list[Ordered]:
+    """The items in ascending order; sorting them is counted."""
+    given = list(items)
+    if len(given) <= _SORTED_AT_A_TIME:
+        spend(len(given) // 8)
+        return sorted(given)
+    runs = []
+    for begin in range(0, len(given), _SORTED_AT_A_TIME):
+        spend(_SORTED_AT_A_TIME // 8)
+        runs.append(sorted(given[begin : begin + _SORTED_AT_A_TIME]))
+    return list(spend_on_each(heapq.merge(*runs)))
 
 
 @contextmanager

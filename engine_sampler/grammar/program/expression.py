@@ -23,7 +23,7 @@ from __future__ import annotations
 import functools
 import struct
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -42,7 +42,11 @@ ANYTHING: Expression = (REPEAT, ANY_BYTE, 0, None)
 
 
 _MANY = 64
-"""The number of members from which on they are counted while they are encoded."""
+"""The number of parts from which on each is counted."""
+
+
+def _counted(parts: Sequence[Expression]) -> Iterable[Expression]:
+    return parts if len(parts) < _MANY else spend_on_each(parts)
 
 
 def literal(data: bytes) -> Expression:
@@ -66,7 +70,7 @@ def concat(*parts: Expression) -> Expression:
     """One part after the other; adjacent literals are merged."""
     flat: list[Expression] = []
     texts: list[bytes] = []  # of the literals that are not in `flat` yet
-    for part in parts:
+    for part in _counted(parts):
         for piece in part[1] if part[0] == CONCAT else (part,):
             if piece[0] == LITERAL:
                 if piece[1]:
@@ -89,8 +93,9 @@ def union(*parts: Expression) -> Expression:
     """Any of the parts; single bytes among them are merged into one class."""
     flat: list[Expression] = []
     texts: set[bytes] = set()
+    others: set[Expression] = set()  # in `flat`, once these are many
     mask = 0
-    for part in parts:
+    for part in _counted(parts):
         for piece in part[1] if part[0] == UNION else (part,):
             if piece[0] == CLASS:
                 mask |= piece[1]
@@ -100,7 +105,11 @@ def union(*parts: Expression) -> Expression:
                 if piece[1] not in texts:
                     texts.add(piece[1])
                     flat.append(piece)
-            elif piece not in flat:
+            elif len(flat) < _MANY:
+                if piece not in flat:
+                    flat.append(piece)
+            elif piece not in (others := others or set(flat)):
+                others.add(piece)
                 flat.append(piece)
     if mask:
         flat.append(byte_class(mask))
@@ -110,7 +119,7 @@ def union(*parts: Expression) -> Expression:
 def both(*parts: Expression) -> Expression:
     """Whatever every part matches."""
     flat = [piece for part in parts for piece in (part[1] if part[0] == BOTH else (part,))]
-    flat = [piece for i, piece in enumerate(flat) if piece != ANYTHING and piece not in flat[:i]]
+    flat = [piece for piece in dict.fromkeys(_counted(flat)) if piece != ANYTHING]
     if EMPTY in flat:
         return EMPTY
     if not flat:
@@ -298,8 +307,7 @@ class Encoder:
         if kind == CLASS:
             return _class_code(operand)
         if kind in (CONCAT, UNION, BOTH):
-            members = operand if len(operand) < _MANY else spend_on_each(operand, 2)
-            return (kind, len(operand), *map(self.add, members))
+            return (kind, len(operand), *map(self.add, _counted(operand)))
         if kind == REPEAT:
             return (kind, self.add(operand), part[2], -1 if part[3] is None else part[3])
         if kind in (NOT, GUARD):

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ...base.cached import cached_property
 from ..errors import GrammarError
-from ..work import spend
+from ..work import spend, spend_on_each
 from .expression import Encoder, Expression, packed
 from .special_names import Binding
 
@@ -41,6 +41,9 @@ ACCEPT = -(1 << 31)
 """The symbol of an edge on which a rule ends."""
 
 CLEAR, SET, COUNT, SATURATE, AT_LEAST, RESET, CLAUSE = range(7)
+
+_MANY = 64
+"""The number of states from which on each is counted when a rule is written."""
 
 MAX_NESTING = 200
 """The maximum nesting depth of a rule's body."""
@@ -252,7 +255,7 @@ class Rules:
         expressions have one symbol, and its first name."""
         known = self._encoder.count
         node = self._encoder.add(expression)
-        spend(4 + 2 * (self._encoder.count - known))
+        spend(8 + 2 * (self._encoder.count - known))
         symbol = self._by_expression.get((node, budget)) if shared else None
         if symbol is None:
             symbol = self._add_terminal(name, node, expression)
@@ -363,7 +366,10 @@ class Rules:
                 raise GrammarError(f"the rule {name} is used but not defined")
             edges_of_states, bits, counters = automaton
             rules += (first, bits, counters)
-            for outgoing in edges_of_states:
+            written = len(edges)
+            for outgoing in (
+                edges_of_states if len(edges_of_states) < _MANY else spend_on_each(edges_of_states)
+            ):
                 states.append(len(edges) >> 2)
                 for symbol, target, ops in outgoing:
                     if not ops:
@@ -377,6 +383,7 @@ class Rules:
                         span = spans[ops] = begin, len(operations)
                     edges += (symbol, first + target, *span)
             first += len(edges_of_states)
+            spend((len(edges) - written) // 16)
         states.append(len(edges) >> 2)
         special_starts, special_ids = array("i", bytes(4)) * (len(self._terminals) + 1), array("i")
         for symbol in range(len(self._terminals)) if self._special else ():

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...base.cached import cached_property
 from ..errors import GrammarLimitError
-from ..work import spend
+from ..work import spend, spend_on_each
 from .formula import (
     ALL,
     ALWAYS,
@@ -40,6 +40,9 @@ from .limits import MAX_CLAUSES
 from .nodes import Expander
 from .outlines import ARRAY, OBJECT
 from .scalars.strings import holds
+
+_MANY = 64
+"""The number of assertions from which on each is counted when it is recorded."""
 
 _MAX_KEY_CLAUSES = 64
 """Maximum number of clauses into which an `or` over the presence of keys is rewritten."""
@@ -166,9 +169,11 @@ def _key_clauses(formula: Formula) -> list[Formula] | None:
 
 def _clause_sets(formula: Formula) -> list[frozenset[tuple[str, bool]]] | None:
     kind = formula[0]
+    spend()
     if kind == HAS:
         return [frozenset((formula[1:],))]
     if kind == CLAUSE:
+        spend(len(formula[1]) // 4)
         return [frozenset(formula[1])]
     if kind not in (AND, OR):
         return None
@@ -197,11 +202,12 @@ class Facts:
         self._absent: set[str] = set()
         self._members: dict[str, list[int]] = {}
         self._all: list[Formula] = []
-        self._items: list[Formula] = []
+        self._items: dict[int, list[int]] = {}
+        self._later: list[tuple[int, int]] = []
         self._low, self._high = 0, None
         self._given = atoms
         self._values: dict[str, list[int]] = {}
-        for atom in atoms:
+        for atom in spend_on_each(atoms) if len(atoms) >= _MANY else atoms:
             self._record(atom)
         self.contradictory = self._is_contradictory()
 
@@ -218,8 +224,10 @@ class Facts:
                 self._members.setdefault(name, []).append(literal)
         elif kind == ALL:
             self._all.append(atom)
-        elif kind in (ITEM, FROM):
-            self._items.append(atom)
+        elif kind == ITEM:
+            self._items.setdefault(atom[1], []).append(atom[2])
+        elif kind == FROM:
+            self._later.append(atom[1:])
         elif kind == SIZE:
             self._low = max(self._low, atom[1])
             if atom[2] is not None:
@@ -230,6 +238,7 @@ class Facts:
             return True
         if self._high is not None and len(self._present) > self._high:
             return True
+        spend(len(self._present))
         return any(self._expander.impossible(self._of(name)) for name in self._present)
 
     def _of(self, name: str) -> list[int]:
@@ -291,10 +300,12 @@ class Facts:
         return not present if self._expander.impossible(self._of(name)) else None
 
     def _clause(self, literals: tuple[tuple[str, bool], ...]) -> bool | None:
+        spend(len(literals))
         verdicts = {self._has(*one) for one in literals}
         return True if True in verdicts else (None if None in verdicts else False)
 
     def _properties(self, members: tuple[tuple[str, int], ...]) -> bool | None:
+        spend(2 * len(members))
         verdicts = {self._member(name, literal) for name, literal in members}
         return False if False in verdicts else (None if None in verdicts else True)
 
@@ -326,6 +337,7 @@ class Facts:
     def _named(self, keys: Formula) -> list[str]:
         """The keys in the set that are certainly present."""
         if keys[0] == WITHIN:
+            spend(1 + len(keys[1]) // 8)
             return [name for name in keys[1] if name in self._present]
         return [name for name in self._present if holds(keys, name)]
 
@@ -338,6 +350,7 @@ class Facts:
             for atom in self._all
             if atom[2] == NEVER and atom[1][0] == NOT and atom[1][1][0] == WITHIN
         ]
+        spend(1 + len(self._all) // 4 + sum(map(len, closed)) // 8)
         if not closed:
             return None
         return [name for name in frozenset.intersection(*closed) if holds(keys, name)]
@@ -352,9 +365,8 @@ class Facts:
     def _item(self, index: int, literal: int) -> bool | None:
         if self._high is not None and self._high <= index:
             return True
-        values = [
-            atom[2] for atom in self._items if atom[1] == index or (atom[0] == FROM and atom[1] < index)
-        ]
+        spend(1 + len(self._later) // 8)
+        values = [*self._items.get(index, ()), *(own for start, own in self._later if start <= index)]
         if self._expander.impossible([*values, literal ^ 1]):
             return True
         return False if self._low > index and self._expander.impossible([*values, literal]) else None

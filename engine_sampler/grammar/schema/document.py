@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
 from ...base.cached import cached_property
+from ...base.errors import quoted
 from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
-from .limits import MAX_TEXT
+from ..work import spend, spend_on_each
+from .limits import MAX_REFERENCE, MAX_TEXT
 from .metaschemas import metaschema
 
 LATEST = 2020
+
+_MAX_INDEX_DIGITS = 20
 
 _DRAFTS = {"draft-03": 4, "draft-04": 4, "draft-06": 6, "draft-07": 7, "2019-09": 2019, "2020-12": 2020}
 
@@ -57,8 +62,9 @@ class Document:
 
     def _new_resource(self, value: Any, base: str, draft: int) -> Resource:
         draft = _draft(value, draft)
-        name = value.get("$id" if draft > 4 else "id", "") if isinstance(value, dict) else ""
-        uri = urldefrag(_join(base, name)).url if name and isinstance(name, str) else base
+        keyword = "$id" if draft > 4 else "id"
+        name = value.get(keyword, "") if isinstance(value, dict) else ""
+        uri = _absolute(base, name, keyword) if name and isinstance(name, str) else base
         resource = self._resources[id(value)] = Resource(uri, value, draft)
         return resource
 
@@ -83,7 +89,8 @@ class Document:
         does not exist.
         """
         if not isinstance(reference, str):
-            raise GrammarError(f"{keyword} must be a string")
+            raise GrammarError(f"{keyword} must be a string, not {quoted(reference)}")
+        _check_length(reference, keyword)
         address, _, fragment = reference.partition("#")
         if address:
             resource = self._named(address, resource, keyword)
@@ -96,13 +103,13 @@ class Document:
         for names in (resource.anchors, resource.dynamic):
             if fragment in names:
                 return names[fragment], resource
-        raise GrammarError(f"{keyword} {reference!r} does not name an anchor of the schema")
+        raise GrammarError(f"{keyword} {quoted(reference)} does not name an anchor of the schema")
 
     def _named(self, address: str, resource: Resource, keyword: str) -> Resource:
-        uri = urldefrag(_join(resource.uri, address)).url
+        uri = _absolute(resource.uri, address, keyword)
         found = self._index().get(uri) or self._metaschema(uri)
         if found is None:
-            raise UnsupportedKeywordError(f"{keyword} to another document is not supported: {uri!r}")
+            raise UnsupportedKeywordError(f"{keyword} to another document is not supported: {quoted(uri)}")
         return found
 
     def _metaschema(self, uri: str) -> Resource | None:
@@ -116,14 +123,14 @@ class Document:
 
     def _follow_pointer(self, pointer: str, resource: Resource, reference: str) -> tuple[Any, Resource]:
         value = resource.root
-        for part in pointer[1:].split("/"):
+        for part in spend_on_each(pointer[1:].split("/")):
             part = part.replace("~1", "/").replace("~0", "~")
             if isinstance(value, dict) and part in value:
                 value = value[part]
-            elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
-                value = value[int(part)]
+            elif isinstance(value, list) and (index := _index_of(part)) < len(value):
+                value = value[index]
             else:
-                raise GrammarError(f"$ref {reference!r} does not point to a subschema")
+                raise GrammarError(f"$ref {quoted(reference)} does not point to a subschema")
             resource = self.enter(value, resource)
         return value, resource
 
@@ -142,6 +149,7 @@ class Document:
             if not isinstance(value, (dict, list)) or id(value) in seen:
                 continue
             seen.add(id(value))
+            spend(1 + len(value) // 8)
             if isinstance(value, dict) and not _DYNAMIC.isdisjoint(value):
                 return True
             waiting += value.values() if isinstance(value, dict) else value
@@ -159,10 +167,11 @@ class Document:
             if not isinstance(value, dict) or id(value) in seen:
                 continue
             seen.add(id(value))
+            spend(20)
             resource = self.enter(value, resource)
             self._by_uri.setdefault(resource.uri, resource)
             _record_anchors(value, resource)
-            waiting += [(child, resource) for child in _children(value)]
+            waiting += [(child, resource) for child in spend_on_each(_children(value))]
         return self._by_uri
 
 
@@ -201,13 +210,32 @@ def _draft(value: Any, inherited: int) -> int:
     return inherited
 
 
-def _join(base: str, address: str) -> str:
-    return urljoin(base, address) if base and address else address or base
+def _absolute(base: str, address: str, keyword: str) -> str:
+    """The URI, without a fragment, that a keyword's value means where the base URI is `base`."""
+    _check_length(address, keyword)
+    spend(10 + (len(base) + len(address)) // 32)
+    try:
+        uri = urldefrag(urljoin(base, address) if base and address else address or base).url
+    except ValueError as error:
+        raise GrammarError(f"{keyword} {quoted(address)} is not a URI: {error}") from None
+    _check_length(uri, keyword)
+    return uri
+
+
+def _check_length(uri: str, keyword: str) -> None:
+    if len(uri) > MAX_REFERENCE:
+        raise GrammarLimitError(f"{keyword} is longer than {MAX_REFERENCE} characters: {quoted(uri)}")
+
+
+def _index_of(part: str) -> int:
+    """The index that a part of a pointer means; that of no item if it means none."""
+    return int(part) if part.isdecimal() and len(part) <= _MAX_INDEX_DIGITS else sys.maxsize
 
 
 def _loaded(schema: Any) -> Any:
     if not isinstance(schema, (str, bytes, bytearray)):
         return schema
+    spend(len(schema) // 64)
     if len(schema) > MAX_TEXT:
         raise GrammarLimitError(f"the JSON Schema is longer than {MAX_TEXT} characters")
     try:

@@ -22,7 +22,7 @@ from ..program.rules import (
     saturate,
     set_bit,
 )
-from ..work import spend
+from ..work import sort, spend, spend_on_each
 from .arrays import ArrayShape
 from .document import Document
 from .layout import Punctuation
@@ -171,7 +171,6 @@ class Emitter:
 
     def _listed(self, rule: int, values: Mapping[Hashable, Any]) -> None:
         automaton = ListedAutomaton(values, self, self._marks, self._ordered)
-        spend(sum(map(len, automaton.states)))
         self._rules.define_automaton(rule, automaton.states, automaton.bits)
 
     def plans(self, shape: ObjectShape) -> list[Plan]:
@@ -182,11 +181,10 @@ class Emitter:
         """Define the rule of an object, whose members `writer` writes, with `marks` around them."""
         if self._ordered:
             states = ordered_object(writer, marks, plan)
-            spend(2 * sum(map(len, states)))
             self._rules.define_automaton(rule, states)
             return
         automaton = ObjectAutomaton(writer, marks, plan)
-        spend(2 * sum(map(len, automaton.states)))
+        spend(sum(map(len, automaton.states)))
         self._rules.define_automaton(rule, automaton.states, automaton.bits, automaton.counters)
 
     def define_array(self, rule: int, shape: ArrayShape, writer: ItemWriter, marks: Punctuation) -> None:
@@ -195,7 +193,6 @@ class Emitter:
             states, bits, counters = _counted_array(writer, marks, shape, self.values)
         else:
             states, bits, counters = _listed_array(writer, marks, shape, self.values), 0, 0
-        spend(2 * sum(map(len, states)))
         self._rules.define_automaton(rule, states, bits, counters)
 
 
@@ -312,7 +309,7 @@ class ObjectAutomaton:
     def _members(self) -> None:
         plan = self._plan
         satisfiable: list[int] = []
-        for name, literals in plan.names.items():
+        for name, literals in spend_on_each(plan.names.items(), 2):
             bit = self._named[name]
             if name in plan.required:
                 bits, edges = self._required_bits, self._required_edges
@@ -329,9 +326,9 @@ class ObjectAutomaton:
             self._required_bits.append(bit)
             self._region(self._required_edges, slot, _once(bit))
             self._at_end.append(_needed(bit))
-        for name in sorted(plan.required):
+        for name in sort(plan.required):
             self._at_end.append(_needed(self._named[name]))
-        for key_clause in plan.clauses:
+        for key_clause in spend_on_each(plan.clauses, 3):
             self._at_end.append(clause(*((self._named[name], value) for name, value in key_clause)))
 
     def _region(self, edges: list[PlainEdge], region: Region, operations: tuple[Operation, ...]) -> None:
@@ -358,6 +355,7 @@ class ObjectAutomaton:
             raise GrammarLimitError("a member of an object may satisfy too many requirements at once")
         for size in range(len(undecided) + 1):
             for chosen in combinations(undecided, size):
+                spend(5 + len(literals) // 8)
                 needed = literals.union(*(requirements[number].literals for number in chosen))
                 values = self._writer.rest(keys, needed)
                 if size and not values:
@@ -384,6 +382,7 @@ def _listed_array(
     states: list[list[PlainEdge]] = [[(marks.open_array, 0, ())], [(ACCEPT, 1, ())]]
     for state, steps in listed.items():
         number = numbers[state]
+        spend(5 + 2 * len(steps))
         before: list[PlainEdge] = [
             (symbol, numbers[target], ()) for literals, target in steps for symbol in writer.symbols(literals)
         ]
@@ -419,7 +418,7 @@ def _counted_array(
         counting = (saturate(0, low),)
     unused = (any_clear(range(len(shape.distinct))),) if shape.distinct else ()
     states: list[list[PlainEdge]] = [[(marks.open_array, 2, ())], [(ACCEPT, 1, ())], []]
-    for index in range(prefix + loops):
+    for index in spend_on_each(range(prefix + loops), 5):
         after = len(states)
         looping = index == prefix
         following = after + 1 if looping else after + 3
@@ -445,6 +444,6 @@ def _items(writer: ItemWriter, shape: ArrayShape, index: int, target: int) -> li
         return [(symbol, target, ()) for symbol in writer.symbols(literals)]
     return [
         (symbol, target, _once(bit))
-        for bit, constant in enumerate(shape.distinct)
+        for bit, constant in enumerate(spend_on_each(shape.distinct, 2))
         for symbol in writer.symbols(literals | {constant})
     ]

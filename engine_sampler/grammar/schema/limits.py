@@ -8,6 +8,9 @@ MAX_DEPTH = 100
 MAX_TEXT = 4_000_000
 """Maximum length of a schema given as text, in characters."""
 
+MAX_REFERENCE = 50_000
+"""Maximum length of a reference, and of a URI, in characters."""
+
 MAX_VALUES = 5_000
 """Maximum number of combinations of subschemas that values may have to satisfy."""
 

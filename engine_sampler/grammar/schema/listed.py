@@ -83,6 +83,7 @@ def identity(value: Any) -> Hashable:
 
 def _is_text(value: Any) -> bool:
     """Whether UTF-8 can encode all strings in a value."""
+    spend()
     if isinstance(value, dict):
         return all(is_encodable(name) and _is_text(member) for name, member in value.items())
     if isinstance(value, list):
@@ -174,7 +175,7 @@ class ListedAutomaton:
         """The state after a member; the next one is that after its comma."""
         number = self._numbers.get((possible, members))
         if number is None:
-            spend(4)
+            spend(4 + len(possible) // 16)
             number = self._numbers[possible, members] = len(self.states)
             self.states += [[], []]
             self._waiting.append(_Progress(possible, members))
@@ -199,7 +200,7 @@ class ListedAutomaton:
             members = self._constants[one]
             if self._ordered:
                 members = members[progress.members : progress.members + 1]
-            spend(1 + len(members) // 2)
+            spend(2 + len(members))
             for name, number, value in members:
                 found.setdefault(name, {}).setdefault(number, (value, []))[1].append(one)
         return found
@@ -213,6 +214,7 @@ class ListedAutomaton:
             return [Edge(close, 1)] if len(members) == progress.members else []
         spend(len(progress.possible))
         own = self._sets[shortest]
+        spend(len(own) // 2)
         if not own or not all(own <= self._sets[one] for one in progress.possible):
             return []
         return [Edge(close, 1, tuple(clause((self._bits[name], True)) for name, *_ in members))]
@@ -226,7 +228,7 @@ class ListedAutomaton:
         for number, (value, constants) in values.items():
             apart = len(constants) <= self._apart
             sets = [(one,) for one in constants] if apart else [tuple(constants)]
-            spend(1 + len(sets))
+            spend(4 + 2 * len(sets))
             targets = [self._after(some, members) for some in sets]
             if number not in self._symbols:
                 self._symbols[number] = self._emitter.constant(value, self._by_number[number])
@@ -240,6 +242,7 @@ class ListedAutomaton:
 
     def _members_of(self, value: Any, same: Any) -> list[_Member]:
         """The members of a constant; its identity contains theirs."""
+        spend(2 + 2 * len(value))
         if isinstance(value, dict):
             identities = dict(same[1])
             return [(name, self._number(identities[name]), member) for name, member in value.items()]

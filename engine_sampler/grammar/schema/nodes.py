@@ -11,10 +11,12 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+from ...base.errors import quoted
 from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
 from ..work import spend
 from .document import LATEST, Document, Resource
 from .formula import ALWAYS, FALSE, NEVER, TRUE, Formula, conjunction, disjunction, negation, weight
+from .keyword_values import Items, checked
 from .limits import MAX_DEPTH, MAX_WEIGHT
 from .outlines import (
     ALL_KINDS,
@@ -33,7 +35,6 @@ from .outlines import (
 from .scalars.strings import holds
 
 Scope: TypeAlias = tuple[Resource, ...]
-Items: TypeAlias = tuple[tuple[str, Any], ...]
 
 
 class SchemaNode(NamedTuple):
@@ -141,7 +142,7 @@ class Expander:
                 found = NEVER if value is False else ALWAYS
                 break
             if not isinstance(value, dict):
-                raise GrammarError(f"a JSON Schema must be an object or a boolean, not {str(value)[:40]!r}")
+                raise GrammarError(f"a JSON Schema must be an object or a boolean, not {quoted(value)}")
             if "$id" in value or "id" in value:
                 resource = self.document.enter(value, resource)
             key = id(value), id(resource), scope
@@ -169,13 +170,16 @@ class Expander:
         """A new literal, or that of another schema that is obviously equivalent."""
         if not items:
             return ALWAYS
-        for keyword, one in items:
-            if keyword not in _LEAVES or type(one) not in _PLAIN:
-                return self._add(SchemaNode(value, resource, scope, items))
-        key = resource.draft <= 4, items
-        found = self._literals.get(key)
-        if found is None:
-            found = self._literals[key] = self._add(SchemaNode(value, resource, scope, items))
+        key = None
+        if all([keyword in _LEAVES and type(one) in _PLAIN for keyword, one in items]):
+            key = resource.draft <= 4, items
+            found = self._literals.get(key)
+            if found is not None:
+                return found
+        items = checked(value, items, resource.draft, self._keywords)
+        found = self._add(SchemaNode(value, resource, scope, items)) if items else ALWAYS
+        if key is not None:
+            self._literals[key] = found
         return found
 
     def _items(self, value: dict[str, Any], resource: Resource) -> Items:
@@ -184,6 +188,7 @@ class Expander:
         if draft < 2019 and "$ref" in value:
             return (("$ref", value["$ref"]),)
         known, later = self._keywords, _LATER[draft]
+        spend(len(value) // 16)
         return tuple([item for item in value.items() if item[0] in known and item[0] not in later])
 
     def child(self, node: SchemaNode, value: Any) -> int:
@@ -193,6 +198,7 @@ class Expander:
     def entered(self, node: SchemaNode) -> Scope:
         """The scope inside `node`."""
         scope = node.scope
+        spend(len(scope) // 32)
         if not scope or (node.resource not in scope and self.document.is_dynamic):
             return (*scope, node.resource)
         return scope
@@ -217,6 +223,7 @@ class Expander:
     def any_of(self, literals: Iterable[int]) -> int:
         """The literal that holds where at least one of `literals` does."""
         parts = tuple(sorted(set(literals) - {NEVER}))
+        spend(1 + len(parts) // 4)
         if ALWAYS in parts:
             return ALWAYS
         if len(parts) < 2:
@@ -365,7 +372,7 @@ class Expander:
         keyword, value = items[0]
         if keyword == "const":
             return outline_without_values([value])
-        if keyword == "enum" and isinstance(value, list):
+        if keyword == "enum":
             return outline_without_values(value)
         if keyword == "not":
             return self.outline(self.child(node, value))
@@ -378,13 +385,13 @@ class Expander:
             return ValueOutline(type_mask(value))
         if keyword == "const":
             return outline_of_values([value])
-        if keyword == "enum" and isinstance(value, list):
+        if keyword == "enum":
             return outline_of_values(value)
         if keyword == "$ref":
             return self.outline(self.reference(node, value))
-        if keyword == "allOf" and isinstance(value, list):
+        if keyword == "allOf":
             return outline_intersection(self.outline(self.child(node, part)) for part in value)
-        if keyword in ("anyOf", "oneOf") and isinstance(value, list):
+        if keyword in ("anyOf", "oneOf"):
             return outline_union(self.outline(self.child(node, part)) for part in value)
         return ValueOutline()
 
@@ -411,6 +418,7 @@ class Expander:
     def _outermost(self, name: str, node: SchemaNode, resource: Resource) -> int:
         """The literal of the outermost anchor of that name in scope, or of that in `resource`."""
         scope = self.entered(node)
+        spend(len(scope))
         resource = next((one for one in scope if name in self.document.anchors(one)), resource)
         return self.literal(self.document.anchors(resource)[name], resource, scope)
 
@@ -419,7 +427,7 @@ class Expander:
         key = frozenset(literals)
         found = self._impossible.get(key)
         if found is None:
-            spend(10 * len(key))
+            spend(10 + 4 * len(key))
             found = self._impossible[key] = self._is_impossible(key)
         return found
 
@@ -442,6 +450,4 @@ def _is_another(keyword: str, value: Any) -> bool:
 
 def _few_names(value: Any) -> tuple[str, ...]:
     """The names in a list of no more than there are types; () for anything else."""
-    if type(value) is not list or len(value) > _MOST_TYPES:
-        return ()
-    return tuple(value) if all(type(name) is str for name in value) else ()
+    return tuple(value) if len(value) <= _MOST_TYPES else ()

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from ..errors import GrammarLimitError
 from ..program.expression import EMPTY, Expression
-from ..work import spend
+from ..work import sort, spend, spend_on_each
 from .formula import (
     ALL,
     ALWAYS,
@@ -126,10 +126,12 @@ class ObjectShape:
         names = self._plan.names
         if not self._simple:
             return any(True for _ in self._plans(productive, False))
-        return all(name in names and productive(names[name]) for name in self._plan.required)
+        required = spend_on_each(self._plan.required)
+        return all(name in names and productive(names[name]) for name in required)
 
     def members(self) -> Iterable[Literals]:
         """The literals that the values of its members may have to satisfy."""
+        spend(len(self._plan.names) // 8)
         return {*self._plan.names.values(), *(region.literals for region in self._plan.regions)}
 
     def plans(self, productive: Productive, ordered: bool = False) -> list[Plan]:
@@ -138,7 +140,8 @@ class ObjectShape:
 
     def _plans(self, productive: Productive, ordered: bool) -> Iterator[Plan]:
         first = self._plan
-        names = {name: literals for name, literals in first.names.items() if productive(literals)}
+        given = spend_on_each(first.names.items())
+        names = {name: literals for name, literals in given if productive(literals)}
         regions = tuple([region for region in first.regions if productive(region.literals)])
         if len(names) < len(first.names) or len(regions) < len(first.regions):
             first = first._replace(names=names, regions=regions)
@@ -213,6 +216,7 @@ def _split_requirement(plan: Plan, productive: Productive, decided: bool) -> lis
         if number in plan.settled:
             continue
         keys = [name for name in plan.names if holds(requirement.keys, name)]
+        spend(10 + len(plan.requirements))
         others = {n: other for n, other in plan.requirements.items() if n != number}
         if any(name in plan.required and requirement.literals <= plan.names[name] for name in keys):
             return [plan._replace(requirements=others)]
@@ -226,6 +230,7 @@ def _split_requirement(plan: Plan, productive: Productive, decided: bool) -> lis
         found = []
         for name in keys:
             literals = plan.names[name] | requirement.literals
+            spend(4 + len(plan.names) // 16)
             if productive(literals):
                 names, required = {**plan.names, name: literals}, plan.required | {name}
                 found.append(plan._replace(names=names, required=required, requirements=others))
@@ -261,12 +266,11 @@ def object_shape(atoms: Iterable[Formula], expander: Expander) -> ObjectShape:
     everywhere: list[tuple[Formula, int]] = []
     requirements: list[MemberRequirement] = []
     low, high = 0, None
-    for atom in atoms:
+    for atom in spend_on_each(atoms, 2):
         kind = atom[0]
         if kind == PROPERTIES:
-            for name, literal in atom[1]:
+            for name, literal in spend_on_each(atom[1], 4):
                 names.setdefault(name, []).append(literal)
-            spend(10 * len(atom[1]))
         elif kind == HAS:
             (required if atom[2] else absent)[atom[1]] = None
         elif kind == CLAUSE:
@@ -281,14 +285,14 @@ def object_shape(atoms: Iterable[Formula], expander: Expander) -> ObjectShape:
     sets = [*(keys for keys, _ in everywhere), *(one.keys for one in requirements)]
     in_sets = {name for keys in sets for name in _constants(keys)}
     in_clauses = (name for clause in clauses for name, _ in clause)
-    for name in (*required, *absent, *in_clauses, *sorted(in_sets.difference(names))):
+    for name in spend_on_each((*required, *absent, *in_clauses, *sort(in_sets.difference(names)))):
         names.setdefault(name, [])
     patterns: dict[Formula, None] = {}
     for keys in sets:
         _patterns(keys, patterns)
     spend(len(patterns) * sum(map(len, names)))
     members = {}
-    for name, literals in names.items():
+    for name, literals in spend_on_each(names.items(), 6):
         if name not in absent:
             needed = set(literals)
             for keys, literal in everywhere:
@@ -297,7 +301,6 @@ def object_shape(atoms: Iterable[Formula], expander: Expander) -> ObjectShape:
             needed.discard(ALWAYS)
             if NEVER not in needed and is_encodable(name):
                 members[name] = frozenset(needed)
-    spend(2 * len(names) * (1 + len(everywhere)))
     regions = _regions(list(names), list(patterns), everywhere, requirements)
     numbered = dict(enumerate(requirements))
     return ObjectShape(
@@ -307,8 +310,10 @@ def object_shape(atoms: Iterable[Formula], expander: Expander) -> ObjectShape:
 
 def _constants(keys: Formula) -> Iterable[str]:
     """The keys that a set of keys names."""
+    spend()
     if keys[0] == WITHIN:
         names: Iterable[str] = keys[1]
+        spend(len(keys[1]) // 8)
         return names
     if keys[0] == NOT:
         return _constants(keys[1])
@@ -322,14 +327,14 @@ def _unnamed(keys: Formula, truths: dict[Formula, bool]) -> bool:
         return False
     if kind == NOT:
         return not _unnamed(keys[1], truths)
-    if kind == AND:
-        return all(_unnamed(part, truths) for part in keys[1])
-    if kind == OR:
-        return any(_unnamed(part, truths) for part in keys[1])
+    if kind in (AND, OR):
+        spend(len(keys[1]))
+        return (all if kind == AND else any)(_unnamed(part, truths) for part in keys[1])
     return truths[keys]
 
 
 def _patterns(keys: Formula, found: dict[Formula, None]) -> None:
+    spend()
     if keys[0] in (AND, OR):
         for part in keys[1]:
             _patterns(part, found)
@@ -349,6 +354,7 @@ def _regions(
     every = _truths(patterns)
     cells: dict[tuple[Literals, frozenset[int]], list[Truth]] = {}
     for truth in every:
+        spend(1 + len(everywhere) + len(requirements))
         truths = dict(zip(patterns, truth, strict=True))
         literals = frozenset(literal for keys, literal in everywhere if _unnamed(keys, truths)) - {ALWAYS}
         if NEVER not in literals:
@@ -389,5 +395,5 @@ def _other_keys(names: list[str], patterns: list[Formula], truths: list[Truth]) 
     if not truths:
         return (NOT, (WITHIN, frozenset(names))) if names else TRUE
     allowed = disjunction(_matching(patterns, truth) for truth in truths)
-    inside = frozenset(name for name in names if holds(allowed, name))
+    inside = frozenset(name for name in spend_on_each(names) if holds(allowed, name))
     return conjunction([allowed, (NOT, (WITHIN, inside))]) if inside else allowed

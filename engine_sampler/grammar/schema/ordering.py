@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
+from ...base.cached import cached_property
 from ..program.reaching import nodes_reaching
 from ..program.rules import ACCEPT, Edge
-from ..work import spend
+from ..work import spend, spend_on_each
 from .layout import Punctuation
 from .objects import Literals, Plan, Region
 
@@ -45,11 +46,15 @@ class _Order:
         self._names = [(name, literals, name in plan.required) for name, literals in plan.names.items()]
         self._slots = plan.slots
 
+    @cached_property
+    def _last_required(self) -> int:
+        """The position of the last key that must be present; -1 if there is none."""
+        return max((number for number, (*_, required) in enumerate(self._names) if required), default=-1)
+
     def accepts(self, at: _Progress) -> bool:
         """Whether the object may end here."""
-        rest = self._names[at.position :]
-        missing = len(self._slots) - len(at.filled)
-        return at.members >= self._plan.low and not missing and not any(required for *_, required in rest)
+        is_filled = len(self._slots) == len(at.filled)
+        return at.members >= self._plan.low and is_filled and at.position > self._last_required
 
     def members(self, at: _Progress) -> Iterator[_Member]:
         """The members that may follow."""
@@ -76,14 +81,14 @@ class _Order:
         while waiting:
             state = waiting.pop()
             if state not in found:
-                found[state] = list(self.members(state))
-                spend(5 + 2 * len(found[state]))
-                waiting += [member.target for member in found[state]]
+                spend(5)
+                found[state] = list(spend_on_each(self.members(state), 2))
+                waiting += [member.target for member in found[state] if member.target not in found]
         steps = ((state, member.target) for state, members in found.items() for member in members)
         alive = nodes_reaching(steps, filter(self.accepts, found))
         return {
             state: [member for member in members if member.target in alive]
-            for state, members in found.items()
+            for state, members in spend_on_each(found.items(), 2)
             if state in alive or state == first
         }
 
@@ -112,6 +117,7 @@ def ordered_object(writer: MemberWriter, marks: Punctuation, plan: Plan) -> list
 
     for state, members in found.items():
         number = after[state]
+        spend(5 + 3 * len(members))
         edges = [member(one) for one in members]
         states[number + 1] = edges
         if edges:

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+from ...base.errors import quoted
 from ..errors import GrammarError
+from ..work import spend, spend_on_each
 from .scalars.numbers import decimal
 
 NULL, FALSEHOOD, TRUTH, NUMBER, STRING, ARRAY, OBJECT = (1 << i for i in range(7))
@@ -48,7 +50,8 @@ def possible_kinds(outline: ValueOutline) -> int:
     """The types of which an outline leaves any value, as a mask."""
     kinds, allowed, excluded = outline
     if allowed is not None:
-        rest = allowed - excluded
+        rest = allowed - excluded if excluded else allowed
+        spend(1 + len(rest) // 8)
         if not any(isinstance(value, str) for value in rest):
             kinds &= ~STRING
         if all(isinstance(value, str) for value in rest):
@@ -63,28 +66,31 @@ def outline_intersection(outlines: Iterable[ValueOutline]) -> ValueOutline:
         kinds &= other_kinds
         if other_allowed is not None:
             allowed = other_allowed if allowed is None else allowed & other_allowed
+            spend(1 + len(allowed) // 16)
         if other_excluded:
             excluded |= other_excluded
+            spend(1 + len(excluded) // 16)
     return ValueOutline(kinds, allowed, excluded)
 
 
 def outline_union(outlines: Iterable[ValueOutline]) -> ValueOutline:
     """The outline of values that satisfy at least one of the outlines."""
-    kinds, allowed = 0, frozenset[Any]()
+    kinds, allowed = 0, set[Any]()
     open_ended = False
     for other in outlines:
         possible = possible_kinds(other)
         kinds |= possible
         if other.allowed is not None:
             allowed |= other.allowed - other.excluded
+            spend(1 + len(other.allowed) // 16)
         elif possible & (STRING | NUMBER):
             open_ended = True
-    return ValueOutline(kinds, None if open_ended else allowed)
+    return ValueOutline(kinds, None if open_ended else frozenset(allowed))
 
 
 def _scalars(values: Iterable[Any]) -> frozenset[Any]:
     found: set[Any] = set()
-    for value in values:
+    for value in spend_on_each(values, 2):
         kind = json_kind(value)
         if kind & (STRING | NUMBER):
             found.add(value if kind == STRING else decimal(value, "const"))
@@ -94,7 +100,7 @@ def _scalars(values: Iterable[Any]) -> frozenset[Any]:
 def outline_of_values(values: list[Any]) -> ValueOutline:
     """The outline of constants."""
     kinds = 0
-    for value in values:
+    for value in spend_on_each(values):
         kinds |= json_kind(value)
     return ValueOutline(kinds, _scalars(values))
 
@@ -102,7 +108,7 @@ def outline_of_values(values: list[Any]) -> ValueOutline:
 def outline_without_values(values: list[Any]) -> ValueOutline:
     """The outline of all values except some constants."""
     kinds = ALL_KINDS
-    for value in values:
+    for value in spend_on_each(values):
         kinds &= ~(json_kind(value) & (NULL | FALSEHOOD | TRUTH))
     return ValueOutline(kinds, None, _scalars(values))
 
@@ -124,8 +130,8 @@ def type_mask(value: Any) -> int:
     kinds = _TYPES.get(value, 0) if isinstance(value, str) else 0
     if kinds:
         return kinds
-    for name in value if isinstance(value, list) else (value,):
+    for name in spend_on_each(value) if isinstance(value, list) else (value,):
         if not isinstance(name, str) or name not in _TYPES:
-            raise GrammarError(f"type {str(name)[:40]!r} is not one of JSON Schema's types")
+            raise GrammarError(f"type {quoted(name)} is not one of JSON Schema's types")
         kinds |= _TYPES[name]
     return kinds

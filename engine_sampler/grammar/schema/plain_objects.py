@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..work import spend
+from ..work import spend, spend_on_each
 from .formula import ALWAYS, NEVER
-from .keywords.objects import object_value, required_keys
+from .keywords.objects import required_keys
 from .nodes import Expander, SchemaNode
 from .objects import Literals, ObjectShape, Plan, Region
 from .outlines import possible_kinds
@@ -61,14 +61,14 @@ def plain_object(literal: int, expander: Expander) -> PlainObject | None:
         return None
     for keyword, value in node.items:
         if keyword == "properties":
-            members = object_value(value, keyword).items()
+            members = spend_on_each(value.items())
             properties = tuple([(name, expander.child(node, member)) for name, member in members])
         elif keyword == "required":
             required = tuple(dict.fromkeys(required_keys(value)))
         elif keyword == "additionalProperties":
             others = expander.child(node, value)
     literals = dict(properties)
-    for name in required:
+    for name in spend_on_each(required, 3):
         if not possible_kinds(expander.outline(literals.get(name, others))):
             return None
     return PlainObject(properties, required, others)

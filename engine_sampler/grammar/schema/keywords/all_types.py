@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...errors import GrammarError
-from ...work import spend
+from ...work import spend_on_each
 from ..clauses import exclusive
 from ..formula import (
     ALL,
@@ -30,7 +29,7 @@ from ..nodes import Expander, Handler, SchemaNode
 from ..outlines import ALL_KINDS, ARRAY, NUMBER, OBJECT, STRING, json_kind, type_mask
 from ..scalars.numbers import decimal
 from .arrays import ARRAY_KEYWORDS
-from .objects import OBJECT_KEYWORDS, object_value
+from .objects import OBJECT_KEYWORDS
 from .scalars import SCALAR_KEYWORDS
 from .unevaluated import UNEVALUATED_KEYWORDS
 
@@ -45,9 +44,7 @@ def _type(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formul
 
 
 def _enum(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
-    if not isinstance(value, list):
-        raise GrammarError("enum must be an array")
-    return _any_constant(expander, [one for one in value if json_kind(one) == kind], kind)
+    return _any_constant(expander, [one for one in spend_on_each(value) if json_kind(one) == kind], kind)
 
 
 def _const(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
@@ -56,13 +53,12 @@ def _const(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formu
 
 def _any_constant(expander: Expander, values: list[Any], kind: int) -> Formula:
     """Equality to one of the values, all of which have the type `kind`."""
-    spend(len(values))
     if not values:
         return FALSE
     if kind == STRING:
         return (WITHIN, frozenset(values))
     if kind == NUMBER:
-        return (WITHIN, frozenset(decimal(value, "const") for value in values))
+        return (WITHIN, frozenset(decimal(value, "const") for value in spend_on_each(values, 2)))
     if kind not in (ARRAY, OBJECT):
         return TRUE
     equal = _array if kind == ARRAY else _object
@@ -71,14 +67,12 @@ def _any_constant(expander: Expander, values: list[Any], kind: int) -> Formula:
 
 
 def _array(expander: Expander, value: list[Any]) -> Formula:
-    items = [(ITEM, index, expander.constant(item)) for index, item in enumerate(value)]
+    items = [(ITEM, index, expander.constant(item)) for index, item in enumerate(spend_on_each(value))]
     return conjunction([size(len(value), len(value)), *items])
 
 
 def _object(expander: Expander, value: dict[str, Any]) -> Formula:
-    members = tuple(
-        (name, expander.constant(member)) for name, member in object_value(value, "const").items()
-    )
+    members = tuple((name, expander.constant(member)) for name, member in spend_on_each(value.items()))
     names: Formula = (WITHIN, frozenset(value))
     parts: list[Formula] = [(HAS, name, True) for name in value]
     return conjunction([*parts, (PROPERTIES, members), (ALL, (NOT, names), NEVER)])
@@ -96,22 +90,20 @@ def _recursive_ref(expander: Expander, node: SchemaNode, value: Any, kind: int) 
     return expander.formula(expander.recursive_reference(node, value), kind)
 
 
-def _parts(expander: Expander, node: SchemaNode, value: Any, kind: int, keyword: str) -> list[Formula]:
-    if not isinstance(value, list):
-        raise GrammarError(f"{keyword} must be an array")
+def _parts(expander: Expander, node: SchemaNode, value: Any, kind: int) -> list[Formula]:
     return [expander.formula(expander.child(node, part), kind) for part in value]
 
 
 def _all_of(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
-    return conjunction(_parts(expander, node, value, kind, "allOf"))
+    return conjunction(_parts(expander, node, value, kind))
 
 
 def _any_of(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
-    return disjunction(_parts(expander, node, value, kind, "anyOf"))
+    return disjunction(_parts(expander, node, value, kind))
 
 
 def _exactly_one(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
-    return disjunction(exclusive(expander, _parts(expander, node, value, kind, "oneOf"), kind))
+    return disjunction(exclusive(expander, _parts(expander, node, value, kind), kind))
 
 
 def _not(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...errors import GrammarError
 from ..formula import ALWAYS, FROM, ITEM, NEVER, TRUE, UNIQUE, Formula, conjunction, counted, size
 from ..nodes import Expander, Handler, SchemaNode
 from ..outlines import ARRAY
@@ -32,8 +31,6 @@ def _from(expander: Expander, node: SchemaNode, value: Any, index: int) -> Formu
 
 
 def _prefix_items(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
-    if not isinstance(value, list):
-        raise GrammarError("prefixItems must be an array")
     return _each(expander, node, value)
 
 
@@ -51,10 +48,10 @@ def _additional_items(expander: Expander, node: SchemaNode, value: Any, kind: in
 
 def contains_range(node: SchemaNode) -> tuple[int, int | None]:
     """The number of items that must satisfy `contains`: at least, and at most."""
-    low = count_value(node.value.get("minContains", 1), "minContains")
-    high = node.value.get("maxContains")
     if node.resource.draft < 2019:
         return 1, None
+    low = count_value(node.value.get("minContains", 1), "minContains")
+    high = node.value.get("maxContains")
     return low, None if high is None else count_value(high, "maxContains")
 
 

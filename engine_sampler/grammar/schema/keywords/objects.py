@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...errors import GrammarError
+from ...work import spend_on_each
 from ..formula import (
     ALL,
     ALWAYS,
@@ -27,41 +27,27 @@ from ..outlines import OBJECT, STRING
 from .scalars import count_value
 
 
-def object_value(value: Any, keyword: str) -> dict[str, Any]:
-    """The object that is a keyword's value. Raises GrammarError for anything else."""
-    if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
-        raise GrammarError(f"{keyword} must be an object whose keys are strings")
-    return value
-
-
-def _names(value: Any, keyword: str) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise GrammarError(f"{keyword} must be an array of strings")
-    return value
-
-
 def required_keys(value: Any) -> list[str]:
     """The keys that `required` lists; in draft 3 it belongs to the property's own schema, and lists none."""
-    return [] if isinstance(value, bool) else _names(value, "required")
+    return [] if isinstance(value, bool) else value
 
 
 def _properties(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
-    members = object_value(value, "properties").items()
+    members = spend_on_each(value.items())
     return (PROPERTIES, tuple((name, expander.child(node, member)) for name, member in members))
 
 
 def _pattern_properties(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
-    members = object_value(value, "patternProperties").items()
     parts: list[Formula] = [
-        (ALL, (PATTERN, pattern), expander.child(node, member)) for pattern, member in members
+        (ALL, (PATTERN, pattern), expander.child(node, member)) for pattern, member in value.items()
     ]
     return conjunction(part for part in parts if part[2] != ALWAYS)
 
 
 def declared_keys(node: SchemaNode) -> Formula:
     """The keys that the `properties` and `patternProperties` of the same schema cover."""
-    names = frozenset(object_value(node.value.get("properties", {}), "properties"))
-    patterns = object_value(node.value.get("patternProperties", {}), "patternProperties")
+    names = frozenset(node.value.get("properties", ()))
+    patterns = node.value.get("patternProperties", ())
     return disjunction([(WITHIN, names), *((PATTERN, pattern) for pattern in patterns)])
 
 
@@ -100,14 +86,12 @@ def _implications(name: str, others: list[str]) -> Formula:
 
 
 def _dependent_required(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
-    members = object_value(value, "dependentRequired").items()
-    return conjunction(_implications(name, _names(others, "dependentRequired")) for name, others in members)
+    return conjunction(_implications(name, others) for name, others in value.items())
 
 
 def _dependent_schemas(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
-    members = object_value(value, "dependentSchemas").items()
     parts = []
-    for name, member in members:  # no generator: it would take three frames of the stack for each level
+    for name, member in value.items():  # no generator: it would take three frames of the stack for each level
         parts.append(_if_present(expander, node, name, member, kind))
     return conjunction(parts)
 
@@ -118,9 +102,9 @@ def _if_present(expander: Expander, node: SchemaNode, name: str, value: Any, kin
 
 def _dependencies(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
     parts = []
-    for name, member in object_value(value, "dependencies").items():
+    for name, member in value.items():
         if isinstance(member, (list, str)):
-            names = [member] if isinstance(member, str) else _names(member, "dependencies")
+            names = [member] if isinstance(member, str) else member
             parts.append(_implications(name, names))
         else:
             parts.append(_if_present(expander, node, name, member, kind))

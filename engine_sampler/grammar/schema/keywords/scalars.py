@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...errors import GrammarError, GrammarLimitError
+from ...errors import GrammarLimitError
 from ..formula import FORMAT, LENGTH, LESS, MULTIPLE, PATTERN, TRUE, Formula, negation
 from ..nodes import Expander, Handler, SchemaNode
 from ..outlines import NUMBER, STRING
@@ -18,13 +18,8 @@ MAX_COUNT = (1 << 31) - 2
 def count_value(value: Any, keyword: str) -> int:
     """The count that is a keyword's value.
 
-    A greater maximum is `MAX_COUNT`. Raises GrammarError for anything else, GrammarLimitError for a minimum
-    above `MAX_COUNT`.
+    A greater maximum is `MAX_COUNT`. Raises GrammarLimitError for a minimum above it.
     """
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise GrammarError(f"{keyword} must be a whole number, 0 or more")
     if value > MAX_COUNT and keyword.startswith("min"):
         raise GrammarLimitError(f"{keyword} is more than {MAX_COUNT}")
     return min(int(value), MAX_COUNT)
@@ -62,8 +57,6 @@ def _max_length(expander: Expander, node: SchemaNode, value: Any, kind: int) -> 
 
 
 def _pattern(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
-    if not isinstance(value, str):
-        raise GrammarError("pattern must be a string")
     return (PATTERN, value)
 
 

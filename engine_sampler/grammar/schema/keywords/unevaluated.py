@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from ...errors import GrammarLimitError
+from ...work import spend
 from ..clauses import exclusive
 from ..formula import (
     ALL,
@@ -49,6 +50,7 @@ class Evaluated(NamedTuple):
 
     def joined(self, other: Evaluated) -> Evaluated:
         """The members that either evaluates."""
+        spend(10 + (len(self.names) + len(other.names)) // 8 + len(self.contained) + len(other.contained))
         return Evaluated(
             self.names | other.names,
             self.patterns | other.patterns,

@@ -35,7 +35,7 @@ from ...program.expression import (
     union,
 )
 from ...program.unicode import Ranges, ranges
-from ...work import spend
+from ...work import spend, spend_on_each
 from .texts import PLAIN_BODY, RAW_BODY, ascii_class, body_of, escaped, is_plain, spellings
 
 _ASCII = (1 << 0x80) - 1
@@ -108,7 +108,7 @@ class _Lifter:
 
     def _sequence(self, parts: tuple[Expression, ...]) -> Expression:
         pieces: list[Expression] = []
-        for part in parts:
+        for part in spend_on_each(parts):
             if part[0] == LITERAL and not part[1].isascii():
                 pieces += [literal(part[1][i : i + 1]) for i in range(len(part[1]))]
             else:
@@ -140,7 +140,7 @@ class _Lifter:
         """Merge single characters among the alternatives into one set, which keeps escapes few."""
         codes: list[tuple[int, int]] = []
         ways: list[Expression] = []
-        for piece in pieces:
+        for piece in spend_on_each(pieces, 2):
             parts = piece[1] if piece[0] == CONCAT else (piece,)
             found = character_at(parts, 0)
             if found is None or found[0] < len(parts):
@@ -175,7 +175,7 @@ def character_at(pieces: tuple[Expression, ...] | list[Expression], at: int) -> 
     """
     lead = _mask(pieces[at])
     if lead:
-        spend(40)
+        spend(20)
     for count, zero, low, high in _LEADS:
         if lead and not lead & ~((1 << high + 1) - (1 << low)) & ALL_BYTES:
             for end in range(at + 2, min(at + 1 + count, len(pieces)) + 1):
@@ -233,17 +233,18 @@ def respelled(
     states = list(states)
     targets: list[dict[int, int]] = [{} for _ in states]
     wide: list[list[tuple[int, int, int]]] = [[] for _ in states]
-    for start, (_, edges) in enumerate(states):
+    for start, (_, edges) in enumerate(spend_on_each(states, 10)):
         for low, high, end in edges:
             if low >= 0x80:
                 wide[start].append((low, high, end))
                 continue
+            spend(high - low)
             for byte in range(low, high + 1):
                 for data in spelled(byte):
                     _add_path(targets, start, data, end)
     wide += [[] for _ in range(len(targets) - len(states))]
     result = []
-    for number, (single, ranged) in enumerate(zip(targets, wide, strict=True)):
+    for number, (single, ranged) in enumerate(zip(spend_on_each(targets, 20), wide, strict=True)):
         edges = tuple(sorted([*ranged, *_joined(single)]))
         result.append((number < len(states) and bool(states[number][0]), edges))
     return automaton(tuple(result))

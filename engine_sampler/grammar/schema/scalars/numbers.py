@@ -14,6 +14,7 @@ from fractions import Fraction
 from math import ceil, floor
 from typing import Any
 
+from ....base.errors import quoted
 from ...errors import GrammarError, GrammarLimitError
 from ...program.expression import (
     Expression,
@@ -26,6 +27,7 @@ from ...program.expression import (
     repeat,
     union,
 )
+from ...work import sort, spend_on_each
 from ..formula import (
     AND,
     INTEGER,
@@ -38,6 +40,7 @@ from ..formula import (
     Formula,
     cached_if_small,
     conjunction,
+    weight,
 )
 from ..limits import MAX_DIGITS
 from .number_automaton import NumberAutomaton
@@ -80,12 +83,12 @@ def decimal(value: Any, keyword: str) -> Decimal:
     Raises GrammarError for anything else, GrammarLimitError for a number with too many digits.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
-        raise GrammarError(f"{keyword} must be a number")
+        raise GrammarError(f"{keyword} must be a number, not {quoted(value)}")
     if isinstance(value, int) and value.bit_length() > 4 * MAX_DIGITS:
         raise GrammarLimitError(f"{keyword} has more than {MAX_DIGITS} digits")
     number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
     if not number.is_finite():
-        raise GrammarError(f"{keyword} must be a finite number")
+        raise GrammarError(f"{keyword} must be a finite number, not {quoted(value)}")
     if (number and not -MAX_DIGITS <= number.adjusted() <= MAX_DIGITS) or len(
         number.as_tuple().digits
     ) > MAX_DIGITS:
@@ -105,7 +108,7 @@ def number_set(formula: Formula) -> Expression:
     if formula[0] == AND:
         formula = _filtered(formula)
     if formula[0] == WITHIN and len(formula[1]) > _MAX_EXPONENT_CONSTANTS:
-        return plain_numbers(sorted(formula[1]))
+        return plain_numbers(sort(formula[1]))
     return NumberAutomaton(formula).expression()
 
 
@@ -115,7 +118,7 @@ def _filtered(formula: Formula) -> Formula:
     rest = [part for part in formula[1] if part[0] != WITHIN]
     if not values or (INTEGER, True) in rest or len(formula[1]) < 2:
         return formula
-    common = frozenset.intersection(*values)
+    common = spend_on_each(frozenset.intersection(*values), 4 * len(rest))
     return (WITHIN, frozenset(value for value in common if all(_is_true(part, value) for part in rest)))
 
 
@@ -130,7 +133,8 @@ def whole_numbers(formulas: Iterable[Formula]) -> list[Decimal] | None:
     low, high = floor(max(lows)), ceil(min(highs))
     if high - low > _MAX_LISTED:
         return None
-    return [Decimal(number) for number in range(low, high + 1) if _is_true(formula, Decimal(number))]
+    numbers = spend_on_each(map(Decimal, range(low, high + 1)), 4 * weight(formula))
+    return [number for number in numbers if _is_true(formula, number)]
 
 
 def _is_true(formula: Formula, value: Decimal) -> bool:
@@ -150,7 +154,7 @@ def _is_true(formula: Formula, value: Decimal) -> bool:
 
 def plain_numbers(values: list[Decimal]) -> Expression:
     """Constants, as plain decimals with any number of trailing zeros after the point."""
-    texts = sorted(f"{value.normalize():f}" for value in values if value)
+    texts = sort(f"{value.normalize():f}" for value in spend_on_each(values, 2) if value)
     whole = [text for text in texts if "." not in text]
     fractional = [text for text in texts if "." in text]
     zero = [concat(_MINUS, literal(b"0"), _ZEROS)] if len(texts) < len(values) else []

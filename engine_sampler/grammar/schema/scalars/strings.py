@@ -9,7 +9,7 @@ from ...program.expression import EMPTY, Expression, both, complement, literal, 
 from ...program.unicode import ANY_CHARACTER as ANY_UNICODE
 from ...program.unicode import TEXT
 from ...regex import pattern as regex
-from ...work import spend
+from ...work import spend, spend_on_each
 from ..formula import (
     AND,
     FORMAT,
@@ -39,7 +39,7 @@ def string_set(formula: Formula) -> Expression:
     if formula[0] == NOT and formula[1][0] == WITHIN:  # the keys that this schema alone does not name
         return _texts_except(formula[1][1])
     if formula[0] == WITHIN:
-        body = bodies_of(sorted(formula[1]))
+        body = bodies_of(formula[1])
         return EMPTY if body == EMPTY else quoted(body)
     return _texts(_simplified(formula))
 
@@ -52,7 +52,7 @@ def other_keys(names: Collection[str]) -> tuple[Formula, Expression]:
 
 
 def _texts_except(strings: Iterable[str]) -> Expression:
-    return quoted(both(PLAIN_BODY, complement(bodies_of(sorted(strings)))))
+    return quoted(both(PLAIN_BODY, complement(bodies_of(strings))))
 
 
 @cached_if_small
@@ -92,7 +92,8 @@ def _all_content(formula: Formula) -> Expression:
         _refuse_partial(formula[1])
         return both(TEXT, complement(_all_content(formula[1])))
     if kind == WITHIN:
-        return union(*(literal(text.encode("utf-8", "surrogatepass")) for text in formula[1]))
+        texts = spend_on_each(formula[1])
+        return union(*(literal(text.encode("utf-8", "surrogatepass")) for text in texts))
     if kind == LENGTH:
         return repeat(ANY_UNICODE, formula[1], formula[2])
     return _content(formula)
@@ -189,7 +190,7 @@ def _body(formula: Formula) -> Lifted:
     if kind == LENGTH:
         return Lifted(repeat(ANY_CHARACTER, formula[1], formula[2]), ANY_BODY)
     if kind == WITHIN:
-        return Lifted(bodies_of(sorted(formula[1])), PLAIN_BODY)
+        return Lifted(bodies_of(formula[1]), PLAIN_BODY)
     return _lifted(formula)
 
 

@@ -26,6 +26,7 @@ from ...program.expression import (
     union,
 )
 from ...program.unicode import characters
+from ...work import sort, spend, spend_on_each
 
 QUOTE = literal(b'"')
 WHITESPACE = byte_class(1 << 0x20 | 1 << 0x09 | 1 << 0x0A | 1 << 0x0D)
@@ -177,7 +178,7 @@ def body_of(text: str) -> Expression:
     """The plain bodies of one string; EMPTY if it has a lone surrogate, which UTF-8 cannot encode."""
     if _is_all_plain(text):
         return literal(text.encode())
-    return concat(*map(_character, text)) if is_encodable(text) else EMPTY
+    return concat(*map(_character, spend_on_each(text))) if is_encodable(text) else EMPTY
 
 
 def is_encodable(text: str) -> bool:
@@ -185,7 +186,9 @@ def is_encodable(text: str) -> bool:
     return text.isascii() or not any(0xD800 <= ord(character) < 0xE000 for character in text)
 
 
+@lru_cache(maxsize=1024)
 def _character(character: str) -> Expression:
+    spend(4)
     code = ord(character)
     if code < 0x80:
         return ascii_class(1 << code)
@@ -197,22 +200,27 @@ def quoted_key(text: str) -> Expression:
     return literal(b'"%b"' % text.encode()) if _is_all_plain(text) else quoted(body_of(text))
 
 
-def bodies_of(texts: list[str], depth: int = 0) -> Expression:
-    """The plain bodies of some strings, given in sorted order; many are grouped by common prefix."""
+def bodies_of(texts: Iterable[str]) -> Expression:
+    """The plain bodies of some strings; many are grouped by common prefix."""
+    return _grouped(sort(texts), 0)
+
+
+def _grouped(texts: list[str], depth: int) -> Expression:
+    """The plain bodies of some strings, given in order."""
     if len(texts) <= _MAX_UNGROUPED or depth >= _MAX_GROUPING_DEPTH:
-        return union(*map(body_of, texts))
+        return union(*map(body_of, spend_on_each(texts, 2)))
     parts = [EPSILON] if not texts[0] else []
-    for _, group in groupby(filter(None, texts), key=lambda text: text[0]):
+    for _, group in groupby(filter(None, spend_on_each(texts)), key=lambda text: text[0]):
         same = list(group)
         start = _common_prefix(same[0], same[-1])
-        rest = bodies_of([text[len(start) :] for text in same], depth + 1)
+        rest = _grouped([text[len(start) :] for text in same], depth + 1)
         parts.append(concat(body_of(start), rest))
     return union(*parts)
 
 
 def _common_prefix(one: str, other: str) -> str:
     """The longest common prefix of both strings."""
-    for index, (a, b) in enumerate(zip(one, other, strict=False)):
+    for index, (a, b) in enumerate(zip(spend_on_each(one), other, strict=False)):
         if a != b:
             return one[:index]
     return min(one, other, key=len)
