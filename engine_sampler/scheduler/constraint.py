@@ -26,7 +26,18 @@ class Constraint:
     turn, short_turns  see `masks.Turns`.
     """
 
-    __slots__ = ("_has_eos", "_words", "deferred", "mask_ready", "matcher", "short_turns", "turn")
+    __slots__ = (
+        "_accepted",
+        "_before",
+        "_has_eos",
+        "_in_call",
+        "_words",
+        "deferred",
+        "mask_ready",
+        "matcher",
+        "short_turns",
+        "turn",
+    )
 
     def __init__(self, matcher: Any, vocab_size: int, has_eos: bool) -> None:
         self.matcher = matcher
@@ -34,6 +45,12 @@ class Constraint:
         self.turn = self.short_turns = 0
         self._words = bitmask_words(vocab_size)
         self._has_eos = has_eos
+        self._accepted = 0
+        """How many tokens the matcher has been given."""
+        self._before: int | None = getattr(matcher, "accepted_calls", None)
+        """How many calls it had accepted before, if it is one of our own, which know."""
+        self._in_call = False
+        """Whether it is being changed."""
 
     def mask(self) -> np.ndarray:
         """The mask of the next token, int32 [ceil(vocab / 32)]."""
@@ -48,10 +65,15 @@ class Constraint:
     def accept(self, token_id: int, work: Work | None = None) -> bool:
         """Accept the next token; False if it is refused, or if `work` is too little: `deferred` is then set,
         and nothing has changed."""
+        self._in_call = True
         if work is not None and fills_within(self.matcher):
-            return self._accept_within(token_id, work)
-        self.mask_ready = self.deferred = False
-        return bool(self.matcher.accept(token_id))
+            accepted = self._accept_within(token_id, work)
+        else:
+            self.mask_ready = self.deferred = False
+            accepted = bool(self.matcher.accept(token_id))
+        self._accepted += accepted
+        self._in_call = False
+        return accepted
 
     def _accept_within(self, token_id: int, work: Work) -> bool:
         """`accept`, and what `has_ended` needs after it."""
@@ -104,7 +126,25 @@ class Constraint:
         """Undo the last n tokens."""
         self.mask_ready = False
         if n:
+            self._in_call = True
             self.matcher.rollback(n)
+            self._accepted -= n
+            self._in_call = False
+
+    def settle(self, length: int) -> None:
+        """Go back to the first `length` tokens after a call that was interrupted, perhaps within the matcher.
+
+        Our own matchers know how many they have accepted, whatever happens; another one that was interrupted
+        within a call cannot be relied on, and raises `RuntimeError`.
+        """
+        self.mask_ready = self.deferred = False
+        if self._before is not None:
+            self.matcher.rewind(self._before + length)
+        elif self._in_call:
+            raise RuntimeError("the matcher was interrupted while it changed")
+        elif self._accepted > length:
+            self.rollback(self._accepted - length)
+        self._accepted, self._in_call = length, False
 
     def fork(self) -> Constraint:
         """An independent copy."""
@@ -112,5 +152,6 @@ class Constraint:
         child._has_eos, child._words = self._has_eos, self._words
         child.mask_ready = child.deferred = False
         child.turn, child.short_turns = self.turn, 0
+        child._accepted, child._before, child._in_call = self._accepted, self._before, False
         child.matcher = self.matcher.fork()
         return child
