@@ -27,6 +27,8 @@ class Session:
         self.rows = 0
         self.model_seconds = 0.0
         self.sampling_seconds = 0.0
+        self._result = scheduler.last_result
+        """The result of the last step that the contexts have followed."""
         self._contexts: dict[RequestId, list[int]] = {}
 
     @property
@@ -72,7 +74,10 @@ class Session:
             )
 
     def step(self) -> StepResult:
-        """Run the model and the scheduler once for all live requests."""
+        """Run the model and the scheduler once for all live requests. After an interruption it may be called
+        again; see `Scheduler.last_result`."""
+        if self._result is not self.scheduler.last_result:
+            self._read_contexts()
         start = time.perf_counter()
         live = {r: self._contexts[r] for r in self.scheduler.request_ids}
         logits = self.forward(live)
@@ -81,6 +86,7 @@ class Session:
         end = time.perf_counter()
         self._update_contexts(result)
         self._forget_ended()
+        self._result = result
         self.steps += 1
         self.rows += len(live)
         self.model_seconds += sampling_start - start
@@ -96,6 +102,17 @@ class Session:
             self.forget(request_id)
         for i, request_id in enumerate(result.request_ids):
             self._contexts[request_id] += result.tokens(i)
+
+    def _read_contexts(self) -> None:
+        """Read the contexts from the scheduler, after a step that was done, but interrupted."""
+        for request_id in self.scheduler.request_ids:
+            record = self.scheduler.record(request_id)
+            context, known = [*record.prompt_token_ids, *record.token_ids], self._contexts[request_id]
+            if context[: len(known)] != known:
+                self.forget(request_id)
+            self._contexts[request_id] = context
+        self._forget_ended()
+        self._result = self.scheduler.last_result
 
     def _forget_ended(self) -> None:
         for request_id in self._contexts.keys() - set(self.scheduler.request_ids):

@@ -124,7 +124,7 @@ class _GroupRun:
             return work()
         except RowFault as fault:
             self.batch.errors[self.group.index[i]] = str(fault)
-        except INTERRUPTIONS:
+        except (MemoryError, *INTERRUPTIONS):
             raise
         except BaseException as error:
             self.batch.errors[self.group.index[i]] = failure("the chain", error)

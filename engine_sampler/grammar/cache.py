@@ -53,7 +53,7 @@ class Cache(Generic[Value]):
         self._values: OrderedDict[Hashable, _Entry[Value]] = OrderedDict()
         self._due: list[_Entry[Value]] = []  # those to be weighed again, the next one last
         self._weight = self._hits = self._misses = 0
-        self._lock = fork_safe(threading.Lock())
+        self._lock = fork_safe(threading.RLock())
 
     def find(self, key: Hashable) -> Value | None:
         """The value of `key`, if it is still cached."""

@@ -140,7 +140,7 @@ class _Prepared:
         )
 
 
-_LOCK = fork_safe(threading.Lock())
+_LOCK = fork_safe(threading.RLock())
 
 
 def prepare(tokenizer: Tokenizer, limits: Limits = LIMITS) -> None:

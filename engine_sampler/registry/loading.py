@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 import pluggy
 
-from ..base.errors import INTERRUPTIONS, close_matches, quoted, text_of
+from ..base.errors import close_matches, quoted, text_of
 from ..base.forking import fork_safe
 from ..contract import Backend, Param, ParameterError, Sampler, Selector, StoppingCriteria, hookspecs
 from .catalogue import (
@@ -90,12 +90,13 @@ class Registry:
         return bool(observers) and any(hasattr(observer, event) for observer in observers.values())
 
     def notify(self, event: str, *values: Any) -> None:
-        """Call the observers; one that fails is logged, and changes nothing."""
+        """Call the observers; one that fails is logged, and changes nothing. So is one that would end the
+        program: what it is told has been done, and the caller must learn of it, too."""
         for name, observer in self.catalogue.observers.items():
             try:
                 if method := getattr(observer, event, None):
                     method(*values)
-            except INTERRUPTIONS:
+            except KeyboardInterrupt:
                 raise
             except BaseException:
                 logger.exception("observer %s failed at %s", name, event)

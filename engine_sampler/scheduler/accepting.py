@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
 
 from .budget import Budget
 from .live_requests import LiveRequests
@@ -21,17 +24,27 @@ class Accepting:
     def accept(self, request: Request, token_ids: Sequence[int], logprobs: Sequence[float]) -> None:
         """Add tokens to a live request; those after one that ends it are dropped."""
         if request.live:
-            request.backlog += zip(token_ids, logprobs, strict=True)
+            self._keep_if_interrupted(request)
+            request.backlog = [*request.backlog, *zip(token_ids, logprobs, strict=True)]
         self._work_off(request)
 
     def go_on(self) -> None:
         """Continue what waits, with the work of a new step."""
         self._budget.start_elsewhere(len(self._requests.live))
         if self._has_backlog:
-            self._has_backlog = False
-            for request in list(self._requests.live.values()):
+            live = list(self._requests.live.values())
+            for request in live:
+                if request.backlog:
+                    self._keep_if_interrupted(request)
                 self._work_off(request)
-            self._has_backlog |= any(self._requests.known[i].backlog for i in self._requests.suspended)
+            paused = [self._requests.known[i] for i in self._requests.suspended]
+            self._has_backlog = any(request.backlog for request in (*live, *paused))
+            self._requests.step_lock.checkpoint()
+
+    def _keep_if_interrupted(self, request: Request) -> None:
+        """If the call that runs now does not come to its end, the request is afterwards as it is now."""
+        self._requests.step_lock.if_interrupted(partial(setattr, request, "backlog", request.backlog))
+        self._requests.keep_if_interrupted([request], np.array([request.slot]))
 
     def _work_off(self, request: Request) -> None:
         """Accept the tokens that wait, in their order; a request that has failed accepts no more."""
@@ -45,6 +58,6 @@ class Accepting:
             done += 1
         if not request.live:
             done = len(request.backlog)
-        del request.backlog[:done]
+        request.backlog = request.backlog[done:]
         self._has_backlog |= bool(request.backlog)
         self._requests.retire_if_done(request)

@@ -29,12 +29,14 @@ Score = Callable[[Request, np.ndarray], np.ndarray]
 class BeamStep:
     """One step of a group.
 
+    search     the search after it.
     requests   the request of each row, with its new token; after the last step the finished texts, the
                best first.
     parents    for each row, the number of the row that it continues.
     token_ids  for each row, its new token; −1 after the last step.
     """
 
+    search: BeamSearch[Request]
     requests: list[Request]
     parents: list[int]
     token_ids: list[int]
@@ -80,8 +82,8 @@ class BeamGroup:
     def step(
         self, requests: Sequence[Request], rows: Sequence[np.ndarray], score: Score, work: Work | None
     ) -> BeamStep | None:
-        """Continue the texts of `requests` with their rows of logits, float32 [vocab] each. None, and nothing
-        changes, if their grammars need more than `work`.
+        """Continue the texts of `requests` with their rows of logits, float32 [vocab] each; the group stays
+        as it is. None if their grammars need more than `work`.
 
         `score` gives the scores of a row: the request's chain applied to ln softmax(logits), so masked,
         penalised and divided by the temperature, but not renormalised.
@@ -90,32 +92,35 @@ class BeamGroup:
             return self._next_texts(requests, rows, score, work)
         except RequestError as fault:  # a text cannot be forked
             n = len(requests)
-            return BeamStep([_failed(r, str(fault)) for r in requests], list(range(n)), [-1] * n)
+            failed = [_failed(r, str(fault)) for r in requests]
+            return BeamStep(self.search, failed, list(range(n)), [-1] * n)
 
     def _next_texts(
         self, requests: Sequence[Request], rows: Sequence[np.ndarray], score: Score, work: Work | None
     ) -> BeamStep | None:
         faults: list[str] = []
         scores = [self._scores(r, row, score, faults) for r, row in zip(requests, rows, strict=True)]
-        candidates = self.search.candidates(scores)
+        search = copy.copy(self.search)  # its lists are replaced, not changed
+        candidates = search.candidates(scores)
         texts = [self._continued(requests[c.beam], c, work) for c in candidates]
         if any(text.postponed for text in texts):
             return None
-        chosen = self.search.advance(candidates, texts, [not text.live for text in texts])
-        if self.search.done:
-            return self._last_step(requests, faults)
+        chosen = search.advance(candidates, texts, [not text.live for text in texts])
+        if search.done:
+            return _last_step(search, requests, faults)
         beams = [texts[i] for i in chosen]
         for i, request in enumerate(beams):
             if request in beams[:i]:  # it only fills a row, and is not continued
                 beams[i] = request.fork(request.id, None)
-        return BeamStep(beams, [candidates[i].beam for i in chosen], [candidates[i].token_id for i in chosen])
+        parents = [candidates[i].beam for i in chosen]
+        return BeamStep(search, beams, parents, [candidates[i].token_id for i in chosen])
 
     def _scores(
         self, request: Request, row: np.ndarray, score: Score, faults: list[str]
     ) -> np.ndarray | None:
         try:
             return score(request, row)
-        except INTERRUPTIONS:
+        except (MemoryError, *INTERRUPTIONS):
             raise
         except BaseException as fault:
             faults.append(str(fault))
@@ -127,16 +132,17 @@ class BeamGroup:
         child.accept_without_slot(candidate.token_id, candidate.logprob, work)
         return child
 
-    def _last_step(self, requests: Sequence[Request], faults: Sequence[str]) -> BeamStep:
-        """The finished texts; requests left without one end with an error."""
-        ended = []
-        for found in self.search.ended:
-            found.text.score = found.score
-            ended.append(found.text)
-        reason = faults[0] if faults else "the beam search found no other text that ends"
-        ended += [_failed(request, reason) for request in requests[len(ended) :]]
-        n = len(requests)
-        return BeamStep(ended, list(range(n)), [-1] * n)
+
+def _last_step(search: BeamSearch[Request], requests: Sequence[Request], faults: Sequence[str]) -> BeamStep:
+    """The finished texts; requests left without one end with an error."""
+    ended = []
+    for found in search.ended:
+        found.text.score = found.score
+        ended.append(found.text)
+    reason = faults[0] if faults else "the beam search found no other text that ends"
+    ended += [_failed(request, reason) for request in requests[len(ended) :]]
+    n = len(requests)
+    return BeamStep(search, ended, list(range(n)), [-1] * n)
 
 
 def _failed(request: Request, reason: str) -> Request:

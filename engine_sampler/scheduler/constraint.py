@@ -25,7 +25,7 @@ class Constraint:
     mask_ready  whether the last mask filled is that of the next token.
     """
 
-    __slots__ = ("_has_eos", "_words", "bounded", "mask_ready", "matcher")
+    __slots__ = ("_accepted", "_before", "_has_eos", "_in_call", "_words", "bounded", "mask_ready", "matcher")
 
     def __init__(self, matcher: Any, vocab_size: int, has_eos: bool) -> None:
         self.matcher = matcher
@@ -33,6 +33,12 @@ class Constraint:
         self.mask_ready = False
         self._words = bitmask_words(vocab_size)
         self._has_eos = has_eos
+        self._accepted = 0
+        """How many tokens the matcher has been given."""
+        self._before: int | None = getattr(matcher, "accepted_calls", None)
+        """How many calls it had accepted before, if it is one of our own, which know."""
+        self._in_call = False
+        """Whether it is being changed."""
 
     def mask(self, work: Work | None = None) -> np.ndarray:
         """The mask of the next token, int32 [ceil(vocab / 32)]."""
@@ -45,13 +51,24 @@ class Constraint:
 
     def accept(self, token_id: int, work: Work | None = None) -> bool:
         """Accept the next token; False if it is refused."""
+        self._in_call = True
         if work is None or not self.bounded:
             accepted = bool(self.matcher.accept(token_id))
         else:
+            accepted = self._accept_within(token_id, work)
+        self._accepted += accepted
+        self._in_call = self.mask_ready = False
+        return accepted
+
+    def _accept_within(self, token_id: int, work: Work) -> bool:
+        """`accept`, and what `has_ended` needs after it. Raises UnfinishedError, and nothing has changed."""
+        try:
             accepted = bool(self.matcher.accept(token_id, work))
             if accepted and not self._has_eos:
                 self._find_end(work)
-        self.mask_ready = False
+        except UnfinishedError:
+            self._in_call = False
+            raise
         return accepted
 
     def _find_end(self, work: Work) -> None:
@@ -96,13 +113,32 @@ class Constraint:
         """Undo the last n tokens."""
         self.mask_ready = False
         if n:
+            self._in_call = True
             self.matcher.rollback(n)
+            self._accepted -= n
+            self._in_call = False
+
+    def settle(self, length: int) -> None:
+        """Go back to the first `length` tokens after a call that was interrupted, perhaps within the matcher.
+
+        Our own matchers know how many they have accepted, whatever happens; another one that was interrupted
+        within a call cannot be relied on, and raises `RuntimeError`.
+        """
+        self.mask_ready = False
+        if self._before is not None:
+            self.matcher.rewind(self._before + length)
+        elif self._in_call:
+            raise RuntimeError("the matcher was interrupted while it changed")
+        elif self._accepted > length:
+            self.rollback(self._accepted - length)
+        self._accepted, self._in_call = length, False
 
     def fork(self) -> Constraint:
         """An independent copy."""
         child = object.__new__(Constraint)
         child._has_eos, child._words = self._has_eos, self._words
         child.mask_ready = False
+        child._accepted, child._before, child._in_call = self._accepted, self._before, False
         child.matcher = self.matcher.fork()
         child.bounded = is_bounded(child.matcher)
         return child

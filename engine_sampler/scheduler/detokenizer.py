@@ -169,7 +169,17 @@ class Detokenizer:
     which the states before every token share.
     """
 
-    __slots__ = ("_last_token", "_log", "_sent", "_states", "_transducer", "deltas", "state")
+    __slots__ = (
+        "_last_token",
+        "_log",
+        "_sent",
+        "_states",
+        "_step",
+        "_taken",
+        "_transducer",
+        "deltas",
+        "state",
+    )
 
     def __init__(
         self, tokenizer: Tokenizer, skip_special_tokens: bool = True, matchers: Sequence[TextMatcher] = ()
@@ -184,8 +194,11 @@ class Detokenizer:
         """The bytes that were held back in a `LongState`. It ends with the newest of these states, or with
         the token after it."""
         self._last_token = -1
-        self._sent = 0
-        """How many of the deltas `take` has returned."""
+        self._sent = self._taken = 0
+        """How many of the deltas `take` has returned: before the last step for which it was called, and in
+        all."""
+        self._step: int | None = None
+        """The number of that step."""
 
     @property
     def text(self) -> str:
@@ -207,15 +220,23 @@ class Detokenizer:
         self._last_token = token_id
         return transition.matches
 
-    def take(self) -> str:
-        """The text that has become certain since the last call."""
-        deltas = self.deltas
-        sent, self._sent = self._sent, len(deltas)
+    def take(self, step: int | None = None) -> str:
+        """The text that has become certain since the last call; see `take_back` about `step`."""
+        if step is None or step != self._step:
+            self._sent = self._taken
+            self._step = step
+        deltas, sent = self.deltas, self._sent
+        self._taken = len(deltas)
         return deltas[sent] if len(deltas) == sent + 1 else "".join(deltas[sent:])
+
+    def take_back(self, step: int) -> None:
+        """Count what was taken in the step of this number as not taken."""
+        if self._step == step:
+            self._taken = self._sent
 
     def skip(self) -> None:
         """Count all text so far as taken."""
-        self._sent = len(self.deltas)
+        self._sent = self._taken = len(self.deltas)
 
     def close(self, cut: int = 0) -> None:
         """The text ends here; what was held back becomes certain, except for the last `cut` bytes.
@@ -223,7 +244,8 @@ class Detokenizer:
         Only bytes that the last token made certain, or that are held back, are cut.
         """
         if not cut:
-            self.deltas.append(_decoded(self.held))
+            if len(self.deltas) == len(self._states):  # else an interrupted call has done it
+                self.deltas.append(_decoded(self.held))
             return
         data = self._held_in(self._states[-1]) + self._transducer.bytes_of(self._last_token)
         self.deltas[-1] = _decoded(data[: max(0, len(data) - cut)])
@@ -231,18 +253,26 @@ class Detokenizer:
     def rollback(self, n: int) -> None:
         """Undo the last n tokens; text that `take` has returned stays returned."""
         if n:
-            self.state = self._states[-n]
-            del self._states[-n:], self.deltas[-n:]
-            if self._log:
-                past = chain((self.state,), reversed(self._states))
-                del self._log[next((s.end for s in past if isinstance(s, LongState)), 0) :]
-        self._sent = min(self._sent, len(self.deltas))
+            self.cut(len(self._states) - n)
+
+    def cut(self, length: int) -> None:
+        """Undo all tokens after the first `length`, and `close`, also those that were read by halves; text
+        that `take` has returned stays returned."""
+        if length < len(self._states):
+            self.state = self._states[length]
+        del self.deltas[length:]
+        del self._states[length:]
+        if self._log:
+            past = chain((self.state,), reversed(self._states))
+            del self._log[next((s.end for s in past if isinstance(s, LongState)), 0) :]
+        self._sent, self._taken = min(self._sent, length), min(self._taken, length)
 
     def fork(self) -> Detokenizer:
         """An independent copy."""
         child = object.__new__(Detokenizer)
         child._transducer, child.state = self._transducer, self.state
-        child._last_token, child._sent = self._last_token, self._sent
+        child._last_token = self._last_token
+        child._sent, child._taken, child._step = self._sent, self._taken, self._step
         child.deltas, child._states = self.deltas.copy(), self._states.copy()
         child._log = self._log.copy()
         return child

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -112,12 +112,21 @@ class TokenPool:
 
     def resize(self, capacity: int) -> None:
         """Make room for `capacity` slots."""
-        more = capacity - len(self.lengths)
-        self._arrays = self._arrays._replace(offsets=_longer(self.offsets, more))
-        self.lengths = _longer(self.lengths, more)
-        self.prompt_lengths = _longer(self.prompt_lengths, more)
-        self.epochs = _longer(self.epochs, more)
-        self._sizes = _longer(self._sizes, more)
+        self.lengths = longer(self.lengths, capacity)
+        self.prompt_lengths = longer(self.prompt_lengths, capacity)
+        self.epochs = longer(self.epochs, capacity)
+        self._sizes = longer(self._sizes, capacity)
+        self._arrays = self._arrays._replace(offsets=longer(self.offsets, capacity))
+
+    def restore(self, taken: Sequence[int]) -> None:
+        """Bring order into the cells after an interrupted change: the slots `taken` have theirs, and nobody
+        has any other."""
+        free = np.ones(len(self._sizes), bool)
+        free[taken] = False
+        self._sizes[free] = self.lengths[free] = self.prompt_lengths[free] = 0
+        self._left.clear()
+        self._gaps = Gaps(_between(self.offsets[taken], self._sizes[taken], len(self.tokens)))
+        self._room = 0
 
     # --- tokens ----------------------------------------------------------------------------------
 
@@ -142,10 +151,10 @@ class TokenPool:
         lengths += ONE
         self.lengths[slots] = lengths
 
-    def retract(self, slot: int, n: int) -> None:
-        """Remove the last `n` tokens of a slot."""
-        self.lengths[slot] -= n
+    def cut(self, slot: int, length: int) -> None:
+        """Remove the tokens after the first `length` of a slot."""
         self._renew_epoch(slot)
+        self.lengths[slot] = length
 
     # --- inside ----------------------------------------------------------------------------------
 
@@ -244,27 +253,45 @@ class Gaps:
             gaps.insert(i, (start, size))
 
 
+class _Own(NamedTuple):
+    """The output of a request without a slot, and its notes: replaced together."""
+
+    tokens: np.ndarray
+    notes: np.ndarray
+
+
 class History:
     """Prompt and output of one request.
 
     The prompt never changes, and forks share it. While the request has a slot, the output is in the slot
-    table's pool, behind a copy of the prompt; otherwise in arrays of its own, replaced when it grows.
-    """
+    table's pool, behind a copy of the prompt; otherwise in arrays of its own, replaced when it grows. Each
+    change takes effect by one assignment, so that an interruption finds all of it or nothing."""
 
-    __slots__ = ("_notes", "_output", "_pool", "_prompt", "_slot")
+    __slots__ = ("_own", "_place", "_prompt")
 
-    def __init__(self, prompt_token_ids: TokenIds, output_token_ids: TokenIds = ()) -> None:
-        """Arrays of int64 are kept as they are: nobody may change them."""
+    def __init__(
+        self,
+        prompt_token_ids: TokenIds,
+        output_token_ids: TokenIds = (),
+        output_notes: np.ndarray | None = None,
+    ) -> None:
+        """Arrays of int64 are kept as they are: nobody may change them. Without `output_notes`, float64, the
+        output was chosen elsewhere."""
         self._prompt = np.asarray(prompt_token_ids, np.int64)
-        self._pool: TokenPool | None = None
-        self._slot = -1
-        self._output = np.asarray(output_token_ids, np.int64)
-        self._notes = np.full(len(self._output), np.nan)
+        self._place: tuple[TokenPool, int] | None = None
+        output = np.asarray(output_token_ids, np.int64)
+        self._own = _Own(output, np.full(len(output), np.nan) if output_notes is None else output_notes)
 
     def __len__(self) -> int:
-        if self._pool is None:
-            return len(self._prompt) + len(self._output)
-        return int(self._pool.lengths[self._slot])
+        if self._place is None:
+            return len(self._prompt) + len(self._own.tokens)
+        pool, slot = self._place
+        return int(pool.lengths[slot])
+
+    @property
+    def slot(self) -> int:
+        """The slot in which it is; −1 without one."""
+        return -1 if self._place is None else self._place[1]
 
     @property
     def prompt_length(self) -> int:
@@ -272,16 +299,17 @@ class History:
 
     @property
     def output_length(self) -> int:
-        pool = self._pool
-        if pool is None:
-            return len(self._output)
-        return int(pool.lengths[self._slot]) - len(self._prompt)
+        if self._place is None:
+            return len(self._own.tokens)
+        pool, slot = self._place
+        return int(pool.lengths[slot]) - len(self._prompt)
 
     @property
     def token_ids(self) -> np.ndarray:
-        if self._pool is None:
-            return np.concatenate((self._prompt, self._output))
-        return self._pool.tokens_of(self._slot)
+        if self._place is None:
+            return np.concatenate((self._prompt, self._own.tokens))
+        pool, slot = self._place
+        return pool.tokens_of(slot)
 
     @property
     def prompt_token_ids(self) -> np.ndarray:
@@ -289,46 +317,58 @@ class History:
 
     @property
     def output_token_ids(self) -> np.ndarray:
-        if self._pool is None:
-            return self._output
-        return self._pool.tokens_of(self._slot)[len(self._prompt) :]
+        if self._place is None:
+            return self._own.tokens
+        pool, slot = self._place
+        return pool.tokens_of(slot)[len(self._prompt) :]
 
     @property
     def notes(self) -> np.ndarray:
         """float64 [length]: the selector's note on every token, NaN where there is none."""
-        if self._pool is None:
-            return np.concatenate((np.full(len(self._prompt), np.nan), self._notes))
-        return self._pool.notes_of(self._slot)
+        if self._place is None:
+            return np.concatenate((np.full(len(self._prompt), np.nan), self._own.notes))
+        pool, slot = self._place
+        return pool.notes_of(slot)
+
+    @property
+    def output_notes(self) -> np.ndarray:
+        """`notes` of the output alone."""
+        return self._own.notes if self._place is None else self.notes[len(self._prompt) :]
 
     def copy_of_output(self) -> np.ndarray:
         """The output as it is now, int64: an array that nothing changes."""
-        return self._output if self._pool is None else self.output_token_ids.copy()
+        return self._own.tokens if self._place is None else self.output_token_ids.copy()
 
     def accept(self, token_ids: TokenIds, notes: Notes = ()) -> None:
         """Add tokens; without `notes` they were chosen elsewhere."""
         notes = notes if len(notes) else [None] * len(token_ids)
-        if self._pool is None:
-            self._output = np.concatenate((self._output, np.array(token_ids, np.int64)))
-            self._notes = np.concatenate((self._notes, np.array(notes, np.float64)))
+        if self._place is None:
+            self._own = _Own(
+                np.concatenate((self._own.tokens, np.array(token_ids, np.int64))),
+                np.concatenate((self._own.notes, np.array(notes, np.float64))),
+            )
         else:
-            self._pool.append(self._slot, token_ids, notes)
+            pool, slot = self._place
+            pool.append(slot, token_ids, notes)
+
+    def cut(self, output_length: int) -> None:
+        """Remove the output after its first `output_length` tokens."""
+        if self._place is None:
+            self._own = _Own(self._own.tokens[:output_length], self._own.notes[:output_length])
+        else:
+            pool, slot = self._place
+            pool.cut(slot, len(self._prompt) + output_length)
 
     def rollback(self, n: int) -> None:
-        if self._pool is None:
-            kept = len(self._output) - n
-            self._output, self._notes = self._output[:kept], self._notes[:kept]
-        else:
-            self._pool.retract(self._slot, n)
+        """Remove the last `n` tokens of the output."""
+        self.cut(self.output_length - n)
 
     def fork(self) -> History:
-        child = object.__new__(History)
-        child._prompt = self._prompt
-        child._keep(self.output_token_ids, self._output_notes)
-        return child
+        return History(self._prompt, self.output_token_ids.copy(), self.output_notes.copy())
 
     def attach(self, pool: TokenPool, slot: int) -> None:
         """Move into the free `slot` of `pool`."""
-        output, notes = self.output_token_ids, self._output_notes
+        output, notes = self._own
         pool.open(slot, self._prompt, more=len(output))
         if len(output):
             try:
@@ -336,26 +376,19 @@ class History:
             except BaseException:
                 pool.close(slot)
                 raise
-        self._pool, self._slot = pool, slot
-        self._output, self._notes = _NO_TOKENS, _NO_NOTES
+        self._place = pool, slot
+        self._own = _NOTHING
 
     def detach(self) -> None:
         """Move into arrays of its own, which frees the slot."""
-        pool, slot = self._pool, self._slot
-        assert pool is not None
-        self._keep(self.output_token_ids, self._output_notes)
+        assert self._place is not None
+        pool, slot = self._place
+        self._own = _Own(self.output_token_ids.copy(), self.output_notes.copy())
+        self._place = None
         pool.close(slot)
 
-    @property
-    def _output_notes(self) -> np.ndarray:
-        return self._notes if self._pool is None else self.notes[len(self._prompt) :]
 
-    def _keep(self, output: np.ndarray, notes: np.ndarray) -> None:
-        self._output, self._notes = output.copy(), notes.copy()
-        self._pool, self._slot = None, -1
-
-
-_NO_TOKENS, _NO_NOTES = np.empty(0, np.int64), np.empty(0)
+_NOTHING = _Own(np.empty(0, np.int64), np.empty(0))
 
 
 def _roomy(length: int) -> int:
@@ -363,5 +396,18 @@ def _roomy(length: int) -> int:
     return length + max(length, _SPARE_CELLS)
 
 
-def _longer(array: np.ndarray, more: int) -> np.ndarray:
-    return np.concatenate([array, np.zeros(more, array.dtype)])
+def _between(starts: np.ndarray, sizes: np.ndarray, cells: int) -> list[tuple[int, int]]:
+    """The gaps (first cell, size) among regions in a pool of so many cells, ascending."""
+    order = starts.argsort()
+    begin = [0, *(starts + sizes)[order].tolist()]
+    end = [*starts[order].tolist(), cells]
+    return [(first, last - first) for first, last in zip(begin, end, strict=True) if last > first]
+
+
+def longer(array: np.ndarray, length: int, fill: Any = 0) -> np.ndarray:
+    """`array`, or a copy of it that is extended to `length` by entries of `fill`."""
+    if len(array) >= length:
+        return array
+    more: np.ndarray = np.empty(length - len(array), array.dtype)
+    more.fill(fill)
+    return np.concatenate([array, more])

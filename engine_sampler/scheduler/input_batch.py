@@ -70,6 +70,7 @@ class InputBatch:
     members, groups  the requests by configuration, and the groups where every request has one row; None until
                 `Grouping` sets them.
     cache       what the backend keeps for these groups in these rows.
+    is_everyone  whether it has all live requests.
     """
 
     def __init__(
@@ -78,7 +79,10 @@ class InputBatch:
         requests: Sequence[Request],
         named: Sequence[RequestId] | None = None,
         skipped: Sequence[tuple[int, Request | None]] = (),
+        *,
+        is_everyone: bool = False,
     ) -> None:
+        self.is_everyone = is_everyone
         self.requests = list(requests)
         self.ids = [r.id for r in self.requests]
         self.named = self.ids if named is None else list(named)

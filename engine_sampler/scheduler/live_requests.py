@@ -3,147 +3,25 @@
 from __future__ import annotations
 
 import itertools
-import logging
-import os
-import threading
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
-from weakref import WeakSet
 
-from ..base.courtesy import begin_step, end_step
+import numpy as np
+
 from ..base.errors import INTERRUPTIONS, failure
 from ..contract import StepMeasures
 from ..registry import Registry
 from .beam_groups import BeamGroup
 from .input_batch import InputBatch
-from .request import Request, RequestError
+from .request import Request, RequestError, latest_ending
 from .results import Record, RequestId, StepResult
 from .slots import Slots
-
-logger = logging.getLogger("engine_sampler")
+from .step_lock import StepLock
 
 MOST_REMOVED = 1 << 14
 """The most ids of removed requests that are remembered, to skip their rows in a step."""
-
-
-class StepLock:
-    """While a step runs, changes that other threads or its own plugins make wait until it ends, and a second
-    step is refused. Every other method that changes a request counts as a step, too."""
-
-    def __init__(self) -> None:
-        self.lock: Any = threading.RLock()
-        _STEP_LOCKS.add(self)
-        self._thread: int | None = None
-        """The thread on which a step runs."""
-        self._pending: deque[Callable[[], None]] = deque()
-        self._building: list[int] = []
-        """The threads on which requests are built."""
-
-    def __enter__(self) -> None:
-        with self.lock:
-            thread = threading.get_ident()
-            if self._thread is not None or thread in self._building:
-                inside = self._thread in (None, thread)
-                raise RuntimeError(_INSIDE if inside else _MEANWHILE)
-            self._begin()
-
-    def __exit__(self, *error: object) -> None:
-        with self.lock:
-            self._end()
-
-    def _begin(self) -> None:
-        self._thread = threading.get_ident()
-        begin_step()
-
-    def _end(self) -> None:
-        try:
-            while self._pending:
-                self._do_pending(self._pending.popleft())
-        finally:
-            self._thread = None
-            end_step()
-
-    @property
-    def running(self) -> bool:
-        """Whether a step runs."""
-        return self._thread is not None
-
-    def when_idle(self, work: Callable[[], None]) -> None:
-        """Do `work` now, or right after the step that is running. Called with the lock held, also by plugins
-        of a request that is being built."""
-        if self.running:
-            self._pending.append(work)
-            return
-        self._begin()
-        try:
-            work()
-        finally:
-            self._end()
-
-    def _do_pending(self, work: Callable[[], None]) -> None:
-        """Do what had to wait; a failure neither stops the rest nor reaches the caller of the step."""
-        try:
-            work()
-        except INTERRUPTIONS:
-            raise
-        except BaseException:
-            logger.exception("a change that had waited for the end of a step failed")
-
-    @contextmanager
-    def building(self) -> Iterator[None]:
-        """While a request is built on this thread, its plugins cannot start a step; other threads can."""
-        thread = threading.get_ident()
-        self._building.append(thread)
-        try:
-            yield
-        finally:
-            self._building.remove(thread)
-
-    def after_fork(self) -> None:
-        """In the child of a fork: refuse all calls if a thread that is not there was inside one of them."""
-        thread = threading.get_ident()
-        if self._thread in (None, thread) and self.lock.acquire(blocking=False):
-            self.lock.release()
-            self._building = [builder for builder in self._building if builder == thread]
-        else:
-            self.lock = _LeftBehind()
-
-
-class _LeftBehind:
-    """In place of the lock of a scheduler whose changes nobody finishes."""
-
-    def acquire(self, *, blocking: bool = True) -> bool:
-        return False
-
-    def release(self) -> None:
-        pass
-
-    def __enter__(self) -> None:
-        raise RuntimeError(
-            "a thread of the parent was inside this scheduler when the process was forked: create another one"
-        )
-
-    def __exit__(self, *error: object) -> None:
-        pass
-
-
-_STEP_LOCKS: WeakSet[StepLock] = WeakSet()
-
-
-def _leave_behind() -> None:
-    for step_lock in list(_STEP_LOCKS):
-        step_lock.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave_behind)
-
-_ALLOWED = "only add, add_group, accept, remove and look-ups are possible then"
-_INSIDE = f"a plugin cannot call this in the middle of a step, or of another call: {_ALLOWED}"
-_MEANWHILE = f"the scheduler is in the middle of a step, and another thread is inside it: {_ALLOWED}"
 
 
 class LiveRequests:
@@ -158,23 +36,28 @@ class LiveRequests:
 
     def __init__(self, slots: Slots, registry: Registry) -> None:
         self.slots = slots
-        self.step_lock = StepLock()
+        self.step_lock = StepLock(self._restore)
         self.known: dict[RequestId, Request] = {}
         self.live: dict[RequestId, Request] = {}
         self.suspended: set[RequestId] = set()
         self.groups: dict[RequestId, BeamGroup] = {}
+        self.steps = 0
+        """The number of the next step."""
+        self.last_result: StepResult | None = None
+        self.forget_derived: Callable[[], None] = _nothing
+        """Forgets what others have derived from the requests, after a call that was interrupted."""
         self._registry = registry
         self._removed: OrderedDict[RequestId, None] = OrderedDict()
         """The ids of the requests removed last."""
         self._numbers = itertools.count()
         self._batch: InputBatch | None = None
         """The batch of the last step, while no request has joined or left."""
-        self._batch_is_everyone = False
 
     # --- look-up ---------------------------------------------------------------------------------
 
     def find(self, request_id: RequestId) -> Request:
         """The request of this id, live or finished; raises `RequestError` for an unknown id."""
+        self.step_lock.settle()
         try:
             return self.known[request_id]
         except KeyError:
@@ -219,14 +102,13 @@ class LiveRequests:
         with self.step_lock.lock:
             batch = self._batch
             if request_ids is None:
-                if batch is None or not self._batch_is_everyone:
-                    batch = self._keep(InputBatch(self.slots, [r for r in self.live.values() if r.slot >= 0]))
-                    self._batch_is_everyone = True
+                if batch is None or not batch.is_everyone:
+                    seated = [r for r in self.live.values() if r.slot >= 0]
+                    self._batch = batch = InputBatch(self.slots, seated, is_everyone=True)
                 return batch
             ids = list(request_ids)
             if batch is None or batch.named != ids or (strict and batch.skipped):
-                batch = self._keep(self._new_batch(ids, strict))
-                self._batch_is_everyone = ids == list(self.live)
+                self._batch = batch = self._new_batch(ids, strict)
             return batch
 
     def _new_batch(self, ids: list[RequestId], strict: bool) -> InputBatch:
@@ -239,7 +121,7 @@ class LiveRequests:
                 requests.append(self._find_seated(request_id))
             else:
                 skipped.append((i, self.known.get(request_id)))
-        return InputBatch(self.slots, requests, ids, skipped)
+        return InputBatch(self.slots, requests, ids, skipped, is_everyone=ids == list(self.live))
 
     def _has_left(self, request_id: RequestId) -> bool:
         """Whether the request of this id has been removed or has finished."""
@@ -252,6 +134,26 @@ class LiveRequests:
         if request.slot < 0:
             raise RequestError(f"request {request_id!r} joins after the step that is running")
         return request
+
+    def keep_if_interrupted(self, requests: Sequence[Request], slots: np.ndarray) -> None:
+        """If the call that runs now does not come to its end, `requests`, which are in `slots`, are
+        afterwards as they are now, and so is the last result."""
+        lengths = self.slots.lengths[slots]
+        self.step_lock.if_interrupted(
+            partial(self._settle, requests, lengths, latest_ending(), self.steps, self.last_result)
+        )
+
+    def _settle(
+        self,
+        requests: Sequence[Request],
+        lengths: np.ndarray,
+        since: int,
+        step: int,
+        last_result: StepResult | None,
+    ) -> None:
+        self.steps, self.last_result = step, last_result
+        for request, length in zip(requests, lengths.tolist(), strict=True):
+            request.settle(self.slots, length, since, step)
 
     def groups_in(self, requests: Iterable[Request]) -> list[BeamGroup]:
         """The beam searches that `requests` belong to, each once."""
@@ -273,17 +175,20 @@ class LiveRequests:
         prevents that is raised now as a `RequestError`; then, or if they come `late`, it ends them with
         `error`."""
         with self.step_lock.lock:
-            self.take_ids(requests)
+            self._check_ids(requests)
             late = late or self.step_lock.running
+            join = partial(self._join_late if late else self._join, requests)
             try:
                 for request in requests:
-                    self.live[request.id] = request
+                    self.known[request.id] = self.live[request.id] = request
                     if group is not None:
                         self.groups[request.id] = group
-                self.step_lock.when_idle(partial(self._join_late if late else self._join, requests))
+                self._batch = None  # it may skip one of these ids
+                self.step_lock.when_idle(join)
             except BaseException:
-                for request in requests:
-                    self._forget(request)
+                self.step_lock.cancel(join)
+                self.forget(requests)
+                self.step_lock.when_idle(partial(self._free_slots, requests))
                 raise
             for request in requests:
                 self.notify("request_added", request.id, request.params)
@@ -291,23 +196,36 @@ class LiveRequests:
     def take_ids(self, requests: Sequence[Request]) -> None:
         """Make requests known, all or none; raises `RequestError` if an id is taken."""
         with self.step_lock.lock:
-            for request in requests:
-                if request.id in self.known:
-                    raise RequestError(f"request id {request.id!r} is taken")
-            for request in requests:
-                self.known[request.id] = request
-            self._batch = None  # it may skip one of these ids
+            self._check_ids(requests)
+            try:
+                for request in requests:
+                    self.known[request.id] = request
+                self._batch = None
+            except BaseException:
+                self.forget(requests)
+                raise
+
+    def forget(self, requests: Sequence[Request]) -> None:
+        """Make requests unknown that have not joined."""
+        for request in requests:
+            for places in (self.known, self.live):
+                if places.get(request.id) is request:
+                    del places[request.id]
+                    self.groups.pop(request.id, None)
+
+    def _check_ids(self, requests: Sequence[Request]) -> None:
+        for request in requests:
+            if request.id in self.known:
+                raise RequestError(f"request id {request.id!r} is taken")
 
     def _join(self, requests: Sequence[Request]) -> None:
         """Give all of the requests their slots, or none."""
         try:
             for request in requests:
                 self._give_slot(request)
+        except (RequestError, MemoryError, *INTERRUPTIONS):
+            raise
         except BaseException as error:
-            for request in requests:
-                self._free_slot(request)
-            if isinstance(error, (RequestError, MemoryError, *INTERRUPTIONS)):
-                raise
             raise RequestError(failure(f"joining of request {requests[0].id!r}", error)) from error
 
     def _join_late(self, requests: Sequence[Request]) -> None:
@@ -318,113 +236,167 @@ class LiveRequests:
             raise
         except BaseException as error:
             for request in requests:
+                self._unseat(request)
                 request.fail(str(error))
                 self.groups.pop(request.id, None)
                 self.retire_if_done(request)
-
-    def _forget(self, request: Request) -> None:
-        for requests in (self.known, self.live):
-            if requests.get(request.id) is request:
-                del requests[request.id]
-        self.groups.pop(request.id, None)
+            self._restore()
 
     def _give_slot(self, request: Request) -> None:
         self._batch = None
+        self.step_lock.if_interrupted(partial(self._unseat, request))
         request.slot = self.slots.put(
             request.state, request.params.given, request.seed, request.position, request.check_trigger()
         )
+
+    def roll_back(self, request: Request, n: int) -> None:
+        """Undo the last n output tokens of a live request; an interruption leads to the same end."""
+        backlog, length = request.without_last(n)
+        self.step_lock.if_interrupted(partial(request.settle, self.slots, length))
+        self.step_lock.if_interrupted(partial(setattr, request, "backlog", backlog))
+        request.rollback(self.slots, n)
+        self.retire_if_done(request)
 
     # --- pausing ---------------------------------------------------------------------------------
 
     def suspend(self, request: Request) -> None:
         """Take the slot from a live request, and nothing else."""
         request.position = int(self.slots.positions[request.slot])
-        del self.live[request.id]
+        self.step_lock.if_interrupted(partial(self._set_aside, request))
         self.suspended.add(request.id)
+        del self.live[request.id]
         self._free_slot(request)
 
     def resume(self, request: Request) -> None:
         """Give a suspended request a slot again; it stays suspended if that fails."""
+        self.step_lock.if_interrupted(partial(self._set_aside, request))
         self._join([request])
-        self.suspended.remove(request.id)
         self.live[request.id] = request
+        self.suspended.remove(request.id)
+
+    def _set_aside(self, request: Request) -> None:
+        """Suspend a request whose suspension or resumption was interrupted."""
+        self.suspended.add(request.id)
+        self.live.pop(request.id, None)
+        self._unseat(request)
 
     # --- leaving ---------------------------------------------------------------------------------
 
     def remove(self, request_id: RequestId) -> Record:
         """Forget a request; one that is live ends with `abort`, and so does its beam search."""
         with self.step_lock.lock:
-            request = self.find(request_id)
-            del self.known[request_id]
-            self._remember_removed(request_id)
-            group = self.groups.pop(request_id, None)
-            was_live = self.live.pop(request_id, None) is not None
-            if was_live or request_id in self.suspended:
-                self.suspended.discard(request_id)
-                self._batch = None
-                self.step_lock.when_idle(lambda: self._abort(request))
-                if group is not None:
-                    self._abort_group(group)
+            request, group = self.find(request_id), self.groups.get(request_id)
+            ids = [request_id] if group is None else group.request_ids
+            ending = [self.live[i] for i in ids if i in self.live]
+            if request_id in self.suspended:
+                ending.append(request)
+            self.step_lock.when_idle(partial(self._end_removed, request, group, ending))
+            self._hide(request, group, ending)
             return request.record("abort")
 
     def retire_if_done(self, request: Request) -> None:
-        """Take a finished request out of the live ones; its record stays."""
-        if request.live:
-            return
-        with self.step_lock.lock:
-            if self.live.get(request.id) is request:  # not if it has been removed meanwhile
-                del self.live[request.id]
-                self._release(request)
+        """Take a finished request out of the live ones after the call that runs now; its record stays."""
+        if not request.live:
+            self.step_lock.after(partial(self._retire, request))
 
     def replace_group(
-        self, group: BeamGroup, members: Sequence[Request], successors: Sequence[Request]
+        self, group: BeamGroup, members: Sequence[Request], successors: Sequence[Request], search: Any
     ) -> bool:
-        """Put the next texts of a beam search in the places of its members; those that have ended stay as
-        records. False, and nothing changes, if the search has been aborted meanwhile."""
+        """Put the next texts of a beam search, which is then `search`, in the places of its members; those
+        that have ended stay as records. False, and nothing changes, if the search has been aborted
+        meanwhile."""
         with self.step_lock.lock:
             if group.aborted:
                 return False
+            self.step_lock.if_interrupted(partial(self._put_back, group, members, group.search))
             position = int(self.slots.positions[members[0].slot]) + 1
-            for request in members:
-                self._free_slot(request)
             for request_id, request in zip(group.request_ids, successors, strict=True):
                 request.id = request_id
-                self.known[request_id] = request
                 if request.live:
-                    self.live[request_id] = request
                     request.position = position
                     self._give_slot(request)
-                else:
-                    del self.live[request_id]
-                    self.groups.pop(request_id, None)
-                    self._notify_finished(request)
+                self.known[request_id] = self.live[request_id] = request
+            group.search = search
+            self.step_lock.after(partial(self._free_replaced, members))
+            for request in successors:
+                self.retire_if_done(request)
         return True
+
+    def _put_back(self, group: BeamGroup, members: Sequence[Request], search: Any) -> None:
+        """Give a beam search back the texts that it had before a step which was interrupted."""
+        group.search = search
+        for request_id, request in zip(group.request_ids, members, strict=True):
+            if self.groups.get(request_id) is group:
+                self.known[request_id] = self.live[request_id] = request
+            else:  # it has been removed meanwhile
+                self.step_lock.after(partial(self._abort, request))
+
+    def _hide(self, request: Request, group: BeamGroup | None, ending: Sequence[Request]) -> None:
+        """Nobody finds a request that is removed, nor those that end with it among the live ones."""
+        self._batch = None
+        if self.known.get(request.id) is request:
+            self._remember_removed(request.id)
+            del self.known[request.id]
+            self.suspended.discard(request.id)
+        for other in ending:
+            if self.live.get(other.id) is other:
+                del self.live[other.id]
+        if group is not None:
+            group.aborted = True
+            for request_id in group.request_ids:
+                if self.groups.get(request_id) is group:
+                    del self.groups[request_id]
+
+    def _end_removed(self, request: Request, group: BeamGroup | None, ending: Sequence[Request]) -> None:
+        """Remove a request; an interruption leads to the same end."""
+        self.step_lock.if_interrupted(partial(self._end_removed, request, group, ending))
+        self._hide(request, group, ending)
+        for other in ending:
+            self._abort(other)
 
     def _abort(self, request: Request) -> None:
         if request.live:
             request.finish("abort")
         self._release(request)
 
-    def _abort_group(self, group: BeamGroup) -> None:
-        """End a beam search after one of its requests has been removed; a step that is running leaves it
-        as it was."""
-        group.aborted = True
-        for request_id in group.request_ids:
-            self.groups.pop(request_id, None)
-            request = self.live.pop(request_id, None)
-            if request is not None:
-                self.step_lock.when_idle(partial(self._abort, request))
+    def _retire(self, request: Request) -> None:
+        if request.live:
+            return  # its end has been undone
+        with self.step_lock.lock:
+            if self.live.get(request.id) is request:  # not if it has been removed meanwhile
+                del self.live[request.id]
+                self.groups.pop(request.id, None)
+            self._release(request)
 
     def _release(self, request: Request) -> None:
         self._free_slot(request)
-        self._notify_finished(request)
+        if not request.is_reported:
+            request.is_reported = True
+            if self._registry.catalogue.observers:
+                self.notify("request_finished", request.record())
+
+    def _free_slots(self, requests: Sequence[Request]) -> None:
+        for request in requests:
+            self._free_slot(request)
+
+    def _free_replaced(self, members: Sequence[Request]) -> None:
+        for request in members:
+            if self.live.get(request.id) is not request:  # else it has been put back
+                self._free_slot(request)
 
     def _free_slot(self, request: Request) -> None:
         """Free the slot of a request, if it has one."""
         self._batch = None
         if request.slot >= 0:
-            slot, request.slot = request.slot, -1
-            self.slots.remove(slot)
+            self.step_lock.if_interrupted(partial(self._unseat, request))
+            self.slots.remove(request.slot)
+            request.slot = -1
+
+    def _unseat(self, request: Request) -> None:
+        """Take the slot from a request that was interrupted while it got one or left it; then `_restore` must
+        follow."""
+        self.slots.take_out(request.state)
+        request.slot = -1
 
     def _remember_removed(self, request_id: RequestId) -> None:
         self._removed[request_id] = None
@@ -433,10 +405,6 @@ class LiveRequests:
             self._removed.popitem(last=False)
 
     # --- inside ----------------------------------------------------------------------------------
-
-    def _notify_finished(self, request: Request) -> None:
-        if self._registry.catalogue.observers:
-            self.notify("request_finished", request.record())
 
     def notify_step(self, result: StepResult, measures: Callable[[], StepMeasures]) -> None:
         """Show the observers a copy of `result`, and its measures, which only they need."""
@@ -451,6 +419,12 @@ class LiveRequests:
             with self.step_lock.building():
                 self._registry.notify(event, *values)
 
-    def _keep(self, batch: InputBatch) -> InputBatch:
-        self._batch = batch
-        return batch
+    def _restore(self) -> None:
+        """Bring order into what follows from the requests, after a call that was interrupted."""
+        self._batch = None
+        self.slots.restore()
+        self.forget_derived()
+
+
+def _nothing() -> None:
+    """There is nothing to do."""

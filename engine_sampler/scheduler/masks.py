@@ -38,6 +38,10 @@ class GrammarMasks:
         self._changed: set[int] = set()
         """The rows that have been filled since the backend prepared them."""
 
+    def forget(self) -> None:
+        """Forget the masks: the next call fills them anew."""
+        self._requests, self._prepared = [], None
+
     def prepare(self, backend: Backend, device: str, indices: Sequence[int]) -> None:
         """Let `backend` take over the masks in the rows `indices` for a step on `device`."""
         if self._prepared is not None and not self._changed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import secrets
 from collections.abc import Callable, Sequence
@@ -41,7 +42,8 @@ class Request:
                     or a criterion needs them.
     score           what a beam search ranks it by, once it has ended.
     backlog         tokens chosen elsewhere, each with its logprob, which its grammar has not accepted yet:
-                    that takes more work than a step may do.
+                    that takes more work than a step may do. Replaced, never changed in place.
+    is_reported     whether observers have been told that it has finished.
     """
 
     def __init__(
@@ -82,6 +84,9 @@ class Request:
         self.finish_reason: str | None = None
         self.stop_reason: Any = None
         self.error: str | None = None
+        self.is_reported = False
+        self._ending = 0
+        """The number of its end among all ends of requests."""
         self._resume(history.output_token_ids.tolist())
 
     # --- facts -----------------------------------------------------------------------------------
@@ -239,12 +244,17 @@ class Request:
         elif outcome.verdict is not None and self.live:
             self.finish(outcome.verdict.finish_reason, outcome.verdict.reason, outcome.verdict.cut)
 
+    def without_last(self, n: int) -> tuple[list[tuple[int, float]], int]:
+        """The backlog and the length of the history without the last n output tokens: those in the backlog
+        are the newest."""
+        kept = max(len(self.backlog) - n, 0)
+        return self.backlog[:kept], len(self.state.history) - (n - len(self.backlog) + kept)
+
     def rollback(self, slots: Slots, n: int) -> None:
         """Undo the last n output tokens everywhere; text already streamed stays streamed. A part that cannot
         be rolled back ends the request."""
-        waiting = min(n, len(self.backlog))
-        del self.backlog[len(self.backlog) - waiting :]
-        n -= waiting
+        self.backlog, length = self.without_last(n)
+        n = len(self.state.history) - length
         faults: list[str] = []
         try:
             slots.rollback(self.slot, n)
@@ -261,6 +271,35 @@ class Request:
             del self.raw_logprobs[len(self.raw_logprobs) - n :]
         faults += self.stop_checks.rollback(self.state.history.output_length)
         if faults:
+            self.fail(faults[0])
+
+    def settle(self, slots: Slots, length: int, since: int | None = None, step: int | None = None) -> None:
+        """Bring every part to the first `length` tokens of the history, after a call that was interrupted:
+        undo what is ahead, and make anew what may have been changed by halves. May be repeated.
+
+        since  the number of the last end of a request before the call: an end since then is undone, too.
+        step   the number of the step that was interrupted, whose text has not been sent.
+        """
+        slots.cut(self.slot, length)
+        output_length = length - self.state.history.prompt_length
+        if since is not None and self._ending > since:
+            self.finish_reason = self.stop_reason = self.error = None
+        if self.text is not None:
+            self.text.cut(output_length)
+            if step is not None:
+                self.text.take_back(step)
+        if self.raw_logprobs is not None:
+            del self.raw_logprobs[output_length:]
+        faults: list[str] = []
+        try:
+            self.state.renew()
+            slots.refill(self.slot)
+            if self.grammar is not None:
+                call_plugin("the grammar", self.grammar.settle, output_length)
+        except PluginFault as fault:
+            faults.append(str(fault))
+        faults += self.stop_checks.settle(self.state.history, self.text, self.raw_logprobs)
+        if faults and self.live:
             self.fail(faults[0])
 
     def fork(self, request_id: RequestId, seed: int | None) -> Request:
@@ -292,6 +331,7 @@ class Request:
                 call_plugin("the text", self.text.close, cut)
             except PluginFault as fault:
                 self.error, finish_reason, stop_reason = str(fault), "error", None
+        self._ending = next(_ENDINGS)
         self.finish_reason, self.stop_reason = finish_reason, stop_reason
 
     def fail(self, error: str) -> None:
@@ -299,9 +339,9 @@ class Request:
         self.error = error
         self.finish("error")
 
-    def take_text(self) -> str | None:
-        """Text for the next result."""
-        return None if self.text is None else self.text.take()
+    def take_text(self, step: int | None = None) -> str | None:
+        """Text for the result of the step of this number."""
+        return None if self.text is None else self.text.take(step)
 
     # --- inside ----------------------------------------------------------------------------------
 
@@ -321,6 +361,14 @@ class Request:
             self.text.skip()
         if self.raw_logprobs is not None:
             self.raw_logprobs = [0.0] * len(output)
+
+
+_ENDINGS = itertools.count(1)
+
+
+def latest_ending() -> int:
+    """A number that is greater than those of all ends of requests so far, and smaller than all later ones."""
+    return next(_ENDINGS)
 
 
 def _detokenizer(

@@ -47,10 +47,11 @@ class StepRunner:
         self._budget = Budget(requests.slots.vocabulary.size, postpone)
         self._masks = GrammarMasks(requests.slots, self._budget)
         self.accepting = Accepting(requests, self._budget)
+        requests.forget_derived = self._masks.forget
 
     def run(self, inputs: InputBatch, logits: LogitRows) -> StepResult:
         """A step with one row for each request."""
-        step = self._step(logits)
+        step = self._step(inputs, logits)
         ended = step.run(inputs, inputs.places)
         result = step.result(inputs, inputs.places.copy(), ended)
         if inputs.skipped:
@@ -67,7 +68,7 @@ class StepRunner:
         first_rows  int64 [named], the first row of each id that the step names.
         drafts      those of each of these ids.
         """
-        step = self._step(logits)
+        step = self._step(inputs, logits)
         whole_first_rows = first_rows
         if inputs.skipped:
             first_rows, drafts = first_rows[inputs.places], [drafts[i] for i in inputs.places]
@@ -99,7 +100,7 @@ class StepRunner:
 
     def run_beams(self, inputs: InputBatch, logits: LogitRows, groups: Sequence[BeamGroup]) -> StepResult:
         """A step with the beam searches `groups` among the requests; all others draw as usual."""
-        step = self._step(logits)
+        step = self._step(inputs, logits)
         searching = {request_id for group in groups for request_id in group.request_ids}
         drawing = [i for i, request_id in enumerate(inputs.ids) if request_id not in searching]
         if drawing:
@@ -120,6 +121,7 @@ class StepRunner:
     def fill_masks(self, inputs: InputBatch) -> None:
         """Fill the grammar masks of the next step, and let samplers prepare, as far as the work of one step
         goes."""
+        self._requests.keep_if_interrupted(inputs.requests, inputs.slots)
         self._budget.start()
         self._masks.fill(inputs.requests, inputs.masked, inputs.preparing)
         if inputs.masked and self._device is not None:
@@ -130,6 +132,7 @@ class StepRunner:
     ) -> Any:
         """The rows as float32 [rows, vocab] after the grammars' masks and the chains, without selectors; see
         `Scheduler.process`."""
+        self._requests.keep_if_interrupted(inputs.requests, inputs.slots)
         backend, _ = self._backend_for(logits.device)
         self._budget.start(len(logits))
         if on_device and (logits.remote is None or backend.reads_from(logits.device)):
@@ -160,13 +163,15 @@ class StepRunner:
 
     # --- inside ----------------------------------------------------------------------------------
 
-    def _step(self, logits: LogitRows) -> Step:
+    def _step(self, inputs: InputBatch, logits: LogitRows) -> Step:
+        self._requests.keep_if_interrupted(inputs.requests, inputs.slots)
         backend, grouping = self._backend_for(logits.device)
         self._device = logits.device
         if logits.remote is not None and not backend.reads_from(logits.device):
             logits.fetch()
         self._budget.start(len(logits))
-        return Step(backend, grouping, logits, self._requests.slots, self._masks, self._penalized)
+        number = self._requests.steps
+        return Step(backend, grouping, logits, self._requests.slots, self._masks, self._penalized, number)
 
     def _part(self, inputs: InputBatch, indices: Sequence[int]) -> InputBatch:
         return InputBatch(self._requests.slots, [inputs.requests[i] for i in indices])
@@ -195,7 +200,7 @@ class StepRunner:
         if done is None:
             return
         group.share.turns = 0
-        if self._requests.replace_group(group, members, done.requests):
+        if self._requests.replace_group(group, members, done.requests, done.search):
             done.write(result, indices, group.request_ids)
 
     def _penalized(self, request: Request, row: np.ndarray) -> np.ndarray:
@@ -208,6 +213,7 @@ class StepRunner:
             self.backend = best_backend(device)
         if self._grouping is None:
             self._running = with_host(self.backend)
-            self._grouping = Grouping(self._requests.slots, self._running)
-            self._processing = Processing(self._running, self._grouping, self._requests.slots, self._masks)
+            grouping = Grouping(self._requests.slots, self._running)
+            self._processing = Processing(self._running, grouping, self._requests.slots, self._masks)
+            self._grouping = grouping
         return self._running, self._grouping

@@ -102,12 +102,19 @@ class Scheduler:
         """The backend in use; None until the first step has chosen one."""
         return self._runner.backend
 
+    @property
+    def last_result(self) -> StepResult | None:
+        """The result of the last step that was done; None before the first. A step that was interrupted so
+        late that it could not return its result leaves it here."""
+        return self._requests.last_result
+
     # --- requests --------------------------------------------------------------------------------
 
     @property
     def request_ids(self) -> list[RequestId]:
         """The live requests in the order in which they started. Waiting requests that can start do so here,
         and nowhere else."""
+        self._step_lock.settle()
         with self._step_lock.lock:
             self._waiting.start_ready()
             return list(self._requests.live)
@@ -301,8 +308,7 @@ class Scheduler:
             have = len(request.state.history.output_token_ids) + len(request.backlog)
             if not 0 <= n <= have:
                 raise RequestError(f"n={n} is not allowed: request {request_id!r} has {have} output tokens")
-            request.rollback(self._requests.slots, n)
-            self._requests.retire_if_done(request)
+            self._requests.roll_back(request, n)
 
     # --- steps -----------------------------------------------------------------------------------
 
@@ -321,6 +327,7 @@ class Scheduler:
         """
         with self._step_lock.lock, self._step_lock:
             request = self._requests.find_live(request_id)
+            self._requests.keep_if_interrupted([request], np.array([request.slot]))
             return request.forced_tokens() if request.live else []
 
     def step(
@@ -362,6 +369,8 @@ class Scheduler:
                 rows = self._rows(logits, int(ends[-1]))
                 result = self._runner.run_drafts(inputs, rows, ends[:-1], drafts)
             copied = rows.copied_bytes
+            self._requests.steps += 1
+            self._requests.last_result = result
         self._requests.notify_step(result, lambda: self._runner.measures(result, drafts, started, copied))
         return result
 

@@ -10,7 +10,7 @@ from weakref import WeakSet
 import numpy as np
 
 from ..contract import Param, Rows, Vocabulary
-from .history import ONE, UNBOUNDED, Notes, TokenPool
+from .history import ONE, UNBOUNDED, Notes, TokenPool, longer
 from .state import RequestState
 
 
@@ -64,6 +64,8 @@ class Slots:
         self._columns: dict[str, np.ndarray] = {}
         self._given: list[Mapping[str, Any]] = [{}] * capacity
         self._triggers = [NO_TRIGGER] * capacity
+        self._shifts = np.zeros(capacity, np.int64)
+        """By how much the position is ahead of the length of the history."""
         self._watchers = np.zeros(vocabulary.size, np.int32)
         """How many requests watch each token."""
         self._watched = np.zeros(vocabulary.size + 2, bool)
@@ -139,13 +141,14 @@ class Slots:
         """Write the columns of a slot that has been given to a request."""
         entry, given = self.entries[slot], self._given[slot]
         self.seeds[slot] = seed
-        self.positions[slot] = len(entry.history) if position is None else position
+        length = len(entry.history)
+        self._shifts[slot] = 0 if position is None else position - length
+        self.positions[slot] = length + self._shifts[slot]
         self._set_trigger(slot, trigger)
         for name in given:
             if name in self._columns:
                 self._columns[name][slot] = given[name]
-        for observer in self.observers:
-            observer.filled(slot)
+        self.refill(slot)
 
     def single(self, slot: int) -> Rows:
         """The request in a slot as the only row of a step."""
@@ -161,6 +164,32 @@ class Slots:
         self._set_trigger(slot, NO_TRIGGER)
         self.entries[slot], self._given[slot] = None, {}
         self._free.append(slot)
+
+    def take_out(self, entry: RequestState) -> None:
+        """`remove` the slot of `entry`, if it has one, after a change of it that was interrupted. Then
+        `restore` must follow."""
+        if entry.history.slot >= 0:
+            entry.history.detach()
+        if entry in self.entries:
+            self.entries[self.entries.index(entry)] = None
+
+    def restore(self) -> None:
+        """Bring order into everything after an interrupted change: the `entries` count."""
+        self._resize(len(self.seeds))
+        self._free = [slot for slot in reversed(range(len(self.entries))) if self.entries[slot] is None]
+        for slot in self._free:
+            self._given[slot], self._triggers[slot] = {}, NO_TRIGGER
+        for name, column in self._columns.items():
+            for slot, given in enumerate(self._given):
+                column[slot] = given.get(name, self.params[name].neutral)
+        self._watchers[:] = 0
+        for trigger in self._triggers:
+            self._watchers[trigger.token_ids] += 1
+        self._watched[1:-1] = self._watchers > 0
+        self.limits[:] = [trigger.length for trigger in self._triggers]
+        self.always[:] = [trigger.always for trigger in self._triggers]
+        self._tokens_until_limit = 0
+        self._pool.restore([slot for slot, entry in enumerate(self.entries) if entry is not None])
 
     def accept(self, slot: int, token_ids: Sequence[int], notes: Notes = ()) -> None:
         """Add tokens to one slot and its states."""
@@ -188,8 +217,19 @@ class Slots:
         return None
 
     def rollback(self, slot: int, n: int) -> None:
+        """Undo the last `n` output tokens of a slot and its states; raises `PluginFault`."""
         self.positions[slot] -= n
         self.entries[slot].rollback(n)
+
+    def cut(self, slot: int, length: int) -> None:
+        """Bring a slot, but not its states, back to the first `length` tokens of its history."""
+        self._pool.cut(slot, length)
+        self.positions[slot] = length + self._shifts[slot]
+
+    def refill(self, slot: int) -> None:
+        """The states of a slot have been made anew."""
+        for observer in self.observers:
+            observer.filled(slot)
 
     def watched(self, token_ids: np.ndarray) -> np.ndarray:
         """bool [n]: which of `token_ids` [n] are watched by some request or outside the vocabulary."""
@@ -216,15 +256,20 @@ class Slots:
         return column
 
     def _grow(self) -> None:
-        size = len(self.entries)
-        self._pool.resize(2 * size)
-        self.seeds = np.concatenate([self.seeds, np.zeros(size, np.uint64)])
-        self.positions = np.concatenate([self.positions, np.zeros(size, np.int64)])
-        self.limits = np.concatenate([self.limits, np.full(size, UNBOUNDED)])
-        self.always = np.concatenate([self.always, np.zeros(size, bool)])
-        self.entries += [None] * size
-        self._given += [{}] * size
-        self._triggers += [NO_TRIGGER] * size
+        size = 2 * len(self.entries)
+        self._resize(size)
+        self._free = list(range(size - 1, size // 2 - 1, -1))
+
+    def _resize(self, size: int) -> None:
+        """Make room for `size` slots, beginning with their seeds."""
+        self.seeds = longer(self.seeds, size)
         for name, column in self._columns.items():
-            self._columns[name] = np.concatenate([column, self._new_column(self.params[name], size)])
-        self._free = list(range(2 * size - 1, size - 1, -1))
+            self._columns[name] = longer(column, size, self.params[name].neutral)
+        self.positions = longer(self.positions, size)
+        self.limits = longer(self.limits, size, UNBOUNDED)
+        self.always = longer(self.always, size)
+        self._shifts = longer(self._shifts, size)
+        self._given += [{}] * (size - len(self._given))
+        self._triggers += [NO_TRIGGER] * (size - len(self._triggers))
+        self._pool.resize(size)
+        self.entries += [None] * (size - len(self.entries))

@@ -21,6 +21,7 @@ class RequestState:
 
     __slots__ = (
         "_broken",
+        "_params",
         "_parts",
         "_seen",
         "_states",
@@ -41,6 +42,7 @@ class RequestState:
         """The selector and the samplers whose states follow every token at once."""
         self._parts = {part.name: part for part in (chain.selector, *chain.samplers)}
         """A sampler that runs twice has one state."""
+        self._params: Mapping[str, Any] = {}
         self._states: dict[str, Any] = {}
         self._seen: dict[str, int] = {}
         """How many output tokens each lazy state has seen."""
@@ -50,6 +52,7 @@ class RequestState:
     def open(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> None:
         """Resolve the data and create the states of all samplers, and bring them up to the history; raises
         `ParameterError`."""
+        self._params = params
         prompt, output = self.history.prompt_token_ids[:], self.history.output_token_ids.tolist()
         for sampler in self.chain.samplers:
             self.resolved[sampler.name] = call_for_add(sampler.name, sampler.resolve, params, vocabulary)
@@ -115,10 +118,26 @@ class RequestState:
         if fault is not None:
             raise fault
 
+    def renew(self) -> None:
+        """Make all states anew from the tokens, since one of them may have been changed by halves; raises
+        `PluginFault`."""
+        self._broken.clear()
+        for part in self.parts():
+            if self._states[part.name] is None:
+                continue
+            state = call_plugin(part.name, part.new_state, self._params, self.history.prompt_token_ids[:])
+            self._states[part.name] = state
+            if part.lazy:
+                self._seen[part.name] = 0
+            elif output := self.history.output_token_ids.tolist():
+                call_plugin(part.name, _accept, part, state, output, self.history.output_notes)
+        for sampler in self._in_c():
+            self.row_states[sampler.name] = call_plugin(sampler.name, self._row_state, sampler)
+
     def fork(self) -> RequestState:
         """An independent copy; raises `PluginFault`."""
         child = RequestState(self.chain, self.history.fork())
-        child.resolved, child.eager = self.resolved, self.eager
+        child.resolved, child.eager, child._params = self.resolved, self.eager, self._params
         child._seen, child._broken = self._seen.copy(), self._broken.copy()
         for part in self.parts():
             state = self._states[part.name]

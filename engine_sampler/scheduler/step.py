@@ -49,6 +49,7 @@ class Step:
         slots: Slots,
         masks: GrammarMasks,
         penalized: Penalized,
+        number: int,
     ) -> None:
         self._backend = backend
         self._grouping = grouping
@@ -57,6 +58,7 @@ class Step:
         self._slots = slots
         self._masks = masks
         self._penalized = penalized
+        self._number = number
         self._logprobs: LogprobsCollector | None = None
         self.token_ids = _filled(self._n, -1, np.int64)
         """The token drawn in each row of the logits, int64 [rows]; −1 for none."""
@@ -131,7 +133,7 @@ class Step:
             token_ids_on_device=self.token_ids_on_device,
         )
         for i in inputs.streamed:
-            result.text[i] = requests[i].take_text()
+            result.text[i] = requests[i].take_text(self._number)
         for i in ended:
             result.finish_reasons[i] = requests[i].finish_reason
             result.stop_reasons[i] = requests[i].stop_reason
@@ -156,7 +158,7 @@ class Step:
             if self._logprobs is not None:
                 self._logprobs.clear(rows)
             raise
-        except INTERRUPTIONS:
+        except (MemoryError, *INTERRUPTIONS):
             raise
         except BaseException as error:
             reason = failure(f"backend {self._backend.name}", error)
@@ -240,7 +242,7 @@ class Step:
             request = inputs.requests[i]
             try:
                 collector.complete(request, int(rows[i]), int(tokens[i]), batch, self._penalized)
-            except INTERRUPTIONS:
+            except (MemoryError, *INTERRUPTIONS):
                 raise
             except BaseException as fault:
                 failed.append(i)

@@ -51,6 +51,7 @@ class StopChecks:
         more: Sequence[Callable[..., Any]] = (),
         max_model_len: int | None = None,
     ) -> None:
+        self._given = params, prompt_token_ids, vocabulary
         active = _active_criteria(params, vocabulary, more)
         self._text_criteria = [c for c in active if isinstance(c, TextCriteria)]
         self.text_matchers = [_text_matcher(c, params, vocabulary) for c in self._text_criteria]
@@ -65,6 +66,10 @@ class StopChecks:
         self._max_model_len = max_model_len
         self._checked = 0
         """How many output tokens the criteria have seen."""
+        self._seen = [0] * len(self.criteria)
+        """The same for each of them, while they are called."""
+        self._called: int | None = None
+        """The number of the criterion that is called."""
 
     def trigger(self, prompt_length: int, always: bool) -> CheckTrigger:
         """When `check` must run; `always` if something else of the request needs it after every token."""
@@ -115,25 +120,62 @@ class StopChecks:
                 except PluginFault as error:
                     raise ParameterError(f"output_token_ids: {error}") from error
         self._checked = len(output)
+        self._seen = [self._checked] * len(self.criteria)
 
     def rollback(self, output_length: int) -> list[str]:
         """Undo the tokens after `output_length`; returns why criteria failed, if any did."""
         faults: list[str] = []
-        undone = self._checked - output_length
-        if undone > 0:
-            self._checked -= undone
-            for criterion, state in self.criteria:
-                try:
-                    call_plugin(name_of(criterion), criterion.rollback, state, undone)
-                except PluginFault as error:
-                    faults.append(str(error))
+        for i, (criterion, state) in enumerate(self.criteria):
+            undone = self._seen[i] - output_length
+            if undone <= 0:
+                continue
+            self._called = i
+            try:
+                call_plugin(name_of(criterion), criterion.rollback, state, undone)
+            except PluginFault as error:
+                faults.append(str(error))
+            self._seen[i] = output_length
+            self._called = None
+        self._checked = min(self._checked, output_length)
         return faults
+
+    def settle(
+        self, history: History, text: Detokenizer | None, logprobs: Sequence[float] | None
+    ) -> list[str]:
+        """Bring the criteria back to the output in `history` after a call that was interrupted; the one that
+        was interrupted itself begins anew, unless its state cannot be changed. Returns why criteria
+        failed."""
+        faults: list[str] = []
+        if (i := self._called) is not None:
+            try:
+                self._begin_anew(i, history, text, logprobs)
+            except PluginFault as error:
+                faults.append(str(error))
+            self._called = None
+        return faults + self.rollback(history.output_length)
+
+    def _begin_anew(
+        self, i: int, history: History, text: Detokenizer | None, logprobs: Sequence[float] | None
+    ) -> None:
+        """Give criterion number i a new state, and the tokens that all have seen; nothing in them ends the
+        request."""
+        criterion, state = self.criteria[i]
+        output = history.output_token_ids[: self._checked].tolist()
+        if not isinstance(state, _UNCHANGEABLE):
+            state = call_plugin(name_of(criterion), criterion.new_state, *self._given)
+            for n, token_id in enumerate(output):
+                delta = "" if text is None else text.deltas[n]
+                logprob = 0.0 if logprobs is None else logprobs[n]
+                _verdict_of(criterion, state, [token_id], delta, [logprob])
+            self.criteria[i] = criterion, state
+        self._seen[i] = len(output)
 
     def fork(self) -> StopChecks:
         """An independent copy."""
         child = object.__new__(StopChecks)
         child.__dict__.update(self.__dict__)
         child.criteria = [(c, call_plugin(name_of(c), c.fork, state)) for c, state in self.criteria]
+        child._seen, child._called = self._seen.copy(), None
         return child
 
     # --- inside ----------------------------------------------------------------------------------
@@ -143,24 +185,27 @@ class StopChecks:
     ) -> _CriteriaVerdicts:
         """Call every criterion with the tokens that it has not seen, even after one has given a verdict:
         every state follows every token."""
-        checked, self._checked = self._checked, history.output_length
+        checked, length = self._checked, history.output_length
         token_ids = history.output_token_ids[checked:].tolist()
         delta = "" if text is None else "".join(text.deltas[checked:])
         new_logprobs = [] if logprobs is None else list(logprobs[checked:])
-        waiting = self._checked < self._min_tokens
+        waiting = length < self._min_tokens
         verdict = limit = fault = None
-        for criterion, state in self.criteria:
+        for i, (criterion, state) in enumerate(self.criteria):
+            self._called = i
             try:
                 found = _verdict_of(criterion, state, token_ids, delta, new_logprobs)
             except PluginFault as error:
                 fault = str(error)
-                continue
+                found = None
+            self._seen[i] = length
             if found is None or (waiting and criterion.waits_for_min_tokens):
                 continue
             if criterion.is_limit:
                 limit = limit or found
             else:
                 verdict = verdict or found
+        self._called, self._checked = None, length
         return _CriteriaVerdicts(verdict, limit, fault)
 
     def _text_verdict(self, ends: MatchedEnds) -> StopVerdict | None:
@@ -173,6 +218,10 @@ class StopChecks:
 
     def _is_full(self, history: History) -> bool:
         return self._max_model_len is not None and len(history) >= self._max_model_len
+
+
+_UNCHANGEABLE = (type(None), bool, int, float, str, bytes, frozenset)
+"""Types of states that no call can leave half changed."""
 
 
 def _active_criteria(

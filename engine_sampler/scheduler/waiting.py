@@ -76,15 +76,23 @@ class WaitingRequests:
         """
         try:
             arrival = Arrival(compilation, params, build, *build(without_takers(params), _no_matcher, None))
-            with self._lock.lock:
-                self._requests.take_ids(arrival.requests)
-                self._arrivals.append(arrival)
         except BaseException:
             compilation.future.cancel()
             raise
-        compilation.future.add_done_callback(self._notify)
-        if on_ready is not None:
-            compilation.future.add_done_callback(lambda future: future.cancelled() or on_ready())
+        try:
+            with self._lock.lock:
+                self._requests.take_ids(arrival.requests)
+                self._arrivals.append(arrival)
+            compilation.future.add_done_callback(self._notify)
+            if on_ready is not None:
+                compilation.future.add_done_callback(lambda future: future.cancelled() or on_ready())
+        except BaseException:
+            with self._lock.lock:
+                if arrival in self._arrivals:
+                    self._arrivals.remove(arrival)
+                self._requests.forget(arrival.requests)
+            compilation.future.cancel()
+            raise
 
     def start_ready(self) -> None:
         """Start the requests whose grammars are compiled, now or right after the step that is running."""
@@ -135,12 +143,21 @@ class WaitingRequests:
         requests, group = self._built(arrival)
         if arrival not in self._arrivals:
             return  # one of its own plugins has removed it
-        self._arrivals.remove(arrival)
         wanted = [self._is_known(request) for request in arrival.requests]
         starting = [request for request, known in zip(requests, wanted, strict=True) if known]
-        for request in starting:
-            del self._requests.known[request.id]
+        waiting = [request for request, known in zip(arrival.requests, wanted, strict=True) if known]
+        self._lock.if_interrupted(partial(self._wait_again, arrival, waiting, starting))
+        self._arrivals.remove(arrival)
+        self._requests.forget(waiting)
         self._requests.add(starting, group, late=True)
+
+    def _wait_again(self, arrival: Arrival, waiting: Sequence[Request], starting: Sequence[Request]) -> None:
+        """Let an arrival wait whose start was interrupted."""
+        self._requests.forget(starting)
+        for request in waiting:
+            self._requests.known[request.id] = request
+        if arrival not in self._arrivals:
+            self._arrivals.insert(0, arrival)
 
     def _built(self, arrival: Arrival) -> Siblings:
         """The requests with their matchers, or with one that reports why there is none."""

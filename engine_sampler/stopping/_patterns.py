@@ -51,7 +51,7 @@ class PatternMatcher(TextMatcher):
     def __init__(self, patterns: Sequence[str], include: bool = False) -> None:
         self._patterns = tuple(patterns)
         self._include = include
-        self._lock = fork_safe(threading.Lock())
+        self._lock = fork_safe(threading.RLock())
         self._meter = Meter()
         encoder = Encoder()
         nodes = [encoder.add(found_anywhere(pattern)) for pattern in patterns]

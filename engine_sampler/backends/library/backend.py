@@ -76,7 +76,7 @@ class LibraryBackend(Backend):
         self._sessions: WeakKeyDictionary[SlotTable, LibrarySession] = WeakKeyDictionary()
         self._answers: Answers = {}
         self._supported: dict[Sampler | Selector, bool] = {}
-        self._lock = fork_safe(threading.Lock())
+        self._lock = fork_safe(threading.RLock())
         try:
             self._context = Context(self.library, isa=isa)
             answer = self._context.query()

@@ -36,7 +36,9 @@ class SlotFunctions:
     def fill(self, op: Any, sampler: Sampler) -> None:
         """Complete the `es_op` of `sampler`."""
         if not uses_row_function(sampler):
-            callback = contract().callback("es_row_function", partial(self._apply, sampler))
+            callback = contract().callback(
+                "es_row_function", partial(self._apply, sampler), error=1, onerror=self._note_interruption
+            )
             self._callbacks.append(callback)
             op.function = callback
             return
@@ -50,6 +52,11 @@ class SlotFunctions:
         interruption, self._interruption = self._interruption, None
         if interruption is not None:
             raise interruption
+
+    def _note_interruption(self, kind: type[BaseException], error: BaseException, traceback: Any) -> None:
+        """A callback was interrupted before it could catch anything; its row fails."""
+        if isinstance(error, INTERRUPTIONS):
+            self._interruption = error
 
     def _apply(self, sampler: Sampler, row: Any, logits: Any, ids: Any, n: int, state: Any) -> int:
         try:

@@ -279,13 +279,17 @@ class Expressions:
         self.meter.add_state()
         endings = self._endings(node)  # first, because it may itself add expressions
         parts = children(node)
-        number = self._numbers[node] = len(self.nodes)
+        number = len(self._numbers)
+        if len(self.nodes) > number:  # a call that was interrupted has left something
+            for kept in (self.nodes, self.endings, self.guarded, self.searched, self.first, self.partition):
+                del kept[number:]
         self.nodes.append(node)
         self.endings.append(endings)
         has_guard = node[0] == GUARD or any(self.guarded[part] for part in parts)
         self.guarded.append(has_guard and node[0] != FUTURE)
         self.searched.append(node[0] in (BOTH, NOT, GUARD) or any(self.searched[part] for part in parts))
         self._first(node, parts)
+        self._numbers[node] = number
         return number
 
     def _endings(self, node: Node) -> Endings:

@@ -284,10 +284,19 @@ class NativeMatcher:
 
     def rollback(self, n: int) -> None:
         """Undo the last n accepted calls; ValueError if there are fewer."""
-        accepted = self._library.es_matcher_length(self._pointer)
+        accepted = self.accepted_calls
         if not 0 <= n <= accepted:
             raise ValueError(f"n={n} is not allowed: 0..{accepted} accepted calls can be undone")
         self._library.es_matcher_rollback(self._pointer, n)
+
+    @property
+    def accepted_calls(self) -> int:
+        """How many accepted calls can be undone."""
+        return int(self._library.es_matcher_length(self._pointer))
+
+    def rewind(self, calls: int) -> None:
+        """Undo all accepted calls but the first `calls`, also after a call that was interrupted."""
+        self._library.es_matcher_rollback(self._pointer, max(self.accepted_calls - calls, 0))
 
     def fork(self) -> NativeMatcher:
         """An independent copy."""

@@ -275,6 +275,16 @@ class UniqueKeysMatcher:
         if n:
             del self._positions[-n:]
 
+    @property
+    def accepted_calls(self) -> int:
+        """How many accepted calls can be undone."""
+        return int(self.matcher.accepted_calls)
+
+    def rewind(self, calls: int) -> None:
+        """Undo all accepted calls but the first `calls`, also after a call that was interrupted."""
+        self.matcher.rewind(calls)
+        del self._positions[1 + calls :]
+
     def fork(self) -> UniqueKeysMatcher:
         """An independent copy."""
         return UniqueKeysMatcher(self.matcher.fork(), self._tokenizer, self._positions)

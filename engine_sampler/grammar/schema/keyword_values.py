@@ -1,6 +1,7 @@
 """What the value of each keyword may be.
 
-A subschema is checked once, before anything else reads its keywords; whatever reads them later relies on that.
+A subschema is checked once, before anything else reads its keywords. Whatever reads them later relies on
+that.
 """
 
 from __future__ import annotations
@@ -127,8 +128,8 @@ def checked(
 
     keywords  for each keyword the types to which it applies, and what is of no interest here
 
-    Raises GrammarError for any other value, unless the keyword applies to no type that the schema allows: then
-    all such keywords are left out.
+    Raises GrammarError for any other value, unless the keyword applies to no type that the schema allows:
+    then all such keywords are left out.
     """
     fault = _fault(schema, items, draft)
     if fault is None:

@@ -171,7 +171,7 @@ class Expander:
         if not items:
             return ALWAYS
         key = None
-        if all([keyword in _LEAVES and type(one) in _PLAIN for keyword, one in items]):
+        if all(keyword in _LEAVES and type(value) in _PLAIN for keyword, value in items):
             key = resource.draft <= 4, items
             found = self._literals.get(key)
             if found is not None:

@@ -166,8 +166,9 @@ class Automata:
         number = self._numbers.get((state, registers))
         if number is None:
             self._meter.add_state()
-            number = self._numbers[state, registers] = len(self._states)
-            self._states.append((state, registers))
+            number = len(self._states)
+            self._states.append((state, registers))  # first, in case of an interruption
+            self._numbers[state, registers] = number
         return number
 
     def transitions(self, position: int) -> Transitions:

@@ -90,8 +90,9 @@ class Configurations(ABC, Generic[Thread]):
         number = self._numbers.get(needed)
         if number is None:
             self._meter.add_state()
-            number = self._numbers[needed] = len(self.threads)
-            self.threads.append(tuple(sorted(needed)))
+            number = len(self.threads)
+            self.threads.append(tuple(sorted(needed)))  # first, in case of an interruption
+            self._numbers[needed] = number
         return number
 
     def _needed(self, threads: set[Thread]) -> frozenset[Thread]:

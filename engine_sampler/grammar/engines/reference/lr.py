@@ -86,6 +86,7 @@ class LrRows:
         number = self._numbers.get(row)
         if number is None:
             self._meter.add_state()
-            number = self._numbers[row] = len(self.rows)
-            self.rows.append(row)
+            number = len(self.rows)
+            self.rows.append(row)  # first, in case of an interruption
+            self._numbers[row] = number
         return number

@@ -152,10 +152,21 @@ class ReferenceMatcher:
                     return count + 1
             return len(token_ids)
 
+    @property
+    def accepted_calls(self) -> int:
+        """How many accepted calls can be undone."""
+        return len(self._places) - 1
+
+    def rewind(self, calls: int) -> None:
+        """Undo all accepted calls but the first `calls`, also after a call that was interrupted; EOS was in
+        none of these."""
+        self._terminated = False
+        del self._places[1 + calls :]
+
     def rollback(self, n: int) -> None:
         """Undo the last `n` accepted calls of accept and accept_bytes; ValueError if there are fewer."""
         with self._call():
-            accepted = len(self._places) - 1
+            accepted = self.accepted_calls
             if not 0 <= n <= accepted:
                 raise ValueError(f"n={n} is not allowed: 0..{accepted} accepted calls can be undone")
             if n:

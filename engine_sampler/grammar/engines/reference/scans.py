@@ -39,8 +39,9 @@ class Scans:
         number = self._numbers.get((rest, guard))
         if number is None:
             self.expressions.meter.add_state()
-            number = self._numbers[rest, guard] = len(self.pairs)
-            self.pairs.append((rest, guard))
+            number = len(self.pairs)
+            self.pairs.append((rest, guard))  # first, in case of an interruption
+            self._numbers[rest, guard] = number
         return number
 
     def clean(self, guard: int) -> int:

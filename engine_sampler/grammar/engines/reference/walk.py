@@ -36,10 +36,11 @@ class _Transitions:
         """The local number of a state."""
         number = self._local.get(state)
         if number is None:
-            number = self._local[state] = len(self._states)
-            self._states.append(state)
+            number = len(self._states)
             if number == len(self._table):
                 self._table = np.concatenate((self._table, np.full_like(self._table, UNKNOWN)))
+            self._states.append(state)  # first, in case of an interruption
+            self._local[state] = number
         return number
 
     def states(self) -> Ints:

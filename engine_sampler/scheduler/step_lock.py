@@ -1,0 +1,249 @@
+"""`StepLock`: one call at a time changes the requests of a scheduler, and none of them does half of its
+work."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from types import FrameType
+from typing import Any
+from weakref import WeakSet
+
+from ..base.courtesy import begin_step, end_step
+from ..base.errors import INTERRUPTIONS
+
+logger = logging.getLogger("engine_sampler")
+
+Work = Callable[[], None]
+
+
+class StepLock:
+    """While a step runs, changes that other threads or its own plugins make wait until it ends, and a second
+    step is refused. Every other method that changes a request counts as a step, too.
+
+        with step_lock:
+            step_lock.if_interrupted(restore)
+            ...
+
+    A signal or scarce memory can raise an exception between any two lines, also on the way into and out of a
+    `with`. So nothing here relies on being left in order: a call runs as long as its frame is on the stack of
+    its thread. If it does not come to its end, what it has registered by `if_interrupted` is done, the newest
+    first: at once, or, if that is interrupted too, before the next call.
+
+    lock     held for changes of a few lines, by every method that may be called from any thread.
+    restore  done after the undoing of an interrupted call; brings order into what is derived from the rest.
+    """
+
+    def __init__(self, restore: Work) -> None:
+        self.lock: Any = threading.RLock()
+        _STEP_LOCKS.add(self)
+        self._restore = restore
+        self._thread = 0
+        self._caller: FrameType | None = None
+        """The call that changes requests, on the thread."""
+        self._undoing: list[Work] = []
+        """What must be done if that call does not come to its end."""
+        self._pending: deque[Work] = deque()
+        self._building: list[tuple[int, FrameType]] = []
+        """The threads on which requests are built, and the calls that do it."""
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if self._caller is not None or self._building:
+                self._refuse_while_running()
+            self._begin(sys._getframe(1))
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if kind is None:
+            self._undoing.clear()  # from here on it is done
+        self._end()
+
+    def if_interrupted(self, work: Work) -> None:
+        """Do `work` if the call that runs now does not come to its end. It may be done more than once."""
+        self._undoing.append(work)
+
+    def checkpoint(self) -> None:
+        """What the call that runs now has done so far is done, whatever happens to the rest."""
+        self._undoing.clear()
+        if self._pending:
+            with self.lock:
+                self._settle()
+
+    @property
+    def running(self) -> bool:
+        """Whether a step runs."""
+        return self._caller is not None and _is_running(self._caller, self._thread)
+
+    def when_idle(self, work: Work) -> None:
+        """Do `work` now, or right after the step that is running. Called with the lock held, also by plugins
+        of a request that is being built."""
+        if self.running:
+            self._pending.append(work)
+            if self._caller is None:  # it has ended meanwhile
+                self.settle()
+            return
+        self._run(work)
+
+    def after(self, work: Work) -> None:
+        """Do `work` after the call that runs now has come to its end. It may be done more than once."""
+        self._pending.append(work)
+
+    def cancel(self, work: Work) -> None:
+        """Do not do `work`, which may wait, after all."""
+        if work in self._pending:
+            self._pending.remove(work)
+
+    def settle(self) -> None:
+        """Do what waits, and what an interrupted call has left to do, unless a step runs."""
+        if self._undoing or self._pending:
+            with self.lock:
+                if not self.running:
+                    self._run(_nothing)
+
+    def building(self) -> _Building:
+        """While a request is built on this thread, its plugins cannot start a step; other threads can."""
+        return _Building(self._building)
+
+    def after_fork(self) -> None:
+        """In the child of a fork: refuse all calls if a thread that is not there was inside one of them."""
+        is_own = self._caller is None or self._thread == threading.get_ident()
+        if is_own and self.lock.acquire(blocking=False):
+            self.lock.release()
+        else:
+            self.lock = _LeftBehind()
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _begin(self, caller: FrameType) -> None:
+        self._thread = threading.get_ident()
+        self._caller = caller
+        begin_step()
+        if self._undoing or self._pending:
+            self._settle()
+
+    def _end(self) -> None:
+        if self._undoing or self._pending:
+            with self.lock:
+                self._settle()
+        self._caller = None
+        end_step()
+        if self._pending:  # since a moment ago
+            self.settle()
+
+    def _run(self, work: Work) -> None:
+        """Do `work` as a step, also while a request is built on this thread."""
+        self._begin(sys._getframe())
+        try:
+            work()
+            self._undoing.clear()
+        finally:
+            self._end()
+
+    def _refuse_while_running(self) -> None:
+        """Raise `RuntimeError` within a step, and within the building of a request on this thread."""
+        thread = threading.get_ident()
+        if self.running:
+            raise RuntimeError(_INSIDE if self._thread == thread else _MEANWHILE)
+        for builder in [builder for builder in self._building if builder[0] == thread]:
+            if _is_running(builder[1], thread):
+                raise RuntimeError(_INSIDE)
+            self._building.remove(builder)
+
+    def _settle(self) -> None:
+        """Undo what an interrupted call has left half done, then do what waits."""
+        if self._undoing:
+            self._undo()
+        while self._pending:
+            work = self._pending[0]
+            self._undoing.append(partial(self._put_back, work))
+            self._pending.popleft()
+            try:
+                work()
+            except INTERRUPTIONS:
+                raise
+            except BaseException as error:  # which neither stops the rest nor reaches the caller of the step
+                logger.exception("a change that had waited for the end of a step failed")
+                if isinstance(error, MemoryError):
+                    self._undo()  # and try again with the next call
+                    return
+                del self._undoing[0]
+                self._undo()
+            self._undoing.clear()
+
+    def _undo(self) -> None:
+        for work in reversed(self._undoing):
+            work()
+        self._restore()
+        self._undoing.clear()
+
+    def _put_back(self, work: Work) -> None:
+        """Let `work` wait again."""
+        if not self._pending or self._pending[0] is not work:
+            self._pending.appendleft(work)
+
+
+class _Building:
+    """The building of a request, on the thread and in the call that enter it."""
+
+    def __init__(self, builders: list[tuple[int, FrameType]]) -> None:
+        self._builders = builders
+        self._own: tuple[int, FrameType] | None = None
+
+    def __enter__(self) -> None:
+        self._own = threading.get_ident(), sys._getframe(1)
+        self._builders.append(self._own)
+
+    def __exit__(self, *error: object) -> None:
+        if self._own is not None:
+            self._builders.remove(self._own)
+
+
+def _nothing() -> None:
+    """There is nothing to do."""
+
+
+def _is_running(frame: FrameType, thread: int) -> bool:
+    """Whether the call of `frame` runs on `thread`."""
+    at = sys._current_frames().get(thread)
+    while at is not None and at is not frame:
+        at = at.f_back
+    return at is not None
+
+
+class _LeftBehind:
+    """In place of the lock of a scheduler whose changes nobody finishes."""
+
+    def acquire(self, *, blocking: bool = True) -> bool:
+        return False
+
+    def release(self) -> None:
+        pass
+
+    def __enter__(self) -> None:
+        raise RuntimeError(
+            "a thread of the parent was inside this scheduler when the process was forked: create another one"
+        )
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+_STEP_LOCKS: WeakSet[StepLock] = WeakSet()
+
+
+def _leave_behind() -> None:
+    for step_lock in list(_STEP_LOCKS):
+        step_lock.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_behind)
+
+_ALLOWED = "only add, add_group, accept, remove and look-ups are possible then"
+_INSIDE = f"a plugin cannot call this in the middle of a step, or of another call: {_ALLOWED}"
+_MEANWHILE = f"the scheduler is in the middle of a step, and another thread is inside it: {_ALLOWED}"

@@ -1,0 +1,71 @@
+"""Exceptions raised at any line or bytecode of a call, as a signal handler or scarce memory raises them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import engine_sampler
+
+PACKAGE = str(Path(engine_sampler.__file__).parent)
+TESTS = str(Path(__file__).parents[1])
+
+
+class Injection:
+    """Raises `error` at event number `at` of a call: before a line or, with `opcodes`, before a bytecode of
+    the package or of a plugin of the tests.
+
+    where   file, line and function of the event; None if the call came to its end before it.
+    passed  whether the error left the call.
+    """
+
+    def __init__(self, error: type[BaseException], at: int, *, opcodes: bool = False) -> None:
+        self.error, self.left, self.opcodes = error, at, opcodes
+        self.where: str | None = None
+        self.passed = False
+        self._traced: dict[CodeType, bool] = {}
+
+    def during(self, call: Callable[[], Any]) -> Any:
+        """`call()`; None if it was interrupted."""
+        before = sys.gettrace()
+        sys.settrace(self._enter)
+        try:
+            return call()
+        except BaseException as error:
+            self.passed = isinstance(error, self.error) or self.error.__name__ in str(error)
+            if self.where is None or not self.passed:
+                raise
+            return None
+        finally:
+            sys.settrace(before)
+
+    def _enter(self, frame: FrameType, event: str, argument: Any) -> Any:
+        code = frame.f_code
+        traced = self._traced.get(code)
+        if traced is None:
+            name = code.co_filename
+            traced = name.startswith(PACKAGE) or (name.startswith(TESTS) and "interruptions" not in name)
+            self._traced[code] = traced
+        if not traced:
+            return None
+        frame.f_trace_opcodes = self.opcodes
+        return self._at_event
+
+    def _at_event(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if event == ("opcode" if self.opcodes else "line"):
+            if not self.left:
+                code = frame.f_code
+                self.where = f"{code.co_filename}:{frame.f_lineno} {code.co_name}"
+                raise self.error
+            self.left -= 1
+        return self._at_event
+
+
+def count_of(call: Callable[[], Any], *, opcodes: bool = False) -> int:
+    """How many events `call` has."""
+    injection = Injection(KeyboardInterrupt, 1 << 60, opcodes=opcodes)
+    injection.during(call)
+    return (1 << 60) - injection.left

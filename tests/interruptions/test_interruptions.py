@@ -1,0 +1,109 @@
+"""A call that is interrupted at any line or bytecode has changed nothing, or everything that it changes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine_sampler import Record
+
+from ..chaos.checks import expect_sound
+from ..chaos.plugins import plugins
+from ..chaos.world import BACKENDS, ENGINES
+from .injecting import Injection, count_of
+from .scenes import BEAMS, CALLS, Call, beams, facts, outcomes, scene
+
+ERRORS = (KeyboardInterrupt, MemoryError, SystemExit)
+ROUNDS = float(os.environ.get("ENGINE_SAMPLER_TEST_ROUNDS", "1"))
+POINTS = 9
+"""How many points of each call are tried in a round."""
+
+CUT = "the matcher was interrupted while it changed"
+"""Why a request ends whose matcher, an object of somebody else, was interrupted in the middle of a change."""
+
+
+@pytest.fixture(autouse=True)
+def own_plugins() -> Iterator[None]:
+    with plugins():
+        yield
+
+
+class Story:
+    """The same calls to a scheduler that is interrupted, and to one that is not."""
+
+    def __init__(self, make: Any, seed: int, *, opcodes: bool) -> None:
+        self.make, self.opcodes = make, opcodes
+        self.random = np.random.default_rng(seed)
+        self.done: list[Call] = []
+        self.twin, self.victim = make(), make()
+        self.points = 0
+        self.before: dict[Any, Record] = {}
+
+    def tell(self, what: str, call: Call) -> None:
+        """Interrupt `call` at some points, then let it come to its end."""
+        before = facts(self.twin)
+        self.before = {i: request.record() for i, request in self.twin._requests.known.items()}
+        events = count_of(lambda: call(self.twin), opcodes=self.opcodes)
+        self.done.append(call)
+        count = min(events, round(POINTS * ROUNDS))
+        for at in sorted(self.random.choice(events, count, replace=False).tolist()):
+            injection = Injection(ERRORS[self.points % len(ERRORS)], at, opcodes=self.opcodes)
+            self.points += 1
+            injection.during(lambda: call(self.victim))
+            if injection.where is None:
+                break
+            try:
+                expect_sound(self.victim)
+                if self.faults_expected(injection) or facts(self.victim) != before:
+                    break  # it was done
+            except AssertionError as error:
+                name = injection.error.__name__
+                raise AssertionError(f"{what}, {name} at {injection.where}: {error}") from error
+        else:
+            call(self.victim)
+        assert facts(self.victim) == facts(self.twin), f"{what}, {injection.where}"
+
+    def faults_expected(self, injection: Injection) -> bool:
+        """Whether the error was taken for a fault of a plugin, or has cut a plugin's matcher in half: then it
+        may have ended requests, with the reason, and all others are as they must be."""
+        records = [request.record() for request in self.victim._requests.known.values()]
+        if injection.passed and not any(CUT in str(record.error) for record in records):
+            return False
+        told = any(name in str(injection.where) for name in ("notify", "request_added", "request_finished"))
+        assert injection.passed or injection.error is MemoryError or (injection.error is SystemExit and told)
+        for record in records:
+            twin = self.twin.record(record.request_id)
+            searching = record.request_id in self.victim._requests.groups
+            if not searching and not any(reason in str(record.error) for reason in (CUT, "MemoryError")):
+                assert record in (twin, self.before.get(record.request_id))
+        self.victim = self.make()
+        for call in self.done:
+            call(self.victim)
+        return True
+
+    def end(self) -> None:
+        """All requests end as if there had been no interruption."""
+        assert outcomes(self.victim) == outcomes(self.twin)
+
+
+@pytest.mark.parametrize("opcodes", [False, True], ids=["lines", "bytecodes"])
+@pytest.mark.parametrize(("backend", "engine"), [(BACKENDS[-1], ENGINES[-1]), (BACKENDS[0], ENGINES[0])])
+def test_every_call_is_done_or_not_wherever_it_is_interrupted(
+    backend: str, engine: str, opcodes: bool
+) -> None:
+    story = Story(lambda: scene(backend, engine), 7, opcodes=opcodes)
+    for what, call in CALLS:
+        story.tell(what, call)
+    story.end()
+
+
+@pytest.mark.parametrize("opcodes", [False, True], ids=["lines", "bytecodes"])
+def test_a_step_of_beam_searches_is_done_or_not_wherever_it_is_interrupted(opcodes: bool) -> None:
+    story = Story(lambda: beams(BACKENDS[-1], ENGINES[-1]), 8, opcodes=opcodes)
+    for what, call in BEAMS:
+        story.tell(what, call)
+    story.end()
