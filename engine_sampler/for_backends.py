@@ -17,6 +17,8 @@ from .base.errors import INTERRUPTIONS, failure, quoted, text_of
 from .base.forking import fork_safe
 from .params import build_chain, without_takers
 from .registry import default_registry, objects_in, structured_in
+from .requests.history import History
+from .requests.request import Request
 from .samplers.adaptive_p import (
     ADAPTIVE_PEAK,
     ADAPTIVE_SHARPNESS,
@@ -44,9 +46,7 @@ from .samplers.top_n_sigma import SIGMA_CHUNK
 from .scheduler import LogprobsByMode, RequestId, sibling_count
 from .scheduler.arguments import few_token_ids_in, token_ids_in
 from .scheduler.beam_groups import check_beam_rows, search_params
-from .scheduler.history import History
 from .scheduler.logprobs import LogprobsCollector, LogprobsPlan
-from .scheduler.request import Request
 
 __all__ = [
     "ADAPTIVE_PEAK",

@@ -15,9 +15,9 @@ from engine_sampler.contract import Batch, Chain, Group, Rows, Vocabulary
 from engine_sampler.params import SamplingParams, build_chain
 from engine_sampler.params.orders import DEFAULT, NAMED
 from engine_sampler.registry import default_registry
-from engine_sampler.scheduler.history import History
-from engine_sampler.scheduler.slots import Slots
-from engine_sampler.scheduler.state import RequestState
+from engine_sampler.requests.history import History
+from engine_sampler.requests.slots import Slots
+from engine_sampler.requests.state import RequestState
 from engine_sampler.testing.cases import KINDS
 from engine_sampler.tokenizer import Tokenizer
 

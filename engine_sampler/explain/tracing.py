@@ -26,9 +26,9 @@ from ..contract import (
 from ..grammar.constraints import constraint_of, matcher_of
 from ..params import SamplingParams, build_chain, takes_grammar
 from ..registry import default_registry, structured_in
-from ..scheduler.history import History, TokenIds
-from ..scheduler.slots import Slots
-from ..scheduler.state import RequestState
+from ..requests.history import History, TokenIds
+from ..requests.slots import Slots
+from ..requests.state import RequestState
 from ..tokenizer import Tokenizer
 from .labels import token_text
 

@@ -1,8 +1,8 @@
 """Requests in, steps, results: the object an engine holds, and all that a step does."""
 
+from ..requests.request import RequestError
+from ..requests.results import LogprobsByMode, Record, RequestId, StepResult
 from .report import GroupReport
-from .request import RequestError
-from .results import LogprobsByMode, Record, RequestId, StepResult
 from .scheduler import Scheduler, sibling_count
 
 __all__ = [

@@ -7,9 +7,9 @@ from functools import partial
 
 import numpy as np
 
-from .budget import Budget
+from ..requests.budget import Budget
+from ..requests.request import Request
 from .live_requests import LiveRequests
-from .request import Request
 
 
 class Accepting:

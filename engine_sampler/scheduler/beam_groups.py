@@ -14,10 +14,10 @@ from ..arithmetic import GREEDY_BELOW
 from ..base.errors import INTERRUPTIONS
 from ..contract import Work
 from ..params import SamplingParams
+from ..requests.budget import Share
+from ..requests.request import Request, RequestError
+from ..requests.results import RequestId, StepResult
 from .beam_search import BeamSearch, Candidate
-from .budget import Share
-from .request import Request, RequestError
-from .results import RequestId, StepResult
 
 logger = logging.getLogger("engine_sampler")
 

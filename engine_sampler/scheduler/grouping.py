@@ -10,9 +10,9 @@ import numpy as np
 from ..base.calling import call_plugin
 from ..base.errors import PluginFault
 from ..contract import Backend, Chain, Group, Rows
+from ..requests.request import Request
+from ..requests.slots import Slots
 from .input_batch import Configuration, InputBatch, Key, Members
-from .request import Request
-from .slots import Slots
 
 
 class Grouping:

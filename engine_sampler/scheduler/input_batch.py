@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from ..contract import Chain, Group, Rows
+from ..requests.request import Request
+from ..requests.results import RequestId, StepResult
+from ..requests.slots import Slots
 from .logprobs import LogprobsPlan
-from .request import Request
-from .results import RequestId, StepResult
-from .slots import Slots
 
 Key = tuple[Any, ...]
 

@@ -13,11 +13,11 @@ import numpy as np
 from ..base.errors import INTERRUPTIONS, failure
 from ..contract import StepMeasures
 from ..registry import Registry
+from ..requests.request import Request, RequestError, latest_ending
+from ..requests.results import Record, RequestId, StepResult
+from ..requests.slots import Slots
 from .beam_groups import BeamGroup
 from .input_batch import InputBatch
-from .request import Request, RequestError, latest_ending
-from .results import Record, RequestId, StepResult
-from .slots import Slots
 from .step_lock import StepLock
 
 MOST_REMOVED = 1 << 14

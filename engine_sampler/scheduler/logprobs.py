@@ -9,8 +9,8 @@ import numpy as np
 
 from ..arithmetic import Logprobs, checked_row, row_logprobs
 from ..contract import LOGPROBS_KINDS, Batch, LogprobsRequest
-from .request import Request
-from .results import LogprobsByMode
+from ..requests.request import Request
+from ..requests.results import LogprobsByMode
 
 Penalized = Callable[[Request, np.ndarray], np.ndarray]
 """A request and its row of logits → the row after masks, biases and penalties."""

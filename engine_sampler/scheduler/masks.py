@@ -13,10 +13,10 @@ from ..base.errors import INTERRUPTIONS, PluginFault
 from ..contract import Backend, PreparedMasks, UnfinishedError, Work, bitmask_words
 from ..contract.work import call_within
 from ..grammar import fill_masks
-from .budget import MOST_TURNS, Budget, Share
-from .constraint import Constraint
-from .request import Preparing, Request
-from .slots import Slots
+from ..requests.budget import MOST_TURNS, Budget, Share
+from ..requests.constraint import Constraint
+from ..requests.request import Preparing, Request
+from ..requests.slots import Slots
 
 logger = logging.getLogger("engine_sampler")
 

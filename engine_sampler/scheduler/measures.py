@@ -8,7 +8,7 @@ from itertools import zip_longest
 import numpy as np
 
 from ..contract import StepMeasures
-from .results import StepResult
+from ..requests.results import StepResult
 
 
 def step_measures(

@@ -11,11 +11,11 @@ import numpy as np
 from ..arithmetic import FLT_MAX, LogitRows, RowFault, checked_row
 from ..base.errors import INTERRUPTIONS, failure
 from ..contract import Backend, BackendError, Batch, Chain, Group, Rows, UnfinishedError, unpack_bitmask
+from ..requests.request import Request
+from ..requests.slots import Slots
 from .grouping import Grouping
 from .input_batch import InputBatch
 from .masks import GrammarMasks
-from .request import Request
-from .slots import Slots
 
 logger = logging.getLogger("engine_sampler")
 

@@ -13,9 +13,11 @@ import numpy as np
 from ..arithmetic import LogitRows, checked_row, log_softmax
 from ..backends.choose import best_backend, with_host
 from ..contract import Backend, BackendError, StepMeasures
+from ..requests.budget import Budget
+from ..requests.request import Request
+from ..requests.results import StepResult
 from .accepting import Accepting
 from .beam_groups import BeamGroup
-from .budget import Budget
 from .grouping import Grouping
 from .input_batch import InputBatch
 from .live_requests import LiveRequests
@@ -23,8 +25,6 @@ from .masks import GrammarMasks
 from .measures import step_measures
 from .processing import Processing
 from .report import GroupReport, report_group
-from .request import Request
-from .results import StepResult
 from .step import Step
 
 logger = logging.getLogger("engine_sampler")

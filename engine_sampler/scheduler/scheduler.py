@@ -17,16 +17,16 @@ from ..grammar.constraints import constraint_of, matcher_of, prepare_for, start_
 from ..grammar.service import GrammarCompiler
 from ..params import RequestLimits, SamplingParams, takes_grammar
 from ..registry import CORE_PARAMS, default_registry, structured_in
+from ..requests.history import History
+from ..requests.request import Request, RequestError
+from ..requests.results import Record, RequestId, StepResult
+from ..requests.slots import Slots
 from ..tokenizer import Tokenizer
 from .arguments import check_at_least_one, few_token_ids_in, token_ids_in
 from .beam_groups import BeamGroup, beam_width, check_beam_rows, search_params
-from .history import History
 from .live_requests import LiveRequests
 from .report import GroupReport
-from .request import Request, RequestError
-from .results import Record, RequestId, StepResult
 from .runner import StepRunner
-from .slots import Slots
 from .waiting import Build, Siblings, WaitingRequests
 
 logger = logging.getLogger("engine_sampler")

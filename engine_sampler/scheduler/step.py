@@ -11,13 +11,13 @@ import numpy as np
 from ..arithmetic import LogitRows
 from ..base.errors import INTERRUPTIONS, failure, quoted
 from ..contract import Backend, BackendError, Batch, LogprobsRequest
-from .detokenizer import MatchedEnds
+from ..requests.detokenizer import MatchedEnds
+from ..requests.results import StepResult
+from ..requests.slots import Slots
 from .grouping import Grouping
 from .input_batch import InputBatch
 from .logprobs import LogprobsCollector, Penalized
 from .masks import GrammarMasks
-from .results import StepResult
-from .slots import Slots
 
 logger = logging.getLogger("engine_sampler")
 

@@ -13,11 +13,11 @@ from ..base.forking import fork_safe
 from ..contract import Vocabulary
 from ..grammar.constraints import Compilation
 from ..params import SamplingParams, without_takers
+from ..requests.constraint import Constraint
+from ..requests.request import Request
+from ..requests.results import RequestId
 from .beam_groups import BeamGroup
-from .constraint import Constraint
 from .live_requests import LiveRequests
-from .request import Request
-from .results import RequestId
 
 Siblings: TypeAlias = tuple[Sequence[Request], "BeamGroup | None"]
 

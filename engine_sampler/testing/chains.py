@@ -23,9 +23,9 @@ from ..contract import (
 from ..params import SamplingParams, build_chain
 from ..params.orders import NAMED
 from ..registry import default_registry
-from ..scheduler.history import History
-from ..scheduler.slots import Slots
-from ..scheduler.state import RequestState
+from ..requests.history import History
+from ..requests.slots import Slots
+from ..requests.state import RequestState
 from ..tokenizer import Tokenizer
 from .cases import Case, make_case
 

@@ -20,9 +20,9 @@ from ..contract import (
 )
 from ..params import SamplingParams
 from ..registry import default_registry
-from ..scheduler.history import History
-from ..scheduler.slots import Slots
-from ..scheduler.state import RequestState
+from ..requests.history import History
+from ..requests.slots import Slots
+from ..requests.state import RequestState
 
 Params = Mapping[str, Any]
 """`SamplingParams`, or some parameters by name, such as {"min_p": 0.05}; the others are neutral."""

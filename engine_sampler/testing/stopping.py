@@ -12,8 +12,8 @@ import numpy as np
 from ..contract import StoppingCriteria, StopVerdict, TextCriteria, TextMatcher, Vocabulary
 from ..params import SamplingParams
 from ..registry import check_object
+from ..requests.detokenizer import Detokenizer
 from ..scheduler import Record, Scheduler
-from ..scheduler.detokenizer import Detokenizer
 from ..tokenizer import Tokenizer
 from .cases import times
 from .laws import bounds

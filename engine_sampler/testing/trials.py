@@ -20,9 +20,9 @@ from ..backends.numpy import NumpyBackend
 from ..contract import LOGPROBS_KINDS, Batch, Chain, Group, LogprobsRequest, ParameterError, Rows, Vocabulary
 from ..params import SamplingParams, build_chain
 from ..registry import default_registry
-from ..scheduler.history import History
-from ..scheduler.slots import Slots
-from ..scheduler.state import RequestState
+from ..requests.history import History
+from ..requests.slots import Slots
+from ..requests.state import RequestState
 from ..tokenizer import Tokenizer
 from .cases import Case, make_case
 

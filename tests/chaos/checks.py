@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from engine_sampler import ParameterError, RequestError, SamplingParams, Scheduler
-from engine_sampler.scheduler.history import TokenPool
-from engine_sampler.scheduler.slots import Slots
+from engine_sampler.requests.history import TokenPool
+from engine_sampler.requests.slots import Slots
 
 from .plugins import table_matcher
 from .world import VOCAB, Random

@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 
 from engine_sampler.arithmetic import Logprobs
-from engine_sampler.scheduler.detokenizer import Detokenizer, shared_transducer
+from engine_sampler.requests.detokenizer import Detokenizer, shared_transducer
+from engine_sampler.requests.request import Request
+from engine_sampler.requests.slots import Slots
+from engine_sampler.requests.state import RequestState
+from engine_sampler.requests.stop_checks import StopChecks
 from engine_sampler.scheduler.logprobs import LogprobsCollector
-from engine_sampler.scheduler.request import Request
-from engine_sampler.scheduler.slots import Slots
-from engine_sampler.scheduler.state import RequestState
-from engine_sampler.scheduler.stop_checks import StopChecks
 from engine_sampler.stopping._strings import StringMatcher
 from engine_sampler.stopping.max_tokens import MaxTokensCriteria
 from engine_sampler.stopping.repetition import RepetitionCriteria

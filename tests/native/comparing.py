@@ -16,9 +16,9 @@ from engine_sampler.base.packaged import library_path
 from engine_sampler.contract import Batch, Chain, Group, ParameterError, Rows
 from engine_sampler.params import SamplingParams, build_chain
 from engine_sampler.registry import default_registry
-from engine_sampler.scheduler.history import History
-from engine_sampler.scheduler.slots import Slots
-from engine_sampler.scheduler.state import RequestState
+from engine_sampler.requests.history import History
+from engine_sampler.requests.slots import Slots
+from engine_sampler.requests.state import RequestState
 from tests.random_chains import ROUNDS, Random, random_logits, vocabulary
 
 NUMPY = NumpyBackend()

@@ -11,7 +11,7 @@ import pytest
 from engine_sampler.backends.native import NativeBackend
 from engine_sampler.params import SamplingParams
 from engine_sampler.params.orders import DEFAULT, NAMED
-from engine_sampler.scheduler.history import History
+from engine_sampler.requests.history import History
 from tests.native.comparing import (
     accept_tokens,
     expect_equal,

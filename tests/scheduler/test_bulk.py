@@ -11,7 +11,7 @@ import pytest
 
 from engine_sampler import Param, Sampler, SamplingParams, Scheduler, StoppingCriteria, StopVerdict
 from engine_sampler.contract import Backend, Batch, ParameterError, Watch
-from engine_sampler.scheduler.request import Request
+from engine_sampler.requests.request import Request
 from engine_sampler.stopping.max_tokens import MaxTokensCriteria
 from engine_sampler.stopping.stop_token_ids import StopTokenIdsCriteria
 

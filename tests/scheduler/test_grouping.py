@@ -11,11 +11,11 @@ from engine_sampler import SamplingParams, Vocabulary
 from engine_sampler.backends.numpy import NumpyBackend
 from engine_sampler.contract import Chain
 from engine_sampler.registry import default_registry
+from engine_sampler.requests.history import UNBOUNDED, History
+from engine_sampler.requests.request import Request
+from engine_sampler.requests.slots import Slots
 from engine_sampler.scheduler.grouping import Grouping
-from engine_sampler.scheduler.history import UNBOUNDED, History
 from engine_sampler.scheduler.input_batch import InputBatch
-from engine_sampler.scheduler.request import Request
-from engine_sampler.scheduler.slots import Slots
 
 from ..engines import ToyMatcher, make_scheduler, model_step
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from engine_sampler import ParameterError, Record, SamplingParams, Scheduler, hookimpl
-from engine_sampler.scheduler.history import TokenPool
+from engine_sampler.requests.history import TokenPool
 
 from ..engines import make_scheduler, model_step, registered_plugin
 

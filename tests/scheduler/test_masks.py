@@ -11,11 +11,11 @@ import pytest
 from engine_sampler import SamplingParams, Scheduler, Vocabulary
 from engine_sampler.grammar import Grammar, Limits, prepare
 from engine_sampler.grammar.engines import filling
-from engine_sampler.scheduler.budget import Budget
-from engine_sampler.scheduler.history import History
+from engine_sampler.requests.budget import Budget
+from engine_sampler.requests.history import History
+from engine_sampler.requests.request import Request
+from engine_sampler.requests.slots import Slots
 from engine_sampler.scheduler.masks import GrammarMasks
-from engine_sampler.scheduler.request import Request
-from engine_sampler.scheduler.slots import Slots
 
 from ..bytewise import (
     EOS,

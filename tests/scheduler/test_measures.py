@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from engine_sampler import SamplingParams, Scheduler, StepMeasures, Tokenizer
-from engine_sampler.scheduler.results import StepResult
+from engine_sampler.requests.results import StepResult
 
 from ..engines import observed
 

@@ -10,8 +10,8 @@ import pytest
 from engine_sampler import SamplingParams, Scheduler, Tokenizer, Work, sample
 from engine_sampler.grammar import Grammar
 from engine_sampler.grammar.compiled import CompiledGrammar
-from engine_sampler.scheduler import budget as budget_module
-from engine_sampler.scheduler.budget import Budget
+from engine_sampler.requests import budget as budget_module
+from engine_sampler.requests.budget import Budget
 
 from ..bytewise import EOS, TOKENIZER, VOCAB, fresh_tokenizer, needs_native_engine
 
@@ -128,7 +128,7 @@ def test_cheap_requests_do_not_wait_for_dear_ones(monkeypatch: pytest.MonkeyPatc
 def test_forced_tokens_that_take_too_long_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     scheduler = Scheduler(VOCAB, TOKENIZER)
     scheduler.add(SamplingParams(), grammar=Grammar.from_regex("qxq").compile(TOKENIZER))
-    monkeypatch.setattr("engine_sampler.scheduler.constraint.REQUEST_WORK", 0)
+    monkeypatch.setattr("engine_sampler.requests.constraint.REQUEST_WORK", 0)
     assert scheduler.forced_tokens(0) == []
     monkeypatch.undo()
     assert scheduler.forced_tokens(0) == [*b"qxq"]

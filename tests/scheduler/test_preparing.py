@@ -9,7 +9,7 @@ import pytest
 
 from engine_sampler import Param, Sampler, SamplingParams, Scheduler, UnfinishedError, Work, spending
 from engine_sampler.backends.numpy import NumpyBackend
-from engine_sampler.scheduler import budget as budget_module
+from engine_sampler.requests import budget as budget_module
 
 from ..engines import EOS, TOKENIZER, VOCAB, ToyMatcher, make_scheduler, model_step, registered
 
@@ -248,7 +248,7 @@ def test_a_sampler_that_cannot_prepare_ends_its_request_alone(backend: str) -> N
 
 
 def test_a_request_that_is_never_done_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine_sampler.scheduler.request.MOST_TURNS", 5)
+    monkeypatch.setattr("engine_sampler.requests.request.MOST_TURNS", 5)
     with registered(NeverDone()):
         scheduler = make_scheduler()
         scheduler.add(SamplingParams(slow=1))
@@ -323,7 +323,7 @@ def test_forced_tokens_of_a_bounded_matcher_are_not_known_if_they_take_too_long(
     scheduler = make_scheduler()
     scheduler.add(SamplingParams(), grammar=Forcing({"start": {4: "start"}}))
     assert scheduler.forced_tokens(0) == [4]
-    monkeypatch.setattr("engine_sampler.scheduler.constraint.REQUEST_WORK", 0)
+    monkeypatch.setattr("engine_sampler.requests.constraint.REQUEST_WORK", 0)
     assert scheduler.forced_tokens(0) == []
 
 

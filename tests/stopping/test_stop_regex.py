@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engine_sampler import ParameterError, SamplingParams
-from engine_sampler.scheduler import detokenizer
+from engine_sampler.requests import detokenizer
 from engine_sampler.stopping._patterns import PatternMatcher
 
 from .test_stop import run

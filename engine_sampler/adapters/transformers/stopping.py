@@ -10,7 +10,7 @@ import numpy as np
 from ...contract import Vocabulary, flags_like, token_rows
 from ...params import SamplingParams
 from ...registry import default_registry
-from ...scheduler.called_criteria import CalledCriteria, as_criterion
+from ...requests.called_criteria import CalledCriteria, as_criterion
 from ...stopping import newest_logprobs
 from .following import Follower, listed, tokenizer_of
 

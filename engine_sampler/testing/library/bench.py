@@ -18,9 +18,9 @@ from ...backends.numpy import NumpyBackend
 from ...contract import Batch, Chain, Group, Rows, Vocabulary, bitmask_words
 from ...params import SamplingParams, build_chain
 from ...registry import default_registry
-from ...scheduler.history import History
-from ...scheduler.slots import Slots
-from ...scheduler.state import RequestState
+from ...requests.history import History
+from ...requests.slots import Slots
+from ...requests.state import RequestState
 from ...tokenizer import Tokenizer
 from .memory import Memory
 from .observing import LibraryStep, Observed, observe

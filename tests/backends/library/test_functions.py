@@ -25,10 +25,10 @@ from engine_sampler.contract import (
     Vocabulary,
 )
 from engine_sampler.registry import default_registry
-from engine_sampler.scheduler.history import History
+from engine_sampler.requests.history import History
+from engine_sampler.requests.slots import Slots
+from engine_sampler.requests.state import RequestState
 from engine_sampler.scheduler.report import report_group
-from engine_sampler.scheduler.slots import Slots
-from engine_sampler.scheduler.state import RequestState
 
 from ...random_chains import run_fused
 from .building import HERE, library, toy

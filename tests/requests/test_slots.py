@@ -15,9 +15,9 @@ from engine_sampler.base.errors import PluginFault
 from engine_sampler.contract import Chain, Rows, Sampler
 from engine_sampler.params import build_chain
 from engine_sampler.registry import default_registry
-from engine_sampler.scheduler.history import UNBOUNDED, History
-from engine_sampler.scheduler.slots import CheckTrigger, Slots
-from engine_sampler.scheduler.state import RequestState
+from engine_sampler.requests.history import UNBOUNDED, History
+from engine_sampler.requests.slots import CheckTrigger, Slots
+from engine_sampler.requests.state import RequestState
 
 VOCABULARY = Vocabulary(50, (49,))
 

@@ -10,11 +10,11 @@ import pytest
 
 from engine_sampler import ParameterError, SamplingParams, Vocabulary
 from engine_sampler.registry import default_registry
-from engine_sampler.scheduler.budget import Budget
-from engine_sampler.scheduler.history import History
+from engine_sampler.requests.budget import Budget
+from engine_sampler.requests.history import History
+from engine_sampler.requests.request import Request
+from engine_sampler.requests.slots import Slots
 from engine_sampler.scheduler.masks import GrammarMasks
-from engine_sampler.scheduler.request import Request
-from engine_sampler.scheduler.slots import Slots
 
 from ..engines import EOS, TOKENIZER, VOCAB, ToyMatcher
 

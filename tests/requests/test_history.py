@@ -13,9 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from engine_sampler import SamplingParams, Vocabulary
 from engine_sampler.params import build_chain
 from engine_sampler.registry import default_registry
-from engine_sampler.scheduler.history import History, TokenPool
-from engine_sampler.scheduler.slots import Slots
-from engine_sampler.scheduler.state import RequestState
+from engine_sampler.requests.history import History, TokenPool
+from engine_sampler.requests.slots import Slots
+from engine_sampler.requests.state import RequestState
 
 VOCABULARY = Vocabulary(50)
 

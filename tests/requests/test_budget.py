@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from engine_sampler.scheduler import budget as budget_module
-from engine_sampler.scheduler.budget import SHORT_TURNS, Budget, Share
+from engine_sampler.requests import budget as budget_module
+from engine_sampler.requests.budget import SHORT_TURNS, Budget, Share
 
 VOCAB = 300
 

@@ -9,8 +9,8 @@ import numpy as np
 from engine_sampler import Param, Sampler, SamplingParams
 from engine_sampler.contract import Chain, Vocabulary
 from engine_sampler.registry import default_registry
-from engine_sampler.scheduler.history import History
-from engine_sampler.scheduler.state import RequestState
+from engine_sampler.requests.history import History
+from engine_sampler.requests.state import RequestState
 
 
 class Diary(Sampler):
