@@ -3,7 +3,8 @@
 from ..requests.request import RequestError
 from ..requests.results import LogprobsByMode, Record, RequestId, StepResult
 from .report import GroupReport
-from .scheduler import Scheduler, sibling_count
+from .scheduler import Scheduler
+from .siblings import sibling_count
 
 __all__ = [
     "GroupReport",

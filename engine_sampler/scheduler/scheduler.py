@@ -11,7 +11,7 @@ import numpy as np
 
 from ..arithmetic import LogitRows, child_seed
 from ..backends.choose import named_backend
-from ..base.errors import check_hashable, quoted
+from ..base.errors import check_hashable
 from ..contract import Backend, Param, ParameterError, Vocabulary
 from ..grammar.constraints import constraint_of, matcher_of, prepare_for, start_compiling
 from ..grammar.service import GrammarCompiler
@@ -23,10 +23,11 @@ from ..requests.results import Record, RequestId, StepResult
 from ..requests.slots import Slots
 from ..tokenizer import Tokenizer
 from .arguments import check_at_least_one, few_token_ids_in, token_ids_in
-from .beam_groups import BeamGroup, beam_width, check_beam_rows, search_params
+from .beam_groups import BeamGroup, check_beam_rows, search_params
 from .live_requests import LiveRequests
 from .report import GroupReport
 from .runner import StepRunner
+from .siblings import check_merits, merit, sibling_count
 from .waiting import Build, Siblings, WaitingRequests
 
 logger = logging.getLogger("engine_sampler")
@@ -231,8 +232,8 @@ class Scheduler:
         others are known, as after resuming one with `add(output_token_ids=…)`.
         """
         requests = [self._requests.find(r) for r in request_ids]
-        _check_merits(requests)
-        ranked = sorted(requests, key=lambda r: (r.error is not None, -_merit(r)))
+        check_merits(requests)
+        ranked = sorted(requests, key=lambda r: (r.error is not None, -merit(r)))
         return [r.id for r in ranked[: requests[0].params.n]]
 
     def accept(self, request_id: RequestId, token_ids: Sequence[int], logprobs: Sequence[float] = ()) -> None:
@@ -486,25 +487,3 @@ class Scheduler:
         if len(drafts) != len(request_ids):
             raise RequestError(f"draft_token_ids has {len(drafts)} entries for {len(request_ids)} requests")
         return [few_token_ids_in("draft_token_ids", d, self.vocabulary) for d in drafts]
-
-
-def sibling_count(params: SamplingParams) -> int:
-    """How many requests `params` describe."""
-    if not isinstance(params, SamplingParams):
-        raise ParameterError(f"params={quoted(params)} is not allowed: a SamplingParams")
-    if params["use_beam_search"]:
-        return beam_width(params)
-    count: int = params["best_of"] or params["n"]
-    return count
-
-
-def _check_merits(requests: Sequence[Request]) -> None:
-    """Refuse to compare requests of which only some have a score or a sum of logprobs."""
-    sound = [r for r in requests if r.error is None]
-    unknown = [r for r in sound if r.score is None and r.cumulative_logprob is None]
-    if unknown and len(unknown) < len(sound):
-        raise RequestError(f"request {unknown[0].id!r} has no logprobs to rank it by")
-
-
-def _merit(request: Request) -> float:
-    return (request.cumulative_logprob or 0.0) if request.score is None else request.score

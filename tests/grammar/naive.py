@@ -17,18 +17,17 @@ from engine_sampler.grammar.program.expression import (
     UNION,
     Expression,
 )
-from engine_sampler.grammar.program.rules import (
-    ACCEPT,
+from engine_sampler.grammar.program.operations import (
     AT_LEAST,
     CLAUSE,
     CLEAR,
     COUNT,
     RESET,
     SATURATE,
-    Edge,
     Operation,
 )
-from engine_sampler.grammar.program.rules import SET as SET_BIT
+from engine_sampler.grammar.program.operations import SET as SET_BIT
+from engine_sampler.grammar.program.rules import ACCEPT, Edge
 
 
 @lru_cache(maxsize=100_000)

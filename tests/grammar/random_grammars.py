@@ -13,7 +13,8 @@ from engine_sampler.grammar.errors import GrammarError
 from engine_sampler.grammar.program import expression as e
 from engine_sampler.grammar.program import rules as r
 from engine_sampler.grammar.program.expression import Expression
-from engine_sampler.grammar.program.rules import ACCEPT, Edge, Operation, Rules
+from engine_sampler.grammar.program.operations import Operation
+from engine_sampler.grammar.program.rules import ACCEPT, Edge, Rules
 
 from .both_engines import Engine
 from .naive import Naive

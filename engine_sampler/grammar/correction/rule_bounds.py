@@ -7,7 +7,8 @@ from heapq import heappop, heappush
 from typing import TypeVar
 
 from ..engines.reference.automata import Automata, Registers
-from ..program.rules import ACCEPT, AT_LEAST, CLAUSE, COUNT, RESET, SATURATE, SET, Edge, Operation
+from ..program.operations import AT_LEAST, CLAUSE, COUNT, RESET, SATURATE, SET, Operation
+from ..program.rules import ACCEPT, Edge
 
 NEVER = 1 << 40
 """The cost of something impossible."""

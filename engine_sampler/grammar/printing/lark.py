@@ -27,20 +27,9 @@ from ..program.expression import (
     UNION,
     Expression,
 )
+from ..program.operations import AT_LEAST, CLAUSE, CLEAR, COUNT, RESET, SATURATE, SET, Operation
 from ..program.reaching import nodes_reaching
-from ..program.rules import (
-    ACCEPT,
-    AT_LEAST,
-    CLAUSE,
-    CLEAR,
-    COUNT,
-    RESET,
-    SATURATE,
-    SET,
-    Operation,
-    Program,
-    Rules,
-)
+from ..program.rules import ACCEPT, Program, Rules
 from .regex import terminal_text
 
 MAX_RULES = 5_000

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from ..program.expression import LITERAL
 from ..program.notation import expression_text, literal_text
-from ..program.rules import ACCEPT, AT_LEAST, CLAUSE, CLEAR, COUNT, RESET, SATURATE, SET, Program
+from ..program.operations import AT_LEAST, CLAUSE, CLEAR, COUNT, RESET, SATURATE, SET
+from ..program.rules import ACCEPT, Program
 from .lark import decoded_expressions
 
 

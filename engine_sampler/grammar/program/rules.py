@@ -32,61 +32,19 @@ from ...base.cached import cached_property
 from ..errors import GrammarError
 from ..work import spend, spend_on_each
 from .expression import Encoder, Expression, packed
+from .operations import Operation, at_least, count, reset, saturate
 from .special_names import Binding
 
 Body: TypeAlias = "int | tuple[Any, ...]"
-Operation: TypeAlias = tuple[int, ...]
 
 ACCEPT = -(1 << 31)
 """The symbol of an edge on which a rule ends."""
-
-CLEAR, SET, COUNT, SATURATE, AT_LEAST, RESET, CLAUSE = range(7)
 
 _MANY = 64
 """The number of states from which on each is counted when a rule is written."""
 
 MAX_NESTING = 200
 """The maximum nesting depth of a rule's body."""
-
-
-def clear(bit: int) -> Operation:
-    """Pass only if `bit` is 0."""
-    return (CLEAR, bit)
-
-
-def set_bit(bit: int) -> Operation:
-    """Set `bit` to 1."""
-    return (SET, bit)
-
-
-def count(counter: int, high: int) -> Operation:
-    """Add 1 to `counter`; pass only if the result is at most `high`."""
-    return (COUNT, counter, high)
-
-
-def saturate(counter: int, high: int) -> Operation:
-    """Add 1 to `counter` unless it is already `high`."""
-    return (SATURATE, counter, high)
-
-
-def at_least(counter: int, low: int) -> Operation:
-    """Pass only if `counter` is `low` or more."""
-    return (AT_LEAST, counter, low)
-
-
-def reset(counter: int) -> Operation:
-    """Set `counter` to 0."""
-    return (RESET, counter)
-
-
-def clause(*values: tuple[int, bool]) -> Operation:
-    """Pass only if at least one bit has the value given for it."""
-    return (CLAUSE, *(bit << 1 | value for bit, value in values))
-
-
-def any_clear(bits: Iterable[int]) -> Operation:
-    """Pass only if at least one of the bits is 0."""
-    return (CLAUSE, *[bit << 1 for bit in bits])
 
 
 def sequence(*items: Body) -> Body:

@@ -9,19 +9,8 @@ from typing import Any, Protocol
 
 from ..errors import GrammarLimitError
 from ..program.expression import EMPTY, Expression, literal
-from ..program.rules import (
-    ACCEPT,
-    Operation,
-    PlainEdge,
-    Rules,
-    any_clear,
-    at_least,
-    clause,
-    clear,
-    count,
-    saturate,
-    set_bit,
-)
+from ..program.operations import Operation, any_clear, at_least, clause, clear, count, saturate, set_bit
+from ..program.rules import ACCEPT, PlainEdge, Rules
 from ..work import sort, spend, spend_on_each
 from .arrays import ArrayShape
 from .document import Document

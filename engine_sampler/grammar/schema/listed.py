@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ...base.cached import cached_property
 from ..errors import GrammarLimitError
-from ..program.rules import ACCEPT, Edge, Operation, clause, clear, set_bit
+from ..program.operations import Operation, clause, clear, set_bit
+from ..program.rules import ACCEPT, Edge
 from ..work import spend
 from .formula import Formula, disjunction
 from .layout import Punctuation

@@ -22,7 +22,8 @@ from ..program.expression import (
     repeat,
     union,
 )
-from ..program.rules import ACCEPT, Edge, Operation, Program, Rules, sequence
+from ..program.operations import Operation
+from ..program.rules import ACCEPT, Edge, Program, Rules, sequence
 
 
 def embed(program: Program, rules: Rules) -> int:

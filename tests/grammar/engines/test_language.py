@@ -9,19 +9,8 @@ from hypothesis import strategies as st
 from engine_sampler.grammar.engines.reference import ReferenceGrammar
 from engine_sampler.grammar.errors import GrammarError
 from engine_sampler.grammar.program import expression as e
-from engine_sampler.grammar.program.rules import (
-    ACCEPT,
-    Edge,
-    Rules,
-    alternatives,
-    at_least,
-    clause,
-    clear,
-    count,
-    repeated,
-    sequence,
-    set_bit,
-)
+from engine_sampler.grammar.program.operations import at_least, clause, clear, count, set_bit
+from engine_sampler.grammar.program.rules import ACCEPT, Edge, Rules, alternatives, repeated, sequence
 
 from ..both_engines import Engine, accepts, every_engine
 from ..naive import Naive

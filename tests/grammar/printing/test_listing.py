@@ -5,17 +5,8 @@ from __future__ import annotations
 from engine_sampler.grammar import Grammar
 from engine_sampler.grammar.printing.listing import Listing
 from engine_sampler.grammar.program import expression as e
-from engine_sampler.grammar.program.rules import (
-    ACCEPT,
-    Edge,
-    Rules,
-    any_clear,
-    clause,
-    clear,
-    repeated,
-    sequence,
-    set_bit,
-)
+from engine_sampler.grammar.program.operations import any_clear, clause, clear, set_bit
+from engine_sampler.grammar.program.rules import ACCEPT, Edge, Rules, repeated, sequence
 
 SCHEMA = {
     "type": "object",

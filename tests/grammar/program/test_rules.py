@@ -4,7 +4,8 @@ import pytest
 
 from engine_sampler.grammar.errors import GrammarError
 from engine_sampler.grammar.program.expression import literal
-from engine_sampler.grammar.program.rules import ACCEPT, Edge, Rules, clear, set_bit
+from engine_sampler.grammar.program.operations import clear, set_bit
+from engine_sampler.grammar.program.rules import ACCEPT, Edge, Rules
 
 
 def test_appended_rules_are_the_same_with_other_numbers() -> None:

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from ...derivatives.limits import MAX_CLOSURE, Meter
 from ...errors import GrammarError, GrammarLimitError
+from ...program.operations import AT_LEAST, CLAUSE, CLEAR, COUNT, RESET, SATURATE, SET
 from ...program.reaching import states_reaching_ends
-from ...program.rules import ACCEPT, AT_LEAST, CLAUSE, CLEAR, COUNT, RESET, SATURATE, SET, Edge, Program
+from ...program.rules import ACCEPT, Edge, Program
 
 Registers = tuple[int, ...]
 """The bits as one number, then the counters."""
