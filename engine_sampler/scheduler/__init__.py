@@ -3,7 +3,8 @@
 from .report import GroupReport
 from .request import RequestError
 from .results import LogprobsByMode, Record, RequestId, StepResult
-from .scheduler import Scheduler, sibling_count
+from .scheduler import Scheduler
+from .siblings import sibling_count
 
 __all__ = [
     "GroupReport",

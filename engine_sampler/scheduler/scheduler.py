@@ -11,20 +11,21 @@ import numpy as np
 
 from ..arithmetic import LogitRows, child_seed
 from ..backends.choose import named_backend
-from ..contract import Backend, Param, ParameterError, Vocabulary, quoted
+from ..contract import Backend, Param, ParameterError, Vocabulary
 from ..grammar.constraints import constraint_of, matcher_of, prepare_for, start_compiling
 from ..grammar.service import GrammarCompiler
 from ..params import RequestLimits, SamplingParams
 from ..registry import CORE_PARAMS, default_registry, structured_in
 from ..tokenizer import Tokenizer
 from .arguments import check_at_least_one, few_token_ids_in, token_ids_in
-from .beam_groups import BeamGroup, beam_width, check_beam_rows, search_params
+from .beam_groups import BeamGroup, check_beam_rows, search_params
 from .history import History
 from .live_requests import LiveRequests
 from .report import GroupReport
 from .request import Request, RequestError
 from .results import Record, RequestId, StepResult
 from .runner import StepRunner
+from .siblings import ranked, sibling_count
 from .slots import Slots
 from .waiting import Build, Siblings, WaitingRequests
 
@@ -54,6 +55,15 @@ class Scheduler:
     at once, or after the step that is running. All other methods that change or run requests belong to one
     thread: called while a step runs, by another thread or by a plugin of that step, they raise RuntimeError
     and change nothing.
+
+    An exception that comes from outside, as a signal handler, `sys.exit` in a plugin or scarce memory raise
+    it, may interrupt any call. A `step`, `add`, `add_group`, `accept`, `fork`, `prepare` or `process` that
+    raises has changed nothing, and can be repeated: a step with the same logits gives the same tokens. A
+    `remove`, `rollback` or `suspend` that had begun is brought to its end, `resume` is taken back; `record`
+    and `request_ids` tell which. Only an interruption after the last change, while observers are told or the
+    call returns, finds the work done: `last_result` is then another one than before the step. What ends there
+    is a request whose grammar is an object of your own that was interrupted in the middle of a change: with
+    `error`.
 
     In the child of `os.fork` a scheduler goes on, unless another thread was inside one of its methods: then
     they raise RuntimeError, and the child needs another one. Compiled grammars may be used there (a fork
@@ -225,9 +235,7 @@ class Scheduler:
         others are known, as after resuming one with `add(output_token_ids=…)`.
         """
         requests = [self._requests.find(r) for r in request_ids]
-        _check_merits(requests)
-        ranked = sorted(requests, key=lambda r: (r.error is not None, -_merit(r)))
-        return [r.id for r in ranked[: requests[0].params.n]]
+        return [r.id for r in ranked(requests)[: requests[0].params.n]]
 
     def accept(self, request_id: RequestId, token_ids: Sequence[int], logprobs: Sequence[float] = ()) -> None:
         """Add tokens chosen elsewhere (jump-forward, another sampler); they may end the request.
@@ -343,6 +351,9 @@ class Scheduler:
 
         A faulty row ends its request with `error`. Raises `RequestError`, `ParameterError`,
         ValueError or TypeError for wrong ids and arrays before anything changes.
+
+        A step that is interrupted, by KeyboardInterrupt or MemoryError say, has not been done unless
+        `last_result` is new: repeat it with the same logits.
         """
         started, drafts = time.perf_counter(), None
         with self._step_lock:
@@ -477,25 +488,3 @@ class Scheduler:
         if len(drafts) != len(request_ids):
             raise RequestError(f"draft_token_ids has {len(drafts)} entries for {len(request_ids)} requests")
         return [few_token_ids_in("draft_token_ids", d, self.vocabulary) for d in drafts]
-
-
-def sibling_count(params: SamplingParams) -> int:
-    """How many requests `params` describe."""
-    if not isinstance(params, SamplingParams):
-        raise ParameterError(f"params={quoted(params)} is not allowed: a SamplingParams")
-    if params["use_beam_search"]:
-        return beam_width(params)
-    count: int = params["best_of"] or params["n"]
-    return count
-
-
-def _check_merits(requests: Sequence[Request]) -> None:
-    """Refuse to compare requests of which only some have a score or a sum of logprobs."""
-    sound = [r for r in requests if r.error is None]
-    unknown = [r for r in sound if r.score is None and r.cumulative_logprob is None]
-    if unknown and len(unknown) < len(sound):
-        raise RequestError(f"request {unknown[0].id!r} has no logprobs to rank it by")
-
-
-def _merit(request: Request) -> float:
-    return (request.cumulative_logprob or 0.0) if request.score is None else request.score
