@@ -27,7 +27,7 @@ from .beam_groups import BeamGroup, check_beam_rows, search_params
 from .live_requests import LiveRequests
 from .report import GroupReport
 from .runner import StepRunner
-from .siblings import check_merits, merit, sibling_count
+from .siblings import ranked, sibling_count
 from .waiting import Build, Siblings, WaitingRequests
 
 logger = logging.getLogger("engine_sampler")
@@ -57,6 +57,15 @@ class Scheduler:
     at once, or after the step that is running. All other methods that change or run requests belong to one
     thread: called while a step runs, by another thread or by a plugin of that step, they raise RuntimeError
     and change nothing.
+
+    An exception that comes from outside, as a signal handler, `sys.exit` in a plugin or scarce memory raise
+    it, may interrupt any call. A `step`, `add`, `add_group`, `accept`, `fork`, `prepare` or `process` that
+    raises has changed nothing, and can be repeated: a step with the same logits gives the same tokens. A
+    `remove`, `rollback` or `suspend` that had begun is brought to its end, `resume` is taken back; `record`
+    and `request_ids` tell which. Only an interruption after the last change, while observers are told or the
+    call returns, finds the work done: `last_result` is then another one than before the step. What ends there
+    is a request whose grammar is an object of your own that was interrupted in the middle of a change: with
+    `error`.
 
     In the child of `os.fork` a scheduler goes on, unless another thread was inside one of its methods: then
     they raise RuntimeError, and the child needs another one. Compiled grammars may be used there (a fork
@@ -232,9 +241,7 @@ class Scheduler:
         others are known, as after resuming one with `add(output_token_ids=…)`.
         """
         requests = [self._requests.find(r) for r in request_ids]
-        check_merits(requests)
-        ranked = sorted(requests, key=lambda r: (r.error is not None, -merit(r)))
-        return [r.id for r in ranked[: requests[0].params.n]]
+        return [r.id for r in ranked(requests)[: requests[0].params.n]]
 
     def accept(self, request_id: RequestId, token_ids: Sequence[int], logprobs: Sequence[float] = ()) -> None:
         """Add tokens chosen elsewhere (jump-forward, another sampler); they may end the request.
@@ -351,6 +358,9 @@ class Scheduler:
 
         A faulty row ends its request with `error`. Raises `RequestError`, `ParameterError`,
         ValueError or TypeError for wrong ids and arrays before anything changes.
+
+        A step that is interrupted, by KeyboardInterrupt or MemoryError say, has not been done unless
+        `last_result` is new: repeat it with the same logits.
         """
         started, drafts = time.perf_counter(), None
         with self._step_lock:

@@ -1,4 +1,4 @@
-"""Requests that begin alike: how many there are, and which of them is the best."""
+"""The siblings of a group: how many parameters describe, and which of them are the best."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ def sibling_count(params: SamplingParams) -> int:
     return count
 
 
-def check_merits(requests: Sequence[Request]) -> None:
-    """Refuse to compare requests of which only some have a score or a sum of logprobs."""
+def ranked(requests: Sequence[Request]) -> list[Request]:
+    """The requests by score or cumulative logprob, the best first; those that ended with `error` come last.
+    Raises `RequestError` if this is known of only some of the others."""
     sound = [r for r in requests if r.error is None]
     unknown = [r for r in sound if r.score is None and r.cumulative_logprob is None]
     if unknown and len(unknown) < len(sound):
         raise RequestError(f"request {unknown[0].id!r} has no logprobs to rank it by")
+    return sorted(requests, key=lambda r: (r.error is not None, -_merit(r)))
 
 
-def merit(request: Request) -> float:
-    """What a request is ranked by: the score of a beam search, or the sum of its logprobs."""
+def _merit(request: Request) -> float:
     return (request.cumulative_logprob or 0.0) if request.score is None else request.score

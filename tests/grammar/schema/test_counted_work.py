@@ -87,18 +87,16 @@ HEAVY = {
 
 @pytest.mark.parametrize("name", HEAVY)
 def test_work_is_counted_at_least_every_ten_milliseconds(name: str) -> None:
-    with metered(20_000) as meter:
-        with suppress(GrammarError):
-            rules_from_schema(HEAVY[name]).program()
+    with metered(20_000) as meter, suppress(GrammarError):
+        rules_from_schema(HEAVY[name]).program()
     assert meter.longest[0] <= MOST_LINES, meter.longest
 
 
 def test_the_work_of_random_nested_schemas_is_counted() -> None:
     for seed in range(15 * ROUNDS):
         schema = random_schema(random.Random(seed))
-        with metered(6000) as meter:
-            with suppress(GrammarError):
-                rules_from_schema(schema).program()
+        with metered(6000) as meter, suppress(GrammarError):
+            rules_from_schema(schema).program()
         assert meter.longest[0] <= MOST_LINES, (seed, meter.longest)
 
 
