@@ -365,7 +365,9 @@ class Rules:
             edges_of_states, bits, counters = automaton
             rules += (first, bits, counters)
             written = len(edges)
-            for outgoing in edges_of_states if len(edges_of_states) < _MANY else spend_on_each(edges_of_states):
+            for outgoing in (
+                edges_of_states if len(edges_of_states) < _MANY else spend_on_each(edges_of_states)
+            ):
                 states.append(len(edges) >> 2)
                 for symbol, target, ops in outgoing:
                     if not ops:
@@ -379,7 +381,8 @@ class Rules:
                         span = spans[ops] = begin, len(operations)
                     edges += (symbol, first + target, *span)
             first += len(edges_of_states)
-            spend((len(edges) - written) // 16)
+            if len(edges) > written + 16 * _MANY:
+                spend((len(edges) - written) // 16)
         states.append(len(edges) >> 2)
         special_starts, special_ids = array("i", bytes(4)) * (len(self._terminals) + 1), array("i")
         for symbol in range(len(self._terminals)) if self._special else ():

@@ -7,7 +7,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from ..work import spend, spend_on_each
+from ..work import spend_on_each
 from .arrays import ArrayShape, Counted, Literals
 from .formula import COUNT, FROM, ITEM, NEVER, SIZE, UNIQUE, Formula
 from .nodes import Expander

@@ -197,7 +197,8 @@ class ArrayShape:
             choices = self._choices(state, number)
             spend(1 + len(choices) * len(ways) * (1 + number // 16))
             ways = [
-                (literals | more, (*counts, done)) for (literals, counts), (more, done) in product(ways, choices)
+                (literals | more, (*counts, done))
+                for (literals, counts), (more, done) in product(ways, choices)
             ]
             if len(ways) > _FEW_WAYS:
                 ways = [way for way in ways if not self.impossible(way[0])]

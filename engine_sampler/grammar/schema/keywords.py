@@ -72,9 +72,7 @@ def _array(expander: Expander, value: list[Any]) -> Formula:
 
 
 def _object(expander: Expander, value: dict[str, Any]) -> Formula:
-    members = tuple(
-        (name, expander.constant(member)) for name, member in spend_on_each(value.items())
-    )
+    members = tuple((name, expander.constant(member)) for name, member in spend_on_each(value.items()))
     names: Formula = (WITHIN, frozenset(value))
     parts: list[Formula] = [(HAS, name, True) for name in value]
     return conjunction([*parts, (PROPERTIES, members), (ALL, (NOT, names), NEVER)])

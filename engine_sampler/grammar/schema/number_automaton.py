@@ -231,7 +231,9 @@ class NumberAutomaton:
             for residue, divisor in zip(known.residues, self._multiples.values(), strict=True)
         )
         whole = min(at + 1, max(self._longest_whole + 1, 2))
-        return _Reading(known.sign, whole, plain, known.fraction, mantissa, known.has_fraction, False, residues)
+        return _Reading(
+            known.sign, whole, plain, known.fraction, mantissa, known.has_fraction, False, residues
+        )
 
     def _point(self, known: _Reading) -> _Reading:
         plain = tuple(

@@ -16,7 +16,6 @@ from typing import Any
 
 from ...contract import quoted
 from ..errors import GrammarError, GrammarLimitError
-from ..work import sort, spend_on_each
 from ..program.expression import (
     Expression,
     Frequent,
@@ -28,6 +27,7 @@ from ..program.expression import (
     repeat,
     union,
 )
+from ..work import sort, spend_on_each
 from .formula import (
     AND,
     INTEGER,
@@ -154,7 +154,7 @@ def _is_true(formula: Formula, value: Decimal) -> bool:
 
 def plain_numbers(values: list[Decimal]) -> Expression:
     """Constants, as plain decimals with any number of trailing zeros after the point."""
-    texts = sort(f"{value.normalize():f}" for value in spend_on_each(values, 2) if value)
+    texts = sort([f"{value.normalize():f}" for value in spend_on_each(values, 2) if value])
     whole = [text for text in texts if "." not in text]
     fractional = [text for text in texts if "." in text]
     zero = [concat(_MINUS, literal(b"0"), _ZEROS)] if len(texts) < len(values) else []
