@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import heapq
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from decimal import Decimal
@@ -21,6 +21,9 @@ _STEPS_AT_A_TIME = 128
 
 _SORTED_AT_A_TIME = 8192
 """The items of a long list that are sorted before others are counted, in a few milliseconds."""
+
+_UNCOUNTED = 8
+"""The length up to which a loop is not counted: its caller counts itself."""
 
 Item = TypeVar("Item")
 Ordered = TypeVar("Ordered", str, Decimal, bytes, tuple[int, ...], tuple[int, int])
@@ -127,20 +130,32 @@ def spend(steps: int = 1) -> None:
             work.pause()
 
 
-def spend_on_each(items: Iterable[Item], steps: int = 1) -> Iterator[Item]:
-    """The items of a loop whose length a client chooses; each counts as `steps`, some items at a time."""
+def spend_on_each(items: Iterable[Item], steps: int = 1) -> Iterable[Item]:
+    """The items of a loop whose length a client chooses; each counts as `steps`, some items at a time. So few
+    that counting them would take longer than they do are not counted."""
+    try:
+        count = len(items)  # type: ignore[arg-type]
+    except TypeError:  # of an iterator
+        return _some_at_a_time(items, steps)
+    if count > _STEPS_AT_A_TIME:
+        return _some_at_a_time(items, steps)
+    if count > _UNCOUNTED:
+        spend(steps * count)
+    return items
+
+
+def _some_at_a_time(items: Iterable[Item], steps: int) -> Iterator[Item]:
     rest = iter(items)
     while some := tuple(islice(rest, _STEPS_AT_A_TIME)):
         spend(steps * len(some))
         yield from some
 
 
-def sort(items: Iterable[Ordered]) -> list[Ordered]:
-    """The items in ascending order; sorting them is counted."""
+def sort(items: Collection[Ordered]) -> list[Ordered]:
+    """The items in ascending order; sorting many is counted."""
+    if len(items) <= _STEPS_AT_A_TIME:
+        return sorted(items)
     given = list(items)
-    if len(given) <= _SORTED_AT_A_TIME:
-        spend(len(given) // 8)
-        return sorted(given)
     runs = []
     for begin in range(0, len(given), _SORTED_AT_A_TIME):
         spend(_SORTED_AT_A_TIME // 8)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine_sampler.grammar.errors import GrammarError
 from engine_sampler.grammar.program import expression as e
-from engine_sampler.grammar.program import rules as r
+from engine_sampler.grammar.program import operations
 from engine_sampler.grammar.program.expression import Expression
 from engine_sampler.grammar.program.operations import Operation
 from engine_sampler.grammar.program.rules import ACCEPT, Edge, Rules
@@ -82,13 +82,15 @@ class Grammar:
 def _operations() -> st.SearchStrategy[tuple[Operation, ...]]:
     bit, number = st.integers(0, 1), st.integers(0, 2)
     one = st.one_of(
-        bit.map(r.clear),
-        bit.map(r.set_bit),
-        number.map(lambda high: r.count(0, high)),
-        number.map(lambda high: r.saturate(0, high)),
-        number.map(lambda low: r.at_least(0, low)),
-        st.just(r.reset(0)),
-        st.lists(st.tuples(bit, st.booleans()), min_size=1, max_size=2).map(lambda some: r.clause(*some)),
+        bit.map(operations.clear),
+        bit.map(operations.set_bit),
+        number.map(lambda high: operations.count(0, high)),
+        number.map(lambda high: operations.saturate(0, high)),
+        number.map(lambda low: operations.at_least(0, low)),
+        st.just(operations.reset(0)),
+        st.lists(st.tuples(bit, st.booleans()), min_size=1, max_size=2).map(
+            lambda some: operations.clause(*some)
+        ),
     )
     return st.just(()) | st.lists(one, max_size=2).map(tuple)
 

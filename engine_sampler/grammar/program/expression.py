@@ -23,7 +23,7 @@ from __future__ import annotations
 import functools
 import struct
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -43,10 +43,6 @@ ANYTHING: Expression = (REPEAT, ANY_BYTE, 0, None)
 
 _MANY = 64
 """The number of parts from which on each is counted."""
-
-
-def _counted(parts: Sequence[Expression]) -> Iterable[Expression]:
-    return parts if len(parts) < _MANY else spend_on_each(parts)
 
 
 def literal(data: bytes) -> Expression:
@@ -70,7 +66,7 @@ def concat(*parts: Expression) -> Expression:
     """One part after the other; adjacent literals are merged."""
     flat: list[Expression] = []
     texts: list[bytes] = []  # of the literals that are not in `flat` yet
-    for part in _counted(parts):
+    for part in parts if len(parts) < _MANY else spend_on_each(parts):
         for piece in part[1] if part[0] == CONCAT else (part,):
             if piece[0] == LITERAL:
                 if piece[1]:
@@ -95,7 +91,7 @@ def union(*parts: Expression) -> Expression:
     texts: set[bytes] = set()
     others: set[Expression] = set()  # in `flat`, once these are many
     mask = 0
-    for part in _counted(parts):
+    for part in parts if len(parts) < _MANY else spend_on_each(parts):
         for piece in part[1] if part[0] == UNION else (part,):
             if piece[0] == CLASS:
                 mask |= piece[1]
@@ -119,7 +115,7 @@ def union(*parts: Expression) -> Expression:
 def both(*parts: Expression) -> Expression:
     """Whatever every part matches."""
     flat = [piece for part in parts for piece in (part[1] if part[0] == BOTH else (part,))]
-    flat = [piece for piece in dict.fromkeys(_counted(flat)) if piece != ANYTHING]
+    flat = [piece for piece in dict.fromkeys(flat) if piece != ANYTHING]
     if EMPTY in flat:
         return EMPTY
     if not flat:
@@ -307,7 +303,8 @@ class Encoder:
         if kind == CLASS:
             return _class_code(operand)
         if kind in (CONCAT, UNION, BOTH):
-            return (kind, len(operand), *map(self.add, _counted(operand)))
+            members = operand if len(operand) < _MANY else spend_on_each(operand)
+            return (kind, len(operand), *map(self.add, members))
         if kind == REPEAT:
             return (kind, self.add(operand), part[2], -1 if part[3] is None else part[3])
         if kind in (NOT, GUARD):

@@ -341,7 +341,8 @@ class Rules:
                         span = spans[ops] = begin, len(operations)
                     edges += (symbol, first + target, *span)
             first += len(edges_of_states)
-            spend((len(edges) - written) // 16)
+            if len(edges) > written + 16 * _MANY:
+                spend((len(edges) - written) // 16)
         states.append(len(edges) >> 2)
         special_starts, special_ids = array("i", bytes(4)) * (len(self._terminals) + 1), array("i")
         for symbol in range(len(self._terminals)) if self._special else ():

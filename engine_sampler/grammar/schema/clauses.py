@@ -132,7 +132,7 @@ def _reduced(
         if facts.contradictory:
             return None
         left: list[list[Formula]] = []
-        spend(2 * sum(1 + sum(map(weight, choice)) for choice in choices))
+        spend(2 * sum(map(len, choices)))
         for choice in choices:
             open_parts = facts.open(choice)
             if open_parts is None:
@@ -153,6 +153,7 @@ def _key_clauses(formula: Formula) -> list[Formula] | None:
 
     None if the formula is not of that form, or if registers cannot check a clause.
     """
+    spend(1 + weight(formula))
     sets = _clause_sets(formula)
     if sets is None:
         return None
@@ -169,11 +170,9 @@ def _key_clauses(formula: Formula) -> list[Formula] | None:
 
 def _clause_sets(formula: Formula) -> list[frozenset[tuple[str, bool]]] | None:
     kind = formula[0]
-    spend()
     if kind == HAS:
         return [frozenset((formula[1:],))]
     if kind == CLAUSE:
-        spend(len(formula[1]) // 4)
         return [frozenset(formula[1])]
     if kind not in (AND, OR):
         return None

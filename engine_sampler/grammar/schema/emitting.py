@@ -173,7 +173,7 @@ class Emitter:
             self._rules.define_automaton(rule, states)
             return
         automaton = ObjectAutomaton(writer, marks, plan)
-        spend(sum(map(len, automaton.states)))
+        spend(2 * sum(map(len, automaton.states)))
         self._rules.define_automaton(rule, automaton.states, automaton.bits, automaton.counters)
 
     def define_array(self, rule: int, shape: ArrayShape, writer: ItemWriter, marks: Punctuation) -> None:
@@ -317,7 +317,7 @@ class ObjectAutomaton:
             self._at_end.append(_needed(bit))
         for name in sort(plan.required):
             self._at_end.append(_needed(self._named[name]))
-        for key_clause in spend_on_each(plan.clauses, 3):
+        for key_clause in plan.clauses:
             self._at_end.append(clause(*((self._named[name], value) for name, value in key_clause)))
 
     def _region(self, edges: list[PlainEdge], region: Region, operations: tuple[Operation, ...]) -> None:

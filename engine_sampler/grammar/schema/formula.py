@@ -56,7 +56,8 @@ class Joined(NamedTuple):
 def joined(kind: int, parts: tuple[Formula, ...]) -> Joined:
     """`and` or `or` over parts that are different, and not of this kind themselves."""
     spend(1 + len(parts) // 2)
-    return Joined(kind, parts, 1 + sum(map(weight, parts)), hash((kind, parts)))
+    weights = [part[2] if type(part) is Joined else 1 for part in parts]
+    return Joined(kind, parts, 1 + sum(weights), hash((kind, parts)))
 
 
 def weight(formula: Formula) -> int:
@@ -85,7 +86,8 @@ def _joined(kind: int, parts: Iterable[Formula]) -> Formula:
             spend(256)
         if part[0] == kind:
             flat.update(dict.fromkeys(part[1]))
-            spend(1 + len(part[1]) // 8)
+            if len(part[1]) > 63:
+                spend(len(part[1]) // 8)
         elif part[0] == 1 - kind and not part[1]:
             return part
         else:

@@ -13,24 +13,28 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ...base.errors import quoted
 from ..errors import GrammarError
-from ..work import spend_on_each
-from .outlines import ALL_KINDS, type_mask
+from ..work import spend, spend_on_each
+from .outlines import ALL_KINDS, TYPES, type_mask
 
 Items: TypeAlias = tuple[tuple[str, Any], ...]
 """Some keywords of a schema, and their values."""
 
-_MANY = 1024
-"""The number of values from which on the test of each is counted."""
+_MANY = 64
+"""The number of parts beyond which each is counted where they are tested."""
+
+_STRINGS, _SCHEMAS, _NONE = frozenset((str,)), frozenset((dict, bool)), frozenset[type]()
 
 
 class Allowed(NamedTuple):
     """The values that a keyword may have.
 
-    holds   tests a value
+    types   the types of which every value is allowed
+    holds   tests a value of another type
     words   what an allowed value is
     beside  keywords that are read only where this one is given
     """
 
+    types: frozenset[type]
     holds: Callable[[Any], bool]
     words: str
     beside: tuple[str, ...] = ()
@@ -61,61 +65,70 @@ def _is_count(value: Any) -> bool:
 
 
 def _is_type(value: Any) -> bool:
-    return type_mask(value) >= 0  # an unknown one has an error of its own
+    return (type(value) is str and value in TYPES) or type_mask(value) >= 0  # others have their own error
 
 
-def _all_hold(holds: Callable[[Any], bool], values: Collection[Any]) -> bool:
-    some = values if len(values) < _MANY else spend_on_each(values)
-    return all(map(holds, some))
+def _all_hold(values: Collection[Any], types: frozenset[type], holds: Callable[[Any], bool]) -> bool:
+    if len(values) > _MANY:
+        spend(len(values) // 16)
+    return types.issuperset(map(type, values)) or all(map(holds, spend_on_each(values)))
 
 
-def _is_list_of(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, list) and _all_hold(holds, value)
+def _is_list_of(types: frozenset[type], holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and _all_hold(value, types, holds)
 
 
-def _is_map_of(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    def all_hold(value: Any) -> bool:
-        return isinstance(value, dict) and _all_hold(_is_string, value) and _all_hold(holds, value.values())
-
-    return all_hold
+def _is_map_of(types: frozenset[type], holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: (
+        isinstance(value, dict)
+        and _all_hold(value, _STRINGS, _is_string)
+        and _all_hold(value.values(), types, holds)
+    )
 
 
 def _either(*tests: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: any(test(value) for test in tests)
 
 
-_are_schemas, _are_strings = _is_list_of(_is_schema), _is_list_of(_is_string)
+_are_schemas, _are_strings = _is_list_of(_SCHEMAS, _is_schema), _is_list_of(_STRINGS, _is_string)
 
-_SCHEMA = Allowed(_is_schema, "an object or a boolean")
-_SCHEMAS = Allowed(_are_schemas, "an array of objects and booleans")
-_MEMBERS = Allowed(_is_map_of(_is_schema), "an object whose keys are strings, of objects and booleans")
-_STRING = Allowed(_is_string, "a string")
-_COUNT = Allowed(_is_count, "a whole number, 0 or more")
-_NUMBER = Allowed(_is_number, "a number")
-_BOUND = Allowed(_either(_is_number, lambda value: isinstance(value, bool)), "a number or a boolean")
+_SCHEMA = Allowed(_SCHEMAS, _is_schema, "an object or a boolean")
+_LIST = Allowed(_NONE, _are_schemas, "an array of objects and booleans")
+_MEMBERS = Allowed(
+    _NONE, _is_map_of(_SCHEMAS, _is_schema), "an object whose keys are strings, of objects and booleans"
+)
+_STRING = Allowed(_STRINGS, _is_string, "a string")
+_COUNT = Allowed(_NONE, _is_count, "a whole number, 0 or more")
+_NUMBER = Allowed(frozenset((int,)), _is_number, "a number")
+_BOUND = Allowed(frozenset((int, bool)), _is_number, "a number or a boolean")
 
 _ALLOWED: Mapping[str, Allowed] = {
-    "type": Allowed(_is_type, "one of JSON Schema's types, or an array of them"),
-    "enum": Allowed(_is_array, "an array"),
+    "type": Allowed(_NONE, _is_type, "one of JSON Schema's types, or an array of them"),
+    "enum": Allowed(frozenset((list,)), _is_array, "an array"),
     **dict.fromkeys(("$ref", "$dynamicRef", "$recursiveRef", "pattern"), _STRING),
-    **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), _SCHEMAS),
+    **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), _LIST),
     **dict.fromkeys(("not", "then", "else", "propertyNames", "additionalProperties"), _SCHEMA),
     **dict.fromkeys(("additionalItems", "unevaluatedProperties", "unevaluatedItems"), _SCHEMA),
     "if": _SCHEMA._replace(beside=("then", "else")),
     "contains": _SCHEMA._replace(beside=("minContains", "maxContains")),
-    "items": Allowed(_either(_is_schema, _are_schemas), "an object or a boolean, or an array of them"),
+    "items": Allowed(
+        _SCHEMAS, _either(_is_schema, _are_schemas), "an object or a boolean, or an array of them"
+    ),
     **dict.fromkeys(("properties", "patternProperties", "dependentSchemas"), _MEMBERS),
-    "required": Allowed(_either(_are_strings, lambda value: isinstance(value, bool)), "an array of strings"),
-    "dependentRequired": Allowed(_is_map_of(_are_strings), "an object of arrays of strings"),
+    "required": Allowed(frozenset((bool,)), _are_strings, "an array of strings"),
+    "dependentRequired": Allowed(_NONE, _is_map_of(_NONE, _are_strings), "an object of arrays of strings"),
     "dependencies": Allowed(
-        _is_map_of(_either(_is_schema, _is_string, _are_strings)),
+        _NONE,
+        _is_map_of(_SCHEMAS, _either(_is_schema, _is_string, _are_strings)),
         "an object of arrays of strings, objects and booleans",
     ),
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), _COUNT),
     **dict.fromkeys(("minProperties", "maxProperties", "minContains", "maxContains"), _COUNT),
     **dict.fromkeys(("minimum", "maximum"), _NUMBER),
     **dict.fromkeys(("exclusiveMinimum", "exclusiveMaximum"), _BOUND),
-    "multipleOf": Allowed(lambda value: _is_number(value) and value > 0, "greater than 0, and a number"),
+    "multipleOf": Allowed(
+        _NONE, lambda value: _is_number(value) and value > 0, "greater than 0, and a number"
+    ),
 }
 """For each keyword the values that it may have. Those of others, such as `format` and `uniqueItems`, mean
 nothing where they are unknown."""
@@ -131,27 +144,33 @@ def checked(
     Raises GrammarError for any other value, unless the keyword applies to no type that the schema allows:
     then all such keywords are left out.
     """
-    fault = _fault(schema, items, draft)
-    if fault is None:
+    if _fault(schema, items, draft) is None:
         return items
     own = type_mask(schema["type"]) if "type" in schema else ALL_KINDS
     rest = tuple([item for item in items if keywords[item[0]][0] & own])
     fault = _fault(schema, rest, draft)
     if fault is None:
         return rest
-    keyword, value = fault
-    raise GrammarError(f"{keyword} must be {_ALLOWED[keyword].words}, not {quoted(value)}")
+    raise GrammarError(f"{fault} must be {_ALLOWED[fault].words}, not {quoted(schema[fault])}")
 
 
-def _fault(schema: Mapping[str, Any], items: Items, draft: int) -> tuple[str, Any] | None:
-    """The first keyword with a value that it may not have, and the value."""
+def _fault(schema: Mapping[str, Any], items: Items, draft: int) -> str | None:
+    """The first keyword with a value that it may not have."""
     for keyword, value in items:
         allowed = _ALLOWED.get(keyword)
         if allowed is None:
             continue
-        if not allowed.holds(value) and (keyword != "additionalItems" or _is_array(schema.get("items"))):
-            return keyword, value
-        for other in allowed.beside if draft >= 2019 or keyword == "if" else ():
-            if other in schema and not _ALLOWED[other].holds(schema[other]):
-                return other, schema[other]
+        types, holds, _, beside = allowed
+        is_read = keyword != "additionalItems" or _is_array(schema.get("items"))
+        if is_read and type(value) not in types and not holds(value):
+            return keyword
+        if beside and (draft >= 2019 or keyword == "if"):
+            for other in beside:
+                if other in schema and not _is_allowed(other, schema[other]):
+                    return other
     return None
+
+
+def _is_allowed(keyword: str, value: Any) -> bool:
+    allowed = _ALLOWED[keyword]
+    return type(value) in allowed.types or allowed.holds(value)

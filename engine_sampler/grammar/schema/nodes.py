@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from ...base.errors import quoted
 from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
 from ..work import spend
-from .document import LATEST, Document, Resource
+from .document import Document, Resource
 from .formula import ALWAYS, FALSE, NEVER, TRUE, Formula, conjunction, disjunction, negation, weight
 from .keyword_values import Items, checked
 from .limits import MAX_DEPTH, MAX_WEIGHT
@@ -76,6 +76,9 @@ _LEAVES = frozenset(
 )
 """Keywords that depend on nothing else: two schemas of these alone are the same if they are equal."""
 
+_MANY = 64
+"""The number of keywords, or of resources in scope, beyond which each is counted."""
+
 _MAX_CHECKED_CONSTANTS = 16
 """Maximum number of constants that are each checked against other assertions."""
 
@@ -89,10 +92,9 @@ _SINCE = {
 """The draft that introduced a keyword: a schema that declares an older one does not have it."""
 
 _LATER = {
-    draft: frozenset(name for name, since in _SINCE.items() if since > draft)
-    for draft in (4, 6, 7, 2019, LATEST)
+    draft: frozenset(name for name, since in _SINCE.items() if since > draft) for draft in (4, 6, 7, 2019)
 }
-"""For each draft, the keywords that a later one introduced."""
+"""For each draft but the latest, the keywords that a later one introduced."""
 
 _COMBINED = frozenset(("allOf", "anyOf", "oneOf"))
 _OTHERS = _COMBINED | {"$ref"}
@@ -170,26 +172,32 @@ class Expander:
         """A new literal, or that of another schema that is obviously equivalent."""
         if not items:
             return ALWAYS
-        key = None
-        if all(keyword in _LEAVES and type(value) in _PLAIN for keyword, value in items):
-            key = resource.draft <= 4, items
-            found = self._literals.get(key)
-            if found is not None:
-                return found
-        items = checked(value, items, resource.draft, self._keywords)
-        found = self._add(SchemaNode(value, resource, scope, items)) if items else ALWAYS
-        if key is not None:
-            self._literals[key] = found
+        for keyword, one in items:
+            if keyword not in _LEAVES or type(one) not in _PLAIN:
+                return self._new(value, resource, scope, items)
+        key = resource.draft <= 4, items
+        found = self._literals.get(key)
+        if found is None:
+            found = self._literals[key] = self._new(value, resource, scope, items)
         return found
+
+    def _new(self, value: dict[str, Any], resource: Resource, scope: Scope, items: Items) -> int:
+        """The literal of a schema that is read for the first time."""
+        if len(scope) > _MANY:
+            spend(len(scope) // 8)
+        items = checked(value, items, resource.draft, self._keywords)
+        return self._add(SchemaNode(value, resource, scope, items)) if items else ALWAYS
 
     def _items(self, value: dict[str, Any], resource: Resource) -> Items:
         """The keywords of a schema that constrain values; up to draft 7, `$ref` hides all others."""
         draft = resource.draft
         if draft < 2019 and "$ref" in value:
             return (("$ref", value["$ref"]),)
-        known, later = self._keywords, _LATER[draft]
-        spend(len(value) // 16)
-        return tuple([item for item in value.items() if item[0] in known and item[0] not in later])
+        known, later = self._keywords, _LATER.get(draft)
+        if len(value) > _MANY:
+            spend(len(value) // 16)
+        items = tuple([item for item in value.items() if item[0] in known])
+        return tuple([item for item in items if item[0] not in later]) if later else items
 
     def child(self, node: SchemaNode, value: Any) -> int:
         """The literal of a subschema of `node`."""
@@ -198,7 +206,6 @@ class Expander:
     def entered(self, node: SchemaNode) -> Scope:
         """The scope inside `node`."""
         scope = node.scope
-        spend(len(scope) // 32)
         if not scope or (node.resource not in scope and self.document.is_dynamic):
             return (*scope, node.resource)
         return scope
@@ -418,7 +425,7 @@ class Expander:
     def _outermost(self, name: str, node: SchemaNode, resource: Resource) -> int:
         """The literal of the outermost anchor of that name in scope, or of that in `resource`."""
         scope = self.entered(node)
-        spend(len(scope))
+        spend(2 * len(scope))
         resource = next((one for one in scope if name in self.document.anchors(one)), resource)
         return self.literal(self.document.anchors(resource)[name], resource, scope)
 

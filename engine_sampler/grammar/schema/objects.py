@@ -7,7 +7,7 @@ only bits and counters, and can reach the closing brace from every state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import product
 from typing import NamedTuple, TypeAlias
 
@@ -31,6 +31,7 @@ from .formula import (
     Formula,
     conjunction,
     disjunction,
+    weight,
 )
 from .limits import MAX_CELLS, MAX_PATTERNS
 from .nodes import Expander
@@ -43,6 +44,9 @@ KeyClause: TypeAlias = "tuple[tuple[str, bool], ...]"
 
 Truth: TypeAlias = tuple[bool, ...]
 """For each pattern, whether a key matches it."""
+
+_MANY = 64
+"""The number of keys beyond which each is counted where they are looked through."""
 
 _MAX_PLANS = 512
 _MAX_UNCHECKED_PATTERNS = 4
@@ -131,7 +135,8 @@ class ObjectShape:
 
     def members(self) -> Iterable[Literals]:
         """The literals that the values of its members may have to satisfy."""
-        spend(len(self._plan.names) // 8)
+        if len(self._plan.names) > _MANY:
+            spend(len(self._plan.names) // 8)
         return {*self._plan.names.values(), *(region.literals for region in self._plan.regions)}
 
     def plans(self, productive: Productive, ordered: bool = False) -> list[Plan]:
@@ -257,7 +262,7 @@ def _by_slot(
     return found
 
 
-def object_shape(atoms: Iterable[Formula], expander: Expander) -> ObjectShape:
+def object_shape(atoms: Collection[Formula], expander: Expander) -> ObjectShape:
     """The objects that satisfy all the assertions."""
     names: dict[str, list[int]] = {}
     required: dict[str, None] = {}  # in order, as the order of keys follows from it
@@ -266,10 +271,12 @@ def object_shape(atoms: Iterable[Formula], expander: Expander) -> ObjectShape:
     everywhere: list[tuple[Formula, int]] = []
     requirements: list[MemberRequirement] = []
     low, high = 0, None
-    for atom in spend_on_each(atoms, 2):
+    spend(4 * len(atoms))
+    for atom in atoms:
         kind = atom[0]
         if kind == PROPERTIES:
-            for name, literal in spend_on_each(atom[1], 4):
+            spend(4 * len(atom[1]))
+            for name, literal in atom[1]:
                 names.setdefault(name, []).append(literal)
         elif kind == HAS:
             (required if atom[2] else absent)[atom[1]] = None
@@ -283,9 +290,10 @@ def object_shape(atoms: Iterable[Formula], expander: Expander) -> ObjectShape:
             low = max(low, atom[1])
             high = atom[2] if high is None or (atom[2] is not None and atom[2] < high) else high
     sets = [*(keys for keys, _ in everywhere), *(one.keys for one in requirements)]
+    spend(4 * sum([weight(keys) for keys in sets]))
     in_sets = {name for keys in sets for name in _constants(keys)}
     in_clauses = (name for clause in clauses for name, _ in clause)
-    for name in spend_on_each((*required, *absent, *in_clauses, *sort(in_sets.difference(names)))):
+    for name in (*required, *absent, *in_clauses, *sort(in_sets.difference(names))):
         names.setdefault(name, [])
     patterns: dict[Formula, None] = {}
     for keys in sets:
@@ -310,10 +318,10 @@ def object_shape(atoms: Iterable[Formula], expander: Expander) -> ObjectShape:
 
 def _constants(keys: Formula) -> Iterable[str]:
     """The keys that a set of keys names."""
-    spend()
     if keys[0] == WITHIN:
         names: Iterable[str] = keys[1]
-        spend(len(keys[1]) // 8)
+        if len(keys[1]) > _MANY:
+            spend(len(keys[1]) // 8)
         return names
     if keys[0] == NOT:
         return _constants(keys[1])
@@ -334,7 +342,6 @@ def _unnamed(keys: Formula, truths: dict[Formula, bool]) -> bool:
 
 
 def _patterns(keys: Formula, found: dict[Formula, None]) -> None:
-    spend()
     if keys[0] in (AND, OR):
         for part in keys[1]:
             _patterns(part, found)

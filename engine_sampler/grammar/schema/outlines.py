@@ -13,6 +13,10 @@ from .scalars.numbers import decimal
 
 NULL, FALSEHOOD, TRUTH, NUMBER, STRING, ARRAY, OBJECT = (1 << i for i in range(7))
 ALL_KINDS = 127
+
+_MANY = 64
+"""The number of constants beyond which each is counted where sets of them are combined."""
+
 CONSTANTS = {NULL: b"null", FALSEHOOD: b"false", TRUTH: b"true"}
 
 
@@ -51,7 +55,8 @@ def possible_kinds(outline: ValueOutline) -> int:
     kinds, allowed, excluded = outline
     if allowed is not None:
         rest = allowed - excluded if excluded else allowed
-        spend(1 + len(rest) // 8)
+        if len(rest) > _MANY:
+            spend(len(rest) // 8)
         if not any(isinstance(value, str) for value in rest):
             kinds &= ~STRING
         if all(isinstance(value, str) for value in rest):
@@ -66,10 +71,12 @@ def outline_intersection(outlines: Iterable[ValueOutline]) -> ValueOutline:
         kinds &= other_kinds
         if other_allowed is not None:
             allowed = other_allowed if allowed is None else allowed & other_allowed
-            spend(1 + len(allowed) // 16)
+            if len(allowed) > _MANY:
+                spend(len(allowed) // 16)
         if other_excluded:
             excluded |= other_excluded
-            spend(1 + len(excluded) // 16)
+            if len(excluded) > _MANY:
+                spend(len(excluded) // 16)
     return ValueOutline(kinds, allowed, excluded)
 
 
@@ -113,7 +120,7 @@ def outline_without_values(values: list[Any]) -> ValueOutline:
     return ValueOutline(kinds, None, _scalars(values))
 
 
-_TYPES = {
+TYPES = {
     "null": NULL,
     "boolean": FALSEHOOD | TRUTH,
     "number": NUMBER,
@@ -123,15 +130,17 @@ _TYPES = {
     "object": OBJECT,
     "any": ALL_KINDS,
 }
+"""The types of JSON Schema by name, as masks."""
 
 
 def type_mask(value: Any) -> int:
     """The types that `type` names, as a mask. Raises GrammarError for an unknown one."""
-    kinds = _TYPES.get(value, 0) if isinstance(value, str) else 0
+    kinds = TYPES.get(value, 0) if isinstance(value, str) else 0
     if kinds:
         return kinds
-    for name in spend_on_each(value) if isinstance(value, list) else (value,):
-        if not isinstance(name, str) or name not in _TYPES:
+    names = value if isinstance(value, list) else (value,)
+    for name in names if len(names) <= _MANY else spend_on_each(names):
+        if not isinstance(name, str) or name not in TYPES:
             raise GrammarError(f"type {quoted(name)} is not one of JSON Schema's types")
-        kinds |= _TYPES[name]
+        kinds |= TYPES[name]
     return kinds

@@ -16,6 +16,9 @@ from .outlines import possible_kinds
 from .scalars.strings import other_keys
 from .scalars.texts import is_encodable
 
+_MANY = 64
+"""The number of keys beyond which each is counted before it is known whether they are plain."""
+
 _KEYWORDS = frozenset(("type", "properties", "required", "additionalProperties"))
 
 
@@ -61,14 +64,16 @@ def plain_object(literal: int, expander: Expander) -> PlainObject | None:
         return None
     for keyword, value in node.items:
         if keyword == "properties":
-            members = spend_on_each(value.items())
+            members = value.items() if len(value) <= _MANY else spend_on_each(value.items())
             properties = tuple([(name, expander.child(node, member)) for name, member in members])
         elif keyword == "required":
             required = tuple(dict.fromkeys(required_keys(value)))
         elif keyword == "additionalProperties":
             others = expander.child(node, value)
     literals = dict(properties)
-    for name in spend_on_each(required, 3):
+    if required:
+        spend(3 * len(required))
+    for name in required:
         if not possible_kinds(expander.outline(literals.get(name, others))):
             return None
     return PlainObject(properties, required, others)

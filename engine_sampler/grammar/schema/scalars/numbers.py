@@ -154,7 +154,7 @@ def _is_true(formula: Formula, value: Decimal) -> bool:
 
 def plain_numbers(values: list[Decimal]) -> Expression:
     """Constants, as plain decimals with any number of trailing zeros after the point."""
-    texts = sort(f"{value.normalize():f}" for value in spend_on_each(values, 2) if value)
+    texts = sort([f"{value.normalize():f}" for value in spend_on_each(values, 2) if value])
     whole = [text for text in texts if "." not in text]
     fractional = [text for text in texts if "." in text]
     zero = [concat(_MINUS, literal(b"0"), _ZEROS)] if len(texts) < len(values) else []

@@ -51,7 +51,7 @@ def other_keys(names: Collection[str]) -> tuple[Formula, Expression]:
     return (NOT, (WITHIN, frozenset(names))), _texts_except(names)
 
 
-def _texts_except(strings: Iterable[str]) -> Expression:
+def _texts_except(strings: Collection[str]) -> Expression:
     return quoted(both(PLAIN_BODY, complement(bodies_of(strings))))
 
 

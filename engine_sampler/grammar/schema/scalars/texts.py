@@ -10,7 +10,7 @@ it. So complements within it are exact, and `"\\u0061"` cannot pass for a key th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from itertools import groupby
 
@@ -200,7 +200,7 @@ def quoted_key(text: str) -> Expression:
     return literal(b'"%b"' % text.encode()) if _is_all_plain(text) else quoted(body_of(text))
 
 
-def bodies_of(texts: Iterable[str]) -> Expression:
+def bodies_of(texts: Collection[str]) -> Expression:
     """The plain bodies of some strings; many are grouped by common prefix."""
     return _grouped(sort(texts), 0)
 
