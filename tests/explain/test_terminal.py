@@ -110,7 +110,8 @@ def test_a_plugin_that_failed_is_shown_with_its_reason():
     assert "ImportError: no" in text
 
 
-def test_output_that_is_not_a_terminal_has_no_colours_and_a_fixed_width(capsys):
+def test_output_that_is_not_a_terminal_has_no_colours_and_a_fixed_width(capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
     console = make_console()
     console.print("text", style="bold red")
     assert (console.width, capsys.readouterr().out) == (100, "text\n")

@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 import pytest
-from engine_sampler.grammar.schema.keywords.all_types.all_types import KEYWORDS
+from engine_sampler.grammar.schema.keywords.all_types import KEYWORDS
 
 from engine_sampler.grammar.errors import GrammarError
 from engine_sampler.grammar.schema.compiling import rules_from_schema
