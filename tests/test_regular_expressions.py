@@ -40,7 +40,7 @@ LOADERS = {"adapters.vllm.__init__", "cli.main", "demo.corpus", "registry.discov
 """Modules that import others by names that are no client's: of peers, engines and plugins."""
 
 SLOWER = {
-    "grammar.lark.lexer._WORD": "a match begins where the last one ended, and looks at no word twice",
+    "grammar.lark.statements._WORD": "a match begins where the last one ended, and looks at no word twice",
     "grammar.lark.gbnf._WORD": "a match begins where the last one ended; what fails is an error, or is read",
     "grammar.lark.gbnf._MACRO_HEAD": "it begins at the beginning of a line only",
     "grammar.lark.gbnf._FIRST_HEAD": "it is matched once, at the beginning of the text",

@@ -44,7 +44,13 @@ def run(*arguments: str | Path, program: tuple[str, ...] = ("-m", "engine_sample
         encoding="utf-8",
         timeout=120,
         check=False,
-        env={**os.environ, "PYTHONIOENCODING": "utf-8", "ENGINE_SAMPLER_PLUGINS": "", **environment},
+        env={
+            **os.environ,
+            "PYTHONIOENCODING": "utf-8",
+            "ENGINE_SAMPLER_PLUGINS": "",
+            "COLUMNS": "",
+            **environment,
+        },
     )
 
 

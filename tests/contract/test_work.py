@@ -7,7 +7,7 @@ import pytest
 
 from engine_sampler import UnfinishedError, Work, spending
 from engine_sampler.base.errors import PluginFault
-from engine_sampler.contract import call_within
+from engine_sampler.contract.work import call_within
 
 
 def test_work_is_two_numbers_in_memory() -> None:

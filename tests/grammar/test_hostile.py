@@ -124,7 +124,7 @@ def larks() -> Iterator[Case]:
     terminals = "\n".join(f"T{i}: T{i - 1} T{i - 1}" for i in range(1, 60))
     yield lark("terminals that double", f'start: T59\n{terminals}\nT0: "a"', "", "terminals grow")
     yield lark("deep text", "start: " + "(" * DEEP + '"a"' + ")" * DEEP, "", "deep")
-    yield lark("many words", "start: " + '"a" ' * 200_000, "", "more than|longer than")
+    yield lark("many words", "start: " + '"a" ' * 400_000, "", "more than|longer than")
     words = " | ".join(f'"{i * i}x"' for i in range(20_000))
     yield lark("twenty thousand words", f"start: {words}", "399960001x")
     yield contextual("twenty thousand words", f"start: {words}", "", "Limits.reading")

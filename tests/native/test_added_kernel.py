@@ -50,6 +50,7 @@ sys.meta_path[:] = [f for f in sys.meta_path if type(f).__name__ != "ScikitBuild
 import numpy as np
 import engine_sampler
 from engine_sampler import SamplingParams, Scheduler
+from engine_sampler.backends.host_run import HostRun
 from engine_sampler.backends.native import NativeBackend
 from engine_sampler.registry import default_registry
 assert engine_sampler.__file__.startswith(sys.argv[1]), engine_sampler.__file__
@@ -63,7 +64,7 @@ tokens = {}
 for backend in ("numpy", "native"):
     scheduler = Scheduler(700, backend=backend)
     if backend == "native":
-        type(scheduler.backend).run_on_host = type(scheduler.backend).run_groups_on_host = refuse
+        HostRun.run = HostRun.resume = refuse
     for seed in range(8):
         scheduler.add(SamplingParams(toy_count=3, seed=seed, top_p=0.99))
     tokens[backend] = [scheduler.step(logits).token_ids.tolist() for _ in range(4)]

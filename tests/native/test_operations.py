@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from engine_sampler.backends.host_run import HostRun
 from engine_sampler.backends.library.header import contract
 from engine_sampler.contract import Sampler, Selector
 from engine_sampler.registry import CORE_PARAMS, Registry
@@ -73,8 +74,8 @@ def test_every_operation_runs_natively(kernel: str, monkeypatch: pytest.MonkeyPa
     for backend in instruction_sets().values():
         assert backend.runs_as(part) == "native"
         assert backend.supports(part)
-        for method in ("run_on_host", "run_groups_on_host"):
-            monkeypatch.setattr(backend, method, lambda *rows: pytest.fail("the host ran a row"))
+        for method in ("run", "resume"):
+            monkeypatch.setattr(HostRun, method, lambda *rows: pytest.fail("the host ran a row"))
         for _ in range(2):
             batch = run(backend, chain, rows, random_logits(random, ROWS, SIZE))
             assert batch.errors == [None] * ROWS

@@ -316,19 +316,6 @@ def _backend(case: Case, method: str) -> None:
     case.add = lambda scheduler, params: scheduler.add(params, [1], request_id="victim")
 
 
-def _chosen_backend(case: Case, method: str) -> None:
-    backend = _breaks(PlainBackend(), case, method)
-
-    class Plugin:
-        @hookimpl
-        def register_backends(self, register: Any) -> None:
-            register(backend)
-
-    case.backend = "auto"
-    case.plugged = lambda: registered_plugin(Plugin())
-    case.add = lambda scheduler, params: scheduler.add(params, [1], request_id="victim")
-
-
 def _observer(case: Case, method: str) -> None:
     observer = _breaks(PlainObserver(), case, method)
 
@@ -398,7 +385,6 @@ VICTIMS: tuple[Victim, ...] = (
     *(Victim("bounded constraint", m, _BOUNDED) for m in ("fill_bitmask", "accept", "forced_tokens")),
     Victim("constraint without EOS", "is_accepting", _grammar_without_eos),
     *(Victim("backend", m, _backend, isolated=False) for m in ("run", "compile", "apply")),
-    *(Victim("chosen backend", m, _chosen_backend) for m in ("score",)),
     *(Victim("observer", m, _observer) for m in ("request_added", "step_finished", "request_finished")),
     Victim("tokenizer", "text_bytes", _tokenizer),
 )

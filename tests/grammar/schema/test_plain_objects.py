@@ -7,11 +7,11 @@ import random
 from typing import Any
 
 import pytest
-from engine_sampler.grammar.schema.keywords.all_types import KEYWORDS
 
 from engine_sampler.grammar.errors import GrammarError
 from engine_sampler.grammar.schema.compiling import rules_from_schema
 from engine_sampler.grammar.schema.document import Document
+from engine_sampler.grammar.schema.keywords.all_types import KEYWORDS
 from engine_sampler.grammar.schema.nodes import Expander
 from engine_sampler.grammar.schema.plain_objects import plain_object
 
