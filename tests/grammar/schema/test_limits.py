@@ -32,7 +32,7 @@ def cyclic() -> dict[str, Any]:
 HOSTILE = {
     "deep text": "[" * 100_000 + "]" * 100_000,
     "deep items": nested(100_000, lambda inner: {"items": inner}, {}),
-    "deep allOf": nested(100_000, lambda inner: {"allOf": [inner]}, {"type": "string"}),
+    "deep allOf": nested(200_000, lambda inner: {"allOf": [inner]}, {"type": "string"}),
     "deep not": nested(1000, lambda inner: {"not": inner}, {"type": "string"}),
     "deep const": {"const": nested(100_000, lambda inner: [inner], 1)},
     "nested oneOf": nested(
