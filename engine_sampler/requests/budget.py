@@ -54,15 +54,15 @@ class Budget:
         self._work = Work(0, 0) if postpone else None
         self._elsewhere = Work(0, STEP_WORK // _KEPT) if postpone else None
         self._kept = 0
+        self._rows: int | None = None
+        self._is_divided = True
+        """Whether the work of the step that has begun has been worked out."""
         self._rows_elsewhere: int | None = None
         self._numbers = itertools.count(1)
 
     def start(self, rows: int | None = None) -> None:
         """Begin a step over `rows` rows; without them, what is done during the forward pass."""
-        if self._work is not None:
-            steps = STEP_WORK if rows is None else min(step_work(rows, self._vocab_size), STEP_WORK)
-            self._kept = steps // _KEPT
-            self._work.allow(0, steps - self._kept)
+        self._rows, self._is_divided = rows, False  # most steps never ask
 
     def start_elsewhere(self, rows: int) -> None:
         """Allow what tokens chosen elsewhere may take until the next step, of `rows` rows."""
@@ -70,27 +70,30 @@ class Budget:
 
     def start_accepts(self) -> None:
         """Give out what was kept for accepts."""
-        if self._work is not None and self._kept:
-            self._work.allow(0, max(self._work.left, 0) + self._kept)
+        work = self._of_step()
+        if work is not None and self._kept:
+            work.allow(0, max(work.left, 0) + self._kept)
             self._kept = 0
 
     def parts(self, count: int) -> Work | None:
         """The work for the first attempts of `count` requests."""
-        if self._work is not None:
-            self._work.allow(max(self._work.left // max(count, 1), 1))
-        return self._work
+        work = self._of_step()
+        if work is not None:
+            work.allow(max(work.left // max(count, 1), 1))
+        return work
 
     def turns(self, waiting: Iterable[int], requests: Sequence[Any]) -> Iterator[int]:
         """The indices `waiting` of `requests`, each when it has its turn, as far as the work lasts."""
         for i in sorted(waiting, key=lambda i: requests[i].share.last_turn):
-            if self._work is None or self._work.left <= 0:
+            work = self._of_step()
+            if work is None or work.left <= 0:
                 return
             self.turn(requests[i].share)
             yield i
 
     def turn(self, share: Share) -> Work | None:
         """The work for one turn, in a step."""
-        return self._give_turn(self._work, share)
+        return self._give_turn(self._of_step(), share)
 
     def turn_elsewhere(self, share: Share) -> Work | None:
         """The work for one turn with a token chosen elsewhere."""
@@ -99,6 +102,15 @@ class Budget:
             self._elsewhere.allow(0, steps // _KEPT)
             self._rows_elsewhere = None
         return self._give_turn(self._elsewhere, share)
+
+    def _of_step(self) -> Work | None:
+        """The work of the step that has begun, divided when it is first asked for."""
+        if not self._is_divided and self._work is not None:
+            rows, self._is_divided = self._rows, True
+            steps = STEP_WORK if rows is None else min(step_work(rows, self._vocab_size), STEP_WORK)
+            self._kept = steps // _KEPT
+            self._work.allow(0, steps - self._kept)
+        return self._work
 
     def _give_turn(self, work: Work | None, share: Share) -> Work | None:
         share.postponed = False
