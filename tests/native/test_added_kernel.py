@@ -40,8 +40,6 @@ static int32_t apply_toy(es_state *st) {
     keep_leading(st, st->p->toy_count);
     return ES_ROW_OK;
 }
-
-#endif
 """
 
 CHECK = """
@@ -88,7 +86,7 @@ def add_toy(root: Path) -> None:
     insert(header, "    /* selectors: the last step", "    ES_OP_TOY = 23,\n")
     insert(header, "} es_params;", "    int64_t toy_count;\n")
     kernels = native / "src" / "kernels" / "samplers.h"
-    kernels.write_text(kernels.read_text("utf-8").removesuffix("\n#endif\n") + KERNEL, "utf-8")
+    kernels.write_text(kernels.read_text("utf-8") + KERNEL, "utf-8")
     table = native / "src" / "operations.h"
     insert(table, "    DO(ES_OP_GREEDY,", "    DO(ES_OP_TOY, apply_toy, ES_RESHAPE, 0) \\\n")
     insert(native / "fuzz" / "world.c", "    p->min_keep =", "    p->toy_count = count(r, V);\n")
