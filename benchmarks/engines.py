@@ -97,7 +97,7 @@ class Engine:
     @property
     def kernels(self) -> Work:
         """The single call into C of the last step."""
-        call = self._backend.batch.cache[self._backend]
+        call = self._backend.batch.cache[self._backend].work
         return Work(partial(call._run, call._context, call._struct), self._before)
 
     def _grow(self) -> None:

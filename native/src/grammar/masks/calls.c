@@ -28,12 +28,12 @@ static int64_t work_allowed(const es_matcher *m, const es_grammar_work *work) {
     return most < 0 ? 0 : most;
 }
 
-/* Subtract what a call has used of `most` from `work`. Unfinished calls add up, to a limit; returns the code
- * of the call. */
+/* Subtract what a call has used of `most` from `work`, at least one step. Unfinished calls add up, to a
+ * limit; returns the code of the call. */
 static int64_t charge_work(es_matcher *m, es_grammar_work *work, int64_t most, int64_t code) {
     const int64_t left = m->grammar->vocabulary->fault.work, used = most - (left < 0 ? 0 : left);
     if (!work) return code;
-    work->all -= used;
+    work->all -= used > 0 ? used : 1;
     if (code != -(int64_t)ES_GRAMMAR_UNFINISHED || m->waits) return code;
     m->carried += used;
     if (m->carried <= m->grammar->limits.max_carried) return code;
