@@ -16,8 +16,11 @@ from ..base.courtesy import give_way
 from .errors import GrammarLimitError
 from .limits import LIMITS, Limits
 
-_STEPS_AT_A_TIME = 128
-"""The steps after which steps of a scheduler on other threads go first."""
+_STEPS_BETWEEN_PAUSES = 512
+"""The steps after which steps of a scheduler on other threads go first: about half a millisecond."""
+
+_COUNTED_AT_A_TIME = 128
+"""The items of a long loop that are counted together."""
 
 _SORTED_AT_A_TIME = 8192
 """The items of a long list that are sorted before others are counted, in a few milliseconds."""
@@ -50,7 +53,7 @@ class ReadingWork:
             raise GrammarLimitError(
                 f"the grammar needs more than {self._limit} steps to be read (Limits.reading)"
             )
-        self.next_pause = max(0, self.left - _STEPS_AT_A_TIME)
+        self.next_pause = max(0, self.left - _STEPS_BETWEEN_PAUSES)
         give_way()
 
 
@@ -137,7 +140,7 @@ def spend_on_each(items: Iterable[Item], steps: int = 1) -> Iterable[Item]:
         count = len(items)  # type: ignore[arg-type]
     except TypeError:  # of an iterator
         return _some_at_a_time(items, steps)
-    if count > _STEPS_AT_A_TIME:
+    if count > _COUNTED_AT_A_TIME:
         return _some_at_a_time(items, steps)
     if count > _UNCOUNTED:
         spend(steps * count)
@@ -146,14 +149,14 @@ def spend_on_each(items: Iterable[Item], steps: int = 1) -> Iterable[Item]:
 
 def _some_at_a_time(items: Iterable[Item], steps: int) -> Iterator[Item]:
     rest = iter(items)
-    while some := tuple(islice(rest, _STEPS_AT_A_TIME)):
+    while some := tuple(islice(rest, _COUNTED_AT_A_TIME)):
         spend(steps * len(some))
         yield from some
 
 
 def sort(items: Collection[Ordered]) -> list[Ordered]:
     """The items in ascending order; sorting many is counted."""
-    if len(items) <= _STEPS_AT_A_TIME:
+    if len(items) <= _COUNTED_AT_A_TIME:
         return sorted(items)
     given = list(items)
     runs = []

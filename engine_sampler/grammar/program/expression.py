@@ -25,6 +25,7 @@ import struct
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, TypeAlias
 
 from ...base.cached import cached_property
@@ -311,7 +312,7 @@ class Encoder:
             return (kind, *map(self.add, part[1:]))
         code = [kind, len(operand)]
         for accepts, ranges in spend_on_each(operand, 3):
-            code += [int(accepts), len(ranges), *(number for triple in ranges for number in triple)]
+            code += (int(accepts), len(ranges), *chain.from_iterable(ranges))
         return tuple(code)
 
     def _append_all(self, part: Frequent) -> int:

@@ -318,16 +318,14 @@ class Rules:
         edges: list[int] = []
         operations: list[int] = []
         spans: dict[tuple[Operation, ...], tuple[int, int]] = {}
-        first = 0
+        first = counted = 0
         for name, automaton in zip(self.rule_names, self._automata, strict=True):
             if automaton is None:
                 raise GrammarError(f"the rule {name} is used but not defined")
             edges_of_states, bits, counters = automaton
             rules += (first, bits, counters)
-            written = len(edges)
-            for outgoing in (
-                edges_of_states if len(edges_of_states) < _MANY else spend_on_each(edges_of_states)
-            ):
+            length = len(edges_of_states)
+            for outgoing in edges_of_states if length < _MANY else spend_on_each(edges_of_states):
                 states.append(len(edges) >> 2)
                 for symbol, target, ops in outgoing:
                     if not ops:
@@ -340,9 +338,10 @@ class Rules:
                             operations += (len(operation), *operation)
                         span = spans[ops] = begin, len(operations)
                     edges += (symbol, first + target, *span)
-            first += len(edges_of_states)
-            if len(edges) > written + 16 * _MANY:
-                spend((len(edges) - written) // 16)
+            first += length
+            if len(edges) > counted + 16 * _MANY:
+                spend((len(edges) - counted) // 16)
+                counted = len(edges)
         states.append(len(edges) >> 2)
         special_starts, special_ids = array("i", bytes(4)) * (len(self._terminals) + 1), array("i")
         for symbol in range(len(self._terminals)) if self._special else ():

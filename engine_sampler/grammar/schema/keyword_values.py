@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from ...base.errors import quoted
 from ..errors import GrammarError
 from ..work import spend, spend_on_each
-from .outlines import ALL_KINDS, TYPES, type_mask
+from .outlines import ALL_KINDS, type_mask
 
 Items: TypeAlias = tuple[tuple[str, Any], ...]
 """Some keywords of a schema, and their values."""
@@ -28,7 +28,7 @@ _STRINGS, _SCHEMAS, _NONE = frozenset((str,)), frozenset((dict, bool)), frozense
 class Allowed(NamedTuple):
     """The values that a keyword may have.
 
-    types   the types of which every value is allowed
+    types   the types of which every value is allowed; none if keywords are read beside it
     holds   tests a value of another type
     words   what an allowed value is
     beside  keywords that are read only where this one is given
@@ -65,7 +65,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _is_type(value: Any) -> bool:
-    return (type(value) is str and value in TYPES) or type_mask(value) >= 0  # others have their own error
+    return type_mask(value) >= 0  # which has an error of its own, also for names that are no types
 
 
 def _all_hold(values: Collection[Any], types: frozenset[type], holds: Callable[[Any], bool]) -> bool:
@@ -103,14 +103,14 @@ _NUMBER = Allowed(frozenset((int,)), _is_number, "a number")
 _BOUND = Allowed(frozenset((int, bool)), _is_number, "a number or a boolean")
 
 _ALLOWED: Mapping[str, Allowed] = {
-    "type": Allowed(_NONE, _is_type, "one of JSON Schema's types, or an array of them"),
+    "type": Allowed(frozenset((str, list)), _is_type, "one of JSON Schema's types, or an array of them"),
     "enum": Allowed(frozenset((list,)), _is_array, "an array"),
     **dict.fromkeys(("$ref", "$dynamicRef", "$recursiveRef", "pattern"), _STRING),
     **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), _LIST),
     **dict.fromkeys(("not", "then", "else", "propertyNames", "additionalProperties"), _SCHEMA),
     **dict.fromkeys(("additionalItems", "unevaluatedProperties", "unevaluatedItems"), _SCHEMA),
-    "if": _SCHEMA._replace(beside=("then", "else")),
-    "contains": _SCHEMA._replace(beside=("minContains", "maxContains")),
+    "if": _SCHEMA._replace(types=_NONE, beside=("then", "else")),
+    "contains": _SCHEMA._replace(types=_NONE, beside=("minContains", "maxContains")),
     "items": Allowed(
         _SCHEMAS, _either(_is_schema, _are_schemas), "an object or a boolean, or an array of them"
     ),
@@ -134,40 +134,44 @@ _ALLOWED: Mapping[str, Allowed] = {
 nothing where they are unknown."""
 
 
-def checked(
+def find_fault(schema: Mapping[str, Any], items: Items, draft: int) -> str | None:
+    """The first of some keywords of a schema with a value that it may not have."""
+    for keyword, value in items:
+        allowed = _ALLOWED.get(keyword)
+        if allowed is not None and type(value) not in allowed[0]:
+            fault = _fault(schema, keyword, value, allowed, draft)
+            if fault is not None:
+                return fault
+    return None
+
+
+def without_faults(
     schema: Mapping[str, Any], items: Items, draft: int, keywords: Mapping[str, tuple[int, Any]]
 ) -> Items:
-    """The keywords of a schema, all of which have an allowed value.
+    """The keywords of a schema without those that apply to no type that the schema allows.
 
     keywords  for each keyword the types to which it applies, and what is of no interest here
 
-    Raises GrammarError for any other value, unless the keyword applies to no type that the schema allows:
-    then all such keywords are left out.
+    Raises GrammarError if one of these has a value that it may not have.
     """
-    if _fault(schema, items, draft) is None:
-        return items
     own = type_mask(schema["type"]) if "type" in schema else ALL_KINDS
-    rest = tuple([item for item in items if keywords[item[0]][0] & own])
-    fault = _fault(schema, rest, draft)
+    relevant = tuple([item for item in items if keywords[item[0]][0] & own])
+    fault = find_fault(schema, relevant, draft)
     if fault is None:
-        return rest
+        return relevant
     raise GrammarError(f"{fault} must be {_ALLOWED[fault].words}, not {quoted(schema[fault])}")
 
 
-def _fault(schema: Mapping[str, Any], items: Items, draft: int) -> str | None:
-    """The first keyword with a value that it may not have."""
-    for keyword, value in items:
-        allowed = _ALLOWED.get(keyword)
-        if allowed is None:
-            continue
-        types, holds, _, beside = allowed
-        is_read = keyword != "additionalItems" or _is_array(schema.get("items"))
-        if is_read and type(value) not in types and not holds(value):
-            return keyword
-        if beside and (draft >= 2019 or keyword == "if"):
-            for other in beside:
-                if other in schema and not _is_allowed(other, schema[other]):
-                    return other
+def _fault(schema: Mapping[str, Any], keyword: str, value: Any, allowed: Allowed, draft: int) -> str | None:
+    """The keyword, or one beside it, if its value is of no type of which every value is allowed."""
+    _, holds, _, beside = allowed
+    is_read = keyword != "additionalItems" or _is_array(schema.get("items"))
+    if is_read and not holds(value):
+        return keyword
+    if beside and (draft >= 2019 or keyword == "if"):
+        for other in beside:
+            if other in schema and not _is_allowed(other, schema[other]):
+                return other
     return None
 
 

@@ -8,7 +8,7 @@ is `true`, so ALWAYS is 1 and NEVER is 0. The meaning of a literal for one type 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ...base.errors import quoted
@@ -16,7 +16,7 @@ from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
 from ..work import spend
 from .document import Document, Resource
 from .formula import ALWAYS, FALSE, NEVER, TRUE, Formula, conjunction, disjunction, negation, weight
-from .keyword_values import Items, checked
+from .keyword_values import Items, find_fault, without_faults
 from .limits import MAX_DEPTH, MAX_WEIGHT
 from .outlines import (
     ALL_KINDS,
@@ -122,6 +122,7 @@ class Expander:
         self.document = document
         self.asserts_formats = formats == "assert"
         self._keywords = keywords
+        self._known: dict[int, Collection[str]] = {2020: keywords}  # in each draft
         self._warns = unsupported == "warn"
         self._nodes: list[SchemaNode | Constant | AnyOf] = [SchemaNode(True, document.root, ())]
         self._literals: dict[Any, int] = {}
@@ -185,19 +186,23 @@ class Expander:
         """The literal of a schema that is read for the first time."""
         if len(scope) > _MANY:
             spend(len(scope) // 8)
-        items = checked(value, items, resource.draft, self._keywords)
-        return self._add(SchemaNode(value, resource, scope, items)) if items else ALWAYS
+        if find_fault(value, items, resource.draft) is not None:
+            items = without_faults(value, items, resource.draft, self._keywords)
+            if not items:
+                return ALWAYS
+        return self._add(SchemaNode(value, resource, scope, items))
 
     def _items(self, value: dict[str, Any], resource: Resource) -> Items:
         """The keywords of a schema that constrain values; up to draft 7, `$ref` hides all others."""
         draft = resource.draft
         if draft < 2019 and "$ref" in value:
             return (("$ref", value["$ref"]),)
-        known, later = self._keywords, _LATER.get(draft)
+        known = self._known.get(draft)
+        if known is None:
+            known = self._known[draft] = self._keywords.keys() - _LATER[draft]
         if len(value) > _MANY:
             spend(len(value) // 16)
-        items = tuple([item for item in value.items() if item[0] in known])
-        return tuple([item for item in items if item[0] not in later]) if later else items
+        return tuple([item for item in value.items() if item[0] in known])
 
     def child(self, node: SchemaNode, value: Any) -> int:
         """The literal of a subschema of `node`."""
