@@ -32,7 +32,7 @@ class Limits:
     work: int = 100_000_000
     carried: int = 400_000_000
     text: int = 2 << 20
-    reading: int = 1_400_000
+    reading: int = 1_200_000
 
     def __post_init__(self) -> None:
         for field in fields(self):

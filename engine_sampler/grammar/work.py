@@ -133,9 +133,9 @@ def spend(steps: int = 1) -> None:
             work.pause()
 
 
-def spend_on_each(items: Iterable[Item], steps: int = 1) -> Iterable[Item]:
-    """The items of a loop whose length a client chooses; each counts as `steps`, some items at a time. So few
-    that counting them would take longer than they do are not counted."""
+def spend_on_each(items: Iterable[Item], steps: float = 1) -> Iterable[Item]:
+    """The items of a loop whose length a client chooses; each counts as `steps`, which may be a fraction,
+    some items at a time. So few that counting them would take longer than they do are not counted."""
     try:
         count = len(items)  # type: ignore[arg-type]
     except TypeError:  # of an iterator
@@ -143,26 +143,26 @@ def spend_on_each(items: Iterable[Item], steps: int = 1) -> Iterable[Item]:
     if count > _COUNTED_AT_A_TIME:
         return _some_at_a_time(items, steps)
     if count > _UNCOUNTED:
-        spend(steps * count)
+        spend(int(steps * count))
     return items
 
 
-def _some_at_a_time(items: Iterable[Item], steps: int) -> Iterator[Item]:
-    rest = iter(items)
-    while some := tuple(islice(rest, _COUNTED_AT_A_TIME)):
-        spend(steps * len(some))
-        yield from some
+def _some_at_a_time(items: Iterable[Item], steps: float) -> Iterator[Item]:
+    uncounted = iter(items)
+    while batch := tuple(islice(uncounted, _COUNTED_AT_A_TIME)):
+        spend(int(steps * len(batch)))
+        yield from batch
 
 
 def sort(items: Collection[Ordered]) -> list[Ordered]:
     """The items in ascending order; sorting many is counted."""
     if len(items) <= _COUNTED_AT_A_TIME:
         return sorted(items)
-    given = list(items)
+    unsorted = list(items)
     runs = []
-    for begin in range(0, len(given), _SORTED_AT_A_TIME):
+    for begin in range(0, len(unsorted), _SORTED_AT_A_TIME):
         spend(_SORTED_AT_A_TIME // 8)
-        runs.append(sorted(given[begin : begin + _SORTED_AT_A_TIME]))
+        runs.append(sorted(unsorted[begin : begin + _SORTED_AT_A_TIME]))
     return list(spend_on_each(heapq.merge(*runs)))
 
 

@@ -187,7 +187,7 @@ class ArrayShape:
             unused = [literal for literal in self.distinct if literal not in state.used]
             kinds = [(own | {literal}, state.used | {literal}) for literal in unused]
         for literals, used in kinds:
-            for chosen, counts in spend_on_each(ways, 3):
+            for chosen, counts in spend_on_each(ways, 4):
                 yield literals | chosen, ArrayState(length, counts, used)
 
     def _ways(self, state: ArrayState) -> list[tuple[Literals, tuple[int, ...]]]:

@@ -103,7 +103,7 @@ _NUMBER = Allowed(frozenset((int,)), _is_number, "a number")
 _BOUND = Allowed(frozenset((int, bool)), _is_number, "a number or a boolean")
 
 _ALLOWED: Mapping[str, Allowed] = {
-    "type": Allowed(frozenset((str, list)), _is_type, "one of JSON Schema's types, or an array of them"),
+    "type": Allowed(_STRINGS, _is_type, "one of JSON Schema's types, or an array of them"),
     "enum": Allowed(frozenset((list,)), _is_array, "an array"),
     **dict.fromkeys(("$ref", "$dynamicRef", "$recursiveRef", "pattern"), _STRING),
     **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), _LIST),

@@ -97,7 +97,7 @@ def outline_union(outlines: Iterable[ValueOutline]) -> ValueOutline:
 
 def _scalars(values: Iterable[Any]) -> frozenset[Any]:
     found: set[Any] = set()
-    for value in spend_on_each(values, 2):
+    for value in spend_on_each(values):
         kind = json_kind(value)
         if kind & (STRING | NUMBER):
             found.add(value if kind == STRING else decimal(value, "const"))

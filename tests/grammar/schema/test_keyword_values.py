@@ -67,6 +67,7 @@ SIBLINGS: tuple[dict[str, Any], ...] = (
 )
 
 BROKEN = (
+    {"items": {"type": [0.5, {}]}},
     {"not": {"properties": {"a": {"type": 0}}}},
     {"enum": [7], "multipleOf": 0},
     {"dependentSchemas": False, "unevaluatedProperties": False},

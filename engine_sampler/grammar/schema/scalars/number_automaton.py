@@ -138,7 +138,7 @@ class NumberAutomaton:
         numbers: dict[NumberState, int] = {(START, None): 0}
         waiting: list[NumberState] = [(START, None)]
         edges: list[list[tuple[int, int, int]]] = []
-        each = 4 + (len(self._values) + len(self._multiples)) // 2
+        each = 6 + (len(self._values) + len(self._multiples)) // 2
         for state in waiting:
             outgoing = []
             found = self._edges(state)

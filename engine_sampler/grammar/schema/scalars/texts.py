@@ -210,7 +210,7 @@ def _grouped(texts: list[str], depth: int) -> Expression:
     if len(texts) <= _MAX_UNGROUPED or depth >= _MAX_GROUPING_DEPTH:
         return union(*map(body_of, spend_on_each(texts, 2)))
     parts = [EPSILON] if not texts[0] else []
-    for _, group in groupby(filter(None, spend_on_each(texts)), key=lambda text: text[0]):
+    for _, group in groupby(filter(None, spend_on_each(texts, 0.25)), key=lambda text: text[0]):
         same = list(group)
         start = _common_prefix(same[0], same[-1])
         rest = _grouped([text[len(start) :] for text in same], depth + 1)
