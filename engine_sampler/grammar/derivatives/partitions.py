@@ -26,15 +26,15 @@ def of_class(mask: int) -> bytes:
 
 
 @lru_cache(maxsize=4096)
-def of_pair(one: bytes, other: bytes) -> bytes:
+def of_pair(first: bytes, second: bytes) -> bytes:
     """The coarsest partition that refines both."""
-    if other.translate(one) == one:  # `other` refines `one`
-        return other
-    if one.translate(other) == other:
-        return one
+    if second.translate(first) == first:  # `second` refines `first`
+        return second
+    if first.translate(second) == second:
+        return first
     spend(20)
     smallest: dict[tuple[int, int], int] = {}
-    return bytes(smallest.setdefault(pair, byte) for byte, pair in enumerate(zip(one, other, strict=True)))
+    return bytes(smallest.setdefault(pair, byte) for byte, pair in enumerate(zip(first, second, strict=True)))
 
 
 def meet(parts: Iterable[bytes]) -> bytes:

@@ -20,14 +20,14 @@ def nodes_reaching(steps: Iterable[tuple[Node, Node]], ends: Iterable[Node]) -> 
     for source, target in spend_on_each(steps):
         sources.setdefault(target, []).append(source)
     reaching = set(ends)
-    waiting = list(reaching)
-    while waiting:
-        before = sources.get(waiting.pop(), ())
+    unvisited = list(reaching)
+    while unvisited:
+        before = sources.get(unvisited.pop(), ())
         spend(1 + len(before) // 8)
         for source in before:
             if source not in reaching:
                 reaching.add(source)
-                waiting.append(source)
+                unvisited.append(source)
     return reaching
 
 

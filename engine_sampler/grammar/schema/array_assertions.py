@@ -84,7 +84,7 @@ def _with_count(shape: ArrayShape, count: Counted) -> ArrayShape:
 def _constants(shape: ArrayShape, expander: Expander, unique: bool) -> tuple[int, ...] | None:
     """The literals of all constants that an item can be, except those of `unlike` items, which are found if
     `unique`; None if there are too many to list."""
-    found: dict[int, None] = {}
+    literals: dict[int, None] = {}
     last = shape.prefix if shape.high is None else min(shape.prefix, shape.high - 1)
     if unique:
         shape.unlike = _unlike(shape, expander, last)
@@ -92,10 +92,10 @@ def _constants(shape: ArrayShape, expander: Expander, unique: bool) -> tuple[int
         if index in shape.unlike:
             continue
         values = _finite(shape.literals(index), expander)
-        if values is None or len(found) + len(values) > (_MAX_DISTINCT if unique else _MAX_REPEATED):
+        if values is None or len(literals) + len(values) > (_MAX_DISTINCT if unique else _MAX_REPEATED):
             return None
-        found.update((expander.scalar(value), None) for value in values)
-    return tuple(found)
+        literals.update((expander.scalar(value), None) for value in values)
+    return tuple(literals)
 
 
 def _unlike(shape: ArrayShape, expander: Expander, last: int) -> frozenset[int]:

@@ -149,7 +149,7 @@ class ArrayShape:
         """All states that can be reached, the first one first, each with its steps. Raises GrammarLimitError
         if there are too many."""
         first = ArrayState(0, (0,) * len(self.counts))
-        found = {first}
+        reached = {first}
         waiting = [first]
         taken = 0
         while waiting:
@@ -157,10 +157,10 @@ class ArrayShape:
             steps = [step for step in self._steps(state) if productive(step[0])]
             taken += len(steps)
             yield state, steps
-            new = dict.fromkeys(target for _, target in steps if target not in found)
-            found.update(new)
+            new = dict.fromkeys(target for _, target in steps if target not in reached)
+            reached.update(new)
             waiting += reversed(new)
-            if max(len(found), taken // 8) > MAX_ITEM_STATES:
+            if max(len(reached), taken // 8) > MAX_ITEM_STATES:
                 raise GrammarLimitError(
                     f"an array of the JSON Schema needs more than {MAX_ITEM_STATES} states"
                 )
@@ -206,10 +206,10 @@ class ArrayShape:
 
     def _choices(self, state: ArrayState, number: int) -> list[tuple[Literals, int]]:
         """The possible effects of the next item on a count: its literals, and the new count."""
-        one, done = self.counts[number], state.counts[number]
-        if state.length < one.start or (one.high is None and done == one.low):
+        count, done = self.counts[number], state.counts[number]
+        if state.length < count.start or (count.high is None and done == count.low):
             return [(frozenset(), done)]
-        without = (frozenset() if one.high is None else frozenset((one.literal ^ 1,))), done
-        if one.high is not None and done == one.high:
+        without = (frozenset() if count.high is None else frozenset((count.literal ^ 1,))), done
+        if count.high is not None and done == count.high:
             return [without]
-        return [(frozenset((one.literal,)), done + 1), without]
+        return [(frozenset((count.literal,)), done + 1), without]

@@ -64,7 +64,7 @@ def disjuncts(formula: Formula, expander: Expander) -> list[Atoms]:
     if kinds.isdisjoint(_CHOICES):
         spend(10 + 4 * len(parts))
         return [] if not kinds.isdisjoint(_PRESENCE) and Facts(parts, expander).contradictory else [parts]
-    found: dict[Atoms, None] = {}
+    normal: dict[Atoms, None] = {}
     waiting: list[tuple[Atoms, tuple[Formula, ...]]] = [((), (formula,))]
     while waiting:
         atoms, todo = waiting.pop()
@@ -74,16 +74,16 @@ def disjuncts(formula: Formula, expander: Expander) -> list[Atoms]:
             continue
         atoms, choices = reduced
         if not choices:
-            found[atoms] = None
+            normal[atoms] = None
         else:
             choices.sort(key=len)
             rest = tuple(joined(OR, tuple(choice)) for choice in choices[1:])
             waiting += [(atoms, (part, *rest)) for part in reversed(choices[0])]
-        if len(found) + len(waiting) > MAX_CLAUSES:
+        if len(normal) + len(waiting) > MAX_CLAUSES:
             raise GrammarLimitError(
                 f"anyOf, oneOf, not or if lead to more than {MAX_CLAUSES} alternatives for one value"
             )
-    return list(found)
+    return list(normal)
 
 
 def exclusive(expander: Expander, parts: list[Formula], kind: int) -> list[Formula]:
@@ -93,7 +93,7 @@ def exclusive(expander: Expander, parts: list[Formula], kind: int) -> list[Formu
     disjoint: set[tuple[int, int]] = set()
     for index, part in enumerate(parts):
         facts = Facts(part[1] if part[0] == AND else (part,), expander) if kind & (OBJECT | ARRAY) else None
-        others = []
+        negations = []
         for number, other in enumerate(parts):
             if part == FALSE or number == index or other == FALSE or (number, index) in disjoint:
                 continue
@@ -101,8 +101,8 @@ def exclusive(expander: Expander, parts: list[Formula], kind: int) -> list[Formu
             if facts is not None and facts.verdict(other) is False:
                 disjoint.add((index, number))
             else:
-                others.append(negation(other))
-        result.append(conjunction([part, *others]))
+                negations.append(negation(other))
+        result.append(conjunction([part, *negations]))
     return result
 
 

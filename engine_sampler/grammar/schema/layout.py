@@ -82,16 +82,16 @@ def spacing_of(whitespace: str | int) -> Spacing | None:
 
 def _spacing_of_pattern(whitespace: str) -> Spacing:
     try:
-        given = pattern_expression(whitespace)
+        matched = pattern_expression(whitespace)
     except GrammarError as error:
         raise type(error)(f"whitespace={whitespace[:80]!r}: {error}") from None
     anything = repeat(WHITESPACE)
-    space = given if is_empty(without(given, anything)) else both(given, anything)
+    space = matched if is_empty(without(matched, anything)) else both(matched, anything)
     if is_empty(space):
         raise GrammarError(
             f"whitespace={whitespace[:80]!r} is not allowed: it matches no white space of JSON"
         )
-    return Spacing(space, space, space if nullable(given) else optional(space))
+    return Spacing(space, space, space if nullable(matched) else optional(space))
 
 
 def nonempty(space: Expression) -> Expression:

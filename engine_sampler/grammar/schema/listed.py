@@ -196,15 +196,15 @@ class ListedAutomaton:
 
     def _choices(self, progress: _Progress) -> _Choices:
         """The next members."""
-        found: _Choices = {}
-        for one in progress.possible:
-            members = self._constants[one]
+        choices: _Choices = {}
+        for constant in progress.possible:
+            members = self._constants[constant]
             if self._ordered:
                 members = members[progress.members : progress.members + 1]
             spend(2 + len(members))
             for name, number, value in members:
-                found.setdefault(name, {}).setdefault(number, (value, []))[1].append(one)
-        return found
+                choices.setdefault(name, {}).setdefault(number, (value, []))[1].append(constant)
+        return choices
 
     def _closing(self, progress: _Progress) -> list[Edge]:
         """The end of the constant, if there is one, whose members all the others share."""
@@ -260,14 +260,14 @@ def _bits(constants: Sequence[Sequence[_Member]]) -> dict[str | int, int]:
     with the other is possible."""
     if len(constants) == 1:
         return {name: number for number, (name, *_) in enumerate(constants[0])}
-    others: dict[str | int, set[str | int]] = {}
+    together: dict[str | int, set[str | int]] = {}
     for members in constants:
         names = [name for name, *_ in members]
         spend(len(names) + len(names) ** 2 // 16)
         for name in names:
-            others.setdefault(name, set()).update(names)
+            together.setdefault(name, set()).update(names)
     bits: dict[str | int, int] = {}
-    for name, beside in others.items():
+    for name, beside in together.items():
         spend(len(beside) // 8)
         taken = {bits[other] for other in beside if other in bits}
         bits[name] = next(bit for bit in range(len(taken) + 1) if bit not in taken)

@@ -50,14 +50,14 @@ def metaschema(uri: str) -> Schema | None:
         head, own = {"$id": uri, "$recursiveAnchor": True}, {"$recursiveRef": "#"}
     else:
         head, own = {"$id": uri, "$dynamicAnchor": "meta"}, {"$dynamicRef": "#meta"}
-    found: Schema = {"$schema": uri, **head, "type": ["object", "boolean"]}
-    found["properties"] = _applicators(draft, own) | _assertions(draft) | _identifiers(draft)
+    schema: Schema = {"$schema": uri, **head, "type": ["object", "boolean"]}
+    schema["properties"] = _applicators(draft, own) | _assertions(draft) | _identifiers(draft)
     if draft == 4:
-        found["type"] = "object"
-        found["dependencies"] = {"exclusiveMinimum": ["minimum"], "exclusiveMaximum": ["maximum"]}
+        schema["type"] = "object"
+        schema["dependencies"] = {"exclusiveMinimum": ["minimum"], "exclusiveMaximum": ["maximum"]}
     if draft < 2019:
-        found["definitions"] = _definitions(draft, own)
-    return found
+        schema["definitions"] = _definitions(draft, own)
+    return schema
 
 
 def _definitions(draft: int, own: Schema) -> Schema:

@@ -142,7 +142,7 @@ class Expander:
         passed: dict[Any, None] = {}
         while True:
             if value is True or value is False or value == {}:
-                found = NEVER if value is False else ALWAYS
+                number = NEVER if value is False else ALWAYS
                 break
             if not isinstance(value, dict):
                 raise GrammarError(f"a JSON Schema must be an object or a boolean, not {quoted(value)}")
@@ -151,11 +151,11 @@ class Expander:
             key = id(value), id(resource), scope
             known = self._literals.get(key)
             if known is not None:
-                found = known
+                number = known
                 break
             items = self._items(value, resource)
             if len(items) != 1 or not _is_another(*items[0]) or key in passed:
-                found = self._literals[key] = self._of_schema(value, resource, scope, items)
+                number = self._literals[key] = self._of_schema(value, resource, scope, items)
                 break
             passed[key] = None
             spend(10)
@@ -166,8 +166,8 @@ class Expander:
             else:
                 value = other[0]
         for key in passed:
-            self._literals[key] = found
-        return found
+            self._literals[key] = number
+        return number
 
     def _of_schema(self, value: Any, resource: Resource, scope: Scope, items: Items) -> int:
         """A new literal, or that of another schema that is obviously equivalent."""

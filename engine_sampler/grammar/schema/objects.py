@@ -222,9 +222,9 @@ def _split_requirement(plan: Plan, productive: Productive, decided: bool) -> lis
             continue
         keys = [name for name in plan.names if holds(requirement.keys, name)]
         spend(10 + len(plan.requirements))
-        others = {n: other for n, other in plan.requirements.items() if n != number}
+        unsettled = {n: further for n, further in plan.requirements.items() if n != number}
         if any(name in plan.required and requirement.literals <= plan.names[name] for name in keys):
-            return [plan._replace(requirements=others)]
+            return [plan._replace(requirements=unsettled)]
         candidates = [
             region
             for region in plan.regions
@@ -232,17 +232,17 @@ def _split_requirement(plan: Plan, productive: Productive, decided: bool) -> lis
         ]
         if candidates and not decided:
             return [plan._replace(settled=plan.settled | {number})]
-        found = []
+        plans = []
         for name in keys:
             literals = plan.names[name] | requirement.literals
             spend(4 + len(plan.names) // 16)
             if productive(literals):
                 names, required = {**plan.names, name: literals}, plan.required | {name}
-                found.append(plan._replace(names=names, required=required, requirements=others))
+                plans.append(plan._replace(names=names, required=required, requirements=unsettled))
         if candidates or plan.slots:
-            without = plan._replace(requirements=others)
-            found += _by_slot(without, candidates, number, requirement, productive)
-        return found
+            without = plan._replace(requirements=unsettled)
+            plans += _by_slot(without, candidates, number, requirement, productive)
+        return plans
     return None
 
 
@@ -250,16 +250,16 @@ def _by_slot(
     plan: Plan, regions: list[Region], number: int, requirement: MemberRequirement, productive: Productive
 ) -> list[Plan]:
     """The plans in which a slot, an existing or a new one, satisfies the requirement."""
-    found = []
+    plans = []
     for index, slot in enumerate(plan.slots):
         literals = slot.literals | requirement.literals
         if number in slot.requirements and productive(literals):
             slots = (*plan.slots[:index], slot._replace(literals=literals), *plan.slots[index + 1 :])
-            found.append(plan._replace(slots=slots))
+            plans.append(plan._replace(slots=slots))
     for region in regions:
         slot = region._replace(literals=region.literals | requirement.literals)
-        found.append(plan._replace(slots=(*plan.slots, slot)))
-    return found
+        plans.append(plan._replace(slots=(*plan.slots, slot)))
+    return plans
 
 
 def object_shape(atoms: Collection[Formula], expander: Expander) -> ObjectShape:
@@ -341,14 +341,14 @@ def _unnamed(keys: Formula, truths: dict[Formula, bool]) -> bool:
     return truths[keys]
 
 
-def _patterns(keys: Formula, found: dict[Formula, None]) -> None:
+def _patterns(keys: Formula, patterns: dict[Formula, None]) -> None:
     if keys[0] in (AND, OR):
         for part in keys[1]:
-            _patterns(part, found)
+            _patterns(part, patterns)
     elif keys[0] == NOT:
-        _patterns(keys[1], found)
+        _patterns(keys[1], patterns)
     elif keys[0] != WITHIN:
-        found[keys] = None
+        patterns[keys] = None
 
 
 def _regions(
@@ -367,13 +367,13 @@ def _regions(
         if NEVER not in literals:
             own = frozenset(number for number, one in enumerate(requirements) if _unnamed(one.keys, truths))
             cells.setdefault((literals, own), []).append(truth)
-    found = []
+    regions = []
     for (literals, own), truths_of in cells.items():
         other = _other_keys(names, patterns, [] if len(truths_of) == len(every) else truths_of)
         keys = string_set(other)
         if keys != EMPTY:
-            found.append(Region(keys, literals, own, other))
-    return tuple(found)
+            regions.append(Region(keys, literals, own, other))
+    return tuple(regions)
 
 
 def _truths(patterns: list[Formula]) -> list[Truth]:

@@ -76,19 +76,19 @@ class _Order:
     def states(self) -> dict[_Progress, list[_Member]]:
         """All states on a path to the end of an object, the first one first."""
         first = _Progress()
-        found: dict[_Progress, list[_Member]] = {}
+        states: dict[_Progress, list[_Member]] = {}
         waiting = [first]
         while waiting:
             state = waiting.pop()
-            if state not in found:
+            if state not in states:
                 spend(5)
-                found[state] = list(spend_on_each(self.members(state), 2))
-                waiting += [member.target for member in found[state] if member.target not in found]
-        steps = ((state, member.target) for state, members in found.items() for member in members)
-        alive = nodes_reaching(steps, filter(self.accepts, found))
+                states[state] = list(spend_on_each(self.members(state), 2))
+                waiting += [member.target for member in states[state] if member.target not in states]
+        steps = ((state, member.target) for state, members in states.items() for member in members)
+        alive = nodes_reaching(steps, filter(self.accepts, states))
         return {
             state: [member for member in members if member.target in alive]
-            for state, members in spend_on_each(found.items(), 2)
+            for state, members in spend_on_each(states.items(), 2)
             if state in alive or state == first
         }
 
@@ -97,34 +97,34 @@ def ordered_object(writer: MemberWriter, marks: Punctuation, plan: Plan) -> list
     """The automaton of an object: 0 before it, 1 its end, 2 after its brace; then one state after each member
     and one after its comma, and two for each kind of value before them."""
     order = _Order(plan)
-    found = order.states()
-    after = {state: 3 + 2 * number for number, state in enumerate(found)}
+    states_of_order = order.states()
+    after = {state: 3 + 2 * number for number, state in enumerate(states_of_order)}
     states: list[list[Edge]] = [
         [Edge(marks.open_object, 2)],
         [Edge(ACCEPT, 1)],
-        *([] for _ in range(1 + 2 * len(found))),
+        *([] for _ in range(1 + 2 * len(states_of_order))),
     ]
     values: dict[tuple[tuple[int, ...], int], int] = {}
 
-    def member(one: _Member) -> Edge:
-        symbols, target = writer.rest(one.keys, one.literals), after[one.target]
+    def member(entry: _Member) -> Edge:
+        symbols, target = writer.rest(entry.keys, entry.literals), after[entry.target]
         number = values.get((symbols, target))
         if number is None:
             number = values[symbols, target] = len(states)
             states.append([Edge(marks.colon, number + 1)])
             states.append([Edge(symbol, target) for symbol in symbols])
-        return Edge(writer.opening(one.keys), number)
+        return Edge(writer.opening(entry.keys), number)
 
-    for state, members in found.items():
+    for state, members in states_of_order.items():
         number = after[state]
         spend(5 + 3 * len(members))
-        edges = [member(one) for one in members]
+        edges = [member(entry) for entry in members]
         states[number + 1] = edges
         if edges:
             states[number].append(Edge(marks.comma, number + 1))
         if order.accepts(state):
             states[number].append(Edge(marks.close_object, 1))
-    first = next(iter(found))
+    first = next(iter(states_of_order))
     states[2] = list(states[after[first] + 1])
     if order.accepts(first):
         states[2].append(Edge(marks.close_empty_object, 1))

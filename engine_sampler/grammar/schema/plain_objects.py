@@ -33,14 +33,14 @@ class PlainObject(NamedTuple):
     def shape(self) -> ObjectShape:
         """The objects."""
         unnamed = self.others
-        given = dict(self.properties)
+        members = dict(self.properties)
         for name in self.required:
-            given.setdefault(name, unnamed)
-        spend(10 + 12 * len(given))
-        names = {name: _literals(one) for name, one in given.items() if one != NEVER and is_encodable(name)}
+            members.setdefault(name, unnamed)
+        spend(10 + 12 * len(members))
+        names = {name: _literals(one) for name, one in members.items() if one != NEVER and is_encodable(name)}
         regions: tuple[Region, ...] = ()
         if unnamed != NEVER:
-            allowed, keys = other_keys(given)
+            allowed, keys = other_keys(members)
             regions = (Region(keys, _literals(unnamed), frozenset(), allowed),)
         return ObjectShape(Plan(names, frozenset(self.required), regions, (), {}))
 
@@ -55,7 +55,7 @@ def plain_object(literal: int, expander: Expander) -> PlainObject | None:
         return None
     properties: tuple[tuple[str, int], ...] = ()
     required: tuple[str, ...] = ()
-    others, is_object = ALWAYS, False
+    additional, is_object = ALWAYS, False
     for keyword, value in node.items:
         if keyword not in _KEYWORDS:
             return None
@@ -69,14 +69,14 @@ def plain_object(literal: int, expander: Expander) -> PlainObject | None:
         elif keyword == "required":
             required = tuple(dict.fromkeys(required_keys(value)))
         elif keyword == "additionalProperties":
-            others = expander.child(node, value)
+            additional = expander.child(node, value)
     literals = dict(properties)
     if required:
         spend(3 * len(required))
     for name in required:
-        if not possible_kinds(expander.outline(literals.get(name, others))):
+        if not possible_kinds(expander.outline(literals.get(name, additional))):
             return None
-    return PlainObject(properties, required, others)
+    return PlainObject(properties, required, additional)
 
 
 def _literals(literal: int) -> Literals:

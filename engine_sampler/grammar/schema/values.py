@@ -72,14 +72,14 @@ def _scalars_of(types: tuple[str, ...]) -> tuple[Scalar, ...]:
     kinds = type_mask(list(types))
     if not kinds or kinds & (OBJECT | ARRAY):
         return ()
-    found = []
+    scalars = []
     if kinds & _CONSTANT_KINDS:
-        found.append(_constants([text for kind, text in CONSTANTS.items() if kinds & kind]))
+        scalars.append(_constants([text for kind, text in CONSTANTS.items() if kinds & kind]))
     if kinds & NUMBER:
-        found.append(Scalar("NUMBER", NUMBERS if "number" in types else WHOLE_NUMBER))
+        scalars.append(Scalar("NUMBER", NUMBERS if "number" in types else WHOLE_NUMBER))
     if kinds & STRING:
-        found.append(Scalar("STRING", STRINGS))
-    return tuple(found)
+        scalars.append(Scalar("STRING", STRINGS))
+    return tuple(scalars)
 
 
 class Value:
@@ -141,15 +141,15 @@ class Values:
     def settle(self) -> None:
         """Determine which of the values requested so far, and of their members, are productive."""
         while self._new:
-            found = []
+            filled = []
             while self._new:
                 value = self._new.pop()
                 self._fill(value)
-                found.append(value)
+                filled.append(value)
                 for shape in value.shapes:
                     for literals in shape.members():
                         self.get(literals)
-            self._check(reversed(found))  # members before their containers
+            self._check(reversed(filled))  # members before their containers
 
     def _check(self, values: Iterable[Value]) -> None:
         """Record which of these values are productive, and then which of those that wait for one of them."""

@@ -140,15 +140,15 @@ class _EarleyDescriber(_Describer):
     def thread(self, thread: EarleyThread) -> ThreadReading:
         scans = self.configurations.scans
         expressions = scans.expressions
-        rest, guard = scans.pairs[thread.scan]
+        remaining, guard = scans.pairs[thread.scan]
         excluded = "" if guard == EMPTY else expressions.text(guard)
         if thread.terminal == BETWEEN_TERMINALS:
             begun = self.configurations.beginnings(thread)
             first = _union(expressions.first[scans.pairs[one.scan][0]] for one in begun)
             return ThreadReading(thread.row, "", "", class_text(first), True, excluded)
         name = self.listing.name(thread.terminal) + " (ignored)" * thread.ignored
-        following, ends = class_text(expressions.first[rest]), scans.can_end(thread.scan)
-        return ThreadReading(thread.row, name, expressions.text(rest), following, ends, excluded)
+        following, ends = class_text(expressions.first[remaining]), scans.can_end(thread.scan)
+        return ThreadReading(thread.row, name, expressions.text(remaining), following, ends, excluded)
 
     def row(self, number: int) -> RowReading:
         rows = self.configurations.rows
@@ -184,9 +184,9 @@ class _LalrDescriber(_Describer):
             first = _union(expressions.first[match.rest] for match, _ in begun)
             return ThreadReading(thread.row, "", "", class_text(first), True, excluded)
         name = "(ignored)" if thread.symbol == IGNORED_SYMBOL else self.listing.name(thread.symbol)
-        rest, ends = expressions.text(thread.rest), expressions.nullable(thread.rest)
+        remaining, ends = expressions.text(thread.rest), expressions.nullable(thread.rest)
         following = class_text(expressions.first[thread.rest])
-        return ThreadReading(thread.row, name, rest, following, ends, excluded)
+        return ThreadReading(thread.row, name, remaining, following, ends, excluded)
 
     def row(self, number: int) -> RowReading:
         rows = self.configurations.rows

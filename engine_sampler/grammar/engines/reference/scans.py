@@ -34,14 +34,14 @@ class Scans:
         """The expressions that scans consist of."""
         return self.derivatives.expressions
 
-    def scan(self, rest: int, guard: int) -> int:
+    def scan(self, remaining: int, guard: int) -> int:
         """The number of a scan."""
-        number = self._numbers.get((rest, guard))
+        number = self._numbers.get((remaining, guard))
         if number is None:
             self.expressions.meter.add_state()
             number = len(self.pairs)
-            self.pairs.append((rest, guard))  # first, in case of an interruption
-            self._numbers[rest, guard] = number
+            self.pairs.append((remaining, guard))  # first, in case of an interruption
+            self._numbers[remaining, guard] = number
         return number
 
     def clean(self, guard: int) -> int:
@@ -84,14 +84,14 @@ class Scans:
         """Whether the terminal can continue to an end, as far as its guard tells."""
         return self.possible(*self.pairs[scan])
 
-    def possible(self, rest: int, guard: int) -> bool:
+    def possible(self, remaining: int, guard: int) -> bool:
         """Whether a text that is not empty matches `rest`, and no prefix of it the guard."""
         if guard == EMPTY:
-            return self.derivatives.continues(rest)
-        key = rest, guard
+            return self.derivatives.continues(remaining)
+        key = remaining, guard
         if key not in self._possible:
             forbidden = self.derivatives.longer(guard)
-            possible = self._is_freed(rest, guard) or self.derivatives.possible(rest, forbidden)
+            possible = self._is_freed(remaining, guard) or self.derivatives.possible(remaining, forbidden)
             self._possible[key] = possible
         return self._possible[key]
 

@@ -194,19 +194,19 @@ def _offsets(parts: tuple[Expression, ...]) -> tuple[int, Ranges] | None:
     """
     if not parts:
         return 0, ((0, 0),)
-    head, rest = parts[0], parts[1:]
+    head, tail = parts[0], parts[1:]
     if head[0] == CONCAT:
-        return _offsets((*head[1], *rest))
+        return _offsets((*head[1], *tail))
     if head[0] == LITERAL and len(head[1]) > 1:
-        return _offsets((*(literal(head[1][i : i + 1]) for i in range(len(head[1]))), *rest))
+        return _offsets((*(literal(head[1][i : i + 1]) for i in range(len(head[1]))), *tail))
     if head[0] == UNION:
-        found = [_offsets((piece, *rest)) for piece in head[1]]
+        found = [_offsets((piece, *tail)) for piece in head[1]]
         lengths = {one[0] for one in found if one is not None}
         if None in found or len(lengths) != 1:
             return None
         return lengths.pop(), ranges(code for one in found if one is not None for code in one[1])
     mask = _mask(head)
-    after = _offsets(rest) if mask and not mask & ~_CONTINUING else None
+    after = _offsets(tail) if mask and not mask & ~_CONTINUING else None
     return None if after is None else (after[0] + 1, _prefixed(mask >> 0x80, after[1], 64 ** after[0]))
 
 

@@ -75,15 +75,15 @@ def _needs_search(part: Expression) -> bool:
     seen: set[int] = set()
     waiting = [part]
     while waiting:
-        one = waiting.pop()
-        if id(one) in seen:
+        expression = waiting.pop()
+        if id(expression) in seen:
             continue
         spend()
-        seen.add(id(one))
-        if one[0] in (BOTH, NOT, GUARD):
+        seen.add(id(expression))
+        if expression[0] in (BOTH, NOT, GUARD):
             return True
-        if one[0] in (CONCAT, UNION):
-            waiting += one[1]
-        elif one[0] == REPEAT:
-            waiting.append(one[1])
+        if expression[0] in (CONCAT, UNION):
+            waiting += expression[1]
+        elif expression[0] == REPEAT:
+            waiting.append(expression[1])
     return False

@@ -53,15 +53,15 @@ def _multiple(value: Decimal) -> _Multiple:
 
 
 def _atoms(formula: Formula) -> list[Formula]:
-    found: list[Formula] = []
+    atoms: list[Formula] = []
     waiting = [formula]
     while waiting:
         part = waiting.pop()
         if part[0] in (AND, OR):
             waiting += part[1]
         else:
-            found.append(part[1] if part[0] == NOT else part)
-    return found
+            atoms.append(part[1] if part[0] == NOT else part)
+    return atoms
 
 
 def _compare_digit(digit: str, digits: str, at: int) -> int:
@@ -136,24 +136,24 @@ class NumberAutomaton:
     def expression(self) -> Expression:
         """The automaton as an expression, without dead states."""
         numbers: dict[NumberState, int] = {(START, None): 0}
-        waiting: list[NumberState] = [(START, None)]
+        states: list[NumberState] = [(START, None)]
         edges: list[list[tuple[int, int, int]]] = []
         each = 6 + (len(self._values) + len(self._multiples)) // 2
-        for state in waiting:
+        for state in states:
             outgoing = []
             found = self._edges(state)
             spend(10 + each * len(found))
             for low, high, target in found:
                 if target not in numbers:
                     numbers[target] = len(numbers)
-                    waiting.append(target)
+                    states.append(target)
                 outgoing.append((low, high, numbers[target]))
             edges.append(sorted(outgoing))
-            if len(waiting) > MAX_NUMBER_STATES:
+            if len(states) > MAX_NUMBER_STATES:
                 raise GrammarLimitError(
                     f"a number in the JSON Schema needs more than {MAX_NUMBER_STATES} states"
                 )
-        accepts = [self._accepts(state) for state in spend_on_each(waiting, 3 + len(self._values))]
+        accepts = [self._accepts(state) for state in spend_on_each(states, 3 + len(self._values))]
         return _trimmed(edges, accepts)
 
     def _edges(self, state: NumberState) -> list[tuple[int, int, NumberState]]:
@@ -181,14 +181,14 @@ class NumberAutomaton:
         steps: dict[int, Callable[[Any, str], Any]]
         steps = {INTEGRAL: self._whole_digit, FRACTION: self._fraction_digit, EXPONENT: self._exponent_digit}
         step = steps[phase]
-        found: list[tuple[int, int, NumberState]] = []
+        ranges: list[tuple[int, int, NumberState]] = []
         for first, last in self._runs(known, phase, digits):
             target = phase, step(known, first)
-            if found and found[-1][2] == target:
-                found[-1] = found[-1][0], ord(last), target
+            if ranges and ranges[-1][2] == target:
+                ranges[-1] = ranges[-1][0], ord(last), target
             else:
-                found.append((ord(first), ord(last), target))
-        return found
+                ranges.append((ord(first), ord(last), target))
+        return ranges
 
     def _runs(self, known: Any, phase: int, digits: str) -> list[tuple[str, str]]:
         """Runs of digits that are treated alike; a digit of a bound at this position is a run of its own."""
@@ -387,13 +387,13 @@ def _whole_residue(residue: tuple[int, int] | None, divisor: _Multiple, digit: s
     """Trailing zeros, up to as many as the divisor has, are pending: they are not part of the residue."""
     if residue is None:
         return None
-    rest, pending = residue
+    known, pending = residue
     factor = divisor.factor
     if digit == "0":
         if pending < divisor.zeros:
-            return rest, pending + 1
-        return rest * 10 % factor, pending
-    return (rest * 10 ** (pending + 1) + int(digit)) % factor, 0
+            return known, pending + 1
+        return known * 10 % factor, pending
+    return (known * 10 ** (pending + 1) + int(digit)) % factor, 0
 
 
 def _fraction_residue(
