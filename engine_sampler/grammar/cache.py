@@ -13,7 +13,11 @@ Value = TypeVar("Value")
 
 
 class CacheInfo(NamedTuple):
-    """The counts of a cache so far, its content and its bounds."""
+    """The counts of a cache so far, its content and its bounds.
+
+    weight, max_weight  the bytes of its values
+    shared, max_shared  the bytes of tables beside them that the values share, if there are any
+    """
 
     hits: int
     misses: int
@@ -21,6 +25,8 @@ class CacheInfo(NamedTuple):
     max_size: int
     weight: int
     max_weight: int
+    shared: int = 0
+    max_shared: int = 0
 
 
 class _Entry(Generic[Value]):

@@ -63,7 +63,7 @@ class CompiledGrammar:
 
     def weight(self) -> int:
         """The bytes of its tables now, and of the expressions that it has added to those of all grammars."""
-        return int(self._compiled.weight()) if self.engine == "native" else 1 << 20
+        return int(self._compiled.weight())
 
     def __reduce__(self) -> Any:
         return compiled_grammar, (self.program, self.tokenizer, self.limits, self.special_names)
@@ -175,13 +175,23 @@ def cached_grammar(
 
 
 def cache_info(tokenizer: Tokenizer) -> CacheInfo:
-    """The state of the cache of a tokenizer's grammars."""
-    return _prepared(tokenizer, LIMITS).grammars.info()
+    """The state of the cache of a tokenizer's grammars. `shared` are the bytes of the tables that they share,
+    at most `Limits.shared_memory` of the first one; they stay when grammars leave the cache."""
+    prepared = _prepared(tokenizer, LIMITS)
+    info, vocabulary = prepared.grammars.info(), prepared.vocabulary
+    if isinstance(vocabulary, native.NativeVocabulary):
+        return info._replace(shared=vocabulary.memory(), max_shared=vocabulary.max_shared)
+    return info
 
 
 def clear_cache(tokenizer: Tokenizer) -> None:
-    """Drop the cached grammars of a tokenizer; those in use stay valid."""
-    _prepared(tokenizer, LIMITS).grammars.clear()
+    """Drop the cached grammars of a tokenizer, and the tables that they share but for what `prepare` makes.
+    Those in use stay valid; their next masks take longer, since they rebuild their tables."""
+    prepared = _prepared(tokenizer, LIMITS)
+    prepared.grammars.clear()
+    if isinstance(prepared.vocabulary, native.NativeVocabulary):
+        prepared.vocabulary.clear()
+        _warm_up(prepared.vocabulary)
 
 
 def _prepared(tokenizer: Tokenizer, limits: Limits) -> _Prepared:

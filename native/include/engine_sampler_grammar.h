@@ -106,6 +106,12 @@ es_vocabulary *es_vocabulary_new(const uint8_t *bytes, const int64_t *offsets, c
                                  int32_t count, int64_t shared_memory, int64_t grammar_memory);
 void es_vocabulary_free(es_vocabulary *vocabulary);
 
+/* The bytes of what its grammars share now. */
+int64_t es_vocabulary_memory(es_vocabulary *vocabulary);
+
+/* Free what its grammars share; their next calls rebuild what they need of it. */
+void es_vocabulary_clear(es_vocabulary *vocabulary);
+
 /* Expressions with which the code of many programs begins: they are read once for all of those. Only the first
  * call for a vocabulary that succeeds has an effect. Returns an es_grammar_code. */
 int32_t es_vocabulary_begin(es_vocabulary *vocabulary, const int32_t *expressions, int64_t length);

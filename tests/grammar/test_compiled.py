@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from engine_sampler import Tokenizer
+from engine_sampler.contract import allocate_bitmask
 from engine_sampler.grammar.cache import Cache
 from engine_sampler.grammar.compiled import (
     CompiledGrammar,
@@ -43,6 +44,21 @@ SCHEMA = {
 TEXT = '{"list": [true, false, true], "key": -12}'
 
 ENGINE = "ENGINE_SAMPLER_GRAMMAR_ENGINE"
+
+
+def masks_of(matcher: Any) -> list[int]:
+    """The words of the mask of the next token."""
+    bitmask = allocate_bitmask(1, CALL + 1)
+    matcher.fill_bitmask(bitmask)
+    words: list[int] = bitmask[0].tolist()
+    return words
+
+
+def read_all(matcher: Any, text: str) -> None:
+    """Read a text byte by byte, with a mask before each."""
+    for byte in text.encode():
+        masks_of(matcher)
+        assert matcher.accept(byte)
 
 
 @pytest.fixture
@@ -165,6 +181,47 @@ def test_a_compiled_grammar_is_cached_for_its_tokenizer(tokenizer: Tokenizer) ->
     assert first.matcher().accept_bytes(b"aa")
 
 
+def test_what_grammars_share_is_counted_and_freed(tokenizer: Tokenizer, in_c: None) -> None:
+    prepare(tokenizer)
+    at_first = cache_info(tokenizer).shared
+    kept = compiled_grammar(Grammar.from_json_schema(SCHEMA).program, tokenizer).matcher()
+    read_all(kept, TEXT)
+    for number in range(30):
+        schema = {
+            "properties": {"key": {"pattern": f"^[a-z]{{{number},{number + 40}}}$"}},
+            "required": ["key"],
+        }
+        matcher = Grammar.from_json_schema(schema).compile(tokenizer).matcher()
+        read_all(matcher, '{"key": "' + "a" * (number + 3))
+    info = cache_info(tokenizer)
+    assert info.shared > 1.5 * at_first
+    assert info.max_shared == Limits().shared_memory
+    expected = kept.fork()
+    clear_cache(tokenizer)
+    assert cache_info(tokenizer).shared <= at_first
+    assert masks_of(kept) == masks_of(expected)
+    assert kept.rollback(3) is None
+    read_all(kept, TEXT[-3:])
+    assert kept.is_accepting()
+
+
+@pytest.mark.parametrize("engine", ["native", "reference"])
+def test_a_grammar_weighs_more_with_each_mask(
+    tokenizer: Tokenizer, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ENGINE, engine)
+    if engine == "native" and native.load_library() is None:
+        pytest.skip("the native library is missing")
+    grammar = Grammar.from_json_schema(SCHEMA).compile(tokenizer)
+    weights = [cache_info(tokenizer).weight]
+    matcher = grammar.matcher()
+    for text in (TEXT[:10], TEXT[10:30], TEXT[30:]):
+        read_all(matcher, text)
+        weights.append(cache_info(tokenizer).weight)
+    assert weights[0] < weights[1] < weights[-1]
+    assert weights == sorted(weights)
+
+
 def test_other_limits_make_another_compiled_grammar(tokenizer: Tokenizer) -> None:
     grammar = Grammar.from_regex("a+")
     assert grammar.compile(tokenizer) is not grammar.compile(tokenizer, limits=Limits(work=1_000_000))
@@ -201,7 +258,7 @@ def test_a_cache_is_bounded_by_weight_but_keeps_the_newest() -> None:
     cache: Cache[str] = Cache(10, 25, len)
     for key in "abc":
         cache.get(key, lambda key=key: key * 10)
-    assert cache.info()[2:] == (2, 10, 20, 25)
+    assert cache.info()[2:6] == (2, 10, 20, 25)
     cache.get("large", lambda: "x" * 1000)
     assert (cache.info().size, cache.info().weight) == (1, 1000)
     cache.resize(0, 0)

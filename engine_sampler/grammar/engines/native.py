@@ -116,6 +116,7 @@ class NativeVocabulary:
         self.free_grammar = lambda pointer: library.es_grammar_free(pointer)  # which is not unloaded before
         self.size = len(tokenizer)
         self.words = bitmask_words(self.size)
+        self.max_shared = limits.shared_memory
         data = b"".join(tokenizer.token_bytes)
         offsets = np.zeros(self.size + 1, np.int64)
         np.cumsum([len(piece) for piece in tokenizer.token_bytes], out=offsets[1:])
@@ -142,6 +143,14 @@ class NativeVocabulary:
         )
         if code:
             raise _exception(code, "the expressions of many programs cannot be read")
+
+    def memory(self) -> int:
+        """The bytes of the tables that its grammars share."""
+        return int(self.library.es_vocabulary_memory(self.pointer))
+
+    def clear(self) -> None:
+        """Free the tables that its grammars share; those in use rebuild what they need of them."""
+        self.library.es_vocabulary_clear(self.pointer)
 
 
 class NativeGrammar:

@@ -229,7 +229,7 @@ class ListedAutomaton:
         for number, (value, constants) in values.items():
             apart = len(constants) <= self._apart
             sets = [(one,) for one in constants] if apart else [tuple(constants)]
-            spend(4 + 2 * len(sets))
+            spend(2 + len(sets))
             targets = [self._after(some, members) for some in sets]
             if number not in self._symbols:
                 self._symbols[number] = self._emitter.constant(value, self._by_number[number])

@@ -38,6 +38,10 @@ class ConfigurationMasks:
     def _trie(self) -> Trie:
         return self._vocabulary.trie
 
+    def weight(self) -> int:
+        """The bytes of what is cached here."""
+        return self._masks.info().weight
+
     def mask(self, configuration: int) -> Mask:
         """The mask of a configuration; read-only."""
         return self._masks.get(configuration, lambda: self._mask(self._allowed(configuration)))

@@ -49,6 +49,10 @@ class ReferenceGrammar:
     def __repr__(self) -> str:
         return f"<ReferenceGrammar of {self._tables!r}>"
 
+    def weight(self) -> int:
+        """About how many bytes its tables have now."""
+        return self._tables.weight()
+
     def tables(self) -> EngineTables:
         """The tables for a new matcher: new ones if the current ones have grown too large."""
         if self._tables.meter.states > MAX_SHARED_STATES:

@@ -50,6 +50,9 @@ class SummaryMasks(ConfigurationMasks):
         self._scans = configurations.scans
         self._summaries: Cache[Summary] = Cache(sys.maxsize, MAX_MASK_BYTES, lambda found: found.size)
 
+    def weight(self) -> int:
+        return super().weight() + self._summaries.info().weight
+
     def _texts(self, configuration: int) -> list[Ints]:
         configurations = self._configurations
         ids: list[Ints] = []

@@ -27,6 +27,10 @@ from .threads import EarleyConfigurations
 from .vocabulary import ReferenceVocabulary
 
 
+_BYTES_PER_STATE = 4000
+"""What a state, a row or an expression takes as Python objects, measured over ordinary schemas."""
+
+
 class EngineTables:
     """The tables of a program. Raises GrammarError if no text at all matches it.
 
@@ -74,6 +78,10 @@ class EngineTables:
         self.configurations = configurations
         self.masks = SummaryMasks(configurations, vocabulary)
         self.places = Places(configurations, self.masks, program.budgets)
+
+    def weight(self) -> int:
+        """About how many bytes the tables have now: those of the masks, and a guess for all else."""
+        return self.masks.weight() + (1 + self.meter.states) * _BYTES_PER_STATE
 
     def __repr__(self) -> str:
         configurations, expressions = len(self.configurations.threads), len(self.expressions.nodes)

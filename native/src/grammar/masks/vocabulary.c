@@ -152,6 +152,22 @@ void eg_vocabulary_empty(es_vocabulary *v) {
     open_shared(v);
 }
 
+int64_t es_vocabulary_memory(es_vocabulary *v) {
+    pthread_mutex_lock(&v->lock);
+    const int64_t used = (int64_t)v->pool.used;
+    eg_vocabulary_leave(v);
+    return used;
+}
+
+void es_vocabulary_clear(es_vocabulary *v) {
+    eg_vocabulary_enter(v, INT64_MAX);
+    v->claimant = NULL;
+    v->claimed = NULL;
+    if (!setjmp(v->fault.out)) eg_vocabulary_empty(v);
+    eg_vocabulary_leave(v);
+    eg_workshop_close(__atomic_exchange_n(&v->workshop, NULL, __ATOMIC_ACQ_REL));
+}
+
 /* --- what programs begin with --- */
 
 /* Read the code into `b`, with the lock held. Returns an es_grammar_code. */
