@@ -26,7 +26,6 @@ from .summaries import SummaryMasks
 from .threads import EarleyConfigurations
 from .vocabulary import ReferenceVocabulary
 
-
 _BYTES_PER_STATE = 4000
 """What a state, a row or an expression takes as Python objects, measured over ordinary schemas."""
 
