@@ -96,6 +96,28 @@ def token_rows(input_ids: Any) -> np.ndarray:
     return rows.astype(np.int64, copy=False)
 
 
+def rows_and_length(input_ids: Any) -> tuple[int, int]:
+    """The shape of `token_rows(input_ids)`; the tokens themselves stay where they are."""
+    rows, length = input_ids.shape if getattr(input_ids, "ndim", 0) == 2 else token_rows(input_ids).shape
+    return int(rows), int(length)
+
+
+def newest_tokens(input_ids: Any, count: int) -> np.ndarray:
+    """The last `count` columns of `token_rows(input_ids)`; of a tensor on a device, no others are copied."""
+    if hasattr(input_ids, "shape"):
+        return token_rows(input_ids[..., max(0, input_ids.shape[-1] - count) :])
+    rows = token_rows(input_ids)
+    return rows[:, max(0, rows.shape[1] - count) :]
+
+
+def flag_all(input_ids: Any, flag: bool) -> Any:
+    """bool [rows], all of them `flag`, as `flags_like` gives it; a device is not waited for."""
+    rows, _ = rows_and_length(input_ids)
+    if hasattr(input_ids, "new_full"):
+        return input_ids.new_full((rows,), int(flag)).bool()
+    return np.full(rows, flag)
+
+
 def flags_like(input_ids: Any, flags: Any) -> Any:
     """bool [rows] as a NumPy array, or as a tensor on the device of `input_ids` if that is a torch tensor."""
     flags = np.asarray(flags, bool)

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..contract import StoppingCriteria, StopVerdict, Vocabulary, Watch, flags_like, token_rows
+from ..contract import StoppingCriteria, StopVerdict, Vocabulary, Watch, flags_like
+from ..contract.stopping import flag_all, newest_tokens
 from ..contract.values import unique_token_ids
 
 
@@ -47,7 +48,12 @@ class EosTokenCriteria(StoppingCriteria):
 
     def __call__(self, input_ids: Any, scores: Any, new_token_length: int = 1, **kwargs: Any) -> Any:
         """bool [rows]: whether EOS is among the last `new_token_length` tokens. Source: transformers."""
-        newest = token_rows(input_ids)[:, -new_token_length:]
+        if hasattr(input_ids, "new_full") and input_ids.ndim == 2:  # on its device, which is not waited for
+            newest, done = input_ids[:, -new_token_length:], flag_all(input_ids, False)
+            for token_id in self.eos_token_id or ():
+                done = done | (newest == token_id).any(-1)
+            return done
+        newest = newest_tokens(input_ids, new_token_length)
         return flags_like(input_ids, np.isin(newest, self.eos_token_id or ()).any(axis=1))
 
     def _ids(self, vocabulary: Vocabulary) -> tuple[int, ...]:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..contract import Param, flags_like, token_rows
+from ..contract import Param
+from ..contract.stopping import flag_all, rows_and_length
 from ._countdown import CountdownCriteria
 
 logger = logging.getLogger("engine_sampler")
@@ -40,11 +41,10 @@ class MaxLengthCriteria(CountdownCriteria):
 
     def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
         """bool [rows]: whether the rows have at least `max_length` tokens."""
-        rows = token_rows(input_ids)
-        length = rows.shape[1]
+        _, length = rows_and_length(input_ids)
         done = self.max_length is not None and length >= self.max_length
         supported = self.max_position_embeddings
         if supported is not None and length > supported and not done and not self._warned:
             self._warned = True
             logger.warning("the text has %d tokens; the model supports %d", length, supported)
-        return flags_like(input_ids, np.full(len(rows), done))
+        return flag_all(input_ids, done)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..contract import Param, StoppingCriteria, StopVerdict, Vocabulary, flags_like, token_rows
+from ..contract import Param, StoppingCriteria, StopVerdict, Vocabulary
+from ..contract.stopping import flag_all
 
 
 class MaxTimeCriteria(StoppingCriteria):
@@ -45,4 +46,4 @@ class MaxTimeCriteria(StoppingCriteria):
     def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
         """bool [rows]: whether the time is up."""
         done = self.max_time is not None and time.time() - self.initial_timestamp > self.max_time
-        return flags_like(input_ids, np.full(len(token_rows(input_ids)), done))
+        return flag_all(input_ids, done)

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from ..contract import Param, TextCriteria, Vocabulary, flags_like, token_rows
+from ..contract import Param, TextCriteria, Vocabulary, flags_like
+from ..contract.stopping import flag_all, newest_tokens, rows_and_length
 from ..contract.values import stop_texts
 from ..tokenizer import Tokenizer
 from ._strings import StringMatcher
@@ -40,6 +41,7 @@ class StopStringCriteria(TextCriteria):
 
     def __init__(self, tokenizer: Any = None, stop_strings: str | Sequence[str] | None = None) -> None:
         self.stop_strings = None if stop_strings is None else self.params[0].check(stop_strings)
+        self._longest = max((len(string.encode()) for string in self.stop_strings or ()), default=0)
         self._pieces = () if tokenizer is None else _pieces(tokenizer)
         if tokenizer is not None:
             self._check_reachable()
@@ -53,20 +55,35 @@ class StopStringCriteria(TextCriteria):
 
         The names of special tokens count as text here. Source: transformers.
         """
-        return flags_like(input_ids, [self._ends(row.tolist()) for row in token_rows(input_ids)])
+        if not self._longest:
+            return flag_all(input_ids, False)
+        _, length = rows_and_length(input_ids)
+        read = self._longest
+        while True:
+            newest = newest_tokens(input_ids, read)
+            before = [self._bytes_before(row) for row in newest.tolist()]
+            if read >= length or min(map(len, before), default=read) >= self._longest - 1:
+                break
+            read *= 2  # some tokens have no bytes
+        ends = [self._ends(*parts) for parts in zip(before, newest[:, -1:].tolist(), strict=True)]
+        return flags_like(input_ids, ends)
 
-    def _ends(self, token_ids: list[int]) -> bool:
-        """Whether a string ends in the last token; reads no more bytes before it than a match can span."""
-        matcher = _matcher(self.stop_strings or (), False)
-        needed = max((len(string.encode()) for string in self.stop_strings or ()), default=1) - 1
-        before: list[bytes] = []
+    def _bytes_before(self, token_ids: list[int]) -> bytes:
+        """The bytes of all tokens but the last; no more of them than a string that ends in it can have."""
+        pieces: list[bytes] = []
+        needed = self._longest - 1
         for token_id in reversed(token_ids[:-1]):
             if needed <= 0:
                 break
-            before.append(self._piece(token_id))
-            needed -= len(before[-1])
-        state, _ = matcher.advance(0, b"".join(reversed(before)))
-        return any(matcher.advance(state, self._piece(token_id))[1] for token_id in token_ids[-1:])
+            pieces.append(self._piece(token_id))
+            needed -= len(pieces[-1])
+        return b"".join(reversed(pieces))
+
+    def _ends(self, before: bytes, last: list[int]) -> bool:
+        """Whether a string ends in the last token, if there is one."""
+        matcher = _matcher(self.stop_strings or (), False)
+        state, _ = matcher.advance(0, before)
+        return any(matcher.advance(state, self._piece(token_id))[1] for token_id in last)
 
     def _piece(self, token_id: int) -> bytes:
         return self._pieces[token_id] if 0 <= token_id < len(self._pieces) else _UNKNOWN

@@ -118,3 +118,30 @@ def test_other_values_are_refused(value: Any) -> None:
 def test_text_needs_a_tokenizer() -> None:
     with pytest.raises(ParameterError, match="needs a tokenizer"):
         Scheduler(9).add(SamplingParams(stop=["a"]))
+
+
+class Columns:
+    """Rows of tokens that record how many columns are read at a time."""
+
+    def __init__(self, rows: np.ndarray) -> None:
+        self.rows, self.read = rows, []
+        self.shape, self.ndim = rows.shape, rows.ndim
+
+    def __getitem__(self, where: Any) -> np.ndarray:
+        columns = self.rows[where]
+        self.read.append(columns.shape[1])
+        return columns
+
+
+def test_a_call_reads_no_more_tokens_than_a_string_can_span() -> None:
+    tokenizer = Tokenizer([bytes((i,)) for i in range(256)] + [b"", b"", b"ab"])
+    criterion = StopStringCriteria(tokenizer, ["cab", "x"])
+    text = np.full((3, 50_000), ord("-"))
+    text[0, -2:] = ord("c"), 258
+    text[1, -1] = ord("x")
+    columns = Columns(text)
+    assert criterion(columns, None).tolist() == [True, True, False]
+    assert columns.read == [3]
+    text[0, -9:] = ord("c"), *[256] * 7, 258  # tokens without bytes lie between
+    assert criterion(columns, None).tolist() == [True, True, False]
+    assert columns.read == [3, 3, 6, 12]

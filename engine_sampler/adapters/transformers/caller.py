@@ -1,4 +1,4 @@
-"""Arguments of `generate` that it keeps from a function given as `custom_generate`."""
+"""What the `generate` of transformers knows that called this, and keeps from what it calls."""
 
 from __future__ import annotations
 
@@ -16,10 +16,26 @@ def arguments_of_generate() -> dict[str, Any]:
     streamed) and drops them, so they are read from its frame: otherwise they would have no effect, without a
     word.
     """
+    frame = _frame_of_generate()
+    return {} if frame is None else {name: frame.f_locals.get(name) for name in _NAMES}
+
+
+def prompt_columns_of_generate() -> int | None:
+    """The number of columns of the prompts in the `generate` that runs on this stack; None without one.
+
+    In assisted generation, criteria are first called after several tokens; and a text may go on in a second
+    generation. Only `generate` knows where the prompts end.
+    """
+    frame = _frame_of_generate()
+    prompts = None if frame is None else frame.f_locals.get("input_ids")
+    return int(prompts.shape[1]) if prompts is not None and prompts.ndim == 2 else None
+
+
+def _frame_of_generate() -> FrameType | None:
     frame = inspect.currentframe()
     while frame is not None and not _is_generate(frame):
         frame = frame.f_back
-    return {} if frame is None else {name: frame.f_locals.get(name) for name in _NAMES}
+    return frame
 
 
 def _is_generate(frame: FrameType) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -61,6 +61,8 @@ class Follower:
     numbers.
 
     params          a list with one for all rows, or one per prompt.
+    compared        the number of last tokens by which a row that has grown continues another; None: all. A
+                    few hundred tell beams apart, and take no longer for a long text.
     prompt_lengths  number of tokens of each prompt, the last ones of its columns; those before are padding.
     pad_token_id    if the lengths are not given: leading tokens with this id are padding.
     """
@@ -78,8 +80,10 @@ class Follower:
         grammar: Any = None,
         stopping_criteria: Sequence[Any] = (),
         backend: str | Backend = "auto",
+        compared: int | None = None,
     ) -> None:
         self._params = params
+        self._compared = compared
         self._lengths = None if prompt_lengths is None else [int(n) for n in prompt_lengths]
         self._pad = pad_token_id
         self._tokenizer = tokenizer
@@ -87,7 +91,8 @@ class Follower:
         self._grammar = grammar
         self._criteria = tuple(stopping_criteria)
         self._backend = backend
-        self._logprobs: list[float] | None = None
+        self._logprobs: list[list[float]] | None = None
+        """Of the newest tokens of each row."""
         self._columns: np.ndarray | None = None
         """The columns of the last call, int64 [rows, length]; None before the first."""
         self._width = 0
@@ -98,19 +103,32 @@ class Follower:
         self._columns = None
 
     def follow(
-        self, columns: np.ndarray, width: int, vocab_size: int, logprobs: np.ndarray | None = None
+        self,
+        columns: np.ndarray,
+        width: int,
+        vocab_size: int,
+        *,
+        is_width_known: bool = False,
+        logprobs: Callable[[int], np.ndarray] | None = None,
     ) -> list[int]:
         """Bring all requests up to `columns` [rows, length]; returns the rows that were restarted.
 
-        width       the number of columns of the prompts, if this is the first call of a generation.
-        vocab_size  the vocabulary size of its scheduler.
-        logprobs    [rows], those of the last column, for criteria that use them.
+        width           the number of columns of the prompts, if this is the first call of a generation.
+        vocab_size      the vocabulary size of its scheduler.
+        is_width_known  whether `width` is right for every call: then another one begins a generation, and a
+                        call may bring several new tokens.
+        logprobs        gives those of the last n columns, [rows, n], for criteria that use them.
         """
         previous, self._columns = self._columns, columns
-        self._logprobs = None if logprobs is None else logprobs.tolist()
+        continues = previous is not None and not (is_width_known and width != self._width)
+        most = columns.shape[1] if is_width_known else 1
         try:
-            if previous is not None and self._continues(previous, columns):
+            if previous is not None and continues and self._continues(previous, columns, most):
+                new = max(1, columns.shape[1] - previous.shape[1])
+                self._logprobs = None if logprobs is None else logprobs(new).tolist()
                 return self._extend(previous, columns)
+            new = columns.shape[1] - width
+            self._logprobs = None if logprobs is None or not new else logprobs(new).tolist()
             return self._begin(width, vocab_size)
         except ValueError:
             self.reset()
@@ -155,27 +173,37 @@ class Follower:
         self._accept(row, output[checked:])
 
     def _accept(self, row: int, token_ids: list[int]) -> None:
-        """Add the newest token, if there is one, to the request of `row`."""
-        known = self._logprobs if token_ids else None
-        self.scheduler.accept(row, token_ids, () if known is None else known[row : row + 1])
+        """Add the newest tokens, if there are any, to the request of `row`."""
+        known = self._logprobs[row][-len(token_ids) :] if self._logprobs and token_ids else ()
+        self.scheduler.accept(row, token_ids, known)
 
-    def _continues(self, previous: np.ndarray, columns: np.ndarray) -> bool:
-        """Whether `columns` continue the generation of `previous`: its prompts, at most one token more."""
-        if len(columns) != len(previous) or not self._width <= columns.shape[1] <= previous.shape[1] + 1:
+    def _continues(self, previous: np.ndarray, columns: np.ndarray, most: int) -> bool:
+        """Whether `columns` continue the generation of `previous`: its prompts, and `most` tokens more."""
+        length = columns.shape[1]
+        if len(columns) != len(previous) or not self._width <= length <= previous.shape[1] + most:
             return False
-        return bool((columns[:, : self._width] == previous[:, : self._width]).all())
+        first = 0 if length <= previous.shape[1] else self._first_compared(self._width)
+        return bool((columns[:, first : self._width] == previous[:, first : self._width]).all())
+
+    def _first_compared(self, length: int) -> int:
+        """The first of so many columns that is compared, in rows that have grown."""
+        return 0 if self._compared is None else max(0, length - self._compared)
 
     def _extend(self, previous: np.ndarray, columns: np.ndarray) -> list[int]:
-        previous_length = previous.shape[1]
-        live = set(self.live)
-        restarted = []
-        for row in range(len(columns)):
-            if previous_length > columns.shape[1] or (previous[row] != columns[row, :previous_length]).any():
-                self.scheduler.remove(row)
-                self._add(row, 1)
-                restarted.append(row)
-            elif row in live:
-                self._accept(row, columns[row, previous_length:].tolist())
+        length = previous.shape[1]
+        new = max(1, columns.shape[1] - length)
+        first = self._first_compared(length)
+        if length > columns.shape[1]:
+            differs = np.ones(len(columns), bool)
+        else:
+            differs = (previous[:, first:] != columns[:, first:length]).any(axis=1)
+        continued = [row for row in self.live if not differs[row]]
+        restarted: list[int] = differs.nonzero()[0].tolist()
+        for row in restarted:
+            self.scheduler.remove(row)
+            self._add(row, new)
+        for row in continued:
+            self._accept(row, columns[row, length:].tolist())
         return restarted
 
     def _begin(self, width: int, vocab_size: int) -> list[int]:
@@ -193,7 +221,7 @@ class Follower:
         )
         self._width = width
         for row in range(rows):
-            self._add(row, 1)
+            self._add(row, self._columns.shape[1] - width)
         return list(range(rows))
 
     def _prompt(self, row: int) -> list[int]:

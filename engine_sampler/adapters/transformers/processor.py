@@ -11,6 +11,7 @@ from ...contract import Backend, ParameterError, token_rows
 from ...params import SamplingParams
 from ...registry import default_registry
 from .._tensors import dtype_name, like, rows_of_nan
+from .caller import prompt_columns_of_generate
 from .following import Follower, listed, tokenizer_of
 
 if TYPE_CHECKING:
@@ -37,8 +38,9 @@ class ChainLogitsProcessor:
     eos_token_ids   default: the tokenizer's. They affect min_tokens, ignore_eos and grammars.
     grammar         as in `Scheduler.add`, one for all rows or a list with one per prompt.
 
-    The columns of the first call are the prompts; a call with other prompts, or with more than one new
-    token, begins a new generation, and so does `reset()`. `generate` alone ends rows: limits are
+    Called by `generate`, each of its calls is a generation. In other loops, the columns of the first call are
+    the prompts; a call with other prompts, or with more than one new token, begins a new generation, and so
+    does `reset()`. `generate` alone ends rows: limits are
     ignored, and a row continues after a stop. After the end of its grammar a row gets only EOS.
 
     Raises ValueError naming the row if no token is left to draw or the chain failed, `ParameterError`
@@ -99,7 +101,14 @@ class ChainLogitsProcessor:
         follower = self._follower
         if self._tokenizer is not None:
             width = min(width, len(self._tokenizer))
-        self._completed.difference_update(follower.follow(columns, columns.shape[1], width))
+        prompt = prompt_columns_of_generate()
+        restarted = follower.follow(
+            columns,
+            columns.shape[1] if prompt is None else prompt,
+            width,
+            is_width_known=prompt is not None,
+        )
+        self._completed.difference_update(restarted)
         grammars = [row for row in range(len(columns)) if follower.has_grammar(row)]
         if grammars and not follower.scheduler.vocabulary.eos_token_ids:
             raise ParameterError(

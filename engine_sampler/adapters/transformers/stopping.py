@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from ...params import SamplingParams
 from ...registry import default_registry
 from ...requests.called_criteria import CalledCriteria, as_criterion
 from ...stopping import newest_logprobs
+from .caller import prompt_columns_of_generate
 from .following import Follower, listed, tokenizer_of
 
 if TYPE_CHECKING:
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 
 UNKNOWN_VOCAB_SIZE = 2**31 - 1
 """More tokens than any vocabulary has: criteria see no logits to take the size from."""
+
+_COMPARED = 256
+"""The last tokens by which a row is known to go on: no criterion tells rows apart that differ before."""
 
 _OTHER_PARAMS = ("ignore_eos", "min_tokens", "skip_special_tokens")
 """Parameters of other components that affect when a request ends."""
@@ -41,8 +46,8 @@ def stopping_criteria(
                    `(input_ids, scores, **kwargs) -> bool [rows]`. The latter are called with what this
                    criterion is called with; within a row's min_tokens their answer does not count.
     eos_token_ids  default: the tokenizer's.
-    prompt_length  columns of the prompts; default: all but the last column of the first call, which is
-                   correct in `generate`.
+    prompt_length  columns of the prompts; default: what `generate` knows of them, in assisted generation
+                   too; in other loops all but the last column of the first call.
 
     A row is done at the token where the scheduler would end it, and stays done. max_time counts from the
     first call. Criteria that use logprobs (`assistant_confidence_threshold`) take them from the scores, which
@@ -56,8 +61,9 @@ def stopping_criteria(
 class Stops:
     """`stops(input_ids int64 [rows, length], scores) -> bool [rows]`, on the device of input_ids.
 
-    Built by `stopping_criteria`. A call with other prompts, or with more than one new token, begins
-    a new generation, and so does `reset()`.
+    Built by `stopping_criteria`. Each call of `generate` is a generation. In other loops, a call with other
+    prompts begins a new one, and so does `reset()`; if `prompt_length` is not given, also a call with more
+    than one new token.
     """
 
     def __init__(
@@ -76,7 +82,11 @@ class Stops:
         """The rows that the criteria in `_called` have ended."""
         self._wants_logprobs = any(map(_uses_logprobs, stops)) or any(c.wants_logprobs for c in own)
         self._follower = Follower(
-            stops, tokenizer=tokenizer_of(tokenizer), eos_token_ids=eos_token_ids, stopping_criteria=own
+            stops,
+            tokenizer=tokenizer_of(tokenizer),
+            eos_token_ids=eos_token_ids,
+            stopping_criteria=own,
+            compared=_COMPARED,
         )
         self._prompt_length = prompt_length
 
@@ -91,11 +101,14 @@ class Stops:
         """
         columns = token_rows(input_ids)
         length = columns.shape[1]
-        width = length - 1 if self._prompt_length is None else min(self._prompt_length, length)
-        logprobs = None
-        if self._wants_logprobs and length > 0:
-            logprobs = newest_logprobs("assistant_confidence_threshold", columns[:, -1], scores)
-        restarted = self._follower.follow(columns, width, UNKNOWN_VOCAB_SIZE, logprobs)
+        prompt = prompt_columns_of_generate() if self._prompt_length is None else self._prompt_length
+        restarted = self._follower.follow(
+            columns,
+            min(length - 1 if prompt is None else prompt, length),
+            UNKNOWN_VOCAB_SIZE,
+            is_width_known=prompt is not None,
+            logprobs=partial(_logprobs, columns, scores) if self._wants_logprobs else None,
+        )
         self._done.difference_update(restarted)
         for criterion in self._called:
             self._done.update(self._ended_by(criterion(input_ids, scores, **kwargs), len(columns)))
@@ -107,6 +120,18 @@ class Stops:
         on_host = answer.detach().cpu() if hasattr(answer, "detach") else answer
         flags = np.broadcast_to(np.asarray(on_host, bool), rows)
         return [row for row in range(rows) if flags[row] and self._follower.has_min_tokens(row)]
+
+
+def _logprobs(columns: np.ndarray, scores: Any, count: int) -> np.ndarray:
+    """[rows, count]: the logprobs of the last columns under the scores of as many last steps."""
+    steps = scores[-count:] if isinstance(scores, (tuple, list)) else [scores]
+    newest = columns[:, columns.shape[1] - count :]
+    if len(steps) < count:
+        raise ValueError(f"scores of {len(steps)} steps are not allowed: {count} tokens are new")
+    by_step = [
+        newest_logprobs("assistant_confidence_threshold", *step) for step in zip(newest.T, steps, strict=True)
+    ]
+    return np.stack(by_step, axis=1)
 
 
 def _only_stops(params: SamplingParams) -> SamplingParams:

@@ -193,3 +193,15 @@ def test_a_grammar_needs_an_eos_id():
     processor = ChainLogitsProcessor(SamplingParams(regex="a"), tokenizer=tokenizer)
     with pytest.raises(ParameterError, match="eos_token_ids is empty; row 0 has a grammar"):
         processor(torch.tensor([[1]]), scores(1, 2))
+
+
+def test_a_text_goes_on_in_another_generation():
+    processor = ChainLogitsProcessor(
+        SamplingParams(regex="[a-d]{3}", temperature=0.0), tokenizer=byte_tokenizer(), eos_token_ids=[EOS]
+    )
+    model = llama(258, EOS)
+    text = torch.tensor([[100, 101]])
+    for length in (6, 10):
+        text = model.generate(text, logits_processor=[processor], do_sample=False, max_new_tokens=10)
+        assert text.shape[1] == length
+        assert text[0, -1] == EOS

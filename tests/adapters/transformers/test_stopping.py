@@ -165,3 +165,64 @@ def test_its_generate_stops_by_our_criteria():
 def test_settings_that_do_not_fit_the_rows_are_refused_by_name():
     with pytest.raises(ParameterError, match="params has 3 entries"):
         stopping_criteria([SamplingParams()] * 3)(torch.tensor([[1], [2]]), None)
+
+
+def assisted(model, inputs, criterion, **settings):
+    """The rows of an assisted generation, whose steps may add several tokens."""
+    return model.generate(inputs, assistant_model=model, stopping_criteria=[criterion], **settings)
+
+
+PROMPT = torch.tensor([[5, 6, 7]])
+
+
+def test_a_limit_holds_in_assisted_generation():
+    alone = llama().generate(PROMPT, max_new_tokens=30, do_sample=False)
+    for limit in range(1, 12):
+        criterion = stopping_criteria(SamplingParams(max_tokens=limit))
+        rows = assisted(llama(), PROMPT, criterion, max_new_tokens=30, do_sample=False)
+        new = rows.shape[1] - PROMPT.shape[1]
+        assert limit <= new <= limit + 20, limit  # at most one draft more
+        assert rows.tolist() == alone[:, : rows.shape[1]].tolist()
+    assert rows.shape[1] < alone.shape[1]
+
+
+def test_a_stop_token_in_the_middle_of_a_draft_ends_the_generation():
+    alone = llama().generate(PROMPT, max_new_tokens=30, do_sample=False)[0, 3:].tolist()
+    for token in dict.fromkeys(alone):
+        criterion = stopping_criteria(SamplingParams(stop_token_ids=[token]))
+        rows = assisted(llama(), PROMPT, criterion, max_new_tokens=30, do_sample=False)
+        assert token in rows[0, 3:].tolist()
+        assert rows.shape[1] - 3 <= alone.index(token) + 21
+        lookup = llama().generate(
+            PROMPT,
+            prompt_lookup_num_tokens=3,
+            stopping_criteria=[criterion],
+            max_new_tokens=30,
+            do_sample=False,
+        )
+        assert alone.index(token) + 1 <= lookup.shape[1] - 3 <= alone.index(token) + 4
+
+
+def test_all_tokens_of_a_draft_have_logprobs_for_criteria_that_use_them():
+    criterion = stopping_criteria(SamplingParams(assistant_confidence_threshold=1e-9), prompt_length=1)
+    scores = tuple(torch.randn(1, 10) for _ in range(5))
+    assert criterion(torch.tensor([[5, 6, 7]]), scores[:2]).tolist() == [False]
+    assert criterion(torch.tensor([[5, 6, 7, 8, 9, 3]]), scores).tolist() == [False]
+    with pytest.raises(ValueError, match=r"scores of 1 steps are not allowed: 3 tokens are new"):
+        criterion(torch.tensor([[5, 6, 7, 8, 9, 3, 1, 2, 3]]), scores[:1])
+
+
+def test_a_text_goes_on_in_another_generation():
+    criterion = stopping_criteria(SamplingParams(max_tokens=4))
+    text = PROMPT
+    for length in (7, 11, 15):
+        text = llama().generate(text, max_new_tokens=30, do_sample=False, stopping_criteria=[criterion])
+        assert text.shape[1] == length
+
+
+def test_long_rows_are_judged_by_their_last_tokens():
+    criterion = stopping_criteria(SamplingParams(stop_token_ids=[9]))
+    text = torch.randint(10, 40, (2, 1000))
+    assert criterion(text, None).tolist() == [False, False]
+    swapped = torch.cat((text.flip(0), torch.tensor([[9], [8]])), dim=1)
+    assert criterion(swapped, None).tolist() == [True, False]
