@@ -60,7 +60,7 @@ def sections(catalogue: Catalogue) -> str:
 def _row(param: Param, page: str | None, elsewhere: list[str]) -> list[str]:
     """A line of the table; the name is an anchor, and leads to the page of what owns the parameter."""
     name = f"`{param.name}`" if page is None else f"[`{param.name}`]({page})"
-    is_fixed = param.type is object and param.limit is None  # seed, early_stopping, logprobs_mode: one of a few values
+    is_fixed = param.type is object and param.limit is None  # such as seed
     limit = None if param.choices is not None or is_fixed else param.default_limit
     allowed = [kind_of(param), range_of(param), "" if limit is None else f"limit {limit:,}"]
     return [
