@@ -21,6 +21,7 @@ from ..params.bodies import mapping
 from ..params.openai import TRANSPORT as OPENAI_TRANSPORT
 from ..params.openai import canonical_keys, openai_logprobs, without_transport
 from ..params.orders import KOBOLDAI_IDS
+from ..params.schemas import check_text
 from ..registry import MAX_COUNT
 from ..tokenizer import Tokenizer
 from ._request_body import (
@@ -107,6 +108,13 @@ FIELDS: Mapping[str, BodyField] = {
 }
 """The parameters, with their neutral values and limits."""
 
+RANGES: Mapping[str, tuple[float, float]] = {
+    "rep_pen": (1, _ANY),
+    **dict.fromkeys(("rep_pen_range", "rep_pen_slope", "top_k", "top_a"), (0, _ANY)),
+    **dict.fromkeys(("top_p", "tfs", "typical"), (0, 1)),
+}
+"""The values that KoboldAI takes: it answers others with status 422, where koboldcpp takes the nearest one."""
+
 _CPP_TEMPERATURE = BodyField("temperature", limits=(0, _ANY))
 
 KOBOLDCPP: Mapping[str, Any] = {
@@ -149,6 +157,7 @@ def from_request(
         >>> from_request({"sampler_order": [6, 5, 0]}, system="koboldcpp").order
         ('dry', 'penalties', 'temperature', 'smoothing', 'top_n_sigma', 'top_k', 'xtc')
 
+    - Numbers out of range: KoboldAI refuses them in its own keys, koboldcpp takes the nearest in the range.
     - temperature: 0 is greedy. Below 0 is greedy in koboldcpp too, and not allowed in KoboldAI.
     - rep_pen_range: 0 is the whole context in KoboldAI, one token in koboldcpp.
     - rep_pen_slope: KoboldAI's curve. koboldcpp's two steps are not supported, except slopes flat there.
@@ -194,9 +203,20 @@ def _parameters(
     if switch("render_special", fields.pop("render_special", False)):
         parameters["skip_special_tokens"] = False
     order = fields.pop("sampler_order", None)
+    if not is_cpp:
+        _refuse_out_of_range(fields)
     _translate_special_values(fields, is_cpp)
     parameters |= read_fields(FIELDS, fields)
+    check_text(parameters)
     return parameters | (_koboldcpp_order(order, parameters) if is_cpp else _koboldai_order(order))
+
+
+def _refuse_out_of_range(fields: Mapping[str, Any]) -> None:
+    for key, (low, high) in RANGES.items():
+        value = fields.get(key, low)
+        if isinstance(value, (int, float)) and not low <= value <= high:
+            allowed = f"at least {low}" if high == _ANY else f"{low} to {high}"
+            raise ParameterError(f"{key}={quoted(value)} is not allowed: {allowed}")
 
 
 def _translate_special_values(fields: dict[str, Any], is_cpp: bool) -> None:

@@ -10,6 +10,7 @@ from ..base.errors import quoted
 from ..contract import ParameterError
 from ..contract.values import id_of_digits
 from .bodies import mapping
+from .schemas import check_text
 from .structured import structured_parameters
 from .tools import Reasoning
 
@@ -50,7 +51,9 @@ def parameters_of(
     parameters |= openai_logprobs(rest.pop("logprobs", None), rest.pop("top_logprobs", None), default_count=0)
     if "logit_bias" in rest:
         rest["logit_bias"] = _logit_bias(rest["logit_bias"])
-    return parameters | canonical_keys(rest, RENAMED)
+    parameters |= canonical_keys(rest, RENAMED)
+    check_text(parameters)
+    return parameters
 
 
 def _logit_bias(value: Any) -> dict[int, Any]:

@@ -12,6 +12,18 @@ _VALUES = ("enum", "const", "default", "examples")
 _MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
 
 
+def check_text(parameters: Mapping[str, Any]) -> None:
+    """Raise `ParameterError` if the `json_schema` of a body is text that is not JSON."""
+    schema = parameters.get("json_schema")
+    if isinstance(schema, str):
+        try:
+            json.loads(schema)
+        except RecursionError:
+            raise ParameterError("json_schema is nested too deep to be read") from None
+        except ValueError as error:
+            raise ParameterError(f"json_schema is not JSON: {error}") from None
+
+
 def without_additional_properties(schema: Any) -> Any:
     """A schema in which every object that names properties allows no others, unless it says so itself.
 

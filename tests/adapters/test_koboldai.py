@@ -241,7 +241,7 @@ TOKENIZER = Tokenizer([b"</s>", b"a", b"[", b" ]x", b"b"], [0])
         ({"rep_pen_range": 5}, {"penalty_last_n": 5}),
         ({"repetition_penalty": 1.5}, {"repetition_penalty": 1.5}),
         ({"temperature": 0}, {"temperature": 0.0}),
-        ({"top_k": -1}, {"top_k": 0}),
+        ({"min_p": -1}, {"min_p": 0.0}),
         ({"mirostat": 3}, {"mirostat": 0}),
         ({"mirostat_mode": 2}, {"mirostat": 2}),
         ({"nsigma": 1}, {"top_n_sigma": 1.0}),
@@ -296,7 +296,10 @@ def test_a_value_is_read_as_koboldcpp_reads_it(body: dict[str, Any], expected: d
     ("body", "system", "message"),
     [
         ({"rep_penn": 1}, "koboldai", "unknown parameter 'rep_penn'; did you mean 'rep_pen'"),
-        ({"rep_pen": 0}, "koboldai", "rep_pen=0 is not allowed: a finite number above 0"),
+        ({"rep_pen": 0}, "koboldai", "rep_pen=0 is not allowed: at least 1"),
+        ({"top_p": 1.5}, "koboldai", "top_p=1.5 is not allowed: 0 to 1"),
+        ({"top_k": -1}, "koboldai", "top_k=-1 is not allowed: at least 0"),
+        ({"json_schema": "{"}, "koboldcpp", "json_schema is not JSON"),
         (
             {"rep_pen": 1.1, "repeat_penalty": 1.2},
             "koboldai",

@@ -102,6 +102,8 @@ def test_a_body_that_is_no_object_is_refused(name: str, body: Any) -> None:
         ("llama.cpp", {"logit_bias": {"05": 1, "5": 1}}),
         ("llama.cpp", {"post_sampling_probs": "false"}),
         ("koboldcpp", {"rep_pen_slope": 0.5, "rep_pen": "x"}),
+        *((name, {key: 5}) for name in ("openai", "llama.cpp", "koboldai") for key in (5, None, ("a",))),
+        *((name, {"json_schema": "{"}) for name in ("openai", "llama.cpp", "koboldcpp")),
     ],
 )
 def test_what_once_raised_something_else_is_refused(name: str, body: Any) -> None:

@@ -15,6 +15,7 @@ from ...params.bodies import mapping
 from ...params.costs import check_repeats
 from ...params.openai import TRANSPORT as OPENAI_TRANSPORT
 from ...params.openai import canonical_keys, openai_logprobs, without_transport
+from ...params.schemas import check_text
 from ...params.structured import response_format
 from ...params.tools import Function, Reasoning, call_list, chosen_functions, take_tools, tool_calls
 from ...registry import MAX_COUNT
@@ -173,6 +174,7 @@ def from_request(
     - n_probs: that many logprobs, of the raw logits or (post_sampling_probs) of the processed ones.
     - t_max_predict_ms counts from when the request is added, and ends it even in the middle of a line.
     - grammar: GBNF, or Lark after a line `%llguidance {}`.
+    - json_schema: `{}` is any object, as in the server; in the standard it is any value.
     - tools: with a `tool_family`, calls are constrained as its models write them. Without, that depends on a
       chat template, and calls are not constrained, which is logged, unless tool_choice forces one: the answer
       then has the server's generic form, `{"tool_call": {"name": ..., "arguments": {...}}}`, or with
@@ -209,6 +211,9 @@ def _parameters(
     parameters |= response_format(fields.pop("response_format", {"type": "text"})) | calls
     _translate_special_values(fields)
     parameters |= read_fields(FIELDS, fields)
+    if parameters.get("json_schema") == {}:
+        parameters["json_schema"] = {"type": "object"}
+    check_text(parameters)
     return parameters | _chain(names, parameters)
 
 

@@ -203,7 +203,7 @@ def test_the_examples_of_the_docstrings_hold() -> None:
         ({"stop": ["", ""]}, {"stop": ()}),
         ({"tfs_z": 0.9}, {"tfs": 0.9}),
         ({"json_schema": {"type": "object"}}, {"json_schema": '{"type": "object"}'}),
-        ({"json_schema": {}, "grammar": ""}, {"json_schema": "{}"}),
+        ({"json_schema": {}, "grammar": ""}, {"json_schema": '{"type": "object"}'}),
         ({"response_format": {"type": "json_object"}}, {"json_object": True}),
         ({"response_format": {"type": "json_object", "schema": {"type": "object"}}},
          {"json_schema": '{"type": "object"}', "json_object": False}),
