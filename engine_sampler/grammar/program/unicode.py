@@ -273,7 +273,7 @@ def _clipped(pieces: Pieces, first: int, last: int) -> Pieces:
 
 def _children(pieces: Pieces, bits: int) -> dict[Pieces, int]:
     """Pieces over the last `bits` bits, each with a mask of the values of the preceding bits they follow."""
-    spend(5 + len(pieces))
+    spend(15 + len(pieces))
     top = (1 << bits) - 1
     children: dict[Pieces, int] = {}
     partial: dict[int, list[tuple[int, int, int]]] = {}
