@@ -9,6 +9,7 @@ from lark import Token, Tree
 from lark.grammar import Symbol
 
 from ..errors import GrammarLimitError
+from ..work import spend_on_each
 from .statements import ENDLESS
 
 MAX_SYMBOLS = 50_000
@@ -35,7 +36,7 @@ def without_endless_counts(tree: Any) -> None:
 def check_expansion(trees: Iterable[Any]) -> None:
     """Raise GrammarLimitError if the sequences that the rules are expanded to have too many symbols."""
     count = _SymbolCount()
-    for tree in trees:
+    for tree in spend_on_each(trees, 5):
         ways, length = count.size(tree)
         count.add(ways * length)
 

@@ -305,9 +305,9 @@ class _Reader:
         self._at += 1
         chars = []
         while not self._text.startswith('"', self._at):
+            spend()
             chars.append(self._char('"'))
         self._at += 1
-        spend(len(chars) // 2)
         return self._node("STRING", '"' + "".join(map(_in_string, chars)) + '"', start) if chars else _EMPTY
 
     def _class(self) -> Any:
@@ -322,6 +322,7 @@ class _Reader:
         self._at += negated
         ranges = []
         while not self._text.startswith("]", self._at):
+            spend(2)
             first = last = self._char("]")
             following = self._text[self._at + 1 : self._at + 2]
             if self._text.startswith("-", self._at) and following not in ("]", ""):
@@ -332,7 +333,6 @@ class _Reader:
             ranges.append(_in_class(first) if first == last else f"{_in_class(first)}-{_in_class(last)}")
         if not ranges:
             self._fail("a character in the class")
-        spend(len(ranges))
         self._at += 1
         return f"/[{'^' if negated else ''}{''.join(ranges)}]/"
 

@@ -26,7 +26,7 @@ from ..program.lalr import ACCEPT, IGNORED, KEYWORD, NOTHING, LalrState, Pairs, 
 from ..program.rules import Rules, sequence
 from ..regex.beginning import TEXT_BEGIN, Before
 from ..regex.pattern import Outline
-from ..work import counted_work, spend
+from ..work import counted_work, spend, spend_on_each
 from .dead_ends.lalr_dead_ends import without_dead_ends
 from .dead_ends.preceding_characters import texts_before_entries
 from .dialect import Rewritten
@@ -45,8 +45,11 @@ _REFUSED = {
 }
 
 
-_COMPILING_STEPS, _TERMINAL_STEPS = 16, 20
+_COMPILING_STEPS, _TERMINAL_STEPS = 32, 20
 """The steps in which lark compiles one node of the tree of a rule, or one terminal."""
+
+_INSTANCE_STEPS = 300
+"""The steps in which lark makes one rule of a template, a copy of its tree."""
 
 _RULE_STEPS = 30
 """The steps for a plain rule and its terminals after that, beside those of the analysis."""
@@ -124,7 +127,7 @@ class _Reading:
         if any(parameters for _, parameters, *_ in self._grammar.rule_defs):
             self._check_templates(start)
         trees = [tree for _, _, tree, _ in self._grammar.rule_defs if tree is not None]
-        for tree in trees:
+        for tree in spend_on_each(trees, 5):
             without_endless_counts(tree)
         check_expansion(trees)
 
@@ -133,6 +136,7 @@ class _Reading:
         rules, loaded = Rules(), self._loaded
         terminals = loaded.terminals(rules, loaded.terminal_trees(), preceding={})
         RuleReader(rules, loaded.rule_trees(), terminals, {}, self._messages).read(start)
+        spend(_INSTANCE_STEPS * len(rules.rule_names))
 
     def _compiled(self, start: str) -> _Compiled:
         trees = [tree for _, _, tree, _ in self._grammar.rule_defs if tree]

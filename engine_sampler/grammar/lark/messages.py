@@ -131,6 +131,8 @@ def _message_of(error: Exception) -> str:
         return "unexpected end of line" if error.token.type == "_NL" else f"unexpected {str(error.token)!r}"
     if isinstance(error, AssertionError):
         return str(error) or "a declared terminal cannot be part of another one"
+    if isinstance(error, AttributeError) and error.name == "template_usage":
+        return "a terminal cannot use a template"
     inner = error.args[-1] if error.args else None
     if isinstance(inner, SyntaxError):
         return f"the escapes of a literal cannot be read: {str(inner.msg).split(' (')[0]}"

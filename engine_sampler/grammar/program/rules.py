@@ -275,6 +275,7 @@ class Rules:
         end = builder.state()
         builder.edges[end].append(Edge(ACCEPT, end))
         builder.build(body, 0, end)
+        spend(2 * len(builder.edges))
         self.define_automaton(rule, builder.without_epsilon_edges(), 0, builder.counters)
 
     def define_automaton(
@@ -319,7 +320,7 @@ class Rules:
         operations: list[int] = []
         spans: dict[tuple[Operation, ...], tuple[int, int]] = {}
         first = counted = 0
-        for name, automaton in zip(self.rule_names, self._automata, strict=True):
+        for name, automaton in spend_on_each(list(zip(self.rule_names, self._automata, strict=True)), 4):
             if automaton is None:
                 raise GrammarError(f"the rule {name} is used but not defined")
             edges_of_states, bits, counters = automaton
@@ -402,18 +403,22 @@ class _Automaton:
         if body[0] == "sequence":
             if not body[1]:
                 self.link(start, end)
-            for item in body[1][:-1]:
+            for item in self._counted(body[1][:-1]):
                 middle = self.state()
                 self.build(item, start, middle, depth + 1)
                 start = middle
             for item in body[1][-1:]:
                 self.build(item, start, end, depth + 1)
         elif body[0] == "alternatives":
-            for item in body[1]:
+            for item in self._counted(body[1]):
                 self.build(item, start, end, depth + 1)
         else:
             item, low, high = body[1:]
             self._repeat(item, low, high, start, end, depth)
+
+    @staticmethod
+    def _counted(items: Sequence[Body]) -> Iterable[Body]:
+        return items if len(items) < _MANY else spend_on_each(items)
 
     def _repeat(self, item: Body, low: int, high: int | None, start: int, end: int, depth: int) -> None:
         if high is not None and low > high:

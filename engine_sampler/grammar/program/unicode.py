@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -52,6 +52,7 @@ def ranges(pieces: Iterable[tuple[int, int]]) -> Ranges:
 
 def invert(of: Ranges) -> Ranges:
     """All code points that are not in the set."""
+    spend(len(of) // 8)
     gaps = []
     begin = 0
     for first, last in of:
@@ -65,6 +66,7 @@ def invert(of: Ranges) -> Ranges:
 
 def overlap(a: Ranges, b: Ranges) -> bool:
     """Whether the sets have a code point in common."""
+    spend((len(a) + len(b)) // 8)
     i = j = 0
     while i < len(a) and j < len(b):
         if a[i][1] < b[j][0]:
@@ -79,14 +81,30 @@ def overlap(a: Ranges, b: Ranges) -> bool:
 # Classes of characters.
 
 
+_END_OF_TEXT = 0x40000
+"""No character from here on is a letter, a digit or white space."""
+
+_BEYOND: tuple[tuple[int, str | None], ...] = (
+    (0x40000, "Cn"),
+    (0xE0000, None),
+    (0xE1000, "Cn"),
+    (0xF0000, "Co"),
+    (0xFFFFE, "Cn"),
+    (0x100000, "Co"),
+    (0x10FFFE, "Cn"),
+    (LAST + 1, None),
+)
+"""Where the categories of the planes after that begin; None: each character has its own."""
+
+
 @lru_cache(maxsize=1)
-def _all_characters() -> str:
-    return np.arange(LAST + 1, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
+def _text_characters() -> str:
+    return np.arange(_END_OF_TEXT, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
 
 
 @lru_cache(maxsize=8)
 def _matched(pattern: str) -> Ranges:
-    found = re.finditer(pattern, _all_characters())  # which may search long for each
+    found = re.finditer(pattern, _text_characters())  # which may search long for each
     return tuple((m.start(), m.end() - 1) for m in unhurried(found, at_a_time=1))
 
 
@@ -108,7 +126,8 @@ def space(ascii_only: bool = False) -> Ranges:
 @lru_cache(maxsize=1)
 def _whitespace() -> Ranges:
     r"""What `str.split` splits at, which is what `\s` matches; a search takes twice the time."""
-    return invert(tuple((ord(run[0]), ord(run[-1])) for run in _all_characters().split()))
+    runs = [(ord(run[0]), ord(run[-1])) for run in _text_characters().split()]
+    return invert((*runs, (_END_OF_TEXT, LAST)))
 
 
 _CATEGORIES = dict(
@@ -130,11 +149,19 @@ _CATEGORIES.update({short.lower(): short for short in list(_CATEGORIES.values())
 @lru_cache(maxsize=1)
 def _by_category() -> dict[str, list[tuple[int, int]]]:
     ranges_of: dict[str, list[tuple[int, int]]] = {}
-    begin = 0
-    for name, group in groupby(map(unicodedata.category, _all_characters())):
-        end = begin + sum(map(len, in_slices(group)))
-        ranges_of.setdefault(name, []).append((begin, end - 1))
-        begin = end
+
+    def read(begin: int, characters: Iterable[str]) -> None:
+        for name, group in groupby(map(unicodedata.category, characters)):
+            end = begin + sum(map(len, in_slices(group)))
+            ranges_of.setdefault(name, []).append((begin, end - 1))
+            begin = end
+
+    read(0, _text_characters())
+    for (first, category_of_all), (end, _) in pairwise(_BEYOND):
+        if category_of_all is None:
+            read(first, map(chr, range(first, end)))
+        else:
+            ranges_of.setdefault(category_of_all, []).append((first, end - 1))
     return ranges_of
 
 
@@ -185,7 +212,7 @@ def _identifier(start: bool) -> Ranges:
 @lru_cache(maxsize=1)
 def _case_orbits() -> dict[int, tuple[int, ...]]:
     """For each code point that has another case: all code points that differ from it in case only."""
-    text = "\n".join(_all_characters()[:0x20000].replace("\n", ""))  # one per line: no context for sigma
+    text = "\n".join(_text_characters()[:0x20000].replace("\n", ""))  # one per line: no context for sigma
     partners: dict[str, set[str]] = {}
     folded = zip(text.split("\n"), text.lower().split("\n"), text.upper().split("\n"), strict=True)
     for c, low, up in folded:
@@ -246,7 +273,7 @@ def _clipped(pieces: Pieces, first: int, last: int) -> Pieces:
 
 def _children(pieces: Pieces, bits: int) -> dict[Pieces, int]:
     """Pieces over the last `bits` bits, each with a mask of the values of the preceding bits they follow."""
-    spend(5 + len(pieces))
+    spend(15 + len(pieces))
     top = (1 << bits) - 1
     children: dict[Pieces, int] = {}
     partial: dict[int, list[tuple[int, int, int]]] = {}

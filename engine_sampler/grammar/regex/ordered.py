@@ -39,6 +39,9 @@ _ALWAYS = frozenset((_NONE,))
 ALWAYS: Configuration = ((), _NONE)
 """The condition of a state that accepts unconditionally."""
 
+_MANY = 16
+"""The threads of a lookahead that are copied with as much work as one is read."""
+
 MAX_GUARDS = 32
 """The most distinct conditions on the text after the end of one terminal."""
 
@@ -219,6 +222,8 @@ class Machine:
             seen.add(thread)
             self._spend()
             cell, forbidden, required = thread
+            if len(forbidden) + len(required) >= _MANY:
+                self._spend((len(forbidden) + len(required)) // _MANY)
             node = self._cells[cell][0]
             if cell == END or isinstance(node, Set):
                 yield thread
@@ -287,7 +292,7 @@ class Machine:
         if cell == END:
             return ((END, forbidden, required),)
         opened = self._closure(self._settle(self._cells[cell][1]), results)
-        self._spend(len(opened) // 2)
+        self._spend(len(opened) // 2 + len(opened) * (len(forbidden) + len(required)) // _MANY)
         return ((way, forbidden | more, required | also) for way, more, also in opened)
 
     def _read_all(
@@ -397,6 +402,7 @@ def _nodes(tree: Node) -> list[Node]:
     waiting = [tree]
     while waiting:
         node = waiting.pop()
+        spend()
         items = node.items if isinstance(node, Sequence | Choice) else ()
         if isinstance(node, Repeat | Lookaround):
             items = (node.item,)

@@ -37,7 +37,7 @@ from ..program.expression import (
 )
 from ..program.expression import repeat as repeat_expression
 from ..program.unicode import ANY_CHARACTER, TEXT, invert
-from ..work import counted_work, spend
+from ..work import counted_work, spend, spend_on_each
 from . import ordered
 from .beginning import Before, decided
 from .items import PatternError, nests_lookarounds, width
@@ -244,9 +244,9 @@ def _language(node: Node) -> Expression:
     if isinstance(node, Set):
         return node.expression
     if isinstance(node, Sequence):
-        return concat(*map(_language, node.items))
+        return concat(*map(_language, spend_on_each(node.items)))
     if isinstance(node, Choice):
-        return union(*map(_language, node.items))
+        return union(*map(_language, spend_on_each(node.items)))
     if isinstance(node, Repeat):
         return repeat_expression(_language(node.item), node.low, node.high)
     assert isinstance(node, Lookaround)
@@ -345,24 +345,33 @@ def _before(node: Node, after: Expression, begin: bool | None) -> Expression:
 
 def _sequence_before(node: Sequence, after: Expression, begin: bool | None) -> Expression:
     begins = []
-    for item in node.items:
+    for item in spend_on_each(node.items):
         begins.append(begin)
         begin = False if item.shortest else begin if item.longest == 0 or begin is False else None
     items = list(node.items)
     while items:
-        item = items.pop()
-        if not item.has_lookaround:
-            after = concat(_language(item), after)
+        if plain := _popped_plain(items):  # all at once: each `concat` copies what follows
+            after = concat(*map(_language, plain), after)
             continue
-        plain = []
-        while _looks_at_neighbours(item) and items and not items[-1].has_lookaround:
-            plain.append(items.pop())
-        if sum(one.shortest for one in plain):
-            after = _between((item,), concat(*map(_language, reversed(plain))), after)
+        item = items.pop()
+        plain = _popped_plain(items) if _looks_at_neighbours(item) else []
+        if sum(node.shortest for node in plain):
+            after = _between((item,), concat(*map(_language, plain)), after)
         else:
-            items += reversed(plain)
+            items += plain
             after = _before(item, after, begins[len(items)])
     return after
+
+
+def _popped_plain(items: list[Node]) -> list[Node]:
+    """The items without lookarounds at the end of a list, which loses them."""
+    begin = len(items)
+    while begin and not items[begin - 1].has_lookaround:
+        begin -= 1
+    spend((len(items) - begin) // 4)
+    plain = items[begin:]
+    del items[begin:]
+    return plain
 
 
 def _looks_at_neighbours(node: Node) -> bool:
@@ -378,17 +387,18 @@ def _between(nodes: tuple[Node, ...], before: Expression, after: Expression) -> 
     """Nodes that all look at their neighbours, between `before`, which is never empty, and the rest."""
     if not nodes:
         return concat(before, after)
-    first, rest = nodes[0], nodes[1:]
+    spend()
+    first, following = nodes[0], nodes[1:]
     if isinstance(first, Sequence):
-        return _between((*first.items, *rest), before, after)
+        return _between((*first.items, *following), before, after)
     if isinstance(first, Choice):
-        return union(*(_between((one, *rest), before, after) for one in first.items))
+        return union(*(_between((item, *following), before, after) for item in first.items))
     assert isinstance(first, Lookaround)
     if first.ahead:
-        return _between(rest, before, _lookahead(first, after, False))
+        return _between(following, before, _lookahead(first, after, False))
     assert isinstance(first.item, Set)
     last = one_of(invert(first.item.ranges)) if first.negative else first.item
-    return _between(rest, both(before, concat(TEXT, _language(last))), after)
+    return _between(following, both(before, concat(TEXT, _language(last))), after)
 
 
 def _lookahead(node: Lookaround, after: Expression, begin: bool | None) -> Expression:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from ..errors import GrammarError
 from ..program import unicode
 from ..program.unicode import Ranges
+from ..work import spend, spend_on_each
 
 _FIRST_STAND_IN = 0xDC00
 _MAX_STAND_INS = 0x400
@@ -94,7 +95,7 @@ def _rewrite_python(source: Source) -> None:
     if "\\p{" in pattern or "\\P{" in pattern:
         if _SURROGATE.search(pattern):
             raise GrammarError("a pattern has both half of a surrogate pair and a class such as \\p{L}")
-        for found in _PROPERTY.finditer(pattern):
+        for found in spend_on_each(_PROPERTY.finditer(pattern)):
             if found[1]:
                 source.add(pattern[end : found.start()], end)
                 source.add(source.property(found[1], found[2], found.start()), found.start())
@@ -132,6 +133,7 @@ class _EcmaRewriter:
 
     def rewrite(self) -> None:
         while self.at < len(self.pattern):
+            spend()
             start, c = self.at, self.pattern[self.at]
             if c == "\\":
                 self.source.add(self._escape(in_class=False), start)
@@ -160,6 +162,7 @@ class _EcmaRewriter:
         self._take("[^" if negative else "[", body - start)
         after_class = True  # whether a hyphen here cannot be in the middle of a range
         while (c := self.pattern[self.at : self.at + 1]) != "]":
+            spend()
             if not c:
                 raise self.source.error("unterminated character set", start)
             here = self.at

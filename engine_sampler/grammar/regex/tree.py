@@ -18,7 +18,7 @@ from ..errors import GrammarError, GrammarLimitError
 from ..program import unicode
 from ..program.expression import Expression
 from ..program.unicode import Ranges
-from ..work import spend
+from ..work import spend, spend_on_each
 from .inline_flags import CHARACTER_SETS
 from .items import ANY as ANYTHING
 from .items import (
@@ -126,7 +126,7 @@ def sequence(items: Iterable[Node]) -> Node:
         return flat[0]
     shortest, longest, has_lookaround, lazy = 0, 0, False, False
     is_bounded = True
-    for item in flat:
+    for item in spend_on_each(flat):
         shortest += item.shortest
         if item.longest is None:
             is_bounded = False
@@ -253,7 +253,7 @@ class _Reader:
         if depth > MAX_NESTING:
             raise GrammarLimitError(f"a pattern is nested more than {MAX_NESTING} deep")
         spend(_SEQUENCE_STEPS + len(items))
-        return sequence([self.item(kind, value, flags, depth) for kind, value in items])
+        return sequence([self.item(kind, value, flags, depth) for kind, value in spend_on_each(items)])
 
     def item(self, kind: str, value: Any, flags: int, depth: int) -> Node:
         if kind == LITERAL:

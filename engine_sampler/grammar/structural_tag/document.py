@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import GrammarError, GrammarLimitError
+from ..work import spend, spend_on_each
 from .fields import REQUIRED, Fields
 
 
 def json_of(name: str, text: str) -> Any:
     """The value of JSON text. Raises GrammarError, with the name of what it is."""
     try:
+        spend(len(text) // 32)
         return json.loads(text)
     except RecursionError:
         raise GrammarLimitError(f"{name} is nested too deeply") from None
@@ -38,7 +40,7 @@ def format_of(tag: Any) -> Any:
         type=(str, ""), structures=(list, REQUIRED), triggers=(list, REQUIRED)
     )
     tags = []
-    for number, one in enumerate(structures):
+    for number, one in enumerate(spend_on_each(structures, 3)):
         begin, schema, end = Fields(one, f"structures[{number}]").take(
             begin=(str, REQUIRED), schema=((dict, bool, str), REQUIRED), end=(str, REQUIRED)
         )

@@ -15,7 +15,7 @@ from ..program.rules import Body, Rules, alternatives, repeated, sequence
 from ..regex.pattern import pattern_expression
 from ..schema.compiling import add_schema
 from ..schema.options import MAX_WHITESPACE, SchemaOptions
-from ..work import counted_work
+from ..work import counted_work, spend, spend_on_each
 from .document import format_of
 from .elements import STYLE_NAMES, add_arguments
 from .embed import embed
@@ -38,6 +38,9 @@ MAX_WATCHED = 20_000
 
 MAX_LARK = 100_000
 """Maximum number of characters of all grammars in one structural tag."""
+
+_GRAMMAR_STEPS = 500
+"""The steps for a grammar in a tag, however short it is."""
 
 Ends: TypeAlias = "frozenset[str]"
 """Strings, one of which must follow a format; empty if none has to."""
@@ -168,6 +171,7 @@ class _Builder:
         self._lark += len(text)
         if self._lark > MAX_LARK:
             raise GrammarLimitError(f"the grammars of a structural tag have more than {MAX_LARK} characters")
+        spend(_GRAMMAR_STEPS)
         try:
             if is_gbnf(text):
                 given = rules_from_gbnf(text, special_tokens=self._special_tokens)
@@ -286,7 +290,7 @@ class _Builder:
     def _tags(self, fields: Fields, given: Sequence[Any]) -> list[tuple[Any, Body]]:
         """The tags in the field `tags`, which need not state their type."""
         found = []
-        for number, one in enumerate(given):
+        for number, one in enumerate(spend_on_each(given, 3)):
             path = f"{fields.path}.tags[{number}]"
             inner = Fields(one, path).given
             if inner.get("type", "tag") != "tag":

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ..errors import GrammarError, GrammarLimitError
 from ..program.expression import Expression, automaton, both, concat, literal, repeat, union
 from ..program.unicode import ANY_CHARACTER, LAST, TEXT, byte_automaton
-from ..work import spend
+from ..work import spend, spend_on_each
 
 MAX_TRANSITIONS = 100_000
 """Maximum number of transitions of the automaton of one set of watched strings."""
@@ -127,7 +127,7 @@ def _automaton(watched: frozenset[str], targets: frozenset[str] | None) -> Expre
     numbers = {state: number for number, state in enumerate(incomplete)}
     if targets is not None:
         numbers.update((state, len(incomplete)) for state, ends in complete.items() if ends & targets)
-    states = [(targets is None, _pieces(moves[state], numbers)) for state in incomplete]
+    states = [(targets is None, _pieces(moves[state], numbers)) for state in spend_on_each(incomplete, 5)]
     if targets is not None:
         states.append((True, ()))
     return automaton(byte_automaton(states))
@@ -160,7 +160,7 @@ def _watch(watched: Iterable[str]) -> tuple[list[dict[str, int]], dict[int, froz
     complete: dict[int, frozenset[str]] = {}
     for one in sorted(watched):
         state = 0
-        for character in one:
+        for character in spend_on_each(one):
             if character not in children[state]:
                 if len(children) > MAX_TRANSITIONS:  # every state has one at least
                     raise _too_many_transitions()

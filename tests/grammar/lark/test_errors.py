@@ -32,6 +32,7 @@ WRONG = {
     'start: t{"a", "b"}\nt{x}: x': ("Wrong number of template arguments used for t", 1, 1),
     "start: t\nt{x}: x": ("the template 't' takes 1 arguments, not 0", 1, 8),
     'start: t{"a"}\nt{f}: f{"b"}': ("'f' is not a template", 2, 3),
+    'start: A\nA: t{"a"}\nt{x}: x': ("a terminal cannot use a template", None, None),
     "%import nowhere.X\nstart: X": ("there is no grammar 'nowhere' to import", 1, 1),
     "%import common.NOPE\nstart: NOPE": ("Rule 'NOPE' used but not defined", 1, 16),
     "%import .near (x)\nstart: x": ("a relative import needs the path of this grammar's file", 1, 9),

@@ -35,7 +35,7 @@ from ...program.expression import (
 from ...program.expression import EMPTY as NOTHING
 from ...program.reaching import nodes_reaching, states_reaching_ends
 from ...program.rules import ACCEPT, Edge, Rules
-from ...work import half_of_work, spend
+from ...work import half_of_work, spend, spend_on_each
 from .terminal_states import TerminalStates
 
 MAX_THREADS = 500
@@ -44,7 +44,11 @@ MAX_THREADS = 500
 
 def looking_ahead(rules: Rules) -> list[int]:
     """The terminals that look ahead."""
-    return [symbol for symbol, one in enumerate(rules.expressions) if one is not None and looks_ahead(one)]
+    return [
+        symbol
+        for symbol, expression in spend_on_each(enumerate(rules.expressions), 2)
+        if expression is not None and looks_ahead(expression)
+    ]
 
 
 def drop_dead_ends(rules: Rules, states: TerminalStates, guarded: Iterable[int]) -> bool:
