@@ -86,16 +86,14 @@ class Registry:
 
     def observes(self, event: str) -> bool:
         """Whether any observer handles `event`."""
-        observers = self.catalogue.observers
-        return bool(observers) and any(hasattr(observer, event) for observer in observers.values())
+        return event in self.catalogue.handlers
 
     def notify(self, event: str, *values: Any) -> None:
         """Call the observers; one that fails is logged, and changes nothing. So is one that would end the
         program: what it is told has been done, and the caller must learn of it, too."""
-        for name, observer in self.catalogue.observers.items():
+        for name, handle in self.catalogue.handlers.get(event, ()):
             try:
-                if method := getattr(observer, event, None):
-                    method(*values)
+                handle(*values)
             except KeyboardInterrupt:
                 raise
             except BaseException:
