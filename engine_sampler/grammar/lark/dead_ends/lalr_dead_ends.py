@@ -44,15 +44,15 @@ def without_dead_ends(parser: Parser, rules: Rules) -> Parser:
     def entries(kind: Kind) -> Pairs:
         if kind.leads_on:
             return kind.state.entries
-        found: Pairs = []
+        kept: Pairs = []
         for (symbol, flags), nowhere in zip(kind.state.entries, endings.nowhere(kind), strict=True):
             name = rules.terminal_names[symbol]
             if nowhere is None:
                 symbol, flags = new(name, rules.expressions[symbol] or EMPTY), flags & KEYWORD
             elif nowhere != EMPTY:
-                found.append((new(name, nowhere), KEYWORD))
-            found.append((symbol, flags))
-        return found
+                kept.append((new(name, nowhere), KEYWORD))
+            kept.append((symbol, flags))
+        return kept
 
     entries_of = {kind: entries(kind) for kind in endings.kinds}
     states = zip(parser.states, endings.kind_of, strict=True)
