@@ -42,16 +42,14 @@ def structured_parameters(
         outputs["ebnf"] = body.pop("ebnf")
     for key in _IGNORED:
         body.pop(key, None)
-    constraint_keys = [f"structured_outputs.{name}" for name in _STRUCTURED if _is_given(outputs, name)]
-    constraint_keys += [name for name in STRUCTURED_PARAMS if _is_given(body, name)]
+    named = [f"structured_outputs.{name}" for name in _STRUCTURED if _is_given(outputs, name)]
+    named += [name for name in STRUCTURED_PARAMS if _is_given(body, name)]
     asked = take_tools(body)
     is_parallel = _is_parallel(body.pop("parallel_tool_calls", None))
-    call = tool_parameters(
-        *asked, is_parallel, tool_family, reasoning, is_free=not formatted and not constraint_keys
-    )
-    if call and constraint_keys:
+    call = tool_parameters(*asked, is_parallel, tool_family, reasoning, is_free=not formatted and not named)
+    if call and named:
         raise ParameterError(
-            f"{constraint_keys[0]} is not allowed with tool_choice={quoted(asked.choice)}, which decides the text; "
+            f"{named[0]} is not allowed with tool_choice={quoted(asked.choice)}, which decides the text; "
             "allowed are a response_format, which has no effect then, and tool_choice='auto'"
         )
     return _structured_outputs(outputs, call or formatted)

@@ -5,8 +5,9 @@ not even begin, or a text would be begun that can never be finished: it is remov
 those of its texts that end so.
 
 Where a rule ends, whatever may follow any of its uses counts. And a look-ahead counts as fulfilled once
-nothing that it forbids can come any more. So whatever is found here leads nowhere, but two look-aheads that
-are pending at the same time may do so together, and one in only some uses of a rule.
+nothing that it forbids can come any more. So what this removes leads nowhere, but it does not remove
+everything: it misses two look-aheads that only together leave nothing, and one that leaves nothing in some
+uses of a rule but not in all.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class LexerEntry(NamedTuple):
     symbol  the terminal
     whole   the terminal that it is a keyword of, which may be itself
     kind    see `program.lalr`
-    before  the terminals that are tried earlier and may match the same text, or one that begins as it does
+    before  the terminals tried earlier that may match the same text, or another with the same beginning
     """
 
     symbol: int
