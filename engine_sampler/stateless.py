@@ -114,13 +114,13 @@ def _scheduler(
     """A scheduler with one request per row."""
     rows = len(logits)
     params_by_row = [params] * rows if isinstance(params, SamplingParams) else list(params)
-    given = {
+    by_parameter = {
         "params": params_by_row,
         "prompt_token_ids": prompts,
         "output_token_ids": outputs,
         "positions": positions,
     }
-    for name, values in given.items():
+    for name, values in by_parameter.items():
         if values is not None and len(values) != rows:
             raise ValueError(f"{name} has {len(values)} entries for {rows} rows of logits")
     size = len(tokenizer) if tokenizer else logits.width
@@ -182,14 +182,16 @@ def _reported_logprobs(
 ) -> Logprobs | None:
     """What the backend gives: one row for each token, which comes first in it unless the row is faulty."""
     try:
-        found = backend.logprobs(logits, token_ids.copy(), top_n)
-        if found is None or (type(found) is Logprobs and _is_sound(found, token_ids, logits.width, top_n)):
-            return found
+        reported = backend.logprobs(logits, token_ids.copy(), top_n)
+        if reported is None or (
+            type(reported) is Logprobs and _is_sound(reported, token_ids, logits.width, top_n)
+        ):
+            return reported
     except (BackendError, *INTERRUPTIONS):
         raise
     except BaseException as error:
         raise BackendError(failure(f"backend {backend.name}", error)) from error
-    raise BackendError(f"backend {backend.name} failed: it gave {quoted(found)}, not these rows' logprobs")
+    raise BackendError(f"backend {backend.name} failed: it gave {quoted(reported)}, not these rows' logprobs")
 
 
 def _is_sound(found: Logprobs, token_ids: np.ndarray, width: int, top_n: int) -> bool:

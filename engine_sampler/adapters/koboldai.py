@@ -113,7 +113,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
     **dict.fromkeys(("rep_pen_range", "rep_pen_slope", "top_k", "top_a"), (0, _ANY)),
     **dict.fromkeys(("top_p", "tfs", "typical"), (0, 1)),
 }
-"""The values that KoboldAI takes: it answers others with status 422, where koboldcpp takes the nearest one."""
+"""The values that KoboldAI takes: it answers others with status 422, where koboldcpp takes the nearest."""
 
 _CPP_TEMPERATURE = BodyField("temperature", limits=(0, _ANY))
 

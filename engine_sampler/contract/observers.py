@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class StepMeasures:
+class StepMeasures(NamedTuple):
     """What one step did, for `step_measured`. Times are wall-clock seconds.
 
     backend        the name of the backend.

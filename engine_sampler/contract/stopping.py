@@ -221,13 +221,13 @@ class TextState:
 
     def advance(self, token_ids: Iterable[int]) -> StopVerdict | None:
         """Read more tokens and return the verdict of the first match in them."""
-        found: TextMatch | None = None
+        first: TextMatch | None = None
         length = 0  # bytes read; once there is a match, only those from the start of its token
         for token_id in token_ids:
             data = self.tokenizer.text_bytes(token_id, self.skip_special_tokens)
             state, match = self.matcher.advance(self.states[-1], data)
             self.states.append(state)
             length += len(data)
-            if found is None and match is not None:
-                found, length = match, len(data)
-        return None if found is None else StopVerdict(found.reason, cut=length - found.text_end)
+            if first is None and match is not None:
+                first, length = match, len(data)
+        return None if first is None else StopVerdict(first.reason, cut=length - first.text_end)

@@ -122,23 +122,23 @@ def _read(beginning: bytes, own: _Follower, other: _Follower | None) -> tuple[by
 
 def _different_places(own: _Follower, other: _Follower) -> list[str]:
     (may_end, next_bytes), (others_may_end, others_bytes) = own.place(), other.place()
-    found = []
+    differences = []
     if may_end != others_may_end:
-        found.append(f"{own.engine if may_end else other.engine} alone lets the text end")
+        differences.append(f"{own.engine if may_end else other.engine} alone lets the text end")
     for one, allowed, rest in ((own, next_bytes, others_bytes), (other, others_bytes, next_bytes)):
         if more := bytes(byte for byte in allowed if byte not in rest):
-            found.append(f"{one.engine} alone allows the bytes {more!r}")
-    return found
+            differences.append(f"{one.engine} alone allows the bytes {more!r}")
+    return differences
 
 
 def _different_tokens(own: _Follower, allowed: np.ndarray, other: _Follower, others: np.ndarray) -> list[str]:
-    found = []
+    differences = []
     for one, more in ((own, allowed & ~others), (other, others & ~allowed)):
         if more.any():
             ids = np.flatnonzero(more)
             more_ids = f" and {len(ids) - 10} more" * (len(ids) > 10)
-            found.append(f"{one.engine} alone allows the tokens {ids[:10].tolist()}{more_ids}")
-    return found
+            differences.append(f"{one.engine} alone allows the tokens {ids[:10].tolist()}{more_ids}")
+    return differences
 
 
 def _allowed(follower: _Follower, vocab_size: int) -> np.ndarray:

@@ -41,17 +41,19 @@ def parameters_of(
     `vllm_xargs`) are merged in. The order is "vllm" unless the body gives another. Raises `ParameterError`
     for unsupported forms.
     """
-    rest = dict(mapping("body", body))
-    structured = structured_parameters(rest, tool_family, reasoning)
-    rest = without_transport(rest, TRANSPORT)
+    unread = dict(mapping("body", body))
+    structured = structured_parameters(unread, tool_family, reasoning)
+    unread = without_transport(unread, TRANSPORT)
     parameters: dict[str, Any] = {"order": "vllm"}
     for key in ("extra_args", "vllm_xargs"):
-        parameters |= without_transport(mapping(key, rest.pop(key, {})), TRANSPORT)
+        parameters |= without_transport(mapping(key, unread.pop(key, {})), TRANSPORT)
     parameters |= structured
-    parameters |= openai_logprobs(rest.pop("logprobs", None), rest.pop("top_logprobs", None), default_count=0)
-    if "logit_bias" in rest:
-        rest["logit_bias"] = _logit_bias(rest["logit_bias"])
-    parameters |= canonical_keys(rest, RENAMED)
+    parameters |= openai_logprobs(
+        unread.pop("logprobs", None), unread.pop("top_logprobs", None), default_count=0
+    )
+    if "logit_bias" in unread:
+        unread["logit_bias"] = _logit_bias(unread["logit_bias"])
+    parameters |= canonical_keys(unread, RENAMED)
     check_text(parameters)
     return parameters
 

@@ -85,13 +85,13 @@ def full_order(order: str | Sequence[str | int], samplers: Mapping[str, Sampler]
 
 def _with_plugins(order: Sequence[str], samplers: Mapping[str, Sampler]) -> list[str]:
     """The names of `order`, and of all other samplers that can be ordered, each after what it follows."""
-    others = {s.name: s for s in samplers.values() if s.role != "edit" and s.name not in order}
+    unordered = {s.name: s for s in samplers.values() if s.role != "edit" and s.name not in order}
     penalties = [name for name in order if name in samplers and samplers[name].role == "penalty"]
     followers: dict[str | None, list[str]] = {}
-    for name in sorted(others):
-        after = others[name].after
+    for name in sorted(unordered):
+        after = unordered[name].after
         if after not in samplers:
-            after = penalties[-1] if others[name].role == "penalty" and penalties else None
+            after = penalties[-1] if unordered[name].role == "penalty" and penalties else None
         followers.setdefault(after, []).append(name)
 
     def expanded(names: Sequence[str]) -> list[str]:

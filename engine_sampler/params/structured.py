@@ -42,14 +42,14 @@ def structured_parameters(
         outputs["ebnf"] = body.pop("ebnf")
     for key in _IGNORED:
         body.pop(key, None)
-    others = [f"structured_outputs.{name}" for name in _STRUCTURED if _is_given(outputs, name)]
-    others += [name for name in STRUCTURED_PARAMS if _is_given(body, name)]
+    named = [f"structured_outputs.{name}" for name in _STRUCTURED if _is_given(outputs, name)]
+    named += [name for name in STRUCTURED_PARAMS if _is_given(body, name)]
     asked = take_tools(body)
     is_parallel = _is_parallel(body.pop("parallel_tool_calls", None))
-    call = tool_parameters(*asked, is_parallel, tool_family, reasoning, is_free=not formatted and not others)
-    if call and others:
+    call = tool_parameters(*asked, is_parallel, tool_family, reasoning, is_free=not formatted and not named)
+    if call and named:
         raise ParameterError(
-            f"{others[0]} is not allowed with tool_choice={quoted(asked.choice)}, which decides the text; "
+            f"{named[0]} is not allowed with tool_choice={quoted(asked.choice)}, which decides the text; "
             "allowed are a response_format, which has no effect then, and tool_choice='auto'"
         )
     return _structured_outputs(outputs, call or formatted)
@@ -97,22 +97,22 @@ def response_format(value: Any) -> dict[str, Any]:
 def _structured_outputs(outputs: Mapping[str, Any], formatted: Mapping[str, Any]) -> dict[str, Any]:
     """The structured parameters of vLLM's `structured_outputs` and of a `response_format`: at most one
     constraint, and the switches that describe its JSON, whichever of the two it comes from."""
-    given = {k: v for k, v in outputs.items() if v is not False}
+    requested = {k: v for k, v in outputs.items() if v is not False}
     closed, compact = (
-        given.pop("disable_additional_properties", False),
-        given.pop("disable_any_whitespace", False),
+        requested.pop("disable_additional_properties", False),
+        requested.pop("disable_any_whitespace", False),
     )
-    given.pop("disable_fallback", None)  # there is only one engine to fall back to
-    pattern = given.pop("whitespace_pattern", None)
+    requested.pop("disable_fallback", None)  # there is only one engine to fall back to
+    pattern = requested.pop("whitespace_pattern", None)
     for key in _IGNORED:
-        given.pop(key, None)
-    for key in given:
+        requested.pop(key, None)
+    for key in requested:
         if key not in (*_STRUCTURED, *_OPTIONS):
             allowed = ", ".join((*_STRUCTURED, *_OPTIONS, *_SWITCHES, "whitespace_pattern"))
             raise ParameterError(
                 f"structured_outputs.{quoted(key).strip(_QUOTES)} is not allowed: one of {allowed}"
             )
-    parameters = _agreeing({_NAMES.get(k, k): v for k, v in given.items()}, formatted)
+    parameters = _agreeing({_NAMES.get(k, k): v for k, v in requested.items()}, formatted)
     has_json = any(name in parameters for name in ("json_schema", "json_object", "structural_tag"))
     if has_json and pattern is not None:
         parameters.setdefault("whitespace", pattern)
@@ -123,14 +123,14 @@ def _structured_outputs(outputs: Mapping[str, Any], formatted: Mapping[str, Any]
     return parameters
 
 
-def _agreeing(given: Mapping[str, Any], formatted: Mapping[str, Any]) -> dict[str, Any]:
+def _agreeing(structured: Mapping[str, Any], formatted: Mapping[str, Any]) -> dict[str, Any]:
     """Both together. Raises `ParameterError` if they give different values to one parameter."""
     for name, value in formatted.items():
-        if name in given and given[name] != value:
+        if name in structured and structured[name] != value:
             raise ParameterError(
-                f"structured_outputs gives {name}={quoted(given[name])}, response_format {quoted(value)}"
+                f"structured_outputs gives {name}={quoted(structured[name])}, response_format {quoted(value)}"
             )
-    return {**formatted, **given}
+    return {**formatted, **structured}
 
 
 def tool_parameters(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import keyword
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
@@ -45,6 +45,8 @@ class Catalogue:
     backends: dict[str, Backend] = field(default_factory=dict)
     grammars: dict[str, Any] = field(default_factory=dict)
     observers: dict[str, Any] = field(default_factory=dict)
+    handlers: dict[str, tuple[tuple[str, Callable[..., Any]], ...]] = field(default_factory=dict)
+    """The methods of the observers, each with the name of its observer, by the event that they handle."""
     params: dict[str, Param] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
     """The distribution that registered "kind/name" or "params/name"."""
@@ -54,6 +56,8 @@ class Catalogue:
         self._claim(kind, name, origin)
         if kind == "samplers":
             self._claim_stream(name, origin)
+        elif kind == "observers":
+            self._add_handlers(name, value)
         getattr(self, kind)[name] = value
         for param in getattr(value, "params", ()):
             self.add_param(param, origin)
@@ -62,6 +66,11 @@ class Catalogue:
         """Add a parameter; raises for a name that exists already and names both origins."""
         self._claim("params", param.name, origin)
         self.params[param.name] = param
+
+    def _add_handlers(self, name: str, observer: Any) -> None:
+        for event in EVENTS:
+            if handler := getattr(observer, event, None):
+                self.handlers[event] = *self.handlers.get(event, ()), (name, handler)
 
     def merged(self, other: Catalogue) -> Catalogue:
         """A new catalogue with the contents of both; raises if a name is in both."""

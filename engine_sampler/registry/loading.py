@@ -86,16 +86,14 @@ class Registry:
 
     def observes(self, event: str) -> bool:
         """Whether any observer handles `event`."""
-        observers = self.catalogue.observers
-        return bool(observers) and any(hasattr(observer, event) for observer in observers.values())
+        return event in self.catalogue.handlers
 
     def notify(self, event: str, *values: Any) -> None:
         """Call the observers; one that fails is logged, and changes nothing. So is one that would end the
         program: what it is told has been done, and the caller must learn of it, too."""
-        for name, observer in self.catalogue.observers.items():
+        for name, handle in self.catalogue.handlers.get(event, ()):
             try:
-                if method := getattr(observer, event, None):
-                    method(*values)
+                handle(*values)
             except KeyboardInterrupt:
                 raise
             except BaseException:
@@ -112,21 +110,21 @@ class Registry:
     def load_entry_points(self) -> None:
         """Load the third-party plugins of the entry-point group, sorted by distribution and name."""
         strict = os.environ.get("ENGINE_SAMPLER_STRICT") == "1"
-        found = [(_status_of(e), e) for e in importlib.metadata.entry_points(group=GROUP)]
-        found.sort(key=lambda pair: (pair[0].distribution.lower(), pair[0].name, pair[1].value))
-        selected = _selected_plugins({status.name for status, _ in found})
-        waiting: list[tuple[PluginStatus, Callable[[], Catalogue]]] = []
-        for status, entry_point in found:
+        installed = [(_status_of(e), e) for e in importlib.metadata.entry_points(group=GROUP)]
+        installed.sort(key=lambda pair: (pair[0].distribution.lower(), pair[0].name, pair[1].value))
+        selected = _selected_plugins({status.name for status, _ in installed})
+        deferred: list[tuple[PluginStatus, Callable[[], Catalogue]]] = []
+        for status, entry_point in installed:
             if status.name in selected:
                 stage = functools.cache(functools.partial(_staged, entry_point.load, status.origin))
                 if self._load(status, stage, strict=strict, waits=True) is None:
-                    waiting.append((status, stage))
+                    deferred.append((status, stage))
             else:
                 reason = "not selected by ENGINE_SAMPLER_PLUGINS"
                 self.plugins.append(replace(status, state="disabled", error=reason))
-        for name in sorted(selected - {status.name for status, _ in found}):
+        for name in sorted(selected - {status.name for status, _ in installed}):
             self._load(PluginStatus(name, "not installed", ""), _not_installed, strict=strict)
-        self._load_waiting(waiting, strict)
+        self._load_waiting(deferred, strict)
 
     def _load(
         self, status: PluginStatus, stage: Callable[[], Catalogue], *, strict: bool, waits: bool = False

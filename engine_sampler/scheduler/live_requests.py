@@ -408,10 +408,13 @@ class LiveRequests:
 
     def notify_step(self, result: StepResult, measures: Callable[[], StepMeasures]) -> None:
         """Show the observers a copy of `result`, and its measures, which only they need."""
-        if self._registry.observes("step_measured"):
-            self.notify("step_measured", measures())
-        if self._registry.observes("step_finished"):
-            self.notify("step_finished", result.copied())
+        handlers = self._registry.catalogue.handlers
+        if handlers:
+            with self.step_lock.building():
+                if "step_measured" in handlers:
+                    self._registry.notify("step_measured", measures())
+                if "step_finished" in handlers:
+                    self._registry.notify("step_finished", result.copied())
 
     def notify(self, event: str, *values: Any) -> None:
         """Call the observers, which cannot start a step."""

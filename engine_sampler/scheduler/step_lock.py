@@ -51,6 +51,7 @@ class StepLock:
         self._pending: deque[Work] = deque()
         self._building: list[tuple[int, FrameType]] = []
         """The threads on which requests are built, and the calls that do it."""
+        self._builders = _Building(self._building)
 
     def __enter__(self) -> None:
         with self.lock:
@@ -107,7 +108,7 @@ class StepLock:
 
     def building(self) -> _Building:
         """While a request is built on this thread, its plugins cannot start a step; other threads can."""
-        return _Building(self._building)
+        return self._builders
 
     def after_fork(self) -> None:
         """In the child of a fork: refuse all calls if a thread that is not there was inside one of them."""
@@ -188,19 +189,19 @@ class StepLock:
 
 
 class _Building:
-    """The building of a request, on the thread and in the call that enter it."""
+    """Entered and left by the calls that build requests, also by several threads at a time.
+
+    builders  the threads and the calls that are inside.
+    """
 
     def __init__(self, builders: list[tuple[int, FrameType]]) -> None:
         self._builders = builders
-        self._own: tuple[int, FrameType] | None = None
 
     def __enter__(self) -> None:
-        self._own = threading.get_ident(), sys._getframe(1)
-        self._builders.append(self._own)
+        self._builders.append((threading.get_ident(), sys._getframe(1)))
 
-    def __exit__(self, *error: object) -> None:
-        if self._own is not None:
-            self._builders.remove(self._own)
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self._builders.remove((threading.get_ident(), sys._getframe(1)))
 
 
 def _nothing() -> None:

@@ -76,18 +76,24 @@ class BackendTrials:
         self.expect(trial, found, right, where)
         return found
 
-    def expect(self, trial: ChainTrial, found: RowResults, right: RowResults, where: str) -> None:
+    def expect(self, trial: ChainTrial, results: RowResults, right: RowResults, where: str) -> None:
         for i in range(len(right.token_ids)):
-            one, other = found.row(i), right.row(i)
+            drawn, expected = results.row(i), right.row(i)
             if self.backend.exact:
-                differs = next((k for k in (2, 0, 1) if one[k] != other[k]), None)
-                if differs is None and right.processed and one[3] != other[3]:
+                differs = next((k for k in (2, 0, 1) if drawn[k] != expected[k]), None)
+                if differs is None and right.processed and drawn[3] != expected[3]:
                     raise AssertionError(
                         f"the survivors of row {i} differ from the reference {where}, {trial}"
                     )
             else:
-                differs = 2 if one[2] != other[2] else 0 if not one[2] and one[0] not in other[3][0] else None
+                differs = (
+                    2
+                    if drawn[2] != expected[2]
+                    else 0
+                    if not drawn[2] and drawn[0] not in expected[3][0]
+                    else None
+                )
             if differs is not None:
                 raise AssertionError(
-                    f"row {i} gives {found.described(i)}, not {right.described(i)}, {where}, {trial}"
+                    f"row {i} gives {results.described(i)}, not {right.described(i)}, {where}, {trial}"
                 )

@@ -173,15 +173,15 @@ def _with_foreign(chain: Chain, number: int, random: Random) -> tuple[Chain, dic
     """The chain, in most cases with a foreign part, and the parameters of that."""
     samplers: list[Sampler] = list(chain.samplers)
     selector: Selector = chain.selector
-    given: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     place = int(random.integers(len(samplers) + 1))
     if number % 4 == 0:
         samplers.insert(place, SHIFT)
-        given["foreign_shift"] = float(random.uniform(0.1, 2))
+        parameters["foreign_shift"] = float(random.uniform(0.1, 2))
     elif number % 4 == 1:
         samplers.insert(place, CUT)
-        given["foreign_cut"] = int(random.integers(2, 5))
+        parameters["foreign_cut"] = int(random.integers(2, 5))
     elif number % 8 == 2:
         selector = CHOICE
-        given["foreign_choice"] = True
-    return Chain(tuple(samplers), selector), given
+        parameters["foreign_choice"] = True
+    return Chain(tuple(samplers), selector), parameters

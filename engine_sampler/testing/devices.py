@@ -69,13 +69,13 @@ class DeviceLaws(BackendTrials):
             form = rows.dtype == np.float32 and rows.shape == (n, size)
             assert form, f"process gives {described(rows)}, not float32 {[n, size]}, {trial}"
             for i in range(n):
-                one, other = (row[i] + np.float32(0) for row in (rows, right))
-                if np.isnan(other).any():
-                    same = np.isnan(one).all() and batch.errors[i] is not None
+                processed, expected = (row[i] + np.float32(0) for row in (rows, right))
+                if np.isnan(expected).any():
+                    same = np.isnan(processed).all() and batch.errors[i] is not None
                 else:
-                    same = one.tobytes() == other.tobytes() and batch.errors[i] is None
+                    same = processed.tobytes() == expected.tobytes() and batch.errors[i] is None
                 assert same or not self.backend.exact, (
-                    f"process gives {one[:5]} in row {i}, not {other[:5]}, {trial}"
+                    f"process gives {processed[:5]} in row {i}, not {expected[:5]}, {trial}"
                 )
 
     def _processed(self, trial: ChainTrial, logits: np.ndarray, mask: np.ndarray) -> np.ndarray:

@@ -241,13 +241,13 @@ class Contract:
 
     def _extremes(self) -> Iterator[Mapping[str, Any]]:
         """Every parameter set with each own parameter at its bounds, if that is allowed."""
-        for given in self.tried_params:
+        for params in self.tried_params:
             for param in self.part.params:
                 for bound in bounds(param):
-                    extreme = {**given, param.name: bound}
+                    extreme = {**params, param.name: bound}
                     if self._is_tried(extreme):
                         yield extreme
-            yield given
+            yield params
 
     def _is_tried(self, params: Mapping[str, Any]) -> bool:
         try:

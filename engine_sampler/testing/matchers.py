@@ -221,16 +221,16 @@ class MatcherContract(BoundedLaws):
             child, other = parent.fork(), parent.fork()
             for token in self.random_tokens(number + 1, other):
                 other.accept(token)
-            rest = tokens[len(tokens) // 2 :]
-            for token in rest:
+            second_half = tokens[len(tokens) // 2 :]
+            for token in second_half:
                 self.expect_view(parent, self.view(plain), "after a fork went on")
                 self.expect_view(child, self.view(plain), "in a fork")
                 for matcher in (plain, parent, child):
                     assert matcher.accept(token), f"{self.shown(token)} is refused after a fork went on"
-            child.rollback(len(rest))
+            child.rollback(len(second_half))
             self.expect_view(parent, self.view(plain), "after a fork rolled back")
             plain.rollback(len(tokens))
-            child.rollback(len(tokens) - len(rest))
+            child.rollback(len(tokens) - len(second_half))
             self.expect_view(child, self.view(plain), "in a fork that rolls back beyond its beginning")
 
     def test_requests_share_no_state(self) -> None:
@@ -321,7 +321,7 @@ class MatcherContract(BoundedLaws):
         """For each random text: what comes before a place, the tokens forced there, those that follow, and
         whether the text ends with them."""
         for number in range(times(self.rounds)):
-            matcher, tokens, found = self.matcher(), self.random_tokens(number), []
+            matcher, tokens, places = self.matcher(), self.random_tokens(number), []
             if not hasattr(matcher, "forced_tokens"):
                 return
             for at in range(len(tokens) + 1):
@@ -331,11 +331,11 @@ class MatcherContract(BoundedLaws):
                 where = f"after {self.text(tokens[:at])!r}"
                 assert refused is None, f"forced_tokens gives {forced}, but {refused} is refused {where}"
                 self.expect_view(matcher, before, f"after forced_tokens, {where}")
-                found.append((self.text(tokens[:at]), forced, tokens[at:]))
+                places.append((self.text(tokens[:at]), forced, tokens[at:]))
                 if at < len(tokens):
                     matcher.accept(tokens[at])
             ended = matcher.is_terminated()
-            yield ((*one, ended) for one in found)
+            yield ((*one, ended) for one in places)
 
     def generated(self, number: int, *, drafts: bool) -> tuple[list[int], bool]:
         """The tokens of a request with random logits, and whether the grammar has ended it."""

@@ -88,18 +88,18 @@ def check_plugin(name: str, registry: Registry, search: Search) -> list[Checked]
 
     Raises ValueError if nothing has this name, or nothing that has it what `search.only` names.
     """
-    found = _objects(name, registry)
+    objects = _objects(name, registry)
     failed = [s for s in registry.plugins if name in (s.name, s.distribution) and s.state != "loaded"]
-    if not found and not failed:
+    if not objects and not failed:
         raise ValueError(_unknown(name, registry))
-    if found:
-        _check_search(found, search)
+    if objects:
+        _check_search(objects, search)
     checked = [
         Checked("plugin", s.name, s.origin, iter([CheckResult("loads", FAILED, s.error or "")]))
         for s in failed
     ]
     built_in = registry.plugins[0].origin
-    for (kind, own), value in found.items():
+    for (kind, own), value in objects.items():
         origin = registry.catalogue.origins.get(f"{kind}/{own}", built_in)
         checked.append(Checked(_words(kind), own, origin, _results(kind, value, search)))
     return checked
@@ -203,21 +203,21 @@ def _vocab_sizes(part: Sampler | Selector) -> list[int]:
 def _texts(grammar: Any) -> list[bytes]:
     """Some texts of a grammar, found by chance."""
     kit: Any = type("Texts", (GrammarContract,), {"grammar": grammar})()
-    found: set[bytes] = set()
+    texts: set[bytes] = set()
     for number in range(TRIES):
         random, matcher, text = np.random.default_rng(number), kit.matcher(), b""
-        while len(text) < LENGTH and len(found) < TEXTS:
+        while len(text) < LENGTH and len(texts) < TEXTS:
             view = kit.view(matcher)
             letters = [token for token in view.tokens if token < 256]
             if view.accepting and text and (not letters or random.random() < 0.3):
-                found.add(text)
+                texts.add(text)
                 break
             plain = [token for token in letters if 32 <= token < 127] or letters
             if not plain:
                 break
             text += bytes([int(random.choice(plain))])
             matcher.accept(text[-1])
-    return sorted(found)
+    return sorted(texts)
 
 
 def _short(law: str) -> str:

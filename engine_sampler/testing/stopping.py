@@ -149,34 +149,34 @@ class StoppingContract:
     def test_requests_share_no_state(self) -> None:
         for values in self.values():
             outputs = list(self.outputs())
-            for one, other in zip(outputs, outputs[1:] + outputs[:1], strict=True):
+            for first_output, second_output in zip(outputs, outputs[1:] + outputs[:1], strict=True):
                 alone = [
                     [trial.check(t) for t in output]
-                    for output in (one, other)
+                    for output in (first_output, second_output)
                     for trial in [self.trial(values)]
                 ]
                 first = self.trial(values)
-                seen = [first.check(token) for token in one[: LENGTH // 3]]
+                seen = [first.check(token) for token in first_output[: LENGTH // 3]]
                 second, late = self.trial(values), []
                 for at in range(LENGTH):
                     if LENGTH // 3 + at < LENGTH:
-                        seen.append(first.check(one[LENGTH // 3 + at]))
-                    late.append(second.check(other[at]))
+                        seen.append(first.check(first_output[LENGTH // 3 + at]))
+                    late.append(second.check(second_output[at]))
                 for verdicts, expected in ((seen, alone[0]), (late, alone[1])):
                     for verdict, right in zip(verdicts, expected, strict=True):
                         self.expect_equal(verdict, right, "while another request is running")
 
     def test_inputs_are_only_read(self) -> None:
         for values, output in self.cases():
-            prompt, given = np.array([1, 0], np.int64), dict(values)
-            state = self.criterion.new_state(given, prompt, self.vocabulary())
+            prompt, parameters = np.array([1, 0], np.int64), dict(values)
+            state = self.criterion.new_state(parameters, prompt, self.vocabulary())
             token_ids = list(output)
             more = {"logprobs": [_logprob(t) for t in token_ids]} if self.criterion.wants_logprobs else {}
             self.criterion.check(state, token_ids, "", **more)
             for name, now, before in (
                 ("token_ids", token_ids, list(output)),
                 ("the prompt", prompt.tolist(), [1, 0]),
-                ("the parameters", given, dict(values)),
+                ("the parameters", parameters, dict(values)),
             ):
                 assert now == before, f"{self.criterion.name} writes to {name}"
 
@@ -257,13 +257,13 @@ class StoppingContract:
             match = matcher.advance(matcher.start, text)[1]
             end = match.end if match else len(text)
             for cut in {*range(0, end, 5), *range(max(0, end - 4), end)}:
-                half, found = matcher.advance(matcher.start, text[:cut])
+                half, first_match = matcher.advance(matcher.start, text[:cut])
                 hash(half)
                 rest = matcher.advance(half, text[cut:end]), matcher.held(half)
                 matcher.advance(matcher.start, other)
                 again = matcher.advance(half, text[cut:end]), matcher.held(half)
                 matcher.advance(half, other[: number % 5 + 1])
-                same = rest == again and matcher.advance(matcher.start, text[:cut]) == (half, found)
+                same = rest == again and matcher.advance(matcher.start, text[:cut]) == (half, first_match)
                 assert same, (
                     f"the matcher of {self.criterion.name} gives another result when a call is repeated"
                 )

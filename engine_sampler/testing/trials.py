@@ -204,13 +204,13 @@ def built_in_parts() -> list[Part]:
 
 def _settings() -> Iterator[SamplingParams]:
     """The examples of every sampler and selector alone, then several together."""
-    given = [dict(e.params) for part in built_in_parts() for e in part.examples]
-    yield from (SamplingParams(**params) for params in given)
+    examples = [dict(e.params) for part in built_in_parts() for e in part.examples]
+    yield from (SamplingParams(**params) for params in examples)
     random = np.random.default_rng(0)
     for _ in range(CHAINS):
         together: dict[str, Any] = {}
-        for i in random.permutation(len(given))[: random.integers(2, 7)]:
-            together |= given[i]
+        for i in random.permutation(len(examples))[: random.integers(2, 7)]:
+            together |= examples[i]
         try:
             yield SamplingParams(**together)
         except ParameterError:  # two selectors

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import engine_sampler_metrics
 import numpy as np
 import pytest
 from engine_sampler_metrics import DASHBOARD, MetricsObserver
-from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+from engine_sampler_metrics.batch_histogram import BatchHistogram
+from engine_sampler_metrics.observer import MOST_UNCOUNTED
+from prometheus_client import CollectorRegistry, Histogram, generate_latest, start_http_server
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.parser import text_string_to_metric_families
 
-from engine_sampler import SamplingParams, Scheduler, Tokenizer, hookimpl
+from engine_sampler import SamplingParams, Scheduler, StepMeasures, Tokenizer, hookimpl
 from engine_sampler.testing import ObserverContract, registered
 
 VOCABULARY = [bytes([i]) for i in range(64, 127)] + [b"<eos>"]
@@ -109,6 +118,72 @@ def test_drafts_are_counted_by_position(metrics: Watched, scheduler: Scheduler) 
     assert [metrics("draft_tokens_total", position=str(i)) for i in range(4)] == [1, 1, 1, 0]
     assert [metrics("draft_accepted_total", position=str(i)) for i in range(4)] == [1, 1, 0, 0]
     assert metrics("tokens_total") == 3
+
+
+@pytest.mark.parametrize("amounts", [[3], [0, 1, 1, 2, 2.5], [1, 4, 4.1, 1000], range(9)])
+def test_many_observations_are_those_of_single_ones(amounts: Sequence[float]) -> None:
+    many = BatchHistogram("rows", "rows", buckets=(1, 2, 4), registry=None)
+    single = Histogram("rows", "rows", buckets=(1, 2, 4), registry=None)
+    many.observe_all(amounts)
+    for amount in amounts:
+        single.observe(amount)
+    assert samples_of(many) == samples_of(single)
+
+
+def samples_of(histogram: Histogram) -> list[tuple[str, dict[str, str], float]]:
+    samples = [sample for metric in histogram.collect() for sample in metric.samples]
+    return [(s.name, s.labels, s.value) for s in samples if not s.name.endswith("_created")]
+
+
+def test_steps_that_nobody_scrapes_are_kept_in_bounded_memory() -> None:
+    observer = MetricsObserver(CollectorRegistry())
+    seconds = [Seconds(1) for _ in range(3 * MOST_UNCOUNTED + 5)]
+    kept = WeakSet(seconds)
+    while seconds:
+        observer.step_measured(StepMeasures("native", seconds.pop(), 0.0, 1, 1, 0, 0))
+        assert len(kept) - len(seconds) < MOST_UNCOUNTED
+
+
+class Seconds(float):
+    """Seconds that can be watched."""
+
+
+def test_several_schedulers_count_in_several_threads_while_they_are_scraped(metrics: Watched) -> None:
+    schedulers = [Scheduler(len(VOCABULARY)) for _ in range(3)]
+    tokens = 2 * MOST_UNCOUNTED + 7
+
+    def generate(scheduler: Scheduler) -> None:
+        scheduler.add(SamplingParams(max_tokens=tokens, ignore_eos=True, seed=1))
+        run(scheduler)
+
+    with ThreadPoolExecutor() as threads:
+        running = [threads.submit(generate, scheduler) for scheduler in schedulers]
+        counts = [0.0]
+        while not all(future.done() for future in running):
+            counts.append(metrics("tokens_total"))
+        for future in running:
+            future.result()
+    assert counts == sorted(counts)
+    backend = schedulers[0].backend.name  # type: ignore[union-attr]
+    assert metrics("tokens_total") == metrics("step_seconds_count", backend=backend) == 3 * tokens
+    assert metrics("step_rows_bucket", le="1.0") == metrics("step_rows_sum") == 3 * tokens
+
+
+def test_another_process_reads_every_step(tmp_path: Path) -> None:
+    environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", THREE_STEPS], check=True, env=environment)
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry, str(tmp_path))  # type: ignore[no-untyped-call]
+    assert registry.get_sample_value("engine_sampler_tokens_total") == 3
+    assert registry.get_sample_value("engine_sampler_step_rows_count") == 3
+
+
+THREE_STEPS = """
+import engine_sampler, engine_sampler_metrics
+observer = engine_sampler_metrics.MetricsObserver()
+for _ in range(3):
+    observer.step_measured(engine_sampler.StepMeasures("native", 1e-4, 0.0, 1, 1, 0, 0))
+"""
 
 
 def test_everything_can_be_scraped_over_http(metrics: Watched, scheduler: Scheduler) -> None:

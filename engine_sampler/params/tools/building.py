@@ -130,14 +130,14 @@ def _thoughts(asked: _Asked) -> list[Format]:
 
 def _call(family: Family, function: Function) -> Format:
     """The tag of one call."""
-    begin, *rest = [part for part in _PLACEHOLDER.split(family.begin) if part]
-    while rest and rest[0] != "{id}":
-        begin += rest.pop(0)
+    begin, *parts = [part for part in _PLACEHOLDER.split(family.begin) if part]
+    while parts and parts[0] != "{id}":
+        begin += parts.pop(0)
     content = [
         {"type": "regex", "pattern": r"\d+"}
         if part == "{id}"
         else _const(part.replace("{name}", function.name))
-        for part in _joined(rest)
+        for part in _joined(parts)
     ]
     arguments: Format = {"type": "json_schema", "json_schema": function.schema, "style": family.style}
     if family.style == "kimi_k3_xml":
@@ -147,13 +147,13 @@ def _call(family: Family, function: Function) -> Format:
 
 def _joined(parts: Sequence[str]) -> list[str]:
     """The parts, with strings that follow each other made one."""
-    found: list[str] = []
+    joined: list[str] = []
     for part in parts:
-        if found and "{id}" not in (part, found[-1]):
-            found[-1] += part
+        if joined and "{id}" not in (part, joined[-1]):
+            joined[-1] += part
         else:
-            found.append(part)
-    return found
+            joined.append(part)
+    return joined
 
 
 # --- Layouts of their own ---

@@ -74,15 +74,15 @@ def functions_of(tools: Any) -> dict[str, Mapping[str, Any]]:
     """The functions in `tools` by name."""
     if tools is not None and not isinstance(tools, list | tuple):
         raise ParameterError(f"tools={quoted(tools)} is not allowed: a list of tools")
-    found: dict[str, Mapping[str, Any]] = {}
+    functions: dict[str, Mapping[str, Any]] = {}
     for tool in tools or ():
         function = mapping("tools", tool).get("function", tool)
         name = mapping("tools.function", function).get("name")
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             allowed = "a function with a name of up to 256 letters, digits and _ . : / -"
             raise ParameterError(f"tools={quoted(tool)} is not allowed: {allowed}")
-        found[name] = function
-    return found
+        functions[name] = function
+    return functions
 
 
 def _schema(function: Mapping[str, Any], strict: bool | None) -> Any:

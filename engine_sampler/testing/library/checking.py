@@ -150,17 +150,17 @@ def _by_name(
     library: Library, exact: bool, seconds: float, seed: int
 ) -> dict[str, Callable[[], Iterator[CheckResult]]]:
     """What is tried, by name."""
-    found: dict[str, Callable[[], Iterator[CheckResult]]] = {}
-    found["promises"] = lambda: _promises(library)
+    checks: dict[str, Callable[[], Iterator[CheckResult]]] = {}
+    checks["promises"] = lambda: _promises(library)
     for name, situation in SITUATIONS.items():
-        found[name] = partial(_situation, library, name, situation)
-    found["passes"] = lambda: passes(library)
-    found["contexts"] = lambda: iter([contexts(library)])
+        checks[name] = partial(_situation, library, name, situation)
+    checks["passes"] = lambda: passes(library)
+    checks["contexts"] = lambda: iter([contexts(library)])
     if not exact:
-        found["draws"] = lambda: iter([draws(library)])
+        checks["draws"] = lambda: iter([draws(library)])
     if seconds > 0:
-        found["random programs"] = lambda: iter([random_programs(library, seconds, seed)])
-    return found
+        checks["random programs"] = lambda: iter([random_programs(library, seconds, seed)])
+    return checks
 
 
 def _guarded(name: str, check: Callable[[], Iterator[CheckResult]]) -> Iterator[CheckResult]:

@@ -242,8 +242,8 @@ class _Call:
 
     def _wrong_outputs(self, observed: Observed) -> list[str]:
         breaches = []
-        others = np.setdiff1d(np.arange(len(self._step.logits)), self._index)
-        if (observed.token_ids[others] != _UNWRITTEN).any() or (observed.notes[others] != _NO_NOTE).any():
+        outside = np.setdiff1d(np.arange(len(self._step.logits)), self._index)
+        if (observed.token_ids[outside] != _UNWRITTEN).any() or (observed.notes[outside] != _NO_NOTE).any():
             breaches.append("it writes a token or note of a row that is not in the batch")
         if (observed.status == _UNWRITTEN).any():
             breaches.append("it leaves out a status")
@@ -253,6 +253,6 @@ class _Call:
         if self._struct.faults != faults:
             breaches.append(f"it counts {self._struct.faults} faults, {faults} rows have one")
         for table in filter(None, observed.logprobs):
-            if (table.token_ids[others] != -1).any():
+            if (table.token_ids[outside] != -1).any():
                 breaches.append("it writes logprobs of a row that is not in the batch")
         return breaches

@@ -50,16 +50,16 @@ def _tried(library: Library, random: np.random.Generator, tally: Tally) -> Itera
         logits[rows] = [KINDS[random.choice(_KINDS)](random, room.size) for _ in range(n)]
         masked = [g for g in chains if g in supported(room, chains, masked=True)] if n % 2 else []
         groups = []
-        for given, share in zip(chains, np.array_split(rows, len(chains)), strict=True):
+        for settings, share in zip(chains, np.array_split(rows, len(chains)), strict=True):
             if len(share):
                 prompts = [_history(random, room.size) for _ in share]
                 requests = room.requests(
-                    given,
+                    settings,
                     random.integers(0, 2**63, len(share)),
                     positions=random.integers(0, 1 << int(random.integers(1, 50)), len(share)),
                     prompts=prompts,
                 )
-                groups.append(room.group(given, requests, share, masked=given in masked))
+                groups.append(room.group(settings, requests, share, masked=settings in masked))
         bits = random.random((len(logits), room.size)) < random.choice([0.02, 0.5, 0.98])
         step = room.step(groups, LogitRows(logits, room.size), mask_of(bits) if masked else None)
         if room.runs(step):

@@ -85,7 +85,7 @@ _SEEDS = (0, 1, 2**31, 2**32 - 1, 2**32, 2**32 + 5, 2**48 + 7, 2**63 - 1, 2**63,
 def positions(library: Library) -> Tried:
     """Positions and seeds of any size, each of the 64 bits at a time."""
     room, random = Room(library, 997), np.random.default_rng(0)
-    for given in supported(room):
+    for settings in supported(room):
         for what, places, seeds in (
             ("positions below 2^32", _POSITIONS, (5,) * len(_POSITIONS)),
             ("positions around and beyond 2^32", _LATE_POSITIONS, (5,) * len(_LATE_POSITIONS)),
@@ -93,9 +93,9 @@ def positions(library: Library) -> Tried:
             ("positions, bit by bit", [1 << bit for bit in range(63)], (2**40 + 9,) * 63),
             ("seeds, bit by bit", (3,) * 64, [1 << bit for bit in range(64)]),
         ):
-            requests = room.requests(given, seeds, positions=places)
+            requests = room.requests(settings, seeds, positions=places)
             logits = normal_rows(random, len(places), room.size, 0.5)
-            yield what, room, room.step([room.group(given, requests, np.arange(len(places)))], logits)
+            yield what, room, room.step([room.group(settings, requests, np.arange(len(places)))], logits)
 
 
 def masks(library: Library) -> Tried:
@@ -145,15 +145,15 @@ def limits(library: Library) -> Tried:
         "+inf": [0, np.inf, 1, 2],
     }
     room = Room(library, 4)
-    for given in supported(room):
-        parts = parts_of(build_chain(SamplingParams(**given)))
+    for settings in supported(room):
+        parts = parts_of(build_chain(SamplingParams(**settings)))
         for what, row in rows_of.items():
             faulty = not np.isfinite(row).any() or not np.max(row) <= limit
             if faulty and not room.promises(parts, "ROW_FAULTS"):
                 continue
-            requests = room.requests(given, range(6))
+            requests = room.requests(settings, range(6))
             logits = np.tile(np.array(row, np.float32), (6, 1))
-            yield what, room, room.step([room.group(given, requests, np.arange(6))], logits)
+            yield what, room, room.step([room.group(settings, requests, np.arange(6))], logits)
 
 
 _TEMPERATURES = (*(round(0.05 + 0.13 * i, 2) for i in range(20)), 1e-5, 1e-4, 3.0, 1e6)
@@ -164,13 +164,13 @@ def temperatures(library: Library) -> Tried:
     place counts; and the least and the greatest ones."""
     room, random = Room(library, 701), np.random.default_rng(3)
     for temperature in _TEMPERATURES:
-        for given in supported(room, [{"temperature": temperature}]):
-            requests = room.requests(given, range(12))
+        for settings in supported(room, [{"temperature": temperature}]):
+            requests = room.requests(settings, range(12))
             logits = normal_rows(random, 12, room.size, 1.0) + np.float32(2**17)
             yield (
                 f"temperature {temperature}",
                 room,
-                room.step([room.group(given, requests, np.arange(12))], logits),
+                room.step([room.group(settings, requests, np.arange(12))], logits),
             )
 
 
@@ -182,16 +182,16 @@ def weights_at_boundaries(library: Library) -> Tried:
     between tokens: a weight that is off by one unit changes the token."""
     size = 40_009
     room = Room(library, size)
-    for given in supported(room, [{}]):
+    for settings in supported(room, [{}]):
         for depth in _DEPTHS:
             tail = -depth * np.log(2) + np.random.default_rng(int(10 * depth)).uniform(-0.03, 0.03, size)
             row = tail.astype(np.float32)
             row[size // 3] = 0.0
             chosen = _seeds_into_tail(row, size // 3, 8)
-            requests = room.requests(given, chosen, positions=[7] * len(chosen))
+            requests = room.requests(settings, chosen, positions=[7] * len(chosen))
             logits = np.tile(row, (len(chosen), 1))
             what = f"a tail {depth} bits below the peak"
-            yield what, room, room.step([room.group(given, requests, np.arange(len(chosen)))], logits)
+            yield what, room, room.step([room.group(settings, requests, np.arange(len(chosen)))], logits)
 
 
 def _seeds_into_tail(row: np.ndarray, peak: int, n: int) -> np.ndarray:
@@ -222,13 +222,13 @@ def sizes(library: Library) -> Tried:
         room, random = Room(library, size), np.random.default_rng(size)
         few = 3 if size > 10_000 else 6
         chains = supported(room)
-        for given in chains[:4] if size > 60_000 else chains:
+        for settings in chains[:4] if size > 60_000 else chains:
             logits = normal_rows(random, few, size)
             logits[:2, -1] = logits[:2].max(axis=1) + 9
             logits[few - 1] = 0.25
-            requests = room.requests(given, random.integers(0, 2**63, few))
+            requests = room.requests(settings, random.integers(0, 2**63, few))
             wide = np.concatenate([logits, np.full((few, 5), _GAP)], axis=1)
-            group = room.group(given, requests, np.arange(few))
+            group = room.group(settings, requests, np.arange(few))
             for what, given_logits in (("rows of a vocabulary", logits), ("padded rows", wide)):
                 step = room.step([group], LogitRows(given_logits, size))
                 if room.runs(step):
@@ -254,14 +254,14 @@ def batches(library: Library) -> Tried:
 def histories(library: Library) -> Tried:
     """Requests with long histories, which a program may read but not write."""
     room, random = Room(library, 307), np.random.default_rng(2)
-    for given in supported(room):
+    for settings in supported(room):
         prompts = [_long_prompt(random, room.size, n) for n in (40, 0, 1, 4096, 4200, 9000)]
-        requests = room.requests(given, range(len(prompts)), prompts=prompts)
+        requests = room.requests(settings, range(len(prompts)), prompts=prompts)
         logits = normal_rows(random, len(prompts), room.size)
         yield (
             "long histories",
             room,
-            room.step([room.group(given, requests, np.arange(len(prompts)))], logits),
+            room.step([room.group(settings, requests, np.arange(len(prompts)))], logits),
         )
 
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress, zip_longest
+from typing import Any, TypeVar
 
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Metric
+from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.registry import Collector
 
 from engine_sampler import GrammarMeasures, Record, SamplingParams, StepMeasures
+
+from .batch_histogram import BatchHistogram
 
 MICROSECOND, MILLISECOND = 1e-6, 1e-3
 
@@ -25,8 +33,20 @@ MOST_POSITIONS = 32
 """Drafts beyond this position share one label."""
 
 
-class MetricsObserver:
-    """Counts what schedulers do; the times are wall-clock seconds. Its methods are the events of an observer.
+MOST_UNCOUNTED = 128
+"""The most steps that are kept until they are counted."""
+
+T = TypeVar("T", bound=MetricWrapperBase)
+
+
+class MetricsObserver(Collector):
+    """Counts what schedulers do; the times are wall-clock seconds. It has a method for each event that it
+    observes, and those of a collector.
+
+    A step costs next to nothing when it happens. Steps are counted, many at a time, when the metrics are
+    scraped, and whenever `MOST_UNCOUNTED` of them have gathered. With several processes
+    (PROMETHEUS_MULTIPROC_DIR), where another process may read the metrics at any time, every step is counted
+    at once.
 
     registry  where the metrics are registered; default: prometheus_client's own.
     """
@@ -34,30 +54,44 @@ class MetricsObserver:
     name = "metrics"
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
+        self._metrics: list[MetricWrapperBase] = []
+
+        def added(metric: T) -> T:
+            self._metrics.append(metric)
+            return metric
+
         def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(f"engine_sampler_{name}", text, labels, registry=registry)
+            return added(Counter(f"engine_sampler_{name}", text, labels, registry=None))
 
-        def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
-            return Histogram(f"engine_sampler_{name}", text, labels, buckets=buckets, registry=registry)
+        def batch_histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> BatchHistogram:
+            return added(
+                BatchHistogram(f"engine_sampler_{name}", text, labels, buckets=buckets, registry=None)
+            )
 
-        self._step_seconds = histogram("step_seconds", "Duration of a step", STEP_SECONDS, "backend")
-        self._step_rows = histogram("step_rows", "Rows of logits in a step", ROWS)
+        self._step_seconds = batch_histogram("step_seconds", "Duration of a step", STEP_SECONDS, "backend")
+        self._step_rows = batch_histogram("step_rows", "Rows of logits in a step", ROWS)
         self._tokens = counter("tokens", "Tokens drawn")
         self._postponed = counter("postponed", "Rows without a token because their requests need more work")
         self._row_faults = counter("row_faults", "Requests that a step ended with an error")
         self._fallback_rows = counter("fallback_rows", "Rows that the host ran for a library", "reason")
         self._drafts = counter("draft_tokens", "Draft tokens", "position")
         self._accepted = counter("draft_accepted", "Draft tokens that were accepted", "position")
-        self._running = Gauge("engine_sampler_requests_running", "Live requests", registry=registry)
+        self._running = added(Gauge("engine_sampler_requests_running", "Live requests", registry=None))
         self._finished = counter("finished", "Requests that have ended", "reason")
-        self._mask_seconds = histogram(
+        self._mask_seconds = batch_histogram(
             "grammar_mask_seconds", "Grammar masks of all rows of a step", STEP_SECONDS
         )
-        self._compile_seconds = histogram(
+        self._compile_seconds = batch_histogram(
             "grammar_compile_seconds", "Compiling of a request's grammar", COMPILE_SECONDS
         )
         self._cache_hits = counter("grammar_cache_hits", "Requests whose grammar was compiled already")
         self._failures = counter("grammar_failures", "Grammars that could not be compiled")
+        self._uncounted: list[StepMeasures] = []
+        self._most_uncounted = 1 if "PROMETHEUS_MULTIPROC_DIR" in os.environ else MOST_UNCOUNTED
+        self._counting = threading.Lock()
+        registry.register(self)
+
+    # --- events ----------------------------------------------------------------------------------
 
     def request_added(self, request_id: Any, params: SamplingParams) -> None:
         self._running.inc()
@@ -68,18 +102,9 @@ class MetricsObserver:
         self._finished.labels(reason if reason in FINISH_REASONS else OTHER).inc()
 
     def step_measured(self, measures: StepMeasures) -> None:
-        self._step_seconds.labels(measures.backend).observe(measures.seconds)
-        self._step_rows.observe(measures.rows)
-        self._tokens.inc(measures.tokens)
-        if measures.mask_seconds:
-            self._mask_seconds.observe(measures.mask_seconds)
-        if measures.postponed:
-            self._postponed.inc(measures.postponed)
-        if measures.faults:
-            self._row_faults.inc(measures.faults)
-        for counter, counts in ((self._drafts, measures.drafted), (self._accepted, measures.accepted)):
-            for position, count in enumerate(counts):
-                counter.labels(str(position) if position < MOST_POSITIONS else OTHER).inc(count)
+        self._uncounted.append(measures)
+        if len(self._uncounted) >= self._most_uncounted:
+            self._count_steps()
 
     def grammar_compiled(self, measures: GrammarMeasures) -> None:
         if measures.error is not None:
@@ -91,3 +116,43 @@ class MetricsObserver:
 
     def rows_on_host(self, backend: str, rows: int, reason: str) -> None:
         self._fallback_rows.labels(reason).inc(rows)
+
+    # --- scraping --------------------------------------------------------------------------------
+
+    def describe(self) -> Iterator[Metric]:
+        """The metrics without values, for a registry that looks for two of one name."""
+        for metric in self._metrics:
+            yield from metric.describe()
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics with all steps so far."""
+        self._count_steps()
+        for metric in self._metrics:
+            yield from metric.collect()
+
+    def _count_steps(self) -> None:
+        """Count the steps that are not yet counted. Other threads may go on adding some."""
+        with self._counting:
+            if steps := self._uncounted.copy():
+                del self._uncounted[: len(steps)]
+                self._count(steps)
+
+    def _count(self, steps: Sequence[StepMeasures]) -> None:
+        columns: Any = StepMeasures._make(zip(*steps, strict=True))
+        for backend in set(columns.backend):
+            is_its_own = map(backend.__eq__, columns.backend)
+            self._step_seconds.labels(backend).observe_all([*compress(columns.seconds, is_its_own)])
+        self._step_rows.observe_all(columns.rows)
+        if any(columns.mask_seconds):
+            self._mask_seconds.observe_all([*filter(None, columns.mask_seconds)])
+        self._tokens.inc(sum(columns.tokens))
+        self._postponed.inc(sum(columns.postponed))
+        self._row_faults.inc(sum(columns.faults))
+        _count_by_position(self._drafts, columns.drafted)
+        _count_by_position(self._accepted, columns.accepted)
+
+
+def _count_by_position(counter: Counter, steps: Iterable[tuple[int, ...]]) -> None:
+    """Add what each step counts at each position."""
+    for position, counts in enumerate(zip_longest(*steps, fillvalue=0)):
+        counter.labels(str(position) if position < MOST_POSITIONS else OTHER).inc(sum(counts))

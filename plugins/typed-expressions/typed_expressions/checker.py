@@ -179,13 +179,13 @@ class Checker:
         ):
             longer = replace(self, pending=joined if byte not in DIGITS else NUMBER)
             return longer if longer._fits() else None
-        rest = self._with(self.pending) if self.pending else self
-        if rest is None or byte in SPACES:
-            return rest
+        settled = self._with(self.pending) if self.pending else self
+        if settled is None or byte in SPACES:
+            return settled
         if chr(byte) in '"=' or _kind(byte):
-            begun = replace(rest, pending=NUMBER if byte in DIGITS else chr(byte))
+            begun = replace(settled, pending=NUMBER if byte in DIGITS else chr(byte))
             return begun if begun._fits() else None
-        return rest._with(chr(byte))
+        return settled._with(chr(byte))
 
     def ends(self) -> bool:
         """Whether the program may end here."""

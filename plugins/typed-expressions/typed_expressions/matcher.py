@@ -149,7 +149,7 @@ class TypedMatcher:
 
     def forced_tokens(self) -> list[int]:
         """The tokens that must follow: as long as the mask allows a single one."""
-        found: list[int] = []
+        forced: list[int] = []
         trial = self.fork()
         bitmask = allocate_bitmask(1, len(self._compiled.eos))
         while not trial.is_terminated():
@@ -157,8 +157,8 @@ class TypedMatcher:
             bits = np.unpackbits(bitmask.view(np.uint8), bitorder="little")
             if bits.sum() != 1 or not trial.accept(int(bits.argmax())):
                 break
-            found.append(int(bits.argmax()))
-        return found
+            forced.append(int(bits.argmax()))
+        return forced
 
 
 def _extend(path: list[Checker], piece: bytes) -> None:

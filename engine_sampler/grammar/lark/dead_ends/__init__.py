@@ -1,10 +1,10 @@
-"""Can this text still be finished? What a grammar allows although no text that begins with it ever ends.
+"""Can this text still be finished? A dead end is a beginning that a grammar allows and no text completes.
 
     start: A "b"
     A: /a(?!b)/        what must follow A is what its look-ahead forbids: A must not even begin
 
-A mask that allowed such a beginning would lead a model to where nothing is allowed. So what leads nowhere is
-searched for once, when a grammar has been read, and removed from its rules:
+A mask that allowed such a beginning would lead a model to where nothing is allowed. So dead ends are searched
+for once, when a grammar has been read, and removed from its rules:
 
     earley_dead_ends      terminals whose look-aheads forbid all that the rules expect next
     ignored_text          ignored text after which nothing can follow, for the Earley parser

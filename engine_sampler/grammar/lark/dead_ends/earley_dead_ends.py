@@ -5,8 +5,9 @@ not even begin, or a text would be begun that can never be finished: it is remov
 those of its texts that end so.
 
 Where a rule ends, whatever may follow any of its uses counts. And a look-ahead counts as fulfilled once
-nothing that it forbids can come any more. So whatever is found here leads nowhere, but two look-aheads that
-are pending at the same time may do so together, and one in only some uses of a rule.
+nothing that it forbids can come any more. So what this removes leads nowhere, but it does not remove
+everything: it misses two look-aheads that only together leave nothing, and one that leaves nothing in some
+uses of a rule but not in all.
 """
 
 from __future__ import annotations
@@ -128,21 +129,25 @@ class _Endings:
         counts = [len(states) for states in self._automata]
         self._firsts = list(accumulate(counts, initial=0))
         edges = [
-            [Edge(symbol, first + target) for symbol, target, _ in some]
+            [Edge(symbol, first + target) for symbol, target, _ in leaving]
             for first, states in zip(self._firsts, self._automata, strict=False)
-            for some in states
+            for leaving in states
         ]
         productive = filter(self._is_live, range(len(self._rules.expressions)))
         symbols_of = {first: -1 - rule for rule, first in enumerate(self._firsts[:-1])}
         live, symbols = states_reaching_ends(edges, symbols_of, productive)
         self._edges = [
-            [one for one in some if one.symbol in symbols and (one.symbol == ACCEPT or one.target in live)]
-            for some in edges
+            [
+                edge
+                for edge in leaving
+                if edge.symbol in symbols and (edge.symbol == ACCEPT or edge.target in live)
+            ]
+            for leaving in edges
         ]
         self._rule_of = [-1 - rule for rule, count in enumerate(counts) for _ in range(count)]
         self._after_rule: dict[int, list[int]] = {}
-        for some in self._edges:
-            for symbol, target, _ in some:
+        for leaving in self._edges:
+            for symbol, target, _ in leaving:
                 self._after_rule.setdefault(symbol, []).append(target)
 
     def drop(self) -> bool:
@@ -201,10 +206,10 @@ class _Endings:
     def _search(self, start: _Thread) -> bool:
         """Whether some way in which the text goes on ends, or gets to where its guard can forbid nothing
         more."""
-        found = {start}
-        for thread in (waiting := [start]):
+        known = {start}
+        for thread in (threads := [start]):
             spend(20)
-            if len(waiting) > MAX_THREADS:
+            if len(threads) > MAX_THREADS:
                 return True
             if thread.rest == BETWEEN:
                 expected = self._expect(thread.after)
@@ -213,12 +218,12 @@ class _Endings:
                 following = self._begun(thread, expected)
             else:
                 following = self._read(thread)
-            for one in following:
-                if one.guard == EMPTY:
+            for successor in following:
+                if successor.guard == EMPTY:
                     return True
-                if one not in found:
-                    found.add(one)
-                    waiting.append(one)
+                if successor not in known:
+                    known.add(successor)
+                    threads.append(successor)
         return False
 
     def _begun(self, thread: _Thread, expected: _Expected) -> Iterator[_Thread]:
@@ -233,14 +238,14 @@ class _Endings:
         nothing."""
         x, derivatives = self._x, self._derivatives
         for byte in representatives(meet((x.partition[thread.rest], x.partition[thread.guard]))):
-            rest, guard = (derivatives.derivative(part, byte) for part in thread[:2])
-            if x.endings[guard] or not derivatives.live(rest):
+            text_left, guard = (derivatives.derivative(part, byte) for part in thread[:2])
+            if x.endings[guard] or not derivatives.live(text_left):
                 continue
             guard = guard if derivatives.continues(guard) else EMPTY
-            if guard == EMPTY or derivatives.continues(rest):
-                yield thread._replace(rest=rest, guard=guard)
-            for end in x.endings[rest]:
-                both_guards = x.union((guard, end, rest) if thread.ignored else (guard, end))
+            if guard == EMPTY or derivatives.continues(text_left):
+                yield thread._replace(rest=text_left, guard=guard)
+            for end in x.endings[text_left]:
+                both_guards = x.union((guard, end, text_left) if thread.ignored else (guard, end))
                 yield _Thread(BETWEEN, both_guards, thread.after)
 
     def _expect(self, state: int) -> _Expected:
@@ -249,13 +254,13 @@ class _Endings:
             terminals: dict[tuple[int, int], None] = {}
             ends = False
             seen = {state}
-            for one in (waiting := [state]):
-                spend(1 + len(self._edges[one]) // 4)
-                for symbol, target, _ in self._edges[one]:
+            for reached in (states := [state]):
+                spend(1 + len(self._edges[reached]) // 4)
+                for symbol, target, _ in self._edges[reached]:
                     following: Sequence[int] = ()
                     if symbol == ACCEPT:
-                        following = self._after_rule.get(self._rule_of[one], ())
-                        ends |= self._rule_of[one] == self._rules.start
+                        following = self._after_rule.get(self._rule_of[reached], ())
+                        ends |= self._rule_of[reached] == self._rules.start
                     elif symbol < 0:
                         following = (self._firsts[-1 - symbol],)
                     elif (expression := self._rules.expressions[symbol]) is None:
@@ -263,7 +268,7 @@ class _Endings:
                     else:
                         terminals[symbol, target] = None
                         following = (target,) if nullable(expression) else ()
-                    waiting += (new for new in following if new not in seen)
+                    states += (new for new in following if new not in seen)
                     seen.update(following)
             self._expected[state] = _Expected(tuple(terminals), ends)
         return self._expected[state]

@@ -38,13 +38,13 @@ class FollowSets:
     def followers(self) -> dict[int, set[int]]:
         """For each terminal those that may follow it."""
         shared: dict[frozenset[int], set[int]] = {}
-        found = {}
+        followers = {}
         for symbol, following in self._after().items():
             key = frozenset(following)
             if key not in shared:
                 shared[key] = self._firsts(following)
-            found[symbol] = shared[key]
-        return found
+            followers[symbol] = shared[key]
+        return followers
 
     def _after(self) -> dict[int, set[int]]:
         """For each terminal the symbols that may follow it."""

@@ -59,13 +59,13 @@ def endings(ignored: Expression) -> tuple[Ending, ...]:
         if accepts:
             taken = any_of(mask for mask, target in steps if states[target][0])
             groups.setdefault(ALL_BYTES & ~taken, []).append(number)
-    found = []
+    grouped = []
     for following, group in groups.items():
         texts = [texts_between(states, 0, (number,)) for number in group]
         final = [concat(text, _no_longer(states, number)) for text, number in zip(texts, group, strict=True)]
         first = _reaching(states, group)
-        found.append(Ending(union(*texts), union(*final), first, following))
-    return tuple(found)
+        grouped.append(Ending(union(*texts), union(*final), first, following))
+    return tuple(grouped)
 
 
 def _reaching(states: Sequence[State], ends: Iterable[int]) -> int:

@@ -5,8 +5,8 @@ Where such a terminal leads nowhere, it must not even begin, or a text would be 
 finished.
 
 The stack of the parser is not followed: once a rule is reduced, the parser may be in any state that its left
-side leads to. And of what follows a terminal, only the next terminal is compared with what may not follow. So
-whatever is found here leads nowhere, but more may.
+side leads to. And of all that follows a terminal, only the next terminal is checked. So what this removes
+leads nowhere, but other texts may lead nowhere, too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .lexer_endings import ExactWays, LexerEntry, Rivals, RoughWays, Way
 def without_dead_ends(parser: Parser, rules: Rules) -> Parser:
     """The parser, in which the terminals that lead nowhere are read as ones that it does not expect.
 
-    rules  the terminals of the parser; those new ones are added to them
+    rules  the terminals of the parser; the new ones are added to them
     """
     try:
         with half_of_work():
@@ -44,15 +44,15 @@ def without_dead_ends(parser: Parser, rules: Rules) -> Parser:
     def entries(kind: Kind) -> Pairs:
         if kind.leads_on:
             return kind.state.entries
-        found: Pairs = []
+        kept: Pairs = []
         for (symbol, flags), nowhere in zip(kind.state.entries, endings.nowhere(kind), strict=True):
             name = rules.terminal_names[symbol]
             if nowhere is None:
                 symbol, flags = new(name, rules.expressions[symbol] or EMPTY), flags & KEYWORD
             elif nowhere != EMPTY:
-                found.append((new(name, nowhere), KEYWORD))
-            found.append((symbol, flags))
-        return found
+                kept.append((new(name, nowhere), KEYWORD))
+            kept.append((symbol, flags))
+        return kept
 
     entries_of = {kind: entries(kind) for kind in endings.kinds}
     states = zip(parser.states, endings.kind_of, strict=True)
@@ -60,7 +60,7 @@ def without_dead_ends(parser: Parser, rules: Rules) -> Parser:
 
 
 class _Endings:
-    """The ways in which the entries of lexers end that lead nowhere.
+    """Where the entries of lexers end so that no text can go on.
 
     All terminals are looked at roughly first, then more closely where this does not suffice.
 
@@ -107,7 +107,7 @@ class _Endings:
         return found
 
     def _suspects(self, leading: LeadingWays) -> set[int]:
-        """The terminals of entries that lead nowhere, as far as their ways tell."""
+        """The terminals whose entries lead nowhere, judging by their ways."""
         leading.find()
         return {
             entry.whole
@@ -118,8 +118,7 @@ class _Endings:
         }
 
     def _dead(self, kind: Kind, entry: LexerEntry) -> list[Way]:
-        """The ways in which an entry ends that lead nowhere. The parser may not expect it in the first
-        place."""
+        """Those ways of ending an entry that lead nowhere; none if the parser does not expect it anyway."""
         dead = [way for way in self._ways.of(entry) if not kind.leading >> way.number & 1]
         return dead if dead and kind.expects(entry) else []
 

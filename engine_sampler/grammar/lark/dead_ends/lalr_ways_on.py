@@ -263,18 +263,18 @@ class LeadingWays:
 
     def _ways_read(self) -> dict[Kind, int]:
         """For each kind of states the ways of its lexer, and of lexers of states that were reduced to it."""
-        found = {kind: kind.lexer.ways for kind in self._kinds}
+        ways_of = {kind: kind.lexer.ways for kind in self._kinds}
         passed = dict.fromkeys(self._behind, 0)
-        waiting = dict.fromkeys(self._behind)
-        while waiting:
-            side, _ = waiting.popitem()
+        sides_to_visit = dict.fromkeys(self._behind)
+        while sides_to_visit:
+            side, _ = sides_to_visit.popitem()
             spend(1 + len(self._behind[side]) // 4)
-            ways = any_of(found[user] & before for user, before in self._behind[side]) & ~passed[side]
+            ways = any_of(ways_of[user] & before for user, before in self._behind[side]) & ~passed[side]
             passed[side] |= ways
             for goal in side.goals if ways else ():
-                found[goal] |= ways
-                waiting.update((other, None) for other, _ in goal.reductions)
-        return found
+                ways_of[goal] |= ways
+                sides_to_visit.update((other, None) for other, _ in goal.reductions)
+        return ways_of
 
     def _add(self, kind: Kind, ways: int) -> None:
         """Note ways that lead on if they are read in states of a kind."""

@@ -33,7 +33,7 @@ class LexerEntry(NamedTuple):
     symbol  the terminal
     whole   the terminal that it is a keyword of, which may be itself
     kind    see `program.lalr`
-    before  the terminals that are tried earlier and may match the same text, or one that begins as it does
+    before  the terminals tried earlier that may match the same text, or another with the same beginning
     """
 
     symbol: int
@@ -252,13 +252,13 @@ class ExactWays:
         for number, guards in endings.items():
             groups.setdefault(guards, []).append(number)
         steps = [(number, target) for number, (_, after) in enumerate(states) for _, target in after]
-        found = []
+        ways = []
         for guards, group in groups.items():
             alive = nodes_reaching(steps, group)
             first = any_of(mask for mask, target in states[0][1] if target in alive)
             following = any_of(ALL_BYTES & ~self._x.first[guard] for guard in guards)
-            found.append(Way(texts_between(states, 0, group), first, following, guards))
-        return found
+            ways.append(Way(texts_between(states, 0, group), first, following, guards))
+        return ways
 
     def _explored(self, start: _Parts) -> tuple[list[State], dict[int, frozenset[int]]]:
         """The states of an entry, and for those at which it may end what each guard excludes then. No states
@@ -266,15 +266,15 @@ class ExactWays:
         numbers = {start: 0}
         states: list[State] = []
         endings: dict[int, frozenset[int]] = {}
-        for state in (waiting := [start]):
+        for state in (reached := [start]):
             spend(40)
             steps: dict[int, int] = {}
             for mask, after in self._steps(state):
                 if after not in numbers:
-                    numbers[after] = len(waiting)
-                    waiting.append(after)
+                    numbers[after] = len(reached)
+                    reached.append(after)
                 steps[numbers[after]] = steps.get(numbers[after], 0) | mask
-            if len(waiting) > MAX_STATES:
+            if len(reached) > MAX_STATES:
                 return [], {}
             ends = frozenset(self._ends(*state))
             if ends:

@@ -64,13 +64,13 @@ def texts_before_entries(
     """
     lexers = list(lexers)
     skipped = any_of(last_bytes(terminals[name]) for name in ignored)
-    found = {}
+    before = {}
     for name in wanted:
         spend(len(lexers))
         after = {terminal for terminal, tried in lexers if name in tried}
         masks = (last_bytes(terminals[one]) if one in terminals else ALL_BYTES for one in after if one)
-        found[name] = Before(_characters(any_of(masks) | skipped), None in after)
-    return found
+        before[name] = Before(_characters(any_of(masks) | skipped), None in after)
+    return before
 
 
 def _characters(mask: int) -> Ranges:

@@ -123,22 +123,24 @@ def _logits(random: np.random.Generator, n: int, size: int, dtype: str) -> torch
     return torch.from_numpy(logits).to(getattr(torch, dtype))
 
 
-def _difference(found: StepResult, right: StepResult) -> str | None:
+def _difference(on_device: StepResult, right: StepResult) -> str | None:
     """The first difference between two results, in words."""
-    unlike = np.flatnonzero(found.token_ids != right.token_ids)
+    unlike = np.flatnonzero(on_device.token_ids != right.token_ids)
     if len(unlike):
         i = int(unlike[0])
-        return f"row {i} gives token {found.token_ids[i]}, not {right.token_ids[i]} ({found.errors[i]})"
-    if found.errors != right.errors:
-        i = next(
-            i for i, pair in enumerate(zip(found.errors, right.errors, strict=True)) if pair[0] != pair[1]
+        return (
+            f"row {i} gives token {on_device.token_ids[i]}, not {right.token_ids[i]} ({on_device.errors[i]})"
         )
-        return f"row {i} has the error {found.errors[i]!r}, not {right.errors[i]!r}"
-    left = found.token_ids_on_device
+    if on_device.errors != right.errors:
+        i = next(
+            i for i, pair in enumerate(zip(on_device.errors, right.errors, strict=True)) if pair[0] != pair[1]
+        )
+        return f"row {i} has the error {on_device.errors[i]!r}, not {right.errors[i]!r}"
+    left = on_device.token_ids_on_device
     if left is not None and not np.array_equal(left.cpu().numpy(), right.token_ids):
         return "token_ids_on_device are others"
     for mode, table in _tables(right).items():
-        other = _tables(found)[mode]
+        other = _tables(on_device)[mode]
         for name in ("token_ids", "logprobs", "ranks"):
             if not np.array_equal(getattr(other, name), getattr(table, name), equal_nan=name == "logprobs"):
                 return f"the {name} of {mode} logprobs are others"

@@ -33,13 +33,13 @@ def host_times(device: str, rows: int = ROWS, vocab_size: int = VOCAB) -> dict[s
 
 def _host_time(device: str, rows: int, vocab_size: int, chain: dict[str, Any]) -> float:
     scheduler, logits = stepped(device, rows, vocab_size, chain)
-    waiting = _Waiting(transfer.wait)
+    time_waited = _Waiting(transfer.wait)
     spans = []
-    with mock.patch.object(transfer, "wait", waiting):
+    with mock.patch.object(transfer, "wait", time_waited):
         for _ in range(WARM_UP + STEPS):
-            waiting.seconds, start = 0.0, time.perf_counter()
+            time_waited.seconds, start = 0.0, time.perf_counter()
             scheduler.step(logits)
-            spans.append(time.perf_counter() - start - waiting.seconds)
+            spans.append(time.perf_counter() - start - time_waited.seconds)
     return 1e6 * statistics.median(spans[WARM_UP:])
 
 

@@ -136,7 +136,7 @@ def ours(case: TimedCase, logits: Tensor) -> Step:
     workspace = Workspace(device, case.rows, logits.shape[1])
     index = torch.arange(case.rows, device=device)
     draws = torch.arange(case.rows, device=device, dtype=torch.int64) * 0x5851F42D4C957F2D
-    given = given_for(case, device)
+    step_inputs = given_for(case, device)
     selector = "dist" if case.settings else "greedy"
     fixed = Golden(case.settings).fixed | {"top_k": _bucket(case)}
 
@@ -147,7 +147,7 @@ def ours(case: TimedCase, logits: Tensor) -> Step:
             logits.shape[1],
             samplers=list(case.settings),
             selector=selector,
-            given=given,
+            given=step_inputs,
             fixed=fixed,
             draws=draws,
             workspace=workspace,

@@ -140,7 +140,7 @@ class Fused:
         kernels, size = kernels_for(self._device), piece.vocab_size
         heat, cut = piece.steps[route.start], piece.steps[route.start + route.is_heated]
         width: Any = cut.fixed
-        found = kernels.narrow(
+        narrowed = kernels.narrow(
             source.logits,
             source.where,
             size,
@@ -151,7 +151,7 @@ class Fused:
             bitmask=source.bitmask,
             workspace=self._room(kernels, len(piece), size, width),
         )
-        return _block(found, size), route.start + route.is_heated + 1
+        return _block(narrowed, size), route.start + route.is_heated + 1
 
     def _every(self, n: int) -> Tensor:
         """0 … n − 1, the same tensor for as many rows as before."""
@@ -160,13 +160,16 @@ class Fused:
         return self._everything
 
     def _room(self, kernels: Any, rows: int, vocab_size: int, candidates: int) -> Any:
-        found = self._workspace
-        if found is None or found.vocab_size != vocab_size:
+        kept = self._workspace
+        if kept is None or kept.vocab_size != vocab_size:
             needs = kernels.bucket(rows), kernels.bucket(candidates)
-        elif found.rows < rows or found.wanted < candidates:
-            needs = max(found.rows, kernels.bucket(rows)), max(found.wanted, kernels.bucket(candidates))
+        elif kept.rows < rows or kept.wanted < candidates:
+            needs = (
+                max(kept.rows, kernels.bucket(rows)),
+                max(kept.wanted, kernels.bucket(candidates)),
+            )
         else:
-            return found
+            return kept
         self._workspace = kernels.Workspace(self._device, needs[0], vocab_size, needs[1])
         return self._workspace
 
@@ -198,13 +201,13 @@ def _first_cut(piece: GroupPiece) -> tuple[int, bool] | None:
     return None
 
 
-def _block(found: Any, vocab_size: int) -> Block:
+def _block(candidates: Any, vocab_size: int) -> Block:
     """The kernels' candidates as a block; faulty rows, which have none, go on with token 0."""
-    sound = torch.zeros_like(found.faults)
-    block = Block(found.values, found.ids, vocab_size, sound, owned=True)
-    faulty = found.faults != 0
-    block.ids = found.ids.masked_fill(faulty[:, None] & (block.columns == 0), 0)
-    block.fail(faulty, _codes(found.faults), found.peaks)
+    sound = torch.zeros_like(candidates.faults)
+    block = Block(candidates.values, candidates.ids, vocab_size, sound, owned=True)
+    faulty = candidates.faults != 0
+    block.ids = candidates.ids.masked_fill(faulty[:, None] & (block.columns == 0), 0)
+    block.fail(faulty, _codes(candidates.faults), candidates.peaks)
     return block
 
 

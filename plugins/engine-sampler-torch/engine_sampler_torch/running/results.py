@@ -162,7 +162,7 @@ class Survivors:
 
     def of(self, rows: list[int]) -> dict[int, tuple[np.ndarray, np.ndarray]]:
         """(ids int64 [m], ascending, logits float32 [m]) of some rows, by their place in the block."""
-        found = {}
+        tokens_of = {}
         columns, download = self._columns, self._download
         whole = (
             []
@@ -171,12 +171,12 @@ class Survivors:
         )
         for i in set(rows).difference(whole):
             ids = None if columns.ids is None else download[columns.ids][i]
-            found[i] = _alive(download[columns.values][i], ids)
+            tokens_of[i] = _alive(download[columns.values][i], ids)
         if whole:
             values, ids = self._whole(whole)
             for j, i in enumerate(whole):
-                found[i] = _alive(values[j], None if ids is None else ids[j])
-        return found
+                tokens_of[i] = _alive(values[j], None if ids is None else ids[j])
+        return tokens_of
 
     def _whole(self, rows: list[int]) -> tuple[np.ndarray, np.ndarray | None]:
         """Whole rows of the block, by a copy of their own."""

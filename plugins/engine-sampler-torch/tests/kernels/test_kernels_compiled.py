@@ -52,7 +52,7 @@ def cases() -> Iterator[Case]:
 
 def specifications() -> list[dict[str, Any]]:
     """What is launched for `cases`, with the shapes of real vocabularies instead of theirs."""
-    found: dict[str, dict[str, Any]] = {}
+    by_text: dict[str, dict[str, Any]] = {}
 
     def listen(kernel: Any, grid: Any, arguments: Any, constants: Any, warps: int) -> None:
         real = {
@@ -67,7 +67,7 @@ def specifications() -> list[dict[str, Any]]:
         real |= {"ROUNDS": 3 if constants.get("GROUPED") else 0}
         given = {name: real.get(name, value) for name, value in constants.items()}
         spec = specification(kernel, arguments, given, warps)
-        found[json.dumps(spec, sort_keys=True)] = spec
+        by_text[json.dumps(spec, sort_keys=True)] = spec
 
     with listening(listen), np.errstate(all="ignore"):
         for case in cases():
@@ -82,7 +82,7 @@ def specifications() -> list[dict[str, Any]]:
                 width=width,
                 workspace=Workspace("cpu", 1, 5000),
             )
-    return list(found.values())
+    return list(by_text.values())
 
 
 @pytest.fixture(scope="module")

@@ -179,17 +179,17 @@ def test_narrow_gives_what_a_top_k_leaves_by_id(width: int) -> None:
             case = random_case(random, size, n=4, names=["top_k"], selector="dist", edited=False)
             k = random.integers(1, width + 1, 4)
             mask = None if case.bitmask is None else torch.from_numpy(case.bitmask)
-            found = narrow(case.logits, torch.arange(4), size, torch.from_numpy(k), width=width, bitmask=mask,
+            block = narrow(case.logits, torch.arange(4), size, torch.from_numpy(k), width=width, bitmask=mask,
                            workspace=Workspace("cpu", 4, size))  # fmt: skip
             logits = LogitRows(case.logits, size)
             for i in range(4):
                 ids = first_of(logits.row(i), int(k[i]), None if case.bitmask is None else case.bitmask[i])
                 padding = width - len(ids)
-                np.testing.assert_array_equal(found.ids[i], np.r_[ids, np.full(padding, size)])
+                np.testing.assert_array_equal(block.ids[i], np.r_[ids, np.full(padding, size)])
                 np.testing.assert_array_equal(
-                    found.values[i], np.r_[logits.row(i)[ids], np.full(padding, -np.inf)]
+                    block.values[i], np.r_[logits.row(i)[ids], np.full(padding, -np.inf)]
                 )
-                assert (found.faults[i] != 0) == (len(ids) == 0)
+                assert (block.faults[i] != 0) == (len(ids) == 0)
 
 
 # --- what a step costs ----------------------------------------------------------------------------

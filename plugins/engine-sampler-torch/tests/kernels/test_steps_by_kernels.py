@@ -46,10 +46,10 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Kernels run on the host; the chains that they run."""
     monkeypatch.setattr(fused, "DEVICE_TYPES", ["cpu"])
     fused.kernels_for.cache_clear()
-    found = fused.kernels_for(torch.device("cpu"))
-    assert found is not None
+    kernels_here = fused.kernels_for(torch.device("cpu"))
+    assert kernels_here is not None
     seen: list[str] = []
-    sample, narrow = found.sample, found.narrow
+    sample, narrow = kernels_here.sample, kernels_here.narrow
 
     def noting(*arguments: Any, **options: Any) -> Any:
         seen.append(" ".join(options["samplers"]))
@@ -59,8 +59,8 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         seen.append(f"narrow to {options['width']}")
         return narrow(*arguments, **options)
 
-    monkeypatch.setattr(found, "sample", noting)
-    monkeypatch.setattr(found, "narrow", noting_width)
+    monkeypatch.setattr(kernels_here, "sample", noting)
+    monkeypatch.setattr(kernels_here, "narrow", noting_width)
     yield seen
     fused.kernels_for.cache_clear()
 
@@ -68,16 +68,16 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 @pytest.fixture
 def replays(monkeypatch: pytest.MonkeyPatch, kernels: list[str]) -> list[str]:
     """Launches can be started again here; `kernels`, with "again" for every step that does."""
-    found = fused.kernels_for(torch.device("cpu"))
-    again = found.Replay.again
+    kernels_here = fused.kernels_for(torch.device("cpu"))
+    again = kernels_here.Replay.again
 
     def noting(*arguments: Any) -> Any:
         kernels.append("again")
         return again(*arguments)
 
     monkeypatch.setattr(replay, "launch", launch_compiled)
-    monkeypatch.setattr(found, "repeatable", lambda device: True)
-    monkeypatch.setattr(found.Replay, "again", noting)
+    monkeypatch.setattr(kernels_here, "repeatable", lambda device: True)
+    monkeypatch.setattr(kernels_here.Replay, "again", noting)
     return kernels
 
 

@@ -44,17 +44,17 @@ def tiny(place: Place, vocab_size: int) -> list[str]:
     """One to three requests over a vocabulary that may have fewer tokens than there are ranks."""
     shards = VocabularyShards.even(vocab_size, place.size)
     all_ranks = BatchShardedScheduler(shards, group=place.group)
-    one = Scheduler(vocab_size)
+    alone = Scheduler(vocab_size)
     rng = np.random.default_rng(vocab_size)
     for step in range(8):
         if step < 3:
-            for scheduler in (all_ranks, one):
+            for scheduler in (all_ranks, alone):
                 scheduler.add(SamplingParams(seed=step, max_tokens=5, logprobs=1), request_id=step)
-        logits = rng.normal(size=(len(one.request_ids), vocab_size)).astype(np.float32)
+        logits = rng.normal(size=(len(alone.request_ids), vocab_size)).astype(np.float32)
         result = all_ranks.step(place.shard(shards, logits))
-        assert facts(result) == facts(one.step(logits))
+        assert facts(result) == facts(alone.step(logits))
     assert not all_ranks.request_ids
-    assert facts(all_ranks.step(place.shard(shards, logits[:0]))) == facts(one.step(logits[:0]))
+    assert facts(all_ranks.step(place.shard(shards, logits[:0]))) == facts(alone.step(logits[:0]))
     return [repr(all_ranks.record(i)) for i in range(3)]
 
 

@@ -372,19 +372,19 @@ def test_a_failure_anywhere_in_a_parallel_step_raises_on_all(ranks: RankPool, me
 def parallel_inputs(place: Place) -> list[str]:
     shards = VocabularyShards([20, 10, 10])
     sampler = VocabularyParallelSampler(shards, group=place.group)
-    one, two = sampler.rows([SamplingParams(seed=1)]), sampler.rows([SamplingParams(seed=2)])
+    first_rows, second_rows = sampler.rows([SamplingParams(seed=1)]), sampler.rows([SamplingParams(seed=2)])
     logits = place.shard(shards, np.zeros((1, 40), np.float32))
     fails = place.rank == FAILING
     messages = []
-    for wrong, rows in ((logits[:, 1:], one), (logits.half(), one), (logits, two)):
+    for wrong, rows in ((logits[:, 1:], first_rows), (logits.half(), first_rows), (logits, second_rows)):
         with pytest.raises(RankError) as raised:
-            sampler.sample(wrong if fails else logits, rows if fails else one)
+            sampler.sample(wrong if fails else logits, rows if fails else first_rows)
         messages.append(str(raised.value))
     with pytest.raises(ValueError, match="logits have shape"):
-        sampler.sample(logits[:, 1:], one)
-    one.bitmask = np.zeros((1, 7), np.int32)
+        sampler.sample(logits[:, 1:], first_rows)
+    first_rows.bitmask = np.zeros((1, 7), np.int32)
     with pytest.raises(ValueError, match=r"bitmask has shape \[1, 7\]; allowed is \[1, 2\]"):
-        sampler.sample(logits, one)
+        sampler.sample(logits, first_rows)
     return messages
 
 

@@ -108,16 +108,16 @@ def several_steps(place: Place) -> None:
         SamplingParams(seed=2, temperature=0.7, presence_penalty=2.0, penalty_scope="all"),
         SamplingParams(temperature=0),
     ]
-    one = Scheduler(vocab_size)
+    alone = Scheduler(vocab_size)
     prompts = [[1, 2], [3], []]
     for own, prompt in zip(params, prompts, strict=True):
-        one.add(own, prompt)
+        alone.add(own, prompt)
     rows = sampler.rows(params, prompt_token_ids=prompts)
     rng = np.random.default_rng(0)
     for _ in range(12):
         logits = rng.normal(size=(3, vocab_size)).astype(np.float32)
         result = sampler.sample(place.shard(shards, logits), rows)
-        assert result.token_ids.tolist() == one.step(logits).token_ids.tolist()
+        assert result.token_ids.tolist() == alone.step(logits).token_ids.tolist()
         rows.accept(result.token_ids)
     with pytest.raises(ValueError, match=r"token_ids have shape \(2,\); allowed is \[3\]"):
         rows.accept([1, 2])

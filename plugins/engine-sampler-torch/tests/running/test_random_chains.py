@@ -105,16 +105,16 @@ class Step:
             backend.run(batch)
         return batch
 
-    def expect_equal(self, found: Batch, right: Batch) -> None:
+    def expect_equal(self, on_device: Batch, right: Batch) -> None:
         where = " | ".join(str(chain) for chain, *_ in self.parts)
-        np.testing.assert_array_equal(found.token_ids, right.token_ids, err_msg=where)
-        np.testing.assert_array_equal(found.notes, right.notes, err_msg=where)
-        assert found.errors == right.errors, where
+        np.testing.assert_array_equal(on_device.token_ids, right.token_ids, err_msg=where)
+        np.testing.assert_array_equal(on_device.notes, right.notes, err_msg=where)
+        assert on_device.errors == right.errors, where
         if self.processed:
-            assert found.survivors.keys() == right.survivors.keys(), where
+            assert on_device.survivors.keys() == right.survivors.keys(), where
             for row, (ids, logits) in right.survivors.items():
-                np.testing.assert_array_equal(found.survivors[row][0], ids, err_msg=where)
-                bits = (found.survivors[row][1] + np.float32(0)).view(np.int32)
+                np.testing.assert_array_equal(on_device.survivors[row][0], ids, err_msg=where)
+                bits = (on_device.survivors[row][1] + np.float32(0)).view(np.int32)
                 np.testing.assert_array_equal(bits, (logits + np.float32(0)).view(np.int32), err_msg=where)
 
 

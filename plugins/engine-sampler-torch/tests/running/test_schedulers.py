@@ -47,13 +47,13 @@ class Pair:
 
     def step(self, logits: np.ndarray | torch.Tensor, *arguments: Any, **options: Any) -> StepResult:
         there = OnDevice(torch.as_tensor(logits).clone())
-        found = self.there.step(there, *arguments, **options)
+        result = self.there.step(there, *arguments, **options)
         right = self.host.step(logits, *arguments, **options)
-        assert as_plain(found) == as_plain(right)
-        on_device = found.token_ids_on_device
+        assert as_plain(result) == as_plain(right)
+        on_device = result.token_ids_on_device
         if on_device is not None:
             assert on_device.data_there.tolist() == right.token_ids.tolist()
-        return found
+        return result
 
 
 def as_plain(result: StepResult) -> Any:

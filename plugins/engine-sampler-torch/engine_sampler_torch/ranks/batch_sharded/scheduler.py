@@ -369,7 +369,7 @@ class BatchShardedScheduler:
         name: str,
         ids: Sequence[RequestId],
         request: Request,
-        others: tuple[Any, ...],
+        arguments: tuple[Any, ...],
         add: Callable[[], object],
         beams: Beams | None = None,
     ) -> None:
@@ -383,7 +383,7 @@ class BatchShardedScheduler:
             return [replace(request.record(), request_id=request_id) for request_id in ids]
 
         with self._guarded():
-            self._ledger.note(f"{name} {quoted(ids[0])}", ids, request.params, prompt, output, *others)
+            self._ledger.note(f"{name} {quoted(ids[0])}", ids, request.params, prompt, output, *arguments)
             if self._ledger.join(entries) == self.rank:
                 self._owner.add(unable, add)
 

@@ -125,7 +125,7 @@ def penalty_windows(
     outputs: Sequence[np.ndarray],
 ) -> dict[int, Penalized]:
     """The penalties of the rows that have any, by row."""
-    found = {}
+    penalized = {}
     for row, own in enumerate(params):
         for sampler in build_chain(own).samplers:
             if sampler.name != "penalties":
@@ -134,8 +134,8 @@ def penalty_windows(
                 raise ParameterError(f"the sampler penalties of {type(sampler).__name__} is not allowed here")
             windows = sampler.new_state(own, prompts[row])
             sampler.accept(windows, outputs[row].tolist())
-            found[row] = Penalized(own, sampler.resolve(own, vocabulary)[1], windows)
-    return found
+            penalized[row] = Penalized(own, sampler.resolve(own, vocabulary)[1], windows)
+    return penalized
 
 
 def penalty_edits(windows: dict[int, Penalized], columns: range) -> tuple[SparseEdits, SparseEdits]:

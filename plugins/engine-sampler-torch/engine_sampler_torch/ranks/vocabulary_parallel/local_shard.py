@@ -37,7 +37,7 @@ class LocalShard:
         """Apply masks, biases and penalties. Returns int64 keys [n, 3]: those of the best token as given,
         after the masks, and after all edits."""
         values = self._logits.float()
-        given = self._best(values)
+        raw_maxima = self._best(values)
         values = values.masked_fill(values < -float(LOGIT_LIMIT), -torch.inf)
         if rows.bitmask is not None:
             values = values.masked_fill(~self._allowed(rows.bitmask), -torch.inf)
@@ -48,7 +48,7 @@ class LocalShard:
         repeated.apply(values, divided)
         counted.apply(values, lowered)
         self._values = values
-        return torch.stack([given, masked, self._best(values)], dim=1)
+        return torch.stack([raw_maxima, masked, self._best(values)], dim=1)
 
     def _best(self, values: Tensor) -> Tensor:
         """The key of the best token of each row; `NAN_KEY` where there is NaN."""

@@ -105,16 +105,16 @@ class VocabularyParallelSampler:
         lengths. Does not communicate.
         """
         count = len(params)
-        given = {
+        by_parameter = {
             "prompt_token_ids": prompt_token_ids,
             "output_token_ids": output_token_ids,
             "positions": positions,
         }
-        for name, values in given.items():
+        for name, values in by_parameter.items():
             if values is not None and len(values) != count:
                 raise ValueError(f"{name} has {len(values)} entries for {count} rows")
         prompts, outputs = (
-            [token_ids_in(name, ids, self._vocabulary) for ids in given[name] or [()] * count]
+            [token_ids_in(name, ids, self._vocabulary) for ids in by_parameter[name] or [()] * count]
             for name in ("prompt_token_ids", "output_token_ids")
         )
         if positions is None:

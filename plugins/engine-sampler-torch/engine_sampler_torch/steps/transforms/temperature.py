@@ -27,16 +27,16 @@ class TemperatureStep(DeviceStep):
     parameters_only = True
 
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
-        given = {"scale": rows.derived("1/T", temperature_scale)}
+        inputs = {"scale": rows.derived("1/T", temperature_scale)}
         dynamic, greedy = self.fixed(rows)
         if dynamic:
-            given["dynamic"] = rows.derived("T follows the entropy", is_temperature_dynamic)
-            given["low"] = rows.derived("least T", lowest_temperature)
-            given["high"] = rows.derived("greatest T", highest_temperature)
-            given["exponent"] = rows["dynatemp_exponent"]
+            inputs["dynamic"] = rows.derived("T follows the entropy", is_temperature_dynamic)
+            inputs["low"] = rows.derived("least T", lowest_temperature)
+            inputs["high"] = rows.derived("greatest T", highest_temperature)
+            inputs["exponent"] = rows["dynatemp_exponent"]
         if greedy:
-            given["greedy"] = rows.derived("T is 0", is_temperature_greedy)
-        return given
+            inputs["greedy"] = rows.derived("T is 0", is_temperature_greedy)
+        return inputs
 
     def fixed(self, rows: Rows) -> tuple[bool, bool]:
         """Whether the temperature of any row is dynamic, and whether any is 0."""
