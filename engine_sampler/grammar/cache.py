@@ -64,13 +64,13 @@ class Cache(Generic[Value]):
     def find(self, key: Hashable) -> Value | None:
         """The value of `key`, if it is still cached."""
         with self._lock:
-            found = self._values.get(key)
-            if found is None:
+            entry = self._values.get(key)
+            if entry is None:
                 self._misses += 1
                 return None
             self._values.move_to_end(key)
             self._hits += 1
-            return found.value
+            return entry.value
 
     def put(self, key: Hashable, value: Value) -> Value:
         """Cache `value` under `key`; returns the cached value, which is an earlier one if there is one."""

@@ -83,35 +83,37 @@ def bound_program(program: Program, tokenizer: Tokenizer, special_names: Sequenc
             raise GrammarError(f"the grammar names the special token {name!r}, which the tokenizer lacks")
     ids = [special[name] if name in special else tokenizer.ids_of(name.encode())[0] for name in names]
     program = program.with_special_tokens(ids)
-    found: dict[int, Sequence[int]] = {}
-    for given in special_names:
-        if not isinstance(given, str):
-            bound = _bound(given, program.special_ids_of(given.symbol), tokenizer, special)
+    bound_ids: dict[int, Sequence[int]] = {}
+    for entry in special_names:
+        if not isinstance(entry, str):
+            bound = _bound(entry, program.special_ids_of(entry.symbol), tokenizer, special)
             if bound is not None:
-                found[given.symbol] = bound
-    return program.with_special_terminals(found)
+                bound_ids[entry.symbol] = bound
+    return program.with_special_terminals(bound_ids)
 
 
 def _bound(
-    binding: Binding, given: Collection[int], tokenizer: Tokenizer, special: Mapping[str, int]
+    binding: Binding, named: Collection[int], tokenizer: Tokenizer, special: Mapping[str, int]
 ) -> Sequence[int] | None:
     """The tokens that a terminal is in a vocabulary; None if it keeps its expression.
 
-    given    the tokens that it names
+    named    the tokens that it names
     special  the special tokens by name
     """
-    others, ends = tokenizer.special_token_ids, tokenizer.eos_token_ids
+    specials, ends = tokenizer.special_token_ids, tokenizer.eos_token_ids
     if binding.kind == "marker":
         found = special.get(binding.name)
         return None if found is None or found in ends else (found,)
     if binding.kind == "text":
-        return None if others.issuperset(given) else ()
+        return None if specials.issuperset(named) else ()
     if binding.kind == "ordinary_except":
-        if others.issuperset(given):
+        if specials.issuperset(named):
             return ()
-        given = others.union(given)
-    excluded = {*given, *ends}
-    return [i for i, text in enumerate(tokenizer.token_bytes) if i not in excluded and (text or i in others)]
+        named = specials.union(named)
+    excluded = {*named, *ends}
+    return [
+        i for i, text in enumerate(tokenizer.token_bytes) if i not in excluded and (text or i in specials)
+    ]
 
 
 def _compile(program: Program, tokenizer: Tokenizer, limits: Limits, engine: str | None) -> tuple[str, Any]:

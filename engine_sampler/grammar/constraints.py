@@ -142,15 +142,15 @@ def _named(name: str, options: Options = ()) -> Any:
     """What is registered under `name`, or the source of the packaged grammar; `options` are for text."""
     registered = default_registry().catalogue.grammars
     if name in registered:
-        found = registered[name]
-        if isinstance(found, str):
-            return GrammarSource("text", found, options)
+        grammar = registered[name]
+        if isinstance(grammar, str):
+            return GrammarSource("text", grammar, options)
         for option, value in options:
             if value != CORE_PARAMS[option].neutral:
                 raise ParameterError(
                     f"{option}={quoted(value)} is not allowed: {name!r} is registered as an object, not text"
                 )
-        return found
+        return grammar
     if name in library_names():
         return GrammarSource("library", name, options)
     known = ", ".join(sorted({*registered, *library_names()}))

@@ -100,7 +100,7 @@ class Grammar:
         names = SpecialNames()
 
         def build() -> Grammar:
-            given: dict[str, Any] = {
+            arguments: dict[str, Any] = {
                 "start": start,
                 "path": path,
                 "import_paths": paths,
@@ -110,9 +110,9 @@ class Grammar:
             if lexer == "contextual":
                 from .lark.lalr import rules_from_lalr
 
-                rules = rules_from_lalr(text, **given)
+                rules = rules_from_lalr(text, **arguments)
             else:
-                rules = rules_from_lark(text, **given, schema_rules=_add_schema)
+                rules = rules_from_lark(text, **arguments, schema_rules=_add_schema)
             return cls("lark", rules.program(), tuple(names.known), text)
 
         key = ("lark", lexer, text, start, paths, tuple(sorted((declared or {}).items())), path)

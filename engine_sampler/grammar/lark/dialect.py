@@ -204,7 +204,7 @@ class _Rewriter:
     def _attribute_list(self, words: list[Word], at: int) -> tuple[dict[str, Word], int]:
         """The attributes from word `at` on, each with its value (or itself), and the index of the bracket
         that closes the list."""
-        found: dict[str, Word] = {}
+        attributes: dict[str, Word] = {}
         while at < len(words):
             key = value = words[at]
             at += 1
@@ -212,9 +212,9 @@ class _Rewriter:
                 value = words[at + 1]
                 at += 2
             self._check_attribute(key, value)
-            found[key.text] = value
+            attributes[key.text] = value
             if at < len(words) and words[at].text == "]":
-                return found, at
+                return attributes, at
             if at >= len(words) or words[at].text != ",":
                 break
             at += 1

@@ -179,10 +179,10 @@ class _Reading:
             return self._loaded.terminals(Rules(), patterns, preceding=preceding)
 
         anywhere = terminals({})
-        found = {name: anywhere.expression(name) for name in patterns}
+        expressions = {name: anywhere.expression(name) for name in patterns}
         undecided = sorted(anywhere.undecided)
         at_begin = terminals(dict.fromkeys(undecided, TEXT_BEGIN))
-        alone = found | {name: at_begin.expression(name) for name in undecided}
+        alone = expressions | {name: at_begin.expression(name) for name in undecided}
         order = LexerOrder(compiled.terminals, compiled.ignore, outlines, alone)
         if undecided:
             tried = [{name for name, *_ in order.entries(state.actions)} for state in tables.states]
@@ -190,13 +190,13 @@ class _Reading:
                 (name, tried[to]) for state in tables.states for name, to in state.actions.items() if to >= 0
             ]
             lexers.append((None, tried[tables.first]))
-            before = terminals(texts_before_entries(undecided, lexers, found, compiled.ignore))
-            found |= {name: before.expression(name) for name in undecided}
-        for name, expression in found.items():
+            before = terminals(texts_before_entries(undecided, lexers, expressions, compiled.ignore))
+            expressions |= {name: before.expression(name) for name in undecided}
+        for name, expression in expressions.items():
             if _looks_ahead_in_a_loop(expression):
                 text = "a look-ahead in a loop needs the lexer dynamic_complete"
                 raise self._messages.about_terminal(text, name, None)
-        return found, order
+        return expressions, order
 
     def _symbols(
         self, rules: Rules, expressions: Mapping[str, Expression], tables: LalrTables

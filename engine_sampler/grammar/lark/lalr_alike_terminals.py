@@ -48,10 +48,10 @@ def alike(rules: Sequence[_Rule], kinds: Sequence[Any]) -> dict[int, list[int]]:
 
 def _twice(rules: Sequence[_Rule], first: Mapping[int, int]) -> set[int]:
     """The terminals that stand for two in one rule. `first`: for those that are not first, which is."""
-    found: set[int] = set()
+    doubled: set[int] = set()
     for _, right in rules if first else ():
         if len(right) > 1:
             symbols = [first.get(symbol, symbol) for symbol in right]
             if len(set(symbols)) < len(symbols):
-                found.update(one for one, count in Counter(symbols).items() if one >= 0 and count > 1)
-    return found
+                doubled.update(one for one, count in Counter(symbols).items() if one >= 0 and count > 1)
+    return doubled

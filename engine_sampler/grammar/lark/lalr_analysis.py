@@ -37,7 +37,7 @@ class PlainRules:
 
     def nullable(self) -> set[int]:
         """The left sides that derive the empty text."""
-        found: set[int] = set()
+        empty: set[int] = set()
         rules = [
             (left, right)
             for left, right in zip(self.left, self.right, strict=True)
@@ -45,10 +45,10 @@ class PlainRules:
         ]
         while True:
             spend(len(rules) // 4)
-            more = {left for left, right in rules if left not in found and found.issuperset(right)}
+            more = {left for left, right in rules if left not in empty and empty.issuperset(right)}
             if not more:
-                return found
-            found |= more
+                return empty
+            empty |= more
 
 
 @dataclass
@@ -142,25 +142,25 @@ class LalrStates:
 
     def _numbered(self, targets: dict[int, Kernel], numbers: dict[Kernel, int]) -> dict[int, int]:
         """The states of these kernels, by symbol; new ones get a number."""
-        found = {}
+        by_symbol = {}
         for symbol, target in targets.items():
             number = numbers.get(target)
             if number is None:
                 number = numbers[target] = len(self._kernels)
                 self._kernels.append(target)
-            found[symbol] = number
-        return found
+            by_symbol[symbol] = number
+        return by_symbol
 
     def _predict(self, expected: frozenset[int]) -> _Predicted:
         """What a state predicts that expects these left sides."""
-        found = self._predicted.get(expected)
-        if found is None:
+        predicted = self._predicted.get(expected)
+        if predicted is None:
             sides: dict[int, None] = dict.fromkeys(sorted(expected))
             after: dict[int, list[int]] = {}
             items = 0
-            waiting = list(sides)
-            while waiting:
-                for rule in self._rules_of[waiting.pop()]:
+            unread = list(sides)
+            while unread:
+                for rule in self._rules_of[unread.pop()]:
                     items += 1
                     position = self._first[rule]
                     symbol = self._symbol[position]
@@ -169,13 +169,13 @@ class LalrStates:
                     after.setdefault(symbol, []).append(position + 1)
                     if symbol < 0 and symbol not in sides:
                         sides[symbol] = None
-                        waiting.append(symbol)
+                        unread.append(symbol)
             spend(1 + items)
             kernels = {symbol: tuple(sorted(positions)) for symbol, positions in after.items()}
             shifts = {symbol: kernel for symbol, kernel in kernels.items() if symbol >= 0}
             gotos = {symbol: kernel for symbol, kernel in kernels.items() if symbol < 0}
-            found = self._predicted[expected] = _Predicted(frozenset(sides), items, shifts, gotos)
-        return found
+            predicted = self._predicted[expected] = _Predicted(frozenset(sides), items, shifts, gotos)
+        return predicted
 
     # --- look-aheads ---
 

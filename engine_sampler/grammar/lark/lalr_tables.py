@@ -57,7 +57,7 @@ def tables_of(rules: list[Any], start: str) -> LalrTables:
     names = _Names(rules, start)
     states = LalrStates(names.rules, names.end)
     numbers = _numbers(states, names.rules)
-    found: list[NamedLalrState] = []
+    named_states: list[NamedLalrState] = []
 
     @once
     def named(shifts: dict[int, int]) -> dict[str, int]:
@@ -67,7 +67,7 @@ def tables_of(rules: list[Any], start: str) -> LalrTables:
         return actions
 
     for state, number in enumerate(numbers):
-        if number < len(found):  # an earlier state equals it
+        if number < len(named_states):  # an earlier state equals it
             continue
         gotos = {names.sides[-1 - side]: numbers[to] for side, to in states.gotos[state].items()}
         actions, reduced = named(states.shifts[state]), _resolved(states.reductions[state], names)
@@ -75,27 +75,27 @@ def tables_of(rules: list[Any], start: str) -> LalrTables:
         if reduced:
             actions = reduced | actions
             spend(3 * len(actions) // 4)
-        found.append(NamedLalrState(actions, gotos, end))
+        named_states.append(NamedLalrState(actions, gotos, end))
     lengths = [(rule.origin.name, len(rule.expansion)) for rule in names.written]
-    distinct = {id(state.actions): state.actions for state in found}
+    distinct = {id(state.actions): state.actions for state in named_states}
     terminals = set().union(*distinct.values())
     shifted = {to for actions in distinct.values() for to in actions.values() if to >= 0}
-    return LalrTables(lengths, found, 0, numbers[states.last], terminals, shifted)
+    return LalrTables(lengths, named_states, 0, numbers[states.last], terminals, shifted)
 
 
 def _numbers(states: LalrStates, rules: PlainRules) -> list[int]:
     """The number of each state. States that only reduce one symbol to the same left side, before the same
     terminals, are equal."""
     numbers: dict[object, int] = {}
-    found = []
+    by_state = []
     for state, reductions in enumerate(states.reductions):
         key: object = state
         if len(reductions) == 1 and not (states.shifts[state] or states.gotos[state] or state == states.last):
             ((rule, terminals),) = reductions.items()
             if len(rules.right[rule]) == 1:
                 key = rules.left[rule], terminals
-        found.append(numbers.setdefault(key, len(numbers)))
-    return found
+        by_state.append(numbers.setdefault(key, len(numbers)))
+    return by_state
 
 
 class _Names:
@@ -160,21 +160,21 @@ def _resolved(reductions: Mapping[int, int], names: _Names) -> dict[str, int]:
         ((only, terminals),) = reductions.items()
         return dict.fromkeys(names.of_terminals(terminals), -1 - only)
     rules = names.written
-    found: dict[str, int] = {}
+    reduced: dict[str, int] = {}
     for rule, terminals in reductions.items():
         for name in names.of_terminals(terminals):
-            other = found.setdefault(name, -1 - rule)
+            other = reduced.setdefault(name, -1 - rule)
             if other != -1 - rule:
-                found[name] = -1 - _preferred(rule, -1 - other, rules)
+                reduced[name] = -1 - _preferred(rule, -1 - other, rules)
     conflicts: dict[str, list[int]] = {}
     for rule, terminals in reductions.items():
         for name in names.of_terminals(terminals):
-            other = -1 - found[name]
+            other = -1 - reduced[name]
             if other != rule and _priority(rules[other]) == _priority(rules[rule]):
                 conflicts.setdefault(name, [other]).append(rule)
     for name, colliding in conflicts.items():
         raise LarkGrammarError(_collision(name, [rules[rule] for rule in colliding]))
-    return found
+    return reduced
 
 
 def _priority(rule: Any) -> int:

@@ -89,24 +89,24 @@ class LexerOrder:
         literals = list(filter(_is_literal, terminals))
         spend((len(terminals) - len(literals)) * len(literals) // _PAIRS_PER_STEP)
         keywords = {}
-        for one in terminals:
-            if not _is_literal(one) and (own := self._keywords.of(one)):
-                keywords[one.name] = [literal for literal in literals if literal.name in own]
+        for terminal in terminals:
+            if not _is_literal(terminal) and (own := self._keywords.of(terminal)):
+                keywords[terminal.name] = [literal for literal in literals if literal.name in own]
         embedded = {
             literal.name
-            for one in terminals
-            for literal in keywords.get(one.name, ())
-            if literal.pattern.flags <= one.pattern.flags
+            for terminal in terminals
+            for literal in keywords.get(terminal.name, ())
+            if literal.pattern.flags <= terminal.pattern.flags
         }
-        found = []
-        for one in terminals:
-            if one.name in embedded:
+        entries = []
+        for terminal in terminals:
+            if terminal.name in embedded:
                 continue
-            ignored = one.name in self._ignore
+            ignored = terminal.name in self._ignore
             if not ignored:
-                found += [(literal.name, True, False) for literal in keywords.get(one.name, ())]
-            found.append((one.name, False, ignored))
-        return found
+                entries += [(literal.name, True, False) for literal in keywords.get(terminal.name, ())]
+            entries.append((terminal.name, False, ignored))
+        return entries
 
 
 def _is_literal(terminal: Any) -> bool:

@@ -53,7 +53,7 @@ def plain_definitions(scan: Scan) -> dict[str, Definition]:
     if _OTHER_SPACE.search(scan.text) or not all(statement.kind for statement in statements):
         return {}
     bound = _bound_names(statements)
-    found: dict[str, Definition] = {}
+    definitions: dict[str, Definition] = {}
     terminals: dict[str, list[str]] = {}
     shared: tuple[dict[str, Any], dict[str, Any]] = {}, {}
     for statement in statements:
@@ -67,13 +67,13 @@ def plain_definitions(scan: Scan) -> dict[str, Definition]:
             definition = _Reader(scan, statement, nodes).definition()
             spend(_NODE_STEPS * (len(nodes) - known))
             if definition is not None:
-                found[name] = definition
-    for name in _left_to_lark(terminals, found):
-        found.pop(name, None)
+                definitions[name] = definition
+    for name in _left_to_lark(terminals, definitions):
+        definitions.pop(name, None)
     for text, value in shared[True].items():
-        if text in found:  # a name in a terminal, which stands for what it names
-            value.children[0] = found[text].tree
-    return found
+        if text in definitions:  # a name in a terminal, which stands for what it names
+            value.children[0] = definitions[text].tree
+    return definitions
 
 
 def _left_to_lark(terminals: Mapping[str, Sequence[str]], plain: Container[str]) -> set[str]:
@@ -171,13 +171,13 @@ class _Reader:
     def _expansions(self, closing: str, depth: int) -> Any:
         """Alternatives up to `closing`, which is passed; "" is the end of the statement."""
         words = self._words
-        found = [self._alternative(depth)]
+        alternatives = [self._alternative(depth)]
         while words[self._at].text == "|":
             self._at += 1
-            found.append(self._alternative(depth))
+            alternatives.append(self._alternative(depth))
         _require(words[self._at].text == closing)
         self._at += 1
-        return Tree("expansions", found)
+        return Tree("expansions", alternatives)
 
     def _alternative(self, depth: int) -> Any:
         items = []

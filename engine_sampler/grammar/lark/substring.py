@@ -35,11 +35,11 @@ def _substrings(chunks: Sequence[bytes]) -> Expression:
     for chunk in chunks:
         at += len(chunk)
         boundaries.add(at)
-    waiting = [tuple(sorted(boundaries))]
-    numbers = {waiting[0]: 0}
+    sets = [tuple(sorted(boundaries))]
+    numbers = {sets[0]: 0}
     states = []
     work = 0
-    for positions in waiting:  # it grows during the loop
+    for positions in sets:  # it grows during the loop
         work += len(positions)
         if work > MAX_WORK:
             raise GrammarLimitError(f"the substrings of a text take more than {MAX_WORK} steps")
@@ -50,8 +50,8 @@ def _substrings(chunks: Sequence[bytes]) -> Expression:
         edges = []
         for byte, after in sorted(following.items()):
             number = numbers.setdefault(tuple(after), len(numbers))
-            if number == len(waiting):
-                waiting.append(tuple(after))
+            if number == len(sets):
+                sets.append(tuple(after))
             edges.append((byte, byte, number))
         states.append((not boundaries.isdisjoint(positions), tuple(edges)))
     return automaton(tuple(states))

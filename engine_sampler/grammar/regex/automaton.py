@@ -57,17 +57,17 @@ class Alphabet:
 
     def pieces(self, edges: dict[int, int]) -> Pieces:
         """The edges over ranges of characters for edges over atoms."""
-        found: list[tuple[int, int, int]] = []
+        ranges: list[tuple[int, int, int]] = []
         spend(len(self.segments) // 4)
         for first, last, atom in self.segments:
             to = edges.get(atom)
             if to is None:
                 continue
-            if found and found[-1][1] == first - 1 and found[-1][2] == to:
-                found[-1] = found[-1][0], last, to
+            if ranges and ranges[-1][1] == first - 1 and ranges[-1][2] == to:
+                ranges[-1] = ranges[-1][0], last, to
             else:
-                found.append((first, last, to))
-        return tuple(found)
+                ranges.append((first, last, to))
+        return tuple(ranges)
 
 
 def expression_of(states: Sequence[State], condition: Hashable, alphabet: Alphabet) -> Expression:

@@ -181,13 +181,13 @@ class Machine:
         return rest if high == 0 else self._number((node, rest, low, high, begun))
 
     def _number(self, cell: tuple[Node, int, int, int | None, bool]) -> int:
-        node, rest, low, high, begun = cell
-        key = id(node), rest, low, high, begun
+        node, after, low, high, begun = cell
+        key = id(node), after, low, high, begun
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self._cells)
             self._cells.append(cell)
-            self._begun.append(begun or self._begun[rest])
+            self._begun.append(begun or self._begun[after])
         return number
 
     def _settle(self, cell: int) -> int:
@@ -234,41 +234,41 @@ class Machine:
 
     def _ways(self, cell: int) -> list[int]:
         """The cells that `cell` leads to, the preferred one last."""
-        node, rest, low, high, begun = self._cells[cell]
+        node, after, low, high, begun = self._cells[cell]
         if isinstance(node, Choice):
-            return [self._cell(item, rest) for item in reversed(node.items)]
+            return [self._cell(item, after) for item in reversed(node.items)]
         if isinstance(node, Sequence):
             self._spend(len(node.items) // 8)  # each of them is cheap
             for item in reversed(node.items):
-                rest = self._cell(item, rest)
-            return [rest]
+                after = self._cell(item, after)
+            return [after]
         assert isinstance(node, Repeat)
         if begun and not low:
-            return [rest]
+            return [after]
         more = None if high is None else high - 1
-        once = self._cell(node.item, self._loop(node, rest, max(low - 1, 0), more, not node.item.shortest))
+        once = self._cell(node.item, self._loop(node, after, max(low - 1, 0), more, not node.item.shortest))
         if low:
             return [once]
-        return [once, rest] if node.reluctant else [rest, once]
+        return [once, after] if node.reluctant else [after, once]
 
     def _lookaround(self, node: Lookaround, thread: Thread, results: LookbehindResults) -> list[Thread]:
         """The thread after a lookaround, if it can match."""
         cell, forbidden, required = thread
-        rest = self._cells[cell][1]
+        after = self._cells[cell][1]
         if not node.ahead:
             result = results[self._lookbehinds[id(node)]]
             if result is None:
                 raise TextBeforeError(
                     "^, \\b or a lookbehind depends on the text before a terminal, which is unknown"
                 )
-            return [] if result == node.negative else [(rest, forbidden, required)]
+            return [] if result == node.negative else [(after, forbidden, required)]
         inner = frozenset(self._closure(self._cell(node.item, END), results))
         self._spend(1 + len(inner))
         if not inner or MATCHED in inner:
-            return [] if bool(inner) == node.negative else [(rest, forbidden, required)]
+            return [] if bool(inner) == node.negative else [(after, forbidden, required)]
         if node.negative:
-            return [(rest, forbidden | inner, required)]
-        return [(rest, forbidden, required | {inner})]
+            return [(after, forbidden | inner, required)]
+        return [(after, forbidden, required | {inner})]
 
     # Reading an atom.
 
@@ -325,15 +325,15 @@ class Machine:
 
     def _reachable(self, cells: Cells) -> Cells:
         """All cells that some text leads to."""
-        found: set[int] = set()
+        reached: set[int] = set()
         waiting = list(cells)
         while waiting:
             cell = waiting.pop()
-            if cell not in found:
-                found.add(cell)
+            if cell not in reached:
+                reached.add(cell)
                 if cell != END:
                     waiting += self._open_cells(self._settle(self._cells[cell][1]))
-        return frozenset(found)
+        return frozenset(reached)
 
     def results(self, lookbehinds: tuple[LookbehindState, ...]) -> LookbehindResults:
         return tuple(
@@ -398,16 +398,16 @@ class Machine:
 
 def _nodes(tree: Node) -> list[Node]:
     """Every node of the tree, once."""
-    found = {tree: None}
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
+    nodes = {tree: None}
+    unread = [tree]
+    while unread:
+        node = unread.pop()
         spend()
         items = node.items if isinstance(node, Sequence | Choice) else ()
         if isinstance(node, Repeat | Lookaround):
             items = (node.item,)
         for item in items:
-            if item not in found:
-                found[item] = None
-                waiting.append(item)
-    return list(found)
+            if item not in nodes:
+                nodes[item] = None
+                unread.append(item)
+    return list(nodes)

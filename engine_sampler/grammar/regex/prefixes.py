@@ -37,7 +37,7 @@ def with_shared_prefixes(rows: Rows) -> list[Piece]:
 
 def _split(rows: Rows, options: Iterable[int], at: int, depth: int) -> list[Piece]:
     """The options from their part `at` on."""
-    found: list[Piece] = []
+    split: list[Piece] = []
     has_end = False
     for begins, some in groupby(options, lambda option: rows[option][at : at + 1] > [OTHER]):
         run = list(some)
@@ -46,14 +46,14 @@ def _split(rows: Rows, options: Iterable[int], at: int, depth: int) -> list[Piec
             groups: dict[int, list[int]] = {}
             for option in run:
                 groups.setdefault(rows[option][at], []).append(option)
-            found += [_behind_prefix(rows, group, at, depth) for group in groups.values()]
+            split += [_behind_prefix(rows, group, at, depth) for group in groups.values()]
             continue
         for option in run:
             is_end = len(rows[option]) == at
             if not (is_end and has_end):  # one end is enough
-                found.append(Piece(option, at, len(rows[option]), None))
+                split.append(Piece(option, at, len(rows[option]), None))
             has_end |= is_end
-    return found
+    return split
 
 
 def _behind_prefix(rows: Rows, options: list[int], at: int, depth: int) -> Piece:

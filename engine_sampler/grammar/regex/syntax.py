@@ -178,29 +178,29 @@ class _EcmaRewriter:
 
     def _escape(self, in_class: bool) -> str:
         start = self.at
-        found = _ESCAPE.match(self.pattern, start)
-        if found is None:
+        escape = _ESCAPE.match(self.pattern, start)
+        if escape is None:
             raise self.source.error("bad escape (end of pattern)", start)
-        self.at = found.end()
-        if found["high"]:
-            return _code(0x10000 + (int(found["high"], 16) - 0xD800 << 10) + int(found["low"], 16) - 0xDC00)
-        if digits := found["long"] or found["four"] or found["two"]:
+        self.at = escape.end()
+        if escape["high"]:
+            return _code(0x10000 + (int(escape["high"], 16) - 0xD800 << 10) + int(escape["low"], 16) - 0xDC00)
+        if digits := escape["long"] or escape["four"] or escape["two"]:
             code = int(digits, 16)
             if code > unicode.LAST:
                 raise self.source.error("there is no such code point", start)
             return self.source.stand_in(()) if 0xD800 <= code <= 0xDFFF else _code(code)
-        if found["control"]:
-            return _code(ord(found["control"]) & 31)
-        if found["property"]:
-            return self.source.property(found["property"], found["name"], start)
-        if letter := found["class"]:
+        if escape["control"]:
+            return _code(ord(escape["control"]) & 31)
+        if escape["property"]:
+            return self.source.property(escape["property"], escape["name"], start)
+        if letter := escape["class"]:
             ranges = _CLASSES[letter.lower()]
             return self.source.stand_in(ranges if letter.islower() else unicode.invert(ranges))
-        if found["zero"]:
+        if escape["zero"]:
             return r"\x00"
-        if found["plain"]:
-            return found[0]
-        return self._other(found["other"], in_class, start)
+        if escape["plain"]:
+            return escape[0]
+        return self._other(escape["other"], in_class, start)
 
     def _other(self, letter: str, in_class: bool, start: int) -> str:
         if in_class and letter == "b":

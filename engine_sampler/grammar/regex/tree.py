@@ -301,13 +301,13 @@ class _Reader:
         return self._one_of(pieces, options, flags, depth)
 
     def _one_of(self, pieces: list[Piece], options: Listed[Items], flags: int, depth: int) -> Node:
-        found = []
+        nodes = []
         for option, start, end, rests in pieces:
             node = self.sequence(options[option][start:end], flags, depth)
-            found.append(
+            nodes.append(
                 node if rests is None else sequence((node, self._one_of(rests, options, flags, depth)))
             )
-        return choice(found)
+        return choice(nodes)
 
     def _keys(self, items: Items, flags: int) -> list[int]:
         """For each part the first of the characters that it matches if it is a literal."""

@@ -57,10 +57,10 @@ class WholeText:
         before, threads = self._states[state]
         lookbehinds = machine.read_lookbehinds(before, atom)
         results = machine.results(lookbehinds)
-        found: dict[Thread, bool] = {}
+        threads_after: dict[Thread, bool] = {}
         for thread, has_ended in threads:
             for one in machine.read(thread, atom, results, True):
-                found.setdefault(one, has_ended or thread[0] == END)
-            if MATCHED in found:  # the others are never preferred
+                threads_after.setdefault(one, has_ended or thread[0] == END)
+            if MATCHED in threads_after:  # the others are never preferred
                 break
-        return lookbehinds, tuple(found.items())
+        return lookbehinds, tuple(threads_after.items())

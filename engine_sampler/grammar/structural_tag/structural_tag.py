@@ -289,14 +289,14 @@ class _Builder:
 
     def _tags(self, fields: Fields, given: Sequence[Any]) -> list[tuple[Any, Body]]:
         """The tags in the field `tags`, which need not state their type."""
-        found = []
+        bodies = []
         for number, one in enumerate(spend_on_each(given, 3)):
             path = f"{fields.path}.tags[{number}]"
             inner = Fields(one, path).given
             if inner.get("type", "tag") != "tag":
                 raise GrammarError(f"{path} must be of the type tag, not {inner['type']!r}")
-            found.append(self._tag(Fields({k: v for k, v in inner.items() if k != "type"}, path)))
-        return found
+            bodies.append(self._tag(Fields({k: v for k, v in inner.items() if k != "type"}, path)))
+        return bodies
 
     def tags_with_separator(self, fields: Fields, ends: Ends) -> Body:
         given, separator, at_least_one, only_one = fields.take(
@@ -315,18 +315,18 @@ class _Builder:
         triggers = nonempty_strings(given, f"{fields.path}.triggers")
         interruptions: list[_Interruption] = []
         whole: list[Body] = []
-        for number, (begin, rest) in enumerate(self._tags(fields, tags)):
+        for number, (begin, body) in enumerate(self._tags(fields, tags)):
             path = f"{fields.path}.tags[{number}]"
             if not isinstance(begin, str):
                 raise GrammarError(f"{path} begins with a token: use token_triggered_tags for that")
-            found = [trigger for trigger in triggers if begin.startswith(trigger)]
-            if not found:
+            matching = [trigger for trigger in triggers if begin.startswith(trigger)]
+            if not matching:
                 raise GrammarError(
                     f"{path}.begin={begin[:80]!r} is not allowed: it must start with one of the triggers"
                 )
-            after = self._named("tag", rest)
+            after = self._named("tag", body)
             interruptions += (
-                _Interruption(one, sequence(self._marks.text(begin[len(one) :]), after)) for one in found
+                _Interruption(one, sequence(self._marks.text(begin[len(one) :]), after)) for one in matching
             )
             whole.append(sequence(self._marks.text(begin), after))
         heads = whole if first else None
@@ -402,16 +402,16 @@ class _Builder:
         )
         triggers = self._tokens.ids(given, f"{fields.path}.trigger_tokens")
         excluded = self._tokens.ids(excludes, f"{fields.path}.exclude_tokens")
-        found: list[Body] = []
-        for number, (begin, rest) in enumerate(self._tags(fields, tags)):
+        bodies: list[Body] = []
+        for number, (begin, body) in enumerate(self._tags(fields, tags)):
             path = f"{fields.path}.tags[{number}]"
             if isinstance(begin, str):
                 raise GrammarError(f"{path} begins with a string: use triggered_tags for that")
             token = Fields(begin, f"{path}.begin").given.get("token")
             if self._tokens.id(token, f"{path}.begin.token") not in triggers:
                 raise GrammarError(f"{path} begins with a token that is not a trigger")
-            found.append(sequence(self._tokens.symbol(token, path), rest))
-        one = self._named("one_tag", alternatives(*found))
+            bodies.append(sequence(self._tokens.symbol(token, path), body))
+        one = self._named("one_tag", alternatives(*bodies))
         free = self._tokens.other_than("text", [*triggers, *excluded])
         return self._interrupted(free, one, ends, not only_one, first)
 
@@ -420,28 +420,32 @@ class _Builder:
             rules=(list, REQUIRED), loop=(bool, True), exclude_tokens=(list, [])
         )
         excluded = self._tokens.ids(excludes, f"{fields.path}.exclude_tokens")
-        found: list[Body] = []
+        bodies: list[Body] = []
         for number, pair in enumerate(given):
             path = f"{fields.path}.rules[{number}]"
             if not isinstance(pair, list | tuple) or len(pair) != 2:
                 raise GrammarError(f"{path} is not a pair of a token and a format")
             excluded.append(self._tokens.id(pair[0], f"{path}[0]"))
-            found.append(
+            bodies.append(
                 sequence(self._tokens.symbol(pair[0], f"{path}[0]"), self.build(pair[1], f"{path}[1]"))
             )
-        one = self._named("one_rule", alternatives(*found))
+        one = self._named("one_rule", alternatives(*bodies))
         free = repeated(self._tokens.other_than("token", excluded))
         return self._interrupted(free, one, ends, loop, False)
 
-    def _interrupted(self, free: Body, one: int, ends: Ends, loop: bool, first: bool) -> Body:
-        """Free text, interrupted by `one` (if `loop`, any number of times; if `first`, at its beginning)."""
+    def _interrupted(self, free: Body, interruption: int, ends: Ends, loop: bool, first: bool) -> Body:
+        """Free text that `interruption` may interrupt (if `loop`, often; if `first`, at its beginning)."""
         end = self._marks.any_of(ends)
         if first:
-            return sequence(one, repeated(sequence(free, one)), free, end) if loop else sequence(one, end)
+            return (
+                sequence(interruption, repeated(sequence(free, interruption)), free, end)
+                if loop
+                else sequence(interruption, end)
+            )
         last = sequence(free, end)
         if loop:
-            return sequence(repeated(sequence(free, one)), last)
-        return alternatives(sequence(free, one, end), last)
+            return sequence(repeated(sequence(free, interruption)), last)
+        return alternatives(sequence(free, interruption, end), last)
 
     # --- Common parts ---
 

@@ -158,23 +158,23 @@ def _watch(watched: Iterable[str]) -> tuple[list[dict[str, int]], dict[int, froz
     """
     children: list[dict[str, int]] = [{}]
     complete: dict[int, frozenset[str]] = {}
-    for one in sorted(watched):
+    for string in sorted(watched):
         state = 0
-        for character in spend_on_each(one):
+        for character in spend_on_each(string):
             if character not in children[state]:
                 if len(children) > MAX_TRANSITIONS:  # every state has one at least
                     raise _too_many_transitions()
                 children[state][character] = len(children)
                 children.append({})
             state = children[state][character]
-        complete[state] = frozenset((one,))
+        complete[state] = frozenset((string,))
     moves: list[dict[str, int]] = [{} for _ in children]
     moves[0] = children[0]
     suffix_link = [0] * len(children)
-    waiting = deque([0])
+    queue = deque([0])
     work = 0
-    while waiting:
-        state = waiting.popleft()
+    while queue:
+        state = queue.popleft()
         back = suffix_link[state]
         if state:
             moves[state] = moves[back] | children[state]
@@ -186,7 +186,7 @@ def _watch(watched: Iterable[str]) -> tuple[list[dict[str, int]], dict[int, froz
             complete[state] = complete.get(state, frozenset()) | complete[back]
         for character, child in children[state].items():
             suffix_link[child] = moves[back].get(character, 0) if state else 0
-            waiting.append(child)
+            queue.append(child)
     return moves, complete, not any(suffix_link[state] or children[state] for state in complete)
 
 
@@ -200,14 +200,14 @@ def _pieces(moves: Mapping[str, int], numbers: Mapping[int, int]) -> tuple[tuple
 
     Moves to states that `numbers` lacks are dropped; all other characters lead to 0.
     """
-    found: list[tuple[int, int, int]] = []
+    ranges: list[tuple[int, int, int]] = []
     begin = 0
     for code, target in sorted((ord(character), state) for character, state in moves.items()):
         if code > begin:
-            found.append((begin, code - 1, 0))
+            ranges.append((begin, code - 1, 0))
         if target in numbers:
-            found.append((code, code, numbers[target]))
+            ranges.append((code, code, numbers[target]))
         begin = code + 1
     if begin <= LAST:
-        found.append((begin, LAST, 0))
-    return tuple(found)
+        ranges.append((begin, LAST, 0))
+    return tuple(ranges)
