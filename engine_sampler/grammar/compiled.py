@@ -8,6 +8,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from ..base.errors import quoted
 from ..base.forking import fork_safe
 from ..contract import allocate_bitmask
 from ..tokenizer import Tokenizer
@@ -80,7 +81,9 @@ def bound_program(program: Program, tokenizer: Tokenizer, special_names: Sequenc
     names = [name for name in special_names if isinstance(name, str)]
     for name in names:
         if name not in special and not tokenizer.ids_of(name.encode()):
-            raise GrammarError(f"the grammar names the special token {name!r}, which the tokenizer lacks")
+            raise GrammarError(
+                f"the grammar names the special token {quoted(name)}, which the tokenizer lacks"
+            )
     ids = [special[name] if name in special else tokenizer.ids_of(name.encode())[0] for name in names]
     program = program.with_special_tokens(ids)
     bound_ids: dict[int, Sequence[int]] = {}

@@ -56,7 +56,7 @@ def matcher_of(constraint: Any, vocabulary: Vocabulary) -> Any:
         tokens = len(getattr(constraint, "tokenizer", ()))
         if tokens > vocabulary.size:
             raise ParameterError(
-                f"grammar={constraint!r} is not allowed: it is compiled for {tokens} tokens, "
+                f"grammar={quoted(constraint)} is not allowed: it is compiled for {tokens} tokens, "
                 f"the vocabulary has {vocabulary.size}"
             )
         return constraint.matcher()
@@ -154,7 +154,7 @@ def _named(name: str, options: Options = ()) -> Any:
     if name in library_names():
         return GrammarSource("library", name, options)
     known = ", ".join(sorted({*registered, *library_names()}))
-    raise ParameterError(f"grammar={name!r} is not allowed: Lark text, or one of {known}")
+    raise ParameterError(f"grammar={quoted(name)} is not allowed: Lark text, or one of {known}")
 
 
 @functools.lru_cache(maxsize=16)
@@ -189,7 +189,7 @@ def _checked(constraint: Any) -> Any:
         return _source("grammar", constraint)
     if not any(hasattr(constraint, name) for name in _METHODS):
         allowed = "a compiled grammar, a matcher, Lark text or a name"
-        raise ParameterError(f"grammar={constraint!r} is not allowed: {allowed}")
+        raise ParameterError(f"grammar={quoted(constraint)} is not allowed: {allowed}")
     return constraint
 
 

@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr, Literal
 
+from ..base.errors import quoted
 from ..tokenizer import Tokenizer
 from .cache import Cache, CacheInfo
 from .compiled import CompiledGrammar, SpecialName, cached_grammar, compiled_grammar
@@ -161,7 +162,7 @@ class Grammar:
         if not is_gbnf(text):
             return cls.from_lark(text, lexer=lexer, start="start" if start is None else start, limits=limits)
         if lexer != "dynamic_complete":
-            raise GrammarError(f"lexer={lexer!r} is not allowed for GBNF: dynamic_complete")
+            raise GrammarError(f"lexer={quoted(lexer)} is not allowed for GBNF: dynamic_complete")
         return cls.from_gbnf(text, start="root" if start is None else start, limits=limits)
 
     @classmethod
@@ -232,7 +233,9 @@ class Grammar:
             raise TypeError("choices is a string; allowed is a list of strings")
         given = list(choices) if isinstance(choices, Iterable) else choices
         if not isinstance(given, list) or not given or not all(map(_is_text, given)):
-            raise GrammarError(f"choices={given!r} is not allowed: one or more strings of whole characters")
+            raise GrammarError(
+                f"choices={quoted(given)} is not allowed: one or more strings of whole characters"
+            )
         texts = tuple(given)
         _check_text("choices", "".join(texts), limits)
 
@@ -284,7 +287,7 @@ class Grammar:
             return cls.from_json_schema(path.read_text(encoding="utf-8"), limits=limits)
         if path.suffix == ".grammar":
             return cls.load(path)
-        raise GrammarError(f"path={str(path)!r} is not allowed: a file .lark, .json or .grammar")
+        raise GrammarError(f"path={quoted(str(path))} is not allowed: a file .lark, .json or .grammar")
 
     def save(self, path: str | Path) -> None:
         """Write the grammar to a file, for `load`: plain JSON, the same on every machine."""
@@ -427,23 +430,23 @@ def _schema_options(whitespace: str | int | None, key_order: Any, *others: Any) 
 
 def _check_choice(name: str, value: Any, allowed: Sequence[str]) -> None:
     if value not in allowed:
-        raise GrammarError(f"{name}={value!r} is not allowed: {' or '.join(allowed)}")
+        raise GrammarError(f"{name}={quoted(value)} is not allowed: {' or '.join(allowed)}")
 
 
 def _check_name(name: str, value: Any) -> None:
     if not isinstance(value, str) or not value:
-        raise GrammarError(f"{name}={value!r} is not allowed: the name of a rule")
+        raise GrammarError(f"{name}={quoted(value)} is not allowed: the name of a rule")
 
 
 def _checked_path(name: str, value: Any) -> str:
     if not isinstance(value, str | os.PathLike) or not isinstance(path := os.fspath(value), str):
-        raise GrammarError(f"{name}={value!r} is not allowed: a path")
+        raise GrammarError(f"{name}={quoted(value)} is not allowed: a path")
     return path
 
 
 def _checked_paths(value: Any) -> tuple[str, ...]:
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-        raise GrammarError(f"import_paths={value!r} is not allowed: a list of folders")
+        raise GrammarError(f"import_paths={quoted(value)} is not allowed: a list of folders")
     return tuple(_checked_path("import_paths", path) for path in value)
 
 
@@ -452,7 +455,7 @@ def _check_declared(value: Any) -> None:
         return
     if not isinstance(value, Mapping) or not all(map(_is_text, (*value, *value.values()))):
         raise GrammarError(
-            f"declared={value!r} is not allowed: regular expressions by the names of terminals"
+            f"declared={quoted(value)} is not allowed: regular expressions by the names of terminals"
         )
 
 
@@ -464,7 +467,7 @@ def _check_text(name: str, text: Any, limits: Limits) -> None:
     if not isinstance(text, str):
         raise TypeError(f"{name} has type {type(text).__name__}; allowed is a string")
     if not isinstance(limits, Limits):
-        raise GrammarError(f"limits={limits!r} is not allowed: Limits")
+        raise GrammarError(f"limits={quoted(limits)} is not allowed: Limits")
     if len(text) > limits.text:
         raise GrammarLimitError(
             f"{name} has {len(text)} characters, the limit is {limits.text} (Limits.text)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Literal
 
+from ..base.errors import quoted
 from ..base.packaged import grammar_names, grammar_text
 from .errors import GrammarError
 from .grammar import Grammar, cached_or_built
@@ -27,6 +28,6 @@ def library_grammar(
     Raises GrammarError for an unknown name, and what `Grammar.from_text` raises.
     """
     if name not in library_names():
-        raise GrammarError(f"name={name!r} is not allowed: one of {', '.join(library_names())}")
+        raise GrammarError(f"name={quoted(name)} is not allowed: one of {', '.join(library_names())}")
     key = ("library", name, lexer, start)
     return cached_or_built(key, lambda: Grammar.from_text(grammar_text(name), lexer=lexer, start=start))

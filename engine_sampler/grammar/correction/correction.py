@@ -14,6 +14,7 @@ from typing import Any, AnyStr, Generic
 
 import numpy as np
 
+from ...base.errors import quoted
 from ...contract import allocate_bitmask, unpack_bitmask
 from ...tokenizer import Tokenizer
 from ..compiled import compiled_grammar
@@ -187,7 +188,7 @@ def _like(text: AnyStr, data: bytes) -> AnyStr:
     try:
         return data.decode(errors="surrogatepass")
     except UnicodeDecodeError:
-        raise GrammarError(f"the result {data!r} is not UTF-8: pass the text as bytes") from None
+        raise GrammarError(f"the result {quoted(data)} is not UTF-8: pass the text as bytes") from None
 
 
 def _units(data: bytes) -> tuple[list[bytes], bool]:
@@ -270,5 +271,5 @@ def _described(allowed: Sequence[int]) -> list[str]:
         if high - low < 3:
             words += [repr(chr(byte)) for byte in range(low, high + 1)]
         else:
-            words.append(f"{chr(low)!r} to {chr(high)!r}")
+            words.append(f"{quoted(chr(low))} to {quoted(chr(high))}")
     return words

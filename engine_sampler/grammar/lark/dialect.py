@@ -26,6 +26,7 @@ from itertools import groupby
 from typing import Any
 
 from ...base.cached import cached_property
+from ...base.errors import quoted
 from ..errors import GrammarLimitError
 from ..work import spend
 from .statements import Lines, Scan, Statement, Word, count_bounds
@@ -228,9 +229,9 @@ class _Rewriter:
         elif key.text == "lazy":
             is_valid = value is key
         else:
-            raise self._scan.error(f"rules have no attribute {key.text!r}", key.start)
+            raise self._scan.error(f"rules have no attribute {quoted(key.text)}", key.start)
         if not is_valid:
-            raise self._scan.error(f"the attribute {key.text!r} has a wrong value", value.start)
+            raise self._scan.error(f"the attribute {quoted(key.text)} has a wrong value", value.start)
 
 
 class SpecialTokens:

@@ -27,6 +27,7 @@ from lark import Token, Tree
 from lark.grammar import NonTerminal, Terminal
 
 from ...base.cached import cached_property
+from ...base.errors import quoted
 from ..errors import GrammarLimitError
 from ..work import counted_work, spend
 from .dialect import Placeholder, SpecialTokens
@@ -137,7 +138,7 @@ class _Reader:
         for name in [self._root, *self._uses]:
             if name not in rules:
                 position = self._uses[name][0] if name in self._uses else 0
-                raise self._lines.error(f"there is no rule {name!r}", position)
+                raise self._lines.error(f"there is no rule {quoted(name)}", position)
         names = _lark_names(rules, self._root)
         for name, (_, node) in self._uses.items():
             node.children.append(NonTerminal(names[name]))
@@ -329,7 +330,7 @@ class _Reader:
                 self._at += 1
                 last = self._char("]")
             if last < first:
-                self._fail(f"a range that does not end before {first!r}")
+                self._fail(f"a range that does not end before {quoted(first)}")
             ranges.append(_in_class(first) if first == last else f"{_in_class(first)}-{_in_class(last)}")
         if not ranges:
             self._fail("a character in the class")
@@ -381,7 +382,7 @@ class _Reader:
 
     def _fail(self, expected: str) -> NoReturn:
         rest = self._text[self._at : self._at + 12]
-        position = f"before {rest!r}" if rest else "at the end"
+        position = f"before {quoted(rest)}" if rest else "at the end"
         raise self._lines.error(f"GBNF: expected {expected} {position}", self._at)
 
 

@@ -20,6 +20,7 @@ from typing import Any
 from lark.load_grammar import Grammar as LarkGrammar
 from lark.load_grammar import load_grammar
 
+from ...base.errors import quoted
 from ..errors import GrammarError
 from ..program.expression import Expression
 from ..program.rules import Rules
@@ -181,7 +182,7 @@ def _define(grammar: Any, plain: Mapping[str, Definition], messages: Messages) -
     for name, definition in plain.items():
         for used in definition.uses:
             if used not in known:
-                raise messages.about_name(f"Rule {used!r} used but not defined (in rule {name})", used)
+                raise messages.about_name(f"Rule {quoted(used)} used but not defined (in rule {name})", used)
         if definition.is_terminal:
             terminals[name] = definition.tree, definition.options
         else:

@@ -20,6 +20,7 @@ from lark import Tree
 from lark.grammar import Terminal
 from lark.lexer import PatternRE, TerminalDef
 
+from ...base.errors import quoted
 from ..errors import GrammarError
 from ..program.expression import CONCAT, GUARD, UNION, Expression, looks_ahead
 from ..program.lalr import ACCEPT, IGNORED, KEYWORD, NOTHING, LalrState, Pairs, Parser, encoded, once
@@ -123,7 +124,7 @@ class _Reading:
     def _check(self, start: str) -> None:
         """Refuse rules that lark would expand without end, and rewrite counts that it lacks."""
         if not any(str(name) == start for name, *_ in self._grammar.rule_defs):
-            raise GrammarError(f"there is no rule {start!r} to start with")
+            raise GrammarError(f"there is no rule {quoted(start)} to start with")
         if any(parameters for _, parameters, *_ in self._grammar.rule_defs):
             self._check_templates(start)
         trees = [tree for _, _, tree, _ in self._grammar.rule_defs if tree is not None]

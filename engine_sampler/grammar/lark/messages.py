@@ -10,6 +10,7 @@ from typing import Any
 from lark import Token
 from lark.exceptions import LarkError, UnexpectedToken, VisitError
 
+from ...base.errors import quoted
 from ..errors import GrammarError, GrammarLimitError
 from .statements import Lines, Statement
 
@@ -19,6 +20,7 @@ _SYMBOL = re.compile(r"(?:Non)?Terminal\('(\w+)'\)")
 _RANGE = "a range needs one character on each side"
 _QUOTED = re.compile(r"'([A-Za-z_][A-Za-z_0-9]*)'")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
+_LONG_NAME = re.compile(r"(\w{80})\w+")
 _LARK_WORDS = frozenset("rule rules terminal terminals template in used but not defined for with a".split())
 
 
@@ -73,7 +75,7 @@ class Messages:
             raise self.about_terminal(error, terminal, token) from None
         except OSError as error:
             name = str(error.filename or error).removesuffix(".lark")
-            raise GrammarError(f"there is no grammar {name!r} to import", *self._import(name)) from None
+            raise GrammarError(f"there is no grammar {quoted(name)} to import", *self._import(name)) from None
         except Exception as error:  # lark does not catch errors of literals and of its own checks
             raise self._translation(error, token) from error
 
@@ -86,12 +88,13 @@ class Messages:
         text = _NAME.sub(lambda found: self._written.get(found[0], found[0]), text)
         line, column = getattr(error, "line", -1), getattr(error, "column", -1)
         if isinstance(line, int) and line > 0:
-            return GrammarError(text, line, column)
+            return GrammarError(_shortened(text), line, column)
         if found := _LOCATION.search(text):
-            return GrammarError(_LOCATION.sub("", text).rstrip(": "), int(found[1]), int(found[2]))
+            text = _LOCATION.sub("", text).rstrip(": ")
+            return GrammarError(_shortened(text), int(found[1]), int(found[2]))
         if isinstance(token, Token):
-            return GrammarError(text, token.line, token.column)
-        return GrammarError(text, *self._mentioned(text))
+            return GrammarError(_shortened(text), token.line, token.column)
+        return GrammarError(_shortened(text), *self._mentioned(text))
 
     def _mentioned(self, text: str) -> tuple[int | None, int | None]:
         """The location of a name that `text` mentions."""
@@ -125,10 +128,17 @@ class Messages:
         return None, None
 
 
+def _shortened(text: str) -> str:
+    """A message of lark, in which a name may be as long as the grammar."""
+    return _LONG_NAME.sub(r"\1…", text)
+
+
 def _message_of(error: Exception) -> str:
     """The message of one of lark's exceptions, without the lines that repeat the text."""
     if isinstance(error, UnexpectedToken):
-        return "unexpected end of line" if error.token.type == "_NL" else f"unexpected {str(error.token)!r}"
+        if error.token.type == "_NL":
+            return "unexpected end of line"
+        return f"unexpected {quoted(str(error.token))}"
     if isinstance(error, AssertionError):
         return str(error) or "a declared terminal cannot be part of another one"
     if isinstance(error, AttributeError) and error.name == "template_usage":

@@ -12,6 +12,7 @@ from typing import Any
 
 from lark.grammar import Symbol
 
+from ...base.errors import quoted
 from ..errors import GrammarError, GrammarLimitError
 from ..program.rules import Body, Rules, alternatives, repeated, sequence
 from ..work import spend
@@ -74,7 +75,7 @@ class RuleReader:
     def read(self, start: str) -> int:
         """Define the rule `start` and all rules that it uses; returns its symbol. Raises GrammarError."""
         if start not in self._definitions:
-            raise GrammarError(f"there is no rule {start!r} to start with")
+            raise GrammarError(f"there is no rule {quoted(start)} to start with")
         self.start = self._rule(start, ())
         while self._waiting:
             rule, self._owner, environment = self._waiting.pop()
@@ -90,10 +91,10 @@ class RuleReader:
         symbol = self._symbols.get((name, arguments))
         if symbol is None:
             if name not in self._definitions:
-                raise self._messages.about_name(f"the rule {name!r} is used but not defined", name)
+                raise self._messages.about_name(f"the rule {quoted(name)} is used but not defined", name)
             parameters = self._definitions[name][0]
             if len(parameters) != len(arguments):
-                text = f"the template {name!r} takes {len(parameters)} arguments, not {len(arguments)}"
+                text = f"the template {quoted(name)} takes {len(parameters)} arguments, not {len(arguments)}"
                 raise self._messages.about_name(text, name)
             symbol = self._symbols[name, arguments] = self._rules.rule(name)
             self._waiting.append((symbol, name, dict(zip(parameters, arguments, strict=True))))
@@ -141,7 +142,7 @@ class RuleReader:
     def _usage(self, node: Any, environment: Environment) -> int:
         name = environment.get(node.children[0].name, node.children[0].name)
         if not isinstance(name, str):
-            text = f"{node.children[0].name!r} is not a template"
+            text = f"{quoted(node.children[0].name)} is not a template"
             raise self._messages.about_name(text, node.children[0].name)
         arguments = tuple(self._argument(child, environment) for child in node.children[1:])
         return self._rule(name, arguments)

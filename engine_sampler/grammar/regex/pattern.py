@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+from ...base.errors import quoted
 from ..errors import GrammarError, GrammarLimitError
 from ..program.expression import (
     ANYTHING,
@@ -112,10 +113,12 @@ def found_anywhere(pattern: str, *, limits: PatternLimits = _LIMITS) -> Expressi
     """
     with counted_work():
         if _tree(pattern, 0, "python").has_lookaround:
-            raise GrammarError(f"pattern {pattern!r} depends on the text around its match")
+            raise GrammarError(f"pattern {quoted(pattern)} depends on the text around its match")
         found = pattern_expression(pattern, limits=limits)
     if found == EMPTY or nullable(found):
-        raise GrammarError(f"pattern {pattern!r} matches {'nothing' if found == EMPTY else 'the empty text'}")
+        raise GrammarError(
+            f"pattern {quoted(pattern)} matches {'nothing' if found == EMPTY else 'the empty text'}"
+        )
     return found
 
 
@@ -174,7 +177,7 @@ _cached_large_build = lru_cache(maxsize=1)(_build)  # a schema reads its pattern
 
 def _tree(pattern: str, flags: int, dialect: Dialect) -> Node:
     if dialect not in ("python", "ecma"):
-        raise ValueError(f"dialect={dialect!r} is not allowed: python or ecma")
+        raise ValueError(f"dialect={quoted(dialect)} is not allowed: python or ecma")
     if flags & ~_FLAGS:
         raise GrammarError("a pattern may have only i, m, s, x, u and a as its flags")
     with _readable(pattern, dialect == "ecma") as source:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ...base.errors import quoted
 from ..errors import GrammarError
 
 WHITESPACE_PATTERN = r"[ \t]{0,2}(?:\r?\n[ \t]{0,40})?"
@@ -32,7 +33,7 @@ def check_whitespace(whitespace: Any) -> None:
     is_number = isinstance(whitespace, int) and not isinstance(whitespace, bool)
     if not isinstance(whitespace, str) and not (is_number and 0 <= whitespace <= MAX_WHITESPACE):
         allowed = f"any, compact, a number from 0 to {MAX_WHITESPACE}, or a regular expression"
-        raise GrammarError(f"whitespace={whitespace!r} is not allowed: {allowed}")
+        raise GrammarError(f"whitespace={quoted(whitespace)} is not allowed: {allowed}")
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class SchemaOptions:
     def __post_init__(self) -> None:
         for name, known in _CHOICES.items():
             if (value := getattr(self, name)) not in known:
-                raise ValueError(f"{name} must be one of {known}, not {value!r}")
+                raise ValueError(f"{name} must be one of {known}, not {quoted(value)}")
         check_whitespace(self.whitespace)  # here, because True equals 1 where options are compared
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+from ...base.errors import quoted
 from ..errors import GrammarError
 from ..grammar import Grammar, NotCachedError, only_cached
 from ..library import library_grammar
@@ -41,7 +42,7 @@ class GrammarSource(NamedTuple):
     def read(self) -> Grammar:
         """The grammar, from the cache or newly built. Raises `GrammarError`, and what the method raises."""
         if self.kind not in _READERS:
-            raise GrammarError(f"kind={self.kind!r} is not allowed: one of {', '.join(_READERS)}")
+            raise GrammarError(f"kind={quoted(self.kind)} is not allowed: one of {', '.join(_READERS)}")
         return _READERS[self.kind](self.value, **dict(self.options))
 
     def find(self) -> tuple[Grammar | None, Hashable]:

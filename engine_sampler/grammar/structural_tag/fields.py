@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...base.errors import quoted
 from ..errors import GrammarError
 
 REQUIRED = object()
@@ -33,13 +34,13 @@ class Fields:
         for name in self.given:
             if name not in fields:
                 known = ", ".join(fields)
-                raise GrammarError(f"{self.path} has the unknown field {name!r}: allowed are {known}")
+                raise GrammarError(f"{self.path} has the unknown field {quoted(name)}: allowed are {known}")
         return [self._take(name, types, default) for name, (types, default) in fields.items()]
 
     def _take(self, name: str, types: Any, default: Any) -> Any:
         value = self.given.get(name, default)
         if value is REQUIRED:
-            raise GrammarError(f"{self.path} lacks the field {name!r}")
+            raise GrammarError(f"{self.path} lacks the field {quoted(name)}")
         if value is default:
             return value
         allowed = types if isinstance(types, tuple) else (types,)

@@ -11,6 +11,7 @@ from functools import lru_cache
 from keyword import kwlist
 from typing import Any, cast
 
+from ...base.errors import quoted
 from ..errors import GrammarError, UnsupportedKeywordError
 from ..program.expression import LITERAL, UNION, Expression, both, concat, literal, optional, union
 from ..program.rules import Rules
@@ -45,7 +46,7 @@ class _Keywords:
         self._arguments = Arguments(schema, self._rules, call.options, _NAMES, {})
         for name in self._arguments.named(self._arguments.root):
             if not name.isidentifier() or not name.isascii() or name in kwlist:
-                raise UnsupportedKeywordError(f"the parameter {name!r} is not a name in Python")
+                raise UnsupportedKeywordError(f"the parameter {quoted(name)} is not a name in Python")
 
     def add(self) -> int:
         """The symbol of all keywords."""

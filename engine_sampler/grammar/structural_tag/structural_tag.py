@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
+from ...base.errors import quoted
 from ..errors import GrammarError, GrammarLimitError
 from ..lark.gbnf import is_gbnf
 from ..lark.grammar import rules_from_gbnf, rules_from_lark
@@ -103,7 +104,9 @@ class _Builder:
         kind = given.get("type", kind)
         method = _KINDS.get(kind) if isinstance(kind, str) else None
         if method is None:
-            raise GrammarError(f"{path} is of the unknown type {kind!r}: allowed are {', '.join(_KINDS)}")
+            raise GrammarError(
+                f"{path} is of the unknown type {quoted(kind)}: allowed are {', '.join(_KINDS)}"
+            )
         self._depth += 1
         try:
             body = method(self, Fields({k: v for k, v in given.items() if k != "type"}, fields.path), ends)
@@ -128,7 +131,9 @@ class _Builder:
             excludes=(list, []),
         )
         if style not in STYLE_NAMES:
-            raise GrammarError(f"{fields.path}.style={style!r} is not allowed: {', '.join(STYLE_NAMES)}")
+            raise GrammarError(
+                f"{fields.path}.style={quoted(style)} is not allowed: {', '.join(STYLE_NAMES)}"
+            )
         excluded = nonempty_strings(excludes, f"{fields.path}.excludes")
         if excluded and style not in STYLES:
             raise GrammarError(f"{fields.path}.excludes is not supported in the style {style}")
@@ -294,7 +299,7 @@ class _Builder:
             path = f"{fields.path}.tags[{number}]"
             inner = Fields(one, path).given
             if inner.get("type", "tag") != "tag":
-                raise GrammarError(f"{path} must be of the type tag, not {inner['type']!r}")
+                raise GrammarError(f"{path} must be of the type tag, not {quoted(inner['type'])}")
             bodies.append(self._tag(Fields({k: v for k, v in inner.items() if k != "type"}, path)))
         return bodies
 
@@ -322,7 +327,7 @@ class _Builder:
             matching = [trigger for trigger in triggers if begin.startswith(trigger)]
             if not matching:
                 raise GrammarError(
-                    f"{path}.begin={begin[:80]!r} is not allowed: it must start with one of the triggers"
+                    f"{path}.begin={quoted(begin)} is not allowed: it must start with one of the triggers"
                 )
             after = self._named("tag", body)
             interruptions += (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...base.errors import quoted
 from ..errors import GrammarError, GrammarLimitError
 from ..program.expression import repeat
 from ..program.rules import Body, Rules
@@ -28,7 +29,7 @@ class NamedTokens:
         if isinstance(token, bool) or not isinstance(token, str | int):
             raise GrammarError(f"{path} is not a token: names and ids are allowed")
         if isinstance(token, str) and token not in self._names:
-            raise GrammarError(f"{path} is {token!r}, which is not a special token")
+            raise GrammarError(f"{path} is {quoted(token)}, which is not a special token")
         if isinstance(token, int) and not 0 <= token < 2**31:
             raise GrammarError(f"{path} is {token}, which is not a token id")
         return self._names[token] if isinstance(token, str) else token

@@ -409,7 +409,7 @@ class DoesNotSayThatItIsBounded(BoundedSteps):
     bounded = False
 
 
-@breaks("work_is_for_bounded_matchers", PARTS)
+@breaks("work_is_for_bounded_matchers", PARTS, "a_scheduler_keeps_its_text_in_the_language")
 class AcceptsWithoutWork(BoundedSteps):
     """Says that it is bounded, but its accept takes no work."""
 
