@@ -99,12 +99,14 @@ class LiveRequests:
 
         Ids whose requests have left are skipped, or refused with `strict`.
         """
+        batch = self._batch
+        if request_ids is None and batch is not None and batch.is_everyone:
+            return batch
         with self.step_lock.lock:
             batch = self._batch
             if request_ids is None:
-                if batch is None or not batch.is_everyone:
-                    seated = [r for r in self.live.values() if r.slot >= 0]
-                    self._batch = batch = InputBatch(self.slots, seated, is_everyone=True)
+                seated = [request for request in self.live.values() if request.slot >= 0]
+                self._batch = batch = InputBatch(self.slots, seated, is_everyone=True)
                 return batch
             ids = list(request_ids)
             if batch is None or batch.named != ids or (strict and batch.skipped):
@@ -138,26 +140,32 @@ class LiveRequests:
     def keep_if_interrupted(self, requests: Sequence[Request], slots: np.ndarray) -> None:
         """If the call that runs now does not come to its end, `requests`, which are in `slots`, are
         afterwards as they are now, and so is the last result."""
-        lengths = self.slots.lengths[slots]
+        lengths = self.slots.pool.lengths.copy()  # faster than taking those of the slots
         self.step_lock.if_interrupted(
-            partial(self._settle, requests, lengths, latest_ending(), self.steps, self.last_result)
+            partial(self._settle, requests, slots, lengths, latest_ending(), self.steps, self.last_result)
         )
 
     def _settle(
         self,
         requests: Sequence[Request],
+        slots: np.ndarray,
         lengths: np.ndarray,
         since: int,
         step: int,
         last_result: StepResult | None,
     ) -> None:
         self.steps, self.last_result = step, last_result
-        for request, length in zip(requests, lengths.tolist(), strict=True):
+        for request, length in zip(requests, lengths[slots].tolist(), strict=True):
             request.settle(self.slots, length, since, step)
+
+    def finish_step(self, result: StepResult) -> None:
+        """The step that runs now has this result."""
+        self.steps += 1
+        self.last_result = result
 
     def groups_in(self, requests: Iterable[Request]) -> list[BeamGroup]:
         """The beam searches that `requests` belong to, each once."""
-        groups = (self.groups.get(request.id) for request in requests) if self.groups else ()
+        groups = (self.groups.get(request.id) for request in requests)
         return list({id(group): group for group in groups if group is not None}.values())
 
     # --- joining ---------------------------------------------------------------------------------
@@ -372,7 +380,7 @@ class LiveRequests:
         self._free_slot(request)
         if not request.is_reported:
             request.is_reported = True
-            if self._registry.catalogue.observers:
+            if self.observed:
                 self.notify("request_finished", request.record())
 
     def _free_slots(self, requests: Sequence[Request]) -> None:
@@ -406,6 +414,11 @@ class LiveRequests:
 
     # --- inside ----------------------------------------------------------------------------------
 
+    @property
+    def observed(self) -> bool:
+        """Whether there are observers."""
+        return bool(self._registry.catalogue.observers)
+
     def notify_step(self, result: StepResult, measures: Callable[[], StepMeasures]) -> None:
         """Show the observers a copy of `result`, and its measures, which only they need."""
         if self._registry.observes("step_measured"):
@@ -415,7 +428,7 @@ class LiveRequests:
 
     def notify(self, event: str, *values: Any) -> None:
         """Call the observers, which cannot start a step."""
-        if self._registry.catalogue.observers:
+        if self.observed:
             with self.step_lock.building():
                 self._registry.notify(event, *values)
 
