@@ -18,6 +18,7 @@ from ..requests.results import Record, RequestId, StepResult
 from ..requests.slots import Slots
 from .beam_groups import BeamGroup
 from .input_batch import InputBatch
+from .row_plans import RowPlan
 from .step_lock import StepLock
 
 MOST_REMOVED = 1 << 14
@@ -50,8 +51,8 @@ class LiveRequests:
         self._removed: OrderedDict[RequestId, None] = OrderedDict()
         """The ids of the requests removed last."""
         self._numbers = itertools.count()
-        self._batch: InputBatch | None = None
-        """The batch of the last step, while no request has joined or left."""
+        self._plan: RowPlan | None = None
+        """The rows of the last step, while no request has joined or left."""
 
     # --- look-up ---------------------------------------------------------------------------------
 
@@ -94,24 +95,28 @@ class LiveRequests:
             raise RequestError(f"request {request_id!r} belongs to a beam search, which alone continues it")
         return request
 
-    def batch(self, request_ids: Sequence[RequestId] | None, *, strict: bool = False) -> InputBatch:
-        """The batch of these ids, default all live ones; the same object while the ids stay the same.
+    def plan(self, request_ids: Sequence[RequestId] | None, *, strict: bool = False) -> RowPlan:
+        """One row for each of these ids, default all live ones; the same object while the ids stay the same.
 
         Ids whose requests have left are skipped, or refused with `strict`.
         """
-        batch = self._batch
-        if request_ids is None and batch is not None and batch.is_everyone:
-            return batch
+        plan = self._plan
+        if request_ids is None and plan is not None and plan.inputs.is_everyone:
+            return plan
         with self.step_lock.lock:
-            batch = self._batch
+            plan = self._plan
             if request_ids is None:
                 seated = [request for request in self.live.values() if request.slot >= 0]
-                self._batch = batch = InputBatch(self.slots, seated, is_everyone=True)
-                return batch
+                self._plan = plan = RowPlan(InputBatch(self.slots, seated, is_everyone=True))
+                return plan
             ids = list(request_ids)
-            if batch is None or batch.named != ids or (strict and batch.skipped):
-                self._batch = batch = self._new_batch(ids, strict)
-            return batch
+            if plan is None or plan.inputs.named != ids or (strict and plan.inputs.skipped):
+                self._plan = plan = RowPlan(self._new_batch(ids, strict))
+            return plan
+
+    def batch(self, request_ids: Sequence[RequestId] | None) -> InputBatch:
+        """The requests of these ids, as in `plan`."""
+        return self.plan(request_ids).inputs
 
     def _new_batch(self, ids: list[RequestId], strict: bool) -> InputBatch:
         if len(set(ids)) != len(ids):
@@ -191,7 +196,7 @@ class LiveRequests:
                     self.known[request.id] = self.live[request.id] = request
                     if group is not None:
                         self.groups[request.id] = group
-                self._batch = None  # it may skip one of these ids
+                self._plan = None  # it may skip one of these ids
                 self.step_lock.when_idle(join)
             except BaseException:
                 self.step_lock.cancel(join)
@@ -208,7 +213,7 @@ class LiveRequests:
             try:
                 for request in requests:
                     self.known[request.id] = request
-                self._batch = None
+                self._plan = None
             except BaseException:
                 self.forget(requests)
                 raise
@@ -251,7 +256,7 @@ class LiveRequests:
             self._restore()
 
     def _give_slot(self, request: Request) -> None:
-        self._batch = None
+        self._plan = None
         self.step_lock.if_interrupted(partial(self._unseat, request))
         request.slot = self.slots.put(
             request.state, request.params.given, request.seed, request.position, request.check_trigger()
@@ -341,7 +346,7 @@ class LiveRequests:
 
     def _hide(self, request: Request, group: BeamGroup | None, ending: Sequence[Request]) -> None:
         """Nobody finds a request that is removed, nor those that end with it among the live ones."""
-        self._batch = None
+        self._plan = None
         if self.known.get(request.id) is request:
             self._remember_removed(request.id)
             del self.known[request.id]
@@ -394,7 +399,7 @@ class LiveRequests:
 
     def _free_slot(self, request: Request) -> None:
         """Free the slot of a request, if it has one."""
-        self._batch = None
+        self._plan = None
         if request.slot >= 0:
             self.step_lock.if_interrupted(partial(self._unseat, request))
             self.slots.remove(request.slot)
@@ -434,7 +439,7 @@ class LiveRequests:
 
     def _restore(self) -> None:
         """Bring order into what follows from the requests, after a call that was interrupted."""
-        self._batch = None
+        self._plan = None
         self.slots.restore()
         self.forget_derived()
 

@@ -54,16 +54,13 @@ class RowPlan:
     def __init__(self, inputs: InputBatch) -> None:
         self.inputs = inputs
         self.row_count = len(inputs.named)
+        self.first_rows = np.arange(self.row_count)
         self.is_whole = not inputs.skipped
-
-    @property
-    def first_rows(self) -> np.ndarray:
-        return np.arange(self.row_count)
+        self._only = (Round(inputs, inputs.places, inputs.all_indices, self.is_whole, True),)
 
     def rounds(self, outputs: RowOutputs) -> Iterable[Round]:
         """The rounds of the step, one after the other; those so far have drawn `outputs`."""
-        inputs = self.inputs
-        return (Round(inputs, inputs.places, inputs.all_indices, self.is_whole, True),)
+        return self._only
 
 
 class DraftPlan(RowPlan):
@@ -75,11 +72,7 @@ class DraftPlan(RowPlan):
         self.drafts = self._drafts = drafts
         self._slots = slots
         self._ends = np.cumsum([0, *(1 + len(draft) for draft in drafts)], dtype=np.int64)
-        self.row_count = int(self._ends[-1])
-
-    @property
-    def first_rows(self) -> np.ndarray:
-        return self._ends[:-1]
+        self.row_count, self.first_rows = int(self._ends[-1]), self._ends[:-1]
 
     def rounds(self, outputs: RowOutputs) -> Iterable[Round]:
         inputs, places = self.inputs, self.inputs.places

@@ -23,7 +23,6 @@ from ..requests.slots import Slots
 from ..tokenizer import Tokenizer
 from .arguments import check_at_least_one, chosen_tokens_in, few_token_ids_in
 from .beam_groups import check_beam_rows
-from .input_batch import InputBatch
 from .joining import Newcomers, check_single, checked_count, matcher_for
 from .live_requests import LiveRequests
 from .report import GroupReport
@@ -343,7 +342,9 @@ class Scheduler:
         started = time.perf_counter()
         with self._step_lock:
             self._runner.accepting.go_on()
-            plan = self._plan(self._requests.batch(request_ids, strict=strict), draft_token_ids)
+            plan = self._requests.plan(request_ids, strict=strict)
+            if draft_token_ids is not None or self._requests.groups:
+                plan = self._plan_beyond(plan, draft_token_ids)
             rows = self._rows(logits, plan.row_count)
             result = self._runner.run(plan, rows)
             self._requests.finish_step(result)
@@ -404,14 +405,15 @@ class Scheduler:
             raise ValueError(f"logits have {len(rows)} rows; the requests and drafts need {count}")
         return rows
 
-    def _plan(self, inputs: InputBatch, drafts: Any) -> RowPlan:
-        """Which rows the requests of a step have."""
-        groups = self._requests.groups_in(inputs.requests) if self._requests.groups else ()
+    def _plan_beyond(self, plan: RowPlan, drafts: Any) -> RowPlan:
+        """The rows of a step whose requests may have drafts, or belong to beam searches."""
+        inputs = plan.inputs
+        groups = self._requests.groups_in(inputs.requests)
         if groups:
             check_beam_rows(groups, inputs.ids, drafts)
             return BeamPlan(inputs, self._requests.slots, groups)
         if drafts is None:
-            return RowPlan(inputs)
+            return plan
         return DraftPlan(inputs, self._requests.slots, self._drafts(drafts, inputs.named))
 
     def _drafts(self, drafts: Any, request_ids: Sequence[RequestId]) -> list[list[int]]:

@@ -108,7 +108,7 @@ class Step:
         n = len(requests)
         result = StepResult(
             token_ids=self.outputs.token_ids.copy(),
-            first_rows=plan.first_rows,
+            first_rows=plan.first_rows.copy(),
             request_ids=inputs.ids.copy(),
             text=[None] * n,
             finish_reasons=[None] * n,
