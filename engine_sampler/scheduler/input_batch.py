@@ -69,6 +69,7 @@ class InputBatch:
     streamed    the indices of those with text.
     members, groups  the requests by configuration, and the groups where every request has one row; None until
                 `Grouping` sets them.
+    has_masks   whether the masks that were filled last are those of these requests.
     cache       what the backend keeps for these groups in these rows.
     is_everyone  whether it has all live requests.
     """
@@ -99,13 +100,15 @@ class InputBatch:
         self.logprobs = LogprobsPlan(self.requests, slots.vocabulary.size) if self.scored else None
         self.members: list[Members] | None = None
         self.groups: list[Group] | None = None
+        self.has_masks = False
         self.cache: dict[Any, Any] = {}
 
     def __len__(self) -> int:
         return len(self.requests)
 
     def part(self, slots: Slots, indices: Sequence[int]) -> InputBatch:
-        """The requests at these indices alone."""
+        """The requests at these indices alone, whose masks take the place of these."""
+        self.has_masks = False
         return InputBatch(slots, [self.requests[i] for i in indices])
 
     def with_skipped(self, result: StepResult) -> StepResult:

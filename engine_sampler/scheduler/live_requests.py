@@ -45,8 +45,6 @@ class LiveRequests:
         self.steps = 0
         """The number of the next step."""
         self.last_result: StepResult | None = None
-        self.forget_derived: Callable[[], None] = _nothing
-        """Forgets what others have derived from the requests, after a call that was interrupted."""
         self._registry = registry
         self._removed: OrderedDict[RequestId, None] = OrderedDict()
         """The ids of the requests removed last."""
@@ -441,8 +439,3 @@ class LiveRequests:
         """Bring order into what follows from the requests, after a call that was interrupted."""
         self._plan = None
         self.slots.restore()
-        self.forget_derived()
-
-
-def _nothing() -> None:
-    """There is nothing to do."""

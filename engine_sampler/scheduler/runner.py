@@ -46,7 +46,6 @@ class StepRunner:
         self._budget = Budget(requests.slots.vocabulary.size, postpone)
         self._masks = GrammarMasks(requests.slots, self._budget)
         self.accepting = Accepting(requests, self._budget)
-        requests.forget_derived = self._masks.forget
 
     def run(self, plan: RowPlan, logits: LogitRows) -> StepResult:
         """A step whose rows are divided by `plan`."""
@@ -71,7 +70,7 @@ class StepRunner:
         goes."""
         self._requests.keep_if_interrupted(inputs.requests, inputs.slots)
         self._budget.start()
-        self._masks.fill(inputs.requests, inputs.masked, inputs.preparing)
+        self._masks.fill_for(inputs)
         if inputs.masked and self._device is not None:
             self._masks.prepare(self._running, self._device, inputs.masked)
 

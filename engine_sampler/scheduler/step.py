@@ -134,7 +134,7 @@ class Step:
         requests that are left out. A grammar or a sampler that fails ends its request and leaves no token."""
         inputs, rows = drawing.inputs, drawing.rows
         bitmask: np.ndarray | None = None
-        masks = self._masks.fill(inputs.requests, inputs.masked, inputs.preparing)
+        masks = self._masks.fill_for(inputs)
         if inputs.masked and drawing.is_whole:
             bitmask = masks
         elif inputs.masked:
