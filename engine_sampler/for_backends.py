@@ -15,10 +15,8 @@ from .backends.numpy import NumpyBackend
 from .base.arrays import padded
 from .base.errors import INTERRUPTIONS, failure, quoted, text_of
 from .base.forking import fork_safe
-from .params import build_chain, without_takers
+from .params import build_chain
 from .registry import default_registry, objects_in, structured_in
-from .requests.history import History
-from .requests.request import Request
 from .samplers.adaptive_p import (
     ADAPTIVE_PEAK,
     ADAPTIVE_SHARPNESS,
@@ -44,8 +42,9 @@ from .samplers.temperature import (
 )
 from .samplers.top_n_sigma import SIGMA_CHUNK
 from .scheduler import LogprobsByMode, RequestId, sibling_count
-from .scheduler.arguments import few_token_ids_in, token_ids_in
-from .scheduler.beam_groups import check_beam_rows, search_params
+from .scheduler.arguments import chosen_tokens_in, few_token_ids_in, token_ids_in
+from .scheduler.beam_groups import check_beam_rows
+from .scheduler.joining import Newcomers, check_single, checked_count
 from .scheduler.logprobs import LogprobsCollector, LogprobsPlan
 
 __all__ = [
@@ -58,18 +57,20 @@ __all__ = [
     "MIROSTAT_STEPS",
     "MIROSTAT_STEP_SQUARES",
     "SIGMA_CHUNK",
-    "History",
     "HostRun",
     "LogprobsByMode",
     "LogprobsCollector",
     "LogprobsPlan",
+    "Newcomers",
     "NumpyBackend",
     "PenaltyWindows",
-    "Request",
     "RequestId",
     "best_backend",
     "build_chain",
     "check_beam_rows",
+    "check_single",
+    "checked_count",
+    "chosen_tokens_in",
     "corrected_adaptive_target",
     "current_mu",
     "default_registry",
@@ -91,7 +92,6 @@ __all__ = [
     "padded",
     "quoted",
     "repetition_factors",
-    "search_params",
     "sibling_count",
     "smoothing_cube",
     "smoothing_square",
@@ -99,5 +99,4 @@ __all__ = [
     "temperature_scale",
     "text_of",
     "token_ids_in",
-    "without_takers",
 ]

@@ -12,6 +12,8 @@ from .integer_weights import LOGIT_LIMIT
 
 SUPPORTED = ("float32", "float16", "bfloat16")
 
+_FLOATS = np.dtype(np.float32), np.dtype(np.float16)
+
 
 class LogitRows:
     """Rows of logits [rows, width], width ≥ vocab_size; `row(i)` gives float32 [vocab_size].
@@ -36,11 +38,16 @@ class LogitRows:
     vocab_size: int
 
     def __init__(self, logits: Any, vocab_size: int) -> None:
-        self.device = device = str(getattr(logits, "device", "cpu"))
-        if isinstance(logits, LogitRows):
+        array: np.ndarray | None
+        if type(logits) is np.ndarray:  # the most frequent case, in few steps
+            self.device, self.remote, self.source = "cpu", None, logits
+            array, self.bfloat16 = _with_dtype_checked(logits)
+            shape = array.shape
+        elif isinstance(logits, LogitRows):
             array, self.bfloat16, self.remote = logits._array, logits.bfloat16, logits.remote
-            self.source, shape = logits.source, logits.shape
+            self.device, self.source, shape = logits.device, logits.source, logits.shape
         else:
+            self.device = device = str(getattr(logits, "device", "cpu"))
             self.source, self.remote = logits, None
             if device != "cpu" and (remote := RemoteRows.of(logits, device)) is not None:
                 array, self.bfloat16, self.remote, shape = None, remote.bfloat16, remote, remote.shape
@@ -184,7 +191,12 @@ def _as_numpy(logits: Any) -> tuple[np.ndarray, bool]:
         array = np.asarray(logits)  # np.matrix has its own indexing rules
     else:
         array = _from_protocols(logits)
-    if array.dtype in (np.float32, np.float16):  # equal only in native byte order
+    return _with_dtype_checked(array)
+
+
+def _with_dtype_checked(array: np.ndarray) -> tuple[np.ndarray, bool]:
+    """`_as_numpy` of an array; raises TypeError for a dtype that is not supported."""
+    if array.dtype in _FLOATS:  # equal only in native byte order
         return array, False
     if array.dtype.name == "bfloat16" and array.dtype.isnative:  # ml_dtypes
         return array.view(np.uint16), True

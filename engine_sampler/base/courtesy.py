@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TypeVar
 
@@ -25,14 +25,11 @@ _stepping: set[int] = set()
 """The threads on which a step runs."""
 
 
-def begin_step() -> None:
-    """A step runs on this thread from now on."""
-    _stepping.add(threading.get_ident())
+begin_step: Callable[[int], None] = _stepping.add
+"""A step runs on the thread of this number from now on."""
 
-
-def end_step() -> None:
-    """The step on this thread has ended."""
-    _stepping.discard(threading.get_ident())
+end_step: Callable[[int], None] = _stepping.discard
+"""The step on the thread of this number has ended."""
 
 
 def give_way() -> None:

@@ -28,7 +28,7 @@ _GROWTH = 4
 """How many times the cells in use a pool has when it is packed anew."""
 
 
-class _Arrays(NamedTuple):
+class PoolArrays(NamedTuple):
     """Arrays that are replaced together. A reader on another thread that takes a length first, then these
     arrays, then the offset, sees tokens that belong together while no slot is opened or closed: until then,
     nothing is written into the region that a move has left."""
@@ -48,12 +48,14 @@ class TokenPool:
     epochs          uint64 [capacity]: while a slot's value stays, its tokens and notes only grow. No value
                     is used twice.
 
+    arrays  the current arrays by slot and by cell; whenever an array of the pool is replaced, so are these.
+
     Each request has a region of its own, which moves when it is full. Arrays are replaced, not resized: a
     reference to an old one keeps its contents. What is read from a slot is valid until the slot is closed.
     """
 
     def __init__(self, capacity: int) -> None:
-        self._arrays = _Arrays(np.empty(0, np.int64), np.empty(0), np.zeros(capacity, np.int64))
+        self.arrays = PoolArrays(np.empty(0, np.int64), np.empty(0), np.zeros(capacity, np.int64))
         self.lengths = np.zeros(capacity, np.int64)
         self.prompt_lengths = np.zeros(capacity, np.int64)
         self.epochs = np.zeros(capacity, np.uint64)
@@ -69,25 +71,25 @@ class TokenPool:
 
     @property
     def tokens(self) -> np.ndarray:
-        return self._arrays.tokens
+        return self.arrays.tokens
 
     @property
     def notes(self) -> np.ndarray:
-        return self._arrays.notes
+        return self.arrays.notes
 
     @property
     def offsets(self) -> np.ndarray:
-        return self._arrays.offsets
+        return self.arrays.offsets
 
     def tokens_of(self, slot: int) -> np.ndarray:
         """All tokens of `slot`, int64 [length]: a view, not to be written."""
-        length, arrays = self.lengths[slot], self._arrays  # in this order: see _Arrays
+        length, arrays = self.lengths[slot], self.arrays  # in this order: see PoolArrays
         start = arrays.offsets[slot]
         return arrays.tokens[start : start + length]
 
     def notes_of(self, slot: int) -> np.ndarray:
         """The notes parallel to `tokens_of`, float64 [length]: a view, not to be written."""
-        length, arrays = self.lengths[slot], self._arrays  # in this order: see _Arrays
+        length, arrays = self.lengths[slot], self.arrays  # in this order: see PoolArrays
         start = arrays.offsets[slot]
         return arrays.notes[start : start + length]
 
@@ -116,7 +118,7 @@ class TokenPool:
         self.prompt_lengths = longer(self.prompt_lengths, capacity)
         self.epochs = longer(self.epochs, capacity)
         self._sizes = longer(self._sizes, capacity)
-        self._arrays = self._arrays._replace(offsets=longer(self.offsets, capacity))
+        self.arrays = self.arrays._replace(offsets=longer(self.offsets, capacity))
 
     def restore(self, taken: Sequence[int]) -> None:
         """Bring order into the cells after an interrupted change: the slots `taken` have theirs, and nobody
@@ -139,10 +141,8 @@ class TokenPool:
 
     def extend(self, slots: np.ndarray, tokens: np.ndarray, notes: np.ndarray) -> None:
         """Add one token with its note to each of `slots` [n], all different."""
-        if self._room < 1:
-            self._make_room()
-        self._room -= 1
-        arrays = self._arrays
+        self.make_room()
+        arrays = self.arrays
         lengths = self.lengths[slots]
         cells = arrays.offsets[slots]
         cells += lengths
@@ -150,6 +150,12 @@ class TokenPool:
         arrays.notes[cells] = notes
         lengths += ONE
         self.lengths[slots] = lengths
+
+    def make_room(self) -> None:
+        """Let every region have room for one more token, which is going to be written."""
+        if self._room < 1:
+            self._move_nearly_full()
+        self._room -= 1
 
     def cut(self, slot: int, length: int) -> None:
         """Remove the tokens after the first `length` of a slot."""
@@ -162,14 +168,14 @@ class TokenPool:
         self.epochs[slot] = next(self._epoch)
 
     def _write(self, slot: int, start: int, tokens: TokenIds, notes: np.ndarray | float) -> None:
-        arrays, length = self._arrays, start + len(tokens)
+        arrays, length = self.arrays, start + len(tokens)
         cells = slice(arrays.offsets[slot] + start, arrays.offsets[slot] + length)
         arrays.tokens[cells] = tokens
         arrays.notes[cells] = notes
         self.lengths[slot] = length
         self._room = min(self._room, int(self._sizes[slot]) - length)
 
-    def _make_room(self) -> None:
+    def _move_nearly_full(self) -> None:
         """Move the regions that are nearly full, and compute again how much room there is."""
         nearly_full = (self._sizes > 0) & (self._sizes < self.lengths + _NEARLY_FULL)
         for slot in np.flatnonzero(nearly_full).tolist():
@@ -180,7 +186,7 @@ class TokenPool:
     def _move(self, slot: int, size: int) -> None:
         """Give `slot` a region of `size` cells elsewhere."""
         start = self._claim(size)
-        arrays, length = self._arrays, self.lengths[slot]
+        arrays, length = self.arrays, self.lengths[slot]
         old = int(arrays.offsets[slot])
         arrays.tokens[start : start + length] = arrays.tokens[old : old + length]
         arrays.notes[start : start + length] = arrays.notes[old : old + length]
@@ -205,11 +211,11 @@ class TokenPool:
     def _repack(self, more: int) -> None:
         """Pack the regions into new arrays, with room for `more` cells and for many others: memory that is
         not written to costs little, whereas packing faults in fresh memory for all that it copies."""
-        old, taken = self._arrays, np.flatnonzero(self._sizes)
+        old, taken = self.arrays, np.flatnonzero(self._sizes)
         ends = self._sizes[taken].cumsum()
         used = int(ends[-1]) if len(ends) else 0
         cells = more if not used else _GROWTH * (used + more)
-        new = _Arrays(np.empty(cells, np.int64), np.empty(cells), old.offsets.copy())
+        new = PoolArrays(np.empty(cells, np.int64), np.empty(cells), old.offsets.copy())
         new.offsets[taken] = ends - self._sizes[taken]
         for slot, length in zip(taken.tolist(), self.lengths[taken].tolist(), strict=True):
             source, target = int(old.offsets[slot]), int(new.offsets[slot])
@@ -217,7 +223,7 @@ class TokenPool:
             new.notes[target : target + length] = old.notes[source : source + length]
         self._gaps = Gaps([(used, cells - used)])
         self._left.clear()
-        self._arrays = new
+        self.arrays = new
 
 
 class Gaps:

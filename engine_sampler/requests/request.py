@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 import secrets
@@ -16,7 +17,7 @@ from .budget import MOST_TURNS, Share
 from .constraint import Constraint
 from .detokenizer import Detokenizer, MatchedEnds
 from .history import History
-from .results import Record, RequestId
+from .results import Parts, Record, RequestId
 from .slots import CheckTrigger, Slots
 from .state import RequestState
 from .stop_checks import StopChecks
@@ -60,7 +61,7 @@ class Request:
     ) -> None:
         self.id = request_id
         self.params = params
-        self.seed = _seed(seed, params["seed"])
+        self.seed = seed_of(params) if seed is None else seed
         self.chain: Chain = build_chain(params)
         self.state = RequestState(self.chain, history)
         self.state.open(params, vocabulary)
@@ -109,11 +110,11 @@ class Request:
     def record(self, finish_reason: str | None = None) -> Record:
         """All that is known of it now; `finish_reason` if it has not finished."""
         history = self.state.history
-        return Record.unread(
-            history.prompt_token_ids,
-            history.copy_of_output(),
-            None if self.text is None else self.text.deltas.copy(),
+        return Record(
             request_id=self.id,
+            prompt_token_ids=Parts(history.prompt_token_ids),
+            token_ids=Parts(history.copy_of_output()),
+            text=None if self.text is None else Parts(self.text.deltas.copy()),
             finish_reason=self.finish_reason or finish_reason,
             stop_reason=self.stop_reason,
             error=self.error,
@@ -311,8 +312,7 @@ class Request:
             raise RequestError(f"request {self.id!r} cannot be forked: {fault}") from fault
 
     def _fork(self, request_id: RequestId, seed: int | None) -> Request:
-        child = object.__new__(Request)
-        child.__dict__.update(self.__dict__)
+        child = copy.copy(self)
         child.id, child.slot = request_id, -1
         child.seed = self.seed if seed is None else seed
         child.share = Share(self.share.last_turn)
@@ -387,7 +387,7 @@ def _logprobs_modes(params: SamplingParams) -> tuple[str, ...]:
     return (mode,) if isinstance(mode, str) else tuple(mode)
 
 
-def _seed(own: int | None, requested: int | None) -> int:
-    if own is None:
-        own = requested
-    return secrets.randbits(64) if own is None else own
+def seed_of(params: SamplingParams) -> int:
+    """The seed that `params` give, or a random one."""
+    requested: int | None = params["seed"]
+    return secrets.randbits(64) if requested is None else requested

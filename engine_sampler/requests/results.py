@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 
@@ -17,7 +17,7 @@ LogprobsByMode = Logprobs | Mapping[str, Logprobs] | None
 """`Logprobs`, a dict of them by mode if a request needs several modes, or None if no request needs any."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class StepResult:
     """The outcome of one step. It is equal to itself only: compare its parts.
 
@@ -74,13 +74,47 @@ def _copied(part: Any) -> Any:
 
 
 @dataclass(frozen=True)
+class Parts:
+    """What a field of a record is made of when it is first read. Nothing may change it."""
+
+    values: np.ndarray | list[str]
+
+    def joined(self) -> Any:
+        """The numbers of an array as a list, or one text of several."""
+        return "".join(self.values) if isinstance(self.values, list) else self.values.tolist()
+
+
+T = TypeVar("T")
+
+
+class MadeWhenRead(Generic[T]):
+    """A field that may be given as `Parts`."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._place = f"_{name}"
+
+    def __get__(self, record: object | None, owner: type | None = None) -> T:
+        if record is None:
+            raise AttributeError("the field has no default")  # which is how a dataclass asks for it
+        value = getattr(record, self._place)
+        if isinstance(value, Parts):
+            value = value.joined()
+            self.__set__(record, value)
+        return cast("T", value)
+
+    def __set__(self, record: object, value: T | Parts) -> None:
+        object.__setattr__(record, self._place, value)
+
+
+@dataclass(frozen=True)
 class Record:
     """Everything about one request, live or finished, until it is removed."""
 
     request_id: RequestId
-    prompt_token_ids: list[int]
-    token_ids: list[int]
-    text: str | None
+    _: KW_ONLY
+    prompt_token_ids: MadeWhenRead[list[int]] = MadeWhenRead()
+    token_ids: MadeWhenRead[list[int]] = MadeWhenRead()
+    text: MadeWhenRead[str | None] = MadeWhenRead()
     finish_reason: str | None
     stop_reason: StopReason
     error: str | None
@@ -90,30 +124,3 @@ class Record:
     the chain in a beam search."""
     score: float | None = field(default=None)
     """The score by which a beam search ranks the text: cumulative_logprob / length^length_penalty."""
-
-    @classmethod
-    def unread(
-        cls, prompt_token_ids: np.ndarray, token_ids: np.ndarray, text: list[str] | None, **others: Any
-    ) -> Record:
-        """A record whose lists are made of these arrays, and its text of these parts, when they are first
-        read. Nothing may change them."""
-        sources: dict[str, Any] = {"prompt_token_ids": prompt_token_ids, "token_ids": token_ids}
-        (others if text is None else sources)["text"] = text
-        record = object.__new__(cls)
-        record.__dict__.update(others, _sources=sources)
-        return record
-
-    if not TYPE_CHECKING:  # a type checker would take every name for an attribute
-
-        def __getattr__(self, name: str) -> Any:
-            sources = self.__dict__.get("_sources", {})
-            if name not in sources:
-                raise AttributeError(f"'Record' object has no attribute {name!r}")
-            return self.__dict__.setdefault(name, _MAKERS[name](sources[name]))
-
-
-_MAKERS: Mapping[str, Callable[[Any], Any]] = {
-    "prompt_token_ids": np.ndarray.tolist,
-    "token_ids": np.ndarray.tolist,
-    "text": "".join,
-}

@@ -10,7 +10,9 @@ from weakref import WeakSet
 import numpy as np
 
 from ..contract import Param, Rows, Vocabulary
-from .history import ONE, UNBOUNDED, Notes, TokenPool, longer
+from .appending import new_appending
+from .draws import DrawnTokens
+from .history import UNBOUNDED, Notes, TokenPool, longer
 from .state import RequestState
 
 
@@ -36,6 +38,8 @@ class Slots:
     tokens, notes, offsets, lengths, prompt_lengths, epochs  as in `history.TokenPool`.
     limits     int64 [capacity], the history length from which on a request must be checked.
     always     bool [capacity], whether it must be checked after every token.
+    watched    bool [vocab], the tokens after which some request must be checked.
+    pool       the tokens of all slots, in the arrays above.
     entries    the `RequestState` of each slot, None where it is free.
     observers  objects whose `filled(slot)` is called when a slot has been given to a request.
     params     every known parameter by name.
@@ -59,7 +63,8 @@ class Slots:
         self.always = np.zeros(capacity, bool)
         self.entries: list[Any] = [None] * capacity
         self.observers: WeakSet[Any] = WeakSet()
-        self._pool = TokenPool(capacity)
+        self.pool = TokenPool(capacity)
+        self.watched = np.zeros(vocabulary.size, bool)
         self.params = params
         self._columns: dict[str, np.ndarray] = {}
         self._given: list[Mapping[str, Any]] = [{}] * capacity
@@ -68,36 +73,32 @@ class Slots:
         """By how much the position is ahead of the length of the history."""
         self._watchers = np.zeros(vocabulary.size, np.int32)
         """How many requests watch each token."""
-        self._watched = np.zeros(vocabulary.size + 2, bool)
-        """Whether any request watches a token, from id −1 on; ids outside the vocabulary count as watched."""
-        self._watched[[0, -1]] = True
-        self._tokens_until_limit = UNBOUNDED
-        """No request reaches its limit before this many more tokens."""
+        self._appending = new_appending()
         self._free = list(range(capacity - 1, -1, -1))
 
     @property
     def tokens(self) -> np.ndarray:
-        return self._pool.tokens
+        return self.pool.arrays.tokens
 
     @property
     def notes(self) -> np.ndarray:
-        return self._pool.notes
+        return self.pool.arrays.notes
 
     @property
     def offsets(self) -> np.ndarray:
-        return self._pool.offsets
+        return self.pool.arrays.offsets
 
     @property
     def lengths(self) -> np.ndarray:
-        return self._pool.lengths
+        return self.pool.lengths
 
     @property
     def prompt_lengths(self) -> np.ndarray:
-        return self._pool.prompt_lengths
+        return self.pool.prompt_lengths
 
     @property
     def epochs(self) -> np.ndarray:
-        return self._pool.epochs
+        return self.pool.epochs
 
     def given(self, slot: int) -> Mapping[str, Any]:
         """The parameters of a slot that are not neutral."""
@@ -127,7 +128,7 @@ class Slots:
         if not self._free:
             self._grow()
         slot = self._free[-1]
-        entry.history.attach(self._pool, slot)
+        entry.history.attach(self.pool, slot)
         self._free.pop()
         self.entries[slot], self._given[slot] = entry, given
         try:
@@ -185,11 +186,10 @@ class Slots:
         self._watchers[:] = 0
         for trigger in self._triggers:
             self._watchers[trigger.token_ids] += 1
-        self._watched[1:-1] = self._watchers > 0
+        self.watched[:] = self._watchers > 0
         self.limits[:] = [trigger.length for trigger in self._triggers]
         self.always[:] = [trigger.always for trigger in self._triggers]
-        self._tokens_until_limit = 0
-        self._pool.restore([slot for slot, entry in enumerate(self.entries) if entry is not None])
+        self.pool.restore([slot for slot, entry in enumerate(self.entries) if entry is not None])
 
     def accept(self, slot: int, token_ids: Sequence[int], notes: Notes = ()) -> None:
         """Add tokens to one slot and its states."""
@@ -200,21 +200,17 @@ class Slots:
         """Add tokens to one slot, but not to its eager states: `RequestState.follow` does that."""
         self.entries[slot].history.accept(token_ids, notes)
         self.positions[slot] += len(token_ids)
-        self._tokens_until_limit -= len(token_ids)
 
-    def extend(self, numbers: np.ndarray, token_ids: np.ndarray, notes: np.ndarray) -> None:
-        """`append` one token with its note to each of the slots `numbers` [n], all different."""
-        self.positions[numbers] = self.positions[numbers] + ONE
-        self._pool.extend(numbers, token_ids, notes)
-        self._tokens_until_limit -= 1
-
-    def due(self, numbers: np.ndarray) -> np.ndarray | None:
-        """bool [n]: which of the slots `numbers` [n] have reached their limits; None if none has."""
-        if self._tokens_until_limit <= 0:
-            self._tokens_until_limit = int((self.limits - self.lengths).min())
-            if self._tokens_until_limit <= 0:
-                return self.lengths[numbers] >= self.limits[numbers]
-        return None
+    def extend(self, draws: DrawnTokens, refused: Sequence[int] = ()) -> int:
+        """`append` the tokens of all `draws` but those `refused`. Returns how many requests must be checked,
+        as `draws.due` tells; or −1, with nothing done, if a token is not in the vocabulary."""
+        if not refused:
+            return self._appending.append(self, draws)
+        indices, accepted = draws.without(refused)
+        count = self._appending.append(self, accepted)
+        draws.due.fill(False)
+        draws.due[indices] = accepted.due
+        return count
 
     def rollback(self, slot: int, n: int) -> None:
         """Undo the last `n` output tokens of a slot and its states; raises `PluginFault`."""
@@ -223,7 +219,7 @@ class Slots:
 
     def cut(self, slot: int, length: int) -> None:
         """Bring a slot, but not its states, back to the first `length` tokens of its history."""
-        self._pool.cut(slot, length)
+        self.pool.cut(slot, length)
         self.positions[slot] = length + self._shifts[slot]
 
     def refill(self, slot: int) -> None:
@@ -231,22 +227,17 @@ class Slots:
         for observer in self.observers:
             observer.filled(slot)
 
-    def watched(self, token_ids: np.ndarray) -> np.ndarray:
-        """bool [n]: which of `token_ids` [n] are watched by some request or outside the vocabulary."""
-        return self._watched.take(token_ids + ONE, mode="clip")
-
     def _set_trigger(self, slot: int, trigger: CheckTrigger) -> None:
         self._watch(trigger.token_ids, 1)
         self._triggers[slot] = trigger
         self.limits[slot] = trigger.length
-        self._tokens_until_limit = min(self._tokens_until_limit, trigger.length - int(self.lengths[slot]))
         self.always[slot] = trigger.always
 
     def _watch(self, token_ids: np.ndarray, change: int) -> None:
         if len(token_ids):
             watchers = self._watchers[token_ids] + change
             self._watchers[token_ids] = watchers
-            self._watched[token_ids + ONE] = watchers > 0
+            self.watched[token_ids] = watchers > 0
 
     def _new_column(self, param: Param, size: int) -> np.ndarray:
         typed = {float: np.float64, int: np.int64, bool: np.bool_}
@@ -271,5 +262,5 @@ class Slots:
         self._shifts = longer(self._shifts, size)
         self._given += [{}] * (size - len(self._given))
         self._triggers += [NO_TRIGGER] * (size - len(self._triggers))
-        self._pool.resize(size)
+        self.pool.resize(size)
         self.entries += [None] * (size - len(self.entries))

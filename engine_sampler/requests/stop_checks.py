@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import operator
 from collections.abc import Callable, Sequence
@@ -172,8 +173,7 @@ class StopChecks:
 
     def fork(self) -> StopChecks:
         """An independent copy."""
-        child = object.__new__(StopChecks)
-        child.__dict__.update(self.__dict__)
+        child = copy.copy(self)
         child.criteria = [(c, call_plugin(name_of(c), c.fork, state)) for c, state in self.criteria]
         child._seen, child._called = self._seen.copy(), None
         return child

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -46,3 +47,13 @@ def check_at_least_one(name: str, value: int | None) -> None:
     """Raise `ParameterError` for a number below 1; None is no number."""
     if value is not None and value < 1:
         raise ParameterError(f"{name}={value!r} is not allowed: at least 1")
+
+
+def chosen_tokens_in(
+    token_ids: Sequence[int], logprobs: Sequence[float], vocabulary: Vocabulary
+) -> tuple[list[int], list[float]]:
+    """Tokens chosen elsewhere, and the logprob of each: 0 if none are known. Raises `ParameterError`."""
+    tokens = few_token_ids_in("token_ids", token_ids, vocabulary)
+    if len(logprobs) not in (0, len(tokens)):
+        raise ParameterError(f"logprobs has {len(logprobs)} entries for {len(tokens)} tokens")
+    return tokens, [*logprobs] or [0.0] * len(tokens)

@@ -31,13 +31,15 @@ class Grouping:
             batch.members = self._by_configuration(batch)
         return batch.members
 
-    def groups(self, batch: InputBatch, logit_rows: np.ndarray, left_out: Sequence[int] = ()) -> list[Group]:
-        """The groups for the backend; request i of the batch has the row `logit_rows`[i] of the logits. Those
-        at the indices `left_out` are in none of them."""
+    def groups(
+        self, batch: InputBatch, logit_rows: np.ndarray, *, is_whole: bool, left_out: Sequence[int] = ()
+    ) -> list[Group]:
+        """The groups for the backend; request i of the batch has the row `logit_rows`[i] of the logits, row i
+        if the batch `is_whole`. Those at the indices `left_out` are in none of them."""
         if left_out:
             members = (self._without(left_out, m) for m in self.members(batch))
             return [m.group(logit_rows) for m in members if len(m.indices)]
-        if logit_rows is not batch.indices:
+        if not is_whole:
             return [m.group(logit_rows) for m in self.members(batch)]
         if batch.groups is None:
             batch.groups = [m.group(logit_rows) for m in self.members(batch)]

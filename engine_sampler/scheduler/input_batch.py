@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..contract import Chain, Group, Rows
+from ..requests.draws import DrawnTokens
 from ..requests.request import Request
 from ..requests.results import RequestId, StepResult
 from ..requests.slots import Slots
@@ -58,10 +59,9 @@ class InputBatch:
                 or None if it has been removed).
     requests    the others, in row order; `ids` and `seeds` are theirs.
     slots       int64 [n], their slot numbers.
-    indices     int64 [n], 0 to n − 1.
-    places      int64 [n], their indices in `named`: the rows of the logits if every request has one row. The
-                same object as `indices` if none is skipped.
-    always      bool [n], which of them must be checked after every token; None if none must.
+    draws       the tokens that they draw, step after step.
+    all_indices 0 to n − 1.
+    places      int64 [n], their indices in `named`: the rows of the logits if every request has one row.
     masked      the indices of those with a grammar.
     preparing   the samplers that prepare, each with its request as a single row, by the request's index.
     scored      the indices of those that need logprobs.
@@ -69,6 +69,7 @@ class InputBatch:
     streamed    the indices of those with text.
     members, groups  the requests by configuration, and the groups where every request has one row; None until
                 `Grouping` sets them.
+    has_masks   whether the masks that were filled last are those of these requests.
     cache       what the backend keeps for these groups in these rows.
     is_everyone  whether it has all live requests.
     """
@@ -89,11 +90,9 @@ class InputBatch:
         self.skipped = skipped
         self.seeds = [r.seed for r in self.requests]
         self.slots = np.array([r.slot for r in self.requests], np.int64)
-        self.indices = self.places = np.arange(len(self.requests))
-        if skipped:
-            self.places = np.delete(np.arange(len(self.named)), [i for i, _ in skipped])
-        always = slots.always[self.slots]
-        self.always = always if always.any() else None
+        self.draws = DrawnTokens(self.slots)
+        self.all_indices = range(len(self.requests))
+        self.places = np.delete(np.arange(len(self.named)), [i for i, _ in skipped])
         self.masked = [i for i, r in enumerate(self.requests) if r.grammar is not None]
         self.preparing = {i: r.preparing(slots) for i, r in enumerate(self.requests) if r.chain.preparing}
         self.scored = [i for i, r in enumerate(self.requests) if r.needs_logprobs]
@@ -101,16 +100,19 @@ class InputBatch:
         self.logprobs = LogprobsPlan(self.requests, slots.vocabulary.size) if self.scored else None
         self.members: list[Members] | None = None
         self.groups: list[Group] | None = None
+        self.has_masks = False
         self.cache: dict[Any, Any] = {}
 
     def __len__(self) -> int:
         return len(self.requests)
 
-    def with_skipped(self, result: StepResult, first_rows: np.ndarray) -> StepResult:
-        """The result for all ids that the step names, from that for the requests which are not skipped.
+    def part(self, slots: Slots, indices: Sequence[int]) -> InputBatch:
+        """The requests at these indices alone, whose masks take the place of these."""
+        self.has_masks = False
+        return InputBatch(slots, [self.requests[i] for i in indices])
 
-        first_rows  int64 [named], the first row of each id.
-        """
+    def with_skipped(self, result: StepResult) -> StepResult:
+        """The result for all ids that the step names, from that for the requests which are not skipped."""
         places, n = self.places.tolist(), len(self.named)
 
         def spread(values: Sequence[Any], default: Any) -> list[Any]:
@@ -121,7 +123,6 @@ class InputBatch:
 
         whole = replace(
             result,
-            first_rows=first_rows,
             request_ids=self.named.copy(),
             parent_ids=self.named.copy(),
             text=spread(result.text, None),

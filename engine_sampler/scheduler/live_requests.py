@@ -18,6 +18,7 @@ from ..requests.results import Record, RequestId, StepResult
 from ..requests.slots import Slots
 from .beam_groups import BeamGroup
 from .input_batch import InputBatch
+from .row_plans import RowPlan
 from .step_lock import StepLock
 
 MOST_REMOVED = 1 << 14
@@ -44,14 +45,12 @@ class LiveRequests:
         self.steps = 0
         """The number of the next step."""
         self.last_result: StepResult | None = None
-        self.forget_derived: Callable[[], None] = _nothing
-        """Forgets what others have derived from the requests, after a call that was interrupted."""
         self._registry = registry
         self._removed: OrderedDict[RequestId, None] = OrderedDict()
         """The ids of the requests removed last."""
         self._numbers = itertools.count()
-        self._batch: InputBatch | None = None
-        """The batch of the last step, while no request has joined or left."""
+        self._plan: RowPlan | None = None
+        """The rows of the last step, while no request has joined or left."""
 
     # --- look-up ---------------------------------------------------------------------------------
 
@@ -94,22 +93,28 @@ class LiveRequests:
             raise RequestError(f"request {request_id!r} belongs to a beam search, which alone continues it")
         return request
 
-    def batch(self, request_ids: Sequence[RequestId] | None, *, strict: bool = False) -> InputBatch:
-        """The batch of these ids, default all live ones; the same object while the ids stay the same.
+    def plan(self, request_ids: Sequence[RequestId] | None, *, strict: bool = False) -> RowPlan:
+        """One row for each of these ids, default all live ones; the same object while the ids stay the same.
 
         Ids whose requests have left are skipped, or refused with `strict`.
         """
+        plan = self._plan
+        if request_ids is None and plan is not None and plan.inputs.is_everyone:
+            return plan
         with self.step_lock.lock:
-            batch = self._batch
+            plan = self._plan
             if request_ids is None:
-                if batch is None or not batch.is_everyone:
-                    seated = [r for r in self.live.values() if r.slot >= 0]
-                    self._batch = batch = InputBatch(self.slots, seated, is_everyone=True)
-                return batch
+                seated = [request for request in self.live.values() if request.slot >= 0]
+                self._plan = plan = RowPlan(InputBatch(self.slots, seated, is_everyone=True))
+                return plan
             ids = list(request_ids)
-            if batch is None or batch.named != ids or (strict and batch.skipped):
-                self._batch = batch = self._new_batch(ids, strict)
-            return batch
+            if plan is None or plan.inputs.named != ids or (strict and plan.inputs.skipped):
+                self._plan = plan = RowPlan(self._new_batch(ids, strict))
+            return plan
+
+    def batch(self, request_ids: Sequence[RequestId] | None) -> InputBatch:
+        """The requests of these ids, as in `plan`."""
+        return self.plan(request_ids).inputs
 
     def _new_batch(self, ids: list[RequestId], strict: bool) -> InputBatch:
         if len(set(ids)) != len(ids):
@@ -138,26 +143,32 @@ class LiveRequests:
     def keep_if_interrupted(self, requests: Sequence[Request], slots: np.ndarray) -> None:
         """If the call that runs now does not come to its end, `requests`, which are in `slots`, are
         afterwards as they are now, and so is the last result."""
-        lengths = self.slots.lengths[slots]
+        lengths = self.slots.pool.lengths.copy()  # faster than taking those of the slots
         self.step_lock.if_interrupted(
-            partial(self._settle, requests, lengths, latest_ending(), self.steps, self.last_result)
+            partial(self._settle, requests, slots, lengths, latest_ending(), self.steps, self.last_result)
         )
 
     def _settle(
         self,
         requests: Sequence[Request],
+        slots: np.ndarray,
         lengths: np.ndarray,
         since: int,
         step: int,
         last_result: StepResult | None,
     ) -> None:
         self.steps, self.last_result = step, last_result
-        for request, length in zip(requests, lengths.tolist(), strict=True):
+        for request, length in zip(requests, lengths[slots].tolist(), strict=True):
             request.settle(self.slots, length, since, step)
+
+    def finish_step(self, result: StepResult) -> None:
+        """The step that runs now has this result."""
+        self.steps += 1
+        self.last_result = result
 
     def groups_in(self, requests: Iterable[Request]) -> list[BeamGroup]:
         """The beam searches that `requests` belong to, each once."""
-        groups = (self.groups.get(request.id) for request in requests) if self.groups else ()
+        groups = (self.groups.get(request.id) for request in requests)
         return list({id(group): group for group in groups if group is not None}.values())
 
     # --- joining ---------------------------------------------------------------------------------
@@ -183,7 +194,7 @@ class LiveRequests:
                     self.known[request.id] = self.live[request.id] = request
                     if group is not None:
                         self.groups[request.id] = group
-                self._batch = None  # it may skip one of these ids
+                self._plan = None  # it may skip one of these ids
                 self.step_lock.when_idle(join)
             except BaseException:
                 self.step_lock.cancel(join)
@@ -200,7 +211,7 @@ class LiveRequests:
             try:
                 for request in requests:
                     self.known[request.id] = request
-                self._batch = None
+                self._plan = None
             except BaseException:
                 self.forget(requests)
                 raise
@@ -243,7 +254,7 @@ class LiveRequests:
             self._restore()
 
     def _give_slot(self, request: Request) -> None:
-        self._batch = None
+        self._plan = None
         self.step_lock.if_interrupted(partial(self._unseat, request))
         request.slot = self.slots.put(
             request.state, request.params.given, request.seed, request.position, request.check_trigger()
@@ -333,7 +344,7 @@ class LiveRequests:
 
     def _hide(self, request: Request, group: BeamGroup | None, ending: Sequence[Request]) -> None:
         """Nobody finds a request that is removed, nor those that end with it among the live ones."""
-        self._batch = None
+        self._plan = None
         if self.known.get(request.id) is request:
             self._remember_removed(request.id)
             del self.known[request.id]
@@ -372,7 +383,7 @@ class LiveRequests:
         self._free_slot(request)
         if not request.is_reported:
             request.is_reported = True
-            if self._registry.catalogue.observers:
+            if self.observed:
                 self.notify("request_finished", request.record())
 
     def _free_slots(self, requests: Sequence[Request]) -> None:
@@ -386,7 +397,7 @@ class LiveRequests:
 
     def _free_slot(self, request: Request) -> None:
         """Free the slot of a request, if it has one."""
-        self._batch = None
+        self._plan = None
         if request.slot >= 0:
             self.step_lock.if_interrupted(partial(self._unseat, request))
             self.slots.remove(request.slot)
@@ -406,6 +417,11 @@ class LiveRequests:
 
     # --- inside ----------------------------------------------------------------------------------
 
+    @property
+    def observed(self) -> bool:
+        """Whether there are observers."""
+        return bool(self._registry.catalogue.observers)
+
     def notify_step(self, result: StepResult, measures: Callable[[], StepMeasures]) -> None:
         """Show the observers a copy of `result`, and its measures, which only they need."""
         handlers = self._registry.catalogue.handlers
@@ -418,16 +434,11 @@ class LiveRequests:
 
     def notify(self, event: str, *values: Any) -> None:
         """Call the observers, which cannot start a step."""
-        if self._registry.catalogue.observers:
+        if self.observed:
             with self.step_lock.building():
                 self._registry.notify(event, *values)
 
     def _restore(self) -> None:
         """Bring order into what follows from the requests, after a call that was interrupted."""
-        self._batch = None
+        self._plan = None
         self.slots.restore()
-        self.forget_derived()
-
-
-def _nothing() -> None:
-    """There is nothing to do."""

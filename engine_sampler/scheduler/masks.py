@@ -17,6 +17,7 @@ from ..requests.budget import MOST_TURNS, Budget, Share
 from ..requests.constraint import Constraint
 from ..requests.request import Preparing, Request
 from ..requests.slots import Slots
+from .input_batch import InputBatch
 
 logger = logging.getLogger("engine_sampler")
 
@@ -31,16 +32,11 @@ class GrammarMasks:
         self.budget = budget
         self._slots = slots
         self._words = bitmask_words(slots.vocabulary.size)
-        self._requests: list[Request] = []
         self._bitmask = np.zeros((0, self._words), np.int32)
         self._seconds = 0.0
         self._prepared: PreparedMasks | None = None
         self._changed: set[int] = set()
         """The rows that have been filled since the backend prepared them."""
-
-    def forget(self) -> None:
-        """Forget the masks: the next call fills them anew."""
-        self._requests, self._prepared = [], None
 
     def prepare(self, backend: Backend, device: str, indices: Sequence[int]) -> None:
         """Let `backend` take over the masks in the rows `indices` for a step on `device`."""
@@ -68,11 +64,24 @@ class GrammarMasks:
         seconds, self._seconds = self._seconds, 0.0
         return seconds
 
+    def fill_for(self, inputs: InputBatch) -> np.ndarray:
+        """`fill` for the requests of a step."""
+        masks = self.fill(inputs.requests, inputs.masked, inputs.preparing, go_on=inputs.has_masks)
+        inputs.has_masks = True
+        return masks
+
     def fill(
-        self, requests: list[Request], masked: Sequence[int], preparing: Mapping[int, Preparing] | None = None
+        self,
+        requests: list[Request],
+        masked: Sequence[int],
+        preparing: Mapping[int, Preparing] | None = None,
+        *,
+        go_on: bool = False,
     ) -> np.ndarray:
         """The masks of requests[i] for each i of `masked`, in row i; other rows are not set. For each i of
         `preparing`, the samplers of requests[i] prepare.
+
+        go_on  whether the requests are those of the last call, so that its masks may still hold.
 
         A mask that is filled already and still holds is left as it is. A grammar or a sampler that fails ends
         its request; one that needs more than the budget has left postpones it: its row is all 0, and the next
@@ -80,7 +89,7 @@ class GrammarMasks:
         """
         started = time.perf_counter()
         preparing = preparing or {}
-        if masked and requests is not self._requests:
+        if masked and not go_on:
             self._begin(requests)
         for i in preparing:
             requests[i].share.postponed = False
@@ -129,7 +138,7 @@ class GrammarMasks:
 
     def _begin(self, requests: list[Request]) -> None:
         """Begin with other requests, whose masks are unknown."""
-        self._requests, self._prepared = requests, None
+        self._prepared = None
         self._bitmask = np.zeros((len(requests), self._words), np.int32)
         for request in requests:
             if request.grammar is not None:

@@ -1,11 +1,9 @@
-"""`StepRunner`: runs steps on the backend, with one row per request, with drafts, or with beam searches."""
+"""`StepRunner`: runs steps on the backend, round by round."""
 
 from __future__ import annotations
 
-import itertools
 import logging
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +23,7 @@ from .masks import GrammarMasks
 from .measures import step_measures
 from .processing import Processing
 from .report import GroupReport, report_group
+from .row_plans import RowPlan
 from .step import Step
 
 logger = logging.getLogger("engine_sampler")
@@ -47,75 +46,23 @@ class StepRunner:
         self._budget = Budget(requests.slots.vocabulary.size, postpone)
         self._masks = GrammarMasks(requests.slots, self._budget)
         self.accepting = Accepting(requests, self._budget)
-        requests.forget_derived = self._masks.forget
 
-    def run(self, inputs: InputBatch, logits: LogitRows) -> StepResult:
-        """A step with one row for each request."""
-        step = self._step(inputs, logits)
-        ended = step.run(inputs, inputs.places)
-        result = step.result(inputs, inputs.places.copy(), ended)
-        if inputs.skipped:
-            result = inputs.with_skipped(result, np.arange(len(inputs.named)))
-        for i in sorted(ended):
-            self._requests.retire_if_done(inputs.requests[i])
-        return result
-
-    def run_drafts(
-        self, inputs: InputBatch, logits: LogitRows, first_rows: np.ndarray, drafts: list[list[int]]
-    ) -> StepResult:
-        """A step with one more row for every draft: round by round, as long as the drafts are right.
-
-        first_rows  int64 [named], the first row of each id that the step names.
-        drafts      those of each of these ids.
-        """
-        step = self._step(inputs, logits)
-        whole_first_rows = first_rows
-        if inputs.skipped:
-            first_rows, drafts = first_rows[inputs.places], [drafts[i] for i in inputs.places]
-        step.run(inputs, first_rows, np.array([1 + len(draft) for draft in drafts]))
-        active: Sequence[int] = range(len(inputs))
-        for depth in itertools.count():
-            active = [
-                i
-                for i in active
-                if depth < len(drafts[i])
-                and inputs.requests[i].live
-                and step.token_ids[first_rows[i] + depth] == drafts[i][depth]
-            ]
-            if not active:
-                break
+    def run(self, plan: RowPlan, logits: LogitRows) -> StepResult:
+        """A step whose rows are divided by `plan`."""
+        step = self._step(plan, logits)
+        for drawing in plan.rounds(step.outputs):
             try:
-                step.run(self._part(inputs, active), first_rows[active] + depth + 1)
-            except BackendError as error:  # what the first rounds have drawn counts; later rows give no token
-                logger.error("%s", error)
+                step.run(drawing)
+            except BackendError as error:
+                if drawing.is_first:
+                    raise
+                logger.error("%s", error)  # what the first rounds have drawn counts; later rows give no token
                 break
-            finally:
-                step.token_ids_on_device = None  # it has those of one round
-        result = step.result(inputs, first_rows, inputs.indices.tolist())
-        if inputs.skipped:
-            result = inputs.with_skipped(result, whole_first_rows)
-        for request in inputs.requests:
-            self._requests.retire_if_done(request)
-        return result
-
-    def run_beams(self, inputs: InputBatch, logits: LogitRows, groups: Sequence[BeamGroup]) -> StepResult:
-        """A step with the beam searches `groups` among the requests; all others draw as usual."""
-        step = self._step(inputs, logits)
-        searching = {request_id for group in groups for request_id in group.request_ids}
-        drawing = [i for i, request_id in enumerate(inputs.ids) if request_id not in searching]
-        if drawing:
-            step.run(self._part(inputs, drawing), inputs.places[drawing])
-            step.token_ids_on_device = None  # it lacks those of the searches
-        result = step.result(inputs, inputs.places.copy(), drawing)
-        if inputs.skipped:
-            result = inputs.with_skipped(result, np.arange(len(inputs.named)))
-        places = dict(zip(inputs.ids, inputs.places.tolist(), strict=True))
-        requests = dict(zip(inputs.ids, inputs.requests, strict=True))
-        for group in groups:
-            members = [requests[i] for i in group.request_ids]
-            self._step_group(group, members, [places[i] for i in group.request_ids], logits, result)
-        for i in drawing:
-            self._requests.retire_if_done(inputs.requests[i])
+        result = step.result(plan, self._requests.steps)
+        for group in plan.groups:
+            self._step_group(group, plan.inputs, logits, result)
+        for i in sorted(step.may_have_ended):
+            self._requests.retire_if_done(plan.inputs.requests[i])
         return result
 
     def fill_masks(self, inputs: InputBatch) -> None:
@@ -123,7 +70,7 @@ class StepRunner:
         goes."""
         self._requests.keep_if_interrupted(inputs.requests, inputs.slots)
         self._budget.start()
-        self._masks.fill(inputs.requests, inputs.masked, inputs.preparing)
+        self._masks.fill_for(inputs)
         if inputs.masked and self._device is not None:
             self._masks.prepare(self._running, self._device, inputs.masked)
 
@@ -149,42 +96,31 @@ class StepRunner:
             for m in grouping.members(inputs)
         ]
 
-    def measures(
-        self,
-        result: StepResult,
-        drafts: Sequence[Sequence[int]] | None,
-        started: float,
-        copied_bytes: int,
-    ) -> StepMeasures:
+    def measures(self, result: StepResult, plan: RowPlan, logits: LogitRows, started: float) -> StepMeasures:
         """What the step with this result did since `started`, a time of `time.perf_counter`."""
         seconds = time.perf_counter() - started
         mask_seconds = self._masks.take_seconds()
-        return step_measures(result, drafts, self._running.name, seconds, mask_seconds, copied_bytes)
+        return step_measures(
+            result, plan.drafts, self._running.name, seconds, mask_seconds, logits.copied_bytes
+        )
 
     # --- inside ----------------------------------------------------------------------------------
 
-    def _step(self, inputs: InputBatch, logits: LogitRows) -> Step:
-        self._requests.keep_if_interrupted(inputs.requests, inputs.slots)
+    def _step(self, plan: RowPlan, logits: LogitRows) -> Step:
+        self._requests.keep_if_interrupted(plan.inputs.requests, plan.inputs.slots)
         backend, grouping = self._backend_for(logits.device)
         self._device = logits.device
         if logits.remote is not None and not backend.reads_from(logits.device):
             logits.fetch()
-        self._budget.start(len(logits))
-        number = self._requests.steps
-        return Step(backend, grouping, logits, self._requests.slots, self._masks, self._penalized, number)
-
-    def _part(self, inputs: InputBatch, indices: Sequence[int]) -> InputBatch:
-        return InputBatch(self._requests.slots, [inputs.requests[i] for i in indices])
+        self._budget.start(plan.row_count)
+        return Step(backend, grouping, logits, self._requests.slots, self._masks, self._penalized, plan)
 
     def _step_group(
-        self,
-        group: BeamGroup,
-        members: list[Request],
-        indices: list[int],
-        logits: LogitRows,
-        result: StepResult,
+        self, group: BeamGroup, inputs: InputBatch, logits: LogitRows, result: StepResult
     ) -> None:
-        """Advance one beam search, whose texts have the rows `indices`, and write the step into `result`."""
+        """Advance one beam search, and write the step into `result`."""
+        which = [inputs.ids.index(request_id) for request_id in group.request_ids]
+        members, indices = [inputs.requests[i] for i in which], inputs.places[which].tolist()
         for i in indices:  # in case the search is postponed, or has been aborted
             result.text[i] = None if result.text[i] is None else ""
         if not self._masks.can_fill(members, group.share):

@@ -9,26 +9,27 @@ from typing import Any
 
 import numpy as np
 
-from ..arithmetic import LogitRows, child_seed
+from ..arithmetic import LogitRows
 from ..backends.choose import named_backend
 from ..base.errors import check_hashable
-from ..contract import Backend, Param, ParameterError, Vocabulary
-from ..grammar.constraints import constraint_of, matcher_of, prepare_for, start_compiling
+from ..contract import Backend, Param, Vocabulary
+from ..grammar.constraints import prepare_for, start_compiling
 from ..grammar.service import GrammarCompiler
-from ..params import RequestLimits, SamplingParams, takes_grammar
-from ..registry import CORE_PARAMS, default_registry, structured_in
-from ..requests.history import History
-from ..requests.request import Request, RequestError
+from ..params import RequestLimits, SamplingParams
+from ..registry import CORE_PARAMS, default_registry
+from ..requests.request import RequestError
 from ..requests.results import Record, RequestId, StepResult
 from ..requests.slots import Slots
 from ..tokenizer import Tokenizer
-from .arguments import check_at_least_one, few_token_ids_in, token_ids_in
-from .beam_groups import BeamGroup, check_beam_rows, search_params
+from .arguments import check_at_least_one, chosen_tokens_in, few_token_ids_in
+from .beam_groups import check_beam_rows
+from .joining import Newcomers, check_single, checked_count, matcher_for
 from .live_requests import LiveRequests
 from .report import GroupReport
+from .row_plans import BeamPlan, DraftPlan, RowPlan
 from .runner import StepRunner
-from .siblings import ranked, sibling_count
-from .waiting import Build, Siblings, WaitingRequests
+from .siblings import ranked
+from .waiting import WaitingRequests
 
 logger = logging.getLogger("engine_sampler")
 
@@ -174,22 +175,13 @@ class Scheduler:
         Raises `ParameterError` or `RequestError` before anything changes, also for parameters beyond the
         `limits`, and RuntimeError if the `grammar_compiler` is closed.
         """
-        count = self._checked_count(params)
-        if count > 1 or params["use_beam_search"]:
-            several = f"n={params.n}, best_of={params.best_of}"
-            given = "use_beam_search=True" if params.use_beam_search else several
-            raise ParameterError(f"{given} needs add_group")
+        check_single(params, checked_count(self, params, grammar))
         position = _POSITION.check(position)
-        request_id = self._requests.free_id(request_id)
-
-        def build(params: SamplingParams, matcher: Callable[[], Any], earlier: Request | None) -> Siblings:
-            tokens = prompt_token_ids, output_token_ids
-            request = self._build(params, tokens, request_id, matcher, stopping_criteria, earlier)
-            request.position = position
-            return [request], None
-
-        self._join(params, grammar, build, client)
-        return request_id
+        ids = [self._requests.free_id(request_id)]
+        tokens = prompt_token_ids, output_token_ids
+        newcomers = Newcomers.of(self, ids, params, tokens, stopping_criteria, position=position)
+        self._admit(newcomers, grammar, client)
+        return ids[0]
 
     def add_group(
         self,
@@ -211,26 +203,14 @@ class Scheduler:
         names for each row the request whose cache it continues, which its new token follows. They end
         together, the best text under the first id; until then they have no text.
         """
-        count = self._checked_count(params)
+        count = checked_count(self, params, grammar)
         if request_ids is None:
             request_ids = [self._requests.free_id(None) for _ in range(count)]
         if len(request_ids) != count or len(set(request_ids)) != count:
             raise RequestError(f"request_ids={list(request_ids)!r} is not allowed: {count} different ids")
-        ids = list(request_ids)
-
-        def build(params: SamplingParams, matcher: Callable[[], Any], earlier: Request | None) -> Siblings:
-            own = search_params(params) if params.use_beam_search else params
-            first = self._build(own, (prompt_token_ids, ()), ids[0], matcher, stopping_criteria, earlier)
-            if params.best_of is not None or params.use_beam_search:
-                first.raw_logprobs = []
-            group = None
-            if params.use_beam_search:
-                group = BeamGroup.of(params, ids, len(self.vocabulary.eos_token_ids))
-            with self._step_lock.building():
-                siblings = [first.fork(r, child_seed(first.seed, i)) for i, r in enumerate(ids[1:], 1)]
-            return [first, *siblings], group
-
-        self._join(params, grammar, build, client)
+        ids, tokens = list(request_ids), (prompt_token_ids, ())
+        newcomers = Newcomers.of(self, ids, params, tokens, stopping_criteria, is_group=True)
+        self._admit(newcomers, grammar, client)
         return ids
 
     def best(self, request_ids: Sequence[RequestId]) -> list[RequestId]:
@@ -252,10 +232,7 @@ class Scheduler:
         Tokens after the one that ends it are dropped. Selector state that follows drawn tokens (mirostat's)
         does not move. What needs more of the grammar's work than one step may do joins with the next steps.
         """
-        tokens = few_token_ids_in("token_ids", token_ids, self.vocabulary)
-        if len(logprobs) not in (0, len(tokens)):
-            raise ParameterError(f"logprobs has {len(logprobs)} entries for {len(tokens)} tokens")
-        known = [*logprobs] or [0.0] * len(tokens)
+        tokens, known = chosen_tokens_in(token_ids, logprobs, self.vocabulary)
         with self._step_lock.lock:
             request = self._requests.find_single(request_id)
             self._step_lock.when_idle(lambda: self._runner.accepting.accept(request, tokens, known))
@@ -362,27 +339,17 @@ class Scheduler:
         A step that is interrupted, by KeyboardInterrupt or MemoryError say, has not been done unless
         `last_result` is new: repeat it with the same logits.
         """
-        started, drafts = time.perf_counter(), None
+        started = time.perf_counter()
         with self._step_lock:
             self._runner.accepting.go_on()
-            inputs = self._requests.batch(request_ids, strict=strict)
-            groups = self._requests.groups_in(inputs.requests)
-            if groups:
-                check_beam_rows(groups, inputs.ids, draft_token_ids)
-                rows = self._rows(logits, len(inputs.named))
-                result = self._runner.run_beams(inputs, rows, groups)
-            elif draft_token_ids is None:
-                rows = self._rows(logits, len(inputs.named))
-                result = self._runner.run(inputs, rows)
-            else:
-                drafts = self._drafts(draft_token_ids, inputs.named)
-                ends = np.cumsum([0, *(1 + len(draft) for draft in drafts)], dtype=np.int64)
-                rows = self._rows(logits, int(ends[-1]))
-                result = self._runner.run_drafts(inputs, rows, ends[:-1], drafts)
-            copied = rows.copied_bytes
-            self._requests.steps += 1
-            self._requests.last_result = result
-        self._requests.notify_step(result, lambda: self._runner.measures(result, drafts, started, copied))
+            plan = self._requests.plan(request_ids, strict=strict)
+            if draft_token_ids is not None or self._requests.groups:
+                plan = self._plan_beyond(plan, draft_token_ids)
+            rows = self._rows(logits, plan.row_count)
+            result = self._runner.run(plan, rows)
+            self._requests.finish_step(result)
+        if self._requests.observed:
+            self._requests.notify_step(result, lambda: self._runner.measures(result, plan, rows, started))
         return result
 
     def process(
@@ -414,75 +381,40 @@ class Scheduler:
 
     # --- inside ----------------------------------------------------------------------------------
 
-    def _checked_count(self, params: SamplingParams) -> int:
-        """How many requests `params` describe; raises `ParameterError` if they go beyond the limits."""
-        count = sibling_count(params)
-        self.limits.check(params, self.vocabulary.size)
-        return count
-
-    def _join(self, params: SamplingParams, grammar: Any, build: Build, client: Hashable) -> None:
-        """Add the requests that `build` gives, now, or once the compiler has compiled their grammar."""
+    def _admit(self, newcomers: Newcomers, grammar: Any, client: Hashable) -> None:
+        """Look up the grammar of the newcomers, build them and give them their slots: now, or once the
+        compiler has compiled the grammar."""
         check_hashable("client", client)
-        names = structured_in(params.given)
-        if grammar is not None and names:
-            raise ParameterError(f"grammar and {names[0]} are not allowed together: at most one of them")
-        compilation = None
+        params, compilation = newcomers.params, None
         if self._compiler is not None:
             compilation = start_compiling(params, grammar, self.vocabulary, self._compiler, client)
-        if compilation is None:
-            self._requests.add(*build(params, lambda: self._matcher(params, grammar), None))
-        elif compilation.has_succeeded:  # it was in the cache
-            self._requests.add(*build(params, lambda: compilation.matcher(self.vocabulary), None))
-        else:
-            self._waiting.add(compilation, params, build, self._on_ready)
-
-    def _build(
-        self,
-        params: SamplingParams,
-        tokens: tuple[Sequence[int], Sequence[int]],
-        request_id: RequestId,
-        matcher: Callable[[], Any],
-        criteria: Sequence[Callable[..., Any]],
-        earlier: Request | None,
-    ) -> Request:
-        """A request with `tokens`, which are its prompt and its output, or with the tokens and the seed of an
-        `earlier` one in its place."""
-        if earlier is None:
-            history = History(
-                token_ids_in("prompt_token_ids", tokens[0], self.vocabulary),
-                token_ids_in("output_token_ids", tokens[1], self.vocabulary),
-            )
-        else:
-            history = earlier.state.history.fork()
-        if self.max_model_len is not None and len(history) >= self.max_model_len:
-            raise ParameterError(
-                f"the prompt has {len(history)} tokens, max_model_len={self.max_model_len} allows fewer"
-            )
+        if compilation is not None and not compilation.has_succeeded:  # else it was in the cache
+            self._waiting.add(compilation, newcomers, self._on_ready)
+            return
         with self._step_lock.building():
-            return Request(
-                request_id,
-                params,
-                history,
-                self.vocabulary,
-                seed=None if earlier is None else earlier.seed,
-                matcher=matcher(),
-                max_model_len=self.max_model_len,
-                stopping_criteria=criteria,
-            )
-
-    def _matcher(self, params: SamplingParams, grammar: Any) -> Any:
-        """A matcher for the grammar that is given, or that the parameters name; None without one, and if a
-        sampler of the chain takes it."""
-        if takes_grammar(params):
-            return None
-        names = structured_in(params.given)
-        return matcher_of(constraint_of(params, self.vocabulary) if names else grammar, self.vocabulary)
+            if compilation is None:
+                matcher = matcher_for(params, grammar, self.vocabulary)
+            else:
+                matcher = compilation.matcher(self.vocabulary)
+            siblings = newcomers.build(matcher)
+        self._requests.add(*siblings)
 
     def _rows(self, logits: Any, count: int) -> LogitRows:
         rows = LogitRows(logits, self.vocabulary.size)
-        if len(rows) != count:
+        if rows.shape[0] != count:
             raise ValueError(f"logits have {len(rows)} rows; the requests and drafts need {count}")
         return rows
+
+    def _plan_beyond(self, plan: RowPlan, drafts: Any) -> RowPlan:
+        """The rows of a step whose requests may have drafts, or belong to beam searches."""
+        inputs = plan.inputs
+        groups = self._requests.groups_in(inputs.requests)
+        if groups:
+            check_beam_rows(groups, inputs.ids, drafts)
+            return BeamPlan(inputs, self._requests.slots, groups)
+        if drafts is None:
+            return plan
+        return DraftPlan(inputs, self._requests.slots, self._drafts(drafts, inputs.named))
 
     def _drafts(self, drafts: Any, request_ids: Sequence[RequestId]) -> list[list[int]]:
         """The drafts of each request, in row order."""

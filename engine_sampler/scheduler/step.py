@@ -1,9 +1,9 @@
-"""One step: rows run on a backend, logprobs are collected, and the tokens join the requests."""
+"""One step: `Step.run` is the list of what happens in it, in this order."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,33 +12,40 @@ from ..arithmetic import LogitRows
 from ..base.errors import INTERRUPTIONS, failure, quoted
 from ..contract import Backend, BackendError, Batch, LogprobsRequest
 from ..requests.detokenizer import MatchedEnds
+from ..requests.draws import RowOutputs
 from ..requests.results import StepResult
 from ..requests.slots import Slots
 from .grouping import Grouping
-from .input_batch import InputBatch
-from .logprobs import LogprobsCollector, Penalized
+from .logprobs import LogprobsCollector, LogprobsPlan, Penalized
 from .masks import GrammarMasks
+from .row_plans import Round, RowPlan
 
 logger = logging.getLogger("engine_sampler")
 
 
 class _Judgement(NamedTuple):
-    """What is known about the drawn tokens before they join the histories, by index in the batch.
+    """What is known about the drawn tokens before they join the histories, by index in the round.
 
-    refused         those whose token does not count: their requests have ended.
+    refused         those whose token does not count: their requests have ended, or are postponed.
     may_have_ended  those whose grammar may be over.
     logprobs        the raw logprobs of the tokens, for requests that record them.
     """
 
-    refused: list[int]
-    may_have_ended: list[int]
-    logprobs: dict[int, float]
+    refused: Sequence[int] = ()
+    may_have_ended: Sequence[int] = ()
+    logprobs: dict[int, float] = {}
+
+
+_ALL_COUNT = _Judgement()
 
 
 class Step:
     """The rows of one step, in one round, or in several if there are drafts.
 
     A request costs Python only if its slot, its token or its configuration needs it.
+
+    outputs         what the rows have drawn.
+    may_have_ended  the indices of the requests that may have ended; no others have.
     """
 
     def __init__(
@@ -49,159 +56,185 @@ class Step:
         slots: Slots,
         masks: GrammarMasks,
         penalized: Penalized,
-        number: int,
+        plan: RowPlan,
     ) -> None:
         self._backend = backend
         self._grouping = grouping
         self._logits = logits
-        self._n = len(logits)
         self._slots = slots
         self._masks = masks
         self._penalized = penalized
-        self._number = number
+        self._n = plan.row_count
         self._logprobs: LogprobsCollector | None = None
-        self.token_ids = _filled(self._n, -1, np.int64)
-        """The token drawn in each row of the logits, int64 [rows]; −1 for none."""
-        self.token_ids_on_device: Any = None
-        """The tokens of the last round on the logits' device, as the backend left them; None if it left none,
-        or if one of them does not count."""
+        self._token_ids_on_device: Any = None
+        """All tokens of the step on the logits' device, as the backend left them; None if it left none, or if
+        one of them does not count."""
+        self.may_have_ended: set[int] = set()
+        self.outputs: RowOutputs
+        if plan.is_whole:
+            self.outputs = plan.inputs.draws
+            self.outputs.clear()
+        else:
+            self.outputs = RowOutputs(self._n)
 
-    def run(self, inputs: InputBatch, rows: np.ndarray, counts: np.ndarray | None = None) -> list[int]:
-        """Draw the token of each request of `inputs` from its row, `rows` [requests], and accept it.
+    def run(self, drawing: Round) -> None:
+        """Draw the token of each request of a round from its row, and add it to the request."""
+        inputs = drawing.inputs
+        # 1. Grammars fill their masks, and samplers prepare; who is not done with that is left out.
+        bitmask, left_out = self._prepare(drawing) if inputs.masked or inputs.preparing else (None, ())
+        # 2. The rows are grouped by configuration.
+        batch = self._batch(drawing, bitmask, left_out)
+        # 3. The backend draws.
+        is_faulty = self._draw(drawing, batch)
+        # 4. Tokens that do not count are refused, logprobs collected, and the grammars get their tokens.
+        judged = _ALL_COUNT
+        if is_faulty or left_out or inputs.masked or inputs.scored:
+            judged = self._judge(drawing, batch)
+        # 5. The histories get their tokens; this tells which requests must be checked.
+        due = self._slots.extend(inputs.draws, judged.refused)
+        if due < 0:  # tokens that do not exist are the rarest of faults
+            judged = self._judge(drawing, batch)
+            due = self._slots.extend(inputs.draws, judged.refused)
+        # 6. The texts get their tokens.
+        text_ends = self._extend_texts(drawing, judged.refused) if inputs.streamed else {}
+        # 7. Everything else follows, and requests come to their ends.
+        if due or text_ends or judged.may_have_ended or judged.refused:
+            self._follow(drawing, judged, text_ends)
+        # 8. `result`, once all rounds are done.
 
-        counts  in the first round with drafts: how many rows each request has, `rows` being the first.
-
-        Returns the indices of the requests that may have ended.
-        """
-        one_row_each = rows is inputs.indices
-        bitmask = self._bitmask(inputs, rows) if inputs.masked or inputs.preparing else None
-        left_out = [i for i in inputs.preparing if inputs.requests[i].sits_out] if inputs.preparing else ()
-        batch = Batch(
-            self._logits,
-            self._grouping.groups(inputs, rows, left_out),
-            self.token_ids,
-            _filled(self._n, np.nan, np.float64),
-            [None] * self._n,
-            bitmask,
-            logprobs=self._logprobs_request(inputs, rows, counts),
-            cache=inputs.cache if one_row_each and not left_out else {},
-        )
-        if inputs.masked and one_row_each:
-            batch.prepared_masks = self._masks.take_prepared()
-        any_errors = self._run(batch, rows)
-        self.token_ids_on_device = None if left_out else batch.token_ids_on_device
-        tokens, notes = self.token_ids, batch.notes
-        if not one_row_each:
-            tokens, notes = tokens[rows], notes[rows]
-        due = self._slots.watched(tokens)
-        any_watched = np.count_nonzero(due) > 0
-        refused: list[int] = []
-        may_have_ended: list[int] = []
-        logprobs: dict[int, float] = {}
-        if any_watched or inputs.masked or inputs.scored or any_errors or left_out:
-            refused, may_have_ended, logprobs = self._judge(inputs, rows, batch, tokens)
-        self._extend_histories(inputs, tokens, notes, refused)
-        text_ends = self._extend_texts(inputs, tokens, refused) if inputs.streamed else {}
-        at_limit = self._slots.due(inputs.slots)
-        if not (any_watched or text_ends or may_have_ended) and at_limit is None and inputs.always is None:
-            return refused
-        for more in (at_limit, inputs.always):
-            if more is not None:
-                due |= more
-        due[[*text_ends, *may_have_ended]] = True
-        due[refused] = False
-        checked = np.flatnonzero(due).tolist()
-        for i in checked:
-            note = None if np.isnan(notes[i]) else float(notes[i])
-            inputs.requests[i].follow(int(tokens[i]), note, logprobs.get(i), text_ends.get(i, ()))
-        return refused + checked
-
-    def result(self, inputs: InputBatch, first_rows: np.ndarray, ended: Iterable[int]) -> StepResult:
-        """The result of the step; only the requests at the indices `ended` can have ended."""
-        n, requests = len(inputs), inputs.requests
+    def result(self, plan: RowPlan, number: int) -> StepResult:
+        """The result of the step of this number."""
+        inputs, requests = plan.inputs, plan.inputs.requests
+        n = len(requests)
         result = StepResult(
-            self.token_ids,
-            first_rows,
-            inputs.ids.copy(),
-            [None] * n,
-            [None] * n,
-            [None] * n,
-            [None] * n,
-            inputs.seeds.copy(),
-            inputs.ids.copy(),
-            None if self._logprobs is None else self._logprobs.result(),
-            token_ids_on_device=self.token_ids_on_device,
+            token_ids=self.outputs.token_ids.copy(),
+            first_rows=plan.first_rows.copy(),
+            request_ids=inputs.ids.copy(),
+            text=[None] * n,
+            finish_reasons=[None] * n,
+            stop_reasons=[None] * n,
+            errors=[None] * n,
+            seeds=inputs.seeds.copy(),
+            parent_ids=inputs.ids.copy(),
+            logprobs=None if self._logprobs is None else self._logprobs.result(),
+            token_ids_on_device=self._token_ids_on_device,
         )
         for i in inputs.streamed:
-            result.text[i] = requests[i].take_text(self._number)
-        for i in ended:
+            result.text[i] = requests[i].take_text(number)
+        for i in self.may_have_ended:
             result.finish_reasons[i] = requests[i].finish_reason
             result.stop_reasons[i] = requests[i].stop_reason
             result.errors[i] = requests[i].error
-        return result
+        return inputs.with_skipped(result) if inputs.skipped else result
 
-    # --- inside ----------------------------------------------------------------------------------
+    # --- 1. masks ---------------------------------------------------------------------------------
 
-    def _run(self, batch: Batch, rows: np.ndarray) -> bool:
-        """Run the backend; returns whether there are errors. If it fails, none of the `rows` has a token."""
-        notes, errors = batch.notes, batch.errors
+    def _prepare(self, drawing: Round) -> tuple[np.ndarray | None, Sequence[int]]:
+        """The grammars' masks, int32 [rows, ceil(vocab / 32)], None without any; and the indices of the
+        requests that are left out. A grammar or a sampler that fails ends its request and leaves no token."""
+        inputs, rows = drawing.inputs, drawing.rows
+        bitmask: np.ndarray | None = None
+        masks = self._masks.fill_for(inputs)
+        if inputs.masked and drawing.is_whole:
+            bitmask = masks
+        elif inputs.masked:
+            bitmask = np.zeros((self._n, masks.shape[1]), np.int32)
+            bitmask[rows[inputs.masked]] = masks[inputs.masked]
+        return bitmask, [i for i in inputs.preparing if inputs.requests[i].sits_out]
+
+    # --- 2. rows ----------------------------------------------------------------------------------
+
+    def _batch(self, drawing: Round, bitmask: np.ndarray | None, left_out: Sequence[int]) -> Batch:
+        """The step for the backend."""
+        inputs, is_whole, outputs = drawing.inputs, drawing.is_whole, self.outputs
+        self._token_ids_on_device = None
+        return Batch(
+            self._logits,
+            self._grouping.groups(inputs, drawing.rows, is_whole=is_whole, left_out=left_out),
+            outputs.token_ids,
+            outputs.notes,
+            [None] * self._n,
+            bitmask,
+            logprobs=None if inputs.logprobs is None else self._logprobs_request(drawing, inputs.logprobs),
+            cache=inputs.cache if is_whole and not left_out else {},
+            prepared_masks=self._masks.take_prepared() if inputs.masked and is_whole else None,
+        )
+
+    def _logprobs_request(self, drawing: Round, needed: LogprobsPlan) -> LogprobsRequest:
+        if self._logprobs is None:
+            places = (None, None) if drawing.is_whole else (drawing.rows, drawing.counts)
+            self._logprobs = LogprobsCollector(self._n, needed, *places)
+        return self._logprobs.request(needed, drawing.rows, drawing.is_whole)
+
+    # --- 3. the backend ---------------------------------------------------------------------------
+
+    def _draw(self, drawing: Round, batch: Batch) -> bool:
+        """Run the backend; returns whether there are errors. If it fails, no row of the round has a token."""
+        outputs = self.outputs
+        reason = self._run_backend(drawing, batch)
+        if reason is not None:
+            logger.error("%s", reason)
+            self._clear(drawing.rows)
+            batch.errors = [reason] * self._n
+        elif drawing.draws_all:
+            self._token_ids_on_device = batch.token_ids_on_device
+        if not drawing.is_whole:
+            drawing.inputs.draws.gather(outputs, drawing.rows)
+        return batch.errors.count(None) < self._n
+
+    def _run_backend(self, drawing: Round, batch: Batch) -> str | None:
+        """Why the backend failed; None if it did not."""
+        outputs, errors = self.outputs, batch.errors
         try:
             self._backend.run(batch)
-            any_errors = errors.count(None) < self._n
-            if len(self.token_ids) == len(notes) == len(errors) == self._n and (
-                batch.notes is notes and batch.errors is errors
-            ):
-                return any_errors
-            reason = f"backend {self._backend.name} failed: it replaced or resized the batch's arrays"
         except BackendError:
-            self.token_ids[rows] = -1
+            self._clear(drawing.rows)
             if self._logprobs is not None:
-                self._logprobs.clear(rows)
+                self._logprobs.clear(drawing.rows)
             raise
         except (MemoryError, *INTERRUPTIONS):
             raise
         except BaseException as error:
-            reason = failure(f"backend {self._backend.name}", error)
-        logger.error("%s", reason)
-        if len(self.token_ids) != self._n:
-            self.token_ids = _filled(self._n, -1, np.int64)
-        self.token_ids[rows] = -1
-        batch.notes, batch.errors = _filled(self._n, np.nan, np.float64), [reason] * self._n
-        batch.token_ids_on_device = None
-        return True
-
-    def _bitmask(self, inputs: InputBatch, rows: np.ndarray) -> np.ndarray | None:
-        """int32 [rows, ceil(vocab / 32)] with the grammars' masks, None without any; samplers prepare. A
-        grammar or a sampler that fails ends its request and leaves no token."""
-        masks = self._masks.fill(inputs.requests, inputs.masked, inputs.preparing)
-        if not inputs.masked:
+            return failure(f"backend {self._backend.name}", error)
+        is_kept = batch.token_ids is outputs.token_ids and batch.notes is outputs.notes
+        if is_kept and batch.errors is errors and len(errors) == self._n and outputs.are_in_shape:
             return None
-        if rows is inputs.indices:
-            return masks
-        bitmask = np.zeros((self._n, masks.shape[1]), np.int32)
-        bitmask[rows[inputs.masked]] = masks[inputs.masked]
-        return bitmask
+        return f"backend {self._backend.name} failed: it replaced or resized the batch's arrays"
 
-    def _judge(self, inputs: InputBatch, rows: np.ndarray, batch: Batch, tokens: np.ndarray) -> _Judgement:
+    def _clear(self, rows: np.ndarray) -> None:
+        """Leave `rows` without tokens; all rows if the backend has spoilt the arrays."""
+        outputs = self.outputs
+        if outputs.are_in_shape:
+            outputs.token_ids[rows], outputs.notes[rows] = -1, np.nan
+        else:
+            outputs.renew()
+
+    # --- 4. what counts ---------------------------------------------------------------------------
+
+    def _judge(self, drawing: Round, batch: Batch) -> _Judgement:
         """Find the tokens that do not count, collect logprobs, and give the grammars their tokens."""
-        refused = self._faulty(inputs, rows, batch, tokens)
-        logprobs = self._collect_logprobs(inputs, rows, batch, tokens, refused) if inputs.scored else {}
-        inadmissible, may_have_ended = self._extend_grammars(inputs, tokens, refused)
+        inputs, rows, token_ids = drawing.inputs, drawing.rows, self.outputs.token_ids
+        refused = self._faulty(drawing, batch)
+        logprobs: dict[int, float] = {}
+        if self._logprobs is not None and inputs.logprobs is not None:
+            logprobs = self._collect_logprobs(drawing, batch, self._logprobs, inputs.logprobs, refused)
+        inadmissible, may_have_ended = self._extend_grammars(drawing, refused)
         refused += inadmissible
         if inadmissible and self._logprobs is not None:
             self._logprobs.clear(rows[inadmissible])
-        if self.token_ids_on_device is not None and (self.token_ids[rows[refused]] != -1).any():
-            self.token_ids_on_device = None
-        self.token_ids[rows[refused]] = -1
+        if self._token_ids_on_device is not None and (token_ids[rows[refused]] != -1).any():
+            self._token_ids_on_device = None
+        token_ids[rows[refused]] = -1
         return _Judgement(refused, may_have_ended, logprobs)
 
-    def _faulty(self, inputs: InputBatch, rows: np.ndarray, batch: Batch, tokens: np.ndarray) -> list[int]:
+    def _faulty(self, drawing: Round, batch: Batch) -> list[int]:
         """The indices of the requests whose rows gave no token; they end with the reason, unless they
         are postponed."""
         size = self._slots.vocabulary.size
         faulty = []
-        for i, (row, token) in enumerate(zip(rows.tolist(), tokens.tolist(), strict=True)):
-            request, error = inputs.requests[i], batch.errors[row]
+        tokens = zip(drawing.rows.tolist(), drawing.inputs.draws.token_ids.tolist(), strict=True)
+        for i, (row, token) in enumerate(tokens):
+            request, error = drawing.inputs.requests[i], batch.errors[row]
             if error is None and not 0 <= token < size:
                 error = f"backend {self._backend.name} gave {'no token' if token < 0 else f'token {token}'}"
             if error is not None and request.live and not request.postponed:
@@ -210,103 +243,89 @@ class Step:
                 faulty.append(i)
         return faulty
 
-    def _logprobs_request(
-        self, inputs: InputBatch, rows: np.ndarray, counts: np.ndarray | None
-    ) -> LogprobsRequest | None:
-        if inputs.logprobs is None:
-            return None
-        one_row_each = rows is inputs.indices
-        if self._logprobs is None:
-            places = (None, None) if one_row_each else (rows, counts)
-            self._logprobs = LogprobsCollector(self._n, inputs.logprobs, *places)
-        return self._logprobs.request(inputs.logprobs, rows, one_row_each)
-
     def _collect_logprobs(
-        self, inputs: InputBatch, rows: np.ndarray, batch: Batch, tokens: np.ndarray, refused: list[int]
+        self,
+        drawing: Round,
+        batch: Batch,
+        collector: LogprobsCollector,
+        needed: LogprobsPlan,
+        refused: Sequence[int],
     ) -> dict[int, float]:
         """Compute the logprobs that the backend has not; returns the raw ones that requests record, by
         index."""
-        collector, plan = self._logprobs, inputs.logprobs
-        assert collector is not None
-        assert plan is not None
         assert batch.logprobs is not None
-        is_missing = ~batch.logprobs.done[rows] & (plan.kinds != 0)
-        missing = np.flatnonzero(is_missing).tolist()
-        self._logits.fetch(rows[is_missing & plan.of_logits].tolist())
+        rows, token_ids = drawing.rows, drawing.inputs.draws.token_ids
+        is_missing = ~batch.logprobs.done[rows] & (needed.kinds != 0)
+        self._logits.fetch(rows[is_missing & needed.of_logits].tolist())
         if refused:
             collector.clear(rows[refused])
-        failed = list(refused)
-        for i in missing:
-            if i in refused:
+        failed = set(refused)
+        for i in np.flatnonzero(is_missing).tolist():
+            if i in failed:
                 continue
-            request = inputs.requests[i]
+            request = drawing.inputs.requests[i]
             try:
-                collector.complete(request, int(rows[i]), int(tokens[i]), batch, self._penalized)
+                collector.complete(request, int(rows[i]), int(token_ids[i]), batch, self._penalized)
             except (MemoryError, *INTERRUPTIONS):
                 raise
             except BaseException as fault:
-                failed.append(i)
+                failed.add(i)
                 logger.error("request %r: no logprobs: %s", request.id, fault)
-        return {i: collector.raw(int(rows[i])) for i in plan.recorded if i not in failed}
+        return {i: collector.raw(int(rows[i])) for i in needed.recorded if i not in failed}
 
-    def _extend_grammars(
-        self, inputs: InputBatch, tokens: np.ndarray, refused: list[int]
-    ) -> tuple[list[int], list[int]]:
-        """Give the grammars their tokens. Returns the indices of those that do not take theirs, and whose
-        requests end or are postponed, and of those that may be over."""
+    def _extend_grammars(self, drawing: Round, refused: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Give the grammars their tokens, except those `refused`. Returns the indices of those that do not
+        take theirs, and whose requests end or are postponed, and of those that may be over."""
         inadmissible: list[int] = []
         may_have_ended: list[int] = []
-        waiting: list[int] = []
-        requests, token_ids = inputs.requests, tokens.tolist()
-        budget = self._masks.budget
+        unfinished: dict[int, None] = {}
+        requests, token_ids = drawing.inputs.requests, drawing.inputs.draws.token_ids.tolist()
+        budget, masked = self._masks.budget, drawing.inputs.masked
         budget.start_accepts()
-        work = budget.parts(len(inputs.masked))
+        work = budget.parts(len(masked))
 
         def accept(i: int) -> None:
             request = requests[i]
             if request.accept_in_grammar(token_ids[i], work):
                 if request.grammar.may_have_ended():  # type: ignore[union-attr]
                     may_have_ended.append(i)
+            elif request.postponed:
+                unfinished[i] = None
             else:
-                (waiting if request.postponed else inadmissible).append(i)
+                inadmissible.append(i)
 
-        for i in inputs.masked:
+        for i in masked:
             if not refused or i not in refused:
                 accept(i)
-        if waiting:
-            first, waiting = waiting, []
-            for i in budget.turns(first, requests):
-                accept(i)
-            inadmissible += [i for i in first if requests[i].postponed]
+        for i in budget.turns([*unfinished], requests):
+            accept(i)
+        inadmissible += [i for i in unfinished if requests[i].postponed]
         return inadmissible, may_have_ended
 
-    def _extend_texts(
-        self, inputs: InputBatch, tokens: np.ndarray, refused: list[int]
-    ) -> dict[int, MatchedEnds]:
+    # --- 6. texts ---------------------------------------------------------------------------------
+
+    def _extend_texts(self, drawing: Round, refused: Sequence[int]) -> dict[int, MatchedEnds]:
         """Give the texts their tokens, except those `refused`; returns the ends found in them, by index."""
-        found = {}
-        requests, token_ids = inputs.requests, tokens.tolist()
-        for i in inputs.streamed:
+        ends_by_index = {}
+        requests, token_ids = drawing.inputs.requests, drawing.inputs.draws.token_ids.tolist()
+        for i in drawing.inputs.streamed:
             if refused and i in refused:
                 continue
             request = requests[i]
             ends = request.accept_in_text(token_ids[i])
             if ends or not request.live:
-                found[i] = ends
-        return found
+                ends_by_index[i] = ends
+        return ends_by_index
 
-    def _extend_histories(
-        self, inputs: InputBatch, tokens: np.ndarray, notes: np.ndarray, refused: list[int]
-    ) -> None:
-        """Add the tokens to the histories, except those `refused`."""
-        slots = inputs.slots
-        if refused:
-            accepted = np.delete(inputs.indices, refused)
-            slots, tokens, notes = slots[accepted], tokens[accepted], notes[accepted]
-        self._slots.extend(slots, tokens, notes)
+    # --- 7. ends ----------------------------------------------------------------------------------
 
-
-def _filled(n: int, value: float, dtype: type) -> np.ndarray:
-    array: np.ndarray = np.empty(n, dtype)
-    array.fill(value)
-    return array
+    def _follow(self, drawing: Round, judged: _Judgement, text_ends: dict[int, MatchedEnds]) -> None:
+        """Bring the requests that must be checked up to their tokens; some end."""
+        draws, due = drawing.inputs.draws, drawing.inputs.draws.due
+        due[[*text_ends, *judged.may_have_ended]] = True
+        checked = np.flatnonzero(due).tolist()
+        for i in checked:
+            note = None if np.isnan(draws.notes[i]) else float(draws.notes[i])
+            request, token_id = drawing.inputs.requests[i], int(draws.token_ids[i])
+            request.follow(token_id, note, judged.logprobs.get(i), text_ends.get(i, ()))
+        self.may_have_ended.update(drawing.members[i] for i in (*judged.refused, *checked))

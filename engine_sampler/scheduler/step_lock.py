@@ -121,9 +121,9 @@ class StepLock:
     # --- inside ----------------------------------------------------------------------------------
 
     def _begin(self, caller: FrameType) -> None:
-        self._thread = threading.get_ident()
+        self._thread = thread = threading.get_ident()
         self._caller = caller
-        begin_step()
+        begin_step(thread)
         if self._undoing or self._pending:
             self._settle()
 
@@ -132,7 +132,7 @@ class StepLock:
             with self.lock:
                 self._settle()
         self._caller = None
-        end_step()
+        end_step(self._thread)
         if self._pending:  # since a moment ago
             self.settle()
 

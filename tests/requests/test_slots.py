@@ -15,6 +15,8 @@ from engine_sampler.base.errors import PluginFault
 from engine_sampler.contract import Chain, Rows, Sampler
 from engine_sampler.params import build_chain
 from engine_sampler.registry import default_registry
+from engine_sampler.requests.appending import AppendingInNumpy, new_appending
+from engine_sampler.requests.draws import DrawnTokens
 from engine_sampler.requests.history import UNBOUNDED, History
 from engine_sampler.requests.slots import CheckTrigger, Slots
 from engine_sampler.requests.state import RequestState
@@ -26,6 +28,15 @@ ids = st.lists(st.integers(0, 49), max_size=150)
 
 def make_slots(capacity: int = 2) -> Slots:
     return Slots(VOCABULARY, default_registry().catalogue.params, capacity)
+
+
+@pytest.fixture(params=[new_appending, AppendingInNumpy], ids=["fastest", "numpy"])
+def appending(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Slots append with the packaged library if there is one, then without it."""
+    monkeypatch.setattr("engine_sampler.requests.slots.new_appending", request.param)
+
+
+by_all_means = pytest.mark.usefixtures("appending")
 
 
 def make_entry(
@@ -313,24 +324,55 @@ def test_no_array_is_replaced_unless_the_offsets_are() -> None:
         if step % 10 == 0:
             numbers.append(put(slots, [1] * step))
         else:
-            slots.extend(np.array(numbers), np.array(numbers), np.zeros(len(numbers)))
+            slots.extend(DrawnTokens.of(np.array(numbers), np.array(numbers) % 50, np.zeros(len(numbers))))
         same = [getattr(slots, name) is array for name, array in zip(names, before, strict=True)]
         assert all(same) or slots.offsets is not offsets
 
 
+def due_after(slots: Slots, numbers: Sequence[int], token_ids: Sequence[int]) -> list[bool]:
+    """Which of the slots must be checked after these tokens."""
+    draws = DrawnTokens.of(np.array(numbers), np.array(token_ids), np.zeros(len(numbers)))
+    assert slots.extend(draws) == np.count_nonzero(draws.due)
+    return [bool(due) for due in draws.due]
+
+
+@by_all_means
 def test_tokens_are_watched_while_a_request_watches_them() -> None:
     slots = make_slots()
-    tokens = np.array([-7, -1, 0, 3, 49, 50, 10**9])
-    no_tokens = [True, True, False, False, False, True, True]
     entries = [make_entry(SamplingParams()) for _ in range(3)]
     watching = [CheckTrigger(np.array(watched, np.int64)) for watched in ([3, 49], [3], [0])]
     numbers = [slots.put(e, {}, 0, trigger=w) for e, w in zip(entries, watching, strict=True)]
-    assert slots.watched(tokens).all()
+    drawing = [put(slots) for _ in range(4)]
+    assert due_after(slots, drawing, [0, 3, 49, 48]) == [True, True, True, False]
     slots.remove(numbers[0])
-    assert slots.watched(tokens).tolist() == [True, True, True, True, False, True, True]
+    assert due_after(slots, drawing, [0, 3, 49, 48]) == [True, True, False, False]
     slots.remove(numbers[1])
     slots.remove(numbers[2])
-    assert slots.watched(tokens).tolist() == no_tokens
+    assert due_after(slots, drawing, [0, 3, 49, 48]) == [False] * 4
+
+
+@by_all_means
+@pytest.mark.parametrize("token_id", [-7, -1, 50, 10**9, -(2**63)])
+def test_a_token_outside_the_vocabulary_keeps_all_others_out(token_id: int) -> None:
+    slots = make_slots()
+    numbers = [put(slots, [1]) for _ in range(3)]
+    draws = DrawnTokens.of(np.array(numbers), np.array([4, token_id, 6]), np.zeros(3))
+    assert slots.extend(draws) == -1
+    assert slots.lengths[numbers].tolist() == slots.positions[numbers].tolist() == [1, 1, 1]
+    assert slots.extend(draws, [1]) == 0
+    assert slots.lengths[numbers].tolist() == slots.positions[numbers].tolist() == [2, 1, 2]
+
+
+@by_all_means
+def test_refused_tokens_do_not_join_and_need_no_check() -> None:
+    slots = make_slots()
+    triggers = CheckTrigger(always=True), CheckTrigger(always=True), CheckTrigger()
+    numbers = [slots.put(make_entry(SamplingParams()), {}, 0, trigger=trigger) for trigger in triggers]
+    draws = DrawnTokens.of(np.array(numbers), np.array([1, 2, 3]), np.zeros(3))
+    assert slots.extend(draws, [0]) == 1
+    assert draws.due.tolist() == [False, True, False]
+    histories = [slots.entries[number].history.token_ids.tolist() for number in numbers]
+    assert histories == [[], [2], [3]]
 
 
 def test_a_freed_slot_needs_no_check() -> None:
@@ -341,6 +383,7 @@ def test_a_freed_slot_needs_no_check() -> None:
     assert (slots.limits[slot], slots.always[slot]) == (UNBOUNDED, False)
 
 
+@by_all_means
 def test_slots_are_due_from_their_limits_on() -> None:
     slots = make_slots()
     limits = [5, UNBOUNDED, 4, 9]
@@ -352,16 +395,15 @@ def test_slots_are_due_from_their_limits_on() -> None:
         some = chance.permutation(numbers)[: chance.integers(1, 5)]
         move = chance.integers(3)
         if move == 0:
-            slots.extend(some, some, np.full(len(some), np.nan))
+            due = due_after(slots, some.tolist(), some.tolist())
+            assert due == [bool(slots.lengths[n] >= limits[numbers.index(n)]) for n in some.tolist()]
         elif move == 1:
             slots.append(int(some[0]), [1] * int(chance.integers(3)))
         else:
             slots.rollback(int(some[0]), int(slots.lengths[some[0]] - 2))
-        expected = [bool(slots.lengths[n] >= limits[numbers.index(n)]) for n in some.tolist()]
-        due = slots.due(some)
-        assert expected == ([False] * len(some) if due is None else due.tolist())
 
 
+@by_all_means
 def test_appending_to_many_slots_at_once_equals_appending_one_by_one() -> None:
     together, singly = make_slots(), make_slots()
     numbers = [[put(slots, [1] * i, mirostat=2) for i in range(9)] for slots in (together, singly)]
@@ -369,7 +411,7 @@ def test_appending_to_many_slots_at_once_equals_appending_one_by_one() -> None:
     for step in range(100):
         some = np.array(numbers[0][step % 3 :])
         tokens, notes = (some * step) % 50, np.where(some % 2 == 0, np.nan, some / 7 + step)
-        together.extend(some, tokens, notes)
+        together.extend(DrawnTokens.of(some, tokens, notes))
         for number, token, note in zip(some.tolist(), tokens.tolist(), notes.tolist(), strict=True):
             singly.accept(number, [token], [None if np.isnan(note) else note])
     assert together.lengths.tolist() == singly.lengths.tolist()

@@ -400,14 +400,14 @@ def test_a_matcher_cannot_start_a_step_while_it_is_forked_or_rolled_back() -> No
 
 def test_a_request_added_while_a_step_begins_is_not_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     scheduler = company()
-    batch = scheduler._requests.batch
+    plan = scheduler._requests.plan
 
     def late(*arguments: Any, **keywords: Any) -> Any:
         monkeypatch.undo()
         scheduler.add(PLAIN, [1], request_id="third")
-        return batch(*arguments, **keywords)
+        return plan(*arguments, **keywords)
 
-    monkeypatch.setattr(scheduler._requests, "batch", late)
+    monkeypatch.setattr(scheduler._requests, "plan", late)
     rows = rows_for(scheduler, ["first", "second", "second"])
     with pytest.raises(RequestError, match="'third' joins after the step that is running"):
         scheduler.step(rows, ["first", "second", "third"])

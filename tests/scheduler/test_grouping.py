@@ -71,7 +71,9 @@ def test_grammars_and_processed_logprobs_form_separate_groups(slots: Slots, back
         with_slot(slots, logprobs=1, logprobs_mode="processed"),
         with_slot(slots, logprobs=1),
     ]
-    groups = Grouping(slots, backend).groups(InputBatch(slots, requests), np.array([7, 5, 3, 1]))
+    groups = Grouping(slots, backend).groups(
+        InputBatch(slots, requests), np.array([7, 5, 3, 1]), is_whole=False
+    )
     assert [g.index.tolist() for g in groups] == [[7, 1], [5], [3]]
     assert [g.masked for g in groups] == [False, True, False]
     assert [g.want_processed for g in groups] == [False, False, True]
@@ -92,7 +94,8 @@ def test_the_groups_of_a_batch_are_cached_with_it(slots: Slots, backend: Countin
     grouping = Grouping(slots, backend)
     batch, other = InputBatch(slots, requests), InputBatch(slots, requests[::-1])
     assert grouping.members(batch) is grouping.members(batch)
-    assert grouping.groups(batch, batch.indices) is grouping.groups(batch, batch.indices)
+    first, second = (grouping.groups(batch, batch.places, is_whole=True) for _ in range(2))
+    assert first is second
     assert [m.indices.tolist() for m in grouping.members(other)] == [[0], [1]]
 
 
@@ -104,8 +107,7 @@ def test_a_batch_lists_the_requests_that_need_more_than_a_token(slots: Slots) ->
     ]
     batch = InputBatch(slots, requests)
     assert batch.slots.tolist() == [r.slot for r in requests]
-    assert batch.always is not None
-    assert batch.always.tolist() == [False, False, True]
+    assert slots.always[batch.slots].tolist() == [False, False, True]
     assert (batch.masked, batch.scored, batch.streamed) == ([1], [2], [])
     assert slots.limits[batch.slots].tolist() == [UNBOUNDED, 6, UNBOUNDED]
 
@@ -135,7 +137,7 @@ def test_no_requests_form_no_groups_even_after_the_last_has_left(
     grouping.members(InputBatch(slots, [request]))
     slots.remove(request.slot)
     empty = InputBatch(slots, [])
-    assert grouping.groups(empty, empty.indices) == []
+    assert grouping.groups(empty, empty.places, is_whole=True) == []
 
 
 def test_a_scheduler_groups_again_only_when_its_requests_change(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -157,10 +157,10 @@ def test_a_mask_is_reused_as_long_as_it_is_valid() -> None:
     masks, constraint = masks_for(VOCAB), ToyMatcher(LOOP)
     requests = [request(constraint)]
     first = masks.fill(requests, [0])
-    assert masks.fill(requests, [0]) is first
+    assert masks.fill(requests, [0], go_on=True) is first
     assert constraint.fills == 1
     requests[0].grammar.mask_ready = False
-    assert masks.fill(requests, [0]) is first
+    assert masks.fill(requests, [0], go_on=True) is first
     assert constraint.fills == 2
 
 
@@ -180,7 +180,7 @@ def test_a_mask_that_was_filled_in_another_batch_is_not_reused() -> None:
     masks.fill(requests, [0, 1])
     again = requests.copy()
     masks.fill(again, [0])
-    assert ids_of(masks.fill(again, [0, 1])[1]) == sorted(LOOP["start"])
+    assert ids_of(masks.fill(again, [0, 1], go_on=True)[1]) == sorted(LOOP["start"])
     assert constraint.fills == 2
 
 
@@ -189,8 +189,8 @@ def test_only_outdated_masks_are_filled(calls: list[int]) -> None:
     requests = [request(matcher(pattern)) for pattern in PATTERNS]
     masks = masks_for(VOCAB)
     masks.fill(requests, [0, 1])
-    masks.fill(requests, range(len(PATTERNS)))
-    masks.fill(requests, range(len(PATTERNS)))
+    masks.fill(requests, range(len(PATTERNS)), go_on=True)
+    masks.fill(requests, range(len(PATTERNS)), go_on=True)
     assert calls == [2, len(PATTERNS) - 2]
 
 

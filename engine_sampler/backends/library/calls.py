@@ -70,10 +70,8 @@ class Call:
 
     def run(self, batch: Batch) -> bool:
         """Fill `batch` for the groups; False if this call does not fit it, and a new one is needed."""
-        logits, outputs, logprobs = batch.logits, self._outputs, self._logprobs
-        if logits is not self._input.logits() and not (
-            self._generation == self._session.generation and self._input.point_to(logits)
-        ):
+        outputs, logprobs = self._outputs, self._logprobs
+        if self._generation != self._session.generation or not self._input.point_to(batch.logits):
             return False
         if (
             batch.token_ids is not outputs.token_ids
@@ -113,8 +111,6 @@ class Call:
         """Have the host run what the library did not, after it returned `code`; the numbers of these rows."""
         rows, library = self._rows, self._session.library
         declined = self._attempts.declined(code)
-        if self._generation != self._session.generation:
-            self._input.forget()
         if not (self._trusted or library.quarantined):
             declined = self._without_impossible(declined)
         if self._watched and not library.quarantined:

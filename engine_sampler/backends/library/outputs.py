@@ -44,6 +44,7 @@ class TokensOutput:
         self._tokens_out, self._notes_out = self.token_ids, self.notes
         if self._apart:
             self._tokens_out, self._notes_out = self.token_ids.copy(), self.notes.copy()
+            self.token_ids = None  # copy again next time: rows that are not written must stay without tokens
         struct.token_ids = from_buffer(self._int64s, self._tokens_out)
         struct.notes = from_buffer(self._doubles, self._notes_out)
         if self.bitmask is not None:

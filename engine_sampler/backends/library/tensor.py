@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
+
+import numpy as np
 
 from ...arithmetic import LogitRows
 from .binding import CPU, Layout
@@ -51,13 +52,9 @@ class Tensor:
 
 
 class LogitsInput:
-    """The `es_tensor` of a call, which points to the logits of one step after another.
-
-    logits  a weak reference to those that it points to.
-    """
+    """The `es_tensor` of a call, which points to the logits of one step after another."""
 
     def __init__(self, tensor: Any, layout: Layout, vocab_size: int) -> None:
-        self.logits: Any = _nothing
         self._tensor = tensor
         self._layout = layout
         self._vocab_size = vocab_size
@@ -72,24 +69,19 @@ class LogitsInput:
         if form != self._form:
             if layout_of(logits, self._vocab_size) != self._layout:
                 return False
-            self._shape[0], self._shape[1] = array.shape
             self._form = form
+            self._set_form(array)
         flags = array.flags
-        self.logits = weakref.ref(logits)
         if not flags.aligned:  # es_tensor counts in whole elements
             array = self._copied = array.copy(order="C")
-            self.forget()
-        self._strides[0] = array.strides[0] // array.itemsize
+            self._form = None
+            self._set_form(array)
         if flags.c_contiguous:
             self._tensor.data = self._from_buffer(array)
         else:
             self._tensor.data = contract().cast("void *", array.__array_interface__["data"][0])
         return True
 
-    def forget(self) -> None:
-        """Have `point_to` called again for the same logits."""
-        self.logits = _nothing
-
-
-def _nothing() -> None:
-    """A reference to no logits."""
+    def _set_form(self, array: np.ndarray) -> None:
+        self._shape[0], self._shape[1] = array.shape
+        self._strides[0] = array.strides[0] // array.itemsize

@@ -13,11 +13,12 @@ import cffi
 import numpy as np
 import pytest
 
+from engine_sampler import SamplingParams, Scheduler
 from engine_sampler.backends.choose import named_backend
 from engine_sampler.backends.library import LibraryBackend
 
 from .building import library, toy, variant
-from .running import PLAIN, STATEFUL, generate, logits_of, scheduler_of
+from .running import PLAIN, STATEFUL, VOCAB, generate, logits_of, scheduler_of
 
 LOGPROBS = tuple({**given, "logprobs": 3} for given in PLAIN)
 MINUTE = 60.0
@@ -55,6 +56,21 @@ def test_logprobs_are_handed_out_under_a_time_limit(packaged: Path) -> None:
     for kind, table in expected.logprobs.items():
         np.testing.assert_array_equal(found.logprobs[kind].token_ids, table.token_ids)
         np.testing.assert_array_equal(found.logprobs[kind].logprobs, table.logprobs)
+
+
+@pytest.mark.parametrize("timeout", [MINUTE, None])
+def test_a_library_that_writes_no_tokens_does_not_repeat_those_of_the_last_step(
+    timeout: float | None,
+) -> None:
+    library.cache_clear()  # it counts its runs
+    backend = LibraryBackend(variant("IDLE"), timeout=timeout)
+    tokens = []
+    for each in (backend, "numpy"):
+        scheduler = Scheduler(VOCAB, backend=each)
+        scheduler.add(SamplingParams(seed=1))
+        tokens.append([scheduler.step(logits_of(step, 1)).tokens(0) for step in range(4)])
+    assert tokens[0] == tokens[1]
+    assert backend.lost
 
 
 def test_the_host_runs_a_late_step_and_all_later_ones(late: Path, caplog: pytest.LogCaptureFixture) -> None:

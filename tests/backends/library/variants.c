@@ -86,6 +86,16 @@ static int32_t run_and_set_token(es_context *context, es_batch *batch) {
 }
 #endif
 
+#ifdef IDLE /* every run after the first succeeds without doing anything */
+static int32_t run_once(es_context *context, es_batch *batch) {
+    static int done;
+    if (!done++) return run(context, batch);
+    for (int32_t i = 0; i < batch->n; i++) batch->status[i] = ES_ROW_OK;
+    batch->faults = 0;
+    return ES_OK;
+}
+#endif
+
 #ifdef LATE /* returns when it is told to, and writes everywhere before */
 #include <time.h>
 
@@ -174,6 +184,9 @@ ES_EXPORT int32_t es_get_api(uint32_t host_abi, const es_api **out) {
 #endif
 #ifdef TOKEN
     table.known.run = run_and_set_token;
+#endif
+#ifdef IDLE
+    table.known.run = run_once;
 #endif
 #ifdef LATE
     table.known.run = run_late;

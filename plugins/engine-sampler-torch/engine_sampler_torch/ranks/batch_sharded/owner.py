@@ -118,5 +118,12 @@ class Owner:
 
 def _ended(record: Record, request_id: RequestId, error: str) -> Record:
     return Record(
-        request_id, record.prompt_token_ids, record.token_ids, record.text, "error", None, error, record.seed
+        request_id,
+        prompt_token_ids=record.prompt_token_ids,
+        token_ids=record.token_ids,
+        text=record.text,
+        finish_reason="error",
+        stop_reason=None,
+        error=error,
+        seed=record.seed,
     )

@@ -15,7 +15,6 @@ import torch.distributed as dist
 from engine_sampler import (
     Backend,
     Param,
-    ParameterError,
     Record,
     RequestError,
     RequestLimits,
@@ -24,7 +23,14 @@ from engine_sampler import (
     StepResult,
     Tokenizer,
 )
-from engine_sampler.for_backends import Request, RequestId, few_token_ids_in, quoted, search_params
+from engine_sampler.for_backends import (
+    Newcomers,
+    RequestId,
+    check_single,
+    checked_count,
+    chosen_tokens_in,
+    quoted,
+)
 
 from ..errors import RankError
 from ..exchange import Exchange, described, digest
@@ -34,7 +40,6 @@ from .ledger import Beams, Ledger, LedgerEntry, StepPlan
 from .merging import merged
 from .owner import Owner
 from .row_move import RowMove
-from .trial import checked_count, trial_request
 
 _POSITION = Param("position", int, None, low=0, high=2**62)
 
@@ -170,13 +175,11 @@ class BatchShardedScheduler:
         position: int | None = None,
     ) -> RequestId:
         """`Scheduler.add`. Raises `ParameterError` and `RequestError` on all ranks alike."""
-        if checked_count(self.local, params, grammar) > 1 or params["use_beam_search"]:
-            raise ParameterError("several siblings, or a beam search, need add_group")
+        check_single(params, checked_count(self.local, params, grammar))
         position = _POSITION.check(position)
         ids = self._ledger.free_ids(None if request_id is None else [request_id], 1)
-        request = trial_request(
-            self.local, ids[0], params, (prompt_token_ids, output_token_ids), stopping_criteria
-        )
+        tokens = prompt_token_ids, output_token_ids
+        newcomers = Newcomers.of(self.local, ids, params, tokens, stopping_criteria)
 
         def add() -> None:
             self.local.add(
@@ -189,7 +192,7 @@ class BatchShardedScheduler:
                 position=position,
             )
 
-        self._join("add", ids, request, (grammar, list(stopping_criteria), position), add)
+        self._join("add", newcomers, (grammar, list(stopping_criteria), position), add)
         return ids[0]
 
     def add_group(
@@ -203,10 +206,8 @@ class BatchShardedScheduler:
     ) -> list[RequestId]:
         """`Scheduler.add_group`: siblings and beam searches, all with one owner. Raises as `add`."""
         ids = self._ledger.free_ids(request_ids, checked_count(self.local, params, grammar))
-        own = search_params(params) if params["use_beam_search"] else params
-        request = trial_request(self.local, ids[0], own, (prompt_token_ids, ()), stopping_criteria)
-        if params["best_of"] is not None or params["use_beam_search"]:
-            request.raw_logprobs = []
+        tokens = prompt_token_ids, ()
+        newcomers = Newcomers.of(self.local, ids, params, tokens, stopping_criteria, is_group=True)
         beams = Beams(ids) if params["use_beam_search"] else None
 
         def add() -> None:
@@ -218,15 +219,13 @@ class BatchShardedScheduler:
                 stopping_criteria=stopping_criteria,
             )
 
-        self._join("add_group", ids, request, (params, grammar, list(stopping_criteria)), add, beams)
+        self._join("add_group", newcomers, (params, grammar, list(stopping_criteria)), add, beams)
         return ids
 
     def accept(self, request_id: RequestId, token_ids: Sequence[int], logprobs: Sequence[float] = ()) -> None:
         """`Scheduler.accept`: tokens chosen elsewhere. If they end the request, the next step says so."""
         entry = self._ledger.find_single(request_id)
-        tokens = few_token_ids_in("token_ids", token_ids, self.local.vocabulary)
-        if len(logprobs) not in (0, len(tokens)):
-            raise ParameterError(f"logprobs has {len(logprobs)} entries for {len(tokens)} tokens")
+        tokens, _ = chosen_tokens_in(token_ids, logprobs, self.local.vocabulary)
         with self._changing("accept", entry, tokens, list(logprobs)):
             entry.outputs += len(tokens)
             self._change(entry, lambda: self.local.accept(request_id, tokens, logprobs))
@@ -367,13 +366,14 @@ class BatchShardedScheduler:
     def _join(
         self,
         name: str,
-        ids: Sequence[RequestId],
-        request: Request,
+        newcomers: Newcomers,
         arguments: tuple[Any, ...],
         add: Callable[[], object],
         beams: Beams | None = None,
     ) -> None:
-        """Add the siblings `ids` of `request`, at their owner by `add`."""
+        """Add the newcomers, at their owner by `add`. Every rank finds out before whether they can be built,
+        but for their grammar."""
+        ids, request = newcomers.ids, newcomers.first_without_grammar()
         prompt, output = request.state.history.prompt_token_ids, request.state.history.output_token_ids
         modes, recorded = request.logprobs_modes, request.raw_logprobs
         entries = [LedgerEntry(i, request.params, -1, len(output), beams, modes, recorded) for i in ids]

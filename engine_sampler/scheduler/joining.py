@@ -1,0 +1,143 @@
+"""Requests on their way into a scheduler: what it is told of them, checked, and what is built from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from ..arithmetic import child_seed
+from ..contract import ParameterError, Vocabulary
+from ..grammar.constraints import constraint_of, matcher_of
+from ..params import RequestLimits, SamplingParams, takes_grammar, without_takers
+from ..registry import structured_in
+from ..requests.history import History
+from ..requests.request import Request, seed_of
+from ..requests.results import RequestId
+from .arguments import token_ids_in
+from .beam_groups import BeamGroup, search_params
+from .siblings import sibling_count
+
+Siblings: TypeAlias = tuple[Sequence[Request], "BeamGroup | None"]
+"""Requests that join together, and the beam search that they belong to."""
+
+
+class Terms(Protocol):
+    """What a `Scheduler` demands of requests."""
+
+    vocabulary: Vocabulary
+    limits: RequestLimits
+    max_model_len: int | None
+
+
+def checked_count(terms: Terms, params: SamplingParams, grammar: Any) -> int:
+    """How many requests `params` describe. Raises `ParameterError` if they go beyond the limits, or if both
+    they and `grammar` give a grammar."""
+    count = sibling_count(params)
+    terms.limits.check(params, terms.vocabulary.size)
+    names = structured_in(params.given)
+    if grammar is not None and names:
+        raise ParameterError(f"grammar and {names[0]} are not allowed together: at most one of them")
+    return count
+
+
+def check_single(params: SamplingParams, count: int) -> None:
+    """Raise `ParameterError` if `params`, which describe so many requests, need `add_group`."""
+    if count > 1 or params["use_beam_search"]:
+        several = f"n={params.n}, best_of={params.best_of}"
+        named = "use_beam_search=True" if params.use_beam_search else several
+        raise ParameterError(f"{named} needs add_group")
+
+
+def matcher_for(params: SamplingParams, grammar: Any, vocabulary: Vocabulary) -> Any:
+    """A matcher for the grammar that is given, or that the parameters name; None without one, and if a
+    sampler of the chain takes it."""
+    if takes_grammar(params):
+        return None
+    names = structured_in(params.given)
+    return matcher_of(constraint_of(params, vocabulary) if names else grammar, vocabulary)
+
+
+@dataclass(frozen=True, eq=False)
+class Newcomers:
+    """One request, or the siblings of one prompt, before they are built.
+
+    ids       one for each of them.
+    params    as they were given.
+    history   the tokens that they begin with.
+    seed      the first one's; the others' follow from it.
+    criteria  further stopping criteria.
+    position  the index of the next token; None: the length of the history.
+    is_group  whether they compete or search together, even if there is only one.
+    """
+
+    ids: Sequence[RequestId]
+    params: SamplingParams
+    history: History
+    seed: int
+    vocabulary: Vocabulary
+    max_model_len: int | None
+    criteria: Sequence[Callable[..., Any]]
+    position: int | None
+    is_group: bool
+
+    @classmethod
+    def of(
+        cls,
+        terms: Terms,
+        ids: Sequence[RequestId],
+        params: SamplingParams,
+        tokens: tuple[Sequence[int], Sequence[int]],
+        criteria: Sequence[Callable[..., Any]],
+        *,
+        position: int | None = None,
+        is_group: bool = False,
+    ) -> Newcomers:
+        """Requests that begin with `tokens`, which are their prompt and their output. Raises
+        `ParameterError`."""
+        vocabulary, max_model_len = terms.vocabulary, terms.max_model_len
+        history = History(
+            token_ids_in("prompt_token_ids", tokens[0], vocabulary),
+            token_ids_in("output_token_ids", tokens[1], vocabulary),
+        )
+        if max_model_len is not None and len(history) >= max_model_len:
+            raise ParameterError(
+                f"the prompt has {len(history)} tokens, max_model_len={max_model_len} allows fewer"
+            )
+        seed = seed_of(params)
+        return cls(ids, params, history, seed, vocabulary, max_model_len, criteria, position, is_group)
+
+    def build(self, matcher: Any) -> Siblings:
+        """The requests, with `matcher` and copies of it. Raises `ParameterError` and `RequestError`."""
+        return self._with_siblings(self._first(self.params, matcher))
+
+    def build_without_grammar(self) -> Siblings:
+        """The requests as they are until their grammar has been compiled."""
+        return self._with_siblings(self.first_without_grammar())
+
+    def first_without_grammar(self) -> Request:
+        """The first of them alone, as it is until its grammar has been compiled."""
+        return self._first(without_takers(self.params), None)
+
+    def _first(self, params: SamplingParams, matcher: Any) -> Request:
+        request = Request(
+            self.ids[0],
+            search_params(params) if params.use_beam_search else params,
+            self.history.fork(),
+            self.vocabulary,
+            seed=self.seed,
+            matcher=matcher,
+            max_model_len=self.max_model_len,
+            stopping_criteria=self.criteria,
+        )
+        request.position = self.position
+        if self.is_group and (params.best_of is not None or params.use_beam_search):
+            request.raw_logprobs = []
+        return request
+
+    def _with_siblings(self, first: Request) -> Siblings:
+        group = None
+        if self.params.use_beam_search:
+            group = BeamGroup.of(self.params, self.ids, len(self.vocabulary.eos_token_ids))
+        siblings = [first.fork(r, child_seed(self.seed, i)) for i, r in enumerate(self.ids[1:], 1)]
+        return [first, *siblings], group

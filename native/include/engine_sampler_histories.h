@@ -1,0 +1,49 @@
+/* engine_sampler_histories.h: drawn tokens join the histories of many requests.
+ *
+ * What a scheduler does to every row after the draw, in one call: no signal handler of the host's interpreter can
+ * run in the middle of it. Whatever only a few requests need is left to the host.
+ */
+#ifndef ENGINE_SAMPLER_HISTORIES_H
+#define ENGINE_SAMPLER_HISTORIES_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#if defined(__GNUC__)
+#pragma GCC visibility push(default)
+#endif
+
+/* The text between the two marks is also the host's cffi definition: plain declarations only. */
+/* cdef: begin */
+
+/* The histories of all requests. The history of a slot is tokens[offsets[slot] .. + lengths[slot]), and `notes`
+ * parallels the tokens. */
+typedef struct es_histories {
+    int64_t *tokens;
+    double *notes;
+    const int64_t *offsets;
+    int64_t *lengths;
+    int64_t *positions;     /* the index of the next token, for the random numbers */
+    const int64_t *limits;  /* the length from which on a request must be checked */
+    const uint8_t *always;  /* 1: it must be checked after every token */
+    const uint8_t *watched; /* [vocab_size], 1: a request that draws this token must be checked */
+    int64_t vocab_size;
+} es_histories;
+
+/* Append tokens[i] with notes[i] to the history of slots[i], for every i below n. The slots are all different, and
+ * each has room for its token. due[i] is then 1 if the request must be checked, else 0. Returns how many must be;
+ * or -1, and nothing has changed, if a token is not in the vocabulary. */
+int64_t es_histories_append(const es_histories *histories, int64_t n, const int64_t *slots,
+                            const int64_t *tokens, const double *notes, uint8_t *due);
+
+/* cdef: end */
+
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
+#ifdef __cplusplus
+}
+#endif
+#endif
