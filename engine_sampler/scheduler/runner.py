@@ -43,6 +43,8 @@ class StepRunner:
         self._grouping: Grouping | None = None
         self._device: str | None = None
         """Where the logits of the last step lay; None before the first."""
+        self._lacks_memory = False
+        """Whether memory ran out in the last step, which is then repeated."""
         self._budget = Budget(requests.slots.vocabulary.size, postpone)
         self._masks = GrammarMasks(requests.slots, self._budget)
         self.accepting = Accepting(requests, self._budget)
@@ -58,6 +60,10 @@ class StepRunner:
                     raise
                 logger.error("%s", error)  # what the first rounds have drawn counts; later rows give no token
                 break
+            except MemoryError:
+                self._lacks_memory = True
+                raise
+        self._lacks_memory = False
         result = step.result(plan, self._requests.steps)
         for group in plan.groups:
             self._step_group(group, plan.inputs, logits, result)
@@ -113,7 +119,8 @@ class StepRunner:
         if logits.remote is not None and not backend.reads_from(logits.device):
             logits.fetch()
         self._budget.start(plan.row_count)
-        return Step(backend, grouping, logits, self._requests.slots, self._masks, self._penalized, plan)
+        slots, may_repeat = self._requests.slots, not self._lacks_memory
+        return Step(backend, grouping, logits, slots, self._masks, self._penalized, plan, may_repeat)
 
     def _step_group(
         self, group: BeamGroup, inputs: InputBatch, logits: LogitRows, result: StepResult

@@ -337,7 +337,8 @@ class Scheduler:
         ValueError or TypeError for wrong ids and arrays before anything changes.
 
         A step that is interrupted, by KeyboardInterrupt or MemoryError say, has not been done unless
-        `last_result` is new: repeat it with the same logits.
+        `last_result` is new: repeat it with the same logits. If the backend runs out of memory again, the
+        requests of the step end with `error`.
         """
         started = time.perf_counter()
         with self._step_lock:

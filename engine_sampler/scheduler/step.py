@@ -44,6 +44,8 @@ class Step:
 
     A request costs Python only if its slot, its token or its configuration needs it.
 
+    may_repeat      whether a backend that runs out of memory raises MemoryError, so that the step can be
+                    repeated; else the requests end, and no step fails for ever.
     outputs         what the rows have drawn.
     may_have_ended  the indices of the requests that may have ended; no others have.
     """
@@ -57,8 +59,10 @@ class Step:
         masks: GrammarMasks,
         penalized: Penalized,
         plan: RowPlan,
+        may_repeat: bool,
     ) -> None:
         self._backend = backend
+        self._may_repeat = may_repeat
         self._grouping = grouping
         self._logits = logits
         self._slots = slots
@@ -192,9 +196,11 @@ class Step:
             if self._logprobs is not None:
                 self._logprobs.clear(drawing.rows)
             raise
-        except (MemoryError, *INTERRUPTIONS):
+        except INTERRUPTIONS:
             raise
         except BaseException as error:
+            if self._may_repeat and isinstance(error, MemoryError):
+                raise
             return failure(f"backend {self._backend.name}", error)
         is_kept = batch.token_ids is outputs.token_ids and batch.notes is outputs.notes
         if is_kept and batch.errors is errors and len(errors) == self._n and outputs.are_in_shape:

@@ -113,7 +113,7 @@ class Case:
             if name not in SOUND:
                 rows[i, MARK] = 30
         given = rows.copy()
-        result = scheduler.step(rows, live)
+        result = repeated_once(lambda: scheduler.step(rows, live))
         assert np.array_equal(rows, given, equal_nan=True), "the logits have changed"
         assert result.request_ids == live
         assert len(result.token_ids) == len(live)
@@ -143,7 +143,7 @@ class Case:
 
     def _try(self, call: Callable[[], Any]) -> None:
         try:
-            call()
+            repeated_once(call)
         except REFUSALS:
             self.outcome = "refused"
 
@@ -152,6 +152,14 @@ class Case:
         records = (self.scheduler.record(i) for i in self.scheduler._requests.known if i not in SOUND)
         if any(record.finish_reason == "error" for record in records):
             self.outcome = "ended"
+
+
+def repeated_once(call: Callable[[], Any]) -> Any:
+    """The result of a call; if memory runs out it has done nothing, and is repeated."""
+    try:
+        return call()
+    except MemoryError:
+        return call()
 
 
 # --- behaviours ----------------------------------------------------------------------------------
