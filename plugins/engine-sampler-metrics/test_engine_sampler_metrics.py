@@ -171,7 +171,8 @@ def test_several_schedulers_count_in_several_threads_while_they_are_scraped(metr
 
 def test_another_process_reads_every_step(tmp_path: Path) -> None:
     environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
-    subprocess.run([sys.executable, "-c", THREE_STEPS], check=True, env=environment)
+    here = Path(__file__).parent
+    subprocess.run([sys.executable, "-c", THREE_STEPS], check=True, env=environment, cwd=here)
     registry = CollectorRegistry()
     MultiProcessCollector(registry, str(tmp_path))  # type: ignore[no-untyped-call]
     assert registry.get_sample_value("engine_sampler_tokens_total") == 3
