@@ -31,7 +31,7 @@ HARMLESS |= {"UNICODE", "VERBOSE"}
 """What else is used of `re`: none of it reads a pattern."""
 
 VARIABLE = {
-    "grammar.program.unicode: re.finditer(pattern, _all_characters())": r"two constants, \w+ and \d+",
+    "grammar.program.unicode: re.finditer(pattern, _text_characters())": r"two constants, \w+ and \d+",
     "cli.new: re.sub('|'.join(names), lambda found: names[found[0]], text)": "three names in our templates",
 }
 """Calls with a pattern that is no constant, and what it is."""

@@ -492,7 +492,8 @@ def test_the_eos_ids_of_the_scheduler_end_a_text_and_not_those_of_the_tokenizer(
 def test_a_tokenizer_that_fits_is_used_unchanged_and_another_is_resized_once() -> None:
     Scheduler(VOCAB, TOKENIZER).add(SamplingParams(regex="abc"))
     schedulers = [Scheduler(VOCAB, TOKENIZER, eos_token_ids=[3]) for _ in range(3)]
-    assert len({one._matcher(SamplingParams(regex="abc"), None).grammar for one in schedulers}) == 1
+    matchers = [matcher_for(SamplingParams(regex="abc"), None, one.vocabulary) for one in schedulers]
+    assert len({matcher.grammar for matcher in matchers}) == 1
 
 
 def test_a_token_without_bytes_is_never_allowed() -> None:

@@ -172,7 +172,7 @@ def test_the_worst_allowed_value_costs_a_neighbour_nothing(name: str, make: Call
         for _ in range(2):
             scheduler.step(row, [neighbour])
         work.append(count_calls(lambda s=scheduler, i=neighbour: s.step(row, [i])))
-    assert work[1] <= work[0] + 5
+    assert work[1] <= work[0] + 10  # the plan of a step beside a beam search, however wide
 
 
 @pytest.mark.parametrize(

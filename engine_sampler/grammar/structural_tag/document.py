@@ -13,8 +13,8 @@ from .fields import REQUIRED, Fields
 
 def json_of(name: str, text: str) -> Any:
     """The value of JSON text. Raises GrammarError, with the name of what it is."""
+    spend(len(text) // 32)
     try:
-        spend(len(text) // 32)
         return json.loads(text)
     except RecursionError:
         raise GrammarLimitError(f"{name} is nested too deeply") from None
