@@ -30,12 +30,14 @@ class StoppingCriteriaList(list[Any]):
         return next((c.max_length for c in self if _limits_length(c)), None)
 
 
-def validate_stopping_criteria(criteria: StoppingCriteriaList, max_length: int) -> StoppingCriteriaList:
-    """A deep copy of `criteria`, to which the limit `max_length` is added if it has none.
+def validate_stopping_criteria(
+    stopping_criteria: StoppingCriteriaList, max_length: int
+) -> StoppingCriteriaList:
+    """A deep copy of `stopping_criteria`, to which the limit `max_length` is added if it has none.
 
     Warns (UserWarning) if it has a different limit, which is kept. Source: transformers.
     """
-    checked = copy.deepcopy(criteria)
+    checked = copy.deepcopy(stopping_criteria)
     if checked.max_length is None:
         checked.append(MaxLengthCriteria(max_length))
     elif checked.max_length != max_length:

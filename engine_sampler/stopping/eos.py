@@ -18,7 +18,7 @@ class EosTokenCriteria(StoppingCriteria):
     With `ignore_eos` the ids are masked and never end the request. `min_tokens` masks them too, but an
     EOS that is drawn nevertheless (because a grammar allows nothing else) does end it.
 
-    eos_token_id  the criterion's own ids, in place of the vocabulary's: one, several, or a tensor.
+    eos_token_id  the criterion's own ids, in place of the vocabulary's: one, several or a tensor; −1: none.
     """
 
     name = "eos"
@@ -27,7 +27,7 @@ class EosTokenCriteria(StoppingCriteria):
 
     def __init__(self, eos_token_id: Any = None) -> None:
         own = eos_token_id.tolist() if hasattr(eos_token_id, "tolist") else eos_token_id
-        self.eos_token_id = None if own is None else unique_token_ids(np.atleast_1d(own))
+        self.eos_token_id = None if own is None else unique_token_ids(_without_none(np.atleast_1d(own)))
 
     def is_active(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> bool:
         return bool(vocabulary.eos_token_ids) and not params.get("ignore_eos", False)
@@ -58,3 +58,7 @@ class EosTokenCriteria(StoppingCriteria):
 
     def _ids(self, vocabulary: Vocabulary) -> tuple[int, ...]:
         return vocabulary.eos_token_ids if self.eos_token_id is None else self.eos_token_id
+
+
+def _without_none(token_ids: np.ndarray) -> np.ndarray:
+    return token_ids[token_ids != -1] if token_ids.dtype.kind in "iu" else token_ids

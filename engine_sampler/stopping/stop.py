@@ -57,6 +57,8 @@ class StopStringCriteria(TextCriteria):
         """
         if not self._longest:
             return flag_all(input_ids, False)
+        if not self._pieces:
+            raise ValueError("tokenizer=None is not allowed for a criterion that is called: it finds texts")
         _, length = rows_and_length(input_ids)
         read = self._longest
         while True:
@@ -99,7 +101,7 @@ class StopStringCriteria(TextCriteria):
 def _pieces(tokenizer: Any) -> tuple[bytes, ...]:
     """The bytes of every token."""
     if not isinstance(tokenizer, Tokenizer):
-        is_fast = hasattr(tokenizer, "backend_tokenizer")
-        read = Tokenizer.from_transformers if is_fast else Tokenizer.from_tokenizers
+        is_theirs = hasattr(tokenizer, "convert_ids_to_tokens")  # transformers', fast or in Python
+        read = Tokenizer.from_transformers if is_theirs else Tokenizer.from_tokenizers
         tokenizer = read(tokenizer)
     return tokenizer.token_bytes

@@ -27,3 +27,8 @@ def test_a_class_of_that_name_is_recognised_without_transformers() -> None:
     other = type("MaxLengthCriteria", (), {"max_length": 4, "__call__": lambda self, ids, scores: False})()
     assert StoppingCriteriaList([other]).max_length == 4
     assert StoppingCriteriaList([other])(np.zeros((2, 3), np.int64), None).tolist() == [False, False]
+
+
+def test_the_arguments_are_named_as_in_transformers() -> None:
+    checked = validate_stopping_criteria(stopping_criteria=StoppingCriteriaList(), max_length=3)
+    assert checked.max_length == 3

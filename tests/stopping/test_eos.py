@@ -44,3 +44,11 @@ def test_an_eos_that_is_drawn_before_min_tokens_nevertheless_ends_the_request() 
     scheduler = Scheduler(5, eos_token_ids=[3])
     scheduler.add(SamplingParams(min_tokens=9, allowed_token_ids=[3]))
     assert scheduler.step(np.zeros((1, 5), np.float32)).finish_reasons == ["stop"]
+
+
+def test_minus_one_is_no_token_as_in_transformers() -> None:
+    ids = np.array([[1, 2], [1, 3]])
+    assert EosTokenCriteria(-1)(ids, None).tolist() == [False, False]
+    assert EosTokenCriteria([3, -1])(ids, None).tolist() == [False, True]
+    with pytest.raises(TypeError, match="integers of at least 0"):
+        EosTokenCriteria([-2])

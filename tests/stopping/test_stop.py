@@ -145,3 +145,8 @@ def test_a_call_reads_no_more_tokens_than_a_string_can_span() -> None:
     text[0, -9:] = ord("c"), *[256] * 7, 258  # tokens without bytes lie between
     assert criterion(columns, None).tolist() == [True, True, False]
     assert columns.read == [3, 3, 6, 12]
+
+
+def test_a_criterion_that_is_called_needs_a_tokenizer() -> None:
+    with pytest.raises(ValueError, match="tokenizer=None is not allowed"):
+        StopStringCriteria(stop_strings=["a"])(np.array([[1, 2]]), None)

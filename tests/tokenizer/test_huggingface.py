@@ -2,8 +2,10 @@ import pickle
 import random
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+from engine_sampler.stopping import StopStringCriteria
 from engine_sampler.tokenizer import Tokenizer
 from tests.tokenizer.sentence_models import CORPUS, random_text, train
 
@@ -248,3 +250,11 @@ def test_slow_tokenizers_without_bytes_are_refused(transformers, tmp_path):
     source = transformers.CTRLTokenizer(str(tmp_path / "vocab.json"), str(tmp_path / "merges.txt"))
     with pytest.raises(TypeError, match="the tokens of CTRLTokenizer have no bytes of their own"):
         Tokenizer.from_transformers(source)
+
+
+def test_a_tokenizer_in_python_serves_criteria_that_are_called() -> None:
+    transformers = pytest.importorskip("transformers")
+    tokenizer = transformers.ByT5Tokenizer()
+    criterion = StopStringCriteria(tokenizer, ["b c"])
+    rows = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("ab c", "ab d")]
+    assert criterion(np.array(rows), None).tolist() == [True, False]
