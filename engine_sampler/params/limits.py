@@ -63,6 +63,10 @@ class RequestLimits:
                 param, limit = bounds[name]
                 if (size := param.size(value, vocab_size)) > limit:
                     raise _beyond(param, value, size, limit)
+        if params["use_beam_search"] and params.beam_width is None and "beam_width" in bounds:
+            param, limit = bounds["beam_width"]
+            if (width := params.best_of or params.n) > limit:
+                raise _beyond(param, None, width, limit)
 
     def _bounds_in(self, catalogue: Catalogue) -> Mapping[str, tuple[Param, int]]:
         if self._bounds is None or self._bounds[0] is not catalogue:

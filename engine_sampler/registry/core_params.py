@@ -20,6 +20,9 @@ MAX_COUNT = 2**31 - 1
 MAX_SIBLINGS = 128
 """The default limit on the rows that one request takes, as in OpenAI's API."""
 
+MAX_BEAMS = 32
+"""The default limit on the beams of a search: a step of more of them takes tens of milliseconds."""
+
 MAX_LOGPROBS = 20
 """The default limit on logprobs per token, as in OpenAI's API and in vLLM (`max_logprobs`)."""
 
@@ -156,7 +159,7 @@ CORE_PARAMS = _by_name(
         None,
         low=1,
         high=8192,
-        limit=MAX_SIBLINGS,
+        limit=MAX_BEAMS,
         doc="beams of a beam search; None: best_of, or n",
     ),
     Param("length_penalty", float, 1.0, doc="a beam's score is its logprob / length^length_penalty"),

@@ -38,7 +38,8 @@ def test_the_defaults_are_those_of_known_apis() -> None:
     )
     assert "n=2147483647 is not allowed" in refused({"n": 2**31 - 1})
     assert "best_of=129 is not allowed" in refused({"best_of": 129})
-    assert "beam_width=129 is not allowed" in refused({"use_beam_search": True, "beam_width": 129})
+    assert "beam_width=33 is not allowed" in refused({"use_beam_search": True, "beam_width": 33})
+    assert "beam_width=None, which means 40, is not" in refused({"use_beam_search": True, "n": 40})
 
 
 def test_all_logprobs_count_as_the_vocabulary() -> None:
