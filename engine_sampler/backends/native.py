@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from ..base.errors import quoted
 from ..base.packaged import library_path
 from .library import LibraryBackend, LibraryError
 
@@ -14,6 +15,9 @@ _ABSENT = (
     "the package was built without a working C compiler; install GCC or Clang, then install "
     "engine-sampler again with ENGINE_SAMPLER_REQUIRE_NATIVE=1 to see what the compiler says"
 )
+
+
+_INSTRUCTION_SETS = ("baseline", "avx2", "avx512", "neon", "portable")
 
 
 class NativeBackend(LibraryBackend):
@@ -27,7 +31,11 @@ class NativeBackend(LibraryBackend):
         try:
             if path is None:
                 raise LibraryError(_ABSENT)
-            super().__init__(path, name=self.name, isa=os.environ.get("ENGINE_SAMPLER_ISA") or None)
+            isa = os.environ.get("ENGINE_SAMPLER_ISA") or None
+            if isa is not None and isa not in _INSTRUCTION_SETS:
+                allowed = ", ".join(_INSTRUCTION_SETS)
+                raise LibraryError(f"ENGINE_SAMPLER_ISA={quoted(isa)} is not allowed: one of {allowed}")
+            super().__init__(path, name=self.name, isa=isa)
         except LibraryError as error:
             self.reason = str(error)
 
