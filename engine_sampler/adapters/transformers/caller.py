@@ -31,6 +31,18 @@ def prompt_columns_of_generate() -> int | None:
     return int(prompts.shape[1]) if prompts is not None and prompts.ndim == 2 else None
 
 
+def prompt_lengths_of_generate() -> list[int] | None:
+    """The lengths of the prompts in the `generate` that runs on this stack, by their attention mask; None
+    without one, and for prompts that are padded on the right."""
+    frame = _frame_of_generate()
+    keywords = {} if frame is None else frame.f_locals.get("model_kwargs", {})
+    mask = keywords.get("attention_mask")
+    if mask is None or mask.ndim != 2 or not mask.shape[1] or not bool(mask[:, -1].all()):
+        return None
+    lengths: list[int] = (mask != 0).sum(-1).tolist()
+    return lengths
+
+
 def _frame_of_generate() -> FrameType | None:
     frame = inspect.currentframe()
     while frame is not None and not _is_generate(frame):

@@ -110,6 +110,7 @@ class Follower:
         *,
         is_width_known: bool = False,
         logprobs: Callable[[int], np.ndarray] | None = None,
+        prompt_lengths: Callable[[], list[int] | None] | None = None,
     ) -> list[int]:
         """Bring all requests up to `columns` [rows, length]; returns the rows that were restarted.
 
@@ -118,6 +119,7 @@ class Follower:
         is_width_known  whether `width` is right for every call: then another one begins a generation, and a
                         call may bring several new tokens.
         logprobs        gives those of the last n columns, [rows, n], for criteria that use them.
+        prompt_lengths  gives those of the rows' prompts, if neither lengths nor padding have been given.
         """
         previous, self._columns = self._columns, columns
         continues = previous is not None and not (is_width_known and width != self._width)
@@ -129,7 +131,9 @@ class Follower:
                 return self._extend(previous, columns)
             new = columns.shape[1] - width
             self._logprobs = None if logprobs is None or not new else logprobs(new).tolist()
-            return self._begin(width, vocab_size)
+            has_padding = self._lengths is not None or self._pad is not None
+            lengths = None if has_padding or prompt_lengths is None else prompt_lengths()
+            return self._begin(width, vocab_size, lengths)
         except ValueError:
             self.reset()
             raise
@@ -206,12 +210,13 @@ class Follower:
             self._accept(row, columns[row, length:].tolist())
         return restarted
 
-    def _begin(self, width: int, vocab_size: int) -> list[int]:
+    def _begin(self, width: int, vocab_size: int, lengths: list[int] | None) -> list[int]:
         assert self._columns is not None
         rows = len(self._columns)
         self._row_params = spread("params", self._params, rows)
         self._row_grammars = grammars_of_rows(self._grammar, rows)
-        self._row_lengths = None if self._lengths is None else spread("prompt_lengths", self._lengths, rows)
+        lengths = lengths if self._lengths is None else self._lengths
+        self._row_lengths = None if lengths is None else spread("prompt_lengths", lengths, rows)
         self.scheduler = Scheduler(
             vocab_size,
             self._tokenizer,

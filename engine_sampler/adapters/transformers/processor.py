@@ -11,7 +11,7 @@ from ...contract import Backend, ParameterError, token_rows
 from ...params import SamplingParams
 from ...registry import default_registry
 from .._tensors import dtype_name, like, rows_of_nan
-from .caller import prompt_columns_of_generate
+from .caller import prompt_columns_of_generate, prompt_lengths_of_generate
 from .following import Follower, listed, tokenizer_of
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ class ChainLogitsProcessor:
 
     params          one `SamplingParams` for all rows, or one per prompt; the rows that
                     `num_return_sequences` or beams make of a prompt share it.
-    prompt_lengths  length of each prompt, if prompts are padded on the left: `attention_mask.sum(1)`.
+    prompt_lengths  length of each prompt, if prompts are padded on the left: `attention_mask.sum(1)`. By
+                    default as the `generate` that calls knows them, if there is one.
     pad_token_id    instead of the lengths: leading tokens with this id are padding. Padding belongs to
                     no history.
     tokenizer       a `Tokenizer` or a fast tokenizer of transformers, for parameters given as text.
@@ -107,6 +108,7 @@ class ChainLogitsProcessor:
             columns.shape[1] if prompt is None else prompt,
             width,
             is_width_known=prompt is not None,
+            prompt_lengths=prompt_lengths_of_generate,
         )
         self._completed.difference_update(restarted)
         grammars = [row for row in range(len(columns)) if follower.has_grammar(row)]

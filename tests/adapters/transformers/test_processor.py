@@ -205,3 +205,19 @@ def test_a_text_goes_on_in_another_generation():
         text = model.generate(text, logits_processor=[processor], do_sample=False, max_new_tokens=10)
         assert text.shape[1] == length
         assert text[0, -1] == EOS
+
+
+def test_generate_tells_which_columns_are_padding():
+    params = SamplingParams(presence_penalty=3.0, penalty_scope="all", temperature=1.0)
+    inputs = {"input_ids": torch.tensor([[5, 6, 7, 8], [PAD, PAD, 30, 4]])}
+    inputs["attention_mask"] = (inputs["input_ids"] != PAD).long()
+    settings = {
+        "do_sample": False,
+        "max_new_tokens": 3,
+        "output_scores": True,
+        "return_dict_in_generate": True,
+    }
+    told, untold = ChainLogitsProcessor(params, prompt_lengths=[4, 2]), ChainLogitsProcessor(params)
+    expected = llama().generate(**inputs, logits_processor=[told], **settings).scores
+    found = llama().generate(**inputs, logits_processor=[untold], **settings).scores
+    assert all(torch.equal(*steps) for steps in zip(found, expected, strict=True))
