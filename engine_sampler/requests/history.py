@@ -208,13 +208,13 @@ class TokenPool:
             assert start is not None
         return start
 
-    def _repack(self, more: int) -> None:
-        """Pack the regions into new arrays, with room for `more` cells and for many others: memory that is
-        not written to costs little, whereas packing faults in fresh memory for all that it copies."""
+    def _repack(self, room: int) -> None:
+        """Pack the regions into new arrays, with `room` free cells and many others: memory that is not
+        written to costs little, whereas packing faults in fresh memory for all that it copies."""
         old, taken = self.arrays, np.flatnonzero(self._sizes)
         ends = self._sizes[taken].cumsum()
         used = int(ends[-1]) if len(ends) else 0
-        cells = more if not used else _GROWTH * (used + more)
+        cells = room if not used else _GROWTH * (used + room)
         new = PoolArrays(np.empty(cells, np.int64), np.empty(cells), old.offsets.copy())
         new.offsets[taken] = ends - self._sizes[taken]
         for slot, length in zip(taken.tolist(), self.lengths[taken].tolist(), strict=True):

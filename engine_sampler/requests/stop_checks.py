@@ -189,22 +189,22 @@ class StopChecks:
         token_ids = history.output_token_ids[checked:].tolist()
         delta = "" if text is None else "".join(text.deltas[checked:])
         new_logprobs = [] if logprobs is None else list(logprobs[checked:])
-        waiting = length < self._min_tokens
+        is_too_short = length < self._min_tokens
         verdict = limit = fault = None
         for i, (criterion, state) in enumerate(self.criteria):
             self._called = i
             try:
-                found = _verdict_of(criterion, state, token_ids, delta, new_logprobs)
+                called_verdict = _verdict_of(criterion, state, token_ids, delta, new_logprobs)
             except PluginFault as error:
                 fault = str(error)
-                found = None
+                called_verdict = None
             self._seen[i] = length
-            if found is None or (waiting and criterion.waits_for_min_tokens):
+            if called_verdict is None or (is_too_short and criterion.waits_for_min_tokens):
                 continue
             if criterion.is_limit:
-                limit = limit or found
+                limit = limit or called_verdict
             else:
-                verdict = verdict or found
+                verdict = verdict or called_verdict
         self._called, self._checked = None, length
         return _CriteriaVerdicts(verdict, limit, fault)
 

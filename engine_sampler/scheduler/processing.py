@@ -85,17 +85,17 @@ class Processing:
             _bitmask(n, masks),
         )
         try:
-            found = self._backend.process(batch)
+            processed = self._backend.process(batch)
         except (BackendError, *INTERRUPTIONS):
             raise
         except BaseException as error:
             logger.error("%s", failure(f"backend {self._backend.name}", error))
             return None
-        if found is not None:
+        if processed is not None:
             for i, request in zip(inputs.places.tolist(), inputs.requests, strict=True):
                 if batch.errors[i] is not None:
                     logger.error("request %r: %s", request.id, batch.errors[i])
-        return found
+        return processed
 
     def _for_each(
         self, inputs: InputBatch, before_choice: bool, work: Callable[[int, Request, Chain], None]

@@ -84,18 +84,18 @@ class LibrarySession:
 
     def compile(self, parts: Parts) -> int | None:
         """The number of the program of `parts`; None if the library does not run it after all."""
-        found = self._compiled.get(parts)
-        if found is None:
+        numbered = self._compiled.get(parts)
+        if numbered is None:
             program = LibraryProgram(parts, self.functions.fill)
             try:
-                found = self.context.compile(program.pointer), program
+                numbered = self.context.compile(program.pointer), program
             except Refusal as refusal:
                 if refusal.code != number("ES_UNSUPPORTED"):
                     raise
                 self.refuse(parts)
                 return None
-            self._compiled[parts] = found
-        return found[0]
+            self._compiled[parts] = numbered
+        return numbered[0]
 
     def edits_program(self, group: Group, parts: Parts, layout: Layout) -> int | None:
         """The number of the program that penalized logprobs of `group` are taken from, 0 if none are needed;
