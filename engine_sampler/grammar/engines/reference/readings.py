@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
+from operator import or_
 from typing import Any, NamedTuple
 
 from ...derivatives.expressions import EMPTY
@@ -144,7 +146,7 @@ class _EarleyDescriber(_Describer):
         excluded = "" if guard == EMPTY else expressions.text(guard)
         if thread.terminal == BETWEEN_TERMINALS:
             begun = self.configurations.beginnings(thread)
-            first = _union(expressions.first[scans.pairs[one.scan][0]] for one in begun)
+            first = reduce(or_, (expressions.first[scans.pairs[one.scan][0]] for one in begun), 0)
             return ThreadReading(thread.row, "", "", class_text(first), True, excluded)
         name = self.listing.name(thread.terminal) + " (ignored)" * thread.ignored
         following, ends = class_text(expressions.first[remaining]), scans.can_end(thread.scan)
@@ -181,7 +183,7 @@ class _LalrDescriber(_Describer):
         excluded = "" if thread.excluded == EMPTY else expressions.text(thread.excluded)
         if thread.symbol == BETWEEN_TOKENS:
             begun = configurations.lexers.begin(configurations.rows.state(thread.row))
-            first = _union(expressions.first[match.rest] for match, _ in begun)
+            first = reduce(or_, (expressions.first[match.rest] for match, _ in begun), 0)
             return ThreadReading(thread.row, "", "", class_text(first), True, excluded)
         name = "(ignored)" if thread.symbol == IGNORED_SYMBOL else self.listing.name(thread.symbol)
         remaining, ends = expressions.text(thread.rest), expressions.nullable(thread.rest)
@@ -217,10 +219,3 @@ def _entering_symbols(rows: LrRows) -> dict[int, int]:
         found.update({target: terminal for terminal, target in state.actions if target >= 0})
         found.update({target: -1 - side for side, target in state.gotos})
     return found
-
-
-def _union(masks: Iterable[int]) -> int:
-    result = 0
-    for mask in masks:
-        result |= mask
-    return result

@@ -4,6 +4,8 @@ many."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from ...program.expression import (
@@ -51,10 +53,7 @@ def inner_bytes(part: Expression) -> int:
 
 def any_of(masks: Iterable[int]) -> int:
     """The bytes in any of the masks."""
-    found = 0
-    for mask in masks:
-        found |= mask
-    return found
+    return reduce(or_, masks, 0)
 
 
 def _outer_bytes(part: Expression, end: int) -> int:
