@@ -29,6 +29,7 @@ from ..contract import (
     Truncation,
     unpack_bitmask,
 )
+from .processed import processed_rows
 
 _WORTH_COMPACTING = 128
 """Narrower blocks keep their removed columns: compacting them costs more than carrying them."""
@@ -74,6 +75,9 @@ class NumpyBackend(Backend):
         with np.errstate(all="ignore"):
             for group in batch.groups:
                 _GroupRun(batch, group).run()
+
+    def process(self, batch: Batch) -> np.ndarray:
+        return processed_rows(batch, self.run)
 
     def resume(
         self, batch: Batch, group: Group, step: int, survivors: Mapping[int, tuple[np.ndarray, np.ndarray]]
@@ -213,6 +217,9 @@ class _GroupRun:
                 rows.ids = _ids_after(sampler, bound, rows.ids)
             if careful or sampler is left[-1] or not isinstance(sampler, Truncation):
                 _check(sampler, values)
+        if self.batch.processed is not None:
+            self._write(parts, values, rows, self.batch.processed)
+            return
         selector = self.chain.selector
         self._store(parts, values, rows, _selected(selector, values, rows.bind(selector)))
 
@@ -239,6 +246,17 @@ class _GroupRun:
                 alive = np.flatnonzero(values[j] > -np.inf)
                 ids = alive if rows.ids is None else rows.ids[j, alive]
                 self.batch.survivors[row] = ids, values[j, alive]
+
+    def _write(self, parts: Sequence[_Part], values: np.ndarray, rows: Rows, out: np.ndarray) -> None:
+        """Write rows after their chains to their places in `out`."""
+        for j, part in enumerate(parts):
+            row = out[self.group.index[part.i]]
+            if rows.ids is None:
+                row[:] = values[j]
+            else:
+                alive = np.flatnonzero(values[j] > -np.inf)
+                row.fill(-np.inf)
+                row[rows.ids[j, alive]] = values[j, alive]
 
 
 def _compact(values: np.ndarray, rows: Rows) -> tuple[np.ndarray, Rows]:

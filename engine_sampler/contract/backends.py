@@ -24,7 +24,7 @@ class Group:
     index     int64 [n], the indices of these rows in `Batch.logits`.
     rows      parameters, states and histories of these rows.
     masked    whether `Batch.bitmask` holds a grammar's mask for these rows.
-    want_processed  whether `Batch.survivors` must be filled for these rows.
+    want_processed  whether `Batch.survivors` must be filled for these rows; `process` wants all rows.
     edits     the plan of the chain's masks, biases and penalties alone, if penalized logprobs of these rows
               are needed.
     """
@@ -87,6 +87,8 @@ class Batch:
     prepared_masks  the masks of `bitmask` that the backend has already taken over; None if there are none.
     token_ids_on_device  the values of `token_ids` as a tensor on the device of the logits, if the backend has
                one, else None.
+    processed  float32 [rows, vocab] that the rows after their chains are written to, −inf = removed, in place
+               of tokens and survivors: by the backends of the host, for `process`. None in a step.
     """
 
     logits: Any
@@ -100,6 +102,7 @@ class Batch:
     cache: dict[Any, Any] = field(default_factory=dict)
     prepared_masks: PreparedMasks | None = None
     token_ids_on_device: Any = None
+    processed: np.ndarray | None = None
 
 
 class Backend:
@@ -165,10 +168,10 @@ class Backend:
         raise NotImplementedError
 
     def process(self, batch: Batch) -> Any:
-        """The rows after their chains, without selectors: float32 [rows, vocab] on the device of the logits,
-        −inf = removed. NaN for rows of no group, and for rows that fail, whose reasons go to `batch.errors`:
-        rows that are faulty as logits, and those without a finite best token after the chain. None if this
-        backend leaves that to the host."""
+        """The rows after their chains, without selectors: float32 [rows, vocab], new, on the device of the
+        logits, −inf = removed. NaN for rows of no group, and for rows that fail, whose reasons go to
+        `batch.errors`: rows that are faulty as logits, and those without a finite best token after the chain.
+        None if this backend leaves that to the host."""
         return None
 
     def prepare_masks(self, bitmask: np.ndarray, rows: Sequence[int], device: str) -> Any:

@@ -71,6 +71,7 @@ class InputBatch:
                 `Grouping` sets them.
     has_masks   whether the masks that were filled last are those of these requests.
     cache       what the backend keeps for these groups in these rows.
+    processed   the groups for `Scheduler.process` and what the backend keeps for them, by `before_choice`.
     is_everyone  whether it has all live requests.
     """
 
@@ -102,6 +103,7 @@ class InputBatch:
         self.groups: list[Group] | None = None
         self.has_masks = False
         self.cache: dict[Any, Any] = {}
+        self.processed: dict[bool, tuple[list[Group], dict[Any, Any]]] = {}
 
     def __len__(self) -> int:
         return len(self.requests)

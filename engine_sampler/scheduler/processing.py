@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..arithmetic import FLT_MAX, LogitRows, RowFault, checked_row
-from ..base.errors import INTERRUPTIONS, failure
+from ..base.errors import INTERRUPTIONS, PluginFault, described, failure
 from ..contract import Backend, BackendError, Batch, Chain, Group, Rows, UnfinishedError, unpack_bitmask
 from ..requests.request import Request
 from ..requests.slots import Slots
@@ -34,85 +33,129 @@ class Processing:
 
         Raises `RowFault`, `UnfinishedError`, and what plugins raise.
         """
-        out, rows = checked_row(row).copy(), self._slots.single(request.slot)
-        if request.grammar is not None:
-            mask = self._masks.mask_of(request)
-            out[~unpack_bitmask(mask, len(out))] = -np.inf
-            rows = rows.under(mask[None])
-        self._backend.apply(self._grouping.plan_of(chain), out[None], rows)
-        if not -np.inf < out.max() <= FLT_MAX:
-            raise RowFault(f"the chain ends with a greatest logit of {out.max()}")
-        return out
+        mask = None if request.grammar is None else self._masks.mask_of(request)
+        return self._row(self._grouping.plan_of(chain), self._slots.single(request.slot), row, mask)
 
-    def on_host(self, inputs: InputBatch, logits: LogitRows, before_choice: bool) -> np.ndarray:
-        """float32 [rows, vocab]: NaN for a row that fails, and the reason is logged.
+    def rows(self, inputs: InputBatch, logits: LogitRows, before_choice: bool, on_device: bool) -> Any:
+        """All rows so, [rows, vocab]: NaN for a row that fails, and the reason is logged.
 
         before_choice  leave out a temperature of 0, too.
+        on_device      whether a tensor on the device of `logits` will do if the backend gives one.
         """
-        out = np.full((len(logits), self._slots.vocabulary.size), np.nan, np.float32)
-        logits.fetch()
+        batch, errors = self._batch(inputs, logits, before_choice)
+        processed = self._by_backend(batch, on_device)
+        if processed is None:
+            batch.errors[:] = errors
+            processed = self._one_by_one(batch)
+        for request_id, error in zip(inputs.named, batch.errors, strict=True):
+            if error is not None:
+                logger.error("request %r: %s", request_id, error)
+        return processed
 
-        def process(i: int, request: Request, chain: Chain) -> None:
-            out[i] = self.row(chain, request, logits.row(i))
+    # --- the batch --------------------------------------------------------------------------------
 
-        self._for_each(inputs, before_choice, process)
-        return out
-
-    def on_device(self, inputs: InputBatch, logits: LogitRows, before_choice: bool) -> Any:
-        """The same as a tensor on the device of `logits`; None if the backend leaves that to the host."""
-        groups: dict[Any, tuple[Any, list[int]]] = {}
-        masks: dict[int, np.ndarray] = {}
-
-        def join(i: int, request: Request, chain: Chain) -> None:
-            plan = self._grouping.plan_of(chain)
-            if request.grammar is not None:
-                masks[i] = self._masks.mask_of(request)
-            groups.setdefault((chain.key, i in masks), (plan, []))[1].append(i)
-
-        self._for_each(inputs, before_choice, join)
-        slots = np.full(len(logits), -1, np.int64)
-        slots[inputs.places] = inputs.slots
+    def _batch(
+        self, inputs: InputBatch, logits: LogitRows, before_choice: bool
+    ) -> tuple[Batch, list[str | None]]:
+        """The rows for the backend, and why some are in none of its groups."""
         n = len(logits)
-        batch = Batch(
-            logits,
-            [
-                Group(plan, np.array(rows), Rows(self._slots, slots[rows]), rows[0] in masks)
-                for plan, rows in groups.values()
-            ],
-            np.full(n, -1, np.int64),
-            np.full(n, np.nan),
-            [None] * n,
-            _bitmask(n, masks),
-        )
+        errors: list[str | None] = [None] * n
+        for place, _ in inputs.skipped:
+            errors[place] = "it has left"
+        masks = self._prepare(inputs, errors) if inputs.masked or inputs.preparing else {}
+        groups, cache = self._groups(inputs, before_choice, errors)
+        tokens, notes = np.full(n, -1, np.int64), np.full(n, np.nan)
+        bitmask = _bitmask(n, masks)
+        return Batch(logits, groups, tokens, notes, errors.copy(), bitmask, cache=cache), errors
+
+    def _prepare(self, inputs: InputBatch, errors: list[str | None]) -> dict[int, np.ndarray]:
+        """Let samplers prepare; the grammars' masks, int32 [words], by row. What fails goes to `errors`."""
+        masks: dict[int, np.ndarray] = {}
+        for i in sorted({*inputs.masked, *inputs.preparing}):
+            request, place = inputs.requests[i], int(inputs.places[i])
+            try:
+                if request.backlog:
+                    raise UnfinishedError("its grammar has more to do than one call may: call again")
+                self._masks.prepare_samplers(request)
+                if request.grammar is not None:
+                    masks[place] = self._masks.mask_of(request)
+            except INTERRUPTIONS:
+                raise
+            except BaseException as error:
+                errors[place] = str(error)
+        return masks
+
+    def _groups(
+        self, inputs: InputBatch, before_choice: bool, errors: list[str | None]
+    ) -> tuple[list[Group], dict[Any, Any]]:
+        """The groups of the rows without errors, and what the backend keeps for them."""
+        if before_choice in inputs.processed and not any(errors):
+            return inputs.processed[before_choice]
+        members: dict[Any, tuple[Any, list[int]]] = {}
+        for i, (place, request) in enumerate(zip(inputs.places.tolist(), inputs.requests, strict=True)):
+            if errors[place] is not None:
+                continue
+            chain = request.chain.before_choice() if before_choice else request.chain
+            try:
+                plan = self._grouping.plan_of(chain)
+            except PluginFault as fault:
+                errors[place] = str(fault)
+                continue
+            members.setdefault((chain.key, request.grammar is not None), (plan, []))[1].append(i)
+        groups = [
+            Group(plan, inputs.places[some], Rows(self._slots, inputs.slots[some]), masked)
+            for (_, masked), (plan, some) in members.items()
+        ]
+        prepared = groups, dict[Any, Any]()
+        if not any(errors):
+            inputs.processed[before_choice] = prepared
+        return prepared
+
+    # --- the backend ------------------------------------------------------------------------------
+
+    def _by_backend(self, batch: Batch, on_device: bool) -> Any:
+        """The processed rows of the backend; None if it leaves that to the host, or fails."""
+        logits = batch.logits
+        if logits.remote is not None and not self._backend.reads_from(logits.device):
+            logits.fetch()
         try:
             processed = self._backend.process(batch)
+            if processed is not None:
+                processed = _checked(processed, logits, on_device)
         except (BackendError, *INTERRUPTIONS):
             raise
         except BaseException as error:
             logger.error("%s", failure(f"backend {self._backend.name}", error))
             return None
-        if processed is not None:
-            for i, request in zip(inputs.places.tolist(), inputs.requests, strict=True):
-                if batch.errors[i] is not None:
-                    logger.error("request %r: %s", request.id, batch.errors[i])
         return processed
 
-    def _for_each(
-        self, inputs: InputBatch, before_choice: bool, work: Callable[[int, Request, Chain], None]
-    ) -> None:
-        """Do `work` for every request, with its row and its chain; what fails is logged."""
-        for i, _ in inputs.skipped:
-            logger.error("request %r: it has left", inputs.named[i])
-        for i, request in zip(inputs.places.tolist(), inputs.requests, strict=True):
-            try:
-                if request.backlog:
-                    raise UnfinishedError("its grammar has more to do than one call may: call again")
-                self._masks.prepare_samplers(request)
-                work(i, request, request.chain.before_choice() if before_choice else request.chain)
-            except INTERRUPTIONS:
-                raise
-            except BaseException as error:
-                logger.error("request %r: %s", request.id, error)
+    def _one_by_one(self, batch: Batch) -> np.ndarray:
+        """The rows by the backend's `apply`."""
+        logits = batch.logits
+        out = np.full((len(logits), self._slots.vocabulary.size), np.nan, np.float32)
+        logits.fetch()
+        for group in batch.groups:
+            for i, place in enumerate(group.index.tolist()):
+                mask = batch.bitmask[place] if group.masked and batch.bitmask is not None else None
+                rows = group.rows.take(slice(i, i + 1))
+                try:
+                    out[place] = self._row(group.plan, rows, logits.row(place), mask)
+                except INTERRUPTIONS:
+                    raise
+                except BaseException as error:
+                    batch.errors[place] = str(error)
+        return out
+
+    def _row(self, plan: Any, rows: Rows, row: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
+        """One row, of the request in `rows`, under its grammar's mask."""
+        out = checked_row(row).copy()
+        if mask is not None:
+            out[~unpack_bitmask(mask, len(out))] = -np.inf
+            rows = rows.under(mask[None])
+        self._backend.apply(plan, out[None], rows)
+        if not -np.inf < out.max() <= FLT_MAX:
+            raise RowFault(f"the chain ends with a greatest logit of {out.max()}")
+        return out
 
 
 def _bitmask(n: int, masks: dict[int, np.ndarray]) -> np.ndarray | None:
@@ -123,3 +166,18 @@ def _bitmask(n: int, masks: dict[int, np.ndarray]) -> np.ndarray | None:
     for i, mask in masks.items():
         bitmask[i] = mask
     return bitmask
+
+
+def _checked(processed: Any, logits: LogitRows, on_device: bool) -> Any:
+    """What a backend gives for `logits`, on the host unless it may stay on the device. Raises TypeError or
+    ValueError for anything else than float32 [rows, vocab]."""
+    shape = len(logits), logits.vocab_size
+    if not on_device and type(processed) is not np.ndarray:
+        processed = LogitRows(processed, logits.vocab_size).array
+    if type(processed) is np.ndarray:
+        is_float32 = processed.dtype == np.float32
+    else:  # a tensor: torch.float32, mlx.core.float32
+        is_float32 = str(processed.dtype).endswith("float32")
+    if is_float32 and tuple(processed.shape) == shape:
+        return processed
+    raise ValueError(f"process must return float32 {list(shape)}, not {described(processed)}")

@@ -86,13 +86,9 @@ class StepRunner:
         """The rows as float32 [rows, vocab] after the grammars' masks and the chains, without selectors; see
         `Scheduler.process`."""
         self._requests.keep_if_interrupted(inputs.requests, inputs.slots)
-        backend, _ = self._backend_for(logits.device)
+        self._backend_for(logits.device)
         self._budget.start(len(logits))
-        if on_device and (logits.remote is None or backend.reads_from(logits.device)):
-            found = self._processing.on_device(inputs, logits, before_choice)
-            if found is not None:
-                return found
-        return self._processing.on_host(inputs, logits, before_choice)
+        return self._processing.rows(inputs, logits, before_choice, on_device)
 
     def reports(self, inputs: InputBatch) -> list[GroupReport]:
         """The groups of the requests: their chains, and which backend runs each sampler."""

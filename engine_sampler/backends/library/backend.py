@@ -20,6 +20,7 @@ from ...base.forking import fork_safe
 from ...contract import Backend, Batch, Chain, Group, Rows, Sampler, Selection, Selector, SlotTable
 from ..host_run import HostRun
 from ..numpy import NumpyBackend
+from ..processed import processed_rows
 from .binding import Context, Layout, Library, LibraryError, Refusal
 from .call_rows import Entry
 from .calls import Call
@@ -118,6 +119,9 @@ class LibraryBackend(Backend):
         elif prepared.host.rows:
             prepared.host.tell()
 
+    def process(self, batch: Batch) -> np.ndarray:
+        return processed_rows(batch, self.run)
+
     def logprobs(self, logits: LogitRows, token_ids: np.ndarray, top_n: int) -> Logprobs | None:
         tensor = Tensor(logits)
         if self.lost or not self.exact or tensor.pointer is None:
@@ -189,14 +193,15 @@ class LibraryBackend(Backend):
         return None
 
     def _prepare(self, groups: Sequence[Group], batch: Batch, host: HostRun) -> Call | _Mixture:
-        slots, logits = groups[0].rows.slots, batch.logits
+        slots, logits, processes = groups[0].rows.slots, batch.logits, batch.processed is not None
         session = self._session(slots)
         layout = layout_of(logits, slots.vocabulary.size)
         entries, segmented, hosted, limits = [], [], [], []
         for group in groups:
             chain: Chain = group.plan
-            need = Requirements(layout, group.masked, group.want_processed, self.exact)
-            segments = segments_of(session, (*chain.samplers, chain.selector), need)
+            parts: Parts = chain.samplers if processes else (*chain.samplers, chain.selector)
+            need = Requirements(layout, group.masked, processes or group.want_processed, self.exact)
+            segments = segments_of(session, parts, need)
             first = segments[0] if segments else None
             if segments is None or first is None:
                 hosted.append(group)
@@ -211,7 +216,7 @@ class LibraryBackend(Backend):
         if entries:
             reports = all(entry.edits is not None for entry in entries)
             most = min(filter(None, limits), default=0)
-            call = Call(session, self, host, entries, layout, most, reports=reports)
+            call = Call(session, self, host, entries, layout, most, reports=reports, processes=processes)
         if call is not None and not segmented and not hosted:
             return call
         return _Mixture(host, session, layout, call, segmented, hosted)

@@ -66,7 +66,9 @@ class CallRows:
 
     def least_tokens(self) -> np.ndarray:
         """The least number that may stand in place of each row's token, int64 [n]: −1 where none is drawn."""
-        return np.where(self.each([isinstance(entry.parts[-1], Selector) for entry in self.entries]), 0, -1)
+        return np.where(
+            self.each([any(isinstance(part, Selector) for part in e.parts[-1:]) for e in self.entries]), 0, -1
+        )
 
     def point(self, struct: Any, first: int = 0, end: int | None = None) -> None:
         """Let an `es_batch` have the rows from `first` to `end`."""
@@ -90,8 +92,8 @@ class CallRows:
         return found
 
 
-class ProcessedRows:
-    """The rows of a call after their chains, float32 [vocab] each, where these are wanted."""
+class SurvivorsOutput:
+    """The survivors of a call's rows, where these are wanted."""
 
     def __init__(self, rows: CallRows, vocab_size: int) -> None:
         ffi = contract()

@@ -10,10 +10,10 @@ import numpy as np
 from ...contract import Batch, Group, LogprobsRequest
 from ..host_run import Reason, members_of
 from .binding import Layout
-from .call_rows import STATUSES, CallRows, Entry, ProcessedRows
+from .call_rows import STATUSES, CallRows, Entry, SurvivorsOutput
 from .declined import Attempts, Fallback
 from .header import number, sized
-from .outputs import LogprobsOutput, TokensOutput
+from .outputs import LogprobsOutput, ProcessedOutput, TokensOutput
 from .session import LibrarySession
 from .tensor import LogitsInput
 from .watchdog import leave_behind
@@ -46,9 +46,10 @@ class Call:
         max_rows: int = 0,
         *,
         reports: bool = False,
+        processes: bool = False,
     ) -> None:
         """`reports`: whether the library writes the logprobs of all entries, so that no survivors are
-        needed."""
+        needed; `processes`: whether it writes rows to `Batch.processed`, and draws nothing."""
         self.ended: list[int] = []
         self._session, self._fallback, self._host = session, fallback, host
         self._generation = session.generation
@@ -58,8 +59,9 @@ class Call:
         self._rows = rows = CallRows(entries)
         self._struct = struct = sized("es_batch", vocab_size=size, table=session.table.pointer)
         self._logprobs = LogprobsOutput(struct, rows, size, apart=apart) if reports else None
-        processed = None if reports else ProcessedRows(rows, size)
-        self._processed = processed or None
+        self._processed = ProcessedOutput(rows, apart=apart) if processes else None
+        survivors = None if reports or processes else SurvivorsOutput(rows, size)
+        self._survivors = survivors or None
         self._outputs = TokensOutput(struct, rows, size, apart=apart)
         self._input = LogitsInput(struct.logits, layout, size)
         rows.point(struct)
@@ -81,6 +83,8 @@ class Call:
             outputs.point_to(batch)
         if logprobs is not None and batch.logprobs is not None:
             logprobs.point_to(batch.logprobs)
+        if self._processed is not None:
+            self._processed.point_to(batch)
         if self._slots.offsets is not self._offsets:
             self._point_to_slots()
         declined = _NO_ROWS
@@ -94,6 +98,8 @@ class Call:
             if self._watched and self._session.library.quarantined:
                 self._session.table.leave()
                 leave_behind(self, self._session, batch)
+        if self._survivors is not None:
+            self._survivors.hand_out(batch, declined)
         if self._processed is not None:
             self._processed.hand_out(batch, declined)
         if logprobs is not None and batch.logprobs is not None:
@@ -112,7 +118,11 @@ class Call:
         rows, library = self._rows, self._session.library
         declined = self._attempts.declined(code)
         if not (self._trusted or library.quarantined):
-            declined = self._without_impossible(declined)
+            wrong = self._outputs.impossible()
+            declined = self._without(wrong, declined, "it draws a token that is not in the vocabulary")
+            if self._processed is not None:
+                wrong = self._processed.impossible()
+                declined = self._without(wrong, declined, "it leaves a row without a finite best logit")
         if self._watched and not library.quarantined:
             self._outputs.hand_out(batch)
         self._session.functions.raise_interruption()
@@ -130,14 +140,13 @@ class Call:
             self._host.run(batch, groups, "declined")
         return declined
 
-    def _without_impossible(self, declined: np.ndarray) -> np.ndarray:
-        """The rows `declined` and all others whose token does not exist; with such a token, the library is no
+    def _without(self, wrong: np.ndarray, declined: np.ndarray, why: str) -> np.ndarray:
+        """The rows `declined` and all others that are `wrong`, bool [n]; with one of those, the library is no
         longer called."""
-        wrong = self._outputs.impossible()
         wrong[declined] = False
         if not wrong.any():
             return declined
-        self._fallback.lose("it draws a token that is not in the vocabulary")
+        self._fallback.lose(why)
         self._rows.status[wrong] = number("ES_ROW_DECLINED")
         return np.union1d(declined, np.flatnonzero(wrong))
 

@@ -1,4 +1,4 @@
-"""Where a library writes tokens, notes and logprobs, and whether they can be believed.
+"""Where a library writes tokens, notes, logprobs and processed rows, and whether they can be believed.
 
 One that may be left behind in a call gets memory of its own, from which its results are copied afterwards.
 What a trusted one gives is used unchecked; any other is no longer called once it gives a token that does not
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arithmetic import Logprobs
+from ...arithmetic import FLT_MAX, Logprobs
 from ...contract import Batch, LogprobsRequest
 from .binding import logprobs_struct
 from .call_rows import CallRows, held
@@ -125,6 +125,37 @@ class LogprobsOutput:
             if len(ids) and (ids.min() < -1 or ids.max() >= self._vocab_size):
                 return False
         return True
+
+
+class ProcessedOutput:
+    """The rows of a call after their chains, written by the library to `Batch.processed`."""
+
+    def __init__(self, rows: CallRows, *, apart: bool) -> None:
+        """`apart`: whether the library writes to memory of its own."""
+        ffi = contract()
+        self._index = rows.index
+        self._apart = apart
+        self._addresses = np.zeros(rows.n, np.uintp)
+        rows.arrays["processed"] = ffi.cast("float **", ffi.from_buffer("uintptr_t[]", self._addresses))
+
+    def point_to(self, batch: Batch) -> None:
+        """Point to the rows of `batch`."""
+        assert batch.processed is not None
+        out = self._out = np.empty_like(batch.processed) if self._apart else batch.processed
+        np.multiply(self._index, out.strides[0], out=self._addresses, casting="unsafe")
+        self._addresses += np.uintp(out.__array_interface__["data"][0])
+
+    def impossible(self) -> np.ndarray:
+        """bool [n]: the rows whose greatest logit is no finite number."""
+        peaks = self._out[self._index].max(axis=1)
+        wrong: np.ndarray = ~((peaks > -np.inf) & (peaks <= FLT_MAX))
+        return wrong
+
+    def hand_out(self, batch: Batch, declined: np.ndarray) -> None:
+        """Give `batch` all rows but those with the numbers `declined`, if they lie apart."""
+        if self._apart and batch.processed is not None:
+            written = np.delete(self._index, declined)
+            batch.processed[written] = self._out[written]
 
 
 def _empty_like(table: Logprobs | None) -> Logprobs | None:

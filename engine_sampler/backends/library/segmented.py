@@ -136,6 +136,9 @@ def _dense(batch: Batch, index: np.ndarray, vocab_size: int) -> np.ndarray:
 
 def _store(batch: Batch, rows: np.ndarray, part: Batch, index: np.ndarray) -> None:
     """Copy the results of the rows `index` of `part` into the rows `rows` of `batch`."""
+    if batch.processed is not None:
+        batch.processed[rows] = _dense(part, index, batch.processed.shape[1])
+        return
     batch.token_ids[rows] = part.token_ids[index]
     batch.notes[rows] = part.notes[index]
     for row, i in zip(rows.tolist(), index.tolist(), strict=True):
