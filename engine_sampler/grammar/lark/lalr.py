@@ -45,9 +45,11 @@ _REFUSED = {
     "regex": "%regex needs the lexer dynamic_complete",
 }
 
-
 _COMPILING_STEPS, _TERMINAL_STEPS = 32, 20
 """The steps in which lark compiles one node of the tree of a rule, or one terminal."""
+
+_PAIRS_IN_A_STEP = 5
+"""How many pairs of a bracket and a symbol of one sequence lark looks at in one step."""
 
 _INSTANCE_STEPS = 300
 """The steps in which lark makes one rule of a template, a copy of its tree."""
@@ -141,7 +143,7 @@ class _Reading:
 
     def _compiled(self, start: str) -> _Compiled:
         trees = [tree for _, _, tree, _ in self._grammar.rule_defs if tree]
-        spend(_COMPILING_STEPS * sum(map(_size, trees)))
+        spend(sum(map(_compiling_steps, trees)))
         self._grammar.term_defs = list(map(self._with_pattern, self._grammar.term_defs))
         with self._messages.translated():
             terminals, rules, ignore = self._grammar.compile([start], set())
@@ -214,12 +216,16 @@ class _Reading:
             yield name, undefined.symbol(name)
 
 
-def _size(tree: Any) -> int:
-    """The number of nodes of a tree; one that several others share counts for each."""
-    waiting = [tree]
+def _compiling_steps(tree: Any) -> int:
+    """The steps for what lark does with a tree: for each node, and for each pair of a bracket and a symbol in
+    one sequence, since it begins that again after every bracket. What several nodes share counts for each."""
+    waiting, pairs = [tree], 0
     for node in waiting:
-        waiting += (child for child in node.children if isinstance(child, Tree))
-    return len(waiting)
+        inner = [child for child in node.children if isinstance(child, Tree)]
+        if node.data == "expansion":
+            pairs += len(node.children) * sum(child.data == "expansions" for child in inner)
+        waiting += inner
+    return _COMPILING_STEPS * len(waiting) + pairs // _PAIRS_IN_A_STEP
 
 
 def _looks_ahead_in_a_loop(expression: Expression) -> bool:

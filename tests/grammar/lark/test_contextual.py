@@ -625,6 +625,10 @@ def test_a_grammar_with_too_many_states_is_refused() -> None:
     assert "items" in message
 
 
+def test_a_sequence_of_many_brackets_is_refused_before_lark_expands_each_of_them() -> None:
+    assert "Limits.reading" in refused("start: " + '("a")' * 6000, kind=GrammarLimitError)
+
+
 @every_engine
 def test_counts_without_an_upper_bound_are_counted(engine: Engine) -> None:
     ours = language_of(rules_from_lalr('start: "a"{2,} "b"{0,} C\nC: /c{2,}/'), engine)
