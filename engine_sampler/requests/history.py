@@ -21,6 +21,9 @@ ONE = np.ones(1, np.int64)
 _SPARE_CELLS = 64
 """The least number of free cells in a region when it is created or moved."""
 
+_SPARE_AFTER_PROMPT = 1024
+"""The most of them for a request without output, however long its prompt is."""
+
 _NEARLY_FULL = 16
 """When any region has to move, those with fewer free cells than this move too, so that moves are rare."""
 
@@ -43,7 +46,7 @@ class TokenPool:
 
     tokens          int64 [cells]; a request's are tokens[offset : offset + length], the prompt first.
     notes           float64 [cells], parallel to the tokens: what the selector noted when it drew the token,
-                    NaN for all others.
+                    NaN for those that were chosen elsewhere; nothing is written there for a prompt.
     offsets, lengths, prompt_lengths  int64 [capacity], by slot.
     epochs          uint64 [capacity]: while a slot's value stays, its tokens and notes only grow. No value
                     is used twice.
@@ -88,21 +91,21 @@ class TokenPool:
         return arrays.tokens[start : start + length]
 
     def notes_of(self, slot: int) -> np.ndarray:
-        """The notes parallel to `tokens_of`, float64 [length]: a view, not to be written."""
+        """The notes on the output of `slot`, float64 [output length]: a view, not to be written."""
         length, arrays = self.lengths[slot], self.arrays  # in this order: see PoolArrays
         start = arrays.offsets[slot]
-        return arrays.notes[start : start + length]
+        return arrays.notes[start + self.prompt_lengths[slot] : start + length]
 
     # --- slots -----------------------------------------------------------------------------------
 
     def open(self, slot: int, tokens: np.ndarray, *, more: int = 0) -> None:
-        """Give the free `slot` a region that begins with the prompt `tokens`, without notes, and has room for
-        `more` tokens and as many to come."""
+        """Give the free `slot` a region that begins with the prompt `tokens`, and has room for `more` tokens
+        and others to come."""
         self._reuse_left()
-        size = _roomy(len(tokens) + more)
+        size = _roomy(len(tokens), more)
         start = self._claim(size)
         self.offsets[slot], self._sizes[slot] = start, size
-        self._write(slot, 0, tokens, np.nan)
+        self._write(slot, 0, tokens)
         self.prompt_lengths[slot] = len(tokens)
         self._renew_epoch(slot)
 
@@ -130,13 +133,21 @@ class TokenPool:
         self._gaps = Gaps(_between(self.offsets[taken], self._sizes[taken], len(self.tokens)))
         self._room = 0
 
+    def reserve(self, prompt_length: int, count: int) -> None:
+        """Make room for `count` slots with prompts of this length, so that opening them moves nothing."""
+        size = count * _roomy(prompt_length, 0)
+        if count > 1 and self._gaps.largest() < size:
+            self._reuse_left()
+            self._repack(size)
+
     # --- tokens ----------------------------------------------------------------------------------
 
     def append(self, slot: int, tokens: TokenIds, notes: Notes) -> None:
         """Add tokens to one slot; a note of None stands for NaN."""
         start = int(self.lengths[slot])
         if start + len(tokens) > self._sizes[slot]:
-            self._move(slot, _roomy(start + len(tokens)))
+            prompt = int(self.prompt_lengths[slot])
+            self._move(slot, _roomy(prompt, start + len(tokens) - prompt))
         self._write(slot, start, tokens, np.array(notes, np.float64))
 
     def extend(self, slots: np.ndarray, tokens: np.ndarray, notes: np.ndarray) -> None:
@@ -167,11 +178,13 @@ class TokenPool:
     def _renew_epoch(self, slot: int) -> None:
         self.epochs[slot] = next(self._epoch)
 
-    def _write(self, slot: int, start: int, tokens: TokenIds, notes: np.ndarray | float) -> None:
+    def _write(self, slot: int, start: int, tokens: TokenIds, notes: np.ndarray | None = None) -> None:
+        """Write tokens to a slot from its cell `start` on; a prompt has no notes."""
         arrays, length = self.arrays, start + len(tokens)
         cells = slice(arrays.offsets[slot] + start, arrays.offsets[slot] + length)
         arrays.tokens[cells] = tokens
-        arrays.notes[cells] = notes
+        if notes is not None:
+            arrays.notes[cells] = notes
         self.lengths[slot] = length
         self._room = min(self._room, int(self._sizes[slot]) - length)
 
@@ -179,20 +192,26 @@ class TokenPool:
         """Move the regions that are nearly full, and compute again how much room there is."""
         nearly_full = (self._sizes > 0) & (self._sizes < self.lengths + _NEARLY_FULL)
         for slot in np.flatnonzero(nearly_full).tolist():
-            self._move(slot, _roomy(int(self.lengths[slot])))
+            prompt = int(self.prompt_lengths[slot])
+            self._move(slot, _roomy(prompt, int(self.lengths[slot]) - prompt))
         free = (self._sizes - self.lengths)[self._sizes > 0]
         self._room = int(free.min(initial=UNBOUNDED))
 
     def _move(self, slot: int, size: int) -> None:
         """Give `slot` a region of `size` cells elsewhere."""
         start = self._claim(size)
-        arrays, length = self.arrays, self.lengths[slot]
+        arrays = self.arrays
         old = int(arrays.offsets[slot])
-        arrays.tokens[start : start + length] = arrays.tokens[old : old + length]
-        arrays.notes[start : start + length] = arrays.notes[old : old + length]
+        self._copy(slot, arrays, old, arrays, start)
         self._left.append((old, int(self._sizes[slot])))
         arrays.offsets[slot] = start
         self._sizes[slot] = size
+
+    def _copy(self, slot: int, old: PoolArrays, source: int, new: PoolArrays, target: int) -> None:
+        """Copy the tokens of a slot, and the notes on its output, from the cell `source` to `target`."""
+        length, prompt = int(self.lengths[slot]), int(self.prompt_lengths[slot])
+        new.tokens[target : target + length] = old.tokens[source : source + length]
+        new.notes[target + prompt : target + length] = old.notes[source + prompt : source + length]
 
     def _reuse_left(self) -> None:
         for start, size in self._left:
@@ -217,10 +236,8 @@ class TokenPool:
         cells = room if not used else _GROWTH * (used + room)
         new = PoolArrays(np.empty(cells, np.int64), np.empty(cells), old.offsets.copy())
         new.offsets[taken] = ends - self._sizes[taken]
-        for slot, length in zip(taken.tolist(), self.lengths[taken].tolist(), strict=True):
-            source, target = int(old.offsets[slot]), int(new.offsets[slot])
-            new.tokens[target : target + length] = old.tokens[source : source + length]
-            new.notes[target : target + length] = old.notes[source : source + length]
+        for slot in taken.tolist():
+            self._copy(slot, old, int(old.offsets[slot]), new, int(new.offsets[slot]))
         self._gaps = Gaps([(used, cells - used)])
         self._left.clear()
         self.arrays = new
@@ -245,6 +262,10 @@ class Gaps:
                 del self._gaps[i]
                 return start
         return None
+
+    def largest(self) -> int:
+        """The number of cells of the largest gap."""
+        return max((size for _, size in self._gaps), default=0)
 
     def free(self, start: int, size: int) -> None:
         """Add `size` cells from `start` on."""
@@ -329,17 +350,12 @@ class History:
         return pool.tokens_of(slot)[len(self._prompt) :]
 
     @property
-    def notes(self) -> np.ndarray:
-        """float64 [length]: the selector's note on every token, NaN where there is none."""
+    def output_notes(self) -> np.ndarray:
+        """float64 [output length]: the selector's note on every token, NaN where there is none."""
         if self._place is None:
-            return np.concatenate((np.full(len(self._prompt), np.nan), self._own.notes))
+            return self._own.notes
         pool, slot = self._place
         return pool.notes_of(slot)
-
-    @property
-    def output_notes(self) -> np.ndarray:
-        """`notes` of the output alone."""
-        return self._own.notes if self._place is None else self.notes[len(self._prompt) :]
 
     def copy_of_output(self) -> np.ndarray:
         """The output as it is now, int64: an array that nothing changes."""
@@ -397,9 +413,11 @@ class History:
 _NOTHING = _Own(np.empty(0, np.int64), np.empty(0))
 
 
-def _roomy(length: int) -> int:
-    """Cells for a request with `length` tokens and as many to come."""
-    return length + max(length, _SPARE_CELLS)
+def _roomy(prompt: int, output: int) -> int:
+    """Cells for a request with a prompt and an output of these lengths, and for output to come: about as much
+    as there is of both, but little after a long prompt, which its siblings have, too."""
+    length = prompt + output
+    return length + max(min(length, _SPARE_AFTER_PROMPT + output), _SPARE_CELLS)
 
 
 def _between(starts: np.ndarray, sizes: np.ndarray, cells: int) -> list[tuple[int, int]]:

@@ -158,7 +158,7 @@ class RequestState:
 
     def _catch_up(self, name: str, seen: int) -> None:
         part, token_ids = self._parts[name], self.history.output_token_ids[seen:].tolist()
-        notes = self.history.notes[-len(token_ids) :] if isinstance(part, Selector) else ()
+        notes = self.history.output_notes[seen:] if isinstance(part, Selector) else ()
         try:
             _accept(part, self._states[name], token_ids, notes)
         except INTERRUPTIONS:

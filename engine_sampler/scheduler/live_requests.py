@@ -232,6 +232,7 @@ class LiveRequests:
     def _join(self, requests: Sequence[Request]) -> None:
         """Give all of the requests their slots, or none."""
         try:
+            self.slots.pool.reserve(requests[0].state.history.prompt_length, len(requests))
             for request in requests:
                 self._give_slot(request)
         except (RequestError, MemoryError, *INTERRUPTIONS):

@@ -194,8 +194,9 @@ typedef struct es_params {
 
 /* Every live request of a host's scheduler, by slot. Arrays may move between calls. A request's tokens are
  * tokens[offsets[slot] .. + lengths[slot]), the prompt first. `notes` parallels the tokens: what the selector
- * noted when it drew the token, NaN for all others. Tokens and notes of a slot only grow while epochs[slot]
- * is unchanged; a library may keep tables derived from them until it changes. */
+ * noted when it drew the token, NaN for output that was chosen elsewhere, anything for the prompt. Tokens and
+ * notes of a slot only grow while epochs[slot] is unchanged; a library may keep tables derived from them until
+ * it changes. */
 typedef struct es_table {
     uint32_t size;
     int32_t capacity;

@@ -80,7 +80,7 @@ def digest(scheduler: Scheduler) -> bytes:
             state += [request.text.deltas, request.text._sent, id(request.text.state)]
         if request.slot >= 0:
             state += [int(slots.positions[request.slot]), int(slots.seeds[request.slot])]
-            state += [request.state.history.notes.tobytes()]
+            state += [request.state.history.output_notes.tobytes()]
     return pickle.dumps(repr(state))
 
 

@@ -92,7 +92,7 @@ def facts(scheduler: Scheduler) -> dict[Any, Any]:
         history, text = request.state.history, request.text
         found[request_id] = [
             (request.finish_reason, request.stop_reason, request.error, request.seed, request.backlog),
-            (history.token_ids.tolist(), history.notes.tobytes(), copy.copy(request.raw_logprobs)),
+            (history.token_ids.tolist(), history.output_notes.tobytes(), copy.copy(request.raw_logprobs)),
             text and (text.deltas.copy(), text.held, text._taken),
             (int(slots.positions[request.slot]), int(slots.seeds[request.slot]))
             if request.slot >= 0

@@ -36,8 +36,7 @@ class Plain:
         assert history.output_token_ids.tolist() == self.output
         assert history.token_ids.tolist() == self.prompt + self.output
         assert len(history) == len(self.prompt + self.output)
-        expected = [None] * len(self.prompt) + self.notes
-        assert [None if math.isnan(n) else n for n in history.notes.tolist()] == expected
+        assert [None if math.isnan(n) else n for n in history.output_notes.tolist()] == self.notes
 
 
 class SlotChanges(RuleBasedStateMachine):
@@ -193,17 +192,17 @@ def test_tokens_chosen_elsewhere_have_no_notes() -> None:
     history = History([1], [2])
     history.accept([3, 4], [0.5, None])
     history.accept([5])
-    assert np.flatnonzero(~np.isnan(history.notes)).tolist() == [2]
-    assert history.fork().notes[2] == 0.5
+    assert np.flatnonzero(~np.isnan(history.output_notes)).tolist() == [1]
+    assert history.fork().output_notes[1] == 0.5
 
 
 @pytest.mark.parametrize("length", [0, 1, 200])
 def test_a_history_keeps_its_content_when_it_is_attached_and_detached(length: int) -> None:
     history, pool = History(range(length), [3]), TokenPool(1)
     history.accept([4], [1.25])
-    before = history.token_ids.tolist(), history.notes.tolist()[-1]
+    before = history.token_ids.tolist(), history.output_notes.tolist()[-1]
     history.attach(pool, 0)
-    assert (history.token_ids.tolist(), history.notes.tolist()[-1]) == before
+    assert (history.token_ids.tolist(), history.output_notes.tolist()[-1]) == before
     history.detach()
-    assert (history.token_ids.tolist(), history.notes.tolist()[-1]) == before
+    assert (history.token_ids.tolist(), history.output_notes.tolist()[-1]) == before
     assert pool.lengths[0] == 0

@@ -215,7 +215,22 @@ def test_the_cells_of_a_closed_slot_are_used_without_new_arrays() -> None:
         pool.open(1, np.full(3000 - turn, 7))
     assert pool.tokens is arrays
     assert [pool.tokens_of(slot).tolist() for slot in (0, 2)] == [[0] * 100, [2] * 200]
-    assert np.isnan(pool.notes_of(1)).all()
+    assert len(pool.notes_of(1)) == 0
+
+
+def test_siblings_with_a_long_prompt_have_little_room_for_output_at_first() -> None:
+    pool = TokenPool(32)
+    prompt = np.arange(100_000)
+    pool.reserve(len(prompt), 32)
+    arrays = pool.arrays
+    for slot in range(32):
+        pool.open(slot, prompt)
+    assert pool.arrays is arrays
+    assert len(pool.tokens) < 1.02 * 32 * len(prompt)
+    for slot in (0, 31):
+        pool.append(slot, np.arange(5000), np.full(5000, 0.5))
+    assert pool.tokens_of(31).tolist() == [*range(100_000), *range(5000)]
+    assert len(pool.notes_of(0)) == 5000
 
 
 def test_a_region_that_a_move_has_left_stays_until_a_slot_is_opened_or_closed() -> None:
