@@ -60,6 +60,18 @@ class HostRun:
             default_registry().notify("rows_on_host", self.backend, rows, why)
 
 
+def clear_rows(batch: Batch, rows: np.ndarray) -> None:
+    """Take back what a backend has written for `rows` of a batch."""
+    batch.token_ids[rows], batch.notes[rows] = -1, np.nan
+    for row in rows.tolist():
+        batch.errors[row] = None
+        batch.survivors.pop(row, None)
+    if batch.logprobs is not None:
+        batch.logprobs.done[rows] = False
+        for table in filter(None, batch.logprobs.out):
+            table.clear(rows)
+
+
 def members_of(group: Group, members: Sequence[int] | np.ndarray) -> Group:
     """The requests `members` of `group`, for the host: it needs no plan of the edits."""
     which = np.asarray(members, np.int64)

@@ -18,7 +18,7 @@ import numpy as np
 from ...arithmetic import LogitRows, Logprobs
 from ...base.forking import fork_safe
 from ...contract import Backend, Batch, Chain, Group, Rows, Sampler, Selection, Selector, SlotTable
-from ..host_run import HostRun
+from ..host_run import HostRun, clear_rows
 from ..numpy import NumpyBackend
 from ..processed import processed_rows
 from .binding import Context, Layout, Library, LibraryError, Refusal
@@ -113,11 +113,14 @@ class LibraryBackend(Backend):
         return chain
 
     def run(self, batch: Batch) -> None:
-        prepared = batch.cache.get(self)
-        if prepared is None or self.lost or not prepared.work.run(batch):
-            self._prepare_and_run(batch)
-        elif prepared.host.rows:
-            prepared.host.tell()
+        try:
+            prepared = batch.cache.get(self)
+            if prepared is None or self.lost or not prepared.work.run(batch):
+                self._prepare_and_run(batch)
+            elif prepared.host.rows:
+                prepared.host.tell()
+        except MemoryError:
+            self._run_on_host(batch)
 
     def process(self, batch: Batch) -> np.ndarray:
         return processed_rows(batch, self.run)
@@ -179,6 +182,16 @@ class LibraryBackend(Backend):
             batch.cache[self] = _Prepared(work, host)
             if not work.run(batch):
                 raise AssertionError("the preparation does not fit its own batch")
+        host.tell()
+
+    def _run_on_host(self, batch: Batch) -> None:
+        """Run all rows on the host, whatever has been written for them so far."""
+        batch.cache.pop(self, None)
+        host = HostRun(self.name)
+        groups = [group for group in batch.groups if len(group.index)]
+        for group in groups:
+            clear_rows(batch, group.index)
+        host.run(batch, groups, "declined")
         host.tell()
 
     def _guarded(self, work: Callable[[], T]) -> T | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ import pytest
 from engine_sampler import Scheduler
 from engine_sampler.backends.library import LibraryBackend, LibraryError
 from engine_sampler.backends.library.header import number
+from engine_sampler.backends.library.outputs import ProcessedOutput, TokensOutput
+from engine_sampler.contract import Backend
 
 from ...engines import observed
 from .building import FaultyToy, faulty_toy, toy, variant
@@ -24,6 +27,13 @@ DECLINED = ("ES_UNSUPPORTED", "ES_NO_MEMORY", "ES_DEVICE", "ES_BUSY")
 @pytest.fixture
 def vendor() -> FaultyToy:
     return faulty_toy()
+
+
+def processed(backend: str | Backend) -> np.ndarray:
+    """Rows after the chains of all settings, some of them faulty."""
+    logits = logits_of(0, len(PLAIN + STATEFUL))
+    logits[2], logits[5, 3] = -np.inf, np.nan
+    return np.asarray(scheduler_of(PLAIN + STATEFUL, backend).process(logits))
 
 
 def explained(scheduler: Scheduler) -> str:
@@ -170,6 +180,46 @@ def test_nothing_leaks(vendor: FaultyToy) -> None:
     del schedulers, backend
     gc.collect()
     assert vendor.live == 0
+
+
+@pytest.mark.parametrize("name", ["point_to", "all_exist", "hand_out"])
+def test_the_host_takes_over_where_pythons_part_of_a_call_lacks_memory(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    right, done, calls = generate(PLAIN + STATEFUL, "numpy"), getattr(TokensOutput, name), count()
+
+    def without_memory(*args: object) -> object:
+        done(*args)
+        if next(calls) % 3 == 1:
+            raise MemoryError
+        return done(*args)
+
+    monkeypatch.setattr(TokensOutput, name, without_memory)
+    backend = LibraryBackend(toy(), timeout=60)
+    assert np.array_equal(generate(PLAIN + STATEFUL, backend), right)
+    assert next(calls) > 3
+
+
+def test_processed_rows_are_those_of_numpy() -> None:
+    expected = processed("numpy")
+    for backend in ("native", LibraryBackend(toy()), LibraryBackend(toy(), timeout=60)):
+        assert np.array_equal(processed(backend), expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_the_host_takes_over_from_a_library_that_leaves_an_impossible_row(
+    monkeypatch: pytest.MonkeyPatch, value: float
+) -> None:
+    """What the library writes is spoilt before it is looked at."""
+    backend, looked = LibraryBackend(toy()), ProcessedOutput.impossible
+
+    def spoil(output: ProcessedOutput) -> np.ndarray:
+        output._out[output._index[0]] = value
+        return looked(output)
+
+    monkeypatch.setattr(ProcessedOutput, "impossible", spoil)
+    assert np.array_equal(processed(backend), processed("numpy"), equal_nan=True)
+    assert backend.lost
 
 
 @pytest.mark.parametrize("call", ["query", "compile", "run"])
