@@ -26,7 +26,7 @@ def as_criterion(value: Any) -> StoppingCriteria:
     if callable(value) and not isinstance(value, type):
         return CalledCriteria(value)
     raise ParameterError(
-        f"stopping_criteria holds {value!r}, which is not a StoppingCriteria and cannot be called"
+        f"stopping_criteria holds {quoted(value)}, which is not a StoppingCriteria and cannot be called"
     )
 
 

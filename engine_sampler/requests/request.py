@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..base.calling import call_for_add, call_plugin
-from ..base.errors import INTERRUPTIONS, PluginFault, failure
+from ..base.errors import INTERRUPTIONS, PluginFault, failure, quoted
 from ..contract import Chain, ParameterError, Rows, Sampler, UnfinishedError, Vocabulary, Work
 from ..params import SamplingParams, build_chain
 from .budget import MOST_TURNS, Share
@@ -309,7 +309,7 @@ class Request:
         try:
             return self._fork(request_id, seed)
         except PluginFault as fault:
-            raise RequestError(f"request {self.id!r} cannot be forked: {fault}") from fault
+            raise RequestError(f"request {quoted(self.id)} cannot be forked: {fault}") from fault
 
     def _fork(self, request_id: RequestId, seed: int | None) -> Request:
         child = copy.copy(self)

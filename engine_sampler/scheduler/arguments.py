@@ -46,7 +46,7 @@ def _integers(name: str, token_ids: Any, ids: np.ndarray) -> np.ndarray:
 def check_at_least_one(name: str, value: int | None) -> None:
     """Raise `ParameterError` for a number below 1; None is no number."""
     if value is not None and value < 1:
-        raise ParameterError(f"{name}={value!r} is not allowed: at least 1")
+        raise ParameterError(f"{name}={quoted(value)} is not allowed: at least 1")
 
 
 def chosen_tokens_in(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..arithmetic import GREEDY_BELOW
-from ..base.errors import INTERRUPTIONS
+from ..base.errors import INTERRUPTIONS, quoted
 from ..contract import Work
 from ..params import SamplingParams
 from ..requests.budget import Share
@@ -163,7 +163,8 @@ def check_beam_rows(groups: Iterable[BeamGroup], request_ids: Iterable[RequestId
         if missing:
             present = next(i for i in group.request_ids if i in ids)
             raise RequestError(
-                f"request {present!r} belongs to a beam search: {missing[0]!r} must be in the same step"
+                f"request {quoted(present)} belongs to a beam search: {quoted(missing[0])} must be in the "
+                "same step"
             )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import INTERRUPTIONS, failure
+from ..base.errors import INTERRUPTIONS, failure, quoted
 from ..contract import StepMeasures
 from ..registry import Registry
 from ..requests.request import Request, RequestError, latest_ending
@@ -60,13 +60,13 @@ class LiveRequests:
         try:
             return self.known[request_id]
         except KeyError:
-            raise RequestError(f"request {request_id!r} is unknown") from None
+            raise RequestError(f"request {quoted(request_id)} is unknown") from None
 
     def find_live(self, request_id: RequestId) -> Request:
         """The live request of this id; raises `RequestError` if it has finished, is suspended, or waits."""
         request = self.find(request_id)
         if request_id not in self.live:
-            raise RequestError(f"request {request_id!r} {self._absence(request)}")
+            raise RequestError(f"request {quoted(request_id)} {self._absence(request)}")
         return request
 
     def _absence(self, request: Request) -> str:
@@ -81,16 +81,18 @@ class LiveRequests:
         """The suspended request of this id."""
         request = self.find(request_id)
         if request_id not in self.suspended:
-            raise RequestError(f"request {request_id!r} is not suspended")
+            raise RequestError(f"request {quoted(request_id)} is not suspended")
         return request
 
     def find_single(self, request_id: RequestId) -> Request:
         """A live request that does not belong to a beam search, and has not failed since the last step."""
         request = self.find_live(request_id)
         if not request.live:
-            raise RequestError(f"request {request_id!r} has finished ({request.finish_reason})")
+            raise RequestError(f"request {quoted(request_id)} has finished ({request.finish_reason})")
         if request_id in self.groups:
-            raise RequestError(f"request {request_id!r} belongs to a beam search, which alone continues it")
+            raise RequestError(
+                f"request {quoted(request_id)} belongs to a beam search, which alone continues it"
+            )
         return request
 
     def plan(self, request_ids: Sequence[RequestId] | None, *, strict: bool = False) -> RowPlan:
@@ -118,7 +120,7 @@ class LiveRequests:
 
     def _new_batch(self, ids: list[RequestId], strict: bool) -> InputBatch:
         if len(set(ids)) != len(ids):
-            raise RequestError(f"request_ids={ids!r} names a request twice")
+            raise RequestError(f"request_ids={quoted(ids)} names a request twice")
         requests: list[Request] = []
         skipped: list[tuple[int, Request | None]] = []
         for i, request_id in enumerate(ids):
@@ -137,7 +139,7 @@ class LiveRequests:
         """A live request that has a slot."""
         request = self.find_live(request_id)
         if request.slot < 0:
-            raise RequestError(f"request {request_id!r} joins after the step that is running")
+            raise RequestError(f"request {quoted(request_id)} joins after the step that is running")
         return request
 
     def keep_if_interrupted(self, requests: Sequence[Request], slots: np.ndarray) -> None:
@@ -178,7 +180,7 @@ class LiveRequests:
         if request_id is None:
             return next(n for n in self._numbers if n not in self.known)
         if request_id in self.known:
-            raise RequestError(f"request id {request_id!r} is taken")
+            raise RequestError(f"request id {quoted(request_id)} is taken")
         return request_id
 
     def add(self, requests: Sequence[Request], group: BeamGroup | None = None, *, late: bool = False) -> None:
@@ -227,7 +229,7 @@ class LiveRequests:
     def _check_ids(self, requests: Sequence[Request]) -> None:
         for request in requests:
             if request.id in self.known:
-                raise RequestError(f"request id {request.id!r} is taken")
+                raise RequestError(f"request id {quoted(request.id)} is taken")
 
     def _join(self, requests: Sequence[Request]) -> None:
         """Give all of the requests their slots, or none."""
@@ -238,7 +240,7 @@ class LiveRequests:
         except (RequestError, MemoryError, *INTERRUPTIONS):
             raise
         except BaseException as error:
-            raise RequestError(failure(f"joining of request {requests[0].id!r}", error)) from error
+            raise RequestError(failure(f"joining of request {quoted(requests[0].id)}", error)) from error
 
     def _join_late(self, requests: Sequence[Request]) -> None:
         """`_join` after a step; requests that cannot join end with the reason."""

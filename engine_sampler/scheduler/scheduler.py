@@ -11,7 +11,7 @@ import numpy as np
 
 from ..arithmetic import LogitRows
 from ..backends.choose import named_backend
-from ..base.errors import check_hashable
+from ..base.errors import check_hashable, quoted
 from ..contract import Backend, Param, Vocabulary
 from ..grammar.constraints import prepare_for, start_compiling
 from ..grammar.service import GrammarCompiler
@@ -207,7 +207,9 @@ class Scheduler:
         if request_ids is None:
             request_ids = [self._requests.free_id(None) for _ in range(count)]
         if len(request_ids) != count or len(set(request_ids)) != count:
-            raise RequestError(f"request_ids={list(request_ids)!r} is not allowed: {count} different ids")
+            raise RequestError(
+                f"request_ids={quoted(list(request_ids))} is not allowed: {count} different ids"
+            )
         ids, tokens = list(request_ids), (prompt_token_ids, ())
         newcomers = Newcomers.of(self, ids, params, tokens, stopping_criteria, is_group=True)
         self._admit(newcomers, grammar, client)
@@ -292,7 +294,9 @@ class Scheduler:
             request = self._requests.find_single(request_id)
             have = len(request.state.history.output_token_ids) + len(request.backlog)
             if not 0 <= n <= have:
-                raise RequestError(f"n={n} is not allowed: request {request_id!r} has {have} output tokens")
+                raise RequestError(
+                    f"n={n} is not allowed: request {quoted(request_id)} has {have} output tokens"
+                )
             self._requests.roll_back(request, n)
 
     # --- steps -----------------------------------------------------------------------------------
@@ -424,7 +428,7 @@ class Scheduler:
             for request_id in drafts:
                 if request_id not in known:
                     raise RequestError(
-                        f"draft_token_ids names {request_id!r}, which has no rows in this step"
+                        f"draft_token_ids names {quoted(request_id)}, which has no rows in this step"
                     )
             drafts = [drafts.get(request_id, ()) for request_id in request_ids]
         if len(drafts) != len(request_ids):

@@ -27,7 +27,7 @@ def ranked(requests: Sequence[Request]) -> list[Request]:
     sound = [r for r in requests if r.error is None]
     unknown = [r for r in sound if r.score is None and r.cumulative_logprob is None]
     if unknown and len(unknown) < len(sound):
-        raise RequestError(f"request {unknown[0].id!r} has no logprobs to rank it by")
+        raise RequestError(f"request {quoted(unknown[0].id)} has no logprobs to rank it by")
     return sorted(requests, key=lambda r: (r.error is not None, -_merit(r)))
 
 

@@ -264,3 +264,10 @@ def test_the_eos_ids_are_the_tokenizers_unless_given() -> None:
     assert make_scheduler(eos_token_ids=[3, 4]).vocabulary.eos_token_ids == (3, 4)
     assert Scheduler(VOCAB).vocabulary.eos_token_ids == ()
     assert len(TOKENIZER) == VOCAB == rows_for(make_scheduler(), []).shape[1]
+
+
+@pytest.mark.parametrize("call", ["record", "remove", "fork", "suspend", "resume", "forced_tokens"])
+def test_an_id_is_quoted_in_short(call: str) -> None:
+    with pytest.raises(RequestError) as refusal:
+        getattr(Scheduler(4), call)("x" * 50_000)
+    assert len(str(refusal.value)) < 200
