@@ -2,22 +2,53 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Sequence
+import operator
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .arithmetic import LogitRows, Logprobs, RowFault, RowLogprobs, checked_row, gather, row_logprobs
-from .backends.choose import best_backend
+from .backends.choose import best_backend, named_backend
 from .base.errors import INTERRUPTIONS, failure, quoted
 from .contract import Backend, BackendError
 from .params import RequestLimits, SamplingParams
-from .scheduler import LogprobsByMode, RequestError, Scheduler
+from .registry import Catalogue, default_registry, structured_in
+from .scheduler import LogprobsByMode, Row, RowScheduler
 from .tokenizer import Tokenizer
 
 Histories = Sequence[Sequence[int]] | None
+
+
+class _Kind(NamedTuple):
+    """What a scheduler is made for."""
+
+    vocab_size: int
+    tokenizer: Tokenizer | None
+    backend: Backend
+    catalogue: Catalogue
+
+    def is_like(self, other: _Kind) -> bool:
+        return self.vocab_size == other.vocab_size and all(map(operator.is_, self[1:], other[1:]))
+
+
+class _Call(NamedTuple):
+    """The scheduler of a call, for the next one of its kind."""
+
+    kind: _Kind
+    limits: RequestLimits
+    scheduler: RowScheduler
+
+
+class _LastCall(threading.local):
+    call: _Call | None = None
+
+
+_last = _LastCall()
+"""The last call in each thread: in a loop over the same rows, a call costs little more than a step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,11 +91,9 @@ def sample(
     Each row gets the token that a `Scheduler` would give it. Selectors that adapt to the tokens they have
     drawn (mirostat, adaptive_p) start from their initial state in each call.
     """
-    rows = LogitRows(logits, 1)
-    scheduler = _scheduler(
-        rows, params, prompt_token_ids, output_token_ids, positions, tokenizer, backend, limits
-    )
-    result = scheduler.step(rows)
+    given = _Arguments(logits, params, prompt_token_ids, output_token_ids, positions, tokenizer, limits)
+    with given.scheduler(backend) as scheduler:
+        result = scheduler.draw(given.logits)
     return Sampled(result.token_ids, result.logprobs, result.seeds, result.errors)
 
 
@@ -90,63 +119,65 @@ def process_logits(
     """
     if inplace and not _writable(logits):
         raise ValueError("inplace=True is not allowed: logits must be a writable float32 NumPy array")
-    rows = LogitRows(logits, 1)
-    scheduler = _scheduler(
-        rows, params, prompt_token_ids, output_token_ids, positions, tokenizer, backend, limits
-    )
-    out: np.ndarray = logits if inplace else np.empty((len(rows), rows.width), np.float32)
-    processed = scheduler.process(rows)
+    given = _Arguments(logits, params, prompt_token_ids, output_token_ids, positions, tokenizer, limits)
+    with given.scheduler(backend) as scheduler:
+        processed = scheduler.process_rows(given.logits)
+    if not inplace and processed.shape == given.logits.shape:
+        return processed
+    out: np.ndarray = logits if inplace else np.empty(given.logits.shape, np.float32)
     out[:, : processed.shape[1]] = processed
     out[:, processed.shape[1] :] = -np.inf
     return out
 
 
-def _scheduler(
-    logits: LogitRows,
-    params: SamplingParams | Sequence[SamplingParams],
-    prompts: Histories,
-    outputs: Histories,
-    positions: Sequence[int] | None,
-    tokenizer: Tokenizer | None,
-    backend: str | Backend,
-    limits: RequestLimits | None,
-) -> Scheduler:
-    """A scheduler with one request per row."""
-    rows = len(logits)
-    params_by_row = [params] * rows if isinstance(params, SamplingParams) else list(params)
-    by_parameter = {
-        "params": params_by_row,
-        "prompt_token_ids": prompts,
-        "output_token_ids": outputs,
-        "positions": positions,
-    }
-    for name, values in by_parameter.items():
-        if values is not None and len(values) != rows:
-            raise ValueError(f"{name} has {len(values)} entries for {rows} rows of logits")
-    size = len(tokenizer) if tokenizer else logits.width
-    scheduler = Scheduler(size, tokenizer, backend=backend, limits=limits, postpone=False)
-    alike = prompts is None and outputs is None and positions is None
-    first = None
-    for i, row_params in enumerate(params_by_row):
-        if alike and i and row_params is params_by_row[i - 1] and _forked(scheduler, first, row_params):
-            continue
-        first = scheduler.add(
-            row_params,
-            prompts[i] if prompts is not None else (),
-            output_token_ids=outputs[i] if outputs is not None else (),
-            position=None if positions is None else positions[i],
-        )
-    return scheduler
+class _Arguments:
+    """What `sample` and `process_logits` are told. Raises ValueError unless each has an entry per row."""
 
+    def __init__(
+        self,
+        logits: Any,
+        params: SamplingParams | Sequence[SamplingParams],
+        prompts: Histories,
+        outputs: Histories,
+        positions: Sequence[int] | None,
+        tokenizer: Tokenizer | None,
+        limits: RequestLimits | None,
+    ) -> None:
+        self.logits = LogitRows(logits, 1)
+        n = len(self.logits)
+        by_parameter = {
+            "params": [params] * n if isinstance(params, SamplingParams) else list(params),
+            "prompt_token_ids": [()] * n if prompts is None else prompts,
+            "output_token_ids": [()] * n if outputs is None else outputs,
+            "positions": [None] * n if positions is None else positions,
+        }
+        for name, values in by_parameter.items():
+            if len(values) != n:
+                raise ValueError(f"{name} has {len(values)} entries for {n} rows of logits")
+        self._rows = list(map(Row, *by_parameter.values()))
+        self._tokenizer = tokenizer
+        self._limits = RequestLimits() if limits is None else limits
 
-def _forked(scheduler: Scheduler, request_id: Any, params: SamplingParams) -> bool:
-    """Add a request like the one of this id, in half the time that `add` takes; False if a plugin cannot
-    copy its state."""
-    try:
-        scheduler.fork(request_id, seed=secrets.randbits(64) if params.seed is None else None)
-    except RequestError:
-        return False
-    return True
+    @contextmanager
+    def scheduler(self, backend: str | Backend) -> Iterator[RowScheduler]:
+        """A scheduler with these rows: that of the last call in this thread, if that was of the same kind."""
+        kind = self._kind(named_backend(backend) or best_backend(self.logits.device))
+        last, _last.call = _last.call, None  # an exception, and a call within this one, find none
+        if last is not None and last.kind.is_like(kind) and last.limits == self._limits:
+            scheduler = last.scheduler
+        else:
+            scheduler = RowScheduler(
+                kind.vocab_size, kind.tokenizer, backend=kind.backend, limits=self._limits, postpone=False
+            )
+        scheduler.set_rows(self._rows)
+        yield scheduler
+        params = {id(row.params): row.params for row in self._rows}
+        if not any(structured_in(one.given) for one in params.values()):  # grammars do not stay as they are
+            _last.call = _Call(kind, self._limits, scheduler)
+
+    def _kind(self, backend: Backend) -> _Kind:
+        size = len(self._tokenizer) if self._tokenizer else self.logits.width
+        return _Kind(size, self._tokenizer, backend, default_registry().catalogue)
 
 
 def _writable(logits: Any) -> bool:

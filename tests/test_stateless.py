@@ -52,6 +52,68 @@ def test_a_row_gets_the_token_that_a_scheduler_would_give_it(size: int) -> None:
         assert sampled.errors == [None] * 12
 
 
+def test_calls_one_after_the_other_are_independent() -> None:
+    """Rows come and go, histories grow and shrink and are changed in place, rows fail: each call is as if it
+    were the only one."""
+    size, random = 257, np.random.default_rng(11)
+    params = seeded(random, 6, size)
+    prompts, outputs = ([random_history(random, size) for _ in range(6)] for _ in range(2))
+    for _ in range(40 * ROUNDS):
+        n = int(random.integers(1, 7))
+        i = int(random.integers(6))
+        match random.integers(6):
+            case 0:
+                params[i] = seeded(random, 1, size)[0]
+            case 1:
+                prompts[i] = random_history(random, size)
+            case 2:
+                outputs[i] = outputs[i][: len(outputs[i]) // 2]
+            case 3 if outputs[i]:
+                outputs[i][0] = int(random.integers(size))
+            case _:
+                for output in outputs[:n]:
+                    output.append(int(random.integers(size)))
+        logits = random_logits(random, n, size)
+        if random.random() < 0.2:
+            logits[0] = np.nan
+        given = {"prompt_token_ids": prompts[:n], "output_token_ids": outputs[:n]}
+        scheduler = Scheduler(size, tokenizer(size), backend="numpy", postpone=False)
+        for one, prompt, output in zip(params[:n], *given.values(), strict=True):
+            scheduler.add(one, prompt, output_token_ids=output)
+        alone = scheduler.process(logits), scheduler.step(logits)
+        processed = process_logits(logits, params[:n], tokenizer=tokenizer(size), **given)
+        np.testing.assert_array_equal(processed, alone[0])
+        sampled = sample(logits, params[:n], tokenizer=tokenizer(size), **given)
+        np.testing.assert_array_equal(sampled.token_ids, alone[1].token_ids)
+        assert sampled.errors == alone[1].errors
+
+
+def test_a_call_within_a_call_does_not_disturb_it() -> None:
+    class Nested(Sampler):
+        name = "nested"
+        params = (Param("nested", bool, False),)
+
+        def apply(self, logits: np.ndarray, rows: Any) -> None:
+            logits += sample(LOGITS, SamplingParams(seed=1)).token_ids[0]
+
+    with registered(Nested()):
+        before = sample(LOGITS, SamplingParams(seed=1)).token_ids
+        nested = process_logits(LOGITS, SamplingParams(nested=True))
+        np.testing.assert_array_equal(nested, LOGITS + np.float32(before[0]))
+        np.testing.assert_array_equal(sample(LOGITS, SamplingParams(seed=1)).token_ids, before)
+
+
+def test_a_call_after_one_that_was_refused_is_as_any_other() -> None:
+    params = SamplingParams(seed=1, temperature=3.0)
+    right = sample(LOGITS, params, output_token_ids=[[1, 2]] * 4).token_ids
+    for wrong in ([[1, 2, 50]], [[1, 2, -1]], [[1, 2, 0.5]]):
+        with pytest.raises(ParameterError, match="output_token_ids"):
+            sample(LOGITS, params, output_token_ids=[[1, 2]] * 3 + wrong)
+    with pytest.raises(ValueError, match="logits"):
+        sample(LOGITS[0], params)
+    np.testing.assert_array_equal(sample(LOGITS, params, output_token_ids=[[1, 2]] * 4).token_ids, right)
+
+
 def test_a_single_params_object_applies_to_all_rows() -> None:
     settings = {"seed": 3, "top_p": 0.9, "repetition_penalty": 1.3, "mirostat": 2}
     shared, own = SamplingParams(**settings), [SamplingParams(**settings) for _ in LOGITS]

@@ -49,9 +49,9 @@ class StepRunner:
         self._masks = GrammarMasks(requests.slots, self._budget)
         self.accepting = Accepting(requests, self._budget)
 
-    def run(self, plan: RowPlan, logits: LogitRows) -> StepResult:
-        """A step whose rows are divided by `plan`."""
-        step = self._step(plan, logits)
+    def run(self, plan: RowPlan, logits: LogitRows, *, advances: bool = True) -> StepResult:
+        """A step whose rows are divided by `plan`. Requests stay as they are unless it `advances` them."""
+        step = self._step(plan, logits, advances)
         for drawing in plan.rounds(step.outputs):
             try:
                 step.run(drawing)
@@ -108,15 +108,24 @@ class StepRunner:
 
     # --- inside ----------------------------------------------------------------------------------
 
-    def _step(self, plan: RowPlan, logits: LogitRows) -> Step:
+    def _step(self, plan: RowPlan, logits: LogitRows, advances: bool) -> Step:
         self._requests.keep_if_interrupted(plan.inputs.requests, plan.inputs.slots)
         backend, grouping = self._backend_for(logits.device)
         self._device = logits.device
         if logits.remote is not None and not backend.reads_from(logits.device):
             logits.fetch()
         self._budget.start(plan.row_count)
-        slots, may_repeat = self._requests.slots, not self._lacks_memory
-        return Step(backend, grouping, logits, slots, self._masks, self._penalized, plan, may_repeat)
+        return Step(
+            backend,
+            grouping,
+            logits,
+            self._requests.slots,
+            self._masks,
+            self._penalized,
+            plan,
+            may_repeat=not self._lacks_memory,
+            advances=advances,
+        )
 
     def _step_group(
         self, group: BeamGroup, inputs: InputBatch, logits: LogitRows, result: StepResult

@@ -353,8 +353,7 @@ class Scheduler:
             rows = self._rows(logits, plan.row_count)
             result = self._runner.run(plan, rows)
             self._requests.finish_step(result)
-        if self._requests.observed:
-            self._requests.notify_step(result, lambda: self._runner.measures(result, plan, rows, started))
+        self._notify(result, plan, rows, started)
         return result
 
     def process(
@@ -403,6 +402,10 @@ class Scheduler:
                 matcher = compilation.matcher(self.vocabulary)
             siblings = newcomers.build(matcher)
         self._requests.add(*siblings)
+
+    def _notify(self, result: StepResult, plan: RowPlan, rows: LogitRows, started: float) -> None:
+        if self._requests.observed:
+            self._requests.notify_step(result, lambda: self._runner.measures(result, plan, rows, started))
 
     def _rows(self, logits: Any, count: int) -> LogitRows:
         rows = LogitRows(logits, self.vocabulary.size)

@@ -44,6 +44,8 @@ class Step:
 
     A request costs Python only if its slot, its token or its configuration needs it.
 
+    advances        whether the requests get the tokens: if not, they stay as they are, unless their rows are
+                    faulty, and have no grammars.
     may_repeat      whether a backend that runs out of memory raises MemoryError, so that the step can be
                     repeated; else the requests end, and no step fails for ever.
     outputs         what the rows have drawn.
@@ -59,9 +61,12 @@ class Step:
         masks: GrammarMasks,
         penalized: Penalized,
         plan: RowPlan,
+        *,
         may_repeat: bool,
+        advances: bool,
     ) -> None:
         self._backend = backend
+        self._advances = advances
         self._may_repeat = may_repeat
         self._grouping = grouping
         self._logits = logits
@@ -94,6 +99,9 @@ class Step:
         judged = _ALL_COUNT
         if is_faulty or left_out or inputs.masked or inputs.scored:
             judged = self._judge(drawing, batch)
+        if not self._advances:
+            self._stay(drawing, batch, judged)
+            return
         # 5. The histories get their tokens; this tells which requests must be checked.
         due = self._slots.extend(inputs.draws, judged.refused)
         if due < 0:  # tokens that do not exist are the rarest of faults
@@ -307,6 +315,15 @@ class Step:
             accept(i)
         inadmissible += [i for i in unfinished if requests[i].postponed]
         return inadmissible, may_have_ended
+
+    # --- in place of all that follows ---------------------------------------------------------------
+
+    def _stay(self, drawing: Round, batch: Batch, judged: _Judgement) -> None:
+        """Leave the requests as they are. Those whose rows were faulty have ended."""
+        tokens = self.outputs.token_ids[drawing.rows].view(np.uint64)
+        if len(tokens) and not judged.refused and tokens.max() >= self._slots.vocabulary.size:
+            judged = self._judge(drawing, batch)
+        self.may_have_ended.update(drawing.members[i] for i in judged.refused)
 
     # --- 6. texts ---------------------------------------------------------------------------------
 

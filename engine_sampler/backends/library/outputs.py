@@ -156,6 +156,7 @@ class ProcessedOutput:
         if self._apart and batch.processed is not None:
             written = np.delete(self._index, declined)
             batch.processed[written] = self._out[written]
+        del self._out
 
 
 def _empty_like(table: Logprobs | None) -> Logprobs | None:
