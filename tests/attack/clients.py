@@ -26,7 +26,7 @@ def client(make: Client) -> Client:
 
 
 DEAR: set[str] = set()
-"""The clients whose own samplers cost as much as an order may cost."""
+"""The clients whose own rows cost as much as those of a request may cost."""
 
 
 def dear(make: Client) -> Client:
@@ -161,7 +161,28 @@ def grammar_that_grows(random: Random, size: int) -> Body:
     return _structured("grammar", rf"start: b b{chr(10)}b: /[\s\S]{{1,{random.integers(1000, 60_000)}}}/")
 
 
+@client
+def many_brackets(random: Random, size: int) -> Body:
+    return {"structured_outputs": {"grammar": "start: " + '("a")' * 5000, "lexer": "contextual"}}
+
+
+@client
+def many_states_in_a_row(random: Random, size: int) -> Body:
+    words = " ".join(f'"{_text(random, 3)}"' for _ in range(4000))
+    return {"structured_outputs": {"grammar": f"start: {words}", "lexer": "contextual"}}
+
+
 # --- parameters ----------------------------------------------------------------------------------
+
+
+@client
+def long_stop_patterns(random: Random, size: int) -> Body:
+    return {"stop_regex": ["".join(rf"(\w{{1,9}}{_text(random, 3)}|\d+)?" for _ in range(200)) + "~"]}
+
+
+@client
+def infill_over_all_tokens(random: Random, size: int) -> Body:
+    return {"infill": True, "temperature": 1.5}
 
 
 @client
@@ -208,6 +229,29 @@ def endless_siblings(random: Random, size: int) -> Body:
 @client
 def wide_beams(random: Random, size: int) -> Body:
     return {"use_beam_search": True, "beam_width": 1_000_000, "max_tokens": 9}
+
+
+@dear
+def as_many_beams_as_allowed(random: Random, size: int) -> Body:
+    return {"use_beam_search": True, "beam_width": 32, "max_tokens": 2000, "ignore_eos": True}
+
+
+@dear
+def as_many_siblings_as_allowed(random: Random, size: int) -> Body:
+    prompt = random.integers(0, size, 30_000).tolist()
+    return {"n": 128, "prompt": prompt, "repetition_penalty": 1.1, "ignore_eos": True}
+
+
+@client
+def siblings_of_a_prompt_with_repeats(random: Random, size: int) -> Body:
+    prompt = random.integers(0, 50, 100_000).tolist()
+    return {
+        "n": 2,
+        "prompt": prompt,
+        "dry_multiplier": 1.0,
+        "no_repeat_ngram_size": 5,
+        "frequency_penalty": 0.1,
+    }
 
 
 @client
@@ -271,6 +315,17 @@ def samplers_that_sort_over_a_flat_row(random: Random, size: int) -> Body:
     names = ["typical_p", "top_p", "top_h", "tfs", "top_k"]
     used = {name: ALL[name] for name in ("temperature", *names)}
     return {**used, "order": ["temperature", *names * 3]}
+
+
+@dear
+def nearly_all_of_a_flat_row(random: Random, size: int) -> Body:
+    flat = {"temperature": 50.0, "order": ["temperature", "tfs", "top_p"]}
+    return {**flat, "top_p": 0.999999999, "tfs": 0.95, "ignore_eos": True}
+
+
+@dear
+def a_flat_row_of_which_much_is_kept(random: Random, size: int) -> Body:
+    return {"temperature": 50.0, "order": ["temperature", "top_p"], "top_p": 0.5, "min_keep": 100_000}
 
 
 @client

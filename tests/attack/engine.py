@@ -80,6 +80,8 @@ class Engine:
         self.logits = random.normal(0, 2.2, (neighbours + GUESTS, size)).astype(np.float32)
         self.logits[:, random.choice(size, 40, replace=False)] += 9
         self.logits[:, -1] = -9  # EOS
+        self.groups: dict[Any, list[Any]] = {}
+        """The siblings of each of the client's requests that has some."""
         self.scheduler = Scheduler(size, tokenizer(size), grammar_compiler=compiler)
         self.neighbours = [
             self.scheduler.add(SamplingParams(seed=i, **SETTINGS), range(100), request_id=f"neighbour {i}")
@@ -131,20 +133,21 @@ class Engine:
 
     def _add(self, params: SamplingParams, prompt: Sequence[int]) -> None:
         if params.use_beam_search or (params.best_of or params.n) > 1:
-            self.scheduler.add_group(params, prompt)
+            group = self.scheduler.add_group(params, prompt)
+            self.groups.update(dict.fromkeys(group, group))
         else:
             self.scheduler.add(params, prompt)
 
     def _step(self, outcome: Outcome, ages: dict[Any, int], tokens: list[list[int]]) -> None:
         for request_id in self._old(ages):
             outcome.ends.append(self.scheduler.remove(request_id).finish_reason or "")
-        live = [i for i in self.scheduler.request_ids if i not in self.neighbours]
-        ids = self.neighbours + live[:GUESTS]
-        for request_id in live[:GUESTS]:
+        guests = self._guests()
+        for request_id in guests:
             ages[request_id] = ages.get(request_id, 0) + 1
+        logits, ids = self._logits_for(len(guests)), self.neighbours + guests
         stopwatch = Stopwatch()
         try:
-            result = self.scheduler.step(self.logits[: len(ids)], ids)
+            result = self.scheduler.step(logits, ids)
         except Exception as error:
             raise NeighbourHarmed("a step raised for all requests") from error
         whole, own = stopwatch.read()
@@ -154,11 +157,25 @@ class Engine:
         outcome.ends += [str(e) for e in result.finish_reasons[len(self.neighbours) :] if e]
 
     def _old(self, ages: dict[Any, int]) -> Iterator[Any]:
-        live = [i for i in self.scheduler.request_ids if i not in self.neighbours]
-        for place, request_id in enumerate(live):
-            if ages.get(request_id, 0) >= LIFETIME or place >= GUESTS:
+        guests = self._guests()
+        for request_id in [i for i in self.scheduler.request_ids if i not in self.neighbours]:
+            if ages.get(request_id, 0) >= LIFETIME or request_id not in guests:
                 ages.pop(request_id, None)
+                self.groups.pop(request_id, None)
                 yield request_id
+
+    def _guests(self) -> list[Any]:
+        """The requests of the client that have rows: the first ones, and whoever belongs to one of them."""
+        live = [i for i in self.scheduler.request_ids if i not in self.neighbours]
+        first = {i for request_id in live[:GUESTS] for i in self.groups.get(request_id, [request_id])}
+        return [i for i in live if i in first]
+
+    def _logits_for(self, guests: int) -> np.ndarray:
+        """The neighbours' rows and so many others, some of which are equal if there are many."""
+        if guests <= GUESTS:
+            return self.logits[: len(self.neighbours) + guests]
+        others = len(self.neighbours) + np.arange(guests) % GUESTS
+        return self.logits[[*range(len(self.neighbours)), *others]]
 
     def _neighbours_tokens(self, result: StepResult) -> list[int]:
         for i, request_id in enumerate(self.neighbours):
