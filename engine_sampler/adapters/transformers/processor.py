@@ -83,19 +83,25 @@ class ChainLogitsProcessor:
         import torch
 
         self._follow(token_rows(input_ids), scores.shape[1])
-        scheduler = self._follower.scheduler
         live = self._follower.live
+        processed = self._processed(scores, live) if live else None
+        if processed is not None and processed.shape == scores.shape:
+            return processed
         out = torch.full_like(scores, -torch.inf)
-        if live:
-            given = scores if len(live) == len(scores) else scores[live]
-            processed = scheduler.process(given, live, on_device=True)
-            for i in rows_of_nan(processed).nonzero()[0].tolist():
-                raise ValueError(f"row {live[i]} has no token to draw; engine_sampler's log says why")
-            out[live, : processed.shape[1]] = like(out, processed, dtype_name(out))
+        if processed is not None:
+            out[live, : processed.shape[1]] = processed
         for row in self._completed:
-            ends = list(scheduler.vocabulary.eos_token_ids)
+            ends = list(self._follower.scheduler.vocabulary.eos_token_ids)
             out[row, ends] = scores[row, ends]
         return out
+
+    def _processed(self, scores: torch.FloatTensor, live: Sequence[int]) -> Any:
+        """The rows `live` of the scores after their chains, [rows, vocab]."""
+        given = scores if len(live) == len(scores) else scores[live]
+        processed = self._follower.scheduler.process(given, live, on_device=True)
+        for i in rows_of_nan(processed).nonzero()[0].tolist():
+            raise ValueError(f"row {live[i]} has no token to draw; engine_sampler's log says why")
+        return like(scores, processed, dtype_name(scores))
 
     def _follow(self, columns: np.ndarray, width: int) -> None:
         """Bring the requests up to `columns`; ended requests continue, unless their grammar has ended."""
