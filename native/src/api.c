@@ -354,10 +354,12 @@ static int32_t run(es_context *context, es_batch *batch) {
     const int alone = context->threads < 2 || batch->n < 2 || batch->n * batch->vocab_size < ES_WORTH_THREADS;
     if (grow_histories(context, batch->table->capacity))
         return fail(context, ES_NO_MEMORY, "no memory for %d slots", batch->table->capacity);
-    for (int32_t i = 0; i < (alone ? 1 : context->threads); i++)
+    for (int32_t i = 0; i < (alone ? 1 : context->threads); i++) {
         if (grow_scratch(&context->scratch[i], batch->vocab_size))
             return fail(context, ES_NO_MEMORY, "no memory for rows of %lld tokens",
                         (long long)batch->vocab_size);
+        context->scratch[i].newest.history = NULL;
+    }
     es_step step = {context, batch};
     const uint64_t before = enter_ieee();
     if (alone)

@@ -47,6 +47,7 @@ typedef struct es_scratch {
     int64_t *wide_weights; /* infill's */
     es_marks marks;
     es_infill_scratch infill;
+    es_known_history newest; /* the last long one that this thread has synchronised in this call */
 } es_scratch;
 
 /* One row to process. */

@@ -184,3 +184,28 @@ def test_every_configuration_writes_the_same_text(number: int) -> None:
     for isa, backend in instruction_sets().items():
         assert text(backend) == expected, isa
     assert text(ByTurns([*instruction_sets().values(), NUMPY])) == expected
+
+
+@pytest.mark.parametrize("num_threads", [1, 2])
+def test_siblings_of_a_long_prompt_write_the_same_text(num_threads: int) -> None:
+    """Their tables begin as copies, also for a sibling with other parameters and one that has an output."""
+    random = np.random.default_rng(5)
+    prompt = random.integers(0, VOCAB, 3000)
+    heavy = {
+        "repetition_penalty": 1.3,
+        "frequency_penalty": 0.2,
+        "dry_multiplier": 0.8,
+        "no_repeat_ngram_size": 2,
+    }
+    texts = []
+    for backend in ("native", NUMPY):
+        scheduler = Scheduler(VOCAB, backend=backend, num_threads=num_threads)
+        scheduler.add_group(SamplingParams(n=5, seed=1, max_tokens=99, **heavy), prompt)
+        own = {**heavy, "repetition_penalty_range": 700, "penalty_scope": "output", "seed": 2}
+        scheduler.add(SamplingParams(**own), prompt)
+        scheduler.add(SamplingParams(seed=3, **heavy), prompt, output_token_ids=[1, 2, 3])
+        random = np.random.default_rng(6)
+        texts.append(
+            [scheduler.step(random.normal(0, 2, (7, VOCAB)).astype(np.float32)).token_ids for _ in range(8)]
+        )
+    np.testing.assert_array_equal(*texts)

@@ -75,6 +75,17 @@ class Native:
         assert self.lib.es_history_sync(self.history, self.epoch, self.span, self.params, bits) == 0
         return self
 
+    def begin_as(self, other):
+        """Take over what holds for both; the tokens are this one's own."""
+        self.epoch += 1
+        now = np.array(self.tokens, np.int64)
+        span = self.ffi.new("es_span *", {"length": len(now), "prompt_length": self.prompt_length})
+        span.tokens = self.ffi.cast("int64_t *", self.ffi.from_buffer(now))
+        known = self.ffi.new(
+            "es_known_history *", {"history": other.history, "span": other.span[0], "params": other.params}
+        )
+        self.lib.es_history_begin_as(self.history, self.epoch, span, self.params, known)
+
     def window(self, name):
         """{id: (how often, index of the newest occurrence)}, in the order of the table."""
         window = getattr(self.lib, f"es_history_{name}")(self.history)
@@ -162,6 +173,53 @@ def test_a_window_of_the_output_is_empty_after_the_prompt():
     assert native.sync("counted").window("counted") == {}
     native.accept([9])
     assert native.sync("counted").window("counted") == {9: (1, 100)}
+
+
+# --- siblings ------------------------------------------------------------------------------------
+
+ALL_TABLES = "repeated", "counted", "dry", "index"
+reaches = st.fixed_dictionaries(
+    {
+        "repetition_reach": st.sampled_from([-1, 0, 3, 40]),
+        "counting_reach": st.sampled_from([-1, 5]),
+        "repetition_output_only": st.booleans(),
+        "counting_output_only": st.booleans(),
+    }
+)
+
+
+@settings(max_examples=200, derandomize=True, deadline=None)
+@given(prompts, reaches, st.none() | reaches, st.lists(tokens, max_size=5), chunks, st.booleans())
+def test_a_history_that_begins_as_another_is_that_of_its_own_tokens(
+    prompt, params, others, output, parts, is_sibling
+):
+    """Also if the other has other parameters, another prompt, or an output of its own."""
+    params = {"dry_allowed_length": 1, "no_repeat_ngram_size": 2, **params}
+    other = Native(prompt if is_sibling else [*prompt, 3], **{**params, **(others or {})})
+    other.accept(output)
+    other.sync(*ALL_TABLES)
+    copied, right = Native(prompt, **params), Native(prompt, **params)
+    for native in (copied, right, other):
+        native.set_breakers(NO_BREAKERS)
+    copied.accept([9, 9])
+    copied.sync(*ALL_TABLES)
+    copied.rollback(2)
+    for i, part in enumerate(parts):
+        for native in (copied, right):
+            native.accept(part)
+        if i == 0:
+            copied.begin_as(other)
+        for native in (copied, right):
+            native.sync(*ALL_TABLES)
+        for found in (
+            Native.dry,
+            Native.ngram,
+            lambda n: n.window("repeated"),
+            lambda n: n.window("counted"),
+        ):
+            assert found(copied) == found(right)
+    other.accept([1])
+    other.sync(*ALL_TABLES)
 
 
 # --- dry -----------------------------------------------------------------------------------------

@@ -20,6 +20,8 @@
 #define ES_NAME "portable"
 #endif
 
+enum { ES_LONG_HISTORY = 1024 }; /* tokens from which on the tables of siblings are copied */
+
 /* Run one operation; a kind that is not in the table is left to the host. */
 static int32_t apply(es_state *st, int32_t kind) {
     switch ((es_op_kind)kind) {
@@ -157,15 +159,24 @@ static int32_t report_kinds(es_state *st, int64_t token, unsigned kinds, const e
     return status;
 }
 
+/* Bring the tables of the row's history up to date. Returns 0, or -1 without memory. */
+static int sync_history(const es_state *st, const es_job *job) {
+    const uint64_t epoch = job->batch->table->epochs[job->batch->slots[job->entry]];
+    es_known_history *newest = &job->scratch->newest;
+    if (job->history->epoch != epoch && newest->history)
+        es_history_begin_as(job->history, epoch, &st->span, st->p, newest);
+    if (es_history_sync(job->history, epoch, &st->span, st->p, job->program->needs)) return -1;
+    if (st->span.length >= ES_LONG_HISTORY) *newest = (es_known_history){job->history, st->span, st->p};
+    return 0;
+}
+
 static int32_t run_row(const es_job *job) {
     const es_batch *batch = job->batch;
     const es_compiled *program = job->program;
     const int64_t row = batch->rows[job->entry];
     es_state st;
     begin_row(&st, job);
-    if (program->needs && es_history_sync(job->history, batch->table->epochs[batch->slots[job->entry]],
-                                          &st.span, st.p, program->needs))
-        return ES_ROW_DECLINED;
+    if (program->needs && sync_history(&st, job)) return ES_ROW_DECLINED;
     int32_t status = process_row(&st, program, 1);
     if (status != ES_ROW_OK) return status;
     if (batch->processed && batch->processed[job->entry]) write_processed(&st, batch->processed[job->entry]);

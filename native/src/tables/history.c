@@ -443,6 +443,59 @@ static int history_tables(es_history *history, const es_span *span, const es_par
     return 0;
 }
 
+/* Replace the array that the pointer at `array` holds by a copy of n elements. */
+static int copy_array(void *array, const void *from, int64_t n, int64_t capacity, size_t size) {
+    void *copy = malloc((size_t)capacity * size), *old;
+    if (!copy) return -1;
+    memcpy(copy, from, (size_t)n * size);
+    memcpy(&old, array, sizeof old);
+    free(old);
+    memcpy(array, &copy, sizeof copy);
+    return 0;
+}
+
+static void window_copy(es_window *window, const es_window *from) {
+    if (from->n == 0 || window_reserve(window, from->n)) return;
+    memcpy(window->ids, from->ids, (size_t)from->n * sizeof *window->ids);
+    memcpy(window->counts, from->counts, (size_t)from->n * sizeof *window->counts);
+    memcpy(window->last, from->last, (size_t)from->n * sizeof *window->last);
+    window->n = from->n;
+    window->first = from->first;
+    window->end = from->end;
+}
+
+static void index_copy(es_index *index, const es_index *from) {
+    es_index copy = *from;
+    copy.lists = NULL;
+    copy.pool = NULL;
+    if (from->tokens == 0) return;
+    if (copy_array(&copy.lists, from->lists, from->slots, from->slots, sizeof *copy.lists)) return;
+    if (copy_array(&copy.pool, from->pool, from->used, from->capacity, sizeof *copy.pool)) {
+        free(copy.lists);
+        return;
+    }
+    free(index->lists);
+    free(index->pool);
+    *index = copy;
+}
+
+void es_history_begin_as(es_history *history, uint64_t epoch, const es_span *span, const es_params *params,
+                         const es_known_history *known) {
+    const es_span *shared = &known->span;
+    const es_params *theirs = known->params;
+    if (shared->length > span->length || shared->prompt_length != span->prompt_length) return;
+    if (memcmp(shared->tokens, span->tokens, (size_t)shared->length * sizeof *span->tokens)) return;
+    history_empty(history);
+    history->epoch = epoch;
+    if (params->repetition_reach == theirs->repetition_reach &&
+        params->repetition_output_only == theirs->repetition_output_only)
+        window_copy(&history->repeated, &known->history->repeated);
+    if (params->counting_reach == theirs->counting_reach &&
+        params->counting_output_only == theirs->counting_output_only)
+        window_copy(&history->counted, &known->history->counted);
+    index_copy(&history->index, &known->history->index);
+}
+
 int es_history_sync(es_history *history, uint64_t epoch, const es_span *span, const es_params *params,
                     uint32_t needs) {
     if (history->epoch != epoch) history_empty(history);

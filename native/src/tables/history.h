@@ -98,6 +98,18 @@ enum {
 int es_history_sync(es_history *history, uint64_t epoch, const es_span *span, const es_params *params,
                     uint32_t needs);
 
+/* A history, and what it was synchronised with. */
+typedef struct es_known_history {
+    const es_history *history; /* NULL: none */
+    es_span span;
+    const es_params *params;
+} es_known_history;
+
+/* Begin a history of another epoch with copies of the tables of `known` that hold for it, too, as they do for
+ * siblings: if it has the same prompt, and begins with the same tokens. Without memory it begins without them. */
+void es_history_begin_as(es_history *history, uint64_t epoch, const es_span *span, const es_params *params,
+                         const es_known_history *known);
+
 /* Release the memory, which leaves the history empty. */
 void es_history_free(es_history *history);
 
