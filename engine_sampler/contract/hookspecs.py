@@ -11,6 +11,7 @@ PROJECT = "engine_sampler"
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
+"""Marks a function, or the method of an object, that implements one of the hooks below."""
 
 
 @hookspec

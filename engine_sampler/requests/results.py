@@ -12,6 +12,7 @@ import numpy as np
 from ..arithmetic import Logprobs
 
 RequestId = Hashable
+"""What names a request: any hashable value."""
 StopReason = str | int | None
 LogprobsByMode = Logprobs | Mapping[str, Logprobs] | None
 """`Logprobs`, a dict of them by mode if a request needs several modes, or None if no request needs any."""
