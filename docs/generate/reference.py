@@ -106,7 +106,7 @@ class Reference:
         return "".join(parts)
 
 
-LONGEST_VALUE = 200
+LONGEST_VALUE = 400
 """The most characters of a constant's value; longer ones are left to `help`."""
 
 _UNLINKED = re.compile(r"(^```.*?^```$|^#.*?$|^\| `.*?\| |\[[^\]\n]*\]\([^)\n]*\))", re.MULTILINE | re.DOTALL)

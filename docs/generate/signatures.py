@@ -8,7 +8,7 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, ForwardRef, Protocol
 
@@ -94,14 +94,16 @@ def _default(value: Any) -> str:
 # --- what the source says ------------------------------------------------------------------------
 
 
+@functools.cache
 def attribute_docs(owner: type | ModuleType) -> dict[str, tuple[str, str]]:
     """The attributes of a class or constants of a module that are assigned in its source, by name: the type
     or value as written, and the docstring below, empty if there is none."""
     if isinstance(owner, ModuleType):
-        return _assignments(_parsed(owner))
-    for node in _parsed(sys.modules[owner.__module__]).body:
+        return _assignments(_parsed(owner), owner)
+    module = sys.modules[owner.__module__]
+    for node in _parsed(module).body:
         if isinstance(node, ast.ClassDef) and node.name == owner.__name__:
-            return _assignments(node)
+            return _assignments(node, module)
     return {}
 
 
@@ -121,16 +123,20 @@ def _parsed(module: ModuleType) -> ast.Module:
     return ast.parse(inspect.getsource(module))
 
 
-def _assignments(owner: ast.Module | ast.ClassDef) -> dict[str, tuple[str, str]]:
-    following: Iterator[ast.stmt | None] = iter([*owner.body[1:], None])
+def _assignments(owner: ast.Module | ast.ClassDef, module: ModuleType) -> dict[str, tuple[str, str]]:
+    text = inspect.getsource(module)
     found = {}
-    for node, after in zip(owner.body, following, strict=True):
+    for node, after in zip(owner.body, [*owner.body[1:], None], strict=True):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            name, text = node.targets[0].id, ast.unparse(node.value)
+            name, value = node.targets[0].id, node.value
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            name, text = node.target.id, ast.unparse(node.value or node.annotation)
+            name, value = node.target.id, node.value or node.annotation
         else:
             continue
-        is_doc = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
-        found[name] = text, inspect.cleandoc(str(after.value.value)) if is_doc else ""  # type: ignore[union-attr, attr-defined]
+        found[name] = ast.get_source_segment(text, value) or "", _docstring(after)
     return found
+
+
+def _docstring(node: ast.stmt | None) -> str:
+    is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return inspect.cleandoc(node.value.value) if is_text else ""  # type: ignore[union-attr, attr-defined]
