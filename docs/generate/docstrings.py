@@ -117,10 +117,12 @@ _LAYOUT: Mapping[str, Callable[[list[list[str]]], str]] = {
 
 
 def inline(text: str) -> str:
-    """Text with names as code, what Markdown would interpret escaped, and each source in a paragraph."""
+    """Text with names as code, what Markdown would interpret escaped, each source in a paragraph, and a
+    formula set off."""
     parts = re.split(r"(`[^`]*`)", text.strip())
     parts = [part if part.startswith("`") else _plain(part) for part in parts]
-    return "\n\n".join(_LEAD.sub(r"**\1**\2", part) for part in _LATER.split("".join(parts)))
+    led = [_LEAD.sub(r"**\1**\2", part) for part in _LATER.split("".join(parts))]
+    return "\n\n".join(f"> {part}" if part.startswith("**Formula**") else part for part in led)
 
 
 def _plain(text: str) -> str:

@@ -90,7 +90,7 @@ class Documented:
 
 def test_a_docstring_becomes_markdown() -> None:
     assert body(Documented).split("\n\n") == [
-        "**Formula**, with x a number: l &gt; `x_max`, then",
+        "> **Formula**, with x a number: l &gt; `x_max`, then",
         "| name | meaning |\n| --- | --- |\n| `a_term` | what it means, in two lines |",
         "**Source**: nobody.",
     ]
