@@ -21,13 +21,15 @@ class Reference:
     def __init__(self) -> None:
         self.contents = contents()
         self.places: dict[str, str] = {}
-        """The link to each entry and to each section of one, "Scheduler" or "Scheduler.step"."""
+        """The link to each entry and to each section of one, "Scheduler" or "Scheduler.step"; to the page
+        alone where another section has the same address."""
         for file, entries in self.contents.items():
             for entry in entries:
                 is_class = inspect.isclass(entry.value) and not entry.is_constant
                 members = [name for name, _ in _members(entry.value)] if is_class else []
-                for name in (entry.name, *(f"{entry.name}.{member}" for member in members)):
-                    self.places[name] = f"{file}.md#{_slug(name)}"
+                for name in (entry.label, *(f"{entry.label}.{member}" for member in members)):
+                    place = f"{file}.md#{_slug(name)}"
+                    self.places[name] = f"{file}.md" if place in self.places.values() else place
 
     def files(self) -> dict[str, str]:
         """The text of each page by its path in `docs/`."""
@@ -36,7 +38,7 @@ class Reference:
             sections = [f"# {page.title}", self._linked(page.about, page.file)]
             for entry in self.contents[page.file]:
                 text = "\n\n".join(filter(None, self._entry(entry)))
-                sections.append(self._linked(text, page.file, entry.name))
+                sections.append(self._linked(text, page.file, entry.label))
             found[f"{HERE}/{page.file}.md"] = "\n\n".join(sections) + "\n"
         return found
 
@@ -48,7 +50,7 @@ class Reference:
         ]
         for page in PAGES:
             rows = [
-                [f"[`{entry.name}`]({self.places[entry.name]})", first_sentence(entry.doc)]
+                [f"[`{entry.label}`]({self.places[entry.label]})", first_sentence(entry.doc)]
                 for entry in self.contents[page.file]
             ]
             sections += [
@@ -61,7 +63,7 @@ class Reference:
     def _entry(self, entry: Entry) -> Iterator[str]:
         """The section of a name."""
         name, value = entry.name, entry.value
-        yield f"## `{name}`"
+        yield f"## `{entry.label}`"
         if entry.is_constant:
             shown = f"{name} = {entry.written[0]}"
             shown = shown if len(shown) <= LONGEST_VALUE else f"{name}: {type(value).__name__}"
@@ -74,14 +76,14 @@ class Reference:
         )
         yield markdown(entry.doc)
         if inspect.isclass(value) and not entry.is_constant:
-            yield from self._inside(name, value)
+            yield from self._inside(entry.label, value)
 
     def _inside(self, name: str, cls: type) -> Iterator[str]:
         """What the section of a class says beside its docstring."""
         constructor = vars(cls).get("__init__")
         if inspect.isfunction(constructor) and constructor.__doc__ and _is_ours(constructor):
             yield markdown(constructor.__doc__)
-        if bases := [f"`{base.__name__}`" for base in cls.__bases__ if base.__name__ in self.places]:
+        if bases := [f"`{base.__name__}`" for base in cls.__bases__ if self._has(base)]:
             yield f"A subclass of {', '.join(bases)}."
         laws = []
         for member, value in _members(cls):
@@ -93,13 +95,16 @@ class Reference:
             yield "Its laws:"
             yield "\n".join(laws)
 
+    def _has(self, cls: type) -> bool:
+        return _is_ours(cls) and cls.__name__ in self.places
+
     def _linked(self, text: str, file: str, owner: str = "") -> str:
         """Names in code lead to their entries, a method of the class `owner` also by its name alone."""
 
         def link(match: re.Match[str]) -> str:
             place = self.places.get(f"{owner}.{match[1]}") or self.places.get(match[1])
             is_here = place is None or match[1] == owner
-            return match[0] if is_here else f"[{match[0]}]({place.removeprefix(f'{file}.md')})"  # type: ignore[union-attr]
+            return match[0] if is_here else f"[{match[0]}]({place.removeprefix(f'{file}.md') or place})"  # type: ignore[union-attr]
 
         parts = _UNLINKED.split(text)
         parts[::2] = [re.sub(r"`([A-Za-z_][\w.]*)(?:\(\))?`", link, part) for part in parts[::2]]

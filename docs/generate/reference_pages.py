@@ -14,6 +14,9 @@ from .signatures import constant
 HOOKS = "engine_sampler.contract.hookspecs"
 """The one module here that nobody imports: plugins define its functions."""
 
+ADAPTERS = "engine_sampler.adapters"
+"""The package whose modules have some names in common."""
+
 
 @dataclass(frozen=True)
 class Page:
@@ -90,6 +93,13 @@ PAGES = (
         _words("StoppingCriteria StopVerdict TextCriteria TextMatcher TextMatch TextState Watch"),
     ),
     Page(
+        "stopping",
+        "Criteria that come with the package",
+        "Each may be called with rows of ids, or given values of its own. "
+        "[Ends and text](../criteria/index.md) has their parameters.",
+        ("engine_sampler.stopping",),
+    ),
+    Page(
         "samplers",
         "Samplers and selectors",
         "What samplers and selectors subclass and are given. [Write a plugin](../plugins.md) has examples.",
@@ -128,6 +138,16 @@ PAGES = (
         ("engine_sampler.arithmetic",),
     ),
     Page(
+        "adapters",
+        "Adapters",
+        "Other systems' interfaces. "
+        "[Coming from another system](../coming-from/index.md) shows them at work.",
+        tuple(
+            f"{ADAPTERS}.{name}"
+            for name in ("llama_cpp", "koboldai", "transformers", "vllm", "mlx", "mindie", "atb")
+        ),
+    ),
+    Page(
         "testing",
         "Contract kits",
         "The laws that plugins are tested by. [Write a plugin](../plugins.md#3-prove-it) shows one.",
@@ -146,6 +166,12 @@ class Entry:
 
     module: str
     name: str
+
+    @property
+    def label(self) -> str:
+        """What the reference calls it: its name, in an adapter after that of the adapter."""
+        package, _, module = self.module.rpartition(".")
+        return f"{module}.{self.name}" if package == ADAPTERS else self.name
 
     @property
     def value(self) -> Any:
@@ -184,8 +210,10 @@ def contents() -> Mapping[str, Sequence[Entry]]:
     pages: dict[str, Sequence[Entry]] = {}
     seen: set[str] = set()
     for page in PAGES:
-        exported = {name: module for module in page.modules[::-1] for name in public_names(module)}
-        wanted = page.names or tuple(name for name in exported if name not in listed | seen)
+        exported: dict[str, Entry] = {}
+        for entry in (Entry(module, name) for module in page.modules for name in public_names(module)):
+            exported.setdefault(entry.label, entry)
+        wanted = page.names or tuple(label for label in exported if label not in listed | seen)
         seen.update(wanted)
-        pages[page.file] = [Entry(exported[name], name) for name in wanted]
+        pages[page.file] = [exported[label] for label in wanted]
     return pages

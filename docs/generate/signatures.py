@@ -9,6 +9,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable
+from enum import Enum
 from types import ModuleType
 from typing import Any, ForwardRef, Protocol
 
@@ -19,8 +20,9 @@ WIDTH = 84
 
 
 def class_line(cls: type, name: str) -> str:
-    """A class as its definition begins: its public bases, or what it is constructed from."""
-    if issubclass(cls, BaseException):
+    """A class as its definition begins: what it is constructed from; of an exception or enumeration, the
+    bases."""
+    if issubclass(cls, (BaseException, Enum)):
         bases = ", ".join(base.__name__ for base in cls.__bases__)
         return f"class {name}({bases})"
     return f"class {call_line(constructor, name)}" if (constructor := _constructor(cls)) else f"class {name}"
