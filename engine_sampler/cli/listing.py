@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -51,6 +52,20 @@ def about(entry: Mapping[str, Any]) -> str:
 def state_of(entry: Mapping[str, Any]) -> str:
     """The state of an object of the inventory in few words; a backend may be in effect."""
     return "in effect" if entry.get("in_effect") else str(entry["state"]).partition(": ")[0]
+
+
+def title_of(entry: Mapping[str, Any]) -> str:
+    """The name of an object of the inventory; of a backend also whether it is inexact."""
+    return f"{entry['name']} (inexact)" if entry.get("exact") is False else str(entry["name"])
+
+
+def provided(plugin: Mapping[str, Any]) -> str:
+    """The names of what a plugin provides, or the number of each kind if there are more than five."""
+    names = plugin["provides"]
+    if len(names) <= 5:
+        return ", ".join(name.partition("/")[2] for name in names)
+    kinds = Counter(name.partition("/")[0].replace("_", " ") for name in names)
+    return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
 
 
 def _in_effect_as(entry: Mapping[str, Any]) -> str:

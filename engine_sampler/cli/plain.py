@@ -10,7 +10,7 @@ from typing import Any
 from ..explain import TraceStep, notable_tokens
 from ..explain.labels import hundredths, settings_text, shortened
 from ..testing.results import CheckResult
-from .listing import NO_VARIABLES, about, state_of
+from .listing import NO_VARIABLES, about, provided, state_of, title_of
 
 _GAP = "  "
 _WIDEST = 28
@@ -27,13 +27,13 @@ def plugin_lines(inventory: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterat
         yield kind.replace("_", " ")
         if kind == "plugins":
             rows: list[tuple[str, ...]] = [
-                (e["name"], f"{e['distribution']} {e['version']}", e["state"], e["error"] or "")
+                (e["name"], f"{e['distribution']} {e['version']}", e["state"], e["error"] or provided(e))
                 for e in entries
             ]
         elif kind == "environment":
             rows = [(e["name"], e["value"], e["effect"]) for e in entries] or [("none", "", NO_VARIABLES)]
         else:
-            rows = [(e["name"], e["origin"], state_of(e), about(e)) for e in entries]
+            rows = [(title_of(e), e["origin"], state_of(e), about(e)) for e in entries]
         yield from _columns(rows)
         yield ""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..explain.terminal import make_table
-from .listing import NO_VARIABLES, about, state_of
+from .listing import NO_VARIABLES, about, provided, state_of, title_of
 
 if TYPE_CHECKING:
     from ..testing.results import CheckResult
@@ -41,8 +40,7 @@ def _objects_table(kind: str, entries: Sequence[Mapping[str, Any]]) -> Table:
     table.add_column("state", no_wrap=True)
     table.add_column("what it does, or what is wrong", ratio=1, overflow="fold")
     for entry in entries:
-        exact = " (inexact)" if entry.get("exact") is False else ""
-        table.add_row(entry["name"] + exact, entry["origin"], _state(state_of(entry)), about(entry))
+        table.add_row(title_of(entry), entry["origin"], _state(state_of(entry)), about(entry))
     return table
 
 
@@ -66,17 +64,8 @@ def _plugins_table(entries: Sequence[Mapping[str, Any]]) -> Table:
     table.add_column("provides, or what failed", ratio=1, overflow="fold")
     for entry in entries:
         origin = f"{entry['distribution']} {entry['version']}".strip()
-        about = entry["error"] or _provided(entry["provides"])
-        table.add_row(entry["name"], origin, _state(entry["state"]), about)
+        table.add_row(entry["name"], origin, _state(entry["state"]), entry["error"] or provided(entry))
     return table
-
-
-def _provided(names: Sequence[str]) -> str:
-    """Up to five names, or the number of each kind if there are more; `names` are "kind/name"."""
-    if len(names) <= 5:
-        return ", ".join(name.partition("/")[2] for name in names)
-    kinds = Counter(name.partition("/")[0].replace("_", " ") for name in names)
-    return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
 
 
 def check_line(check: CheckResult) -> Text:

@@ -201,6 +201,15 @@ def test_what_fails_is_printed_with_the_reason_beside_its_state(registry, enviro
     assert "this process failed OSError: no beads no beads" in printed(registry, lines)
 
 
+@pytest.mark.parametrize("lines", ["tables", "plain"])
+def test_inexact_backends_and_what_plugins_provide_are_printed(registry, environment, lines):
+    registry.register(Plugin())
+    words = printed(registry, lines)
+    assert "abacus (inexact)" in words
+    assert "toys this process loaded skew, abacus" in words
+    assert "23 samplers, 5 selectors" in words
+
+
 def printed(registry: Registry, lines: str) -> str:
     """The words of the listing, which fits in 80 columns."""
     listed = inventory(registry)
