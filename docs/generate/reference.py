@@ -65,7 +65,7 @@ class Reference:
         name, value = entry.name, entry.value
         yield f"## `{entry.label}`"
         if entry.is_constant:
-            shown = f"{name} = {entry.written[0]}"
+            shown = f"{name}{entry.written[0]}"
             shown = shown if len(shown) <= LONGEST_VALUE else f"{name}: {type(value).__name__}"
         else:
             shown = class_line(value, name) if inspect.isclass(value) else call_line(value, name)
@@ -146,7 +146,7 @@ def _member(owner: str, name: str, value: Any) -> Iterator[str]:
     yield f"### `{owner}.{name}`"
     if isinstance(value, tuple):
         text, doc = value
-        yield _code(f"{name} = {text}")
+        yield _code(f"{name}{text}")
     elif isinstance(value, property):
         doc = value.__doc__
         yield _code(f"{name}: {inspect.signature(value.fget).return_annotation}" if value.fget else name)

@@ -98,8 +98,8 @@ def _default(value: Any) -> str:
 
 @functools.cache
 def attribute_docs(owner: type | ModuleType) -> dict[str, tuple[str, str]]:
-    """The attributes of a class or constants of a module that are assigned in its source, by name: the type
-    or value as written, and the docstring below, empty if there is none."""
+    """The attributes of a class or constants of a module that are declared in its source, by name: the type
+    and the value as written, ": int = 1", and the docstring below, empty if there is none."""
     if isinstance(owner, ModuleType):
         return _assignments(_parsed(owner), owner)
     module = sys.modules[owner.__module__]
@@ -110,7 +110,7 @@ def attribute_docs(owner: type | ModuleType) -> dict[str, tuple[str, str]]:
 
 
 def constant(module: ModuleType, name: str) -> tuple[str, str]:
-    """The value of a constant as it is written where it is defined, and its docstring."""
+    """The value of a constant as it is written where it is defined, " = 1", and its docstring."""
     for node in _parsed(module).body:
         names = {a.asname or a.name: a.name for a in node.names} if isinstance(node, ast.ImportFrom) else {}
         if name in names and isinstance(node, ast.ImportFrom):
@@ -130,12 +130,13 @@ def _assignments(owner: ast.Module | ast.ClassDef, module: ModuleType) -> dict[s
     found = {}
     for node, after in zip(owner.body, [*owner.body[1:], None], strict=True):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            name, value = node.targets[0].id, node.value
+            name, parts = node.targets[0].id, [(" = ", node.value)]
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            name, value = node.target.id, node.value or node.annotation
+            name, parts = node.target.id, [(": ", node.annotation), (" = ", node.value)]
         else:
             continue
-        found[name] = ast.get_source_segment(text, value) or "", _docstring(after)
+        written = (f"{mark}{ast.get_source_segment(text, part)}" for mark, part in parts if part)
+        found[name] = "".join(written), _docstring(after)
     return found
 
 

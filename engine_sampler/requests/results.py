@@ -109,7 +109,19 @@ class MadeWhenRead(Generic[T]):
 
 @dataclass(frozen=True)
 class Record:
-    """Everything about one request, live or finished, until it is removed."""
+    """Everything about one request, live or finished, until it is removed.
+
+    prompt_token_ids    list of ids.
+    token_ids           the output, a list of ids.
+    text                the text of the output as far as it is certain; None without a tokenizer.
+    finish_reason       stop, length, repetition, abort or error; None while it continues.
+    stop_reason         the stop string, stop token id or criterion; None for EOS.
+    error               why it ended with `error`, else None.
+    seed                the seed of its draws, given or chosen at random.
+    cumulative_logprob  the sum of the output's logprobs, if the request belongs to a group: raw ones with
+                        `best_of`, those after the chain in a beam search.
+    score               by which a beam search ranks the text: cumulative_logprob / length^length_penalty.
+    """
 
     request_id: RequestId
     _: KW_ONLY
@@ -121,7 +133,4 @@ class Record:
     error: str | None
     seed: int
     cumulative_logprob: float | None = field(default=None)
-    """Sum of the output's logprobs, if the request belongs to a group: raw ones with best_of, those after
-    the chain in a beam search."""
     score: float | None = field(default=None)
-    """The score by which a beam search ranks the text: cumulative_logprob / length^length_penalty."""

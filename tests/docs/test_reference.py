@@ -107,7 +107,7 @@ def test_an_exception_is_shown_with_its_base() -> None:
 
 def test_a_constant_is_shown_as_it_is_written_where_it_is_defined() -> None:
     module = importlib.import_module("engine_sampler.arithmetic")
-    assert constant(module, "ONE_WEIGHT") == ("1 << 30", "The weight of the likeliest token.")
+    assert constant(module, "ONE_WEIGHT") == (" = 1 << 30", "The weight of the likeliest token.")
 
 
 # --- docstrings ----------------------------------------------------------------------------------
