@@ -31,6 +31,7 @@ class StepResult:
     logprobs        `Logprobs` over the rows, a dict of them by mode if a request needs several
                     modes, or None if no request needs any.
     The lists have one entry per request, in row order:
+    request_ids     the requests.
     text            the part of its text that became certain, None without a tokenizer.
     finish_reasons  stop, length, repetition, abort or error; None while it continues.
     stop_reasons    the stop string, stop token id or criterion; None for EOS.
@@ -111,6 +112,7 @@ class MadeWhenRead(Generic[T]):
 class Record:
     """Everything about one request, live or finished, until it is removed.
 
+    request_id          as given to `Scheduler.add`, or chosen by it.
     prompt_token_ids    list of ids.
     token_ids           the output, a list of ids.
     text                the text of the output as far as it is certain; None without a tokenizer.
