@@ -15,6 +15,7 @@ class Session:
 
     An engine subclasses it and defines `encode`, `forward` and, if it keeps state per request, `forget`.
 
+    scheduler         draws the tokens; its vocabulary is the engine's.
     max_requests      the maximum number of live requests; None: no limit.
     steps, rows       forward passes, and the total number of their rows.
     model_seconds, sampling_seconds  the time that all steps spent in the model and in sampling.

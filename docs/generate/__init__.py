@@ -1,5 +1,5 @@
 """Generates what is in `docs/` beside the hand-written pages: a page and a picture for every sampler,
-selector and criterion, the table of all parameters, and the figures.
+selector and criterion, the table of all parameters, the API reference, and the figures.
 
     python -m docs.generate
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from engine_sampler import Param
 from engine_sampler.adapters import koboldai
 from engine_sampler.adapters.llama_cpp import requests
-from engine_sampler.params.openai import RENAMED
+from engine_sampler.params.openai import LEFT_TO_THE_SERVER, NOTICED, RENAMED
 from engine_sampler.registry import CORE_PARAMS, GRAMMAR_OPTIONS, STRUCTURED_PARAMS, Catalogue
 
 from .docstrings import inline
@@ -94,3 +94,14 @@ def request_table(system: str) -> str:
         for key, field in fields.items()
     ]
     return table(["key", "here", "default of a body"], rows)
+
+
+def body_table() -> str:
+    """What becomes of the keys of a body that are not parameters: those that are left to the server."""
+    rows = [[topic, " ".join(f"`{key}`" for key in keys)] for topic, keys in LEFT_TO_THE_SERVER.items()]
+    noticed = ", ".join(f"`{key}`" for key in sorted(NOTICED))
+    return (
+        table(["topic", "keys without an effect here"], rows)
+        + "\n\nWhere one of them asks for something that a client would miss, the logger `engine_sampler` "
+        f"says so, once for each key: {noticed}."
+    )

@@ -63,11 +63,11 @@ def sampler_page(part: Sampler | Selector, catalogue: Catalogue) -> str:
         *_head(part, f"What {part.name} does to a peaked and to a flat distribution"),
         _caption(part, scene),
         _use(f"sample(logits, SamplingParams({keywords(scene.settings[0])}), tokenizer=tokenizer)"),
+        *_parameters(part.params),
+        *_examples(part.examples),
         "## Definition",
         _linked(body(type(part)) or summary(type(part))),
         *_bases(type(part)),
-        *_parameters(part.params),
-        *_examples(part.examples),
         *_place(part, catalogue),
     ]
     return _page(sections)
@@ -80,9 +80,9 @@ def criterion_page(part: StoppingCriteria) -> str:
         *_head(part, f"The tokens of a request up to the end that {part.name} gives it"),
         "Below each token is the text that it let stream, – for none. What would have followed is dashed.",
         _use(f"scheduler.add(SamplingParams({settings}), prompt_token_ids)", "Scheduler"),
+        *_parameters(part.params),
         "## Definition",
         body(type(part)) or summary(type(part)),
-        *_parameters(part.params),
     ]
     return _page(sections)
 

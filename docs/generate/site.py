@@ -12,6 +12,7 @@ from engine_sampler.registry import CORE_PARAMS, Registry
 from . import grammar_engine, parameters, parts
 from .docstrings import outline
 from .pictures import bars, exactness, speed, timelines
+from .reference import Reference
 
 DOCS = Path(__file__).resolve().parents[1]
 
@@ -24,6 +25,7 @@ def files() -> Mapping[str, str]:
     catalogue = Registry(CORE_PARAMS).catalogue
     tables: dict[str, Callable[[], str]] = {
         "parameters": lambda: parameters.sections(catalogue),
+        "keys of a body": parameters.body_table,
         "arithmetic": lambda: outline(arithmetic.__doc__ or ""),
         "samplers": lambda: parts.sampler_list(catalogue),
         "criteria": lambda: parts.criterion_list(catalogue),
@@ -38,6 +40,7 @@ def files() -> Mapping[str, str]:
     for criterion in catalogue.stopping_criteria.values():
         found[f"criteria/{criterion.name}.md"] = parts.criterion_page(criterion)
         found[f"pictures/{criterion.name}.svg"] = timelines.draw(criterion)
+    found |= Reference().files()
     found["pictures/order_of_sums.svg"] = exactness.draw()
     found["pictures/speed.svg"] = speed.draw()
     for path in sorted(DOCS.rglob("*.md")):

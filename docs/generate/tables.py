@@ -79,5 +79,5 @@ def number(value: float | None) -> str:
     if value is None:
         return "−∞"
     if value >= 2**31 - 1:
-        return "2^31 − 1" if value == 2**31 - 1 else "2^63 − 1"
+        return f"2<sup>{31 if value == 2**31 - 1 else 63}</sup> − 1"
     return f"{value:,.6g}".replace("-", "−") if abs(value) < 1e6 else f"{value:,.0f}".replace("-", "−")

@@ -10,14 +10,19 @@ from .philox import scale_draw
 from .scalars import log2_64
 
 FLT_MAX = np.finfo(np.float32).max
+"""The greatest float32, to which finite edits clamp."""
 LOGIT_LIMIT = np.float32(2.0**100)
+"""A logit above this is a fault; one below its negative reads as −inf."""
 LOG2_E = np.float32(1.4426950408889634)
+"""Bits in a nat, float32: from logits to distances."""
 LN_2 = 0.6931471805599453
+"""Nats in a bit, float64."""
 ONE_WEIGHT = 1 << 30
 """The weight of the likeliest token."""
 LOWEST_BITS = np.float32(-31)
 """In bits relative to the maximum; tokens below this have weight 0."""
 MASS_SLACK = 2.0**-20
+"""The absolute slack of mass thresholds, so that exact boundaries do not hang on rounding."""
 GREEDY_BELOW = 1e-4
 """At temperatures below this, the best token is chosen."""
 

@@ -11,6 +11,7 @@ import numpy as np
 from .integer_weights import LOGIT_LIMIT
 
 SUPPORTED = ("float32", "float16", "bfloat16")
+"""The types of logits."""
 
 _FLOATS = np.dtype(np.float32), np.dtype(np.float16)
 

@@ -15,6 +15,7 @@ _ROUNDS = 10
 
 
 SELECTOR_STREAM = 0
+"""The stream of the number that draws the token; those of samplers follow from their names."""
 
 
 _CHILD_STREAM = 0xFFFFFFFF

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-# log2(m) = 2/ln2 · s·(1 + s²/3 + s⁴/5 + …) with s = (m − 1)/(m + 1), |s| ≤ 0.1716.
 LOG2_TERMS = tuple(2.8853900817779268 / (2 * k + 1) for k in range(11))
+"""log2(m) = 2/ln2 · s·(1 + s²/3 + s⁴/5 + …) with s = (m − 1)/(m + 1), |s| ≤ 0.1716: its factors."""
 
 
-# 2^r = Σ (r·ln2)^k / k!, |r| ≤ 1/2.
 EXP2_TERMS = (
     1.0,
     0.6931471805599453,
@@ -28,9 +27,11 @@ EXP2_TERMS = (
     1.3691488853904128e-12,
     6.778726354822545e-14,
 )
+"""2^r = Σ (r·ln2)^k / k!, |r| ≤ 1/2: its factors."""
 
 
 SQRT_HALF = 0.7071067811865476
+"""`log2_64` doubles a mantissa below this, so that it lies near 1."""
 
 
 def log2_64(x: Any) -> np.ndarray:

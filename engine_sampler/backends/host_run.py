@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -24,7 +24,8 @@ class HostRun:
     """What the host runs of a step in place of a backend, with the same tokens.
 
     `run` takes rows from the beginning of their chains, `resume` from a later sampler on. Observers hear of
-    all of them once, when `tell` is called: `rows_on_host`, with a sum for each reason.
+    all of them once, when `tell` is called: `rows_on_host`, with a sum for each reason. A row that ends with
+    an error is none of them: any backend leaves it to the host, which says what is wrong with it.
 
     backend  the name of the backend.
     rows     how many rows there have been since, by reason.
@@ -38,20 +39,21 @@ class HostRun:
         """Run the chains of `groups`, which are their plans. `why` is None for rows that are counted
         already."""
         rows = [row for group in groups for row in group.index.tolist()]
-        if why is not None:
-            self.count(len(rows), why)
         batch.logits.fetch(rows)
         _numpy().run(replace(batch, groups=list(groups), cache={}))
+        if why is not None:
+            self.count(batch, rows, why)
 
     def resume(self, batch: Batch, group: Group, step: int, survivors: Survivors, why: Reason) -> None:
         """Run the chain of `group`, its plan, from its sampler number `step` on, for the rows of `batch` in
         `survivors`, which the samplers before it have left."""
-        self.count(len(survivors), why)
         _numpy().resume(batch, group, step, survivors)
+        self.count(batch, survivors, why)
 
-    def count(self, rows: int, why: Reason) -> None:
-        """The host runs so many rows."""
-        self.rows[why] = self.rows.get(why, 0) + rows
+    def count(self, batch: Batch, rows: Iterable[int], why: Reason) -> None:
+        """Count those of `rows` that have no error, once the host has run them."""
+        if served := sum(batch.errors[row] is None for row in rows):
+            self.rows[why] = self.rows.get(why, 0) + served
 
     def tell(self) -> None:
         """Tell observers of the rows so far."""

@@ -4,40 +4,45 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from ..backends.choose import BackendChoice, automatic_choice, named_choice, target_of
-from ..backends.library import LibraryError
+from ..backends.library import LibraryBackend, LibraryError
 from ..base.environment import PREFIX, VARIABLES
 from ..base.packaged import grammar_names, grammar_text
-from ..contract import Backend, Sampler
+from ..contract import Backend, Sampler, Selector
 from ..grammar import Grammar, GrammarError
 from ..registry import Catalogue, Registry
 
-KINDS = ("samplers", "selectors", "stopping_criteria", "backends", "grammars", "observers")
+KINDS = ("samplers", "selectors", "stopping_criteria", "grammars", "observers")
+
+NO_VARIABLES = f"no variable {PREFIX}… is set"
+"""What stands in place of the environment variables."""
 
 
 def inventory(registry: Registry) -> dict[str, list[dict[str, Any]]]:
-    """Every object by kind, with origin and state, every plugin with its state and the reason for it, and the
-    environment variables that are set. Of a backend also whether it is in effect for logits on the host, and
-    why, or why not.
+    """Every object by kind, with origin and state, and every plugin with its state and the reason for it.
+    Then, last on a terminal, what is in effect: of a backend whether it is taken for logits on the host, and
+    why, or why not; the environment variables that are set.
 
     All values are JSON-serialisable.
     """
     catalogue = registry.catalogue
     listed = {kind: [_entry(catalogue, kind, name) for name in getattr(catalogue, kind)] for kind in KINDS}
     listed["grammars"] += _library_grammars(registry)
-    listed["backends"], fault = _backends(registry)
+    backends, fault = _backends(registry)
     plugins = [asdict(status) for status in registry.plugins]
-    return {**listed, "plugins": plugins, "environment": _environment(fault)}
+    return {**listed, "plugins": plugins, "backends": backends, "environment": _environment(fault)}
 
 
 def about(entry: Mapping[str, Any]) -> str:
     """What an object of the inventory does, or why it is unavailable; for a backend also why it is in effect,
     or why not."""
-    text: str = entry.get("reason") or entry["summary"]
+    _, _, fault = str(entry["state"]).partition(": ")
+    text: str = entry.get("reason") or fault or entry["summary"]
     why = entry.get("why")
     if not why or why == text:
         return text
@@ -45,8 +50,22 @@ def about(entry: Mapping[str, Any]) -> str:
 
 
 def state_of(entry: Mapping[str, Any]) -> str:
-    """The state of an object of the inventory, in which a backend may be in effect."""
-    return "in effect" if entry.get("in_effect") else str(entry["state"])
+    """The state of an object of the inventory in few words; a backend may be in effect."""
+    return "in effect" if entry.get("in_effect") else str(entry["state"]).partition(": ")[0]
+
+
+def title_of(entry: Mapping[str, Any]) -> str:
+    """The name of an object of the inventory; of a backend also whether it is inexact."""
+    return f"{entry['name']} (inexact)" if entry.get("exact") is False else str(entry["name"])
+
+
+def provided(plugin: Mapping[str, Any]) -> str:
+    """The names of what a plugin provides, or the number of each kind if there are more than five."""
+    names = plugin["provides"]
+    if len(names) <= 5:
+        return ", ".join(name.partition("/")[2] for name in names)
+    kinds = Counter(name.partition("/")[0].replace("_", " ") for name in names)
+    return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
 
 
 def _in_effect_as(entry: Mapping[str, Any]) -> str:
@@ -56,6 +75,24 @@ def _in_effect_as(entry: Mapping[str, Any]) -> str:
 def summary_of(value: object) -> str:
     """The first sentence of a class's docstring."""
     return _first_sentence(type(value).__doc__)
+
+
+def _summary(catalogue: Catalogue, kind: str, value: Any) -> str:
+    if kind == "grammars":
+        return _grammar_summary(value)
+    if isinstance(value, LibraryBackend) and (type(value) is LibraryBackend or not type(value).__doc__):
+        return _library_summary(catalogue, value)
+    return summary_of(value)
+
+
+def _library_summary(catalogue: Catalogue, library: LibraryBackend) -> str:
+    """What a library says about itself, and which of the registered parts it runs."""
+    parts: list[Sampler | Selector] = [*catalogue.samplers.values(), *catalogue.selectors.values()]
+    try:
+        runs = ", ".join(part.name for part in parts if library.supports(part))
+    except LibraryError as error:
+        return str(error)
+    return f"{library.description} It runs {runs or 'nothing'}; the host runs the rest."
 
 
 def _first_sentence(text: str | None) -> str:
@@ -88,7 +125,7 @@ def _entry(catalogue: Catalogue, kind: str, name: str) -> dict[str, Any]:
         name,
         catalogue.origins[f"{kind}/{name}"],
         _state(kind, value),
-        _grammar_summary(value) if kind == "grammars" else summary_of(value),
+        _summary(catalogue, kind, value),
         [param.name for param in getattr(value, "params", ())],
     )
     if isinstance(value, Sampler):
@@ -121,7 +158,8 @@ def _backends(registry: Registry) -> tuple[list[dict[str, Any]], str]:
     chosen = choice.backend
     if chosen not in catalogue.backends.values():  # library:PATH
         origin, state = os.environ["ENGINE_SAMPLER_BACKEND"], _backend_state(chosen)
-        listed.append((chosen, _description(chosen.name, origin, state, summary_of(chosen)) | _facts(chosen)))
+        summary = _summary(catalogue, "backends", chosen)
+        listed.append((chosen, _description(chosen.name, origin, state, summary) | _facts(chosen)))
     return [entry | _standing(backend, choice) for backend, entry in listed], ""
 
 

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+import shutil
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..explain import TraceStep, notable_tokens
 from ..explain.labels import hundredths, settings_text, shortened
 from ..testing.results import CheckResult
-from .listing import about, state_of
+from .listing import NO_VARIABLES, about, provided, state_of, title_of
 
 _GAP = "  "
+_WIDEST = 28
+"""Columns are no wider, but for single cells."""
+_LEAST_TEXT = 20
+"""The least room for the last column."""
 
 
 def plugin_lines(inventory: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
     """The objects by kind, then the plugins, and the environment variables that are set."""
     for kind, entries in inventory.items():
-        if not entries:
+        if not entries and kind != "environment":
             continue
         yield kind.replace("_", " ")
         if kind == "plugins":
             rows: list[tuple[str, ...]] = [
-                (e["name"], f"{e['distribution']} {e['version']}", e["state"], e["error"] or "")
+                (e["name"], f"{e['distribution']} {e['version']}", e["state"], e["error"] or provided(e))
                 for e in entries
             ]
         elif kind == "environment":
-            rows = [(e["name"], e["value"], e["effect"]) for e in entries]
+            rows = [(e["name"], e["value"], e["effect"]) for e in entries] or [("none", "", NO_VARIABLES)]
         else:
-            rows = [(e["name"], e["origin"], state_of(e), about(e)) for e in entries]
+            rows = [(title_of(e), e["origin"], state_of(e), about(e)) for e in entries]
         yield from _columns(rows)
         yield ""
 
@@ -64,7 +70,21 @@ def _share(step: TraceStep, token_id: int) -> str:
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Rows with their columns under each other."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield _GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    """Rows with their columns under each other; the last one is wrapped. It begins on a line of its own where
+    a cell before it is too wide."""
+    *before, _ = zip(*rows, strict=True)
+    widths = [max((len(cell) for cell in column if len(cell) <= _WIDEST), default=0) for column in before]
+    indent = min(sum(widths) + len(_GAP) * len(widths), _screen_width() - _LEAST_TEXT)
+    for *cells, text in rows:
+        start = _GAP.join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+        lines = textwrap.wrap(text, _screen_width() - indent, break_on_hyphens=False)
+        if not lines or len(start) + len(_GAP) > indent:
+            yield start
+        else:
+            yield start.ljust(indent) + lines.pop(0)
+        yield from (" " * indent + line for line in lines)
+
+
+def _screen_width() -> int:
+    """That of the terminal or of COLUMNS, 80 where there is neither, such as in a pipe."""
+    return max(2 * _LEAST_TEXT, shutil.get_terminal_size().columns)

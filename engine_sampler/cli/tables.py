@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +9,15 @@ from rich.table import Table
 from rich.text import Text
 
 from ..explain.terminal import make_table
-from .listing import about, state_of
+from .listing import NO_VARIABLES, about, provided, state_of, title_of
 
 if TYPE_CHECKING:
     from ..testing.results import CheckResult
 
 STATE_STYLES = {"loaded": "green", "usable": "green", "in effect": "bold green", "disabled": "yellow"}
 """Other states are red."""
+
+_WIDEST_ORIGIN = 28
 
 OUTCOME_STYLES = {"passed": "green", "failed": "bold red", "not promised": "dim"}
 
@@ -26,7 +27,7 @@ def plugin_tables(inventory: Mapping[str, Sequence[Mapping[str, Any]]]) -> Itera
     for kind, entries in inventory.items():
         if kind == "plugins":
             yield _plugins_table(entries)
-        elif kind == "environment" and entries:
+        elif kind == "environment":
             yield _environment_table(entries)
         elif entries:
             yield _objects_table(kind, entries)
@@ -35,12 +36,11 @@ def plugin_tables(inventory: Mapping[str, Sequence[Mapping[str, Any]]]) -> Itera
 def _objects_table(kind: str, entries: Sequence[Mapping[str, Any]]) -> Table:
     table = make_table(title=kind.replace("_", " "))
     table.add_column("name", no_wrap=True, style="bold")
-    table.add_column("origin", no_wrap=True, style="dim")
+    table.add_column("origin", max_width=_WIDEST_ORIGIN, overflow="fold", style="dim")
     table.add_column("state", no_wrap=True)
-    table.add_column("what it does, or why it is unavailable", ratio=1)
+    table.add_column("what it does, or what is wrong", ratio=1, overflow="fold")
     for entry in entries:
-        exact = " (inexact)" if entry.get("exact") is False else ""
-        table.add_row(entry["name"] + exact, entry["origin"], _state(state_of(entry)), about(entry))
+        table.add_row(title_of(entry), entry["origin"], _state(state_of(entry)), about(entry))
     return table
 
 
@@ -48,9 +48,11 @@ def _environment_table(entries: Sequence[Mapping[str, Any]]) -> Table:
     table = make_table(title="environment")
     table.add_column("variable", no_wrap=True, style="bold")
     table.add_column("value", overflow="fold")
-    table.add_column("what it does", ratio=1)
+    table.add_column("what it does", ratio=1, overflow="fold")
     for entry in entries:
         table.add_row(entry["name"], entry["value"], entry["effect"])
+    if not entries:
+        table.add_row("none", "", NO_VARIABLES)
     return table
 
 
@@ -59,20 +61,11 @@ def _plugins_table(entries: Sequence[Mapping[str, Any]]) -> Table:
     table.add_column("plugin", no_wrap=True, style="bold")
     table.add_column("origin", no_wrap=True, style="dim")
     table.add_column("state", no_wrap=True)
-    table.add_column("provides, or why it failed", ratio=1, overflow="fold")
+    table.add_column("provides, or what failed", ratio=1, overflow="fold")
     for entry in entries:
         origin = f"{entry['distribution']} {entry['version']}".strip()
-        about = entry["error"] or _provided(entry["provides"])
-        table.add_row(entry["name"], origin, _state(entry["state"]), about)
+        table.add_row(entry["name"], origin, _state(entry["state"]), entry["error"] or provided(entry))
     return table
-
-
-def _provided(names: Sequence[str]) -> str:
-    """Up to five names, or the number of each kind if there are more; `names` are "kind/name"."""
-    if len(names) <= 5:
-        return ", ".join(name.partition("/")[2] for name in names)
-    kinds = Counter(name.partition("/")[0].replace("_", " ") for name in names)
-    return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
 
 
 def check_line(check: CheckResult) -> Text:

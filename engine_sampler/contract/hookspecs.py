@@ -11,6 +11,7 @@ PROJECT = "engine_sampler"
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
+"""Marks a function, or the method of an object, that implements one of the hooks below."""
 
 
 @hookspec
@@ -44,6 +45,7 @@ def register_observers(register: Callable[[Any], None]) -> None:
     grammar_compiled(measures)             `GrammarMeasures`: a request's grammar is compiled, or cannot be.
     rows_on_host(backend, rows, reason)    once a step for each reason: `rows` rows ran on the host: a backend
                                            has "declined" them, their chain is "unsupported", or it is "lost".
+                                           Rows that end with an error are not among them.
 
     An observer that fails is logged, and changes nothing. What none of them watches is not measured.
     """

@@ -23,7 +23,7 @@ class Param:
     type      float, int, bool or str for scalars; any other type (dict, list, tuple, object) for
               values that `convert` turns into an immutable form.
     neutral   the value that changes nothing, bit for bit. If it is None, None is an allowed value.
-    low, high inclusive bounds of a number; `low_open` excludes `low` itself.
+    low, high  inclusive bounds of a number; `low_open` excludes `low` itself.
     choices   the allowed values of a string or integer.
     switch    whether a non-neutral value turns the owner on. A threshold that only matters together
               with another parameter has switch=False.

@@ -28,11 +28,15 @@ State = Any
 
 @dataclass(frozen=True)
 class Example:
-    """One worked case: `logits` in, `expect` out (−inf = removed), for `params` and a history.
+    """One worked case: `logits` in, `expect` out (−inf = removed), for `params` and a history. The contract
+    kit runs the examples, and the docs show them.
 
-    The contract kit runs the examples, and the docs show them; `expect` is compared with a relative
-    tolerance of 1e-5. With `token`, the selector's choice is checked instead of a row. `token_bytes`
-    holds the bytes of every token, for a sampler or selector that needs text.
+    expect         the row afterwards, compared with a relative tolerance of 1e-5.
+    prompt_token_ids, output_token_ids  the history; default: none.
+    eos_token_ids  those of the vocabulary.
+    token_bytes    the bytes of every token, for a sampler or selector that needs text.
+    token          the selector's choice, which is checked instead of a row.
+    note           a few words for the docs.
     """
 
     logits: tuple[float, ...]

@@ -14,8 +14,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The properties of the tokens: their number, those that end a text, and their bytes if there is a
-    tokenizer."""
+    """The properties of the tokens.
+
+    size           how many there are.
+    eos_token_ids  those that end a text.
+    tokenizer      their bytes; None if they are not known.
+    """
 
     size: int
     eos_token_ids: tuple[int, ...] = ()

@@ -14,7 +14,7 @@ from rich.text import Text
 from .labels import hundredths, settings_text, shortened
 from .tracing import TopToken, TraceStep, notable_tokens
 
-PLAIN_WIDTH = 100
+PLAIN_WIDTH = 80
 """Width if the output is not a terminal, and COLUMNS does not give another."""
 
 ROOMY = 110

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import functools
+import logging
+from collections.abc import Mapping, Set
 from typing import Any
 
 from ..base.courtesy import unhurried
@@ -14,18 +16,38 @@ from .schemas import check_text
 from .structured import structured_parameters
 from .tools import Reasoning
 
-TRANSPORT = frozenset(
-    "model messages prompt stream stream_options user store metadata service_tier "
-    "modalities audio prediction reasoning_effort verbosity "
-    "safety_identifier prompt_cache_key prompt_cache_retention web_search_options echo suffix prompt_embeds "
-    "add_generation_prompt continue_final_message add_special_tokens chat_template chat_template_kwargs "
-    "documents media_io_kwargs mm_processor_kwargs priority request_id return_tokens_as_token_ids "
-    "return_token_ids cache_salt kv_transfer_params output_kind output_text_buffer_length detokenize "
-    "flat_logprobs spaces_between_special_tokens truncate_prompt_tokens include_reasoning "
-    "skip_reading_prefix_cache".split()
-)
-"""Keys that concern the transport of a request, not the choice of tokens."""
+logger = logging.getLogger("engine_sampler")
 
+LEFT_TO_THE_SERVER: Mapping[str, tuple[str, ...]] = {
+    topic: tuple(keys.split())
+    for topic, keys in {
+        "what the model reads": "model messages prompt suffix prompt_embeds documents truncate_prompt_tokens "
+        "add_generation_prompt continue_final_message add_special_tokens chat_template chat_template_kwargs "
+        "media_io_kwargs mm_processor_kwargs",
+        "how the model is to answer": "reasoning_effort verbosity prediction web_search_options",
+        "how the answer is sent": "stream stream_options echo detokenize output_kind "
+        "output_text_buffer_length flat_logprobs spaces_between_special_tokens return_token_ids "
+        "return_tokens_as_token_ids include_reasoning modalities audio",
+        "who asks, and what the server keeps": "user store metadata service_tier safety_identifier priority "
+        "request_id prompt_cache_key prompt_cache_retention cache_salt kv_transfer_params "
+        "skip_reading_prefix_cache",
+    }.items()
+}
+"""Keys that concern the transport of a request, not the choice of tokens, by topic."""
+
+TRANSPORT = frozenset(key for keys in LEFT_TO_THE_SERVER.values() for key in keys)
+
+NOTICED: Mapping[str, Any] = {
+    **dict.fromkeys(
+        ("suffix", "prompt_embeds", "truncate_prompt_tokens", "prediction", "web_search_options")
+    ),
+    **dict.fromkeys(("echo", "flat_logprobs", "return_token_ids", "return_tokens_as_token_ids"), False),
+    **dict.fromkeys(("detokenize", "spaces_between_special_tokens", "include_reasoning"), True),
+    **dict.fromkeys(("output_kind", "output_text_buffer_length"), 0),
+    "audio": None,
+}
+"""Transport keys that change what a client gets, unless they have this value: once in a process, the log says
+of each that it has no effect here."""
 
 RENAMED = {"max_completion_tokens": "max_tokens", "sampling_seed": "seed"}
 
@@ -69,9 +91,18 @@ def _token_id(key: Any) -> Any:
     return id_of_digits("logit_bias", key) if isinstance(key, str) else key
 
 
-def without_transport(body: Mapping[str, Any], transport: Collection[str]) -> dict[str, Any]:
+def without_transport(body: Mapping[str, Any], transport: Set[str]) -> dict[str, Any]:
     """`body` without its transport keys and without keys that are None, which means the default."""
+    for key in body.keys() & NOTICED.keys() & transport:
+        value, usual = body[key], NOTICED[key]
+        if value is not None and not (type(value) is type(usual) and value == usual):
+            _warn_once(key)
     return {key: value for key, value in body.items() if value is not None and key not in transport}
+
+
+@functools.cache
+def _warn_once(key: str) -> None:
+    logger.warning("%s in the body of a request has no effect here: it is left to the server", key)
 
 
 def canonical_keys(body: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:

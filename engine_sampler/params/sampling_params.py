@@ -101,8 +101,9 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
                      constrained, as JSON
         reasoning    whether the grammar of such calls covers the thoughts before them, as in `tool_calls`
 
-        The order is "vllm" (temperature before the truncations) unless the body gives another; keys that
-        concern the transport only, such as `model` and `messages`, are ignored; null means the default.
+        The order is "vllm" (temperature before the truncations) unless the body gives another; null means the
+        default. Keys that concern the transport only, such as `model` and `messages`, are left to the server;
+        of those that a client would miss, such as `echo`, the log says so once in a process.
         `params.openai.parameters_of` describes what is converted. Raises `ParameterError`, and nothing else,
         whatever the body contains.
         """

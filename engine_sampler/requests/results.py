@@ -12,6 +12,7 @@ import numpy as np
 from ..arithmetic import Logprobs
 
 RequestId = Hashable
+"""What names a request: any hashable value."""
 StopReason = str | int | None
 LogprobsByMode = Logprobs | Mapping[str, Logprobs] | None
 """`Logprobs`, a dict of them by mode if a request needs several modes, or None if no request needs any."""
@@ -30,6 +31,7 @@ class StepResult:
     logprobs        `Logprobs` over the rows, a dict of them by mode if a request needs several
                     modes, or None if no request needs any.
     The lists have one entry per request, in row order:
+    request_ids     the requests.
     text            the part of its text that became certain, None without a tokenizer.
     finish_reasons  stop, length, repetition, abort or error; None while it continues.
     stop_reasons    the stop string, stop token id or criterion; None for EOS.
@@ -108,7 +110,20 @@ class MadeWhenRead(Generic[T]):
 
 @dataclass(frozen=True)
 class Record:
-    """Everything about one request, live or finished, until it is removed."""
+    """Everything about one request, live or finished, until it is removed.
+
+    request_id          as given to `Scheduler.add`, or chosen by it.
+    prompt_token_ids    list of ids.
+    token_ids           the output, a list of ids.
+    text                the text of the output as far as it is certain; None without a tokenizer.
+    finish_reason       stop, length, repetition, abort or error; None while it continues.
+    stop_reason         the stop string, stop token id or criterion; None for EOS.
+    error               why it ended with `error`, else None.
+    seed                the seed of its draws, given or chosen at random.
+    cumulative_logprob  the sum of the output's logprobs, if the request belongs to a group: raw ones with
+                        `best_of`, those after the chain in a beam search.
+    score               by which a beam search ranks the text: cumulative_logprob / length^length_penalty.
+    """
 
     request_id: RequestId
     _: KW_ONLY
@@ -120,7 +135,4 @@ class Record:
     error: str | None
     seed: int
     cumulative_logprob: float | None = field(default=None)
-    """Sum of the output's logprobs, if the request belongs to a group: raw ones with best_of, those after
-    the chain in a beam search."""
     score: float | None = field(default=None)
-    """The score by which a beam search ranks the text: cumulative_logprob / length^length_penalty."""

@@ -16,6 +16,7 @@ ADAPTIVE_WIDTH = 0.3
 ADAPTIVE_PEAK = 5.0
 """The new logit of a token exactly at the target."""
 ADAPTIVE_SHARPNESS = 10.0
+"""How fast the logit falls with the distance from the target."""
 
 
 @dataclass

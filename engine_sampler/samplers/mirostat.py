@@ -30,6 +30,7 @@ MIROSTAT_STEPS = log2_64(np.arange(2, MIROSTAT_HEAD + 1) / np.arange(1, MIROSTAT
 """tᵢ = log2((i + 2)/(i + 1)): the difference between the logarithms of neighbouring ranks."""
 
 MIROSTAT_STEP_SQUARES = np.cumsum(MIROSTAT_STEPS * MIROSTAT_STEPS)
+"""Σ tᵢ² of the first i + 1 steps."""
 
 
 @dataclass

@@ -11,6 +11,7 @@ from ..arithmetic import FLT_MAX, GREEDY_BELOW, distances, entropy_bits, log2_64
 from ..contract import Example, Param, Rows, Sampler
 
 MAX_TEMPERATURE = 1e6
+"""The upper bound of temperatures."""
 
 
 class Temperature(Sampler):

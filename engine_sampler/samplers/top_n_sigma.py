@@ -10,6 +10,7 @@ import numpy as np
 from ..contract import Example, Param, Rows, Truncation
 
 SIGMA_CHUNK = 256
+"""How many columns one partial sum covers."""
 
 
 class TopNSigma(Truncation):

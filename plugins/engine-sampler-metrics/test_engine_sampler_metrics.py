@@ -96,6 +96,7 @@ def test_a_row_of_nan_is_a_fault(metrics: Watched, scheduler: Scheduler) -> None
     scheduler.step(rows)
     assert metrics("row_faults_total") == metrics("finished_total", reason="error") == 1
     assert metrics("tokens_total") == metrics("requests_running") == 1
+    assert metrics("fallback_rows_total", reason="declined") == 0
 
 
 def test_a_grammar_is_compiled_once_and_then_cached(metrics: Watched, scheduler: Scheduler) -> None:

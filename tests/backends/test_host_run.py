@@ -63,3 +63,13 @@ def test_observers_hear_of_a_step_once_for_each_reason(group: Group) -> None:
         host.tell()
         host.tell()
     assert seen == [("far", 3, "declined"), ("far", N, "unsupported")]
+
+
+def test_a_row_that_ends_with_an_error_is_not_counted(group: Group) -> None:
+    host, batch = HostRun("far"), batch_of(group)
+    logits = np.zeros((N, SIZE), np.float32)
+    logits[2] = np.nan
+    batch.logits = LogitRows(logits, SIZE)
+    host.run(batch, [group], "declined")
+    assert batch.errors[2]
+    assert host.rows == {"declined": N - 1}

@@ -8,6 +8,8 @@ import os
 
 import pytest
 
+from engine_sampler.backends.library import LibraryBackend
+from engine_sampler.backends.library.header import described, number
 from engine_sampler.base.environment import VARIABLES
 from engine_sampler.base.packaged import library_path
 from engine_sampler.cli.listing import about, inventory, state_of, summary_of
@@ -15,6 +17,8 @@ from engine_sampler.cli.plain import plugin_lines
 from engine_sampler.contract import Backend, Sampler, hookimpl
 from engine_sampler.grammar import Grammar
 from engine_sampler.registry import CORE_PARAMS, PluginStatus, Registry
+
+from ..backends.library.building import toy, variant
 
 
 class Skew(Sampler):
@@ -80,10 +84,10 @@ def test_every_kind_is_listed(registry):
         "samplers",
         "selectors",
         "stopping_criteria",
-        "backends",
         "grammars",
         "observers",
         "plugins",
+        "backends",
         "environment",
     ]
 
@@ -181,6 +185,33 @@ def test_a_variable_that_nothing_reads_is_listed_as_such(registry, environment):
 @pytest.mark.parametrize("lines", ["tables", "plain"])
 def test_the_choice_and_the_environment_are_printed(registry, environment, lines):
     environment.setenv("ENGINE_SAMPLER_BACKEND", "numpy")
+    words = printed(registry, lines)
+    assert "in effect" in words
+    assert "ENGINE_SAMPLER_BACKEND numpy" in words
+
+
+@pytest.mark.parametrize("lines", ["tables", "plain"])
+def test_it_is_said_that_no_variable_is_set(registry, environment, lines):
+    assert printed(registry, lines).endswith("none no variable ENGINE_SAMPLER_… is set")
+
+
+@pytest.mark.parametrize("lines", ["tables", "plain"])
+def test_what_fails_is_printed_with_the_reason_beside_its_state(registry, environment, lines):
+    registry.register(Plugin(OSError("no beads " * 20)))
+    assert "this process failed OSError: no beads no beads" in printed(registry, lines)
+
+
+@pytest.mark.parametrize("lines", ["tables", "plain"])
+def test_inexact_backends_and_what_plugins_provide_are_printed(registry, environment, lines):
+    registry.register(Plugin())
+    words = printed(registry, lines)
+    assert "abacus (inexact)" in words
+    assert "toys this process loaded skew, abacus" in words
+    assert "23 samplers, 5 selectors" in words
+
+
+def printed(registry: Registry, lines: str) -> str:
+    """The words of the listing, which fits in 80 columns."""
     listed = inventory(registry)
     if lines == "plain":
         text = "\n".join(plugin_lines(listed))
@@ -190,10 +221,44 @@ def test_the_choice_and_the_environment_are_printed(registry, environment, lines
 
         console.print(*plugin_tables(listed))
         text = console.file.getvalue()
-        assert max(map(len, text.splitlines())) <= 80
-    words = " ".join(text.replace("│", " ").split())
-    assert "in effect" in words
-    assert "ENGINE_SAMPLER_BACKEND numpy" in words
+    assert max(map(len, text.splitlines())) <= 80
+    return " ".join(text.replace("│", " ").split())
+
+
+# --- libraries ------------------------------------------------------------------------------------
+
+
+def toy_plugin(register_as: type[LibraryBackend], **options) -> object:
+    """A plugin that brings the toy vendor's library."""
+
+    class Toys:
+        __name__ = "toys"
+
+        @hookimpl
+        def register_backends(self, register):
+            register(register_as(toy(), **options))
+
+    return Toys()
+
+
+def test_a_library_is_listed_with_what_it_says_about_itself(registry):
+    registry.register(toy_plugin(LibraryBackend, name="abacus", timeout=2.5))
+    text = entry(registry, "backends", "abacus")["summary"]
+    assert text.startswith(f"toy 1.0, ABI {described(number('ES_ABI'))}, {toy()}. It promises: exact, ")
+    assert "row faults, masks, processed. Limits: at most 2.5 s a step. It runs temperature, top_k," in text
+
+
+def test_a_library_that_takes_few_rows_is_listed_with_this_limit():
+    backend = LibraryBackend(variant("MAX_ROWS=1024"))
+    assert "Limits: at most 1,024 rows a call." in backend.description
+
+
+def test_a_class_of_its_own_describes_a_library(registry):
+    class Chip(LibraryBackend):
+        """The chip of our cards. And more."""
+
+    registry.register(toy_plugin(Chip))
+    assert entry(registry, "backends", "toy")["summary"] == "The chip of our cards."
 
 
 def test_a_plugin_that_failed_is_listed_with_the_reason(registry):

@@ -264,6 +264,7 @@ def test_plugins_are_listed_as_tables():
     needs_extra()
     done = run("plugins")
     assert done.returncode == 0
+    assert max(map(len, done.stdout.splitlines())) <= 80
     for word in ("samplers", "selectors", "backends", "min_p", "mirostat", "numpy", "usable"):
         assert word in done.stdout
 
@@ -292,7 +293,7 @@ def test_a_plugin_that_cannot_be_loaded_does_not_stop_the_tables(broken_plugin):
     needs_extra()
     done = run("plugins", **broken_plugin)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "RuntimeError: no beads left" in done.stdout
+    assert "RuntimeError: no" in done.stdout
     assert "top_k" in done.stdout
 
 
@@ -456,6 +457,7 @@ def test_plugins_explain_and_check_print_plain_lines_without_the_extra(row):
     listed = run_without(*absent, arguments=("plugins",))
     assert (listed.returncode, listed.stderr) == (0, "")
     assert any(line.split()[:2] == ["top_k", "engine-sampler"] for line in listed.stdout.splitlines())
+    assert max(map(len, listed.stdout.splitlines())) <= 80
     explained = run_without(*absent, arguments=("explain", "--logits", row, "--top-k", "3", "--seed", "1"))
     assert (explained.returncode, explained.stderr) == (0, "")
     assert {"logits", "top_k", "dist", "chosen"} <= set(explained.stdout.split())

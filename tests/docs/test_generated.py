@@ -38,7 +38,7 @@ def test_the_committed_files_are_up_to_date(generated: Mapping[str, str]) -> Non
 
 
 def test_nothing_is_left_of_parts_that_are_gone(generated: Mapping[str, str]) -> None:
-    folders = ("pictures", "samplers", "criteria")
+    folders = ("pictures", "samplers", "criteria", "reference")
     present = {path.relative_to(DOCS).as_posix() for folder in folders for path in (DOCS / folder).iterdir()}
     assert present <= set(generated), REGENERATE
 
@@ -90,8 +90,8 @@ class Documented:
 
 def test_a_docstring_becomes_markdown() -> None:
     assert body(Documented).split("\n\n") == [
-        "**Formula**, with x a number: l &gt; `x_max`, then",
-        "- `a_term`: what it means, in two lines",
+        "> **Formula**, with x a number: l &gt; `x_max`, then",
+        "| name | meaning |\n| --- | --- |\n| `a_term` | what it means, in two lines |",
         "**Source**: nobody.",
     ]
 

@@ -24,7 +24,7 @@ def printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     (tmp_path / "tokens.json").write_text(tokens)
     monkeypatch.chdir(tmp_path)
     outputs = []
-    for command in re.findall(r"^    engine-sampler (grammar person\.json .*)$", PAGE, re.MULTILINE):
+    for command in re.findall(r"^engine-sampler (grammar person\.json .*)$", PAGE, re.MULTILINE):
         engine = ["--engine", "reference"] if "--mask" in command else []
         assert main([*shlex.split(command), *engine]) == 0
         outputs.append(capsys.readouterr().out)

@@ -114,4 +114,4 @@ def test_output_that_is_not_a_terminal_has_no_colours_and_a_fixed_width(capsys, 
     monkeypatch.delenv("COLUMNS", raising=False)
     console = make_console()
     console.print("text", style="bold red")
-    assert (console.width, capsys.readouterr().out) == (100, "text\n")
+    assert (console.width, capsys.readouterr().out) == (80, "text\n")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import numpy as np
 import pytest
 
 from engine_sampler.contract import ParameterError
-from engine_sampler.params import SamplingParams
-from engine_sampler.params.openai import TRANSPORT, parameters_of
+from engine_sampler.params import SamplingParams, openai
+from engine_sampler.params.openai import NOTICED, TRANSPORT, parameters_of
 
 CHAT: dict[str, Any] = {
     "model": "some-model",
@@ -115,6 +116,39 @@ def test_the_order_is_that_of_vllm_unless_the_body_gives_another() -> None:
 def test_transport_keys_are_left_out() -> None:
     assert parameters_of(dict.fromkeys(TRANSPORT, "anything")) == {"order": "vllm"}
     assert parameters_of({"extra_args": {"kv_transfer_params": {"a": 1}}}) == {"order": "vllm"}
+
+
+@pytest.fixture
+def warned(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """The log of a process that has not yet warned of anything."""
+    openai._warn_once.cache_clear()
+    return caplog
+
+
+def test_a_key_that_a_client_would_miss_is_named_in_the_log_once(warned: pytest.LogCaptureFixture) -> None:
+    for _ in range(3):
+        parameters_of({"echo": True, "detokenize": False, "output_kind": 2, "model": "m", "user": "u"})
+    assert sorted(record.getMessage().split()[0] for record in warned.records) == [
+        "detokenize", "echo", "output_kind",
+    ]  # fmt: skip
+    assert all(len(record.getMessage()) < 100 for record in warned.records)
+
+
+def test_keys_with_their_usual_values_are_not_named(warned: pytest.LogCaptureFixture) -> None:
+    parameters_of(dict(NOTICED))
+    parameters_of(dict.fromkeys(NOTICED))
+    assert not warned.records
+
+
+def test_no_body_makes_the_memory_of_what_was_said_grow(warned: pytest.LogCaptureFixture) -> None:
+    for value in range(1000):
+        parameters_of({**dict.fromkeys(TRANSPORT, value), "extra_args": dict.fromkeys(TRANSPORT, -value)})
+    assert len(warned.records) == openai._warn_once.cache_info().currsize == len(NOTICED)
+
+
+@pytest.mark.parametrize("value", [np.zeros(3), {"a": 1}, [], float("nan"), object()], ids=repr)
+def test_keys_of_the_server_may_have_any_value(value: Any) -> None:
+    assert parameters_of(dict.fromkeys(NOTICED, value)) == {"order": "vllm"}
 
 
 def test_transport_keys_are_not_parameters() -> None:

@@ -25,7 +25,7 @@ from .binding import Context, Layout, Library, LibraryError, Refusal
 from .call_rows import Entry
 from .calls import Call
 from .functions import uses_row_function
-from .header import number
+from .header import described, number, words_of
 from .partition import Requirements, segments_of
 from .programs import FUNCTION, kind_of
 from .segmented import SegmentedRun, chain_of, new_batch, plain_rows
@@ -80,16 +80,30 @@ class LibraryBackend(Backend):
         self._lock = fork_safe(threading.RLock())
         try:
             self._context = Context(self.library, isa=isa)
-            answer = self._context.query()
+            self._answer = self._context.query()
         except Refusal as refusal:
             raise LibraryError(str(refusal)) from None
         self.name = name or self.library.name  # type: ignore[misc]
-        self.exact = answer.promise("EXACT")  # type: ignore[misc]
+        self.exact = self._answer.promise("EXACT")  # type: ignore[misc]
 
     @property
     def target(self) -> str:
         """The instruction set or device that the library uses, if it reports one."""
         return self._context.target()
+
+    @property
+    def description(self) -> str:
+        """What the library is, what it promises and its limits, as its table and its answers say."""
+        version = " ".join(filter(None, (self.library.name, self.library.version)))
+        promised = words_of("es_promise", self._answer.promises)
+        limits = [f"at most {self._answer.max_rows:,} rows a call"] if self._answer.max_rows else []
+        limits += [f"at most {self._timeout:g} s a step"] if self._timeout is not None else []
+        sentences = [
+            f"{version}, ABI {described(self.library.table.abi)}, {self.library.path}",
+            f"It promises: {', '.join(promised) or 'nothing'}",
+            f"Limits: {', '.join(limits) or 'none'}",
+        ]
+        return f"{'. '.join(sentences)}."
 
     def score(self, device: str) -> float:
         return 2.0 if self.exact and not self.lost else 0.0

@@ -54,6 +54,12 @@ def named(kind: str, value: int) -> str:
     return str(contract().typeof(kind).elements.get(value, value)).removeprefix("ES_")
 
 
+def words_of(kind: str, bits: int) -> list[str]:
+    """The names of the bits of the enum `kind` that are set, in words: "row faults"."""
+    values = sorted(contract().typeof(kind).elements)
+    return [named(kind, value).lower().replace("_", " ") for value in values if bits & value]
+
+
 def described(version: int) -> str:
     """An ABI version as text: 65537 is "1.1"."""
     return f"{version >> 16}.{version & 0xFFFF}"

@@ -69,8 +69,6 @@ class SegmentedRun:
         group, size = self._group, self._group.rows.vocabulary.size
         logits, index, bitmask = batch.logits, group.index, batch.bitmask
         members = np.arange(len(index))
-        if self._is_shared:
-            self._host.count(len(index), "unsupported")
         for segment in self._segments:
             part, ended = self._run_segment(segment, logits, index, members, bitmask)
             if ended:
@@ -96,6 +94,8 @@ class SegmentedRun:
         rest = np.setdiff1d(np.flatnonzero(~ended_rows), members)
         if len(rest):
             self._host.run(batch, [members_of(group, rest)], "declined")
+        if self._is_shared:
+            self._host.count(batch, group.index.tolist(), "unsupported")
 
     def _run_segment(
         self,

@@ -346,3 +346,18 @@ def test_observers_are_told_once_a_step_of_the_rows_whose_chains_the_library_can
     with observed("rows_on_host") as seen:
         scheduler.step(logits_of(0, len(settings)))
     assert seen == [("toy", 2, "unsupported")]
+
+
+@pytest.mark.parametrize("declines", [False, True])
+def test_a_faulty_row_is_no_fallback(vendor: FaultyToy, declines: bool) -> None:
+    settings = (*PLAIN, {"top_n_sigma": 1.5, "temperature": 0.7}, {"min_p": 0.1, "top_n_sigma": 2.0})
+    scheduler = scheduler_of(settings, LibraryBackend(vendor.path))
+    logits = logits_of(0, len(settings))
+    logits[[0, -1]] = np.nan
+    if declines:
+        vendor.fail("run", number("ES_BUSY"))
+    with observed("rows_on_host") as seen:
+        result = scheduler.step(logits)
+    assert [row for row, error in enumerate(result.errors) if error] == [0, len(settings) - 1]
+    declined = [("toy", len(PLAIN) - 1, "declined")] if declines else []
+    assert sorted(seen) == [("toy", 1, "unsupported"), *declined]

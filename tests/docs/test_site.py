@@ -1,0 +1,45 @@
+"""The site: code has colours, nothing is loaded from the network, an opened file can be searched."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from .pages import DOCS, PAGES, name_of
+
+CONFIGURATION = (DOCS.parent / "zensical.toml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_block_of_code_names_its_language(page: Path) -> None:
+    fences = re.findall(r"^```.*$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(fences) % 2 == 0
+    assert all(len(opening) > 3 for opening in fences[::2])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_block_of_code_is_merely_indented(page: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    assert re.findall(r"^\n    .*", text, re.MULTILINE) == []
+
+
+def test_a_site_that_is_opened_as_a_file_can_be_searched() -> None:
+    assert "[project.plugins.offline]\nenabled = true" in CONFIGURATION
+    scripts = re.findall(r"^polyfills = \[\"(.*)\"\]$", CONFIGURATION, re.MULTILINE)
+    assert scripts == ["iframe-worker.js"]  # by this name, zensical leaves out the one in the network
+    assert (DOCS / scripts[0]).exists()
+
+
+def test_nothing_of_the_site_is_loaded_from_the_network() -> None:
+    for path in (*DOCS.glob("*.css"), *DOCS.glob("*.js")):
+        assert "http" not in path.read_text(encoding="utf-8"), path.name
+    assert "http" not in CONFIGURATION
+    assert "font = false" in CONFIGURATION
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_pictures_lie_where_the_style_finds_them(page: Path) -> None:
+    shown = re.findall(r"!\[[^\]]*\]\((.*?)\)", page.read_text(encoding="utf-8"))
+    assert all("pictures/" in picture for picture in shown)
