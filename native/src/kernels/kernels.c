@@ -160,7 +160,7 @@ static int32_t report_kinds(es_state *st, int64_t token, unsigned kinds, const e
 }
 
 /* Bring the tables of the row's history up to date. Returns 0, or -1 without memory. */
-static int sync_history(const es_state *st, const es_job *job) {
+static __attribute__((noinline)) int sync_history(const es_state *st, const es_job *job) {
     const uint64_t epoch = job->batch->table->epochs[job->batch->slots[job->entry]];
     es_known_history *newest = &job->scratch->newest;
     if (job->history->epoch != epoch && newest->history)
