@@ -12,6 +12,7 @@ from time import perf_counter
 import numpy as np
 import pytest
 
+from engine_sampler import process_logits, sample
 from engine_sampler.cli.bench import rows
 
 from .cases import (
@@ -34,13 +35,17 @@ from .engines import Engine, reading
 from .measure import Work, measure
 from .results import (
     ADD_AND_REMOVE,
+    COPY,
     FIVE,
     HALF,
     JOIN,
     LEAVE,
     NUMPY_RUN,
     NUMPY_STEP,
+    PROCESS,
+    PROCESS_LOGITS,
     RUN,
+    SAMPLE,
     SETTINGS,
     STEP,
     periodic,
@@ -174,3 +179,32 @@ def bench_join_and_leave(benchmark, series, length, kind):
 
 def bench_params(benchmark):
     measure(benchmark, Work(lambda: params_of("default chain")), STEP, Shape(SETTINGS))
+
+
+# --- rows without a choice, and without a scheduler ------------------------------------------------
+
+ROWS = [
+    Shape(case, MAIN, batch)
+    for case in ("default chain", "penalties, DRY, default chain", "top_p")
+    for batch in (1, 16, 64)
+]
+
+
+@pytest.mark.parametrize("shape", ROWS, ids=str)
+def bench_process(benchmark, shape):
+    engine, logits = Engine.of(shape), logits_of(shape)
+    work = Work(lambda: engine.scheduler.process(logits))
+    measure(benchmark, work, PROCESS, shape, {STEP: engine.step, COPY: Work(logits.copy)})
+
+
+@pytest.mark.parametrize("shape", ROWS, ids=str)
+@pytest.mark.parametrize(("series", "call"), [(SAMPLE, sample), (PROCESS_LOGITS, process_logits)])
+def bench_single_calls(benchmark, series, call, shape):
+    logits, params = logits_of(shape), params_of(shape.case)
+    output = [rows.history(shape.vocab_size, CONTEXT)] * shape.batch
+    work = Work(lambda: call(logits, params, output_token_ids=output))
+    measure(benchmark, work, series, shape, {STEP: Engine.of(shape).step, COPY: Work(logits.copy)})
+
+
+def logits_of(shape: Shape) -> np.ndarray:
+    return rows.batch(shape.vocab_size, shape.batch, shape.rows)

@@ -3,7 +3,6 @@
 from ..requests.request import RequestError
 from ..requests.results import LogprobsByMode, Record, RequestId, StepResult
 from .report import GroupReport
-from .row_scheduler import Row, RowScheduler
 from .scheduler import Scheduler
 from .siblings import sibling_count
 
@@ -13,8 +12,6 @@ __all__ = [
     "Record",
     "RequestError",
     "RequestId",
-    "Row",
-    "RowScheduler",
     "Scheduler",
     "StepResult",
     "sibling_count",

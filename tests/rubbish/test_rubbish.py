@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import Logprobs, ParameterError, SamplingParams, logprobs, stateless
+from engine_sampler import Logprobs, ParameterError, SamplingParams, logprobs
 from engine_sampler.base.errors import INTERRUPTIONS, failure
 from engine_sampler.contract import BackendError
 from engine_sampler.explain import trace
@@ -132,7 +132,9 @@ def test_rubbish_from_a_backend_is_no_logprob(monkeypatch: pytest.MonkeyPatch) -
     right = logprobs(ROWS, [1, 2, 3], 2)
     for name, behaviour in ALONE.items():
         backend = broken_backend("logprobs", behaviour)
-        monkeypatch.setattr(stateless, "best_backend", lambda device, backend=backend: backend)
+        monkeypatch.setattr(
+            "engine_sampler.stateless.scoring.best_backend", lambda device, backend=backend: backend
+        )
         try:
             found = logprobs(ROWS, [1, 2, 3], 2)
         except (BackendError, *INTERRUPTIONS):
@@ -158,7 +160,7 @@ def test_rubbish_from_a_backend_is_no_logprob(monkeypatch: pytest.MonkeyPatch) -
 def test_logprobs_of_other_rows_are_refused(spoil: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     right = logprobs(ROWS, [1, 2, 3], 2)
     backend = broken_backend("logprobs", lambda case, method, arguments: spoil(right))
-    monkeypatch.setattr(stateless, "best_backend", lambda device: backend)
+    monkeypatch.setattr("engine_sampler.stateless.scoring.best_backend", lambda device: backend)
     with pytest.raises(BackendError, match="rubbish_backend failed"):
         logprobs(ROWS, [1, 2, 3], 2)
 

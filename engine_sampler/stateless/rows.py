@@ -14,8 +14,8 @@ from ..contract import ParameterError
 from ..params import SamplingParams
 from ..requests.request import RequestError
 from ..requests.results import StepResult
-from .arguments import few_token_ids_in
-from .scheduler import Scheduler
+from ..scheduler import Scheduler
+from ..scheduler.arguments import few_token_ids_in
 
 
 class Row(NamedTuple):
