@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..base.cached import cached_property
 from .substrings import Substrings
+from .table import warn_inexact
 
 if TYPE_CHECKING:
     from .table import TokenTable
@@ -54,6 +55,7 @@ class Tokenizer:
         # The tokens without text, indexed by `skip_special_tokens`.
         self._silent = (frozenset(self.eos_token_ids), self.special_token_ids)
         self._encode = encode
+        self._inexact: str | None = None
         self._kept: dict[str, Any] = {}
 
     def __repr__(self) -> str:
@@ -82,6 +84,9 @@ class Tokenizer:
         """`text` as token ids, without special tokens."""
         if self._encode is not None:
             return list(self._encode(text))
+        if self._inexact is not None:
+            reason, self._inexact = self._inexact, None
+            warn_inexact(reason)
         return self._longest_match(text.encode())
 
     def encode_bytes(self, data: bytes) -> list[int]:
@@ -199,9 +204,10 @@ class Tokenizer:
         """From the path of a GGUF file, or from a `llama_cpp.Llama`, for which `vocab_only` suffices.
 
         Every token that ends a text for llama.cpp is EOS. A `Llama` splits texts itself; from a path,
-        `encode` is exact for SentencePiece's BPE and the usual byte-level ones if `tokenizers` is
-        installed, and the longest match for others. Raises ValueError for a file that is not GGUF or
-        has no vocabulary of a supported kind.
+        `encode` gives llama.cpp's ids for SentencePiece's BPE, Gemma's and byte-level ones of nearly all
+        kinds if `tokenizers` is installed. For others it takes the longest match, and warns once
+        (UserWarning, with the reason). Raises ValueError for a file that is not GGUF or has no vocabulary
+        of a supported kind; not for faults of what only `encode` needs.
         """
         from . import gguf
 
@@ -218,13 +224,15 @@ class Tokenizer:
     ) -> Tokenizer:
         """The caller's values, where not None, override those of the source."""
         eos = table.eos_token_ids if eos_token_ids is None else eos_token_ids
-        return cls(
+        tokenizer = cls(
             table.token_bytes,
             (eos,) if isinstance(eos, int) else eos,
             table.special_token_ids if special_token_ids is None else special_token_ids,
             table.eot_token_id if eot_token_id is None else eot_token_id,
             encode=table.encode,
         )
+        tokenizer._inexact = table.inexact
+        return tokenizer
 
     def prepare(self) -> None:
         """Build now what the first text in a request's parameters would build: a few tenths of a second for
