@@ -14,7 +14,7 @@ from ...scheduler import Record, RequestId, Scheduler
 from ...tokenizer import Tokenizer
 from .refusals import OWN_GRAMMAR, SoleProcessors, refuse_own_grammar
 from .responses import with_text
-from .vocabulary import llama_of
+from .vocabulary import ends_inside_character, llama_of
 
 logger = logging.getLogger("engine_sampler")
 
@@ -22,6 +22,10 @@ _REMOVED = np.float32(-1e12)
 """The logit of all tokens but the drawn one, which no later sampler chooses, whatever its temperature. It is
 not −inf: a grammar of llama-cpp-python's own that refuses the drawn token would find no other, and end the
 process."""
+
+
+_MISSING = 3
+"""The most bytes that a character may lack, and so the most tokens that bring them."""
 
 
 def neutral_settings() -> dict[str, Any]:
@@ -89,11 +93,12 @@ class _Follower:
             self.scheduler.remove(self._request)
         self._request, self._known, self._prompt_length = None, [], 0
 
-    def _add(self, prompt: Sequence[int]) -> RequestId:
+    def _add(self, prompt: Sequence[int], output: Sequence[int] = (), **changes: Any) -> RequestId:
         is_matcher = hasattr(self._grammar, "fill_bitmask")
         return self.scheduler.add(
-            self.params,
+            self.params.replace(**changes) if changes else self.params,
             prompt,
+            output_token_ids=output,
             grammar=self._grammar.fork() if is_matcher else self._grammar,
             stopping_criteria=self._criteria,
         )
@@ -145,7 +150,8 @@ class LogitsProcessor(_Follower):
 
     The caller's text is the record's, except that llama-cpp-python knows no patterns: with `stop_regex` it
     keeps what the record cuts off. `with_own_text` replaces it. For a token in `stop_token_ids`, whose text
-    does not belong to the record's, llama-cpp-python gets EOS.
+    does not belong to the record's, llama-cpp-python gets EOS. Where `max_tokens` falls inside a character,
+    llama-cpp-python asks for the rest of it: up to three more tokens, which the record then has, too.
 
     Raises `ParameterError` or ValueError for settings that cannot be used.
     """
@@ -203,6 +209,8 @@ class LogitsProcessor(_Follower):
                 return row
             self._warn_of_replaced(ids)
             self._begin(ids)
+        if self._finished:
+            self._complete_character()
         token = -1 if self._finished else self._draw(row)
         chosen = [token] if token >= 0 else eos
         if chosen:
@@ -216,6 +224,18 @@ class LogitsProcessor(_Follower):
             return
         self._warned = True
         logger.warning("token %d follows where %d was drawn. %s", ids[-1], self._known[-1], OWN_GRAMMAR)
+
+    def _complete_character(self) -> None:
+        """Let a request go on that `max_tokens` has ended inside a character."""
+        record, tokenizer = self.record, self.scheduler.vocabulary.tokenizer
+        if record is None or tokenizer is None or record.stop_reason != "max_tokens":
+            return
+        outputs, limit = record.token_ids, self.params.get("max_tokens")
+        if len(outputs) != limit or not ends_inside_character(tokenizer, outputs):
+            return
+        request = self._add(record.prompt_token_ids, outputs, max_tokens=limit + _MISSING, seed=record.seed)
+        self.scheduler.remove(self._request)
+        self._request = request
 
     def _draw(self, row: np.ndarray) -> int:
         """The token that llama-cpp-python gets next; −1 after a fault."""

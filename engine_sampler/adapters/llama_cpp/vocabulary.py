@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import ctypes
+from collections.abc import Sequence
 from typing import Any
 
 from ...tokenizer import Tokenizer
@@ -62,6 +64,13 @@ def tokenize(vocab: Any, text: str, *, special: bool = False) -> list[int]:
             return list(ids[:count])
         capacity = -count
     raise ValueError(f"llama.cpp cannot tokenize {text[:40]!r}")
+
+
+def ends_inside_character(tokenizer: Tokenizer, token_ids: Sequence[int]) -> bool:
+    """Whether bytes of the last character of the tokens' text are still missing."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    decoder.decode(b"".join(tokenizer.text_bytes(i) for i in token_ids[-3:])[-3:])
+    return decoder.getstate()[0] != b""
 
 
 def _piece(vocab: Any, token_id: int) -> bytes:

@@ -164,6 +164,20 @@ def test_a_completion_has_the_tokens_of_a_scheduler(name: str, llm: Any, tokeniz
     assert completion["choices"][0]["text"] == expected.text.replace("�", "")
 
 
+@pytest.mark.parametrize("max_tokens", range(1, 8))
+def test_a_character_that_max_tokens_cuts_is_completed_as_by_llama_cpp(
+    max_tokens: int, llm: Any, tokenizer: Tokenizer
+) -> None:
+    settings = {"regex": "中文[a-z]{3,9}", "temperature": 0, "max_tokens": max_tokens}
+    processor = LogitsProcessor(SamplingParams(**settings), tokenizer)
+    ours = llm.create_completion(PROMPT, **processor.settings)
+    llm.reset()
+    own = llama_cpp.LlamaGrammar.from_string('root ::= "中文" [a-z]{3,9}', verbose=False)
+    theirs = llm.create_completion(PROMPT, max_tokens=max_tokens, temperature=0.0, grammar=own)
+    assert ours["choices"] == theirs["choices"]
+    assert ours["choices"][0]["finish_reason"] == "length"
+
+
 def test_later_samplers_choose_the_drawn_token(llm: Any, tokenizer: Tokenizer) -> None:
     params = SamplingParams(seed=5, temperature=1.5, max_tokens=16)
     processor, recorder = LogitsProcessor(params, tokenizer), Recorder()

@@ -130,6 +130,48 @@ def test_once_the_request_has_ended_only_eos_is_left() -> None:
     assert last.min() == np.float32(-1e12)  # finite: llama.cpp ends the process if a row has nothing else
 
 
+BYTES = Tokenizer([*(bytes([byte]) for byte in range(256)), b"</s>"], [256])
+
+
+def written(chain: LogitsProcessor, calls: int) -> bytes:
+    """What llama-cpp-python has after this many calls, up to EOS."""
+    ids = list(PROMPT)
+    for _ in range(calls):
+        token = int(chain(np.array(ids, np.intc), np.zeros(257, np.float32)).argmax())
+        if token == 256:
+            break
+        ids.append(token)
+    return bytes(ids[len(PROMPT) :])
+
+
+@pytest.mark.parametrize(
+    "settings", [{"seed": 5}, {"mirostat": 2}, {"temperature": 0, "min_tokens": 2}], ids=str
+)
+def test_a_character_that_max_tokens_cuts_is_completed(settings: dict[str, Any]) -> None:
+    chain = LogitsProcessor(SamplingParams(regex="中文[a-z]*", max_tokens=4, **settings), BYTES)
+    assert written(chain, 6).decode() == "中文"
+    assert chain.record is not None
+    assert (chain.record.text, len(chain.record.token_ids)) == ("中文", 6)
+    written(chain, 4)
+    assert (chain.record.finish_reason, chain.record.stop_reason) == (
+        "length",
+        "max_tokens",
+    )  # if nobody asks
+
+
+def test_after_three_more_tokens_the_request_has_ended() -> None:
+    chain = LogitsProcessor(SamplingParams(regex="中文[a-z]*", max_tokens=4, seed=5), BYTES)
+    text = written(chain, 9).decode()
+    assert len(text.encode()) == 7
+    assert chain.record is not None
+    assert (chain.record.text, chain.record.finish_reason) == (text, "length")
+
+
+def test_a_whole_character_is_the_last() -> None:
+    chain = LogitsProcessor(SamplingParams(regex="中文[a-z]*", max_tokens=3, seed=5), BYTES)
+    assert written(chain, 6).decode() == "中"
+
+
 def test_a_replaced_token_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     chain = LogitsProcessor(SamplingParams(temperature=0), vocab_size=VOCAB)
     ids = list(PROMPT)
