@@ -106,11 +106,30 @@ def _conversion(step: dict[str, Any]) -> Callable[[str], str] | None:
             return lambda piece: piece.replace(space, " ")
         case {"type": "BPEDecoder", "suffix": end}:
             return lambda piece: piece.replace(end, " ")
-        case {"type": "WordPiece", "prefix": inside}:
-            return lambda piece: piece[len(inside) :] if piece.startswith(inside) else f" {piece}"
+        case {"type": "WordPiece", "prefix": inside, "cleanup": cleans_up}:
+            return partial(_word_piece, inside, _CLEANED_UP if cleans_up else {})
         case {"type": "ByteFallback" | "Fuse" | "Strip"}:  # these affect bytes, or the text as a whole
             return str
     return None
+
+
+def _word_piece(inside: str, replaced: Mapping[str, str], piece: str) -> str:
+    """A piece of WordPiece: one that begins with `inside` continues a word, all others begin one."""
+    text = piece[len(inside) :] if piece.startswith(inside) else f" {piece}"
+    for old, new in replaced.items():
+        text = text.replace(old, new)
+    return text
+
+
+_CLEANED_UP = {
+    **{f" {mark}": mark for mark in ".?!,"},
+    " ' ": "'",
+    " n't": "n't",
+    " 'm": "'m",
+    " do not": " don't",
+    **{f" {ending}": ending for ending in ("'s", "'ve", "'re")},
+}
+"""What a WordPiece decoder with cleanup replaces, within each piece by itself and in this order."""
 
 
 def _convert(conversions: list[Callable[[str], str]], has_byte_names: bool, piece: str) -> bytes:

@@ -123,8 +123,9 @@ class Tokenizer:
         """From a tokenizer of `transformers`: fast, SentencePiece, byte-level or mistral-common.
 
         A model may have more end tokens than its tokenizer declares: pass
-        `model.generation_config.eos_token_id`. Raises TypeError or ValueError for a tokenizer whose
-        tokens have no bytes of their own.
+        `model.generation_config.eos_token_id`. What `clean_up_tokenization_spaces` does to a text as a
+        whole is left out: the spaces around a lone apostrophe stay, for example. Raises TypeError or
+        ValueError for a tokenizer whose tokens have no bytes of their own.
         """
         from . import huggingface
 
@@ -142,7 +143,8 @@ class Tokenizer:
         """From a `tokenizers.Tokenizer`, which does not declare an EOS token.
 
         It may be byte-level BPE, of SentencePiece's kind (Metaspace, byte fallback), WordPiece (a space
-        before every piece except "##" ones; its decoder's cleanup is omitted) or BPE with word ends.
+        before every piece except "##" ones and those from which its decoder's cleanup takes it, such as
+        "." and "'s") or BPE with word ends.
         Raises ValueError for others, whose tokens have no bytes of their own.
         """
         from . import huggingface

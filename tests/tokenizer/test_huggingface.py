@@ -132,6 +132,38 @@ def test_word_pieces_have_a_space_before_each_word():
     assert tokenizer.decode(ids) == f" {pieces.decode(ids)}" == " ab b ☃ abb"
 
 
+MARKS = [
+    ".",
+    "?",
+    "!",
+    ",",
+    "'",
+    "-",
+    ";",
+    "n't",
+    "'s",
+    "'m",
+    "'ve",
+    "'re",
+    "'ll",
+    "##.",
+    "do not",
+    "a ' b",
+    "a",
+]
+
+
+def test_word_pieces_are_cleaned_up_as_by_their_decoder():
+    vocab = {piece: i for i, piece in enumerate(["[UNK]", *MARKS, "##b", "it"])}
+    pieces = tokenizers.Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
+    pieces.decoder = decoders.WordPiece(cleanup=True)
+    tokenizer = Tokenizer.from_tokenizers(pieces)
+    rng = random.Random(0)
+    for _ in range(300):
+        ids = [vocab["it"], *(rng.randrange(1, len(vocab)) for _ in range(rng.randrange(9)))]
+        assert tokenizer.decode(ids) == f" {pieces.decode(ids)}"
+
+
 def test_word_ends_are_spaces_after_words():
     bpe = tokenizers.Tokenizer(models.BPE({"a": 0, "b</w>": 1, "a</w>": 2}, [], end_of_word_suffix="</w>"))
     bpe.pre_tokenizer = pre_tokenizers.Whitespace()
