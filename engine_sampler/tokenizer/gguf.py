@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from ..base.arguments import with_attributes
 from .gguf_encoding import Encoding, encoding_of
 from .gguf_ends import find_ends
 from .gguf_metadata import read_metadata
@@ -27,6 +28,8 @@ def read(source: Any) -> TokenTable:
 
     Tokens of the types unknown, control and unused are special, and so are those that end a text.
     """
+    if not isinstance(source, (str, os.PathLike)):
+        with_attributes(("model_path",), "source", source, "the path of a GGUF file, or a llama_cpp.Llama")
     path = source if isinstance(source, (str, os.PathLike)) else source.model_path
     keys = _vocabulary(path)
     tokens, types = keys["tokens"], keys["token_type"]

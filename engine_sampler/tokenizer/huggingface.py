@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from ..base.arguments import with_attributes
 from . import mistral_common
 from .pieces import Decode, byte_level, byte_of_name, literal, sentence_piece
 from .table import TokenTable
@@ -14,12 +15,15 @@ from .table import TokenTable
 
 def from_tokenizers(tokenizer: Any) -> TokenTable:
     """From a `tokenizers.Tokenizer`, whose decoder determines how its pieces are converted."""
+    with_attributes(
+        ("decoder", "pre_tokenizer", "get_vocab"), "tokenizer", tokenizer, "a tokenizers.Tokenizer"
+    )
     decoder = _steps(tokenizer.decoder, "decoders") or _steps(tokenizer.pre_tokenizer, "pretokenizers")
     tokens = tokenizer.get_added_tokens_decoder()
     special = {i: token.content for i, token in tokens.items() if token.special}
     added = {i: tokenizer.id_to_token(i) for i in tokens if i not in special}  # as matched in the text
     token_bytes = _token_bytes(tokenizer.get_vocab(), added, special, _decoding(decoder))
-    return TokenTable(token_bytes, (), special, encode=partial(_encode, tokenizer))
+    return TokenTable(token_bytes, (), list(special), encode=partial(_encode, tokenizer))
 
 
 def from_transformers(tokenizer: Any) -> TokenTable:
@@ -30,7 +34,7 @@ def from_transformers(tokenizer: Any) -> TokenTable:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     table = _from_slow(tokenizer) if backend is None else from_tokenizers(backend)
     special = {*table.special_token_ids, *getattr(tokenizer, "all_special_ids", ())}
-    eos = tokenizer.eos_token_id
+    eos = getattr(tokenizer, "eos_token_id", None)
     return table._replace(eos_token_ids=() if eos is None else (eos,), special_token_ids=special)
 
 
@@ -51,7 +55,7 @@ def _from_slow(tokenizer: Any) -> TokenTable:
     special = {i: token.content for i, token in tokens.items() if token.special}
     added = {i: token.content for i, token in tokens.items() if i not in special}
     token_bytes = _token_bytes(tokenizer.get_vocab(), added, special, decode)
-    return TokenTable(token_bytes, (), special, encode=partial(_encode_slowly, tokenizer))
+    return TokenTable(token_bytes, (), list(special), encode=partial(_encode_slowly, tokenizer))
 
 
 def _token_bytes(

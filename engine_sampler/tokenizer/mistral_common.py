@@ -7,6 +7,7 @@ import os
 from functools import partial
 from typing import Any
 
+from ..base.arguments import with_attributes
 from . import sentencepiece
 from .table import TokenTable
 
@@ -18,6 +19,7 @@ def read(source: Any) -> TokenTable:
     """
     tokenizer = _load(source) if isinstance(source, (str, os.PathLike)) else _inside(source)
     if not hasattr(tokenizer, "id_to_byte_piece"):
+        with_attributes(("file_path",), "tokenizer", tokenizer, "a MistralTokenizer, or the path of its file")
         return sentencepiece.read(tokenizer.file_path)
     special = tokenizer.special_ids
     token_bytes = [

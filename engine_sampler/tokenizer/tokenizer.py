@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
+from ..base.arguments import entries_of, integer_of, integers_of, not_allowed
 from ..base.cached import cached_property
+from ..base.errors import ParameterError
 from .substrings import Substrings
 from .table import warn_inexact
 
@@ -13,6 +17,8 @@ if TYPE_CHECKING:
     from .table import TokenTable
 
 T = TypeVar("T")
+
+_BYTES = "a list of bytes, one entry for each token"
 
 
 class Tokenizer:
@@ -42,21 +48,32 @@ class Tokenizer:
         *,
         encode: Callable[[str], list[int]] | None = None,
     ) -> None:
-        self.token_bytes = tuple(token_bytes)
-        self.eos_token_ids = tuple(eos_token_ids)
+        self.token_bytes = tuple(entries_of("token_bytes", token_bytes, _BYTES))
+        if not all(issubclass(kind, bytes) for kind in set(map(type, self.token_bytes))):
+            raise not_allowed("token_bytes", token_bytes, _BYTES)
+        self.eos_token_ids = tuple(self._ids("eos_token_ids", eos_token_ids))
+        if eot_token_id is not None:
+            self._ids("eot_token_id", [integer_of("eot_token_id", eot_token_id)])
+        if encode is not None and not callable(encode):
+            raise not_allowed("encode", encode, "a function from a text to a list of ids, or None")
         if eot_token_id is None and self.eos_token_ids:
             eot_token_id = self.eos_token_ids[0]
         self.eot_token_id = eot_token_id
         ends = self.eos_token_ids if eot_token_id is None else (*self.eos_token_ids, eot_token_id)
-        self.special_token_ids = frozenset(special_token_ids).union(ends)
-        for token_id in self.special_token_ids:
-            if not 0 <= token_id < len(self.token_bytes):
-                raise ValueError(f"token id {token_id} is outside 0..{len(self.token_bytes) - 1}")
+        self.special_token_ids = frozenset(self._ids("special_token_ids", special_token_ids)).union(ends)
         # The tokens without text, indexed by `skip_special_tokens`.
         self._silent = (frozenset(self.eos_token_ids), self.special_token_ids)
         self._encode = encode
         self._inexact: str | None = None
         self._kept: dict[str, Any] = {}
+
+    def _ids(self, name: str, value: Any) -> list[int]:
+        """`value` as a list of ids of this vocabulary."""
+        ids = integers_of(name, value)
+        for token_id in ids:
+            if not 0 <= token_id < len(self.token_bytes):
+                raise ParameterError(f"{name}: token id {token_id} is outside 0..{len(self.token_bytes) - 1}")
+        return ids
 
     def __repr__(self) -> str:
         ends = [f"{i} {self.token_bytes[i].decode(errors='replace')!r}" for i in self.eos_token_ids[:3]]
@@ -228,7 +245,7 @@ class Tokenizer:
         eos = table.eos_token_ids if eos_token_ids is None else eos_token_ids
         tokenizer = cls(
             table.token_bytes,
-            (eos,) if isinstance(eos, int) else eos,
+            (eos,) if isinstance(eos, (int, np.integer)) else eos,
             table.special_token_ids if special_token_ids is None else special_token_ids,
             table.eot_token_id if eot_token_id is None else eot_token_id,
             encode=table.encode,
@@ -270,3 +287,9 @@ class Tokenizer:
             ids.append(self._by_bytes[data[start:end]][0])
             start = end
         return ids
+
+
+def check_tokenizer(value: Any) -> None:
+    """Raise `ParameterError` for an argument `tokenizer` that is neither a `Tokenizer` nor None."""
+    if value is not None and not isinstance(value, Tokenizer):
+        raise not_allowed("tokenizer", value, "a Tokenizer, which Tokenizer.from_… makes of others', or None")

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from ...base.arguments import array_of, instance_of
 from ...contract import Backend
 from ...params import RequestLimits, SamplingParams
 from ...scheduler import Record, RequestId, Scheduler
-from ...tokenizer import Tokenizer
+from ...tokenizer import Tokenizer, check_tokenizer
 from .refusals import OWN_GRAMMAR, SoleProcessors, refuse_own_grammar
 from .responses import with_text
 from .vocabulary import ends_inside_character, llama_of
@@ -62,6 +63,8 @@ class _Follower:
         stopping_criteria: Sequence[Callable[..., Any]] = (),
         backend: str | Backend = "auto",
     ) -> None:
+        instance_of(SamplingParams, "params", params, "a SamplingParams")
+        check_tokenizer(tokenizer)
         size = vocab_size if tokenizer is None else len(tokenizer)
         if size is None:
             raise ValueError(f"{type(self).__name__} needs a tokenizer or vocab_size")
@@ -199,8 +202,8 @@ class LogitsProcessor(_Follower):
         return bool(self.params.get("include_stop_str_in_output", False))
 
     def __call__(self, input_ids: np.ndarray, scores: np.ndarray) -> np.ndarray:
-        row = np.array(scores, np.float32)  # llama-cpp-python's row is strided
-        ids = input_ids.tolist()
+        ids = _ids_in(input_ids)
+        row = array_of("scores", scores, "f", 1, "floats [vocab]").astype(np.float32)
         eos = list(self.scheduler.vocabulary.eos_token_ids)
         if self._request is None or ids != self._known:
             if refuse_own_grammar(llama_of(self.scheduler.vocabulary.tokenizer), input_ids):
@@ -283,7 +286,7 @@ class StoppingCriteria(_Follower):
     """
 
     def __call__(self, input_ids: np.ndarray, logits: Any) -> bool:
-        ids = input_ids.tolist()
+        ids = _ids_in(input_ids)
         known_length = len(self._known)
         continues = self._request is not None and ids[:known_length] == self._known
         if not continues or len(ids) == self._prompt_length:
@@ -292,3 +295,9 @@ class StoppingCriteria(_Follower):
             self.scheduler.accept(self._request, ids[known_length:])
             self._known = ids
         return self._finished
+
+
+def _ids_in(input_ids: Any) -> list[int]:
+    """The ids that llama-cpp-python passes in."""
+    ids: list[int] = array_of("input_ids", input_ids, "iu", 1, "integers [length]").tolist()
+    return ids

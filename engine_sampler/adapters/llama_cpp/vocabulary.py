@@ -7,6 +7,7 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
+from ...base.arguments import with_attributes
 from ...tokenizer import Tokenizer
 
 _LLAMA = "llama_cpp.Llama"
@@ -17,6 +18,7 @@ def tokenizer_of(llm: Any) -> Tokenizer:
 
     Every end-of-generation token of llama.cpp is an EOS token here, the model's own EOS first.
     """
+    with_attributes(("model", "tokenize"), "llm", llm, "a llama_cpp.Llama")
     import llama_cpp as lib  # type: ignore[import-not-found,unused-ignore]
 
     tokenizer = tokenizer_of_vocabulary(lib.llama_model_get_vocab(llm.model), llm)
