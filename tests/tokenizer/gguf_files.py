@@ -83,7 +83,7 @@ def character_keys(**more):
     """Gemma 4's BPE: merges of characters, "▁" for a space, names for bytes, and runs of line ends."""
     merges = ["▁ t", "t h", "th e", "▁ the", "▁ a", "a b", "▁a b", "\n \n", "▁ ▁", "1 2"]
     pieces = [*"▁abethingo12!\n", *(merge.replace(" ", "") for merge in merges)]
-    others = {"<|tool>": USER_DEFINED, "<turn|>": CONTROL}
+    others = {"<|tool>": USER_DEFINED, "<end_of_turn>": CONTROL}
     tokens = ["<pad>", "<eos>", *(f"<0x{b:02X}>" for b in range(256)), *pieces, *others]
     types = [CONTROL, CONTROL] + [BYTE] * 256 + [NORMAL] * len(pieces) + list(others.values())
     keys = {"model": "gemma4", "tokens": tokens, "token_type": types, "merges": merges, "eos_token_id": 1}

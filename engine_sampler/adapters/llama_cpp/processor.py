@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from ...arithmetic import Logprobs
 from ...base.arguments import array_of, instance_of
 from ...contract import Backend
 from ...params import RequestLimits, SamplingParams
-from ...scheduler import Record, RequestId, Scheduler
+from ...scheduler import LogprobsByMode, Record, RequestId, Scheduler
 from ...tokenizer import Tokenizer, check_tokenizer
-from .refusals import OWN_GRAMMAR, SoleProcessors, refuse_own_grammar
+from .completions import KnownIds, logits_in_context
+from .refusals import OWN_GRAMMAR, SoleProcessors, refuse_own_grammar, samplers_after
 from .responses import with_text
 from .vocabulary import ends_inside_character, llama_of
 
@@ -79,10 +81,8 @@ class _Follower:
         )
         self._grammar = grammar
         self._criteria = stopping_criteria
-        self._known: list[int] = []
-        """Prompt and output, as llama-cpp-python has them."""
-        self._prompt_length = 0
         self._request: RequestId | None = None
+        self.reset()
         self.scheduler.remove(self._add(()))
 
     @property
@@ -94,7 +94,10 @@ class _Follower:
         """Make the next call the first of a new completion, even if its prompt is the last one's text."""
         if self._request is not None:
             self.scheduler.remove(self._request)
-        self._request, self._known, self._prompt_length = None, [], 0
+        self._request = None
+        self._known = KnownIds()
+        """Prompt and output, as llama-cpp-python has them."""
+        self._prompt_length = 0
 
     def _add(self, prompt: Sequence[int], output: Sequence[int] = (), **changes: Any) -> RequestId:
         is_matcher = hasattr(self._grammar, "fill_bitmask")
@@ -106,11 +109,11 @@ class _Follower:
             stopping_criteria=self._criteria,
         )
 
-    def _begin(self, prompt: list[int]) -> None:
+    def _begin(self, prompt: np.ndarray) -> None:
         """Replace the request with a new one."""
-        request = self._add(prompt)
+        request = self._add(prompt.tolist())
         self.reset()
-        self._request, self._known, self._prompt_length = request, list(prompt), len(prompt)
+        self._request, self._known, self._prompt_length = request, KnownIds(prompt), len(prompt)
 
     @property
     def _finished(self) -> bool:
@@ -160,6 +163,8 @@ class LogitsProcessor(_Follower):
     """
 
     _warned = False
+    _is_greedy = False
+    """Whether llama-cpp-python takes the best token after this."""
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -179,6 +184,20 @@ class LogitsProcessor(_Follower):
         }
         has_eos = bool(self.scheduler.vocabulary.eos_token_ids)
         return settings if has_eos else {**settings, "stopping_criteria": self.stopped}
+
+    @property
+    def logprobs(self) -> LogprobsByMode:
+        """Those of the completion's tokens so far, one row for each of `record.token_ids`, in the form of
+        `StepResult.logprobs`; None if `params` ask for none. llama-cpp-python's own `logprobs` are of its
+        raw logits, and need `logits_all`."""
+        steps = self._logprobs
+        if steps and isinstance(steps[0], dict):
+            return {mode: Logprobs.joined([step[mode] for step in steps]) for mode in steps[0]}
+        return Logprobs.joined(steps) if steps else None
+
+    def reset(self) -> None:
+        super().reset()
+        self._logprobs: list[Any] = []
 
     def with_own_text(self, response: Any) -> Any:
         """A response of `create_completion` or `create_chat_completion`, or the chunks of a streamed one,
@@ -204,29 +223,63 @@ class LogitsProcessor(_Follower):
     def __call__(self, input_ids: np.ndarray, scores: np.ndarray) -> np.ndarray:
         ids = _ids_in(input_ids)
         row = array_of("scores", scores, "f", 1, "floats [vocab]").astype(np.float32)
-        eos = list(self.scheduler.vocabulary.eos_token_ids)
-        if self._request is None or ids != self._known:
-            if refuse_own_grammar(llama_of(self.scheduler.vocabulary.tokenizer), input_ids):
+        left = self._next(ids, row)
+        if left is None:
+            row[self._eos] = _REMOVED
+        elif left:
+            row.fill(_REMOVED)
+            row[left] = 0.0
+        return row
+
+    def call_alone(self, input_ids: np.ndarray, scores: np.ndarray) -> np.ndarray:
+        """As llama-cpp-python calls the only processor of a completion, with its array of candidates, into
+        which it writes the result: `scores` themselves, where it is already.
+
+        Neither the row nor the result is copied: with 131,072 tokens, that takes longer than the draw. If
+        llama.cpp goes on to take the best token, only the drawn one is changed. (Others of its samplers sort
+        by logits, but not by such high ones.)
+        """
+        row = logits_in_context(self._llm, input_ids, scores)
+        left = self._next(input_ids, scores.astype(np.float32) if row is None else row)
+        if left is None:
+            scores[self._eos] = _REMOVED
+        elif left and self._is_greedy:
+            scores[left] = -_REMOVED
+        elif left:
+            scores[:] = _REMOVED
+            scores[left] = 0.0
+        return scores
+
+    @property
+    def _llm(self) -> Any:
+        return llama_of(self.scheduler.vocabulary.tokenizer)
+
+    @property
+    def _eos(self) -> list[int]:
+        return list(self.scheduler.vocabulary.eos_token_ids)
+
+    def _next(self, ids: np.ndarray, row: np.ndarray) -> list[int] | None:
+        """The tokens of which llama-cpp-python must choose one, [] for any; None for any but EOS: an error
+        about its own grammar then comes in place of the token after that."""
+        if self._request is None or len(ids) != len(self._known) or not self._known.begin(ids):
+            if refuse_own_grammar(self._llm, ids):
                 logger.error("the completion ends: %s", OWN_GRAMMAR)
-                row[eos] = _REMOVED  # the error comes with the next token
-                return row
+                return None
             self._warn_of_replaced(ids)
             self._begin(ids)
+            self._is_greedy = samplers_after(self._llm, ids) == [b"?penalties", b"greedy"]  # "?" is off
         if self._finished:
             self._complete_character()
         token = -1 if self._finished else self._draw(row)
-        chosen = [token] if token >= 0 else eos
-        if chosen:
-            row.fill(_REMOVED)
-            row[chosen] = 0.0
-        return row
+        return [token] if token >= 0 else self._eos
 
-    def _warn_of_replaced(self, ids: list[int]) -> None:
+    def _warn_of_replaced(self, ids: np.ndarray) -> None:
         """Log once that another token follows than the drawn one: in a new completion, perhaps."""
-        if self._warned or not self._known or self._finished or ids[:-1] != self._known[:-1]:
+        known = self._known[:]
+        if self._warned or not len(known) or self._finished or not np.array_equal(ids[:-1], known[:-1]):
             return
         self._warned = True
-        logger.warning("token %d follows where %d was drawn. %s", ids[-1], self._known[-1], OWN_GRAMMAR)
+        logger.warning("token %d follows where %d was drawn. %s", ids[-1], known[-1], OWN_GRAMMAR)
 
     def _complete_character(self) -> None:
         """Let a request go on that `max_tokens` has ended inside a character."""
@@ -244,6 +297,8 @@ class LogitsProcessor(_Follower):
         """The token that llama-cpp-python gets next; −1 after a fault."""
         result = self.scheduler.step(row[None])
         token = int(result.token_ids[0])
+        if result.logprobs is not None and token >= 0:
+            self._logprobs.append(result.logprobs)
         if token < 0:
             logger.error("the completion ends: %s", result.errors[0])
             return token
@@ -287,17 +342,17 @@ class StoppingCriteria(_Follower):
 
     def __call__(self, input_ids: np.ndarray, logits: Any) -> bool:
         ids = _ids_in(input_ids)
-        known_length = len(self._known)
-        continues = self._request is not None and ids[:known_length] == self._known
+        continues = self._request is not None and self._known.begin(ids)
         if not continues or len(ids) == self._prompt_length:
             self._begin(ids)  # also if the prompt alone is asked about again: its time starts anew
-        elif len(ids) > known_length and not self._finished:
-            self.scheduler.accept(self._request, ids[known_length:])
-            self._known = ids
+        elif len(ids) > len(self._known) and not self._finished:
+            new = ids[len(self._known) :].tolist()
+            self.scheduler.accept(self._request, new)
+            for token in new:
+                self._known.append(token)
         return self._finished
 
 
-def _ids_in(input_ids: Any) -> list[int]:
+def _ids_in(input_ids: Any) -> np.ndarray:
     """The ids that llama-cpp-python passes in."""
-    ids: list[int] = array_of("input_ids", input_ids, "iu", 1, "integers [length]").tolist()
-    return ids
+    return array_of("input_ids", input_ids, "iu", 1, "integers [length]")

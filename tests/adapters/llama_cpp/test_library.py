@@ -164,6 +164,48 @@ def test_a_completion_has_the_tokens_of_a_scheduler(name: str, llm: Any, tokeniz
     assert completion["choices"][0]["text"] == expected.text.replace("�", "")
 
 
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_only_processor_draws_the_same_tokens(
+    name: str, temperature: float, llm: Any, tokenizer: Tokenizer
+) -> None:
+    params = SamplingParams(**SETTINGS[name], max_tokens=24)
+    outcomes = []
+    for is_only in (True, False):
+        llm.reset()
+        processor = LogitsProcessor(params, tokenizer)
+        settings = {**processor.settings, "temperature": temperature}
+        if not is_only:
+            settings["logits_processor"] = [Recorder(), processor]
+        text = llm.create_completion(PROMPT, **settings)["choices"][0]["text"]
+        assert processor.record is not None
+        outcomes.append((text, processor.record.token_ids))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_the_logits_are_read_where_they_lie(llm: Any, tokenizer: Tokenizer) -> None:
+    seen = []
+
+    class Watching(LogitsProcessor):
+        def _draw(self, row: np.ndarray) -> int:
+            seen.append(row.base is not None and row.strides == (4,) and not row.flags.owndata)
+            return super()._draw(row)
+
+    processor = Watching(SamplingParams(seed=1, max_tokens=5), tokenizer)
+    llm.create_completion(PROMPT, **processor.settings)
+    assert seen == [True] * 5
+
+
+def test_logprobs_need_no_logits_of_all_tokens(llm: Any, tokenizer: Tokenizer) -> None:
+    processor = LogitsProcessor(SamplingParams(seed=1, max_tokens=5, logprobs=2), tokenizer)
+    llm.create_completion(PROMPT, **processor.settings)
+    logprobs: Any = processor.logprobs
+    assert processor.record is not None
+    assert logprobs.token_ids[:, 0].tolist() == processor.record.token_ids
+    assert logprobs.logprobs.shape == (5, 3)
+    assert (logprobs.logprobs <= 0).all()
+
+
 @pytest.mark.parametrize("max_tokens", range(1, 8))
 def test_a_character_that_max_tokens_cuts_is_completed_as_by_llama_cpp(
     max_tokens: int, llm: Any, tokenizer: Tokenizer
