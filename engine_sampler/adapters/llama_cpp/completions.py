@@ -1,9 +1,9 @@
-"""What a completion of llama-cpp-python passes in: its ids, and logits that lie in llama.cpp's memory."""
+"""What a completion of llama-cpp-python knows: its ids, and logits that lie in llama.cpp's memory."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,18 +36,22 @@ class KnownIds:
         return len(ids) >= length and bool((ids[:length] == self._ids[:length]).all())
 
 
-def logits_in_context(llm: Any, input_ids: np.ndarray, scores: np.ndarray) -> np.ndarray | None:
-    """The logits after the last token of `llm`, float32 [vocab] in llama.cpp's own memory; None unless they
-    are those in llama.cpp's array of candidates, `scores`."""
-    if llm is None or not np.may_share_memory(input_ids, llm.input_ids):
-        return None
-    import llama_cpp as lib  # type: ignore[import-not-found,unused-ignore]
+class DirectSampler:
+    """Takes the place of a completion's sampler, a `LlamaSampler`, in llama-cpp-python: it chooses from the
+    logits where they lie. llama.cpp would first fill an array with an entry for each token, of which
+    llama-cpp-python would copy the logits for a processor, and then copy its answer back.
 
-    pointer = lib.llama_get_logits_ith(llm.ctx, -1)
-    if not pointer:
-        return None
-    size = len(scores)
-    memory: Any = (ctypes.c_float * size).from_address(ctypes.addressof(pointer.contents))
-    row = np.frombuffer(memory, np.float32)
-    looked_at = (0, size // 3, size // 2, size - 1)
-    return row if all(row[i] == scores[i] for i in looked_at) else None
+    choose  gives the next token after ids intc [length], from float32 [vocab].
+    """
+
+    def __init__(self, llm: Any, choose: Callable[[np.ndarray, np.ndarray], int]) -> None:
+        self._llm, self._choose = llm, choose
+        self._row_type = ctypes.c_float * llm.n_vocab()
+
+    def sample(self, context: Any, index: int = -1) -> int:
+        import llama_cpp as lib  # type: ignore[import-not-found,unused-ignore]
+
+        logits = lib.llama_get_logits_ith(context.ctx, index)
+        memory: Any = self._row_type.from_address(ctypes.addressof(logits.contents))
+        llm = self._llm
+        return self._choose(llm.input_ids[: llm.n_tokens], np.frombuffer(memory, np.float32))

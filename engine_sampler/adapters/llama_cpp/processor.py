@@ -14,7 +14,7 @@ from ...contract import Backend
 from ...params import RequestLimits, SamplingParams
 from ...scheduler import LogprobsByMode, Record, RequestId, Scheduler
 from ...tokenizer import Tokenizer, check_tokenizer
-from .completions import KnownIds, logits_in_context
+from .completions import DirectSampler, KnownIds
 from .refusals import OWN_GRAMMAR, SoleProcessors, refuse_own_grammar, samplers_after
 from .responses import with_text
 from .vocabulary import ends_inside_character, llama_of
@@ -26,6 +26,9 @@ _REMOVED = np.float32(-1e12)
 not −inf: a grammar of llama-cpp-python's own that refuses the drawn token would find no other, and end the
 process."""
 
+
+_BEST_TOKEN = [b"?penalties", b"greedy"]
+"""llama.cpp's samplers for the best token; "?" means that they are off."""
 
 _MISSING = 3
 """The most bytes that a character may lack, and so the most tokens that bring them."""
@@ -141,6 +144,10 @@ class LogitsProcessor(_Follower):
         >>> processor(np.array([0, 2]), np.array([1, 3, 2], np.float32))
         array([-1.e+12,  0.e+00, -1.e+12], dtype=float32)
 
+    With `settings` as they are and the tokenizer of `tokenizer_of`, that happens for the first token only.
+    From then on, the processor stands in for llama-cpp-python's samplers, which would leave its token anyway,
+    and reads the logits where llama.cpp has them. `logprobs` has those that `params` ask for.
+
     A call whose ids are not those of the completion so far begins a new one, so an object serves one
     completion at a time. Once the request has ended, only EOS is left, which ends the completion. `record`
     holds the reason, and the error after a faulty row, which is also logged; llama-cpp-python's finish_reason
@@ -163,8 +170,6 @@ class LogitsProcessor(_Follower):
     """
 
     _warned = False
-    _is_greedy = False
-    """Whether llama-cpp-python takes the best token after this."""
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -198,6 +203,7 @@ class LogitsProcessor(_Follower):
     def reset(self) -> None:
         super().reset()
         self._logprobs: list[Any] = []
+        self._has_ended = False
 
     def with_own_text(self, response: Any) -> Any:
         """A response of `create_completion` or `create_chat_completion`, or the chunks of a streamed one,
@@ -232,23 +238,18 @@ class LogitsProcessor(_Follower):
         return row
 
     def call_alone(self, input_ids: np.ndarray, scores: np.ndarray) -> np.ndarray:
-        """As llama-cpp-python calls the only processor of a completion, with its array of candidates, into
-        which it writes the result: `scores` themselves, where it is already.
+        """As llama-cpp-python calls the only processor of a completion. If it would then take the best token,
+        as with `settings`, the next ones are drawn without its samplers: these need longer than the draw."""
+        row = self(input_ids, scores)
+        llm = self._llm
+        if len(input_ids) == self._prompt_length and samplers_after(llm, input_ids) == _BEST_TOKEN:
+            llm._sampler = DirectSampler(llm, self._choose)
+        return row
 
-        Neither the row nor the result is copied: with 131,072 tokens, that takes longer than the draw. If
-        llama.cpp goes on to take the best token, only the drawn one is changed. (Others of its samplers sort
-        by logits, but not by such high ones.)
-        """
-        row = logits_in_context(self._llm, input_ids, scores)
-        left = self._next(input_ids, scores.astype(np.float32) if row is None else row)
-        if left is None:
-            scores[self._eos] = _REMOVED
-        elif left and self._is_greedy:
-            scores[left] = -_REMOVED
-        elif left:
-            scores[:] = _REMOVED
-            scores[left] = 0.0
-        return scores
+    def _choose(self, ids: np.ndarray, row: np.ndarray) -> int:
+        """The token that follows `ids`; the best one after a fault, in a vocabulary without EOS."""
+        left = self._next(ids, row)
+        return left[0] if left else int(row.argmax())
 
     @property
     def _llm(self) -> Any:
@@ -267,16 +268,15 @@ class LogitsProcessor(_Follower):
                 return None
             self._warn_of_replaced(ids)
             self._begin(ids)
-            self._is_greedy = samplers_after(self._llm, ids) == [b"?penalties", b"greedy"]  # "?" is off
-        if self._finished:
+        if self._has_ended:
             self._complete_character()
-        token = -1 if self._finished else self._draw(row)
+        token = -1 if self._has_ended else self._draw(row)
         return [token] if token >= 0 else self._eos
 
     def _warn_of_replaced(self, ids: np.ndarray) -> None:
         """Log once that another token follows than the drawn one: in a new completion, perhaps."""
         known = self._known[:]
-        if self._warned or not len(known) or self._finished or not np.array_equal(ids[:-1], known[:-1]):
+        if self._warned or not len(known) or self._has_ended or not np.array_equal(ids[:-1], known[:-1]):
             return
         self._warned = True
         logger.warning("token %d follows where %d was drawn. %s", ids[-1], known[-1], OWN_GRAMMAR)
@@ -291,12 +291,13 @@ class LogitsProcessor(_Follower):
             return
         request = self._add(record.prompt_token_ids, outputs, max_tokens=limit + _MISSING, seed=record.seed)
         self.scheduler.remove(self._request)
-        self._request = request
+        self._request, self._has_ended = request, False
 
     def _draw(self, row: np.ndarray) -> int:
         """The token that llama-cpp-python gets next; −1 after a fault."""
         result = self.scheduler.step(row[None])
         token = int(result.token_ids[0])
+        self._has_ended = result.finish_reasons[0] is not None
         if result.logprobs is not None and token >= 0:
             self._logprobs.append(result.logprobs)
         if token < 0:

@@ -58,12 +58,12 @@ class _Refusal:
 def samplers_after(llm: Any, input_ids: np.ndarray) -> list[bytes]:
     """llama.cpp's names of the samplers after the processors, if `llm` is sampling after `input_ids`;
     else none."""
-    sampler = getattr(llm, "_sampler", None)
-    if sampler is None or not np.may_share_memory(input_ids, llm.input_ids):
+    sampler: Any = getattr(llm, "_sampler", None)
+    chain = getattr(sampler, "sampler", None)
+    if chain is None or not np.may_share_memory(input_ids, llm.input_ids):
         return []
     import llama_cpp as lib  # type: ignore[import-not-found,unused-ignore]
 
-    chain = sampler.sampler
     nameless = {index for index, _ in sampler.custom_samplers}  # llama.cpp must not be asked for their names
     others = [i for i in range(lib.llama_sampler_chain_n(chain)) if i not in nameless]
     return [lib.llama_sampler_name(lib.llama_sampler_chain_get(chain, i)) for i in others]

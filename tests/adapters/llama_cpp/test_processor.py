@@ -210,7 +210,7 @@ def alone(chain: LogitsProcessor, row: np.ndarray) -> np.ndarray:
     return candidates.logit
 
 
-def test_the_only_processor_writes_into_the_candidates() -> None:
+def test_the_only_processor_leaves_the_drawn_token() -> None:
     params, row = SamplingParams(seed=3), rows(1)[0]
     expected = LogitsProcessor(params, vocab_size=VOCAB)(np.array(PROMPT, np.intc), row)
     assert np.array_equal(alone(LogitsProcessor(params, vocab_size=VOCAB), row), expected)
