@@ -3,6 +3,8 @@ allowed."""
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -70,6 +72,14 @@ def array_of(name: str, value: Any, kinds: str, dimensions: int, allowed: str) -
     if array.ndim != dimensions or array.dtype.kind not in kinds:
         raise not_allowed(name, value, allowed)
     return array
+
+
+def file_of(path: str | os.PathLike[str]) -> str:
+    """The path of a file that exists; raises FileNotFoundError, which names it."""
+    file = os.fspath(path)
+    if not os.path.isfile(file):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), file)
+    return file
 
 
 def _is_scalar(value: Any) -> bool:

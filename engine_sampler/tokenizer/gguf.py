@@ -66,13 +66,20 @@ def _vocabulary(path: str | os.PathLike[str]) -> dict[str, Any]:
 def _is_right(name: str, value: Any, size: int) -> bool:
     """Whether an entry of a vocabulary of `size` tokens has the type and length that it must have."""
     if name not in _LISTS:
+        if name == "unknown_token_id":
+            return isinstance(value, int) and 0 <= value < size
         return isinstance(value, int if name.endswith("_token_id") else _SINGLE.get(name, object))
     if not isinstance(value, list) or not all(isinstance(entry, _LISTS[name]) for entry in value):
         return False
     return name == "merges" or len(value) == size
 
 
-_FOR_ENCODING = frozenset(("merges", "scores", "pre", "add_space_prefix"))
+_FOR_ENCODING = frozenset(
+    (
+        *("merges", "scores", "pre", "add_space_prefix", "unknown_token_id"),
+        *("normalizer.lowercase", "normalizer.strip_accents"),
+    )
+)
 """Entries that only `encode` needs: `_vocabulary` has None for them if they are wrong."""
 _LISTS: Mapping[str, type | tuple[type, ...]] = {
     "tokens": str,
@@ -80,7 +87,10 @@ _LISTS: Mapping[str, type | tuple[type, ...]] = {
     "scores": (float, int),
     "merges": str,
 }
-_SINGLE: Mapping[str, type] = {"pre": str, "add_space_prefix": bool}
+_SINGLE: Mapping[str, type] = {
+    "pre": str,
+    **dict.fromkeys(("add_space_prefix", "normalizer.lowercase", "normalizer.strip_accents"), bool),
+}
 
 
 def _plamo(piece: str) -> bytes:

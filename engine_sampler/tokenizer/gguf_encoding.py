@@ -42,8 +42,8 @@ def encoding_of(keys: Mapping[str, Any], user_defined: Collection[int], special:
     """The encoding for a file's keys, without "tokenizer.ggml."; those whose value is wrong have None.
 
     It is llama.cpp's for SentencePiece's BPE ("llama"), for byte-level BPE ("gpt2") of the kinds that
-    `SPLITTING_OF` lists, and for Gemma 4's, all of which need `tokenizers`; and for RWKV, whose own rule is
-    the longest match.
+    `SPLITTING_OF` lists, for Gemma 4's and for WordPiece ("bert"), all of which need `tokenizers`; and for
+    RWKV, whose own rule is the longest match.
     """
     if keys["model"] == "rwkv":
         return Encoding(None)
@@ -132,12 +132,42 @@ def _by_lines(keys: Mapping[str, Any], special: Collection[int]) -> Any:
     return tokenizer
 
 
+def _by_words(keys: Mapping[str, Any], special: Collection[int]) -> Any:
+    """WordPiece (BERT): the longest pieces that form each word, or the unknown token for the whole word.
+
+    A word of more than `_LONGEST_WORD` characters is unknown, too: the work grows with their square. Korean
+    syllables are split into their letters, as by BERT itself; llama.cpp keeps the first letter of each.
+    """
+    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+
+    tokens, unknown = keys["tokens"], keys["unknown_token_id"]
+    ids = {_word_piece(token): i for i, token in enumerate(tokens) if _is_text(token)} | {_UNKNOWN: unknown}
+    model = models.WordPiece(ids, unk_token=_UNKNOWN, max_input_chars_per_word=_LONGEST_WORD)
+    tokenizer = Tokenizer(model)
+    is_lower = keys.get("normalizer.lowercase", True)
+    without_accents = keys.get("normalizer.strip_accents", is_lower)
+    spaces = normalizers.Replace(Regex(r"\s"), " ")  # which BERT's normalizer takes for control characters
+    cleaning = normalizers.BertNormalizer(lowercase=is_lower, strip_accents=without_accents)
+    tokenizer.normalizer = normalizers.Sequence([spaces, cleaning])
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return tokenizer
+
+
+_LONGEST_WORD, _UNKNOWN = 100, "<unknown>"
+
+
+def _word_piece(piece: str) -> str:
+    """A piece of a GGUF file as in BERT's own: llama.cpp's begin words with "▁", BERT's go on with "##"."""
+    return piece[1:] if piece.startswith(SPACE) else f"##{piece}"
+
+
 _BUILDERS: Mapping[str, Callable[..., Any]] = {
     "llama": _by_scores,
     "gpt2": _byte_level,
     "gemma4": _by_lines,
+    "bert": _by_words,
 }
-_NEEDED = {"llama": "scores", "gpt2": "merges", "gemma4": "merges"}
+_NEEDED = {"llama": "scores", "gpt2": "merges", "gemma4": "merges", "bert": "unknown_token_id"}
 """The entry that each kind of vocabulary cannot be encoded without."""
 
 

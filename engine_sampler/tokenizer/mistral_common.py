@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from functools import partial
 from typing import Any
 
-from ..base.arguments import with_attributes
+from ..base.arguments import file_of, with_attributes
 from . import sentencepiece
 from .table import TokenTable
 
@@ -35,9 +34,7 @@ def _load(path: str | os.PathLike[str]) -> Any:
     )
     from mistral_common.tokens.tokenizers import tekken  # type: ignore[import-not-found,unused-ignore]
 
-    file = os.fspath(path)
-    if not os.path.isfile(file):
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), file)
+    file = file_of(path)
     is_tekken = tekken.is_tekken(file)
     return tekken.Tekkenizer.from_file(file) if is_tekken else before_tekken.SentencePieceTokenizer(file)
 

@@ -6,7 +6,7 @@ import os
 from functools import partial
 from typing import Any
 
-from ..base.arguments import with_attributes
+from ..base.arguments import file_of, with_attributes
 from .pieces import literal, sentence_piece
 from .table import TokenTable
 
@@ -35,7 +35,7 @@ def read(source: Any) -> TokenTable:
 def _load(path: str | os.PathLike[str]) -> Any:
     import sentencepiece  # type: ignore[import-not-found,unused-ignore]
 
-    return sentencepiece.SentencePieceProcessor(model_file=os.fspath(path))
+    return sentencepiece.SentencePieceProcessor(model_file=file_of(path))
 
 
 def _encode(processor: Any, text: str) -> list[int]:

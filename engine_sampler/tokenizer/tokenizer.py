@@ -223,8 +223,8 @@ class Tokenizer:
         """From the path of a GGUF file, or from a `llama_cpp.Llama`, for which `vocab_only` suffices.
 
         Every token that ends a text for llama.cpp is EOS. A `Llama` splits texts itself; from a path,
-        `encode` gives llama.cpp's ids for SentencePiece's BPE, Gemma's and byte-level ones of nearly all
-        kinds if `tokenizers` is installed. For others it takes the longest match, and warns once
+        `encode` gives llama.cpp's ids for SentencePiece's BPE, Gemma's, WordPiece and nearly all kinds of
+        byte-level BPE if `tokenizers` is installed. For others it takes the longest match, and warns once
         (UserWarning, with the reason). Raises ValueError for a file that is not GGUF or has no vocabulary
         of a supported kind; not for faults of what only `encode` needs.
         """

@@ -86,11 +86,10 @@ class WrongCall:
             self.entry.call(**arguments)
         except ImportError:
             return None  # another library that this machine lacks
-        except FileNotFoundError as error:
-            return None if error.filename == arguments[self.argument] else str(error)
         except (ValueError, TypeError, OSError) as error:
             named = re.search(rf"(?<![a-zA-Z]){re.escape(self.argument)}(?![a-zA-Z])", str(error))
-            return None if named else f"{type(error).__name__}: {error}"
+            is_file = isinstance(error, FileNotFoundError) and error.filename == arguments[self.argument]
+            return None if named or is_file else f"{type(error).__name__}: {error}"
         except Exception as error:
             return f"{type(error).__name__}: {error}"
         return None
@@ -237,6 +236,7 @@ def _llama_cpp() -> Iterator[Entry]:
         "llama_cpp.Session",
         llama_cpp.Session,
         {"model": "none.gguf", "backend": "auto", "context": None, "max_requests": 1},
+        takes={"context": _COUNTS, "max_requests": _COUNTS},
     )
 
 

@@ -79,6 +79,16 @@ def sentence_piece_keys(**more):
     return keys | {"eos_token_id": 2, "bos_token_id": 1, "unknown_token_id": 0} | more
 
 
+def word_keys(**more):
+    """WordPiece: words and what goes on in them."""
+    words = ["▁the", "▁a", "▁ab", "▁thing", "▁th", "▁b", "▁!", "▁'", "▁1", "▁e", "▁日", "▁-", "▁x", "▁s"]
+    pieces = [*words, "ing", "b", "e", "a", "2", "3", "s"]
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *pieces]
+    types = [CONTROL] * 4 + [NORMAL] * len(pieces)
+    keys = {"model": "bert", "tokens": tokens, "token_type": types, "unknown_token_id": 1}
+    return keys | {"cls_token_id": 2, "seperator_token_id": 3, "eos_token_id": 3} | more
+
+
 def character_keys(**more):
     """Gemma 4's BPE: merges of characters, "▁" for a space, names for bytes, and runs of line ends."""
     merges = ["▁ t", "t h", "th e", "▁ the", "▁ a", "a b", "▁a b", "\n \n", "▁ ▁", "1 2"]

@@ -13,6 +13,7 @@ from tests.tokenizer.gguf_files import (
     byte_level_keys,
     character_keys,
     sentence_piece_keys,
+    word_keys,
     write_gguf,
 )
 
@@ -143,6 +144,16 @@ def test_merges_of_characters_split_a_text(read):
     assert pieces == [b"the", b" a", b" ", b"b", b"\n\n", b"\n", b"\xc3", b"\xa9"]
 
 
+def test_words_are_split_into_the_longest_pieces(read):
+    pytest.importorskip("tokenizers")
+    tokenizer = read(word_keys())
+    names = [tokenizer.token_bytes[i] for i in tokenizer.encode("Thé things, abb!")]
+    assert names == [b" the", b" thing", b"s", b"[UNK]", b" ab", b"b", b" !"]
+    assert tokenizer.encode("a" + "b" * 100) == [1]
+    cased = read(word_keys(**{"normalizer.lowercase": False}))
+    assert [cased.token_bytes[i] for i in cased.encode("The the")] == [b"[UNK]", b" the"]
+
+
 def test_a_merge_may_give_a_token_that_ends_a_text(read):  # as in Qwen2's vocabulary
     pytest.importorskip("tokenizers")
     keys, merges = byte_level_keys(), ["< /", "</ s", "</s >"]
@@ -267,6 +278,8 @@ def test_an_entry_of_another_type_or_length_is_refused(tmp_path, key, value):
         (sentence_piece_keys(), "scores", ["a"]),
         (sentence_piece_keys(), "scores", [1.0]),
         (sentence_piece_keys(), "add_space_prefix", 1),
+        (word_keys(), "unknown_token_id", 99),
+        (word_keys(), "normalizer.lowercase", "no"),
     ],
 )
 def test_a_wrong_entry_that_only_encode_needs_fails_no_file(read, keys, key, value):
@@ -275,7 +288,7 @@ def test_a_wrong_entry_that_only_encode_needs_fails_no_file(read, keys, key, val
     with pytest.warns(
         UserWarning, match=rf"tokenizer\.ggml\.{key} is missing, or has a wrong type or length"
     ):
-        assert tokenizer.decode(tokenizer.encode("the thing")) == "the thing"
+        assert tokenizer.decode(tokenizer.encode(" the thing")) == " the thing"
 
 
 @pytest.mark.parametrize("merge", ["Ġ nothing", "a", "", "no such", "t h e"])

@@ -11,7 +11,7 @@ VOCABULARIES = sorted(Path(sys.prefix, "vocabularies").glob("ggml-vocab-*.gguf")
 if not VOCABULARIES:
     pytest.skip("llama.cpp's vocabularies are there in .ci/peers alone", allow_module_level=True)
 
-NOT_EXACT = ("bert-bge", "nomic-bert-moe")
+NOT_EXACT = ("nomic-bert-moe",)
 """Of kinds that `encode` takes the longest match for."""
 
 
