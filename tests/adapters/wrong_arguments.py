@@ -6,6 +6,7 @@ An `Entry` is a function with arguments that it takes; `wrong_calls` replaces ea
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -114,6 +115,7 @@ _FOLLOWER = {**_CHAIN, "grammar": None, "backend": "auto"}
 _ENDS = {"eos_token_ids": None, "special_token_ids": None, "eot_token_id": None}
 _BODIES = {"body": ("a dict", "a SamplingParams")}  # whose keys are then named
 _COUNTS = ("None", "an integer")
+_SINGLE = {"input_ids": ("a negative integer",)}  # one token, whose id is then refused
 
 
 def _called(make: Callable[..., Any], **arguments: Any) -> Any:
@@ -254,13 +256,19 @@ def _transformers() -> Iterator[Entry]:
             "prompt_length": None,
         },
     )
+    if importlib.util.find_spec("torch") is not None:
+        import torch  # type: ignore[import-not-found,unused-ignore]
+
+        called = partial(transformers.ChainLogitsProcessor, SamplingParams())
+        tensors = {"input_ids": torch.ones(2, 3, dtype=torch.int64), "scores": torch.zeros(2, VOCAB)}
+        yield Entry("ChainLogitsProcessor()", partial(_called, called), tensors, takes=_SINGLE)
     stops = partial(transformers.stopping_criteria, SamplingParams(max_tokens=3), PIECES)
     yield Entry(
         "Stops()",
         partial(_called, stops),
         {"input_ids": _IDS[None], "scores": None},
         free=("scores",),
-        takes={"input_ids": ("a negative integer",)},
+        takes=_SINGLE,
     )
     yield Entry(
         "transformers.Session",

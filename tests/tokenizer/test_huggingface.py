@@ -245,6 +245,20 @@ def test_fast_tokenizers_decode_as_transformers_does(transformers, make, eos):
         assert tokenizer.decode(ids).removeprefix(space) == text == decode(source, ids)
 
 
+@pytest.mark.parametrize("cleans_up", [None, False])
+def test_word_pieces_decode_as_transformers_does(transformers, cleans_up):
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "it", *MARKS]
+    source = transformers.BertTokenizer(vocab={piece: i for i, piece in enumerate(pieces)})
+    tokenizer = Tokenizer.from_transformers(source)
+    rng = random.Random(1)
+    for _ in range(100):
+        ids = [5, *(rng.randrange(5, len(pieces)) for _ in range(rng.randrange(9)))]
+        assert tokenizer.decode(ids) == f" {source.decode(ids, clean_up_tokenization_spaces=cleans_up)}"
+    its = [5, pieces.index("'"), pieces.index("a")]  # what only a whole text tells is left out
+    assert source.decode(its, clean_up_tokenization_spaces=True) == "it'a"
+    assert tokenizer.decode(its) == " it ' a"
+
+
 @pytest.mark.parametrize("model_type", ["bpe", "unigram"])
 def test_slow_tokenizers_based_on_sentencepiece_are_read(transformers, tmp_path, model_type):
     pytest.importorskip("sentencepiece")
