@@ -39,6 +39,9 @@ class Tokenizer:
     Raises ValueError for ids outside the vocabulary.
     """
 
+    _inexact: str | None = None
+    """Why `encode` may give other ids than the source, until it has warned of that."""
+
     def __init__(
         self,
         token_bytes: Sequence[bytes],
@@ -64,7 +67,6 @@ class Tokenizer:
         # The tokens without text, indexed by `skip_special_tokens`.
         self._silent = (frozenset(self.eos_token_ids), self.special_token_ids)
         self._encode = encode
-        self._inexact: str | None = None
         self._kept: dict[str, Any] = {}
 
     def _ids(self, name: str, value: Any) -> list[int]:

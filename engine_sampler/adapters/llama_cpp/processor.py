@@ -90,7 +90,7 @@ class _Follower:
 
     @property
     def record(self) -> Record | None:
-        """The completion's record (seed, text, finish and stop reason); None known_length the first call."""
+        """The completion's record (seed, text, finish and stop reason); None before the first call."""
         return None if self._request is None else self.scheduler.record(self._request)
 
     def reset(self) -> None:
