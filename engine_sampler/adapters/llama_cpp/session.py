@@ -66,6 +66,7 @@ class Session(session.Session):
         """How many tokens of each request are in the cache."""
 
     def encode(self, prompt: str) -> list[int]:
+        instance_of(str, "prompt", prompt, "a text")
         token_ids = tokenize(self._model.vocab, prompt, special=True)
         if not token_ids:
             raise ValueError("prompt is empty, and the model adds no BOS token")

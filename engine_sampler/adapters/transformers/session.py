@@ -77,6 +77,7 @@ class Session(AnySession):
 
     def encode(self, prompt: str) -> list[int]:
         """The prompt's tokens, after the special tokens that the tokenizer prepends."""
+        instance_of(str, "prompt", prompt, "a text")
         token_ids: list[int] = self._tokenizer(prompt)["input_ids"]
         if not token_ids:
             raise ValueError(f"prompt={prompt!r} has no tokens; the model needs at least one")

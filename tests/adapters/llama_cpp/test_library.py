@@ -487,6 +487,12 @@ def test_a_file_that_is_not_a_model_is_refused_by_name(tmp_path: Path) -> None:
         Session(str(tmp_path / "bad.gguf"))
 
 
+@pytest.mark.parametrize("prompt", [None, 5, b"the", [1, 2]])
+def test_a_prompt_that_is_no_text_is_refused_by_name(prompt: Any, model: Path) -> None:
+    with pytest.raises(ParameterError, match=r"prompt=.* is not allowed: a text"):
+        Session(str(model)).add(SamplingParams(), prompt)
+
+
 def test_a_session_is_quiet(model: Path) -> None:
     program = (
         "import sys; from engine_sampler import SamplingParams;"
