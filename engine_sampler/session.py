@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from .base.arguments import instance_of
 from .params import SamplingParams
 from .scheduler import RequestId, Scheduler, StepResult, sibling_count
 
@@ -53,6 +54,7 @@ class Session:
 
     def add(self, params: SamplingParams, prompt: str, request_id: RequestId | None = None) -> RequestId:
         """Add a request and return its id."""
+        instance_of(SamplingParams, "params", params, "a SamplingParams")
         self._check_capacity(1)
         token_ids = self.encode(prompt)
         request_id = self.scheduler.add(params, token_ids, request_id=request_id)
@@ -61,6 +63,7 @@ class Session:
 
     def add_group(self, params: SamplingParams, prompt: str) -> list[RequestId]:
         """Add the siblings that `params` request (n, best_of, a beam search) and return their ids."""
+        instance_of(SamplingParams, "params", params, "a SamplingParams")
         self._check_capacity(sibling_count(params))
         token_ids = self.encode(prompt)
         request_ids = self.scheduler.add_group(params, token_ids)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine_sampler import Scheduler, Tokenizer
+from engine_sampler import ParameterError, Scheduler, Tokenizer
 from engine_sampler.params import SamplingParams
 from engine_sampler.session import Session
 
@@ -120,3 +120,11 @@ def test_requests_beyond_the_capacity_of_the_model_are_refused():
     with pytest.raises(ValueError, match="max_requests=3 does not allow 3 more: 1 already live"):
         session.add_group(SamplingParams(n=3), "b")
     assert len(session.add_group(SamplingParams(n=2), "b")) == 2
+
+
+def test_swapped_arguments_are_named():
+    session = NextLetter()
+    for add in (session.add, session.add_group):
+        with pytest.raises(ParameterError, match="params='ab' is not allowed: a SamplingParams"):
+            add("ab", greedy(1))
+    assert session.scheduler.request_ids == []

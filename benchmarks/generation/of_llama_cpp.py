@@ -68,7 +68,7 @@ class Engine:
             own = Side(OWN, partial(self._by_own_loop, case))
             return [own, Side("`Scheduler`", partial(self._by_scheduler, case)), session]
         sides = [Side(OWN, partial(self._by_completion, case))]
-        if not case.logprobs:  # a processor has no way to return them
+        if not case.logprobs:  # the response of a completion has none of a processor
             sides.append(Side("`LogitsProcessor`", partial(self._by_processor, case)))
         return [*sides, session]
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..base.arguments import one_of
 from ..base.calling import guarded
 from ..base.errors import quoted
 from ..contract import ParameterError
@@ -23,7 +24,7 @@ from ..params.openai import canonical_keys, openai_logprobs, without_transport
 from ..params.orders import KOBOLDAI_IDS
 from ..params.schemas import check_text
 from ..registry import MAX_COUNT
-from ..tokenizer import Tokenizer
+from ..tokenizer import Tokenizer, check_tokenizer
 from ._request_body import (
     BodyField,
     from_gbnf,
@@ -186,8 +187,8 @@ def _parameters(
     body: Mapping[str, Any], tokenizer: Tokenizer | None = None, *, system: str = "koboldai"
 ) -> dict[str, Any]:
     """The keywords for `SamplingParams` in a request body, as `from_request` describes."""
-    if system not in ("koboldai", "koboldcpp"):
-        raise ParameterError(f"system={quoted(system)} is not allowed: 'koboldai' or 'koboldcpp'")
+    check_tokenizer(tokenizer)
+    one_of(("koboldai", "koboldcpp"), "system", system)
     is_cpp = system == "koboldcpp"
     fields = canonical_keys(without_transport(mapping("body", body), TRANSPORT), RENAMED)
     refuse_unsupported(fields, UNSUPPORTED)

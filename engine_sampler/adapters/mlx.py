@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from ..arithmetic import child_seed
+from ..base.arguments import array_of, entries_of, instance_of, integers_of, not_allowed
 from ..contract import Param, ParameterError
 from ..params import SamplingParams
 from ..registry import CORE_PARAMS, MAX_COUNT
@@ -48,7 +49,6 @@ _SAMPLER_PARAMS = {
         Param("xtc_threshold", float, 0.1, low=0, high=0.5),
     )
 }
-_CONTEXT = Param("context_size", int, None, low=0)
 _TOKEN = Param("xtc_special_tokens", int, 0, low=0)
 
 
@@ -79,6 +79,8 @@ class MlxSampler:
         unchanged.
         """
         array = to_numpy(logprobs)
+        if array.ndim < 1 or array.dtype.kind != "f":
+            raise not_allowed("logprobs", logprobs, "floats [..., vocab]")
         rows = array.reshape(-1, array.shape[-1])
         self._check_spared(rows.shape[1])
         stages = list(zip(*self._params(len(rows)), strict=True))
@@ -138,7 +140,10 @@ def make_sampler(
         "top_k": top_k, "xtc_probability": xtc_probability, "xtc_threshold": xtc_threshold,
     }  # fmt: skip
     checked = {name: param.check(given[name]) for name, param in _SAMPLER_PARAMS.items()}
-    spared = [_TOKEN.check(token) for token in xtc_special_tokens or ()]
+    listed = () if xtc_special_tokens is None else xtc_special_tokens
+    spared = [
+        _TOKEN.check(token) for token in entries_of("xtc_special_tokens", listed, "a list of token ids")
+    ]
     seed = CORE_PARAMS["seed"].check(seed)
     return MlxSampler(_stages(checked, spared), spared, secrets.randbits(64) if seed is None else seed)
 
@@ -176,8 +181,10 @@ class MlxLogitsProcessor:
 
         The inputs are never written to. A row with NaN or +inf is returned as all NaN.
         """
-        history = to_numpy(tokens[self.recent]).astype(np.int64).tolist()
-        rows = to_numpy(logits)
+        if not getattr(tokens, "shape", None):
+            tokens = np.array(integers_of("tokens", tokens), np.int64)
+        history = array_of("tokens", to_numpy(tokens[self.recent]), "iu", 1, "integers [length]").tolist()
+        rows = array_of("logits", to_numpy(logits), "f", 2, "floats [rows, vocab]")
         processed = process_logits(rows, self.params, prompt_token_ids=[history] * len(rows))
         return like(logits, processed, dtype_name(logits))
 
@@ -204,15 +211,15 @@ def make_logits_processors(
     None and 0 are off. A removed token stays removed. Raises `ParameterError`.
     """
     processors = []
-    if logit_bias:
+    if logit_bias is not None and instance_of(Mapping, "logit_bias", logit_bias, "{token id: value}"):
         processors.append(MlxLogitsProcessor(SamplingParams(logit_bias=logit_bias), slice(0)))
     for name, penalty, context_size in (
         ("repetition", repetition_penalty, repetition_context_size),
         ("presence", presence_penalty, presence_context_size),
         ("frequency", frequency_penalty, frequency_context_size),
     ):
-        size = _CONTEXT.check(context_size)
-        if penalty:
+        size = Param(f"{name}_context_size", int, None, low=0).check(context_size)
+        if penalty is not None and Param(f"{name}_penalty", float, None).check(penalty):
             given: dict[str, Any] = {f"{name}_penalty": penalty, "penalty_scope": "all"}
             processors.append(MlxLogitsProcessor(SamplingParams(**given), slice(-(size or 0), None)))
     return processors

@@ -50,6 +50,17 @@ class Logprobs:
         logprobs.fill(np.nan)
         return cls(token_ids, logprobs, starts, np.zeros(len(starts) - 1, np.int64))
 
+    @classmethod
+    def joined(cls, parts: Sequence[Logprobs]) -> Logprobs:
+        """The rows of all `parts`, one or more, in order."""
+        lengths = np.concatenate([np.diff(part.starts) for part in parts])
+        return cls(
+            np.concatenate([part.entry_token_ids for part in parts]),
+            np.concatenate([part.entry_logprobs for part in parts]),
+            np.concatenate([[0], np.cumsum(lengths)]),
+            np.concatenate([part.ranks for part in parts]),
+        )
+
     @cached_property
     def token_ids(self) -> np.ndarray:
         """int64 [rows, 1 + k], the chosen token first; −1 where a row has no entry."""

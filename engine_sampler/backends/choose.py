@@ -13,6 +13,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ..base.arguments import instance_of
 from ..base.calling import call_plugin
 from ..base.environment import variables_set
 from ..base.errors import PluginFault
@@ -77,6 +78,7 @@ def named_choice(name: str | Backend = "auto", registry: Registry | None = None)
     """As `named_backend`, with the reason; from `registry`, by default that of this process."""
     if isinstance(name, Backend):
         return BackendChoice(name, "given as an object")
+    instance_of(str, "backend", name, "a name, or a Backend")
     why = f"named by backend={name!r}"
     if name == "auto":
         name = os.environ.get("ENGINE_SAMPLER_BACKEND") or "auto"

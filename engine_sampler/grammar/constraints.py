@@ -8,6 +8,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
+from ..base.arguments import with_attributes
 from ..base.errors import quoted
 from ..contract import ParameterError, Vocabulary
 from ..params import takes_grammar
@@ -53,6 +54,7 @@ def matcher_of(constraint: Any, vocabulary: Vocabulary) -> Any:
         if not hasattr(constraint, "matcher"):
             tokenizer = vocabulary.need_tokenizer("grammar")
             constraint = _compiled(constraint, _fitted_tokenizer(tokenizer, vocabulary))
+        with_attributes(("matcher",), "grammar", constraint, "what it gives must have `matcher()`")
         tokens = len(getattr(constraint, "tokenizer", ()))
         if tokens > vocabulary.size:
             raise ParameterError(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.arguments import integer_of
 from ..base.errors import quoted
 from ..contract import ParameterError, Vocabulary
 
@@ -45,8 +46,8 @@ def _integers(name: str, token_ids: Any, ids: np.ndarray) -> np.ndarray:
 
 def check_at_least_one(name: str, value: int | None) -> None:
     """Raise `ParameterError` for a number below 1; None is no number."""
-    if value is not None and value < 1:
-        raise ParameterError(f"{name}={quoted(value)} is not allowed: at least 1")
+    if value is not None:
+        integer_of(name, value, 1)
 
 
 def chosen_tokens_in(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from ..arithmetic import child_seed
+from ..base.arguments import entries_of
 from ..contract import ParameterError, Vocabulary
 from ..grammar.constraints import constraint_of, matcher_of
 from ..params import RequestLimits, SamplingParams, takes_grammar, without_takers
@@ -104,6 +105,8 @@ class Newcomers:
             raise ParameterError(
                 f"the prompt has {len(history)} tokens, max_model_len={max_model_len} allows fewer"
             )
+        if not isinstance(criteria, (list, tuple)):
+            criteria = entries_of("stopping_criteria", criteria, "a list of criteria")
         seed = seed_of(params)
         return cls(ids, params, history, seed, vocabulary, max_model_len, criteria, position, is_group)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..arithmetic import LogitRows
 from ..backends.choose import named_backend
+from ..base.arguments import integers_of
 from ..base.errors import check_hashable, quoted
 from ..contract import Backend, Param, Vocabulary
 from ..grammar.constraints import prepare_for, start_compiling
@@ -20,7 +21,7 @@ from ..registry import CORE_PARAMS, default_registry
 from ..requests.request import RequestError
 from ..requests.results import Record, RequestId, StepResult
 from ..requests.slots import Slots
-from ..tokenizer import Tokenizer
+from ..tokenizer import Tokenizer, check_tokenizer
 from .arguments import check_at_least_one, chosen_tokens_in, few_token_ids_in
 from .beam_groups import check_beam_rows
 from .joining import Newcomers, check_single, checked_count, matcher_for
@@ -90,7 +91,10 @@ class Scheduler:
         check_at_least_one("vocab_size", vocab_size)
         check_at_least_one("max_model_len", max_model_len)
         check_at_least_one("num_threads", num_threads)
-        eos = tuple(eos_token_ids) or (tokenizer.eos_token_ids if tokenizer else ())
+        check_tokenizer(tokenizer)
+        eos = tuple(integers_of("eos_token_ids", eos_token_ids))
+        if not eos and tokenizer is not None:
+            eos = tokenizer.eos_token_ids
         self.vocabulary = Vocabulary(vocab_size, eos, tokenizer)
         self.vocabulary.check_ids("eos_token_ids", eos)
         self.max_model_len = max_model_len

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from .gguf_encoding import encoder_of
+from ..base.arguments import with_attributes
+from .gguf_encoding import Encoding, encoding_of
 from .gguf_ends import find_ends
 from .gguf_metadata import read_metadata
 from .pieces import Decode, byte_level, byte_of_name, literal, sentence_piece
@@ -27,6 +28,8 @@ def read(source: Any) -> TokenTable:
 
     Tokens of the types unknown, control and unused are special, and so are those that end a text.
     """
+    if not isinstance(source, (str, os.PathLike)):
+        with_attributes(("model_path",), "source", source, "the path of a GGUF file, or a llama_cpp.Llama")
     path = source if isinstance(source, (str, os.PathLike)) else source.model_path
     keys = _vocabulary(path)
     tokens, types = keys["tokens"], keys["token_type"]
@@ -35,8 +38,9 @@ def read(source: Any) -> TokenTable:
     user_defined = {i for i, kind in enumerate(types) if kind == USER_DEFINED} - special
     decode, verbatim = _DECODE[keys["model"]], user_defined | special
     token_bytes = [literal(p) if i in verbatim else decode(p) for i, p in enumerate(tokens)]
-    encode = encoder_of(keys, user_defined, special) if path is source else partial(_encode, source)
-    return TokenTable(token_bytes, eos, special, eot, encode)
+    inside = path is not source
+    encoding = Encoding(partial(_encode, source)) if inside else encoding_of(keys, user_defined, special)
+    return TokenTable(token_bytes, eos, special, eot, *encoding)
 
 
 def _vocabulary(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -51,33 +55,42 @@ def _vocabulary(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise ValueError(
             f"{PREFIX}model={keys.get('model')!r} of {os.fspath(path)} is not supported: {sorted(_DECODE)}"
         )
-    keys = {"token_type": [NORMAL] * len(keys["tokens"])} | keys
-    _check_types(keys, os.fspath(path))
-    return keys
+    keys.setdefault("token_type", [NORMAL] * len(keys["tokens"]))
+    wrong = [name for name, value in keys.items() if not _is_right(name, value, len(keys["tokens"]))]
+    for name in wrong:
+        if name not in _FOR_ENCODING:
+            raise ValueError(f"{PREFIX}{name} of {os.fspath(path)} has a wrong type or length")
+    return {**keys, **dict.fromkeys(wrong)}
 
 
-def _check_types(keys: Mapping[str, Any], path: str) -> None:
-    """Raise ValueError for the first entry that is used and has another type or length than it must have."""
-    for name, value in keys.items():
-        if name in _LISTS:
-            right = isinstance(value, list) and all(isinstance(entry, _LISTS[name]) for entry in value)
-        else:
-            kind = int if name.endswith("_token_id") else _SINGLE.get(name, object)
-            right = isinstance(value, kind)
-        if not right:
-            raise ValueError(f"{PREFIX}{name} of {path} has a wrong type")
-    for name in ("token_type", "scores"):
-        if name in keys and len(keys[name]) != len(keys["tokens"]):
-            raise ValueError(f"{PREFIX}{name} of {path} has not one entry for each token")
+def _is_right(name: str, value: Any, size: int) -> bool:
+    """Whether an entry of a vocabulary of `size` tokens has the type and length that it must have."""
+    if name not in _LISTS:
+        if name == "unknown_token_id":
+            return isinstance(value, int) and 0 <= value < size
+        return isinstance(value, int if name.endswith("_token_id") else _SINGLE.get(name, object))
+    if not isinstance(value, list) or not all(isinstance(entry, _LISTS[name]) for entry in value):
+        return False
+    return name == "merges" or len(value) == size
 
 
+_FOR_ENCODING = frozenset(
+    (
+        *("merges", "scores", "pre", "add_space_prefix", "unknown_token_id"),
+        *("normalizer.lowercase", "normalizer.strip_accents"),
+    )
+)
+"""Entries that only `encode` needs: `_vocabulary` has None for them if they are wrong."""
 _LISTS: Mapping[str, type | tuple[type, ...]] = {
     "tokens": str,
     "token_type": int,
     "scores": (float, int),
     "merges": str,
 }
-_SINGLE: Mapping[str, type] = {"pre": str, "add_space_prefix": bool}
+_SINGLE: Mapping[str, type] = {
+    "pre": str,
+    **dict.fromkeys(("add_space_prefix", "normalizer.lowercase", "normalizer.strip_accents"), bool),
+}
 
 
 def _plamo(piece: str) -> bytes:

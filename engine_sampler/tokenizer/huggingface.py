@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from ..base.arguments import with_attributes
 from . import mistral_common
 from .pieces import Decode, byte_level, byte_of_name, literal, sentence_piece
 from .table import TokenTable
@@ -14,12 +15,15 @@ from .table import TokenTable
 
 def from_tokenizers(tokenizer: Any) -> TokenTable:
     """From a `tokenizers.Tokenizer`, whose decoder determines how its pieces are converted."""
+    with_attributes(
+        ("decoder", "pre_tokenizer", "get_vocab"), "tokenizer", tokenizer, "a tokenizers.Tokenizer"
+    )
     decoder = _steps(tokenizer.decoder, "decoders") or _steps(tokenizer.pre_tokenizer, "pretokenizers")
     tokens = tokenizer.get_added_tokens_decoder()
     special = {i: token.content for i, token in tokens.items() if token.special}
     added = {i: tokenizer.id_to_token(i) for i in tokens if i not in special}  # as matched in the text
     token_bytes = _token_bytes(tokenizer.get_vocab(), added, special, _decoding(decoder))
-    return TokenTable(token_bytes, (), special, encode=partial(_encode, tokenizer))
+    return TokenTable(token_bytes, (), list(special), encode=partial(_encode, tokenizer))
 
 
 def from_transformers(tokenizer: Any) -> TokenTable:
@@ -30,7 +34,7 @@ def from_transformers(tokenizer: Any) -> TokenTable:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     table = _from_slow(tokenizer) if backend is None else from_tokenizers(backend)
     special = {*table.special_token_ids, *getattr(tokenizer, "all_special_ids", ())}
-    eos = tokenizer.eos_token_id
+    eos = getattr(tokenizer, "eos_token_id", None)
     return table._replace(eos_token_ids=() if eos is None else (eos,), special_token_ids=special)
 
 
@@ -51,7 +55,7 @@ def _from_slow(tokenizer: Any) -> TokenTable:
     special = {i: token.content for i, token in tokens.items() if token.special}
     added = {i: token.content for i, token in tokens.items() if i not in special}
     token_bytes = _token_bytes(tokenizer.get_vocab(), added, special, decode)
-    return TokenTable(token_bytes, (), special, encode=partial(_encode_slowly, tokenizer))
+    return TokenTable(token_bytes, (), list(special), encode=partial(_encode_slowly, tokenizer))
 
 
 def _token_bytes(
@@ -106,11 +110,30 @@ def _conversion(step: dict[str, Any]) -> Callable[[str], str] | None:
             return lambda piece: piece.replace(space, " ")
         case {"type": "BPEDecoder", "suffix": end}:
             return lambda piece: piece.replace(end, " ")
-        case {"type": "WordPiece", "prefix": inside}:
-            return lambda piece: piece[len(inside) :] if piece.startswith(inside) else f" {piece}"
+        case {"type": "WordPiece", "prefix": inside, "cleanup": cleans_up}:
+            return partial(_word_piece, inside, _CLEANED_UP if cleans_up else {})
         case {"type": "ByteFallback" | "Fuse" | "Strip"}:  # these affect bytes, or the text as a whole
             return str
     return None
+
+
+def _word_piece(inside: str, replaced: Mapping[str, str], piece: str) -> str:
+    """A piece of WordPiece: one that begins with `inside` continues a word, all others begin one."""
+    text = piece[len(inside) :] if piece.startswith(inside) else f" {piece}"
+    for old, new in replaced.items():
+        text = text.replace(old, new)
+    return text
+
+
+_CLEANED_UP = {
+    **{f" {mark}": mark for mark in ".?!,"},
+    " ' ": "'",
+    " n't": "n't",
+    " 'm": "'m",
+    " do not": " don't",
+    **{f" {ending}": ending for ending in ("'s", "'ve", "'re")},
+}
+"""What a WordPiece decoder with cleanup replaces, within each piece by itself and in this order."""
 
 
 def _convert(conversions: list[Callable[[str], str]], has_byte_names: bool, piece: str) -> bytes:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from functools import partial
 from typing import Any
 
+from ..base.arguments import file_of, with_attributes
 from . import sentencepiece
 from .table import TokenTable
 
@@ -18,6 +18,7 @@ def read(source: Any) -> TokenTable:
     """
     tokenizer = _load(source) if isinstance(source, (str, os.PathLike)) else _inside(source)
     if not hasattr(tokenizer, "id_to_byte_piece"):
+        with_attributes(("file_path",), "tokenizer", tokenizer, "a MistralTokenizer, or the path of its file")
         return sentencepiece.read(tokenizer.file_path)
     special = tokenizer.special_ids
     token_bytes = [
@@ -33,9 +34,7 @@ def _load(path: str | os.PathLike[str]) -> Any:
     )
     from mistral_common.tokens.tokenizers import tekken  # type: ignore[import-not-found,unused-ignore]
 
-    file = os.fspath(path)
-    if not os.path.isfile(file):
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), file)
+    file = file_of(path)
     is_tekken = tekken.is_tekken(file)
     return tekken.Tekkenizer.from_file(file) if is_tekken else before_tekken.SentencePieceTokenizer(file)
 

@@ -6,8 +6,11 @@ import os
 from functools import partial
 from typing import Any
 
+from ..base.arguments import file_of, with_attributes
 from .pieces import literal, sentence_piece
 from .table import TokenTable
+
+_ALLOWED = "a SentencePieceProcessor, or the path of a model"
 
 
 def read(source: Any) -> TokenTable:
@@ -17,6 +20,7 @@ def read(source: Any) -> TokenTable:
     encoded with a dummy prefix begins with a space, which the processor's own decode drops.
     """
     processor = _load(source) if isinstance(source, (str, os.PathLike)) else source
+    with_attributes(("get_piece_size", "id_to_piece"), "processor", processor, _ALLOWED)
     ids = list(range(processor.get_piece_size()))
     kinds = zip(processor.is_control(ids), processor.is_unknown(ids), processor.is_unused(ids), strict=True)
     special = [i for i, kind in enumerate(kinds) if any(kind)]
@@ -31,7 +35,7 @@ def read(source: Any) -> TokenTable:
 def _load(path: str | os.PathLike[str]) -> Any:
     import sentencepiece  # type: ignore[import-not-found,unused-ignore]
 
-    return sentencepiece.SentencePieceProcessor(model_file=os.fspath(path))
+    return sentencepiece.SentencePieceProcessor(model_file=file_of(path))
 
 
 def _encode(processor: Any, text: str) -> list[int]:

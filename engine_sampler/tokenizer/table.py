@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -17,3 +18,10 @@ class TokenTable(NamedTuple):
     encode: Callable[[str], list[int]] | None = None
     """The source's own encoding, without special tokens around the text; it can be pickled if the source
     can."""
+    inexact: str | None = None
+    """Why `encode`, or the longest match in its place, may give other ids than the source itself."""
+
+
+def warn_inexact(reason: str) -> None:
+    """Warn that a text is encoded in another way than by its source."""
+    warnings.warn(f"encode may give other ids than the model's own tokenizer: {reason}", stacklevel=3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..base.arguments import with_attributes
 from .table import TokenTable
 
 END = "<|endoftext|>"
@@ -15,6 +16,9 @@ def read(encoding: Any) -> TokenTable:
         import tiktoken  # type: ignore[import-not-found,unused-ignore]
 
         encoding = tiktoken.get_encoding(encoding)
+    with_attributes(
+        ("special_tokens_set", "n_vocab"), "encoding", encoding, "a tiktoken.Encoding or its name"
+    )
     special = {name: encoding.encode_single_token(name) for name in encoding.special_tokens_set}
     token_bytes = [_bytes_of(encoding, i) for i in range(encoding.n_vocab)]
     eos = (special[END],) if END in special else ()

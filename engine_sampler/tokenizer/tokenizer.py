@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
+from ..base.arguments import entries_of, integer_of, integers_of, not_allowed
 from ..base.cached import cached_property
+from ..base.errors import ParameterError
 from .substrings import Substrings
+from .table import warn_inexact
 
 if TYPE_CHECKING:
     from .table import TokenTable
 
 T = TypeVar("T")
+
+_BYTES = "a list of bytes, one entry for each token"
 
 
 class Tokenizer:
@@ -32,6 +39,9 @@ class Tokenizer:
     Raises ValueError for ids outside the vocabulary.
     """
 
+    _inexact: str | None = None
+    """Why `encode` may give other ids than the source, until it has warned of that."""
+
     def __init__(
         self,
         token_bytes: Sequence[bytes],
@@ -41,20 +51,31 @@ class Tokenizer:
         *,
         encode: Callable[[str], list[int]] | None = None,
     ) -> None:
-        self.token_bytes = tuple(token_bytes)
-        self.eos_token_ids = tuple(eos_token_ids)
+        self.token_bytes = tuple(entries_of("token_bytes", token_bytes, _BYTES))
+        if not all(issubclass(kind, bytes) for kind in set(map(type, self.token_bytes))):
+            raise not_allowed("token_bytes", token_bytes, _BYTES)
+        self.eos_token_ids = tuple(self._ids("eos_token_ids", eos_token_ids))
+        if eot_token_id is not None:
+            self._ids("eot_token_id", [integer_of("eot_token_id", eot_token_id)])
+        if encode is not None and not callable(encode):
+            raise not_allowed("encode", encode, "a function from a text to a list of ids, or None")
         if eot_token_id is None and self.eos_token_ids:
             eot_token_id = self.eos_token_ids[0]
         self.eot_token_id = eot_token_id
         ends = self.eos_token_ids if eot_token_id is None else (*self.eos_token_ids, eot_token_id)
-        self.special_token_ids = frozenset(special_token_ids).union(ends)
-        for token_id in self.special_token_ids:
-            if not 0 <= token_id < len(self.token_bytes):
-                raise ValueError(f"token id {token_id} is outside 0..{len(self.token_bytes) - 1}")
+        self.special_token_ids = frozenset(self._ids("special_token_ids", special_token_ids)).union(ends)
         # The tokens without text, indexed by `skip_special_tokens`.
         self._silent = (frozenset(self.eos_token_ids), self.special_token_ids)
         self._encode = encode
         self._kept: dict[str, Any] = {}
+
+    def _ids(self, name: str, value: Any) -> list[int]:
+        """`value` as a list of ids of this vocabulary."""
+        ids = integers_of(name, value)
+        for token_id in ids:
+            if not 0 <= token_id < len(self.token_bytes):
+                raise ParameterError(f"{name}: token id {token_id} is outside 0..{len(self.token_bytes) - 1}")
+        return ids
 
     def __repr__(self) -> str:
         ends = [f"{i} {self.token_bytes[i].decode(errors='replace')!r}" for i in self.eos_token_ids[:3]]
@@ -82,6 +103,9 @@ class Tokenizer:
         """`text` as token ids, without special tokens."""
         if self._encode is not None:
             return list(self._encode(text))
+        if self._inexact is not None:
+            reason, self._inexact = self._inexact, None
+            warn_inexact(reason)
         return self._longest_match(text.encode())
 
     def encode_bytes(self, data: bytes) -> list[int]:
@@ -118,8 +142,9 @@ class Tokenizer:
         """From a tokenizer of `transformers`: fast, SentencePiece, byte-level or mistral-common.
 
         A model may have more end tokens than its tokenizer declares: pass
-        `model.generation_config.eos_token_id`. Raises TypeError or ValueError for a tokenizer whose
-        tokens have no bytes of their own.
+        `model.generation_config.eos_token_id`. What `clean_up_tokenization_spaces` does to a text as a
+        whole is left out: the spaces around a lone apostrophe stay, for example. Raises TypeError or
+        ValueError for a tokenizer whose tokens have no bytes of their own.
         """
         from . import huggingface
 
@@ -137,7 +162,8 @@ class Tokenizer:
         """From a `tokenizers.Tokenizer`, which does not declare an EOS token.
 
         It may be byte-level BPE, of SentencePiece's kind (Metaspace, byte fallback), WordPiece (a space
-        before every piece except "##" ones; its decoder's cleanup is omitted) or BPE with word ends.
+        before every piece except "##" ones and those from which its decoder's cleanup takes it, such as
+        "." and "'s") or BPE with word ends.
         Raises ValueError for others, whose tokens have no bytes of their own.
         """
         from . import huggingface
@@ -199,9 +225,10 @@ class Tokenizer:
         """From the path of a GGUF file, or from a `llama_cpp.Llama`, for which `vocab_only` suffices.
 
         Every token that ends a text for llama.cpp is EOS. A `Llama` splits texts itself; from a path,
-        `encode` is exact for SentencePiece's BPE and the usual byte-level ones if `tokenizers` is
-        installed, and the longest match for others. Raises ValueError for a file that is not GGUF or
-        has no vocabulary of a supported kind.
+        `encode` gives llama.cpp's ids for SentencePiece's BPE, Gemma's, WordPiece and nearly all kinds of
+        byte-level BPE if `tokenizers` is installed. For others it takes the longest match, and warns once
+        (UserWarning, with the reason). Raises ValueError for a file that is not GGUF or has no vocabulary
+        of a supported kind; not for faults of what only `encode` needs.
         """
         from . import gguf
 
@@ -218,13 +245,15 @@ class Tokenizer:
     ) -> Tokenizer:
         """The caller's values, where not None, override those of the source."""
         eos = table.eos_token_ids if eos_token_ids is None else eos_token_ids
-        return cls(
+        tokenizer = cls(
             table.token_bytes,
-            (eos,) if isinstance(eos, int) else eos,
+            (eos,) if isinstance(eos, (int, np.integer)) else eos,
             table.special_token_ids if special_token_ids is None else special_token_ids,
             table.eot_token_id if eot_token_id is None else eot_token_id,
             encode=table.encode,
         )
+        tokenizer._inexact = table.inexact
+        return tokenizer
 
     def prepare(self) -> None:
         """Build now what the first text in a request's parameters would build: a few tenths of a second for
@@ -260,3 +289,9 @@ class Tokenizer:
             ids.append(self._by_bytes[data[start:end]][0])
             start = end
         return ids
+
+
+def check_tokenizer(value: Any) -> None:
+    """Raise `ParameterError` for an argument `tokenizer` that is neither a `Tokenizer` nor None."""
+    if value is not None and not isinstance(value, Tokenizer):
+        raise not_allowed("tokenizer", value, "a Tokenizer, which Tokenizer.from_… makes of others', or None")

@@ -348,7 +348,7 @@ def test_a_value_is_read_as_koboldcpp_reads_it(body: dict[str, Any], expected: d
         ({"order": "vllm"}, "koboldai", "sampler_order='vllm' is not allowed"),
         ({"banned_tokens": "x"}, "koboldcpp", "banned_tokens='x' is not allowed: a list"),
         ({"grammar": "{"}, "koboldcpp", "grammar='{' is not allowed: JSON"),
-        ({}, "kobold", "system='kobold' is not allowed: 'koboldai' or 'koboldcpp'"),
+        ({}, "kobold", "system='kobold' is not allowed: one of 'koboldai', 'koboldcpp'"),
     ],
 )
 def test_unreadable_values_are_refused_by_name(body: dict[str, Any], system: str, message: str) -> None:

@@ -229,3 +229,15 @@ def test_processed_logprobs_are_those_of_the_survivors() -> None:
     best = order(logits[0])[:4]
     assert table.token_ids[0, 1:].tolist() == best.tolist()
     np.testing.assert_allclose(table.logprobs[0, 1:], np.log(softmax(logits[0, best] * 2)), rtol=1e-5)
+
+
+def test_joined_logprobs_have_the_rows_of_all_parts() -> None:
+    row = np.array([0.0, 2.0, 1.0], np.float32)
+    parts = [logprobs(np.tile(row, (rows, 1)), [1] * rows, top_n=n) for rows, n in ((1, 0), (2, 2), (1, 3))]
+    joined = Logprobs.joined(parts)
+    expected = [part.row(r) for part in parts for r in range(len(part.ranks))]
+    assert len(joined.ranks) == len(expected) == 4
+    for i, entry in enumerate(expected):
+        assert joined.row(i).token_ids.tolist() == entry.token_ids.tolist()
+        assert joined.row(i).logprobs.tolist() == entry.logprobs.tolist()
+        assert joined.row(i).rank == entry.rank

@@ -247,7 +247,7 @@ def test_tokens_outside_the_vocabulary_cannot_be_accepted() -> None:
 @pytest.mark.parametrize(
     ("keywords", "error", "words"),
     [
-        ({"vocab_size": 0}, ParameterError, "vocab_size=0 is not allowed: at least 1"),
+        ({"vocab_size": 0}, ParameterError, "vocab_size=0 is not allowed: an integer of at least 1"),
         ({"vocab_size": 9, "eos_token_ids": [9]}, ParameterError, "eos_token_ids names token id 9"),
         ({"vocab_size": 9, "max_model_len": 0}, ParameterError, "max_model_len=0"),
         ({"vocab_size": 9, "num_threads": 0}, ParameterError, "num_threads=0"),

@@ -77,3 +77,24 @@ def sentence_piece_keys(**more):
     scores = [0.0] * 259 + [-float(i) for i in range(len(pieces))] + [0.0] * len(others)
     keys = {"model": "llama", "tokens": tokens, "token_type": types, "scores": scores}
     return keys | {"eos_token_id": 2, "bos_token_id": 1, "unknown_token_id": 0} | more
+
+
+def word_keys(**more):
+    """WordPiece: words and what goes on in them."""
+    words = ["▁the", "▁a", "▁ab", "▁thing", "▁th", "▁b", "▁!", "▁'", "▁1", "▁e", "▁日", "▁-", "▁x", "▁s"]
+    pieces = [*words, "ing", "b", "e", "a", "2", "3", "s"]
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *pieces]
+    types = [CONTROL] * 4 + [NORMAL] * len(pieces)
+    keys = {"model": "bert", "tokens": tokens, "token_type": types, "unknown_token_id": 1}
+    return keys | {"cls_token_id": 2, "seperator_token_id": 3, "eos_token_id": 3} | more
+
+
+def character_keys(**more):
+    """Gemma 4's BPE: merges of characters, "▁" for a space, names for bytes, and runs of line ends."""
+    merges = ["▁ t", "t h", "th e", "▁ the", "▁ a", "a b", "▁a b", "\n \n", "▁ ▁", "1 2"]
+    pieces = [*"▁abethingo12!\n", *(merge.replace(" ", "") for merge in merges)]
+    others = {"<|tool>": USER_DEFINED, "<end_of_turn>": CONTROL}
+    tokens = ["<pad>", "<eos>", *(f"<0x{b:02X}>" for b in range(256)), *pieces, *others]
+    types = [CONTROL, CONTROL] + [BYTE] * 256 + [NORMAL] * len(pieces) + list(others.values())
+    keys = {"model": "gemma4", "tokens": tokens, "token_type": types, "merges": merges, "eos_token_id": 1}
+    return keys | {"bos_token_id": 1} | more

@@ -6,8 +6,16 @@ from contextlib import closing
 import pytest
 
 from engine_sampler.tokenizer import Tokenizer
-from engine_sampler.tokenizer.gguf_encoding import FAMILY_OF
-from tests.tokenizer.gguf_files import BYTE, NORMAL, byte_level_keys, sentence_piece_keys, write_gguf
+from engine_sampler.tokenizer.gguf_splits import SPLITTING_OF
+from tests.tokenizer.gguf_files import (
+    BYTE,
+    NORMAL,
+    byte_level_keys,
+    character_keys,
+    sentence_piece_keys,
+    word_keys,
+    write_gguf,
+)
 
 PARTS = ["the", " the", " thing", "thing", "ab", " a", "th", "ing", "123", "1234", "'s", "'S", " ", "  "]
 PARTS += ["    ", "\n", "\n\n", "\r\n", "\t", "é", " é", "日 本▁", "日本", "!!", "!", " !", "☃", "x▁y"]
@@ -129,14 +137,55 @@ def test_scores_split_a_text(read):
     assert tokenizer.decode(read(sentence_piece_keys(add_space_prefix=False)).encode("the")) == "the"
 
 
-def longest(tokenizer):
-    return [tokenizer.token_bytes[i] for i in tokenizer.encode("a thing")] == [b"a", b" thing"]
+def test_merges_of_characters_split_a_text(read):
+    pytest.importorskip("tokenizers")
+    tokenizer = read(character_keys())
+    pieces = [tokenizer.token_bytes[i] for i in tokenizer.encode("the a b\n\n\né")]
+    assert pieces == [b"the", b" a", b" ", b"b", b"\n\n", b"\n", b"\xc3", b"\xa9"]
 
 
-def test_without_tokenizers_and_for_other_kinds_the_longest_token_is_taken(read, monkeypatch):
-    assert longest(read(byte_level_keys("some-other")))
+def test_words_are_split_into_the_longest_pieces(read):
+    pytest.importorskip("tokenizers")
+    tokenizer = read(word_keys())
+    names = [tokenizer.token_bytes[i] for i in tokenizer.encode("Thé things, abb!")]
+    assert names == [b" the", b" thing", b"s", b"[UNK]", b" ab", b"b", b" !"]
+    assert tokenizer.encode("a" + "b" * 100) == [1]
+    cased = read(word_keys(**{"normalizer.lowercase": False}))
+    assert [cased.token_bytes[i] for i in cased.encode("The the")] == [b"[UNK]", b" the"]
+
+
+def test_a_merge_may_give_a_token_that_ends_a_text(read):  # as in Qwen2's vocabulary
+    pytest.importorskip("tokenizers")
+    keys, merges = byte_level_keys(), ["< /", "</ s", "</s >"]
+    keys |= {"tokens": [*keys["tokens"], "</", "</s"], "token_type": [*keys["token_type"], NORMAL, NORMAL]}
+    tokenizer = read({**keys, "merges": [*keys["merges"], *merges]})
+    assert [tokenizer.token_bytes[i] for i in tokenizer.encode("a</s>")] == [b"a", b"</", b"s", b">"]
+
+
+def longest(tokenizer, reason):
+    with pytest.warns(
+        UserWarning, match=f"encode may give other ids than the model's own tokenizer: {reason}"
+    ):
+        ids = tokenizer.encode("a thing")
+    assert [tokenizer.token_bytes[i] for i in ids] == [b"a", b" thing"]
+    assert tokenizer.encode("a thing") == ids  # without another warning
+
+
+def test_without_tokenizers_and_for_other_kinds_the_longest_token_is_taken_with_a_warning(read, monkeypatch):
+    longest(
+        read(byte_level_keys("some-other")), r"tokenizer\.ggml\.pre='some-other' is encoded by the longest"
+    )
+    tokens = ["a", "▁thing", "▁", "t", "hing"]
+    longest(
+        read({"model": "t5", "tokens": tokens}),
+        r"tokenizer\.ggml\.model='t5' is encoded by the longest match",
+    )
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert longest(read(byte_level_keys()))
+    longest(read(byte_level_keys()), "the package tokenizers is not installed")
+
+
+def test_the_longest_match_of_rwkv_is_its_own_rule(read):
+    assert read({"model": "rwkv", "tokens": ["a", "ab", "b"]}).encode("abb") == [1, 2]
 
 
 @pytest.mark.parametrize("keys", [byte_level_keys(), sentence_piece_keys()])
@@ -154,7 +203,8 @@ def test_it_can_be_pickled_before_and_after_its_first_text(read, keys, used):
 # --- llama.cpp itself ----------------------------------------------------------------------------
 
 
-KEYS = {pre: byte_level_keys(pre) for pre in FAMILY_OF}
+KEYS = {pre: byte_level_keys(pre) for pre in SPLITTING_OF}
+KEYS |= {"none": {k: v for k, v in byte_level_keys().items() if k != "pre"}, "gemma4": character_keys()}
 KEYS |= {"llama": sentence_piece_keys(), "llama-alone": sentence_piece_keys(add_space_prefix=False)}
 
 
@@ -195,6 +245,9 @@ def test_a_loaded_model_splits_texts_itself(tmp_path):
         assert tokenizer.decode(ids) == text(seed)
 
 
+# --- faults --------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -205,9 +258,6 @@ def test_a_loaded_model_splits_texts_itself(tmp_path):
         ("token_type", "x"),
         ("token_type", ["a"]),
         ("token_type", [1]),
-        ("merges", [1]),
-        ("merges", "a b"),
-        ("pre", 1),
         ("eos_token_id", "2"),
         ("fim_pad_token_id", [1]),
     ],
@@ -218,10 +268,44 @@ def test_an_entry_of_another_type_or_length_is_refused(tmp_path, key, value):
         Tokenizer.from_gguf(path)
 
 
+@pytest.mark.parametrize(
+    ("keys", "key", "value"),
+    [
+        (byte_level_keys(), "merges", [1]),
+        (byte_level_keys(), "merges", "a b"),
+        (byte_level_keys(), "pre", 1),
+        (byte_level_keys(), "pre", ["gpt-2"]),
+        (sentence_piece_keys(), "scores", ["a"]),
+        (sentence_piece_keys(), "scores", [1.0]),
+        (sentence_piece_keys(), "add_space_prefix", 1),
+        (word_keys(), "unknown_token_id", 99),
+        (word_keys(), "normalizer.lowercase", "no"),
+    ],
+)
+def test_a_wrong_entry_that_only_encode_needs_fails_no_file(read, keys, key, value):
+    tokenizer = read({**keys, key: value})
+    assert tokenizer.token_bytes == read(keys).token_bytes
+    with pytest.warns(
+        UserWarning, match=rf"tokenizer\.ggml\.{key} is missing, or has a wrong type or length"
+    ):
+        assert tokenizer.decode(tokenizer.encode(" the thing")) == " the thing"
+
+
 @pytest.mark.parametrize("merge", ["Ġ nothing", "a", "", "no such", "t h e"])
-def test_a_merge_of_what_is_no_token_is_refused(tmp_path, merge):
+def test_a_merge_of_what_is_no_token_is_left_out_with_a_warning(read, merge):
     pytest.importorskip("tokenizers")
     keys = byte_level_keys()
-    path = write_gguf(tmp_path / "a.gguf", {**keys, "merges": [*keys["merges"], merge]})
-    with pytest.raises(ValueError, match=r"tokenizer\.ggml\.merges has .*, which are not tokens"):
-        Tokenizer.from_gguf(path)
+    tokenizer = read({**keys, "merges": [*keys["merges"], merge]})
+    with pytest.warns(UserWarning, match=r"1 entries of tokenizer\.ggml\.merges name no tokens"):
+        ids = tokenizer.encode("the thing")
+    assert ids == read(keys).encode("the thing")
+
+
+@pytest.mark.parametrize("keys", [byte_level_keys(), sentence_piece_keys()])
+def test_tokens_that_are_not_utf_8_are_no_part_of_a_text(read, keys):
+    pytest.importorskip("tokenizers")
+    broken = {**keys, "tokens": [*keys["tokens"], b"\xff"], "token_type": [*keys["token_type"], NORMAL]}
+    if "scores" in keys:
+        broken["scores"] = [*keys["scores"], 0.0]
+    broken["tokens"] = [t if isinstance(t, bytes) else t.encode() for t in broken["tokens"]]
+    assert read(broken).encode("the thing") == read(keys).encode("the thing")

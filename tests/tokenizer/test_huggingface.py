@@ -132,6 +132,38 @@ def test_word_pieces_have_a_space_before_each_word():
     assert tokenizer.decode(ids) == f" {pieces.decode(ids)}" == " ab b ☃ abb"
 
 
+MARKS = [
+    ".",
+    "?",
+    "!",
+    ",",
+    "'",
+    "-",
+    ";",
+    "n't",
+    "'s",
+    "'m",
+    "'ve",
+    "'re",
+    "'ll",
+    "##.",
+    "do not",
+    "a ' b",
+    "a",
+]
+
+
+def test_word_pieces_are_cleaned_up_as_by_their_decoder():
+    vocab = {piece: i for i, piece in enumerate(["[UNK]", *MARKS, "##b", "it"])}
+    pieces = tokenizers.Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
+    pieces.decoder = decoders.WordPiece(cleanup=True)
+    tokenizer = Tokenizer.from_tokenizers(pieces)
+    rng = random.Random(0)
+    for _ in range(300):
+        ids = [vocab["it"], *(rng.randrange(1, len(vocab)) for _ in range(rng.randrange(9)))]
+        assert tokenizer.decode(ids) == f" {pieces.decode(ids)}"
+
+
 def test_word_ends_are_spaces_after_words():
     bpe = tokenizers.Tokenizer(models.BPE({"a": 0, "b</w>": 1, "a</w>": 2}, [], end_of_word_suffix="</w>"))
     bpe.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -211,6 +243,20 @@ def test_fast_tokenizers_decode_as_transformers_does(transformers, make, eos):
     for text in TEXTS:
         ids = tokenizer.encode(text)
         assert tokenizer.decode(ids).removeprefix(space) == text == decode(source, ids)
+
+
+@pytest.mark.parametrize("cleans_up", [None, False])
+def test_word_pieces_decode_as_transformers_does(transformers, cleans_up):
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "it", *MARKS]
+    source = transformers.BertTokenizer(vocab={piece: i for i, piece in enumerate(pieces)})
+    tokenizer = Tokenizer.from_transformers(source)
+    rng = random.Random(1)
+    for _ in range(100):
+        ids = [5, *(rng.randrange(5, len(pieces)) for _ in range(rng.randrange(9)))]
+        assert tokenizer.decode(ids) == f" {source.decode(ids, clean_up_tokenization_spaces=cleans_up)}"
+    its = [5, pieces.index("'"), pieces.index("a")]  # what only a whole text tells is left out
+    assert source.decode(its, clean_up_tokenization_spaces=True) == "it'a"
+    assert tokenizer.decode(its) == " it ' a"
 
 
 @pytest.mark.parametrize("model_type", ["bpe", "unigram"])

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base.arguments import entries_of, one_of
 from ...contract import ParameterError
 from .._tensors import dtype_name, like
 from .documented import draw_given, draw_seeded
@@ -57,9 +58,7 @@ class TopkToppSampling:
     """
 
     def __init__(self, param: AnyParam | None = None, mode: str = "documented") -> None:
-        if mode not in _MODES:
-            raise ParameterError(f"mode={mode!r} is not allowed: one of {', '.join(map(repr, _MODES))}")
-        self.mode = mode
+        self.mode = one_of(_MODES, "mode", mode)
         self.errors: Errors = []
         """Why rows of the last call have no token; None for the others."""
         self.param = TopkToppSamplingParam() if param is None else param
@@ -116,6 +115,7 @@ class TopkToppSampling:
     def forward(self, tensors: Sequence[Any]) -> list[Any]:
         """As `__call__`, with the tensors in ATB's order for the type: probs, [topk,] topp, [exp or rand]."""
         kind = Settings.of(self._param).kind
+        tensors = entries_of("tensors", tensors, f"a list of {', '.join(INPUTS[kind])}")
         if len(tensors) != len(INPUTS[kind]):
             raise ValueError(f"{len(tensors)} tensors are given; {kind} takes {', '.join(INPUTS[kind])}")
         return list(self(**dict(zip(INPUTS[kind], tensors, strict=True))))

@@ -157,7 +157,7 @@ def _sampling_type(param: AnyParam) -> str:
     kinds = [kind for kind in param.TopkToppSamplingType if kind.name in INPUTS]
     value = param.topkToppSamplingType
     for kind in kinds:
-        if value == kind and not isinstance(value, bool):
+        if isinstance(value, int) and value == kind and not isinstance(value, bool):
             return str(kind.name)
     names = ", ".join(f"{kind.name} ({kind.value})" for kind in kinds)
     raise ParameterError(f"topkToppSamplingType={value!r} is not allowed: one of {names}")

@@ -8,13 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from ...arithmetic import Logprobs
+from ...base.arguments import array_of, instance_of
 from ...contract import Backend
 from ...params import RequestLimits, SamplingParams
-from ...scheduler import Record, RequestId, Scheduler
-from ...tokenizer import Tokenizer
-from .refusals import OWN_GRAMMAR, SoleProcessors, refuse_own_grammar
+from ...scheduler import LogprobsByMode, Record, RequestId, Scheduler
+from ...tokenizer import Tokenizer, check_tokenizer
+from .completions import DirectSampler, KnownIds
+from .refusals import OWN_GRAMMAR, SoleProcessors, refuse_own_grammar, samplers_after
 from .responses import with_text
-from .vocabulary import llama_of
+from .vocabulary import ends_inside_character, llama_of
 
 logger = logging.getLogger("engine_sampler")
 
@@ -22,6 +25,13 @@ _REMOVED = np.float32(-1e12)
 """The logit of all tokens but the drawn one, which no later sampler chooses, whatever its temperature. It is
 not −inf: a grammar of llama-cpp-python's own that refuses the drawn token would find no other, and end the
 process."""
+
+
+_BEST_TOKEN = [b"?penalties", b"greedy"]
+"""llama.cpp's samplers for the best token; "?" means that they are off."""
+
+_MISSING = 3
+"""The most bytes that a character may lack, and so the most tokens that bring them."""
 
 
 def neutral_settings() -> dict[str, Any]:
@@ -58,6 +68,8 @@ class _Follower:
         stopping_criteria: Sequence[Callable[..., Any]] = (),
         backend: str | Backend = "auto",
     ) -> None:
+        instance_of(SamplingParams, "params", params, "a SamplingParams")
+        check_tokenizer(tokenizer)
         size = vocab_size if tokenizer is None else len(tokenizer)
         if size is None:
             raise ValueError(f"{type(self).__name__} needs a tokenizer or vocab_size")
@@ -72,37 +84,39 @@ class _Follower:
         )
         self._grammar = grammar
         self._criteria = stopping_criteria
-        self._known: list[int] = []
-        """Prompt and output, as llama-cpp-python has them."""
-        self._prompt_length = 0
         self._request: RequestId | None = None
+        self.reset()
         self.scheduler.remove(self._add(()))
 
     @property
     def record(self) -> Record | None:
-        """The completion's record (seed, text, finish and stop reason); None known_length the first call."""
+        """The completion's record (seed, text, finish and stop reason); None before the first call."""
         return None if self._request is None else self.scheduler.record(self._request)
 
     def reset(self) -> None:
         """Make the next call the first of a new completion, even if its prompt is the last one's text."""
         if self._request is not None:
             self.scheduler.remove(self._request)
-        self._request, self._known, self._prompt_length = None, [], 0
+        self._request = None
+        self._known = KnownIds()
+        """Prompt and output, as llama-cpp-python has them."""
+        self._prompt_length = 0
 
-    def _add(self, prompt: Sequence[int]) -> RequestId:
+    def _add(self, prompt: Sequence[int], output: Sequence[int] = (), **changes: Any) -> RequestId:
         is_matcher = hasattr(self._grammar, "fill_bitmask")
         return self.scheduler.add(
-            self.params,
+            self.params.replace(**changes) if changes else self.params,
             prompt,
+            output_token_ids=output,
             grammar=self._grammar.fork() if is_matcher else self._grammar,
             stopping_criteria=self._criteria,
         )
 
-    def _begin(self, prompt: list[int]) -> None:
+    def _begin(self, prompt: np.ndarray) -> None:
         """Replace the request with a new one."""
-        request = self._add(prompt)
+        request = self._add(prompt.tolist())
         self.reset()
-        self._request, self._known, self._prompt_length = request, list(prompt), len(prompt)
+        self._request, self._known, self._prompt_length = request, KnownIds(prompt), len(prompt)
 
     @property
     def _finished(self) -> bool:
@@ -130,6 +144,10 @@ class LogitsProcessor(_Follower):
         >>> processor(np.array([0, 2]), np.array([1, 3, 2], np.float32))
         array([-1.e+12,  0.e+00, -1.e+12], dtype=float32)
 
+    With `settings` as they are and the tokenizer of `tokenizer_of`, that happens for the first token only.
+    From then on, the processor stands in for llama-cpp-python's samplers, which would leave its token anyway,
+    and reads the logits where llama.cpp has them. `logprobs` has those that `params` ask for.
+
     A call whose ids are not those of the completion so far begins a new one, so an object serves one
     completion at a time. Once the request has ended, only EOS is left, which ends the completion. `record`
     holds the reason, and the error after a faulty row, which is also logged; llama-cpp-python's finish_reason
@@ -145,7 +163,8 @@ class LogitsProcessor(_Follower):
 
     The caller's text is the record's, except that llama-cpp-python knows no patterns: with `stop_regex` it
     keeps what the record cuts off. `with_own_text` replaces it. For a token in `stop_token_ids`, whose text
-    does not belong to the record's, llama-cpp-python gets EOS.
+    does not belong to the record's, llama-cpp-python gets EOS. Where `max_tokens` falls inside a character,
+    llama-cpp-python asks for the rest of it: up to three more tokens, which the record then has, too.
 
     Raises `ParameterError` or ValueError for settings that cannot be used.
     """
@@ -171,6 +190,21 @@ class LogitsProcessor(_Follower):
         has_eos = bool(self.scheduler.vocabulary.eos_token_ids)
         return settings if has_eos else {**settings, "stopping_criteria": self.stopped}
 
+    @property
+    def logprobs(self) -> LogprobsByMode:
+        """Those of the completion's tokens so far, one row for each of `record.token_ids`, in the form of
+        `StepResult.logprobs`; None if `params` ask for none. llama-cpp-python's own `logprobs` are of its
+        raw logits, and need `logits_all`."""
+        steps = self._logprobs
+        if steps and isinstance(steps[0], dict):
+            return {mode: Logprobs.joined([step[mode] for step in steps]) for mode in steps[0]}
+        return Logprobs.joined(steps) if steps else None
+
+    def reset(self) -> None:
+        super().reset()
+        self._logprobs: list[Any] = []
+        self._has_ended = False
+
     def with_own_text(self, response: Any) -> Any:
         """A response of `create_completion` or `create_chat_completion`, or the chunks of a streamed one,
         with the record's text in place of llama-cpp-python's.
@@ -193,34 +227,79 @@ class LogitsProcessor(_Follower):
         return bool(self.params.get("include_stop_str_in_output", False))
 
     def __call__(self, input_ids: np.ndarray, scores: np.ndarray) -> np.ndarray:
-        row = np.array(scores, np.float32)  # llama-cpp-python's row is strided
-        ids = input_ids.tolist()
-        eos = list(self.scheduler.vocabulary.eos_token_ids)
-        if self._request is None or ids != self._known:
-            if refuse_own_grammar(llama_of(self.scheduler.vocabulary.tokenizer), input_ids):
-                logger.error("the completion ends: %s", OWN_GRAMMAR)
-                row[eos] = _REMOVED  # the error comes with the next token
-                return row
-            self._warn_of_replaced(ids)
-            self._begin(ids)
-        token = -1 if self._finished else self._draw(row)
-        chosen = [token] if token >= 0 else eos
-        if chosen:
+        ids = _ids_in(input_ids)
+        row = array_of("scores", scores, "f", 1, "floats [vocab]").astype(np.float32)
+        left = self._next(ids, row)
+        if left is None:
+            row[self._eos] = _REMOVED
+        elif left:
             row.fill(_REMOVED)
-            row[chosen] = 0.0
+            row[left] = 0.0
         return row
 
-    def _warn_of_replaced(self, ids: list[int]) -> None:
+    def call_alone(self, input_ids: np.ndarray, scores: np.ndarray) -> np.ndarray:
+        """As llama-cpp-python calls the only processor of a completion. If it would then take the best token,
+        as with `settings`, the next ones are drawn without its samplers: these need longer than the draw."""
+        row = self(input_ids, scores)
+        llm = self._llm
+        if len(input_ids) == self._prompt_length and samplers_after(llm, input_ids) == _BEST_TOKEN:
+            llm._sampler = DirectSampler(llm, self._choose)
+        return row
+
+    def _choose(self, ids: np.ndarray, row: np.ndarray) -> int:
+        """The token that follows `ids`; the best one after a fault, in a vocabulary without EOS."""
+        left = self._next(ids, row)
+        return left[0] if left else int(row.argmax())
+
+    @property
+    def _llm(self) -> Any:
+        return llama_of(self.scheduler.vocabulary.tokenizer)
+
+    @property
+    def _eos(self) -> list[int]:
+        return list(self.scheduler.vocabulary.eos_token_ids)
+
+    def _next(self, ids: np.ndarray, row: np.ndarray) -> list[int] | None:
+        """The tokens of which llama-cpp-python must choose one, [] for any; None for any but EOS: an error
+        about its own grammar then comes in place of the token after that."""
+        if self._request is None or len(ids) != len(self._known) or not self._known.begin(ids):
+            if refuse_own_grammar(self._llm, ids):
+                logger.error("the completion ends: %s", OWN_GRAMMAR)
+                return None
+            self._warn_of_replaced(ids)
+            self._begin(ids)
+        if self._has_ended:
+            self._complete_character()
+        token = -1 if self._has_ended else self._draw(row)
+        return [token] if token >= 0 else self._eos
+
+    def _warn_of_replaced(self, ids: np.ndarray) -> None:
         """Log once that another token follows than the drawn one: in a new completion, perhaps."""
-        if self._warned or not self._known or self._finished or ids[:-1] != self._known[:-1]:
+        known = self._known[:]
+        if self._warned or not len(known) or self._has_ended or not np.array_equal(ids[:-1], known[:-1]):
             return
         self._warned = True
-        logger.warning("token %d follows where %d was drawn. %s", ids[-1], self._known[-1], OWN_GRAMMAR)
+        logger.warning("token %d follows where %d was drawn. %s", ids[-1], known[-1], OWN_GRAMMAR)
+
+    def _complete_character(self) -> None:
+        """Let a request go on that `max_tokens` has ended inside a character."""
+        record, tokenizer = self.record, self.scheduler.vocabulary.tokenizer
+        if record is None or tokenizer is None or record.stop_reason != "max_tokens":
+            return
+        outputs, limit = record.token_ids, self.params.get("max_tokens")
+        if len(outputs) != limit or not ends_inside_character(tokenizer, outputs):
+            return
+        request = self._add(record.prompt_token_ids, outputs, max_tokens=limit + _MISSING, seed=record.seed)
+        self.scheduler.remove(self._request)
+        self._request, self._has_ended = request, False
 
     def _draw(self, row: np.ndarray) -> int:
         """The token that llama-cpp-python gets next; −1 after a fault."""
         result = self.scheduler.step(row[None])
         token = int(result.token_ids[0])
+        self._has_ended = result.finish_reasons[0] is not None
+        if result.logprobs is not None and token >= 0:
+            self._logprobs.append(result.logprobs)
         if token < 0:
             logger.error("the completion ends: %s", result.errors[0])
             return token
@@ -263,12 +342,18 @@ class StoppingCriteria(_Follower):
     """
 
     def __call__(self, input_ids: np.ndarray, logits: Any) -> bool:
-        ids = input_ids.tolist()
-        known_length = len(self._known)
-        continues = self._request is not None and ids[:known_length] == self._known
+        ids = _ids_in(input_ids)
+        continues = self._request is not None and self._known.begin(ids)
         if not continues or len(ids) == self._prompt_length:
             self._begin(ids)  # also if the prompt alone is asked about again: its time starts anew
-        elif len(ids) > known_length and not self._finished:
-            self.scheduler.accept(self._request, ids[known_length:])
-            self._known = ids
+        elif len(ids) > len(self._known) and not self._finished:
+            new = ids[len(self._known) :].tolist()
+            self.scheduler.accept(self._request, new)
+            for token in new:
+                self._known.append(token)
         return self._finished
+
+
+def _ids_in(input_ids: Any) -> np.ndarray:
+    """The ids that llama-cpp-python passes in."""
+    return array_of("input_ids", input_ids, "iu", 1, "integers [length]")

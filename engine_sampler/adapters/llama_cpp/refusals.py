@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
 
 import numpy as np
@@ -21,8 +21,11 @@ LOGIT_BIAS = (
 
 
 class SoleProcessors(list[Any]):
-    """The processors of a completion. llama-cpp-python means to extend them by one for its logit_bias, and
-    then takes the result of `list.extend`, None, for its processors."""
+    """The only processor of a completion, which may know that it is. llama-cpp-python means to extend the
+    list by one for its logit_bias, and then takes the result of `list.extend`, None, for its processors."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([processor.call_alone for processor in super().__iter__()])
 
     def extend(self, others: Iterable[Any]) -> NoReturn:
         raise ParameterError(LOGIT_BIAS)
@@ -34,8 +37,7 @@ def refuse_own_grammar(llm: Any, input_ids: np.ndarray) -> bool:
 
     Such a grammar comes after the processors, and ends the process if it does not allow the chosen token.
     """
-    sampler = getattr(llm, "_sampler", None)
-    if sampler is None or not np.may_share_memory(input_ids, llm.input_ids) or not _has_grammar(sampler):
+    if b"grammar" not in samplers_after(llm, input_ids):
         return False
     llm._sampler = _Refusal(llm)
     return True
@@ -53,11 +55,15 @@ class _Refusal:
         raise ParameterError(OWN_GRAMMAR)
 
 
-def _has_grammar(sampler: Any) -> bool:
-    """Whether a `LlamaSampler` has a grammar in its chain."""
+def samplers_after(llm: Any, input_ids: np.ndarray) -> list[bytes]:
+    """llama.cpp's names of the samplers after the processors, if `llm` is sampling after `input_ids`;
+    else none."""
+    sampler: Any = getattr(llm, "_sampler", None)
+    chain = getattr(sampler, "sampler", None)
+    if chain is None or not np.may_share_memory(input_ids, llm.input_ids):
+        return []
     import llama_cpp as lib  # type: ignore[import-not-found,unused-ignore]
 
-    chain = sampler.sampler
     nameless = {index for index, _ in sampler.custom_samplers}  # llama.cpp must not be asked for their names
     others = [i for i in range(lib.llama_sampler_chain_n(chain)) if i not in nameless]
-    return b"grammar" in [lib.llama_sampler_name(lib.llama_sampler_chain_get(chain, i)) for i in others]
+    return [lib.llama_sampler_name(lib.llama_sampler_chain_get(chain, i)) for i in others]

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...base.arguments import integer_of
 from ...base.calling import guarded
 from ...base.errors import quoted
 from ...contract import ParameterError
@@ -19,7 +20,7 @@ from ...params.schemas import check_text
 from ...params.structured import response_format
 from ...params.tools import Function, Reasoning, call_list, chosen_functions, take_tools, tool_calls
 from ...registry import MAX_COUNT
-from ...tokenizer import Tokenizer
+from ...tokenizer import Tokenizer, check_tokenizer
 from .._request_body import (
     BodyField,
     from_gbnf,
@@ -198,6 +199,9 @@ def _parameters(
     reasoning: Reasoning = "disabled",
 ) -> dict[str, Any]:
     """The keywords for `SamplingParams` in a request body, as `from_request` describes."""
+    check_tokenizer(tokenizer)
+    if vocab_size is not None:
+        integer_of("vocab_size", vocab_size, 1)
     fields = canonical_keys(without_transport(mapping("body", body), TRANSPORT), RENAMED)
     refuse_unsupported(fields, UNSUPPORTED)
     refuse_unknown(fields, {*FIELDS, *RENAMED, *SPECIAL})

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from ... import session
+from ...backends.choose import named_backend
+from ...base.arguments import instance_of, integer_of
 from ...params import RequestLimits
 from ...scheduler import RequestId, Scheduler
 from .vocabulary import tokenize, tokenizer_of_vocabulary
@@ -40,6 +42,11 @@ class Session(session.Session):
     def __init__(
         self, model: str, backend: str = "auto", *, context: int | None = None, max_requests: int = 1
     ) -> None:
+        instance_of((str, os.PathLike), "model", model, "the path of a GGUF file")
+        if context is not None:
+            integer_of("context", context, 1)
+        integer_of("max_requests", max_requests, 1)
+        named_backend(backend)
         self._model = _Model(model, context, max_requests)
         tokenizer = tokenizer_of_vocabulary(self._model.vocab, self._model)
         super().__init__(
@@ -59,6 +66,7 @@ class Session(session.Session):
         """How many tokens of each request are in the cache."""
 
     def encode(self, prompt: str) -> list[int]:
+        instance_of(str, "prompt", prompt, "a text")
         token_ids = tokenize(self._model.vocab, prompt, special=True)
         if not token_ids:
             raise ValueError("prompt is empty, and the model adds no BOS token")

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...arithmetic import descending
+from ...base.arguments import array_of, integer_of, not_allowed
+
+_ROW = "one row without NaN and +inf"
 
 
 @dataclass(frozen=True)
@@ -37,9 +40,11 @@ def candidates(
 
     Raises ValueError for NaN or +inf, and for a `selected_token_id` that is not among the survivors.
     """
-    row = np.asarray(logits_row, np.float32)
-    if row.ndim != 1 or not (row < np.inf).all():
-        raise ValueError(f"logits_row of shape {row.shape} is not allowed: one row without NaN and +inf")
+    row = array_of("logits_row", logits_row, "fiu", 1, _ROW).astype(np.float32, copy=False)
+    if not (row < np.inf).all():
+        raise not_allowed("logits_row", logits_row, _ROW)
+    if selected_token_id is not None:
+        integer_of("selected_token_id", selected_token_id)
     ids = np.flatnonzero(row > -np.inf)
     if sort:
         ids = ids[descending(row[ids])]

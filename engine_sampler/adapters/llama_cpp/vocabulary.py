@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import ctypes
+from collections.abc import Sequence
 from typing import Any
 
+from ...base.arguments import with_attributes
 from ...tokenizer import Tokenizer
 
 _LLAMA = "llama_cpp.Llama"
@@ -15,6 +18,7 @@ def tokenizer_of(llm: Any) -> Tokenizer:
 
     Every end-of-generation token of llama.cpp is an EOS token here, the model's own EOS first.
     """
+    with_attributes(("model", "tokenize"), "llm", llm, "a llama_cpp.Llama")
     import llama_cpp as lib  # type: ignore[import-not-found,unused-ignore]
 
     tokenizer = tokenizer_of_vocabulary(lib.llama_model_get_vocab(llm.model), llm)
@@ -62,6 +66,13 @@ def tokenize(vocab: Any, text: str, *, special: bool = False) -> list[int]:
             return list(ids[:count])
         capacity = -count
     raise ValueError(f"llama.cpp cannot tokenize {text[:40]!r}")
+
+
+def ends_inside_character(tokenizer: Tokenizer, token_ids: Sequence[int]) -> bool:
+    """Whether bytes of the last character of the tokens' text are still missing."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    decoder.decode(b"".join(tokenizer.text_bytes(i) for i in token_ids[-3:])[-3:])
+    return decoder.getstate()[0] != b""
 
 
 def _piece(vocab: Any, token_id: int) -> bytes:

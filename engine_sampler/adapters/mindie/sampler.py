@@ -12,6 +12,7 @@ import numpy as np
 
 from ...arithmetic import LogitRows
 from ...backends.choose import named_backend
+from ...base.arguments import integers_of
 from ...contract import Backend
 from ...params import SamplingParams
 from ...scheduler import StepResult
@@ -80,7 +81,7 @@ class Sampler:
         backend: str | Backend = "auto",
         num_threads: int | None = None,
     ) -> None:
-        if mode not in MODES:
+        if not isinstance(mode, str) or mode not in MODES:
             raise OutOfBoundsError(f"mode={mode!r} is not allowed: one of {', '.join(MODES)}")
         _check_integer("pad_token_id", pad_token_id, -1, "a token id from -1 on, or None")
         _check_integer("idle_rounds", idle_rounds, 1, "an integer of at least 1, or None")
@@ -89,7 +90,7 @@ class Sampler:
         named_backend(backend)
         self.mode = mode
         self.pad_token_id = pad_token_id
-        self.eos_token_ids = tuple(eos_token_ids)
+        self.eos_token_ids = tuple(integers_of("eos_token_ids", eos_token_ids))
         self.logprobs = logprobs
         self.return_tensors = return_tensors
         self.errors: list[str | None] = []

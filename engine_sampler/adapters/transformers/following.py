@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ...base.arguments import integer_of, integers_of
 from ...contract import Backend, ParameterError
 from ...params import RequestLimits, SamplingParams, takes_grammar
 from ...registry import structured_in
@@ -84,10 +85,15 @@ class Follower:
     ) -> None:
         self._params = params
         self._compared = compared
-        self._lengths = None if prompt_lengths is None else [int(n) for n in prompt_lengths]
+        self._lengths = None
+        if prompt_lengths is not None:
+            lengths = prompt_lengths.tolist() if hasattr(prompt_lengths, "tolist") else prompt_lengths
+            self._lengths = integers_of("prompt_lengths", lengths, "a list of lengths")
+        if pad_token_id is not None:
+            integer_of("pad_token_id", pad_token_id)
         self._pad = pad_token_id
         self._tokenizer = tokenizer
-        self._eos = tuple(eos_token_ids)
+        self._eos = tuple(integers_of("eos_token_ids", eos_token_ids))
         self._grammar = grammar
         self._criteria = tuple(stopping_criteria)
         self._backend = backend

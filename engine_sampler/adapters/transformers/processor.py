@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...base.arguments import not_allowed
 from ...contract import Backend, ParameterError, token_rows
 from ...params import SamplingParams
 from ...registry import default_registry
@@ -82,6 +83,8 @@ class ChainLogitsProcessor:
         """The scores after the chain; see the class."""
         import torch
 
+        if not isinstance(scores, torch.Tensor) or scores.ndim != 2:
+            raise not_allowed("scores", scores, "a tensor [rows, width]")
         self._follow(token_rows(input_ids), scores.shape[1])
         live = self._follower.live
         processed = self._processed(scores, live) if live else None

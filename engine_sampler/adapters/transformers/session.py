@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...backends.choose import named_backend
+from ...base.arguments import instance_of, integer_of
 from ...params import RequestLimits
 from ...scheduler import RequestId, Scheduler
 from ...session import Session as AnySession
@@ -38,6 +41,10 @@ class Session(AnySession):
     """
 
     def __init__(self, model: str, backend: str = "auto", *, max_requests: int | None = None) -> None:
+        instance_of((str, os.PathLike), "model", model, "the directory of a model")
+        if max_requests is not None:
+            integer_of("max_requests", max_requests, 1)
+        named_backend(backend)
         if not Path(model).is_dir():
             raise ValueError(f"{model} is not a directory; allowed is that of a transformers model")
         import torch  # type: ignore[import-not-found]   # first, as transformers hides that it is missing
@@ -70,6 +77,7 @@ class Session(AnySession):
 
     def encode(self, prompt: str) -> list[int]:
         """The prompt's tokens, after the special tokens that the tokenizer prepends."""
+        instance_of(str, "prompt", prompt, "a text")
         token_ids: list[int] = self._tokenizer(prompt)["input_ids"]
         if not token_ids:
             raise ValueError(f"prompt={prompt!r} has no tokens; the model needs at least one")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...base.arguments import entries_of, integer_of
 from ...contract import Vocabulary, flags_like, token_rows
 from ...params import SamplingParams
 from ...registry import default_registry
@@ -75,7 +76,9 @@ class Stops:
         prompt_length: int | None,
     ) -> None:
         stops = [_only_stops(p) for p in listed(params)]
-        adapted = [as_criterion(criterion) for criterion in criteria]
+        adapted = [as_criterion(c) for c in entries_of("criteria", criteria, "a list of criteria")]
+        if prompt_length is not None:
+            integer_of("prompt_length", prompt_length, 0)
         own = [c for c in adapted if not isinstance(c, CalledCriteria)]
         self._called = [c.criterion for c in adapted if isinstance(c, CalledCriteria)]
         self._done: set[int] = set()

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import takewhile
 from typing import Any
 
+from ...base.arguments import instance_of, integer_of
 from ...contract import Param, ParameterError, Sampler
 from ...params import RequestLimits, SamplingParams, build_chain
 from ...params.chain import EDITS
@@ -38,11 +39,12 @@ def settings_of(request: Any) -> SamplingParams | None:
     to vLLM alone; for selectors, since vLLM draws; for values outside their bounds or beyond `RequestLimits`;
     and for parameters that vLLM would apply a second time.
     """
-    given = _given(getattr(request, "extra_args", None) or {}, request)
+    extra = getattr(request, "extra_args", None)
+    given = {} if extra is None else _given(instance_of(Mapping, "extra_args", extra, "an object"), request)
     if not given:
         return None
     seed = getattr(request, "seed", None)
-    params = SamplingParams(**given, seed=None if seed is None else seed % 2**64)
+    params = SamplingParams(**given, seed=None if seed is None else integer_of("seed", seed) % 2**64)
     active = given.keys() & params.given.keys()
     for sampler in default_registry().catalogue.samplers.values():
         _check_once(sampler, [p.name for p in sampler.params if p.name in active], request)

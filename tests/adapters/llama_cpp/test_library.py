@@ -164,6 +164,62 @@ def test_a_completion_has_the_tokens_of_a_scheduler(name: str, llm: Any, tokeniz
     assert completion["choices"][0]["text"] == expected.text.replace("�", "")
 
 
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_only_processor_draws_the_same_tokens(
+    name: str, temperature: float, llm: Any, tokenizer: Tokenizer
+) -> None:
+    params = SamplingParams(**SETTINGS[name], max_tokens=24)
+    outcomes = []
+    for is_only in (True, False):
+        llm.reset()
+        processor = LogitsProcessor(params, tokenizer)
+        settings = {**processor.settings, "temperature": temperature}
+        if not is_only:
+            settings["logits_processor"] = [Recorder(), processor]
+        text = llm.create_completion(PROMPT, **settings)["choices"][0]["text"]
+        assert processor.record is not None
+        outcomes.append((text, processor.record.token_ids))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_the_logits_are_read_where_they_lie(llm: Any, tokenizer: Tokenizer) -> None:
+    seen = []
+
+    class Watching(LogitsProcessor):
+        def _draw(self, row: np.ndarray) -> int:
+            seen.append(not row.flags.owndata)
+            return super()._draw(row)
+
+    processor = Watching(SamplingParams(seed=1, max_tokens=5), tokenizer)
+    llm.create_completion(PROMPT, **processor.settings)
+    assert seen == [False, *([True] * 4)]  # the first token tells that no other sampler takes part
+
+
+def test_logprobs_need_no_logits_of_all_tokens(llm: Any, tokenizer: Tokenizer) -> None:
+    processor = LogitsProcessor(SamplingParams(seed=1, max_tokens=5, logprobs=2), tokenizer)
+    llm.create_completion(PROMPT, **processor.settings)
+    logprobs: Any = processor.logprobs
+    assert processor.record is not None
+    assert logprobs.token_ids[:, 0].tolist() == processor.record.token_ids
+    assert logprobs.logprobs.shape == (5, 3)
+    assert (logprobs.logprobs <= 0).all()
+
+
+@pytest.mark.parametrize("max_tokens", range(1, 8))
+def test_a_character_that_max_tokens_cuts_is_completed_as_by_llama_cpp(
+    max_tokens: int, llm: Any, tokenizer: Tokenizer
+) -> None:
+    settings = {"regex": "中文[a-z]{3,9}", "temperature": 0, "max_tokens": max_tokens}
+    processor = LogitsProcessor(SamplingParams(**settings), tokenizer)
+    ours = llm.create_completion(PROMPT, **processor.settings)
+    llm.reset()
+    own = llama_cpp.LlamaGrammar.from_string('root ::= "中文" [a-z]{3,9}', verbose=False)
+    theirs = llm.create_completion(PROMPT, max_tokens=max_tokens, temperature=0.0, grammar=own)
+    assert ours["choices"] == theirs["choices"]
+    assert ours["choices"][0]["finish_reason"] == "length"
+
+
 def test_later_samplers_choose_the_drawn_token(llm: Any, tokenizer: Tokenizer) -> None:
     params = SamplingParams(seed=5, temperature=1.5, max_tokens=16)
     processor, recorder = LogitsProcessor(params, tokenizer), Recorder()
@@ -429,6 +485,12 @@ def test_a_file_that_is_not_a_model_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "bad.gguf").write_text("no model")
     with pytest.raises(ValueError, match=r"--model .*bad.gguf: llama.cpp cannot load it"):
         Session(str(tmp_path / "bad.gguf"))
+
+
+@pytest.mark.parametrize("prompt", [None, 5, b"the", [1, 2]])
+def test_a_prompt_that_is_no_text_is_refused_by_name(prompt: Any, model: Path) -> None:
+    with pytest.raises(ParameterError, match=r"prompt=.* is not allowed: a text"):
+        Session(str(model)).add(SamplingParams(), prompt)
 
 
 def test_a_session_is_quiet(model: Path) -> None:

@@ -130,6 +130,100 @@ def test_once_the_request_has_ended_only_eos_is_left() -> None:
     assert last.min() == np.float32(-1e12)  # finite: llama.cpp ends the process if a row has nothing else
 
 
+BYTES = Tokenizer([*(bytes([byte]) for byte in range(256)), b"</s>"], [256])
+
+
+def written(chain: LogitsProcessor, calls: int) -> bytes:
+    """What llama-cpp-python has after this many calls, up to EOS."""
+    ids = list(PROMPT)
+    for _ in range(calls):
+        token = int(chain(np.array(ids, np.intc), np.zeros(257, np.float32)).argmax())
+        if token == 256:
+            break
+        ids.append(token)
+    return bytes(ids[len(PROMPT) :])
+
+
+@pytest.mark.parametrize(
+    "settings", [{"seed": 5}, {"mirostat": 2}, {"temperature": 0, "min_tokens": 2}], ids=str
+)
+def test_a_character_that_max_tokens_cuts_is_completed(settings: dict[str, Any]) -> None:
+    chain = LogitsProcessor(SamplingParams(regex="中文[a-z]*", max_tokens=4, **settings), BYTES)
+    assert written(chain, 6).decode() == "中文"
+    assert chain.record is not None
+    assert (chain.record.text, len(chain.record.token_ids)) == ("中文", 6)
+    written(chain, 4)
+    assert (chain.record.finish_reason, chain.record.stop_reason) == (
+        "length",
+        "max_tokens",
+    )  # if nobody asks
+
+
+def test_after_three_more_tokens_the_request_has_ended() -> None:
+    chain = LogitsProcessor(SamplingParams(regex="中文[a-z]*", max_tokens=4, seed=5), BYTES)
+    text = written(chain, 9).decode()
+    assert len(text.encode()) == 7
+    assert chain.record is not None
+    assert (chain.record.text, chain.record.finish_reason) == (text, "length")
+
+
+def test_a_whole_character_is_the_last() -> None:
+    chain = LogitsProcessor(SamplingParams(regex="中文[a-z]*", max_tokens=3, seed=5), BYTES)
+    assert written(chain, 6).decode() == "中"
+
+
+@pytest.mark.parametrize("mode", ["raw", "processed", ("raw", "processed")], ids=str)
+def test_the_logprobs_are_those_of_a_scheduler(mode: Any) -> None:
+    params = SamplingParams(seed=11, top_k=5, logprobs=3, logprobs_mode=mode)
+    chain, logits = LogitsProcessor(params, vocab_size=VOCAB), rows(6)
+    assert chain.logprobs is None
+    tokens, _ = complete(chain, logits)
+    scheduler = Scheduler(VOCAB)
+    scheduler.add(params, PROMPT)
+    steps = [scheduler.step(row[None]).logprobs for row in logits]
+    for name in (mode,) if isinstance(mode, str) else mode:
+        ours: Any = chain.logprobs if isinstance(mode, str) else chain.logprobs[name]  # type: ignore[index]
+        theirs: Any = [step if isinstance(mode, str) else step[name] for step in steps]  # type: ignore[index]
+        assert ours.token_ids[:, 0].tolist() == tokens
+        for row, step in enumerate(theirs):
+            assert np.array_equal(ours.row(row).token_ids, step.row(0).token_ids)
+            assert np.array_equal(ours.row(row).logprobs, step.row(0).logprobs)
+            assert ours.ranks[row] == step.ranks[0]
+    complete(chain, logits, [9, 9])
+    assert isinstance(mode, tuple) or len(chain.logprobs.ranks) == 6  # type: ignore[union-attr]
+
+
+def test_without_logprobs_there_are_none() -> None:
+    chain = LogitsProcessor(SamplingParams(seed=11), vocab_size=VOCAB)
+    complete(chain, rows(3))
+    assert chain.logprobs is None
+
+
+def alone(chain: LogitsProcessor, row: np.ndarray) -> np.ndarray:
+    """llama-cpp-python's array of candidates after the only processor of its list."""
+    candidates = np.recarray(
+        (len(row),), np.dtype([("id", np.intc), ("logit", np.single), ("p", np.single)], align=True)
+    )
+    candidates.logit[:] = row
+    (called,) = chain.settings["logits_processor"]
+    candidates.logit[:] = called(np.array(PROMPT, np.intc), candidates.logit)
+    return candidates.logit
+
+
+def test_the_only_processor_leaves_the_drawn_token() -> None:
+    params, row = SamplingParams(seed=3), rows(1)[0]
+    expected = LogitsProcessor(params, vocab_size=VOCAB)(np.array(PROMPT, np.intc), row)
+    assert np.array_equal(alone(LogitsProcessor(params, vocab_size=VOCAB), row), expected)
+
+
+def test_the_only_processor_leaves_eos_after_a_fault(caplog: pytest.LogCaptureFixture) -> None:
+    left = alone(
+        LogitsProcessor(SamplingParams(), vocab_size=VOCAB, eos_token_ids=(7,)), np.full(VOCAB, np.nan)
+    )
+    assert np.flatnonzero(left == 0).tolist() == [7]
+    assert "the completion ends" in caplog.text
+
+
 def test_a_replaced_token_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     chain = LogitsProcessor(SamplingParams(temperature=0), vocab_size=VOCAB)
     ids = list(PROMPT)

@@ -1,0 +1,47 @@
+"""Arguments that belong elsewhere get an error that names them."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from engine_sampler.adapters import atb, koboldai, llama_cpp, mindie, mlx, transformers, vllm
+
+pytest.importorskip("tokenizers")
+
+from tests.adapters.wrong_arguments import ENTRIES, Entry, LoadedModel, wrong_calls
+
+WITHOUT_ARGUMENTS = {
+    *("NEUTRAL", "REMOVED", "neutral_settings"),
+    *("InconsistencyError", "OutOfBoundsError", "UnsupportedTypeError", "ValidationError"),
+    *("TopkToppLogprobsSamplingType", "TopkToppSamplingType"),
+}
+BUILT_BY_OTHERS = {
+    *("Candidates", "EngineSampler", "SamplingMetadata", "SamplingOutput", "Stops", "custom_generate"),
+    "TopkToppLogprobsSamplingParam",
+}
+"""Objects that other calls make, and what another library calls with its own objects."""
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_an_argument_that_belongs_elsewhere_is_named(entry: Entry, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+    faults = {str(call): fault for call in wrong_calls(entry) if (fault := call.fault())}
+    assert not faults
+
+
+def test_every_public_function_of_the_adapters_is_tried() -> None:
+    public = {name for adapter in (atb, llama_cpp, mindie, transformers, vllm) for name in adapter.__all__}
+    public |= {"from_request", "make_sampler", "make_logits_processors"}
+    tried = {part for entry in ENTRIES for part in entry.name.removesuffix("()").split(".")}
+    assert public - WITHOUT_ARGUMENTS - BUILT_BY_OTHERS - tried == set()
+    assert hasattr(koboldai, "from_request")
+    assert hasattr(mlx, "make_sampler")
+
+
+def test_a_model_in_place_of_its_tokenizer_is_told_how_to_get_it() -> None:
+    from engine_sampler import ParameterError, SamplingParams
+
+    with pytest.raises(ParameterError, match=r"tokenizer=.*LoadedModel.* is not allowed: a Tokenizer, which"):
+        llama_cpp.LogitsProcessor(SamplingParams(), LoadedModel())  # type: ignore[arg-type]
