@@ -8,12 +8,14 @@
 #include <engine_sampler.h>
 
 #include <dlfcn.h>
+#include <fenv.h>
 #include <locale.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #if defined(__SSE__)
 #include <xmmintrin.h>
@@ -25,7 +27,14 @@
     X(function_failure_ignored) X(function_without_ids) X(function_without_output) X(repeat_runs_once) \
     X(xtc_stream_0) X(notes_16) X(penalizes_exempt) X(adaptive_decay_default) X(mirostat_eta_float) \
     X(stale_tables) X(params_by_own_size) X(dynatemp_to_3) X(bfloat16_flushed) X(zeros_differ_in_halves) \
-    X(changes_folder) X(changes_locale) X(max_rows_negative) X(name_null) X(flushes_to_zero) X(error_null)
+    X(changes_folder) X(changes_locale) X(max_rows_negative) X(name_null) X(flushes_to_zero) X(error_null) \
+    X(ops_by_own_size) X(byte_offset_ignored) X(program_not_copied) X(changes_rounding) X(sets_variable) \
+    X(handles_signal) X(changes_mode_mask) X(error_shared) X(answers_vary) X(accepts_doubles) \
+    X(writes_behind_answer) X(writes_into_program) X(number_of_last) X(refuses_later_hosts) \
+    X(function_without_user) X(function_position_32) X(function_row_of_entry) X(function_twice) \
+    X(function_values_moved) X(position_of_length) X(prompt_as_output) X(epochs_32) X(capacity_of_first) \
+    X(notes_nan_as_zero) X(log_sums_of_halves) X(maxima_by_width) X(logprobs_of_ties) \
+    X(seed_of_neighbour) X(min_keep_ignored) X(biases_of_first) X(breakers_ignored) X(slot_swapped_params)
 /* clang-format on */
 
 enum {
@@ -44,6 +53,7 @@ static const char *const names[] = {"",
 
 static int lie;
 static const es_api *base;
+static const es_context *last_failed;
 
 enum { MOST_OPS = 256, MOST_PROGRAMS = 1 << 14 };
 
@@ -52,6 +62,7 @@ typedef struct forwarded {
     int32_t n;
     es_op ops[MOST_OPS];
     uint32_t number;
+    const es_op *given;
 } forwarded;
 
 struct es_context {
@@ -65,6 +76,7 @@ struct es_context {
 /* What stands in the place of a function: `user` of its op. */
 typedef struct stand_in {
     es_op op;
+    const double *values; /* where they were when the program was compiled */
 } stand_in;
 
 static int32_t call_function(const es_row *given, float *logits, const int32_t *ids, int64_t n, void *state) {
@@ -76,6 +88,11 @@ static int32_t call_function(const es_row *given, float *logits, const int32_t *
     if (lie == function_without_output) row.length = row.prompt_length;
     if (lie == function_without_state) state = NULL;
     if (lie == function_without_ids) ids = NULL;
+    if (lie == function_without_user) row.user = NULL;
+    if (lie == function_position_32) row.position = (int32_t)row.position;
+    if (lie == function_row_of_entry) row.row = 0;
+    if (lie == function_values_moved && mine->op.values) row.values = mine->values + row.slot * mine->op.n_values;
+    if (lie == function_twice) mine->op.function(&row, logits, ids, n, state);
     const int32_t code = mine->op.function(&row, logits, ids, n, state);
     return lie == function_failure_ignored ? 0 : code;
 }
@@ -85,7 +102,8 @@ static int32_t call_function(const es_row *given, float *logits, const int32_t *
 static void copy_program(const es_program *given, forwarded *out) {
     out->n = 0;
     for (int32_t i = 0; i < given->n_ops && out->n < MOST_OPS; i++) {
-        es_op op = *(const es_op *)(const void *)((const char *)given->ops + (size_t)i * given->ops->size);
+        const size_t apart = lie == ops_by_own_size ? sizeof(es_op) : given->ops->size;
+        es_op op = *(const es_op *)(const void *)((const char *)given->ops + (size_t)i * apart);
         op.size = sizeof op;
         int repeated = 0;
         for (int32_t j = 0; j < out->n; j++) repeated |= out->ops[j].kind == op.kind;
@@ -108,8 +126,12 @@ static int32_t forward_query(es_context *context, const es_query *given, es_answ
         program.ops = copy->ops;
         query.program = &program;
     }
+    if (lie == accepts_doubles && query.bits == 64) query.bits = 32;
     const int32_t code = base->query(context->inner, &query, answer);
     free(copy);
+    static int asked;
+    if (lie == answers_vary && code == ES_OK && asked++ % 2) answer->promises &= ~(uint32_t)ES_PROCESSED;
+    if (lie == writes_behind_answer) answer[1].size = 0;
     if (lie == max_rows_negative && code == ES_OK) answer->max_rows = -1;
     return code;
 }
@@ -124,16 +146,24 @@ static int32_t forward_compile(es_context *context, const es_program *given, uin
             stand_in *mine = malloc(sizeof *mine);
             if (!mine) return ES_NO_MEMORY;
             mine->op = copy->ops[i];
+            mine->values = mine->op.values ? *mine->op.values : NULL;
             copy->ops[i].function = call_function;
             copy->ops[i].user = mine;
         }
+    if (lie == writes_into_program && given->n_ops) ((es_op *)(intptr_t)given->ops)->stream = 7;
     const es_program program = {.size = sizeof program, .n_ops = copy->n, .ops = copy->ops};
     const int32_t code = base->compile(context->inner, &program, &copy->number);
     if (code != ES_OK) {
+        last_failed = context;
         free(copy);
         return code;
     }
     context->programs[context->n_programs] = copy;
+    if (lie == number_of_last && context->n_programs && copy->n == 1) {
+        *number = context->n_programs - 1;
+        return ES_OK;
+    }
+    copy->given = given->ops;
     *number = context->n_programs++;
     return ES_OK;
 }
@@ -158,6 +188,8 @@ static void alter_params(es_params *p, const forwarded *program) {
     if (lie == penalizes_exempt) p->penalty_exempt.n = 0;
     if (lie == adaptive_decay_default) p->adaptive_decay = 0.9;
     if (lie == mirostat_eta_float) p->mirostat_eta = (double)(float)p->mirostat_eta;
+    if (lie == min_keep_ignored) p->min_keep = 0;
+    if (lie == breakers_ignored) p->breakers.n = 0, p->breaker_heads = NULL;
     if (lie == dynatemp_to_3 && p->temperature >= 3) p->dynatemp_range = 0;
 }
 
@@ -188,6 +220,37 @@ static void alter_table(arena *held, es_batch *batch, es_table *table, const es_
         const size_t end = (size_t)(table->offsets[slot] + table->lengths[slot]);
         if (end > cells) cells = end;
         alter_params(&params[slot], context->programs[batch->programs[i]]);
+        if (lie == biases_of_first && params[batch->slots[0]].biased_token_ids.n >= params[slot].biased_token_ids.n)
+            params[slot].biases = params[batch->slots[0]].biases;
+        if (lie == slot_swapped_params && i > 40) params[slot] = params[batch->slots[0]];
+    }
+    if (lie == epochs_32) {
+        uint64_t *epochs = copied(held, table->epochs, slots * sizeof *epochs);
+        for (size_t slot = 0; slot < slots; slot++) epochs[slot] &= 15;
+        table->epochs = epochs;
+    }
+    if (lie == position_of_length) {
+        int64_t *positions = copied(held, table->positions, slots * sizeof *positions);
+        for (size_t slot = 0; slot < slots; slot++) positions[slot] = table->lengths[slot];
+        table->positions = positions;
+    }
+    if (lie == prompt_as_output) {
+        int64_t *prompts = copied(held, table->prompt_lengths, slots * sizeof *prompts);
+        for (size_t slot = 0; slot < slots; slot++) prompts[slot] = prompts[slot] > 100 ? 100 : prompts[slot];
+        table->prompt_lengths = prompts;
+    }
+    if (lie == seed_of_neighbour && slots > 30) {
+        uint64_t *seeds = copied(held, table->seeds, slots * sizeof *seeds);
+        seeds[30] = table->seeds[29];
+        table->seeds = seeds;
+    }
+    static int32_t first_capacity;
+    if (!first_capacity) first_capacity = table->capacity;
+    if (lie == capacity_of_first && table->capacity > first_capacity) table->capacity = first_capacity;
+    if (lie == notes_nan_as_zero) {
+        double *notes = copied(held, table->notes, cells * sizeof *notes);
+        for (size_t i = 0; i < cells; i++) notes[i] = notes[i] == notes[i] ? notes[i] : 0.0;
+        table->notes = notes;
     }
     if (lie == notes_16) {
         double *notes = copied(held, table->notes, cells * sizeof *notes);
@@ -220,6 +283,10 @@ static void alter_logits(arena *held, es_batch *batch) {
 }
 
 static void change_surroundings(void) {
+    if (lie == changes_rounding) fesetround(FE_UPWARD);
+    if (lie == sets_variable) setenv("OMP_NUM_THREADS", "1", 1);
+    if (lie == handles_signal) signal(SIGTERM, SIG_IGN);
+    if (lie == changes_mode_mask) umask(0);
     if (lie == changes_folder && chdir("/")) abort();
     if (lie == changes_locale) setlocale(LC_ALL, "C.UTF-8");
 #if defined(__SSE__)
@@ -241,6 +308,11 @@ static int32_t forward_run(es_context *context, es_batch *batch) {
     }
     alter_table(&held, batch, &table, context);
     inner.table = &table;
+    if (lie == byte_offset_ignored) inner.logits.byte_offset = 0;
+    if (lie == program_not_copied)
+        for (int32_t i = 0; i < batch->n; i++)
+            if (context->programs[batch->programs[i]]->n && context->programs[batch->programs[i]]->given->kind > 99)
+                return ES_INVALID;
     alter_logits(&held, &inner);
     const int32_t code = base->run(context->inner, &inner);
     batch->faults = inner.faults;
@@ -267,6 +339,7 @@ static void forward_close(es_context *context) {
 }
 
 static const char *forward_error(const es_context *context) {
+    if (lie == error_shared && last_failed) return base->error(last_failed->inner);
     return lie == error_null ? NULL : base->error(context->inner);
 }
 
@@ -274,17 +347,26 @@ static const char *forward_target(const es_context *context) { return base->targ
 
 static int32_t forward_maxima(es_context *context, const es_tensor *logits, int64_t vocab_size,
                               const int64_t *rows, int64_t n, float *out) {
-    return base->maxima(context->inner, logits, vocab_size, rows, n, out);
+    es_tensor tensor = *logits;
+    if (lie == maxima_by_width) tensor.strides = NULL;
+    return base->maxima(context->inner, &tensor, vocab_size, rows, n, out);
 }
 
 static int32_t forward_log_sums(es_context *context, const es_tensor *logits, int64_t vocab_size,
                                 const int64_t *rows, int64_t n, double *out) {
-    return base->log_sums(context->inner, logits, vocab_size, rows, n, out);
+    const int32_t code = base->log_sums(context->inner, logits, vocab_size, rows, n, out);
+    for (int64_t i = 0; i < n; i++) {
+        if (lie == log_sums_of_halves && logits->bits == 16) out[i] = (double)(float)out[i];
+    }
+    return code;
 }
 
 static int32_t forward_logprobs(es_context *context, const es_tensor *logits, int64_t vocab_size,
                                 const int64_t *token_ids, int64_t top_n, const es_logprobs *out) {
-    return base->logprobs(context->inner, logits, vocab_size, token_ids, top_n, out);
+    const int32_t code = base->logprobs(context->inner, logits, vocab_size, token_ids, top_n, out);
+    for (int64_t i = 0; lie == logprobs_of_ties && i < logits->shape[0]; i++)
+        if (out->ranks[i] > 100) out->ranks[i]--;
+    return code;
 }
 
 ES_EXPORT int32_t es_get_api(uint32_t host_abi, const es_api **out);
@@ -292,6 +374,7 @@ ES_EXPORT int32_t es_get_api(uint32_t host_abi, const es_api **out);
 int32_t es_get_api(uint32_t host_abi, const es_api **out) {
     static es_api table;
     const char *wanted = getenv("LIE");
+    if (wanted && !strcmp(wanted, "refuses_later_hosts") && host_abi > ES_ABI) return ES_UNSUPPORTED;
     for (lie = 0; lie < known && strcmp(names[lie], wanted ? wanted : ""); lie++) {}
     void *native = dlopen(getenv("LIE_NATIVE"), RTLD_NOW | RTLD_LOCAL);
     if (lie == known || !native) return ES_UNSUPPORTED;

@@ -70,7 +70,7 @@ def boundary_steps(library: Library, known: Repertoire, number: int, tally: Tall
     if not targets or not known.selectors:
         return
     part, name = targets[number % len(targets)]
-    room = Room(library, int(random.choice([2, 9, 60, 700])))
+    room = Room(library, int(random.choice([2, 9, 60, 300, 700])))
     chain = _chain_with(random, part, known)
     if not room.promises(parts_of(chain)):
         return

@@ -136,10 +136,8 @@ def checks(
         offered = [name for name in OPTIONAL if library.function(name) is not None]
         optional = ", ".join(offered) or "none"
         yield CheckResult("functions", PASSED, f"all required ones; optional: {optional}")
-        yield table.layout(library)
-        for name, check in _of_the_table(library, context).items():
-            yield from _guarded(name, check)
-    tried = _by_name(library, promises.promise("EXACT"), seconds, seed, only, announce)
+    tried = _of_the_table(library, context)
+    tried |= _by_name(library, promises.promise("EXACT"), seconds, seed, only, announce)
     if apart and can_seal():
         tried[MEMORY] = lambda: iter([_memory(library)])
     unknown = set(only) - tried.keys()
@@ -155,6 +153,7 @@ def checks(
 def _of_the_table(library: Library, context: Context) -> dict[str, Check]:
     """What is tried of the functions of the table before anything runs."""
     return {
+        "layout": lambda: iter([table.layout(library)]),
         "names": lambda: iter([table.names(library)]),
         "versions": lambda: iter([table.versions(library)]),
         "opening": lambda: iter([table.opening(library)]),

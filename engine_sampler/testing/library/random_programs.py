@@ -26,8 +26,8 @@ from .random_steps import (
 )
 from .settings import Random
 
-BUDGET = 4.0
-"""Seconds of processor time that each of the two takes unless the user chooses; ENGINE_SAMPLER_TEST_ROUNDS
+BUDGET = 5.0
+"""Seconds of processor time that each of the three takes unless the user chooses; ENGINE_SAMPLER_TEST_ROUNDS
 multiplies them."""
 
 Trying = Callable[[str], None]

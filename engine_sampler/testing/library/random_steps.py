@@ -26,10 +26,12 @@ _FEW_TOKENS = 4200
 
 
 def random_size(random: Random) -> int:
-    """A vocabulary size: mostly small, seldom that of a model."""
+    """A vocabulary size: mostly small, seldom that of a model, and sometimes of very few tokens."""
     kind = random.random()
-    if kind < 0.08:
-        return int(random.choice([32_000, 50_257, 65_537, 131_072]))
+    if kind > 0.9:
+        return int(random.integers(1, 5))
+    if kind < 0.1:
+        return int(random.choice([9_000, 32_000, 50_257, 65_537, 131_072]))
     if kind < 0.3:
         return int(random.choice([1, 2, 31, 32, 33, 63, 64, 65, 255, 256, 257, 1024, 2048, 4096, 4097]))
     return int(2 ** random.uniform(1, 13))
@@ -104,13 +106,17 @@ def random_request(random: Random, room: Room, chain: Chain) -> int:
 
 
 def _tokens(random: Random, size: int) -> Tokens:
-    most = int(random.choice([3, 40, 40, 200, 3000], p=[0.2, 0.35, 0.3, 0.12, 0.03]))
+    most = int(random.choice([3, 40, 40, 200, 3000], p=[0.2, 0.3, 0.25, 0.17, 0.08]))
     prompt, output = (random_tokens(random, size, int(random.integers(0, most))) for _ in range(2))
     return Tokens(prompt, output, random_notes(random, len(output)))
 
 
 def random_tokens(random: Random, size: int, n: int) -> list[int]:
-    """n tokens, mostly a few that come back."""
+    """n tokens, mostly a few that come back, in some cases in the same order."""
+    if random.random() < 0.25:
+        period = random.integers(0, size, int(random.integers(1, 40)))
+        again: list[int] = np.resize(period, n).tolist()
+        return again
     few = random.integers(0, min(size, int(random.choice([2, 4, 12]))), n)
     tokens: list[int] = np.where(random.random(n) < 0.9, few, random.integers(0, size, n)).tolist()
     return tokens
@@ -228,7 +234,7 @@ def random_step(random: Random, room: Room, requests: Sequence[tuple[Chain, int]
         if random.random() < 0.5:
             group = replace(group, want_processed=False)
         groups.append(group)
-    bits = random.random((len(logits), room.size)) < random.choice([0.02, 0.5, 0.98])
+    bits = random.random((len(logits), room.size)) < random.choice([0.005, 0.02, 0.5, 0.98])
     bits[np.arange(len(logits)), random.integers(0, room.size, len(logits))] = True
     step = room.step(groups, logits, mask_of(bits) if any(masked) else None)
     if not room.runs(step):

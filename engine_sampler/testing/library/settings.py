@@ -72,7 +72,7 @@ def random_value(random: Random, param: Param, size: int) -> Any:
     return None
 
 
-_AT_LIMITS = 0.08
+_AT_LIMITS = 0.15
 """How often a number is one of its bounds, or next to it."""
 
 

@@ -101,14 +101,14 @@ def positions(library: Library) -> Tried:
 
 def masks(library: Library) -> Tried:
     """Rows with masks of any density among rows without, whose words in the bitmask mean nothing."""
-    for size in (7, 40, 333, 2117):
+    for size in (7, 40, 333, 2117, 20_011):
         random, room = np.random.default_rng(size), Room(library, size)
         chains = [g for g in supported(room) if g in supported(room, masked=True)]
         if not chains or not all(
             room.promises(parts_of(build_chain(SamplingParams(**g))), "MASKS", masked=True) for g in chains
         ):
             continue
-        left = [1, 2, 3, 5, 7, 8, 9, 16, 31, size // 2, size - 1, size]
+        left = [1, 2, 3, 5, 7, 8, 9, 16, 31, size // 90 + 1, size // 2, size - 1, size]
         counts = [min(count, size) for count in left] * 2
         numbers = random.permutation(2 * len(counts))[: len(counts)]
         logits = normal_rows(random, len(counts), size)
