@@ -10,8 +10,8 @@ import numpy as np
 
 from ...arithmetic import LogitRows
 from ...backends.library.binding import Library
-from ...contract import Chain, Selector
-from ..trials import Part
+from ...backends.library.programs import Part
+from ...contract import Chain, Sampler, Selector
 from .bench import Room, Tally, Tokens, expected_of, observed_problem, parts_of
 from .observing import LibraryStep
 from .random_steps import Repertoire, random_row, random_tokens
@@ -67,7 +67,7 @@ class _Question:
 def boundary_steps(library: Library, known: Repertoire, number: int, tally: Tally) -> Iterator[str | None]:
     """A number of a sampler or selector at a boundary; each has its turn."""
     random, targets = np.random.default_rng([8, number]), _targets(known)
-    if not targets or not known.selectors:
+    if not targets:
         return
     part, name = targets[number % len(targets)]
     room = Room(library, int(random.choice([2, 9, 60, 300, 700])))
@@ -92,11 +92,11 @@ def _targets(known: Repertoire) -> list[tuple[Part, str]]:
 
 def _chain_with(random: Random, part: Part, known: Repertoire) -> Chain:
     """A chain of `part`, and in some cases of another sampler before it."""
-    before = (
-        [known.others[random.integers(len(known.others))]] if known.others and random.random() < 0.3 else []
-    )
+    before: tuple[Sampler, ...] = ()
+    if known.others and random.random() < 0.3:
+        before = (known.others[int(random.integers(len(known.others)))],)
     if isinstance(part, Selector):
-        return Chain(tuple(before), part)
+        return Chain(before, part)
     drawing = [selector for selector in known.selectors if selector.name == "dist"]
     return Chain((*before, part), (drawing or known.selectors)[0])
 

@@ -26,8 +26,9 @@ from .drawing import draws
 from .memory import SealedMemory, can_seal
 from .passes import passes
 from .promises import PROMISES, promise, tokens
-from .random_programs import random_boundaries, random_lives, random_programs
-from .situations import SITUATIONS, Situation, histories, masks, rows
+from .random_programs import program_steps, random_boundaries, random_lives, random_programs
+from .random_steps import Repertoire
+from .situations import SITUATIONS, Situation, Tried, histories, masks, rows
 from .surroundings import Surroundings
 
 Check = Callable[[], Iterator[CheckResult]]
@@ -246,13 +247,24 @@ def _tried(library: Library, name: str, situation: Situation) -> CheckResult:
 def _memory(library: Library) -> CheckResult:
     """Inputs in pages that cannot be written, each at the end of what can be read."""
     tally = Tally()
-    for situation in (rows, masks, histories):
-        for what, room, step in situation(library):
-            if not all(room.promises(parts, "READS_ONLY") for _, parts in step.entries):
-                continue
-            problem = problem_of(room, step, tally, SealedMemory())
-            if problem is not None:
-                return CheckResult(MEMORY, FAILED, f"{what}: {problem}")
+    for what, room, step in _steps_in_memory(library):
+        if not all(room.promises(parts, "READS_ONLY") for _, parts in step.entries):
+            continue
+        problem = problem_of(room, step, tally, SealedMemory())
+        if problem is not None:
+            return CheckResult(MEMORY, FAILED, f"{what}: {problem}")
     if not tally.calls:
         return CheckResult(MEMORY, NOT_PROMISED)
     return CheckResult(MEMORY, PASSED, f"read-only pages with nothing behind them: {tally}")
+
+
+_SEEDS_IN_MEMORY = 12
+
+
+def _steps_in_memory(library: Library) -> Tried:
+    for situation in (rows, masks, histories):
+        yield from situation(library)
+    known = Repertoire.of(library)
+    for seed in range(_SEEDS_IN_MEMORY if known.selectors else 0):
+        for room, step in program_steps(library, known, seed):
+            yield f"seed {seed}", room, step

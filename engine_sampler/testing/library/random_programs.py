@@ -67,6 +67,8 @@ def _searched(
     clock, limit = (time.monotonic, seconds) if seconds > 0 else (time.process_time, times(1) * BUDGET)
     tally, done, end, number = Tally(), 0, clock() + limit, seed
     known = Repertoire.of(library)
+    if not known.selectors:
+        return CheckResult(name, NOT_PROMISED, "it runs no selector")
     while clock() < end:
         trying(f"seed {number}")
         for problem in search(library, known, number, tally):
@@ -81,7 +83,7 @@ def _searched(
     return CheckResult(name, PASSED if done else NOT_PROMISED, detail)
 
 
-def _programs(library: Library, known: Repertoire, number: int, tally: Tally) -> Iterator[str | None]:
+def program_steps(library: Library, known: Repertoire, number: int) -> Iterator[tuple[Room, LibraryStep]]:
     """Some steps of several programs each, in a context of their own."""
     random = np.random.default_rng([7, number])
     room = Room(library, random_size(random))
@@ -89,16 +91,15 @@ def _programs(library: Library, known: Repertoire, number: int, tally: Tally) ->
     for _ in range(3 if chains else 0):
         chosen = [chains[random.integers(len(chains))] for _ in range(rows_for(random, room))]
         requests = [(chain, random_request(random, room, chain)) for chain in chosen]
-        yield from _tried(random, room, requests, tally)
+        step = random_step(random, room, requests)
+        if step is not None:
+            yield room, step
         if room.size > 10_000:
             break
 
 
-def _tried(
-    random: Random, room: Room, requests: list[tuple[Chain, int]], tally: Tally
-) -> Iterator[str | None]:
-    step = random_step(random, room, requests)
-    if step is not None:
+def _programs(library: Library, known: Repertoire, number: int, tally: Tally) -> Iterator[str | None]:
+    for room, step in program_steps(library, known, number):
         yield observed_problem(room, step, tally)[0]
 
 

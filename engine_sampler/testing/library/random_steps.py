@@ -65,9 +65,7 @@ class Repertoire:
 
 def random_chain(random: Random, room: Room, known: Repertoire) -> Chain | None:
     """A chain that the library runs, in which a sampler may stand more than once; None if none was found."""
-    if not known.selectors:
-        return None
-    selector = known.selectors[random.integers(len(known.selectors))]
+    selector = known.selectors[int(random.integers(len(known.selectors)))]
     samplers = [part for part in known.edits if random.random() < 0.25]
     others = [part for part in known.others if part.name != "infill" or room.size <= _FEW_TOKENS]
     for _ in range(int(random.choice([0, 1, 1, 2, 2, 3, 4, 6, 9])) if others else 0):

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.library.programs import Part
 from ...contract import Param, ParameterError, Selector
-from ..trials import Part
 
 Random = np.random.Generator
 

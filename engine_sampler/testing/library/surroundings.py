@@ -68,8 +68,10 @@ def _float_modes() -> tuple[Any, ...]:
 
 def _signal_handlers() -> list[bytes]:
     """The addresses of the handlers: what follows them in the struct is not filled in as a whole."""
-    actions = []
-    for number in sorted(signal.valid_signals()) if _SYSTEM is not None else ():
+    actions: list[bytes] = []
+    if _SYSTEM is None:
+        return actions
+    for number in sorted(signal.valid_signals()):
         action = ctypes.create_string_buffer(_MOST)
         _SYSTEM.sigaction(int(number), None, action)
         actions.append(action.raw[: ctypes.sizeof(ctypes.c_void_p)])
