@@ -102,7 +102,7 @@ class Room:
         return Rows(self.slots, np.array(index, np.int64))
 
     def open(
-        self, chain: Chain, drawn: Settings, tokens: Tokens, seed: int, position: int | None = None
+        self, chain: Chain, drawn: Settings, tokens: RequestTokens, seed: int, position: int | None = None
     ) -> int:
         """The slot of a new request for any `chain`; `drawn` are values of its parameters, in normal form.
         Raises `ParameterError`."""
@@ -146,7 +146,7 @@ class Room:
 
 
 @dataclass(frozen=True)
-class Tokens:
+class RequestTokens:
     """The tokens of a request, and the notes of its output."""
 
     prompt: Sequence[int] = ()

@@ -12,7 +12,7 @@ from ...arithmetic import LogitRows
 from ...backends.library.binding import Library
 from ...backends.library.programs import Part
 from ...contract import Chain, Sampler, Selector
-from .bench import Room, Tally, Tokens, expected_of, observed_problem, parts_of
+from .bench import RequestTokens, Room, Tally, expected_of, observed_problem, parts_of
 from .observing import LibraryStep
 from .random_steps import Repertoire, random_row, random_tokens
 from .settings import Random, random_settings, random_value
@@ -36,7 +36,7 @@ class _Question:
     room: Room
     chain: Chain
     drawn: dict[str, Any]
-    tokens: Tokens
+    tokens: RequestTokens
     row: np.ndarray
     seeds: Sequence[int]
     name: str
@@ -59,7 +59,7 @@ class _Question:
     def _open(self, value: float, seed: int) -> int:
         if self.name == _NOTE:
             notes = [*self.tokens.notes[:-1], value]
-            tokens = Tokens(self.tokens.prompt, self.tokens.output, notes)
+            tokens = RequestTokens(self.tokens.prompt, self.tokens.output, notes)
             return self.room.open(self.chain, self.drawn, tokens, seed)
         return self.room.open(self.chain, {**self.drawn, self.name: value}, self.tokens, seed)
 
@@ -103,7 +103,7 @@ def _chain_with(random: Random, part: Part, known: Repertoire) -> Chain:
 
 def _question(random: Random, room: Room, chain: Chain, name: str) -> _Question:
     n = int(random.integers(1, 12))
-    tokens = Tokens(
+    tokens = RequestTokens(
         random_tokens(random, room.size, n),
         random_tokens(random, room.size, n),
         random.uniform(0, 9, n).tolist(),

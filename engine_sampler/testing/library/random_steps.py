@@ -12,7 +12,7 @@ from ...backends.library.binding import Layout, Library
 from ...contract import LOGPROBS_KINDS, Chain, ParameterError, Sampler, Selector
 from ..cases import KINDS
 from ..trials import built_in_parts
-from .bench import Room, Tokens, mask_of, parts_of
+from .bench import RequestTokens, Room, mask_of, parts_of
 from .observing import LibraryStep
 from .settings import Random, random_settings
 from .witnesses import FINE
@@ -103,10 +103,10 @@ def random_request(random: Random, room: Room, chain: Chain) -> int:
             continue
 
 
-def _tokens(random: Random, size: int) -> Tokens:
+def _tokens(random: Random, size: int) -> RequestTokens:
     most = int(random.choice([3, 40, 40, 200, 3000], p=[0.2, 0.3, 0.25, 0.17, 0.08]))
     prompt, output = (random_tokens(random, size, int(random.integers(0, most))) for _ in range(2))
-    return Tokens(prompt, output, random_notes(random, len(output)))
+    return RequestTokens(prompt, output, random_notes(random, len(output)))
 
 
 def random_tokens(random: Random, size: int, n: int) -> list[int]:
