@@ -34,7 +34,7 @@
     X(function_without_user) X(function_position_32) X(function_row_of_entry) X(function_twice) \
     X(function_values_moved) X(position_of_length) X(prompt_as_output) X(epochs_32) X(capacity_of_first) \
     X(notes_nan_as_zero) X(log_sums_of_halves) X(maxima_by_width) X(logprobs_of_ties) \
-    X(seed_of_neighbour) X(min_keep_ignored) X(biases_of_first) X(breakers_ignored) X(slot_swapped_params)
+    X(seed_of_neighbour) X(min_keep_ignored) X(biases_of_first) X(breakers_ignored) X(slot_swapped_params) X(ties_overflow)
 /* clang-format on */
 
 enum {
@@ -91,7 +91,8 @@ static int32_t call_function(const es_row *given, float *logits, const int32_t *
     if (lie == function_without_user) row.user = NULL;
     if (lie == function_position_32) row.position = (int32_t)row.position;
     if (lie == function_row_of_entry) row.row = 0;
-    if (lie == function_values_moved && mine->op.values) row.values = mine->values + row.slot * mine->op.n_values;
+    if (lie == function_values_moved && mine->op.values)
+        row.values = mine->values + row.slot * mine->op.n_values;
     if (lie == function_twice) mine->op.function(&row, logits, ids, n, state);
     const int32_t code = mine->op.function(&row, logits, ids, n, state);
     return lie == function_failure_ignored ? 0 : code;
@@ -220,7 +221,8 @@ static void alter_table(arena *held, es_batch *batch, es_table *table, const es_
         const size_t end = (size_t)(table->offsets[slot] + table->lengths[slot]);
         if (end > cells) cells = end;
         alter_params(&params[slot], context->programs[batch->programs[i]]);
-        if (lie == biases_of_first && params[batch->slots[0]].biased_token_ids.n >= params[slot].biased_token_ids.n)
+        if (lie == biases_of_first &&
+            params[batch->slots[0]].biased_token_ids.n >= params[slot].biased_token_ids.n)
             params[slot].biases = params[batch->slots[0]].biases;
         if (lie == slot_swapped_params && i > 40) params[slot] = params[batch->slots[0]];
     }
@@ -294,6 +296,23 @@ static void change_surroundings(void) {
 #endif
 }
 
+/* As if a sum of squares had overflowed where very many logits are equal. */
+static void spoil_ties(const es_context *context, es_batch *batch) {
+    const es_tensor *t = &batch->logits;
+    const int64_t apart = t->strides ? t->strides[0] : t->shape[1];
+    if (t->bits != 32 || batch->vocab_size < 20000) return;
+    for (int32_t i = 0; i < batch->n; i++) {
+        const forwarded *program = context->programs[batch->programs[i]];
+        const int64_t row = batch->rows[i];
+        const float *logits = (const float *)(const void *)((const char *)t->data + t->byte_offset) +
+                              row * apart;
+        int equal = program->n > 1 && program->ops[0].kind == ES_OP_ETA_CUTOFF;
+        for (int64_t k = 1; k < 8; k++) equal &= logits[k] == logits[0];
+        if (equal && batch->token_ids[row] >= 0)
+            batch->token_ids[row] = batch->vocab_size - 1 - batch->token_ids[row];
+    }
+}
+
 static int32_t forward_run(es_context *context, es_batch *batch) {
     arena held = {.n = 0};
     es_batch inner = *batch;
@@ -311,11 +330,13 @@ static int32_t forward_run(es_context *context, es_batch *batch) {
     if (lie == byte_offset_ignored) inner.logits.byte_offset = 0;
     if (lie == program_not_copied)
         for (int32_t i = 0; i < batch->n; i++)
-            if (context->programs[batch->programs[i]]->n && context->programs[batch->programs[i]]->given->kind > 99)
+            if (context->programs[batch->programs[i]]->n &&
+                context->programs[batch->programs[i]]->given->kind > 99)
                 return ES_INVALID;
     alter_logits(&held, &inner);
     const int32_t code = base->run(context->inner, &inner);
     batch->faults = inner.faults;
+    if (lie == ties_overflow && code == ES_OK) spoil_ties(context, batch);
     change_surroundings();
     while (held.n) free(held.blocks[--held.n]);
     return code;

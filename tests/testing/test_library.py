@@ -18,6 +18,7 @@ from engine_sampler.testing.library import (
     PROMISES,
     SITUATIONS,
     CheckResult,
+    LibraryContract,
     check_apart,
     check_library,
 )
@@ -107,6 +108,21 @@ def test_a_crash_ends_the_checks_as_a_failure() -> None:
 def test_what_a_library_prints_does_not_disturb_its_checks() -> None:
     checks = list(check_apart(variant("PRINTS"), only=["rows"]))
     assert [(check.name, check.outcome) for check in checks] == [("rows", PASSED)]
+
+
+def test_the_kit_fails_with_every_check_that_does() -> None:
+    kit = type("Kit", (LibraryContract,), {"library": variant("NO_SYMBOL")})()
+    with pytest.raises(AssertionError, match=r"loads: .* it does not export es_get_api"):
+        kit.test_the_library_keeps_its_promises()
+
+
+def test_a_failure_of_what_is_drawn_comes_first_with_its_seed() -> None:
+    [drawn] = check_library(variant("OFF_BY_ONE"), only=["random programs"])
+    assert drawn.outcome == FAILED
+    seed = int(drawn.detail.split()[1].rstrip(","))
+    [again] = check_library(variant("OFF_BY_ONE"), seed=seed, only=["random programs"])
+    assert again.detail.startswith(f"seed {seed}, step ")
+    assert again.detail.split(": ", 1)[1] == drawn.detail.split(": ", 1)[1]
 
 
 # --- the command ---------------------------------------------------------------------------------

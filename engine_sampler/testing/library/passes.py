@@ -77,8 +77,8 @@ def _single_pass(context: Context, name: str, exact: bool) -> str | None:
             ffi = contract()
             kind = "float[]" if greatest else "double[]"
             arguments = ffi.from_buffer("int64_t[]", order), len(order), ffi.from_buffer(kind, out) + 1
-            before, surroundings = logits.array.tobytes(), Surroundings()
-            code = context.library.function(name)(context.pointer, Tensor(logits).pointer, size, *arguments)
+            tensor, before, surroundings = Tensor(logits), logits.array.tobytes(), Surroundings()
+            code = context.library.function(name)(context.pointer, tensor.pointer, size, *arguments)
             context.check(name, code)
             right = [
                 float(logits.row(row).max()) if greatest else log_total(logits.row(row)) for row in order
@@ -100,10 +100,11 @@ def _single_pass(context: Context, name: str, exact: bool) -> str | None:
 def _logprobs_function(context: Context) -> str | None:
     for size in _SIZES:
         for what, logits in _layouts(context, size):
+            tensor = Tensor(logits)
             tokens = np.array([0, size - 1, size // 2, size // 3, 0, size // 2], np.int64)
             few = (0, 3) if size > 10_000 else (0, 1, 7, -1)
             for top_n in few if what != "float32" else (0, 1, 7, -1):
-                out = context.logprobs(Tensor(logits).pointer, size, tokens, top_n)
+                out = context.logprobs(tensor.pointer, size, tokens, top_n)
                 assert out is not None
                 for row, token in enumerate(tokens.tolist()):
                     if not is_entry(out, row, row_logprobs(logits.row(row), token, top_n)):
@@ -115,7 +116,8 @@ def _logprobs_of_faults(context: Context) -> str | None:
     """Rows without logprobs get rank 0, and the others what they get without them."""
     rows = np.tile(np.linspace(0, 3, 40, dtype=np.float32), (5, 1))
     rows[0, 5], rows[2, 7], rows[3], rows[4, 0] = np.nan, np.inf, -np.inf, 2.0**101
-    out = context.logprobs(Tensor(LogitRows(rows, 40)).pointer, 40, np.arange(5), 2)
+    tensor = Tensor(LogitRows(rows, 40))
+    out = context.logprobs(tensor.pointer, 40, np.arange(5), 2)
     assert out is not None
     wrong = [row for row in (0, 2, 3, 4) if out.ranks[row] != 0]
     if wrong:
