@@ -37,21 +37,8 @@
     X(seed_of_neighbour) X(min_keep_ignored) X(biases_of_first) X(breakers_ignored) X(slot_swapped_params) X(ties_overflow)
 /* clang-format on */
 
-enum {
-    honest,
-#define X(name) name,
-    LIES(X)
-#undef X
-        known
-};
+#include "lies.h"
 
-static const char *const names[] = {"",
-#define X(name) #name,
-                                    LIES(X)
-#undef X
-};
-
-static int lie;
 static const es_api *base;
 static const es_context *last_failed;
 
@@ -394,11 +381,9 @@ ES_EXPORT int32_t es_get_api(uint32_t host_abi, const es_api **out);
 
 int32_t es_get_api(uint32_t host_abi, const es_api **out) {
     static es_api table;
-    const char *wanted = getenv("LIE");
-    if (wanted && !strcmp(wanted, "refuses_later_hosts") && host_abi > ES_ABI) return ES_UNSUPPORTED;
-    for (lie = 0; lie < known && strcmp(names[lie], wanted ? wanted : ""); lie++) {}
     void *native = dlopen(getenv("LIE_NATIVE"), RTLD_NOW | RTLD_LOCAL);
-    if (lie == known || !native) return ES_UNSUPPORTED;
+    if (!choose_lie() || !native) return ES_UNSUPPORTED;
+    if (lie == refuses_later_hosts && host_abi > ES_ABI) return ES_UNSUPPORTED;
     int32_t (*get)(uint32_t, const es_api **);
     *(void **)&get = dlsym(native, "es_get_api");
     if (get(host_abi, &base)) return ES_UNSUPPORTED;
