@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from ...backends.library.binding import Library
+from ...backends.library.header import number as code_of
 from ...contract import Chain
 from ..cases import times
 from ..results import FAILED, NOT_PROMISED, PASSED, CheckResult
@@ -156,10 +157,13 @@ class _Life:
             self._live.append((chain, random_request(random, self._room, chain)))
 
     def _continue(self, step: LibraryStep, observed: Observed) -> None:
-        """The requests get the tokens that the library drew."""
+        """The requests get the tokens that the library drew, or others that make repeats likelier."""
+        random, slots = self._random, self._room.slots
         for i, (row, slot) in enumerate(zip(step.index.tolist(), step.slot_numbers.tolist(), strict=True)):
-            if observed.code == 0 and observed.status[i] == 0:
-                self._room.slots.accept(slot, [int(observed.token_ids[row])], [float(observed.notes[row])])
+            if observed.code == code_of("ES_OK") and observed.status[i] == code_of("ES_ROW_OK"):
+                drawn = [int(observed.token_ids[row])]
+                tokens = drawn if random.random() < 0.6 else random_tokens(random, self._room.size, 1)
+                slots.accept(slot, tokens, [float(observed.notes[row])])
 
 
 def _lives(library: Library, known: Repertoire, number: int, tally: Tally) -> Iterator[str | None]:
