@@ -139,7 +139,6 @@ FORWARDED = {
     "adaptive_decay_default": ("random boundaries", "", "adaptive_decay is a parameter"),
     "mirostat_eta_float": ("random boundaries", "mirostat", "mirostat_eta is a float64"),
     "dynatemp_to_3": ("random programs", "", "dynatemp_range counts at any temperature"),
-    "params_by_own_size": ("random programs", "", "parameters are as far apart as their size says"),
     "slot_swapped_params": ("random programs", "", "entry 41 has parameters of its own"),
     "min_keep_ignored": ("random programs", "", "min_keep is a parameter"),
     "biases_of_first": ("random programs", "", "biases are those of the slot"),
@@ -184,6 +183,7 @@ of its words, and the law."""
 
 FORWARDED_FATAL = {
     "ops_by_own_size": ("programs of one op", "SIGSEGV", "ops are as far apart as their size says"),
+    "params_by_own_size": ("random programs", "seed", "parameters are as far apart as their size says"),
     "stale_tables": ("random lives", "seed", "tables of a history end with its epoch"),
 }
 """The check at which the process may end, a part of its words, and the law."""
