@@ -7,7 +7,8 @@
 `SamplerContract`, `SelectorContract`, `StoppingContract`, `BackendContract`, `GrammarContract` and
 `ObserverContract` (what a plugin registers), and `MatcherContract` (anything that constrains a text) hold the
 laws as methods that pytest collects from such a subclass; the built-in parts are tested by the same kits.
-`failing_laws` runs them without pytest, and so does `engine-sampler check NAME`.
+`LibraryContract` is for compiled libraries. `failing_laws` runs laws without pytest, and so does
+`engine-sampler check NAME`.
 ENGINE_SAMPLER_TEST_ROUNDS=20 lets every kit try twenty times as much.
 
 `registered` adds a plugin to this process for a test. `make_case`, `random_settings` and `vocabulary_of` give
@@ -20,6 +21,7 @@ from .cases import KINDS, Case, make_case, times
 from .chains import random_settings, vocabulary_of
 from .grammars import GrammarContract
 from .laws import Contract, failing_laws
+from .library import LibraryContract
 from .matchers import MatcherContract
 from .observers import ObserverContract
 from .plugins import registered
@@ -34,6 +36,7 @@ __all__ = [
     "Case",
     "Contract",
     "GrammarContract",
+    "LibraryContract",
     "MatcherContract",
     "ObserverContract",
     "SamplerContract",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,11 @@ class RowFunction:
         return int(self._function(row, ffi.from_buffer("float[]", logits), where, len(logits), state)) == 0
 
 
+def bits_of_row(seed: int, position: int, stream: int, indices: Sequence[int]) -> list[int]:
+    """The 64 random bits of each of `indices` for one row."""
+    seeds, positions = np.array([seed], np.uint64), np.array([position], np.int64)
+    return [int(draw64(seeds, positions, stream, index)[0]) for index in indices]
+
+
 def _draw(row: Any, index: int) -> int:
-    seed, position = np.array([row.seed], np.uint64), np.array([row.position], np.int64)
-    return int(draw64(seed, position, row.stream, index)[0])
+    return bits_of_row(row.seed, row.position, row.stream, [index])[0]

@@ -13,7 +13,8 @@
  * Calls. open → (query → compile)* → run* → close. A context is used by one thread at a time; contexts are
  * independent of each other and may run side by side. A library keeps no state outside its contexts, and
  * keeps no pointer it was given beyond the call, except as `compile` documents. The host keeps everything it
- * passes alive and unchanged until the call (and `sync`, if there is one) has returned.
+ * passes alive and unchanged until the call (and `sync`, if there is one) has returned. A call leaves the process
+ * and its thread as it finds them: current folder, locale, environment, signals, rounding and denormals.
  *
  * Errors. Every function returns an es_code. The host responds as follows:
  *   ES_UNSUPPORTED  the host's own samplers do this work from now on, noted in `explain()`;
@@ -270,7 +271,7 @@ typedef struct es_query {
 typedef struct es_answer {
     uint32_t size;
     uint32_t promises; /* es_promise bits */
-    int64_t max_rows;  /* per run; 0 = any */
+    int64_t max_rows;  /* per run; 0 = any, never less */
 } es_answer;
 
 typedef struct es_options {
@@ -325,7 +326,7 @@ typedef struct es_context es_context;
 typedef struct es_api {
     uint32_t size;
     uint32_t abi;
-    const char *name;
+    const char *name; /* UTF-8, as all texts are; none is NULL */
     const char *version;
     int32_t (*open)(const es_options *options, es_context **context);
     void (*close)(es_context *context);

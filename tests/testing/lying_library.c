@@ -29,21 +29,8 @@
     X(N_logprobs_at_entry)
 /* clang-format on */
 
-enum {
-    honest,
-#define X(name) name,
-    LIES(X)
-#undef X
-        known
-};
+#include "lies.h"
 
-static const char *const names[] = {"",
-#define X(name) #name,
-                                    LIES(X)
-#undef X
-};
-
-static int lie;
 static const es_api *base;
 
 /* --- lies of the toy vendor ------------------------------------------------------------------------ */
@@ -311,9 +298,7 @@ ES_EXPORT int32_t es_get_api(uint32_t host_abi, const es_api **out);
 
 int32_t es_get_api(uint32_t host_abi, const es_api **out) {
     static es_api table;
-    const char *wanted = getenv("LIE");
-    for (lie = 0; lie < known && strcmp(names[lie], wanted ? wanted : ""); lie++) {}
-    if (lie == known || toy_get_api(host_abi, &base)) return ES_UNSUPPORTED;
+    if (!choose_lie() || toy_get_api(host_abi, &base)) return ES_UNSUPPORTED;
     if (!strncmp(names[lie], "N_", 2)) {
         void *native = dlopen(getenv("LIE_NATIVE"), RTLD_NOW | RTLD_LOCAL);
         if (!native) return ES_UNSUPPORTED;

@@ -18,6 +18,7 @@ from engine_sampler.testing.library import (
     PROMISES,
     SITUATIONS,
     CheckResult,
+    LibraryContract,
     check_apart,
     check_library,
 )
@@ -26,6 +27,11 @@ from ..backends.library.building import toy, variant
 
 ALL = (1 << 8) - 1
 """What the toy vendor promises: all but logprobs."""
+
+
+@pytest.fixture(autouse=True)
+def _little_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine_sampler.testing.library.random_programs.BUDGET", 0.3)
 
 
 def outcomes(path: Path, *only: str) -> dict[str, CheckResult]:
@@ -89,7 +95,7 @@ def test_a_library_that_does_not_load_fails_one_check(definition: str, reason: s
 
 
 def test_a_table_that_ends_in_the_middle_of_a_field_fails() -> None:
-    assert outcomes(variant("SIZE=sizeof(es_api) - 3"))["layout"].outcome == FAILED
+    assert outcomes(variant("SIZE=sizeof(es_api) - 3"), "layout")["layout"].outcome == FAILED
 
 
 def test_a_crash_ends_the_checks_as_a_failure() -> None:
@@ -102,6 +108,21 @@ def test_a_crash_ends_the_checks_as_a_failure() -> None:
 def test_what_a_library_prints_does_not_disturb_its_checks() -> None:
     checks = list(check_apart(variant("PRINTS"), only=["rows"]))
     assert [(check.name, check.outcome) for check in checks] == [("rows", PASSED)]
+
+
+def test_the_kit_fails_with_every_check_that_does() -> None:
+    kit = type("Kit", (LibraryContract,), {"library": variant("NO_SYMBOL")})()
+    with pytest.raises(AssertionError, match=r"loads: .* it does not export es_get_api"):
+        kit.test_the_library_keeps_its_promises()
+
+
+def test_a_failure_of_what_is_drawn_comes_first_with_its_seed() -> None:
+    [drawn] = check_library(variant("OFF_BY_ONE"), only=["random programs"])
+    assert drawn.outcome == FAILED
+    seed = int(drawn.detail.split()[1].rstrip(","))
+    [again] = check_library(variant("OFF_BY_ONE"), seed=seed, only=["random programs"])
+    assert again.detail.startswith(f"seed {seed}, step ")
+    assert again.detail.split(": ", 1)[1] == drawn.detail.split(": ", 1)[1]
 
 
 # --- the command ---------------------------------------------------------------------------------
@@ -152,9 +173,7 @@ def test_the_command_tries_one_check_alone_and_random_programs_for_the_time_it_i
 def test_a_check_that_does_not_exist_is_named() -> None:
     done = run(toy(), "--only", "rwos")
     assert done.returncode == 1
-    assert "there is no such check; there are promises, rows, positions and seeds" in " ".join(
-        done.stdout.split()
-    )
+    assert "there is no such check; there are layout, names, versions" in " ".join(done.stdout.split())
 
 
 def test_a_check_that_does_not_end_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,15 +4,20 @@ A library makes promises; each is tried on rows of all kinds. A promise that it 
 failure: the host runs what the library does not promise.
 
 checking         all checks in order, here or in a process of their own; results: what they found.
+kit              all checks as a test class.
 table            the table of functions; promises: each promise of the header.
-situations       where libraries go wrong; random_programs: anything, for a chosen time.
+situations       where libraries go wrong.
+random_programs  anything, for a chosen time: programs, lives of requests, and boundaries (of parameters);
+                 random_steps, settings: what they are drawn from; witnesses: their row functions.
 passes           maxima, sums and logprobs; contexts: several at once; drawing: libraries that are not exact.
-bench            requests and steps to try; observing: one call from all sides; memory: what it may read.
+bench            requests and steps to try; observing: one call from all sides; memory: what it may read;
+                 surroundings: the process around it.
 """
 
 from ..results import FAILED, NOT_PROMISED, PASSED, CheckResult
 from .checking import MEMORY, check_apart, check_library
 from .drawing import p_value
+from .kit import LibraryContract
 from .promises import PROMISES
 from .situations import SITUATIONS
 
@@ -24,6 +29,7 @@ __all__ = [
     "PROMISES",
     "SITUATIONS",
     "CheckResult",
+    "LibraryContract",
     "check_apart",
     "check_library",
     "p_value",

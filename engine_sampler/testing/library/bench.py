@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from ...arithmetic import LogitRows
 from ...backends.library.binding import Layout, Library, Refusal
-from ...backends.library.header import named, number
+from ...backends.library.header import contract, named, number, size_of
 from ...backends.library.segmented import new_batch
 from ...backends.library.session import LibrarySession, Parts
 from ...backends.library.tensor import layout_of
@@ -24,6 +25,7 @@ from ...requests.state import RequestState
 from ...tokenizer import Tokenizer
 from .memory import Memory
 from .observing import LibraryStep, Observed, observe
+from .witnesses import NAMES, WITNESS_PARAMS, Witness, WitnessFunctions, watched
 
 Settings = Mapping[str, Any]
 
@@ -40,13 +42,37 @@ CHAINS: Sequence[Settings] = (
 """What is tried in every situation, as far as the library runs it."""
 
 
-class Room:
-    """The requests of one vocabulary size on a library, in a context of their own."""
+class _OverwrittenPrograms(LibrarySession):
+    """A session whose programs are overwritten once they are compiled, since a library must copy them."""
 
-    def __init__(self, library: Library, size: int) -> None:
+    def compile(self, parts: Parts) -> int | None:
+        is_new = parts not in self._compiled
+        compiled = super().compile(parts)
+        if is_new and compiled is not None:
+            program = self._compiled[parts][1].pointer
+            for op in contract().unpack(program.ops, program.n_ops):
+                contract().memmove(
+                    op.name, b"~" * len(contract().string(op.name)), len(contract().string(op.name))
+                )
+            contract().memmove(
+                program.ops, b"~" * (program.n_ops * size_of("es_op")), program.n_ops * size_of("es_op")
+            )
+        return compiled
+
+
+class Room:
+    """The requests of one vocabulary size on a library, in a context of their own.
+
+    witnesses  samplers with C functions, which programs may contain.
+    """
+
+    def __init__(self, library: Library, size: int, *, capacity: int = 64) -> None:
         self.size = size
-        self.slots = Slots(_vocabulary(size), default_registry().catalogue.params)
-        self.session = LibrarySession(library, self.slots)
+        self.known = {**default_registry().catalogue.params, **WITNESS_PARAMS}
+        self.slots = Slots(_vocabulary(size), self.known, capacity)
+        self.session = _OverwrittenPrograms(library, self.slots)
+        self.session.functions = WitnessFunctions(self.slots, self.session.table)
+        self.witnesses = tuple(Witness(name, self.slots) for name in NAMES)
         self.exact = self.session.context.query().promise("EXACT")
 
     def promises(self, parts: Parts, *names: str, layout: Layout | None = None, masked: bool = False) -> bool:
@@ -75,22 +101,57 @@ class Room:
             index.append(self.slots.put(state, params.given, int(seed), position))
         return Rows(self.slots, np.array(index, np.int64))
 
+    def open(
+        self, chain: Chain, drawn: Settings, tokens: RequestTokens, seed: int, position: int | None = None
+    ) -> int:
+        """The slot of a new request for any `chain`; `drawn` are values of its parameters, in normal form.
+        Raises `ParameterError`."""
+        neutral = {name: param.neutral for name, param in self.known.items()}
+        given = {name: value for name, value in drawn.items() if value != neutral[name]}
+        state = RequestState(chain, History(tokens.prompt, ()))
+        state.open({**neutral, **given}, self.slots.vocabulary)
+        slot = self.slots.put(state, given, seed, position)
+        self.slots.accept(slot, tokens.output, tokens.notes)
+        return slot
+
+    def group_of(
+        self, chain: Chain, slots: Sequence[int], index: np.ndarray, *, masked: bool = False
+    ) -> Group:
+        """The requests in `slots` at the rows `index` of some logits; processed logits are wanted if they are
+        promised."""
+        rows = Rows(self.slots, np.array(slots, np.int64))
+        processed = self.promises(parts_of(chain), "PROCESSED", masked=masked)
+        return Group(chain, np.asarray(index, np.int64), rows, masked, processed, chain.edits_only())
+
     def group(self, given: Settings, rows: Rows, index: np.ndarray, *, masked: bool = False) -> Group:
         """The requests `rows` at the rows `index` of some logits; processed logits are wanted if they are
         promised."""
         chain = build_chain(SamplingParams(**given))
-        processed = self.promises(parts_of(chain), "PROCESSED", masked=masked)
-        return Group(chain, np.asarray(index, np.int64), rows, masked, processed, chain.edits_only())
+        return self.group_of(chain, rows.slot_numbers.tolist(), index, masked=masked)
 
     def step(self, groups: Sequence[Group], logits: Any, bitmask: np.ndarray | None = None) -> LibraryStep:
         """One call for these groups."""
         rows = logits if isinstance(logits, LogitRows) else LogitRows(logits, self.size)
         return LibraryStep(self.session, [(group, parts_of(group.plan)) for group in groups], rows, bitmask)
 
+    def most_rows(self, step: LibraryStep) -> int:
+        """How many rows a call may have that runs the programs of `step`; 0: any number."""
+        answers = [self.session.query(parts, masked=group.masked) for group, parts in step.entries]
+        return min((answer.max_rows for answer in answers if answer and answer.max_rows > 0), default=0)
+
     def runs(self, step: LibraryStep) -> bool:
         """Whether the library runs all programs of a step on such logits."""
         layout = layout_of(step.logits, self.size)
         return all(self.promises(parts, layout=layout, masked=group.masked) for group, parts in step.entries)
+
+
+@dataclass(frozen=True)
+class RequestTokens:
+    """The tokens of a request, and the notes of its output."""
+
+    prompt: Sequence[int] = ()
+    output: Sequence[int] = ()
+    notes: Sequence[float] = ()
 
 
 @dataclass
@@ -117,7 +178,28 @@ def problem_of(room: Room, step: LibraryStep, tally: Tally, memory: Memory | Non
     Tokens must be those of NumPy if the library is exact; else those of each row by itself, if it promises
     that these are the same.
     """
-    observed = observe(step, memory)
+    return observed_problem(room, step, tally, memory)[0]
+
+
+def observed_problem(
+    room: Room, step: LibraryStep, tally: Tally, memory: Memory | None = None
+) -> tuple[str | None, Observed | None]:
+    """The same, with what the call did; None for that if it had too many rows and was made row by row."""
+    most = room.most_rows(step)
+    if 0 < most < len(step.index):
+        alone = (problem_of(room, step.alone(i), tally, memory) for i in range(len(step.index)))
+        return next(filter(None, alone), None), None
+    with watched(
+        room.witnesses, dict(zip(step.slot_numbers.tolist(), step.index.tolist(), strict=True))
+    ) as calls:
+        observed = observe(step, memory)
+    observed.breaches += calls.breaches
+    return _problem(room, step, tally, observed, calls.failed), observed
+
+
+def _problem(
+    room: Room, step: LibraryStep, tally: Tally, observed: Observed, failing: set[int]
+) -> str | None:
     tally.calls += 1
     tally.rows += len(step.index)
     if observed.code != number("ES_OK"):
@@ -127,10 +209,14 @@ def problem_of(room: Room, step: LibraryStep, tally: Tally, memory: Memory | Non
             tally.declined += len(step.index)
             return observed.breaches[0] if observed.breaches else None
     tally.declined += int((observed.status != 0).sum())
+    failed = [i for i, slot in enumerate(step.slot_numbers.tolist()) if slot in failing]
+    for i in failed:
+        if observed.status[i] == number("ES_ROW_OK"):
+            observed.breaches.append(f"a token {_where(step, i)}, in which a function of the host has failed")
     if observed.breaches:
         return observed.breaches[0]
     if room.exact:
-        return _difference(step, observed, _on_host(step))
+        return _difference(step, observed, expected_of(step))
     if all(room.promises(parts, "DETERMINISTIC", "BATCH_INVARIANT") for _, parts in step.entries):
         return _difference_alone(step, observed)
     return None
@@ -140,7 +226,8 @@ _FAULTS = tuple(map(number, ("ES_ROW_BAD_LOGITS", "ES_ROW_EMPTY", "ES_ROW_BAD_VA
 """Statuses that say that a row has no token; others leave it to the host."""
 
 
-def _on_host(step: LibraryStep) -> Batch:
+def expected_of(step: LibraryStep) -> Batch:
+    """What the NumPy backend gives for a step."""
     groups = [group for group, _ in step.entries]
     batch = new_batch(step.logits, groups[0], step.bitmask)
     batch.groups = groups
@@ -211,7 +298,8 @@ def normal_rows(random: np.random.Generator, n: int, size: int, scale: float = 2
     return random.normal(0, scale, (n, size)).astype(np.float32)
 
 
+@functools.lru_cache(maxsize=4)
 def _vocabulary(size: int) -> Vocabulary:
-    """Tokens with common prefixes, or of one byte where there are too many to spell."""
-    pieces: Iterator[bytes] = (b"%x" % number for number in range(size))
+    """Tokens with common prefixes; token 0 is EOS, token 1 a newline."""
+    pieces: Iterator[bytes] = (b"\n" if number == 1 else b"%x" % number for number in range(size))
     return Vocabulary(size, (0,), Tokenizer(list(pieces), eos_token_ids=[0]))

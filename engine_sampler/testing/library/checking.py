@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ...backends.library import LibraryError
 from ...backends.library.binding import Context, Library, Refusal
@@ -25,8 +26,13 @@ from .drawing import draws
 from .memory import SealedMemory, can_seal
 from .passes import passes
 from .promises import PROMISES, promise, tokens
-from .random_programs import random_programs
-from .situations import SITUATIONS, Situation, histories, masks, rows
+from .random_programs import program_steps, random_boundaries, random_lives, random_programs
+from .random_steps import Repertoire
+from .situations import SITUATIONS, Situation, Tried, histories, masks, rows
+from .surroundings import Surroundings
+
+Check = Callable[[], Iterator[CheckResult]]
+Announce = Callable[..., None]
 
 OPTIONAL = ("sync", "target", "maxima", "log_sums", "logprobs")
 """Functions that a library may leave out."""
@@ -43,12 +49,13 @@ def check_library(
     seconds: float = 0.0,
     seed: int = 0,
     only: Collection[str] = (),
-    announce: Callable[[str], None] = lambda name: None,
+    announce: Announce = lambda *begun: None,
 ) -> list[CheckResult]:
     """All checks of the library at `path`, in order; those named in `only` alone if any are.
 
-    seconds, seed  for how long random programs are tried, and from which seed on.
-    announce       called with the name of every check before it begins.
+    seconds, seed  for how long random programs and lives are tried (0: a few seconds of processor time), and
+                   from which seed on.
+    announce       called with the name of every check before it begins, and with what it tries.
 
     A library that writes where it must not may end the process: `check_apart` runs the checks in another one,
     and only there those on memory that ends it.
@@ -63,7 +70,7 @@ def check_apart(
     does not end."""
     command = [sys.executable, "-m", "engine_sampler.testing.library", os.path.abspath(path)]
     command += [str(seconds), str(seed), *only]
-    begun, late = "loads", False
+    begun, trying, late = "loads", "", False
     with subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8") as process:
         assert process.stdout is not None
 
@@ -80,7 +87,7 @@ def check_apart(
             timer = threading.Timer(LONGEST + seconds, end)
             timer.start()
             if "begins" in message:
-                begun = message["begins"]
+                begun, trying = message["begins"], message["trying"]
             else:
                 yield CheckResult(**message)
         timer.cancel()
@@ -88,7 +95,7 @@ def check_apart(
         ended = process.returncode
         how = signal.Signals(-ended).name if ended < 0 else f"exit status {ended}"
         reason = "it does not end" if late else f"the process ended with {how}"
-        yield CheckResult(begun, FAILED, reason)
+        yield CheckResult(begun, FAILED, f"{trying}: {reason}" if trying else reason)
 
 
 def main(arguments: list[str]) -> None:
@@ -97,8 +104,8 @@ def main(arguments: list[str]) -> None:
     lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
-    def announce(name: str) -> None:
-        print(json.dumps({"begins": name}), file=lines, flush=True)
+    def announce(name: str, what: str = "") -> None:
+        print(json.dumps({"begins": name, "trying": what}), file=lines, flush=True)
 
     path, seconds, seed, *only = arguments
     for check in checks(path, float(seconds), int(seed), only, announce, apart=True):
@@ -110,7 +117,7 @@ def checks(
     seconds: float,
     seed: int,
     only: Collection[str],
-    announce: Callable[[str], None],
+    announce: Announce,
     *,
     apart: bool = False,
 ) -> Iterator[CheckResult]:
@@ -130,10 +137,8 @@ def checks(
         offered = [name for name in OPTIONAL if library.function(name) is not None]
         optional = ", ".join(offered) or "none"
         yield CheckResult("functions", PASSED, f"all required ones; optional: {optional}")
-        yield table.layout(library)
-        yield table.errors(context)
-        yield from table.parts(context)
-    tried = _by_name(library, promises.promise("EXACT"), seconds, seed)
+    tried = _of_the_table(library, context)
+    tried |= _by_name(library, promises.promise("EXACT"), seconds, seed, only, announce)
     if apart and can_seal():
         tried[MEMORY] = lambda: iter([_memory(library)])
     unknown = set(only) - tried.keys()
@@ -146,11 +151,25 @@ def checks(
             yield from _guarded(name, check)
 
 
+def _of_the_table(library: Library, context: Context) -> dict[str, Check]:
+    """What is tried of the functions of the table before anything runs."""
+    return {
+        "layout": lambda: iter([table.layout(library)]),
+        "names": lambda: iter([table.names(library)]),
+        "versions": lambda: iter([table.versions(library)]),
+        "opening": lambda: iter([table.opening(library)]),
+        "errors": lambda: iter([table.errors(context)]),
+        "answers": lambda: iter([table.answers(context)]),
+        "programs of one op": lambda: iter([table.programs(library)]),
+        "samplers and selectors": lambda: table.parts(context),
+    }
+
+
 def _by_name(
-    library: Library, exact: bool, seconds: float, seed: int
-) -> dict[str, Callable[[], Iterator[CheckResult]]]:
+    library: Library, exact: bool, seconds: float, seed: int, only: Collection[str], announce: Announce
+) -> dict[str, Check]:
     """What is tried, by name."""
-    checks: dict[str, Callable[[], Iterator[CheckResult]]] = {}
+    checks: dict[str, Check] = {}
     checks["promises"] = lambda: _promises(library)
     for name, situation in SITUATIONS.items():
         checks[name] = partial(_situation, library, name, situation)
@@ -158,17 +177,43 @@ def _by_name(
     checks["contexts"] = lambda: iter([contexts(library)])
     if not exact:
         checks["draws"] = lambda: iter([draws(library)])
-    if seconds > 0:
-        checks["random programs"] = lambda: iter([random_programs(library, seconds, seed)])
+    chosen = [name for name in _RANDOM if not only or name in only]
+    for name, search in _RANDOM.items():
+        share = seconds / max(1, len(chosen))
+        checks[name] = partial(_searched, search, library, share, seed, partial(announce, name))
     return checks
 
 
-def _guarded(name: str, check: Callable[[], Iterator[CheckResult]]) -> Iterator[CheckResult]:
-    """The results of a check; what a library refuses although it promised it is a failure."""
+_RANDOM = {
+    "random programs": random_programs,
+    "random lives": random_lives,
+    "random boundaries": random_boundaries,
+}
+"""Those that go on for as long as the user chooses, which they share."""
+
+
+def _searched(
+    search: Any, library: Library, seconds: float, seed: int, trying: Callable[[str], None]
+) -> Iterator[CheckResult]:
+    yield search(library, seconds, seed, trying)
+
+
+def _guarded(name: str, check: Check) -> Iterator[CheckResult]:
+    """The results of a check. What a library refuses although it promised it is a failure, and so is anything
+    that prevents the check from going on."""
+    surroundings = Surroundings()
     try:
         yield from check()
     except (LibraryError, Refusal) as error:
         yield CheckResult(name, FAILED, str(error))
+    except Exception as error:
+        changes = surroundings.changes()
+        reason = changes[0] if changes else f"the check cannot go on: {type(error).__name__}: {error}"
+        yield CheckResult(name, FAILED, reason)
+    else:
+        changes = surroundings.changes()
+        if changes:
+            yield CheckResult(name, FAILED, changes[0])
 
 
 def _promises(library: Library) -> Iterator[CheckResult]:
@@ -202,13 +247,24 @@ def _tried(library: Library, name: str, situation: Situation) -> CheckResult:
 def _memory(library: Library) -> CheckResult:
     """Inputs in pages that cannot be written, each at the end of what can be read."""
     tally = Tally()
-    for situation in (rows, masks, histories):
-        for what, room, step in situation(library):
-            if not all(room.promises(parts, "READS_ONLY") for _, parts in step.entries):
-                continue
-            problem = problem_of(room, step, tally, SealedMemory())
-            if problem is not None:
-                return CheckResult(MEMORY, FAILED, f"{what}: {problem}")
+    for what, room, step in _steps_in_memory(library):
+        if not all(room.promises(parts, "READS_ONLY") for _, parts in step.entries):
+            continue
+        problem = problem_of(room, step, tally, SealedMemory())
+        if problem is not None:
+            return CheckResult(MEMORY, FAILED, f"{what}: {problem}")
     if not tally.calls:
         return CheckResult(MEMORY, NOT_PROMISED)
     return CheckResult(MEMORY, PASSED, f"read-only pages with nothing behind them: {tally}")
+
+
+_SEEDS_IN_MEMORY = 12
+
+
+def _steps_in_memory(library: Library) -> Tried:
+    for situation in (rows, masks, histories):
+        yield from situation(library)
+    known = Repertoire.of(library)
+    for seed in range(_SEEDS_IN_MEMORY if known.selectors else 0):
+        for room, step in program_steps(library, known, seed):
+            yield f"seed {seed}", room, step

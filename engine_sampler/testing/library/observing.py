@@ -13,12 +13,13 @@ import numpy as np
 
 from ...arithmetic import LogitRows, Logprobs
 from ...backends.library.binding import logprobs_struct
-from ...backends.library.header import contract, number, size_of, sized
+from ...backends.library.header import contract, number, size_of
 from ...backends.library.request_table import TABLE_ARRAYS
 from ...backends.library.session import LibrarySession, Parts
 from ...backends.library.tensor import prepare, type_of
 from ...contract import LOGPROBS_KINDS, Group
 from .memory import Memory
+from .surroundings import Surroundings
 
 _UNWRITTEN, _NO_NOTE = -99, 123.25
 """What outputs hold before the call."""
@@ -32,6 +33,8 @@ class LibraryStep:
     """One call: groups, each with the parts of its program, on some logits.
 
     logprobs  kinds (uint8 [rows], as bits) and top_n (int64 [rows]) of the logprobs to report, by row.
+    newer     whether structs and entries of arrays are longer than this header's, as a later host's are, and
+              the logits begin at `byte_offset`.
     """
 
     session: LibrarySession
@@ -39,6 +42,12 @@ class LibraryStep:
     logits: LogitRows
     bitmask: np.ndarray | None = None
     logprobs: tuple[np.ndarray, np.ndarray] | None = None
+    newer: bool = False
+
+    @property
+    def slot_numbers(self) -> np.ndarray:
+        """The slot of each entry, int64 [n]."""
+        return np.concatenate([group.rows.slot_numbers for group, _ in self.entries])
 
     @property
     def index(self) -> np.ndarray:
@@ -83,6 +92,23 @@ def observe(step: LibraryStep, memory: Memory | None = None) -> Observed:
     return _Call(step, memory or Memory()).make()
 
 
+_GAP = {np.dtype(np.float32): np.nan, np.dtype(np.float16): np.nan, np.dtype(np.uint16): 0x7FC0}
+"""NaN, by the type in which rows lie in memory."""
+
+_MORE, _RUBBISH = 24, 0x5B5B5B5B5B5B5B5B
+"""Bytes by which the structs of a later host are longer, and what they hold there."""
+
+
+def _larger(kind: str, newer: bool) -> tuple[Any, Any]:
+    """A struct of the header, and its memory, which is longer if the host is `newer`."""
+    size = size_of(kind) + (_MORE if newer else 0)
+    whole = contract().new("char[]", size)
+    struct = contract().cast(f"{kind} *", whole)
+    contract().memmove(whole + size_of(kind), b"\x5b" * _MORE, size - size_of(kind))
+    struct.size = size
+    return struct, whole
+
+
 class _Call:
     def __init__(self, step: LibraryStep, memory: Memory) -> None:
         self._step, self._memory = step, memory
@@ -90,23 +116,27 @@ class _Call:
         self._index = step.index
         self._n, self._size = len(self._index), step.session.vocab_size
         self._outputs: dict[str, np.ndarray] = {}
-        self._struct = sized("es_batch", n=self._n, vocab_size=self._size)
+        self._struct, self._whole = _larger("es_batch", step.newer)
+        self._struct.n, self._struct.vocab_size = self._n, self._size
 
     def make(self) -> Observed:
         """Fill in the batch, call `run`, and look at everything."""
         self._add_inputs()
         self._add_outputs()
-        before = bytes(contract().buffer(self._struct))
+        before = bytes(contract().buffer(self._whole))
+        surroundings = Surroundings()
         self._memory.seal()
         try:
             code = self._step.session.step(self._step.session.context.pointer, self._struct)
         finally:
             self._memory.unseal()
+        changes = surroundings.changes()
         observed = self._observed(code)
+        observed.breaches += changes
         observed.breaches += [f"it writes {name}" for name in self._memory.changed()]
         observed.breaches += self._written_beyond()
         start = contract().offsetof("es_batch", "faults")
-        after = bytes(contract().buffer(self._struct))
+        after = bytes(contract().buffer(self._whole))
         if before[:start] != after[:start] or before[start + 8 :] != after[start + 8 :]:
             observed.breaches.append("it writes a field of the batch other than faults")
         if code == number("ES_OK"):
@@ -123,7 +153,7 @@ class _Call:
     def _add_inputs(self) -> None:
         step, struct = self._step, self._struct
         sizes = [len(group.index) for group, _ in step.entries]
-        slots = np.concatenate([group.rows.slot_numbers for group, _ in step.entries])
+        slots = step.slot_numbers
         programs = [step.session.compile(parts) for _, parts in step.entries]
         assert None not in programs
         struct.rows = self._input("the row numbers", "int64_t[]", self._index)
@@ -142,29 +172,41 @@ class _Call:
     def _add_logits(self) -> None:
         logits, tensor = self._step.logits, self._struct.logits
         self._shape, self._strides = prepare(tensor, *type_of(logits))
-        array = logits.array
+        array, itemsize = logits.array, logits.array.itemsize
+        apart = array.strides[0] // itemsize if len(array) > 1 else array.shape[1]
         self._shape[0], self._shape[1] = array.shape
-        self._strides[0] = array.shape[1]
-        held = self._memory.put("the logits", np.ascontiguousarray(array))
+        self._strides[0] = apart
+        first = max(0, -apart) * (len(array) - 1)
+        flat = np.full(abs(apart) * (len(array) - 1) + array.shape[1], _GAP[array.dtype], array.dtype)
+        np.lib.stride_tricks.as_strided(flat[first:], array.shape, array.strides)[...] = array
+        held = self._memory.put("the logits", flat)
         self._held.append(held)
-        tensor.data = contract().cast("void *", held.__array_interface__["data"][0])
+        offset = 8 * itemsize if self._step.newer else 0
+        address = held.__array_interface__["data"][0] + first * itemsize - offset
+        tensor.data, tensor.byte_offset = contract().cast("void *", address), offset
+        if self._step.newer and apart == array.shape[1]:
+            tensor.strides = contract().NULL
 
     def _add_table(self) -> None:
         step = self._step
         slots = step.entries[0][0].rows.slots
         step.session.table.refresh()
-        table = sized("es_table")
+        table, whole = _larger("es_table", step.newer)
+        size = table.size
         contract().memmove(table, step.session.table.pointer, size_of("es_table"))
+        table.size = size
         for name, kind in TABLE_ARRAYS.items():
             setattr(table, name, self._input(f"the table's {name}", kind, getattr(slots, name)))
-        params = np.frombuffer(
-            contract().buffer(table.params, table.capacity * size_of("es_params")), np.uint64
-        )
-        table.params = contract().cast(
-            "es_params *", self._input("the parameters", "uint64_t[]", params.copy())
-        )
+        words = size_of("es_params") // 8
+        given = np.frombuffer(contract().buffer(table.params, table.capacity * 8 * words), np.uint64)
+        params = given.reshape(table.capacity, words)
+        if step.newer:
+            params = np.pad(params, ((0, 0), (0, _MORE // 8)), constant_values=_RUBBISH)
+            params.view(np.uint32)[:, 0] = 8 * params.shape[1]
+        held = self._input("the parameters", "uint64_t[]", params.reshape(-1))
+        table.params = contract().cast("es_params *", held)
         self._struct.table = table
-        self._held.append(table)
+        self._held += [table, whole]
 
     # --- outputs ---------------------------------------------------------------------------------
 

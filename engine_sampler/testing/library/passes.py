@@ -7,14 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...arithmetic import LogitRows, Logprobs, RowLogprobs, log_total, row_logprobs
-from ...backends.library.binding import Context, Library
+from ...backends.library.binding import Context, Library, Refusal
 from ...backends.library.header import contract, number
-from ...backends.library.tensor import Tensor
+from ...backends.library.tensor import Tensor, layout_of
 from ...contract import LOGPROBS_KINDS
 from ..results import FAILED, NOT_PROMISED, PASSED, CheckResult
 from .bench import Room, normal_rows, parts_of
 from .observing import LibraryStep, Observed, observe
 from .situations import supported
+from .surroundings import Surroundings
 
 _SIZES = (1, 5, 333, 2101, 40_009)
 
@@ -35,49 +36,93 @@ def passes(library: Library) -> Iterator[CheckResult]:
 
 def _rows(size: int) -> np.ndarray:
     random = np.random.default_rng(size)
-    rows = normal_rows(random, 5, size, 4.0)
+    rows = normal_rows(random, 6, size, 4.0)
     rows[1] = 3.0
     rows[2, random.permutation(size)[: size // 2]] = -np.inf
     rows[3] -= 1000
+    rows[5] = np.float32(1e-41) * random.integers(-2, 3, size)
     return rows
 
 
+def _layouts(context: Context, size: int) -> Iterator[tuple[str, LogitRows]]:
+    """The rows of one vocabulary in every layout that the library takes."""
+    rows = _rows(size)
+    wide = np.full((len(rows), size + 9), np.nan, np.float32)
+    wide[:, :size] = rows
+    halves = rows.astype(np.float16)
+    layouts = {
+        "float32": LogitRows(rows, size),
+        "padded rows": LogitRows(wide, size),
+        "rows from last to first": LogitRows(np.ascontiguousarray(rows[::-1])[::-1], size),
+        "float16": LogitRows(halves, size),
+        "bfloat16": LogitRows.from_bfloat16_bits((rows.view(np.uint32) >> 16).astype(np.uint16), size),
+    }
+    strided = context.query().promise("ANY_STRIDE")
+    for what, logits in layouts.items():
+        layout = layout_of(logits, size)
+        try:
+            context.query(layout=layout)
+        except Refusal:
+            continue
+        if layout.compact or strided:
+            yield what, logits
+
+
 def _single_pass(context: Context, name: str, exact: bool) -> str | None:
+    greatest = name == "maxima"
     for size in _SIZES:
-        logits = _rows(size)
-        tensor = Tensor(LogitRows(logits, size))
-        order = np.array([3, 0, 4, 2, 1, 0], np.int64)
-        out = np.full(len(order) + 1, 777.25, np.float32 if name == "maxima" else np.float64)
-        ffi = contract()
-        kind = "float[]" if name == "maxima" else "double[]"
-        arguments = ffi.from_buffer("int64_t[]", order), len(order), ffi.from_buffer(kind, out)
-        code = context.library.function(name)(context.pointer, tensor.pointer, size, *arguments)
-        context.check(name, code)
-        right = [float(logits[row].max()) if name == "maxima" else log_total(logits[row]) for row in order]
-        same = (
-            np.array_equal(out[:-1], right)
-            if exact or name == "maxima"
-            else np.allclose(out[:-1], right, 1e-5)
-        )
-        if not same:
-            row = int(np.flatnonzero(~np.isclose(out[:-1], right, 0, 0 if exact else 1e-4))[0])
-            return f"{out[row]} for row {order[row]} of {size} tokens, not {right[row]}"
-        if out[-1] != 777.25:
-            return "it writes beyond its output"
+        for what, logits in _layouts(context, size):
+            order = np.array([3, 0, 4, 2, 1, 0, 5], np.int64)
+            out = np.full(len(order) + 2, 777.25, np.float32 if greatest else np.float64)
+            ffi = contract()
+            kind = "float[]" if greatest else "double[]"
+            arguments = ffi.from_buffer("int64_t[]", order), len(order), ffi.from_buffer(kind, out) + 1
+            tensor, before, surroundings = Tensor(logits), logits.array.tobytes(), Surroundings()
+            code = context.library.function(name)(context.pointer, tensor.pointer, size, *arguments)
+            context.check(name, code)
+            right = [
+                float(logits.row(row).max()) if greatest else log_total(logits.row(row)) for row in order
+            ]
+            given = out[1:-1]
+            close = np.isclose(given, right, 0, 0 if exact or greatest else 1e-4)
+            if not close.all():
+                i = int(np.flatnonzero(~close)[0])
+                return f"{given[i]} for row {order[i]} of {size} tokens, not {right[i]}, {what}"
+            if out[0] != 777.25 or out[-1] != 777.25:
+                return "it writes outside of its output"
+            if logits.array.tobytes() != before:
+                return f"it writes the logits, {what}"
+            if changes := surroundings.changes():
+                return changes[0]
     return None
 
 
 def _logprobs_function(context: Context) -> str | None:
     for size in _SIZES:
-        logits = _rows(size)
-        tokens = np.array([0, size - 1, size // 2, size // 3, 0], np.int64)
-        for top_n in (0, 1, 7, -1):
-            out = context.logprobs(Tensor(LogitRows(logits, size)).pointer, size, tokens, top_n)
-            assert out is not None
-            for row, token in enumerate(tokens.tolist()):
-                if not is_entry(out, row, row_logprobs(logits[row], token, top_n)):
-                    return f"other logprobs in row {row} of {size} tokens, top_n {top_n}"
-    return None
+        for what, logits in _layouts(context, size):
+            tensor = Tensor(logits)
+            tokens = np.array([0, size - 1, size // 2, size // 3, 0, size // 2], np.int64)
+            few = (0, 3) if size > 10_000 else (0, 1, 7, -1)
+            for top_n in few if what != "float32" else (0, 1, 7, -1):
+                out = context.logprobs(tensor.pointer, size, tokens, top_n)
+                assert out is not None
+                for row, token in enumerate(tokens.tolist()):
+                    if not is_entry(out, row, row_logprobs(logits.row(row), token, top_n)):
+                        return f"other logprobs in row {row} of {size} tokens, top_n {top_n}, {what}"
+    return _logprobs_of_faults(context)
+
+
+def _logprobs_of_faults(context: Context) -> str | None:
+    """Rows without logprobs get rank 0, and the others what they get without them."""
+    rows = np.tile(np.linspace(0, 3, 40, dtype=np.float32), (5, 1))
+    rows[0, 5], rows[2, 7], rows[3], rows[4, 0] = np.nan, np.inf, -np.inf, 2.0**101
+    tensor = Tensor(LogitRows(rows, 40))
+    out = context.logprobs(tensor.pointer, 40, np.arange(5), 2)
+    assert out is not None
+    wrong = [row for row in (0, 2, 3, 4) if out.ranks[row] != 0]
+    if wrong:
+        return f"rank {out.ranks[wrong[0]]} in row {wrong[0]}, which has no logprobs"
+    return None if is_entry(out, 1, row_logprobs(rows[1], 1, 2)) else "faulty rows change others"
 
 
 def is_entry(table: Logprobs, row: int, entry: RowLogprobs) -> bool:

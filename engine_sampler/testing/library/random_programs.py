@@ -1,85 +1,170 @@
-"""Random programs on random rows, for as long as the user chooses."""
+"""Random programs and random lives of requests, for as long as the user chooses."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from ...arithmetic import LogitRows
 from ...backends.library.binding import Library
-from ...contract import ParameterError
-from ...params import SamplingParams
-from ..cases import KINDS
+from ...backends.library.header import number as code_of
+from ...contract import Chain
+from ..cases import times
 from ..results import FAILED, NOT_PROMISED, PASSED, CheckResult
-from ..trials import built_in_parts
-from .bench import Room, Settings, Tally, mask_of, problem_of
-from .situations import supported
+from .bench import Room, Tally, observed_problem
+from .boundaries import boundary_steps
+from .observing import LibraryStep, Observed
+from .random_steps import (
+    Repertoire,
+    random_chain,
+    random_notes,
+    random_request,
+    random_size,
+    random_step,
+    random_tokens,
+    rows_for,
+)
+from .settings import Random
 
-_SIZES = (1, 2, 7, 40, 255, 256, 257, 1000, 4099, 33_000)
-_KINDS = [name for name in KINDS if name != "extreme"]
+BUDGET = 5.0
+"""Seconds of processor time that each of the three takes unless the user chooses; ENGINE_SAMPLER_TEST_ROUNDS
+multiplies them."""
+
+Trying = Callable[[str], None]
+"""Called with what is tried, before it is."""
+
+Search = Callable[[Library, Repertoire, int, Tally], Iterator[str | None]]
+"""Steps of one seed; yields what is wrong with each, or None."""
 
 
-def random_programs(library: Library, seconds: float, seed: int = 0) -> CheckResult:
-    """Random programs for `seconds`; a failure names the seed of its step, with which it comes first."""
-    tally, programs, end = Tally(), 0, time.monotonic() + seconds
-    number = seed
-    while time.monotonic() < end:
-        random = np.random.default_rng([7, number])
-        for what, problem in _tried(library, random, tally):
-            programs += 1
+def random_programs(
+    library: Library, seconds: float, seed: int = 0, trying: Trying = lambda what: None
+) -> CheckResult:
+    """Random programs on random rows, from `seed` on; a failure names the seed with which it comes first.
+
+    seconds  for how long; 0: for `BUDGET` of processor time.
+    """
+    return _searched("random programs", "programs", _programs, library, seconds, seed, trying)
+
+
+def random_lives(
+    library: Library, seconds: float, seed: int = 0, trying: Trying = lambda what: None
+) -> CheckResult:
+    """Random lives of requests, which join, fork, are rolled back, and leave their slots to others."""
+    return _searched("random lives", "steps", _lives, library, seconds, seed, trying)
+
+
+def random_boundaries(
+    library: Library, seconds: float, seed: int = 0, trying: Trying = lambda what: None
+) -> CheckResult:
+    """Numbers at the value at which a result changes."""
+    return _searched("random boundaries", "boundaries", boundary_steps, library, seconds, seed, trying)
+
+
+def _searched(
+    name: str, unit: str, search: Search, library: Library, seconds: float, seed: int, trying: Trying
+) -> CheckResult:
+    clock, limit = (time.monotonic, seconds) if seconds > 0 else (time.process_time, times(1) * BUDGET)
+    tally, done, end, number = Tally(), 0, clock() + limit, seed
+    known = Repertoire.of(library)
+    if not known.selectors:
+        return CheckResult(name, NOT_PROMISED, "it runs no selector")
+    while clock() < end:
+        trying(f"seed {number}")
+        for problem in search(library, known, number, tally):
+            done += 1
             if problem is not None:
-                return CheckResult("random programs", FAILED, f"seed {number}, {what}: {problem}")
-            if time.monotonic() >= end:
+                return CheckResult(name, FAILED, f"seed {number}, step {done}: {problem}")
+            if clock() >= end:
                 break
         number += 1
-    detail = f"{programs:,} programs from seed {seed} in {seconds:g} s: {tally}"
-    return CheckResult("random programs", PASSED if programs else NOT_PROMISED, detail)
+    spent = f"{seconds:g} s" if seconds > 0 else f"{limit:g} s of processor time"
+    detail = f"{done:,} {unit} from seed {seed} in {spent}: {tally}"
+    return CheckResult(name, PASSED if done else NOT_PROMISED, detail)
 
 
-def _tried(library: Library, random: np.random.Generator, tally: Tally) -> Iterator[tuple[str, str | None]]:
+def program_steps(library: Library, known: Repertoire, number: int) -> Iterator[tuple[Room, LibraryStep]]:
     """Some steps of several programs each, in a context of their own."""
-    room = Room(library, int(random.choice(_SIZES)))
-    chains = supported(room, [_settings(random) for _ in range(12)])[:5]
+    random = np.random.default_rng([7, number])
+    room = Room(library, random_size(random))
+    chains = list(filter(None, (random_chain(random, room, known) for _ in range(random.integers(1, 7)))))
     for _ in range(3 if chains else 0):
-        n = int(random.integers(1, 4 if room.size > 10_000 else 30))
-        rows = random.permutation(n + int(random.integers(0, n + 1)))[:n]
-        logits = np.full((int(rows.max()) + 1, room.size), np.float32(np.nan))
-        logits[rows] = [KINDS[random.choice(_KINDS)](random, room.size) for _ in range(n)]
-        masked = [g for g in chains if g in supported(room, chains, masked=True)] if n % 2 else []
-        groups = []
-        for settings, share in zip(chains, np.array_split(rows, len(chains)), strict=True):
-            if len(share):
-                prompts = [_history(random, room.size) for _ in share]
-                requests = room.requests(
-                    settings,
-                    random.integers(0, 2**63, len(share)),
-                    positions=random.integers(0, 1 << int(random.integers(1, 50)), len(share)),
-                    prompts=prompts,
-                )
-                groups.append(room.group(settings, requests, share, masked=settings in masked))
-        bits = random.random((len(logits), room.size)) < random.choice([0.02, 0.5, 0.98])
-        step = room.step(groups, LogitRows(logits, room.size), mask_of(bits) if masked else None)
-        if room.runs(step):
-            yield f"{room.size} tokens", problem_of(room, step, tally)
+        chosen = [chains[random.integers(len(chains))] for _ in range(rows_for(random, room))]
+        requests = [(chain, random_request(random, room, chain)) for chain in chosen]
+        step = random_step(random, room, requests)
+        if step is not None:
+            yield room, step
+        if room.size > 10_000:
+            break
 
 
-def _settings(random: np.random.Generator) -> Settings:
-    """The examples of up to five samplers and selectors together."""
-    given = [dict(example.params) for part in built_in_parts() for example in part.examples]
-    while True:
-        together: dict[str, Any] = {}
-        for i in random.permutation(len(given))[: random.integers(0, 6)]:
-            together |= given[i]
-        try:
-            SamplingParams(**together)
-        except ParameterError:  # two selectors, say
-            continue
-        return together
+def _programs(library: Library, known: Repertoire, number: int, tally: Tally) -> Iterator[str | None]:
+    for room, step in program_steps(library, known, number):
+        yield observed_problem(room, step, tally)[0]
 
 
-def _history(random: np.random.Generator, size: int) -> list[int]:
-    few: list[int] = random.integers(0, min(size, 4), int(random.integers(0, 60))).tolist()
-    return few
+# --- lives ---------------------------------------------------------------------------------------
+
+_STEPS, _MOST_LIVE = 24, 12
+
+
+class _Life:
+    """Requests in few slots, which change hands."""
+
+    def __init__(self, library: Library, known: Repertoire, random: Random, tally: Tally) -> None:
+        self._random, self._tally = random, tally
+        self._room = Room(library, int(random.choice([3, 40, 300])), capacity=2)
+        chains = (random_chain(random, self._room, known) for _ in range(4))
+        self._chains = [chain for chain in chains if chain is not None]
+        self._live: list[tuple[Chain, int]] = []
+
+    def steps(self) -> Iterator[str | None]:
+        """Its steps, and what is wrong with each."""
+        random = self._random
+        for _ in range(_STEPS if self._chains else 0):
+            self._change()
+            if not self._live:
+                continue
+            some = random.permutation(len(self._live))[: random.integers(1, len(self._live) + 1)]
+            chosen = [self._live[i] for i in some]
+            step = random_step(random, self._room, chosen)
+            if step is not None:
+                problem, observed = observed_problem(self._room, step, self._tally)
+                yield problem
+                if observed is not None and random.random() < 0.8:
+                    self._continue(step, observed)
+
+    def _change(self) -> None:
+        """Requests join, are rolled back, fork, go on with tokens from elsewhere, and leave."""
+        random, slots = self._random, self._room.slots
+        for chain, slot in list(self._live):
+            kind, output = random.random(), slots.entries[slot].history.output_length
+            if kind < 0.2 and output:
+                n = int(random.integers(1, min(output, int(random.choice([2, 40, 400]))) + 1))
+                slots.rollback(slot, n)
+            if kind < 0.1 or 0.4 < kind < 0.55:
+                n = int(random.choice([1, 2, 5, 30]))
+                slots.accept(slot, random_tokens(random, self._room.size, n), random_notes(random, n))
+            elif kind > 0.9:
+                slots.remove(slot)
+                self._live.remove((chain, slot))
+            elif kind > 0.8 and len(self._live) < _MOST_LIVE:
+                child = slots.put(slots.entries[slot].fork(), slots.given(slot), int(random.integers(2**63)))
+                self._live.append((chain, child))
+        while len(self._live) < _MOST_LIVE and random.random() < 0.6:
+            chain = self._chains[random.integers(len(self._chains))]
+            self._live.append((chain, random_request(random, self._room, chain)))
+
+    def _continue(self, step: LibraryStep, observed: Observed) -> None:
+        """The requests get the tokens that the library drew, or others that make repeats likelier."""
+        random, slots = self._random, self._room.slots
+        for i, (row, slot) in enumerate(zip(step.index.tolist(), step.slot_numbers.tolist(), strict=True)):
+            if observed.code == code_of("ES_OK") and observed.status[i] == code_of("ES_ROW_OK"):
+                drawn = [int(observed.token_ids[row])]
+                tokens = drawn if random.random() < 0.6 else random_tokens(random, self._room.size, 1)
+                slots.accept(slot, tokens, [float(observed.notes[row])])
+
+
+def _lives(library: Library, known: Repertoire, number: int, tally: Tally) -> Iterator[str | None]:
+    return _Life(library, known, np.random.default_rng([9, number]), tally).steps()

@@ -22,6 +22,7 @@ from ...arithmetic import (
 )
 from ...backends.library.binding import Library
 from ...params import SamplingParams, build_chain
+from ..trials import built_in_parts
 from .bench import CHAINS, Room, Settings, mask_of, normal_rows, parts_of
 from .observing import LibraryStep
 
@@ -100,14 +101,14 @@ def positions(library: Library) -> Tried:
 
 def masks(library: Library) -> Tried:
     """Rows with masks of any density among rows without, whose words in the bitmask mean nothing."""
-    for size in (7, 40, 333, 2117):
+    for size in (7, 40, 333, 2117, 20_011):
         random, room = np.random.default_rng(size), Room(library, size)
         chains = [g for g in supported(room) if g in supported(room, masked=True)]
         if not chains or not all(
             room.promises(parts_of(build_chain(SamplingParams(**g))), "MASKS", masked=True) for g in chains
         ):
             continue
-        left = [1, 2, 3, 5, 7, 8, 9, 16, 31, size // 2, size - 1, size]
+        left = [1, 2, 3, 5, 7, 8, 9, 16, 31, size // 90 + 1, size // 2, size - 1, size]
         counts = [min(count, size) for count in left] * 2
         numbers = random.permutation(2 * len(counts))[: len(counts)]
         logits = normal_rows(random, len(counts), size)
@@ -272,6 +273,26 @@ def _long_prompt(random: np.random.Generator, size: int, n: int) -> list[int]:
     return tokens
 
 
+def ties(library: Library) -> Tried:
+    """Tens of thousands of equal logits, for every sampler and selector by itself: sums of their weights, and
+    of the squares of these, need more bits than those of a few."""
+    room, random = Room(library, 50_257), np.random.default_rng(4)
+    tied = np.zeros((3, room.size), np.float32)
+    tied[1, random.permutation(room.size)[: room.size // 5]] = -1.5
+    tied[2, room.size // 2] = 4.0
+    for part in built_in_parts():
+        if part.name == "infill":  # which looks at the text of all tokens
+            continue
+        given = dict(part.examples[0].params)
+        for settings in supported(room, [given]):
+            requests = room.requests(settings, range(len(tied)), prompts=[[0, 1, 0, 1]] * len(tied))
+            yield (
+                "equal logits",
+                room,
+                room.step([room.group(settings, requests, np.arange(len(tied)))], tied),
+            )
+
+
 SITUATIONS: dict[str, Situation] = {
     "rows": rows,
     "positions and seeds": positions,
@@ -280,6 +301,7 @@ SITUATIONS: dict[str, Situation] = {
     "temperatures": temperatures,
     "boundaries": weights_at_boundaries,
     "sizes": sizes,
+    "ties": ties,
     "batches": batches,
     "histories": histories,
 }

@@ -33,6 +33,7 @@ def library(source: Path, *definitions: str, optimized: bool = False) -> Path:
         f"-I{INCLUDE}",
         f"-I{TOY_VENDOR}",
         "-ldl",
+        "-lm",
     ]
     compile_c(source, out, *flags)
     return out

@@ -156,7 +156,8 @@ ES_EXPORT int32_t es_get_api(uint32_t host_abi, const es_api **out) {
     fflush(stdout);
 #endif
     const es_api *toy_table = NULL;
-    toy_get_api(host_abi, &toy_table);
+    const int32_t code = toy_get_api(host_abi, &toy_table);
+    if (code != ES_OK) return code;
     table.known = *toy_table;
     table.known.abi = ABI;
     table.known.size = SIZE;
