@@ -134,7 +134,6 @@ def test_a_plugin_that_failed_to_load_fails_with_the_reason() -> None:
     [
         ("neer", Search(), "is called 'neer', nor is it a file; did you mean 'near'"),
         ("near", Search(["nosuch"]), "--only nosuch is not allowed: one of a_fork_is_independent,"),
-        ("near", Search(seconds=2), "--seconds 2 is for libraries"),
     ],
 )
 def test_what_cannot_be_checked_is_an_error(name: str, search: Search, reason: str) -> None:
