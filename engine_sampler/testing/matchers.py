@@ -117,6 +117,7 @@ class MatcherContract(BoundedLaws):
                     others = [t for t in self.tried(view) if t not in self.tokenizer.eos_token_ids]
                     taken = [t for t in others if ended.fork().accept(t)]
                     assert not taken, f"{self.shown(taken[0])} is accepted after EOS {where}"
+                    assert not ended.fork().accept_bytes(b"a"), f"accept_bytes gives True after EOS {where}"
                     left = set(self.view(ended).tokens) - set(self.tokenizer.eos_token_ids)
                     assert not left, f"the mask allows {self.shown(min(left))} after EOS {where}"
             assert not matcher.is_terminated(), f"is_terminated gives True without EOS {where}"
@@ -170,7 +171,7 @@ class MatcherContract(BoundedLaws):
                     break
                 tokens.append(int(random.choice(allowed)))
                 trial.accept(tokens[-1])
-            tokens += random.integers(0, len(self.tokenizer), 2).tolist()
+            tokens += random.integers(0, len(self.tokenizer) + 2, 2).tolist()
             trial = matcher.fork()
             right = next((i for i, token in enumerate(tokens) if not trial.accept(token)), len(tokens))
             found, where = matcher.validate(tokens), f"for {tokens} after {self.text(text)!r}"

@@ -390,8 +390,10 @@ class StoppingContract(Searching):
     def texts(self) -> Iterator[tuple[TextMatcher, bytes]]:
         """A matcher and the bytes of an output; none if the criterion is not a `TextCriteria`."""
         if isinstance(self.criterion, TextCriteria):
-            for values, output in self.cases():
-                yield self.criterion.matcher(values, self.vocabulary()), b"".join(PIECES[t] for t in output)
+            for values in self.values():
+                matcher = self.criterion.matcher(values, self.vocabulary())
+                for output in self.outputs():
+                    yield matcher, b"".join(PIECES[t] for t in output)
 
     def _expect_same_reading(self, reading: _Reading, right: _Reading, where: str) -> None:
         seen, expected = (reading.match, reading.held), (right.match, right.held)

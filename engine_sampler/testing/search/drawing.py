@@ -15,6 +15,9 @@ LARGEST = 131_072
 
 MOST_ROWS = 70
 
+_AT_BOUNDARIES = 0.2
+"""The share of rows that have a token exactly where a parameter may cut."""
+
 _CELLS = 40_000
 """About the most logits of a batch: the more tokens, the fewer rows."""
 
@@ -73,15 +76,29 @@ def draw_row(random: Random, size: int, kind: str | None = None) -> tuple[str, n
 def draw_case(random: Random, params: Sequence[Mapping[str, Any]], size: int, most_tokens: int = 120) -> Case:
     """A batch of rows of any kinds for a vocabulary of `size`, each with one of `params`."""
     n = draw_count(random, size)
-    kinds, rows = zip(*(draw_row(random, size, kind) for kind in _kinds_for(size, n)), strict=True)
+    given = tuple(params[int(i)] for i in random.integers(0, len(params), n))
+    drawn = [draw_row(random, size, kind) for kind in _kinds_for(size, n)]
+    for i in np.flatnonzero(random.random(n) < _AT_BOUNDARIES).tolist():
+        drawn[i] = "steps of a parameter", _steps_of(random, size, given[i])
+    kinds, rows = zip(*drawn, strict=True)
     return Case(
         np.stack(rows),
         kinds,
-        tuple(params[int(i)] for i in random.integers(0, len(params), n)),
+        given,
         tuple(draw_history(random, size, most_tokens) for _ in range(n)),
         tuple(draw_history(random, size, most_tokens) for _ in range(n)),
         tuple(draw_seed(random) for _ in range(n)),
     )
+
+
+def _steps_of(random: Random, size: int, params: Mapping[str, Any]) -> np.ndarray:
+    """Logits that lie below the greatest one by whole multiples of a parameter, in float32, so that a cut
+    falls on a token exactly."""
+    values = [v for v in params.values() if type(v) in (int, float) and 1e-30 < abs(v) < 1e6]
+    step = np.float32(abs(values[int(random.integers(len(values)))]) if values else 1)
+    peak = np.float32(random.normal(0, 3))
+    row: np.ndarray = peak - random.integers(0, 4, size).astype(np.float32) * step
+    return row
 
 
 def _kinds_for(size: int, n: int) -> list[str | None]:
@@ -97,7 +114,8 @@ def draw_value(random: Random, param: Param, like: Any) -> Any:
         return bool(random.integers(2))
     if isinstance(like, str) and like:
         letters = list(like)
-        letters[int(random.integers(len(letters)))] = str(random.choice(list("abcx\n é1")))
+        at, letter = int(random.integers(len(letters))), str(random.choice(list("abcx\n é1")))
+        letters[at : at + int(random.integers(2))] = [letter] * int(random.choice([1, 1, 3]))
         return "".join(letters)
     if param.type not in (int, float) or isinstance(like, bool) or not isinstance(like, (int, float)):
         return like

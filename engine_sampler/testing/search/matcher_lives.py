@@ -80,7 +80,8 @@ class MatcherLives:
             text = self._texts[int(self._random.integers(len(self._texts)))]
             event = events[int(self._random.integers(len(events)))]
             anywhere(self._random, partial(event, text))
-            for one in self._texts if self._random.random() < 0.2 else [text]:
+            everywhere = event in (self._rollback, self._fork) or self._random.random() < 0.2
+            for one in self._texts if everywhere else [text]:
                 self._compare(one, event.__name__[1:])
 
     # --- what happens ----------------------------------------------------------------------------

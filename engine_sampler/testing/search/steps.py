@@ -22,7 +22,7 @@ from ..cases import Random
 from ..chains import known_params_of_chains, random_settings, values_of_chain, vocabulary_of, with_foreign
 from .drawing import draw_history, draw_row, draw_seed, draw_size, draw_sizes
 
-MOST_GROUPS = 4
+MOST_GROUPS = 5
 STEPS = 3
 MOST_ROWS, CELLS = 60, 60_000
 
@@ -59,11 +59,10 @@ class _World:
         self._laws, self._size, self._random = laws, size, random
         self._slots = Slots(vocabulary_of(size), known_params_of_chains(), capacity=2)
         self.rooms: list[_Room] = []
-        left = max(3, min(MOST_ROWS, CELLS // size))
-        for _ in range(int(random.integers(1, MOST_GROUPS + 1))):
+        rows = int(random.integers(3, max(3, min(MOST_ROWS, CELLS // size)) + 1))
+        groups = int(random.integers(1, MOST_GROUPS + 1))
+        for share in random.multinomial(rows, random.dirichlet(np.ones(groups))).tolist():
             room = self._room()
-            share = int(random.integers(1, left + 1)) if left else 0
-            left -= share
             if room is not None and share:
                 try:
                     room.numbers = [self._opened(room) for _ in range(share)]
@@ -123,7 +122,11 @@ class _World:
         for _ in range(2):
             batch = new_batch(self._laws.given(logits), own, mask)
             batch.cache, batch.logprobs = cache, _request(kinds, top_n, self._size)
+            before = [array.copy() for array in (batch.logits.array, mask) if array is not None]
             backend.run(batch)
+            after = [array for array in (batch.logits.array, mask) if array is not None]
+            for name, now, then in zip(("the logits", "the mask"), after, before, strict=False):
+                assert now.tobytes() == then.tobytes(), f"{backend.name} writes to {name} {where}, {self}"
             self._compare(batch, expected, wanted, where)
             if batch.logprobs is not None:
                 self._compare_logprobs(batch, batch.logprobs, plain, results_of(expected), where)
