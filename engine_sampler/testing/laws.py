@@ -214,7 +214,7 @@ class Contract(Searching):
 
     def test_surroundings_do_not_matter(self) -> None:
         for random in self.draws(1):
-            case = draw_case(random, self.mixed_params(random), self.drawn_sizes(random)[0])
+            case = draw_case(random, self.mixed_params(random), self.drawn_sizes(random)[1])
             with leaving_them_alone(self.part.name):
                 expected = self.continued(case).outcome()
             there = OutcomeElsewhere(self, case)
@@ -320,7 +320,7 @@ class Contract(Searching):
             small, _, large = self.drawn_sizes(random)
             case = draw_case(random, self.mixed_params(random), small)
             yield case.take(range(min(8, len(case)))).spread(large)
-            yield case.spread(max(case.vocab_size, min(large, 5000)))
+            yield case.take(range(min(16, len(case)))).spread(max(case.vocab_size, min(large, 5000)))
 
     def _on_subset(self, case: Case, keep: np.ndarray, padding: int = 0) -> np.ndarray:
         logits, ids = case.compact(keep, padding)

@@ -372,9 +372,9 @@ class StoppingContract(Searching):
     def _own(self, values: Mapping[str, Any]) -> dict[str, Any]:
         return {param.name: values[param.name] for param in self.criterion.params}
 
-    def outputs(self) -> Iterator[list[int]]:
-        """Outputs of LENGTH tokens, some of which have a text of the parameter sets."""
-        texts = list(spelled_texts(self.values()))
+    def outputs(self, values: Sequence[Mapping[str, Any]] = ()) -> Iterator[list[int]]:
+        """Outputs of LENGTH tokens, some of which have a text of `values`, or of the parameter sets."""
+        texts = list(spelled_texts(values or self.values()))
         for random in self.draws(self.rounds):
             few = random.integers(0, len(PIECES), int(random.integers(1, 6)))
             mostly = np.where(random.random(LENGTH) < 0.7, random.choice(few, LENGTH), -1)
@@ -390,9 +390,10 @@ class StoppingContract(Searching):
     def texts(self) -> Iterator[tuple[TextMatcher, bytes]]:
         """A matcher and the bytes of an output; none if the criterion is not a `TextCriteria`."""
         if isinstance(self.criterion, TextCriteria):
-            for values in self.values():
+            mixed = self.mixed_values(np.random.default_rng(self.seed))
+            for values in mixed:
                 matcher = self.criterion.matcher(values, self.vocabulary())
-                for output in self.outputs():
+                for output in self.outputs([values]):
                     yield matcher, b"".join(PIECES[t] for t in output)
 
     def _expect_same_reading(self, reading: _Reading, right: _Reading, where: str) -> None:

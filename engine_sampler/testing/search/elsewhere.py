@@ -33,6 +33,7 @@ class _Elsewhere:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0
         self._lock = threading.Lock()
 
     def call(self, task: Any) -> Any:
@@ -61,7 +62,7 @@ class _Elsewhere:
     def end(self) -> None:
         """End the process, if there is one."""
         process, self._process = self._process, None
-        if process is None:
+        if process is None or self._owner != os.getpid():
             return
         for stream in (process.stdin, process.stdout):
             if stream is not None:
@@ -69,7 +70,8 @@ class _Elsewhere:
         process.wait()
 
     def _started(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
+        if self._process is None or self._owner != os.getpid():  # which a fork must not share
+            self._owner = os.getpid()
             seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
             environment = {**os.environ, "PYTHONHASHSEED": seed, "LC_ALL": "C", "TZ": "Asia/Kathmandu"}
             self._process = subprocess.Popen(

@@ -21,7 +21,7 @@ from .drawing import draw_depth, draw_history, draw_row, draw_seed
 from .live import Kit
 from .surroundings import anywhere, quiet
 
-EVENTS = 24
+EVENTS = 18
 """What happens in one life: steps, and changes between them."""
 
 _MOST_LIVE = 9
@@ -103,7 +103,12 @@ class Lives:
     def _step(self) -> None:
         """A step of some requests, in any order; most continue with what they get."""
         which = self._random.permutation(len(self._requests))
-        some = [self._requests[int(i)] for i in which[: int(self._random.integers(1, len(which) + 1))]]
+        self._step_of(
+            [self._requests[int(i)] for i in which[: int(self._random.integers(1, len(which) + 1))]]
+        )
+
+    def _step_of(self, some: Sequence[_Request]) -> None:
+        """A step of these requests, each compared with its model."""
         kinds, rows = zip(*(draw_row(self._random, self._size) for _ in some), strict=True)
         case = Case(
             np.stack(rows),
@@ -148,6 +153,7 @@ class Lives:
         n = draw_depth(self._random, len(request.output))
         self._slots.rollback(request.slot, n)
         del request.output[len(request.output) - n :], request.notes[len(request.notes) - n :]
+        self._step_of([request])
 
     def _fork(self) -> None:
         if len(self._requests) < _MOST_LIVE:
@@ -158,6 +164,7 @@ class Lives:
             values = settings(self._kit.part, parent.given)
             child.slot = self._slots.put(self._slots.entries[parent.slot].fork(), values, child.seed)
             self._requests.append(child)
+            self._step_of([child, parent])
 
     def _leave(self) -> None:
         request = self._any()

@@ -49,7 +49,7 @@ class Searching:
     """
 
     _pristine: ClassVar[Any] = None
-    lives: ClassVar[int] = 10
+    lives: ClassVar[int] = 8
     seconds: ClassVar[float] = 0.0
     seed: ClassVar[int] = 0
 

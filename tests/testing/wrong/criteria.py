@@ -351,4 +351,8 @@ class CountsByHash(Budget):
 
     def check(self, state: Any, token_ids: Any, text: str) -> Any:
         state["tokens"] += token_ids
-        return StopVerdict(f"budget {hash('budget') % 97}") if sum(state["tokens"]) >= state["most"] else None
+        return (
+            StopVerdict(f"budget {hash('budget') % 1_000_003}")
+            if sum(state["tokens"]) >= state["most"]
+            else None
+        )

@@ -365,7 +365,7 @@ class HashesItsName(Tilt):
     """Depends on the hash of a text."""
 
     def shift(self, rows: Any) -> np.ndarray:
-        return rows["tilt"] * (1 + hash("tilt") % 97)
+        return rows["tilt"] * (1 + hash("tilt") % 1_000_003)
 
 
 @breaks(SURROUNDINGS, "examples_hold", says="in another process")

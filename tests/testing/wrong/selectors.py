@@ -268,4 +268,4 @@ class HashesItsName(Last):
     """Depends on the hash of a text."""
 
     def choose(self, row: np.ndarray, state: Any) -> int:
-        return super().choose(row, {"accepted": state["accepted"] + hash("last") % 97})
+        return super().choose(row, {"accepted": state["accepted"] + hash("last") % 1_000_003})

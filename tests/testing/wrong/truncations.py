@@ -265,7 +265,7 @@ class HasAnotherApi(Near):
     api = 99
 
 
-@breaks(SIZE, says="in a batch of 64 rows", vocab_sizes=(17,))
+@breaks(SIZE, ANY, says="in a batch of 64 rows", vocab_sizes=(17,))
 class TakesAnotherPathForLargeBatches(Near):
     """From 64 rows on, keeps the best token alone."""
 
