@@ -213,8 +213,8 @@ class Contract(Searching):
             Lives(self, self.mixed_params(random), size, random, fresh).run()
 
     def test_surroundings_do_not_matter(self) -> None:
-        for random in self.draws(1):
-            case = draw_case(random, self.mixed_params(random), self.drawn_sizes(random)[1])
+        for number, random in enumerate(self.draws(2)):
+            case = draw_case(random, self.mixed_params(random), self.drawn_sizes(random)[number % 2])
             with leaving_them_alone(self.part.name):
                 expected = self.continued(case).outcome()
             there = OutcomeElsewhere(self, case)

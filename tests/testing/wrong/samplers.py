@@ -357,7 +357,7 @@ class SeedsFromTheModule(Flip):
 
     def bits(self, rows: Any) -> np.ndarray:
         state = hash(random.getstate()) & 0xFFFF
-        return rows.draw() ^ np.uint64(state << 48)
+        return draw64(rows.seed ^ np.uint64(state), rows.position, self.stream)
 
 
 @breaks(SURROUNDINGS, "examples_hold", says="in another process")
