@@ -373,10 +373,10 @@ def _check_options(parser: argparse.ArgumentParser) -> None:
         type=_seconds,
         default=0.0,
         metavar="N",
-        help="of a library, draw random programs, lives and boundaries for so long",
+        help="also search at random for so long (of a plugin, in processor time)",
     )
     parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="the first seed of what is drawn (default: 0)"
+        "--seed", type=int, default=0, metavar="N", help="the first seed of that search (default: 0)"
     )
     parser.add_argument(
         "--only",

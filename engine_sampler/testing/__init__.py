@@ -9,7 +9,8 @@
 laws as methods that pytest collects from such a subclass; the built-in parts are tested by the same kits.
 `LibraryContract` is for compiled libraries. `failing_laws` runs laws without pytest, and so does
 `engine-sampler check NAME`.
-ENGINE_SAMPLER_TEST_ROUNDS=20 lets every kit try twenty times as much.
+ENGINE_SAMPLER_TEST_ROUNDS=20 lets the first pass of every kit try twenty times as much, and
+ENGINE_SAMPLER_TEST_SECONDS=600 lets it go on at random for so long; `search` has what is drawn.
 
 `registered` adds a plugin to this process for a test. `make_case`, `random_settings` and `vocabulary_of` give
 random rows and chains on which backends are compared.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,7 +15,6 @@ from ..backends.numpy import NumpyBackend
 from ..contract import (
     LOGPROBS_KINDS,
     Backend,
-    Batch,
     LogprobsRequest,
     Rows,
     Sampler,
@@ -28,11 +28,13 @@ from .batches import new_batch, packed, run_batch
 from .cases import times
 from .chains import FOREIGN, ChainTrial, random_settings, vocabulary_of
 from .devices import FAULTS, DeviceLaws
+from .search.steps import RandomSteps
+from .search.surroundings import in_all_surroundings, leaving_them_alone
 
 STEPS = 5
 
 
-class BackendContract(DeviceLaws):
+class BackendContract(DeviceLaws, RandomSteps):
     """The laws of backends, tried on random chains. Subclass it; pytest does the rest.
 
         class TestMine(BackendContract):
@@ -44,7 +46,8 @@ class BackendContract(DeviceLaws):
     `place` puts logits on the backend's device; by default they stay on the host.
 
     vocab_sizes  sizes to try.
-    chains       random chains of every size. ENGINE_SAMPLER_TEST_ROUNDS multiplies them.
+    chains       random chains of every size, and random steps. ENGINE_SAMPLER_TEST_ROUNDS multiplies them.
+    seconds, seed  as in `Searching`: how much more is tried at random.
     """
 
     # --- laws of the declaration ---------------------------------------------------------------------
@@ -76,6 +79,15 @@ class BackendContract(DeviceLaws):
                 f"supports({part.name}) gives {first!r}; allowed are True and False"
             )
             assert first == second, f"supports({part.name}) gives {first}, then {second}"
+            if first:
+                name = self.backend.runs_as(part)
+                assert isinstance(name, str), f"runs_as({part.name}) gives {name!r}; allowed is a text"
+        for trial in self.trials():
+            for sampler in trial.chain.samplers:
+                runs = self.backend.runs(sampler, trial.chain)
+                assert isinstance(runs, bool), (
+                    f"runs({sampler.name}, …) gives {runs!r}; allowed are True and False"
+                )
 
     def test_some_chain_is_supported(self) -> None:
         assert any(True for _ in self.trials()), f"{self.backend.name} supports none of the chains tried"
@@ -203,6 +215,14 @@ class BackendContract(DeviceLaws):
                     trial, found, run_batch(NumpyBackend(), logits, [right]), "with the cache of a batch"
                 )
 
+    def test_surroundings_do_not_matter(self) -> None:
+        there = None if not self.takes_bits else RowsElsewhere(self)
+        with leaving_them_alone(self.backend.name):
+            expected = self.rows_of_some_trials()
+        for where, rows in in_all_surroundings(self.rows_of_some_trials, there):
+            for i, (row, right) in enumerate(zip(rows, expected, strict=True)):
+                assert row == right, f"row {i} gives {row}, not {right}, {where}"
+
     # --- laws of requests that continue --------------------------------------------------------------
 
     def test_tokens_rollback_and_forks_are_followed(self) -> None:
@@ -282,13 +302,23 @@ class BackendContract(DeviceLaws):
             )
             for i in np.flatnonzero(batch.logprobs.done).tolist():
                 if right.errors[i] is None:
-                    self._check_logprobs(trial, batch, tables, right.processed[i], i)
+                    token, group = int(batch.token_ids[i]), self.group(NumpyBackend(), trial)
+                    raw = batch.logits.row(i)
+                    of_kinds = self.logprobs_of_reference(group, i, raw, token, 3, right.processed[i])
+                    for kind, table, answer in zip(LOGPROBS_KINDS, tables, of_kinds, strict=True):
+                        self.expect_logprobs(trial, table, i, answer, f"{kind} logprobs")
             answer = self.backend.logprobs(rows, np.zeros(n, np.int64), 3)
             for i in range(n if answer is not None else 0):
                 if answer is not None:
-                    self._expect_logprobs(trial, answer, i, row_logprobs(rows.row(i), 0, 3), "logprobs")
+                    self.expect_logprobs(trial, answer, i, row_logprobs(rows.row(i), 0, 3), "logprobs")
 
     # --- inside ----------------------------------------------------------------------------------
+
+    def rows_of_some_trials(self) -> list[Any]:
+        """The token, the note and whether it fails, for each row of some trials."""
+        some = itertools.islice(self.trials(), 3)
+        results = [self.run(self.backend, trial.logits, [self.group(self.backend, trial)]) for trial in some]
+        return [found.row(i)[:3] for found in results for i in range(len(found.token_ids))]
 
     def generation(self, backend: Backend, size: int, number: int) -> list[Any]:
         """What a scheduler gives while requests come, fork, roll back and leave."""
@@ -329,35 +359,6 @@ class BackendContract(DeviceLaws):
     def _may_leave_mask(self, trial: ChainTrial) -> bool:
         return any(sampler.restores for sampler in trial.chain.samplers)
 
-    def _check_logprobs(
-        self,
-        trial: ChainTrial,
-        batch: Batch,
-        tables: list[Logprobs],
-        survivors: tuple[np.ndarray, np.ndarray],
-        i: int,
-    ) -> None:
-        token = int(batch.token_ids[i])
-        raw = batch.logits.row(i)
-        penalized = raw[None].copy()
-        rows = trial.rows.take(slice(i, i + 1))
-        NumpyBackend().apply(trial.chain.edits_only(), penalized, rows)
-        ids, logits = survivors
-        expected = (
-            row_logprobs(raw, token, 3),
-            row_logprobs(penalized[0], token, 3),
-            row_logprobs(logits, token, 3, ids),
-        )
-        for kind, table, right in zip(LOGPROBS_KINDS, tables, expected, strict=True):
-            self._expect_logprobs(trial, table, i, right, f"{kind} logprobs")
-
-    def _expect_logprobs(self, trial: ChainTrial, table: Logprobs, i: int, right: Any, what: str) -> None:
-        k = len(right.token_ids)
-        same = table.token_ids[i, :k].tolist() == right.token_ids.tolist()
-        same &= int(table.ranks[i]) == right.rank
-        same &= np.allclose(table.logprobs[i, :k], right.logprobs, rtol=1e-6, atol=1e-5)
-        assert same, f"the {what} of row {i} differ from the reference, {trial}"
-
 
 def _pairs(trials: Iterator[ChainTrial]) -> Iterator[list[ChainTrial]]:
     """Trials of one vocabulary, two at a time. Both have slots of their own, as two schedulers' would."""
@@ -382,3 +383,15 @@ def _summary(result: Any) -> Any:
 def _rounded(logprobs: np.ndarray) -> list[Any]:
     """Logprobs that can be compared: without NaN, to four places."""
     return np.round(np.nan_to_num(logprobs.astype(np.float64), nan=1.0, neginf=-1e9), 4).tolist()
+
+
+class RowsElsewhere:
+    """A task: the rows of some trials of the kit's backend."""
+
+    def __init__(self, kit: BackendContract) -> None:
+        self._backend, self._sizes, self._chains = kit.backend, tuple(kit.vocab_sizes), kit.chains
+
+    def __call__(self) -> list[Any]:
+        attributes = {"backend": self._backend, "vocab_sizes": self._sizes, "chains": self._chains}
+        kit: BackendContract = type("There", (BackendContract,), attributes)()
+        return kit.rows_of_some_trials()

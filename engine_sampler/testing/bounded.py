@@ -10,13 +10,13 @@ import numpy as np
 
 from ..contract import UnfinishedError, Work, bitmask_words, is_bounded
 from ..tokenizer import Tokenizer
-from .cases import times
 from .parts import WorkCounter
+from .search.searching import Searching
 
 BOUNDED_CALLS = ("fill_bitmask", "accept", "forced_tokens")
 
 
-class BoundedLaws:
+class BoundedLaws(Searching):
     """What holds of calls that are given `work`. `MatcherContract` has the attributes that these laws use."""
 
     tokenizer: ClassVar[Tokenizer]
@@ -39,7 +39,7 @@ class BoundedLaws:
 
     def test_little_work_at_a_time_changes_no_result(self) -> None:
         at_once, in_parts = WorkCounter(), WorkCounter()
-        for number in range(times(self.rounds)):
+        for number in self.numbers(self.rounds):
             whole, parted, tokens = self.matcher(), self.matcher(), self.random_tokens(number)
             if not is_bounded(whole):
                 return

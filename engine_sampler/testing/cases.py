@@ -106,12 +106,27 @@ class Case:
             f"{self.kinds[i]}, vocabulary {self.vocab_size}, params {dict(self.params[i])}"
         )
 
-    def thinned(self) -> Case:
-        """The same batch with half of the tokens removed, but not the best one."""
+    def thinned(self, share: float = 0.5) -> Case:
+        """The same batch with about this share of the tokens, and the best one in any case."""
         best = self.logits == self.logits.max(axis=1, keepdims=True)
         first = best & (best.cumsum(axis=1) == 1)
-        stay = np.random.default_rng(self.vocab_size).random(self.logits.shape) < 0.5
+        stay = np.random.default_rng(self.vocab_size).random(self.logits.shape) < share
         return replace(self, logits=np.where(stay | first, self.logits, np.float32(-np.inf)))
+
+    def rolled(self) -> Case:
+        """The same batch with the logits of other tokens."""
+        return replace(self, logits=np.roll(self.logits, 1, axis=1))
+
+    def spread(self, size: int) -> Case:
+        """The same tokens in their order among `size` others that are removed."""
+        ids = np.sort(np.random.default_rng(size).permutation(size)[: self.vocab_size])
+        logits = np.full((len(self), size), -np.inf, np.float32)
+        logits[:, ids] = self.logits
+
+        def renamed(histories: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
+            return tuple(tuple(ids[list(history)].tolist()) for history in histories)
+
+        return replace(self, logits=logits, prompts=renamed(self.prompts), outputs=renamed(self.outputs))
 
     def repeated(self, n: int) -> Case:
         """A batch of `n` rows: these rows again and again."""

@@ -120,15 +120,15 @@ def vocabulary_of(size: int) -> Vocabulary:
 
 def chain_trials(vocab_sizes: Sequence[int], count: int) -> Iterator[ChainTrial]:
     """`count` random chains for every size; those of one size share their slots."""
-    known = {**default_registry().catalogue.params, **{p.name: p for part in FOREIGN for p in part.params}}
+    known = known_params_of_chains()
     for size in vocab_sizes:
         slots = Slots(vocabulary_of(size), known, capacity=4)
         for number in range(count):
             random = np.random.default_rng([size, number])
             given = random_settings(random)
             params = SamplingParams(**given)
-            chain, own = _with_foreign(build_chain(params), number, random)
-            values = {**dict(params), **{p.name: p.neutral for part in FOREIGN for p in part.params}, **own}
+            chain, own = with_foreign(build_chain(params), number, random)
+            values = values_of_chain(params, own)
             case = make_case([{**given, **own}], size, random)
             case = case.take([i for i, kind in enumerate(case.kinds) if kind not in FAULTY_KINDS])
             try:
@@ -136,6 +136,16 @@ def chain_trials(vocab_sizes: Sequence[int], count: int) -> Iterator[ChainTrial]
             except ParameterError:  # ids outside a small vocabulary
                 continue
             yield ChainTrial(chain, slots, Rows(slots, np.array(index, np.int64)), case)
+
+
+def known_params_of_chains() -> dict[str, Param]:
+    """Every registered parameter, and those of the foreign parts, by name."""
+    return {**default_registry().catalogue.params, **{p.name: p for part in FOREIGN for p in part.params}}
+
+
+def values_of_chain(params: SamplingParams, own: Mapping[str, Any]) -> dict[str, Any]:
+    """Every parameter by name: those of the built-in parts, and `own` of the foreign ones."""
+    return {**dict(params), **{p.name: p.neutral for part in FOREIGN for p in part.params}, **own}
 
 
 def open_request(slots: Slots, chain: Chain, values: Mapping[str, Any], case: Case, i: int) -> int:
@@ -169,8 +179,8 @@ def random_settings(random: Random) -> dict[str, Any]:
         return settings
 
 
-def _with_foreign(chain: Chain, number: int, random: Random) -> tuple[Chain, dict[str, Any]]:
-    """The chain, in most cases with a foreign part, and the parameters of that."""
+def with_foreign(chain: Chain, number: int, random: Random) -> tuple[Chain, dict[str, Any]]:
+    """The chain, for most of a row of numbers with a foreign part, and the parameters of that."""
     samplers: list[Sampler] = list(chain.samplers)
     selector: Selector = chain.selector
     parameters: dict[str, Any] = {}

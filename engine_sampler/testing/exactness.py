@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from .cases import Case
-from .laws import STEPS, Contract
-from .live import Live
-from .watching import Source, Watched, watching
+from .laws import Contract
+from .search.live import Live
+from .watching import Source, Watched, draws_of_other_seeds, watching
 
 OTHER_SEEDS = {"low": (1, 2, 3, 1 << 20), "high": (1 << 32, 2 << 32, 3 << 32, 1 << 62)}
 OTHER_POSITIONS = {
@@ -16,6 +16,7 @@ OTHER_POSITIONS = {
     "32 low": (1 << 32, 2 << 32, 3 << 32, 1 << 40),
 }
 OTHER_STREAM = 0x5EED
+DRAWS = "rows.draw: a seed serves that alone"
 
 
 class ExactContract(Contract):
@@ -26,6 +27,16 @@ class ExactContract(Contract):
 
     def test_nothing_rests_on_the_order_of_a_float_sum(self) -> None:
         self._expect_independence("sums", "sums of weights are integers")
+
+    def test_no_integer_overflows(self) -> None:
+        for case in self.cases(wide=True):
+            with watching("integers", self.part) as watch:
+                self._watched_outcome(case)
+            used = ", ".join(sorted(watch.used))
+            assert not watch.used, (
+                f"an integer overflows in {used} for rows such as {case.kinds[0]!r} with a vocabulary of "
+                f"{case.vocab_size}: a sum of weights has 47 bits, one of their squares 77"
+            )
 
     def test_the_sign_of_zero_does_not_matter(self) -> None:
         for case in self.cases():
@@ -47,25 +58,34 @@ class ExactContract(Contract):
             )
 
     def test_randomness_comes_from_draw(self) -> None:
-        if self._is_random():
-            message = (
-                f"{self.part.name} takes random numbers that are not those of rows.draw, which alone are the "
-                "same on every backend and differ from those of other samplers"
-            )
-            assert self._differs(stream=OTHER_STREAM), message
+        if not self._is_random():
+            return
+        message = (
+            f"{self.part.name} takes random numbers that are not those of rows.draw, which alone are the "
+            "same on every backend and differ from those of other samplers"
+        )
+        assert self._differs(stream=OTHER_STREAM), message
+        for case in (one for each in self.drawn() for one in (each, each.reversed())):
+            expected = self.continued(case).outcome()
+            random = np.random.default_rng(len(case))
+            for shift in (1 << 63, *random.integers(0, 2**64, 3, np.uint64).tolist()):
+                live = self.continued(case)
+                live.shift(shift, 0)
+                with draws_of_other_seeds(shift):
+                    case.expect_equal(live.outcome(), expected, f"for other seeds with the same {DRAWS}")
 
     # --- helpers ---------------------------------------------------------------------------------
 
     def _expect_independence(self, source: Source, instead: str) -> None:
         for case in self.cases():
-            expected = self._continued(case).outcome()
+            expected = self.continued(case).outcome()
             with watching(source, self.part) as watch:
                 outcome = self._watched_outcome(case)
             used = ", ".join(sorted(watch.used))
             case.expect_equal(np.asarray(outcome), expected, f"with another {used} ({instead})")
 
     def _watched_outcome(self, case: Case) -> np.ndarray:
-        live = self._continued(case)
+        live = self.continued(case)
         try:
             rows = live.rows
             for param in self.part.params:
@@ -73,12 +93,7 @@ class ExactContract(Contract):
                 live.replace_column(param.name, Watched)
             return self.outcome(case.logits.view(Watched), live.rows)
         except Exception:  # code that takes plain arrays alone
-            return self._continued(case).outcome()
-
-    def _continued(self, case: Case) -> Live:
-        live = Live(self, case)
-        live.accept(case.some_token_ids(STEPS), case.some_notes(STEPS))
-        return live
+            return self.continued(case).outcome()
 
     def _is_random(self) -> bool:
         """Whether another seed gives another result for any row."""
@@ -86,7 +101,7 @@ class ExactContract(Contract):
 
     def _differs(self, seed: int = 0, position: int = 0, stream: int | None = None) -> bool:
         """Whether any row has another result with seeds and positions that differ by these bits."""
-        for case in self.cases():
+        for case in self.listed():
             live = Live(self, case)
             before = live.outcome()
             live.shift(seed, position)

@@ -14,8 +14,8 @@ from ..grammar.service import GrammarSource
 from ..params import SamplingParams
 from ..scheduler import Scheduler
 from ..tokenizer import Tokenizer
-from .cases import times
-from .matchers import LENGTH, MatcherContract, View, bytes_of, view_of
+from .matchers import LENGTH, MatcherContract, bytes_of
+from .search.matcher_lives import View, view_of
 
 END = b"<end>"
 PADDING = 70
@@ -142,7 +142,7 @@ class GrammarContract(MatcherContract):
 
     def test_the_padding_of_logits_is_masked(self) -> None:
         size = len(self.tokenizer) + PADDING
-        for number in range(times(2)):
+        for number in self.numbers(2):
             random = np.random.default_rng(number)
             scheduler = Scheduler(size, self.tokenizer, backend="numpy")
             request_id = scheduler.add(
@@ -189,7 +189,7 @@ class GrammarContract(MatcherContract):
 
     def recorded(self) -> Iterator[tuple[list[View], list[int]]]:
         """Random texts: what a matcher shows before and after each token, and the tokens."""
-        for number in range(times(TEXTS)):
+        for number in self.numbers(TEXTS):
             matcher, tokens = self.matcher(), self.random_tokens(number)
             views = [self.view(matcher)]
             for token in tokens:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,8 +13,13 @@ import numpy as np
 from ..contract import Example, Param, ParameterError, Rows, Sampler, Selector
 from ..registry import check_object
 from ..tokenizer import Tokenizer
-from .cases import Case, cases
-from .live import Live
+from .cases import Case, Random, cases
+from .search.drawing import LARGEST, draw_case, draw_sizes, draw_value
+from .search.elsewhere import OutcomeElsewhere
+from .search.live import Live
+from .search.lives import Lives
+from .search.searching import Searching
+from .search.surroundings import in_all_surroundings, leaving_them_alone
 from .single import known_params, settings
 
 STEPS = 4
@@ -24,21 +30,29 @@ BATCH_SIZES = (2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128
 
 NARROW_SIZE = 300
 
+VARIANTS = 12
+"""How many parameter sets with other values are drawn."""
+
+
 LEFT_OUT = "when removed columns are left out"
 
 
-class Contract:
+class Contract(Searching):
     """What `SamplerContract` and `SelectorContract` share. Every law is a method `test_…`.
 
     params         parameter sets to try; each must turn the sampler on. By default those of its examples.
     vocab_sizes    sizes to try. A sampler whose params name token ids needs sizes that have them.
+    largest        the greatest size that is drawn at random, from the least of `vocab_sizes` on. None: with a
+                   tokenizer the greatest of these, else 131,072.
     eos_token_ids  given to the sampler, as far as they are in the vocabulary.
     rounds         batches of every size: more rounds, more random rows. ENGINE_SAMPLER_TEST_ROUNDS multiplies
                    them.
+    lives, seconds, seed  as in `Searching`: how much more is tried at random.
     """
 
     params: ClassVar[Sequence[Mapping[str, Any]]] = ()
-    vocab_sizes: ClassVar[Sequence[int]] = (1, 2, 17, 300, 2000)
+    vocab_sizes: ClassVar[Sequence[int]] = (1, 2, 17, 300)
+    largest: ClassVar[int | None] = None
     eos_token_ids: ClassVar[Sequence[int]] = ()
     rounds: ClassVar[int] = 1
 
@@ -73,6 +87,10 @@ class Contract:
         """Raise AssertionError unless the sampler does what `example` expects."""
         raise NotImplementedError
 
+    def with_part(self, part: Any) -> Contract:
+        """This kit for another object in place of the one under test."""
+        raise NotImplementedError
+
     # --- laws ------------------------------------------------------------------------------------
 
     def test_the_declaration_is_sound(self) -> None:
@@ -87,6 +105,7 @@ class Contract:
         assert not active, f"{self.part.name} is on although no parameter turns it on"
 
     def test_the_same_call_gives_the_same_result(self) -> None:
+        fresh = partial(self.fresh, self.part)
         for case in self.cases():
             rows = Live(self, case).rows
             first, second = self.outcome(case.logits, rows), self.outcome(case.logits, rows)
@@ -94,6 +113,10 @@ class Contract:
             Live(self, case.reversed()).outcome()
             third = self.outcome(case.logits, rows)
             case.expect_equal(third, first, "when the call is repeated after another one")
+            other = case.rolled()
+            right = Live(self.with_part(fresh()), other).outcome()
+            again = self.outcome(other.logits, rows)
+            other.expect_equal(again, right, "for other logits of the same requests")
 
     def test_a_row_depends_on_itself_only(self) -> None:
         for case in self.cases():
@@ -117,7 +140,7 @@ class Contract:
             case.take(mixed.tolist()).expect_equal(some, alone[mixed], where)
 
     def test_removed_columns_do_not_matter(self) -> None:
-        for case in (one for each in self.cases() for one in (each, each.thinned())):
+        for case in self._with_few_left():
             full = Live(self, case).outcome()
             some = case.alive | (np.arange(case.vocab_size) % 2 == 0)
             for keep, padding in ((case.alive, 0), (case.alive, 3), (some, 0)):
@@ -183,6 +206,21 @@ class Contract:
             self._expect_same(case, child.run(STEPS), other.run(STEPS), "in a fork")
             self._expect_same(case, parent.run(STEPS), twin.run(STEPS), "after a fork continued")
 
+    def test_requests_beside_others_do_as_alone(self) -> None:
+        fresh = partial(self.fresh, self.part)
+        for number, random in enumerate(self.draws(self.lives)):
+            size = self.drawn_sizes(random)[(0, 1, 0, 0, 1, 0, 2)[number % 7]]
+            Lives(self, self.mixed_params(random), size, random, fresh).run()
+
+    def test_surroundings_do_not_matter(self) -> None:
+        for number, random in enumerate(self.draws(2)):
+            case = draw_case(random, self.mixed_params(random), self.drawn_sizes(random)[number % 2])
+            with leaving_them_alone(self.part.name):
+                expected = self.continued(case).outcome()
+            there = OutcomeElsewhere(self, case)
+            for where, outcome in in_all_surroundings(self.continued(case).outcome, there):
+                case.expect_equal(outcome, expected, where)
+
     def test_extreme_parameters_work(self) -> None:
         for case in cases(list(self._extremes()), self.vocab_sizes, rounds=1):
             self.check_outcome(case, Live(self, case).outcome())
@@ -197,10 +235,60 @@ class Contract:
 
     # --- helpers ---------------------------------------------------------------------------------
 
-    def cases(self) -> Iterator[Case]:
-        """The batches to try."""
+    def cases(self, wide: bool = False) -> Iterator[Case]:
+        """The batches to try; `wide` ones are for laws of which large vocabularies ask more."""
         assert self.tried_params, f"{type(self).__name__} has no params to try, nor has the plugin examples"
+        yield from self.listed()
+        yield from self.drawn(wide)
+
+    def listed(self) -> Iterator[Case]:
+        """Batches of the `vocab_sizes`, with every kind of row for each of the parameter sets."""
         return cases(self.tried_params, self.vocab_sizes, self.rounds)
+
+    def drawn(self, wide: bool = False) -> Iterator[Case]:
+        """Batches of any rows, parameters, histories and seeds, and of any size if they may be `wide`."""
+        sizes = 3 if wide else 2
+        for number, random in enumerate(self.draws(sizes)):
+            size = self.drawn_sizes(random)[number % sizes]
+            yield draw_case(random, self.mixed_params(random), size)
+
+    def drawn_sizes(self, random: Random) -> tuple[int, int, int]:
+        """A small, a middling and a large vocabulary."""
+        with_tokenizer = type(self).tokenizer is not Contract.tokenizer
+        most = self.largest or (max(self.vocab_sizes) if with_tokenizer else LARGEST)
+        return draw_sizes(random, min(self.vocab_sizes), most)
+
+    def mixed_params(self, random: Random) -> Sequence[Mapping[str, Any]]:
+        """The parameter sets, and others with other values of the part's own parameters."""
+        mixed, known = list(self.tried_params), known_params(self.part)
+        for number in range(VARIANTS):
+            params = self.tried_params[number % len(self.tried_params)]
+            values = {**params}
+            for param in self.part.params:
+                if param.name in params or random.random() < 0.2:
+                    values[param.name] = draw_value(random, param, params.get(param.name, param.neutral))
+            if self._is_like(params, values, known):
+                mixed.append(values)
+        return mixed
+
+    def _is_like(
+        self, params: Mapping[str, Any], others: Mapping[str, Any], known: Mapping[str, Param]
+    ) -> bool:
+        """Whether these other values are allowed, and turn the part on or off as `params` do."""
+        neutral = {name: param.neutral for name, param in known.items()}
+        try:
+            values = {**neutral, **{name: known[name].check(value) for name, value in others.items()}}
+            self.part.check(values)
+            before = {**neutral, **{name: known[name].check(value) for name, value in params.items()}}
+            return bool(self.part.is_active(values)) == bool(self.part.is_active(before))
+        except ParameterError:
+            return False
+
+    def continued(self, case: Case) -> Live:
+        """The requests of `case` after some more tokens."""
+        live = Live(self, case)
+        live.accept(case.some_token_ids(STEPS), case.some_notes(STEPS))
+        return live
 
     @property
     def tried_params(self) -> Sequence[Mapping[str, Any]]:
@@ -222,6 +310,17 @@ class Contract:
             "eos_token_ids": example.eos_token_ids,
             "tokenizer": Tokenizer(example.token_bytes) if example.token_bytes else self.tokenizer(n),
         }
+
+    def _with_few_left(self) -> Iterator[Case]:
+        """All batches, these with half of the tokens, and small ones spread over a large vocabulary."""
+        for case in self.cases(wide=True):
+            yield case
+            yield case.thinned()
+        for random in self.draws(1):
+            small, _, large = self.drawn_sizes(random)
+            case = draw_case(random, self.mixed_params(random), small)
+            yield case.take(range(min(8, len(case)))).spread(large)
+            yield case.take(range(min(16, len(case)))).spread(max(case.vocab_size, min(large, 5000)))
 
     def _on_subset(self, case: Case, keep: np.ndarray, padding: int = 0) -> np.ndarray:
         logits, ids = case.compact(keep, padding)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 
-from ..contract import Vocabulary, allocate_bitmask, unpack_bitmask
+from ..contract import Vocabulary, bitmask_words, unpack_bitmask
 from ..grammar.constraints import matcher_of
 from ..params import SamplingParams
 from ..scheduler import Scheduler
 from ..tokenizer import Tokenizer
 from .bounded import BoundedLaws
-from .cases import times
+from .search.matcher_lives import MatcherLives, View, view_of, views_along
+from .search.surroundings import in_all_surroundings, leaving_them_alone
 
 METHODS = (
     "fill_bitmask",
@@ -32,14 +34,6 @@ TRIED = 300
 """At most this many tokens are tried one by one."""
 
 
-class View(NamedTuple):
-    """What a matcher shows of its state: the tokens that may follow, and whether the text may end or has."""
-
-    tokens: tuple[int, ...]
-    accepting: bool
-    terminated: bool
-
-
 class MatcherContract(BoundedLaws):
     """The laws of matchers, tried on random texts. Subclass it; pytest does the rest.
 
@@ -55,6 +49,7 @@ class MatcherContract(BoundedLaws):
     texts        whole texts of the language, whose bytes the tokens can spell.
     other_texts  texts that are not in it.
     rounds       how many random texts. ENGINE_SAMPLER_TEST_ROUNDS multiplies them.
+    lives, seconds, seed  as in `Searching`: how much more is tried at random.
     """
 
     grammar: ClassVar[Any]
@@ -72,7 +67,7 @@ class MatcherContract(BoundedLaws):
 
     def test_whole_texts_are_accepted_in_any_tokens(self) -> None:
         assert self.texts, f"{type(self).__name__} has no texts: name at least one of the language"
-        for number in range(times(self.rounds)):
+        for number in self.numbers(self.rounds):
             for text in map(bytes_of, self.texts):
                 matcher, rest = self.matcher(), text
                 for token in self.spelled(text, np.random.default_rng(number)):
@@ -101,7 +96,7 @@ class MatcherContract(BoundedLaws):
     def test_a_refused_token_changes_nothing(self) -> None:
         for matcher, text in self.walks():
             before = self.view(matcher)
-            for token in (-1, len(self.tokenizer), *self.tried(before)[:20]):
+            for token in (-1, len(self.tokenizer), 2**31 - 1, *self.tried(before)[:20]):
                 if token not in before.tokens:
                     where = f"for {self.shown(token)}, which may not follow {self.text(text)!r}"
                     assert not matcher.accept(token), f"accept gives True {where}"
@@ -122,6 +117,7 @@ class MatcherContract(BoundedLaws):
                     others = [t for t in self.tried(view) if t not in self.tokenizer.eos_token_ids]
                     taken = [t for t in others if ended.fork().accept(t)]
                     assert not taken, f"{self.shown(taken[0])} is accepted after EOS {where}"
+                    assert not ended.fork().accept_bytes(b"a"), f"accept_bytes gives True after EOS {where}"
                     left = set(self.view(ended).tokens) - set(self.tokenizer.eos_token_ids)
                     assert not left, f"the mask allows {self.shown(min(left))} after EOS {where}"
             assert not matcher.is_terminated(), f"is_terminated gives True without EOS {where}"
@@ -170,10 +166,12 @@ class MatcherContract(BoundedLaws):
                 continue
             trial = matcher.fork()
             tokens: list[int] = []
-            while len(tokens) < 4 and (allowed := self.view(trial).tokens) and not trial.is_terminated():
+            while len(tokens) < number % 40 and not trial.is_terminated():
+                if not (allowed := self.view(trial).tokens):
+                    break
                 tokens.append(int(random.choice(allowed)))
                 trial.accept(tokens[-1])
-            tokens += random.integers(0, len(self.tokenizer), 2).tolist()
+            tokens += random.integers(0, len(self.tokenizer) + 2, 2).tolist()
             trial = matcher.fork()
             right = next((i for i, token in enumerate(tokens) if not trial.accept(token)), len(tokens))
             found, where = matcher.validate(tokens), f"for {tokens} after {self.text(text)!r}"
@@ -181,22 +179,25 @@ class MatcherContract(BoundedLaws):
             self.expect_view(matcher, before, f"after validate {where}")
 
     def test_a_mask_fills_its_row_alone(self) -> None:
-        for matcher, text in self.walks():
-            masks = []
+        for number, (matcher, text) in enumerate(self.walks()):
+            random, where = np.random.default_rng(number), f"after {self.text(text)!r}"
+            rows, more_words = int(random.integers(2, 40)), int(random.integers(3))
+            row, masks = int(random.integers(rows)), []
             for before in (0, -1):
-                bitmask = allocate_bitmask(3, len(self.tokenizer))
-                bitmask[:] = before
-                matcher.fill_bitmask(bitmask, 1)
-                where = f"after {self.text(text)!r}"
-                assert (bitmask[[0, 2]] == before).all(), f"fill_bitmask writes to other rows {where}"
-                masks.append(tuple(np.flatnonzero(unpack_bitmask(bitmask[1], len(self.tokenizer))).tolist()))
+                wide = np.full((rows, bitmask_words(len(self.tokenizer)) + more_words), before, np.int32)
+                matcher.fill_bitmask(wide, row)
+                others = np.delete(wide, row, axis=0)
+                assert (others == before).all(), f"fill_bitmask writes to other rows {where}"
+                masks.append(tuple(np.flatnonzero(unpack_bitmask(wide[row], len(self.tokenizer))).tolist()))
             assert masks[0] == masks[1], f"fill_bitmask leaves bits as they were {where}"
-            assert masks[0] == self.view(matcher).tokens, f"the mask depends on the row {where}"
+            assert masks[0] == self.view(matcher).tokens, (
+                f"the mask in row {row} of {rows} is another one {where}"
+            )
 
     # --- laws of several texts -----------------------------------------------------------------------
 
     def test_rollback_undoes_accept(self) -> None:
-        for number in range(times(self.rounds)):
+        for number in self.numbers(self.rounds):
             matcher, views, tokens = self.matcher(), [], []
             for token in self.random_tokens(number):
                 views.append(self.view(matcher))
@@ -212,7 +213,7 @@ class MatcherContract(BoundedLaws):
                     self.expect_view(matcher, view, f"after rollback({back}) and accept")
 
     def test_a_fork_is_independent(self) -> None:
-        for number in range(times(self.rounds)):
+        for number in self.numbers(self.rounds):
             tokens = self.random_tokens(number)
             plain, parent = self.matcher(), self.matcher()
             for token in tokens[: len(tokens) // 2]:
@@ -234,7 +235,7 @@ class MatcherContract(BoundedLaws):
             self.expect_view(child, self.view(plain), "in a fork that rolls back beyond its beginning")
 
     def test_requests_share_no_state(self) -> None:
-        for number in range(times(self.rounds)):
+        for number in self.numbers(self.rounds):
             beginning = self.view(self.matcher())
             texts = [self.random_tokens(2 * number), self.random_tokens(2 * number + 1)]
             alone = []
@@ -252,8 +253,21 @@ class MatcherContract(BoundedLaws):
                         matcher.accept(text[at])
                         self.expect_view(matcher, seen[at], "while another request is running")
 
+    def test_requests_beside_others_do_as_alone(self) -> None:
+        for number, random in enumerate(self.draws(self.lives)):
+            MatcherLives(self.matcher, self.tokenizer, random).run(very_long=number % 10 == 0)
+
+    def test_surroundings_do_not_matter(self) -> None:
+        for number in self.numbers(2):
+            tokens = self.random_tokens(number)
+            along = partial(views_along, self.constraint(), self.tokenizer, tokens)
+            with leaving_them_alone("the matcher"):
+                expected = along()
+            for where, views in in_all_surroundings(along, along):
+                assert views == expected, f"masks or ends differ {where}, in {self.text(tokens)!r}"
+
     def test_a_scheduler_keeps_its_text_in_the_language(self) -> None:
-        for number in range(times(self.rounds)):
+        for number in self.numbers(self.rounds):
             plain, ended = self.generated(number, drafts=False)
             drafted, _ = self.generated(number, drafts=True)
             assert plain == drafted, f"with drafts the tokens are {drafted}, else {plain}"
@@ -308,7 +322,7 @@ class MatcherContract(BoundedLaws):
 
     def walks(self) -> Iterator[tuple[Any, list[int]]]:
         """A matcher before and after each token of random texts, and its tokens so far."""
-        for number in range(times(self.rounds)):
+        for number in self.numbers(self.rounds):
             matcher, text = self.matcher(), []
             tokens = self.random_tokens(number)
             yield matcher, []
@@ -320,7 +334,7 @@ class MatcherContract(BoundedLaws):
     def forced(self) -> Iterator[Iterator[tuple[bytes, list[int], list[int], bool]]]:
         """For each random text: what comes before a place, the tokens forced there, those that follow, and
         whether the text ends with them."""
-        for number in range(times(self.rounds)):
+        for number in self.numbers(self.rounds):
             matcher, tokens, places = self.matcher(), self.random_tokens(number), []
             if not hasattr(matcher, "forced_tokens"):
                 return
@@ -386,14 +400,6 @@ class MatcherContract(BoundedLaws):
     def shown(self, token: int) -> str:
         inside = 0 <= token < len(self.tokenizer)
         return f"token {token}" + (f" ({self.tokenizer.token_bytes[token]!r})" if inside else "")
-
-
-def view_of(matcher: Any, size: int) -> View:
-    """What a matcher for `size` tokens shows of its state."""
-    bitmask = np.zeros_like(allocate_bitmask(1, size))
-    matcher.fill_bitmask(bitmask, 0)
-    tokens = np.flatnonzero(unpack_bitmask(bitmask[0], size))
-    return View(tuple(tokens.tolist()), bool(matcher.is_accepting()), bool(matcher.is_terminated()))
 
 
 def bytes_of(text: str | bytes) -> bytes:

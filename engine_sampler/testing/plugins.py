@@ -75,8 +75,8 @@ class Checked(NamedTuple):
 
 
 class Search(NamedTuple):
-    """What is tried: the laws or checks of these names, all if there are none; for libraries also random
-    programs for some seconds, from a seed on."""
+    """What is tried: the laws or checks of these names, all if there are none; and how long more is tried at
+    random, from a seed on: in seconds, of processor time for the laws of kits."""
 
     only: Collection[str] = ()
     seconds: float = 0.0
@@ -135,10 +135,6 @@ def _check_search(found: Objects, search: Search) -> None:
     for law in search.only:
         if law not in laws:
             raise ValueError(f"--only {law} is not allowed: one of {', '.join(sorted(laws))}")
-    if search.seconds:
-        raise ValueError(
-            f"--seconds {search.seconds:g} is for libraries; kits try more with ENGINE_SAMPLER_TEST_ROUNDS"
-        )
 
 
 def _results(kind: str, value: Any, search: Search) -> Iterator[CheckResult]:
@@ -146,14 +142,17 @@ def _results(kind: str, value: Any, search: Search) -> Iterator[CheckResult]:
         return iter([CheckResult("usable", NOT_PROMISED, value.reason)])
     if isinstance(value, LibraryBackend):
         return check_apart(value.library.path, search.seconds, search.seed, search.only)
-    return _laws(kind, value, search.only)
+    return _laws(kind, value, search)
 
 
-def _laws(kind: str, value: Any, only: Collection[str]) -> Iterator[CheckResult]:
+def _laws(kind: str, value: Any, search: Search) -> Iterator[CheckResult]:
     base, attribute = KINDS[kind]
     attributes, waived = _attributes(kind, value)
+    laws, only = laws_of(base), search.only
+    share = search.seconds * len(laws) / (len(set(only)) or len(laws))
+    attributes |= {"seconds": share, "seed": search.seed}
     kit = type(f"Check{base.__name__}", (base,), {attribute: value, **attributes})
-    for law in laws_of(kit):
+    for law in laws:
         if not only or _short(law) in only:
             problem = None if law in waived else problem_with(kit, law)
             if problem is None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,9 +13,10 @@ from ..contract import Example, Rows, Sampler, Truncation
 from .cases import Case
 from .exactness import ExactContract
 from .laws import STEPS
-from .live import Live
 from .parts import WorkCounter
 from .row_functions import RowFunction
+from .search.live import Live
+from .search.surroundings import quiet
 from .single import apply_sampler, settings
 
 
@@ -60,7 +62,7 @@ class SamplerContract(ExactContract):
 
     def test_neutral_values_change_nothing(self) -> None:
         if self.apply_at_neutral:
-            for case in self.cases():
+            for case in self.cases(wide=True):
                 neutral = replace(case, params=({},) * len(case))
                 outcome = Live(self, neutral).outcome()
                 where = (
@@ -70,40 +72,49 @@ class SamplerContract(ExactContract):
                 neutral.expect_equal(outcome, _with_padding(case.logits), where)
 
     def test_removed_tokens_stay_removed(self) -> None:
-        for case in self.cases():
+        for case in self.cases(wide=True):
             self._check_removed(case, Live(self, case).outcome())
 
     def test_a_token_is_left(self) -> None:
-        for case in self.cases():
+        for case in self.cases(wide=True):
             self._check_left(case, Live(self, case).outcome())
 
     def test_results_are_finite_or_removed(self) -> None:
-        for case in self.cases():
+        for case in self.cases(wide=True):
             self._check_finite(case, Live(self, case).outcome())
 
     def test_the_best_token_stays_the_best_if_claimed(self) -> None:
         if self.sampler.argmax_invariant:
-            for case in self.cases():
+            for case in self.cases(wide=True):
                 outcome = Live(self, case).outcome()
                 moved = outcome.argmax(axis=1) != case.logits.argmax(axis=1)
                 case.refuse(moved, "the best token changes")
 
     def test_keep_agrees_with_apply_and_only_reads(self) -> None:
         if isinstance(self.sampler, Truncation):
-            for case in self.cases():
+            for case in self.cases(wide=True):
                 live = Live(self, case)
                 logits = case.logits.copy()
-                with np.errstate(all="ignore"):
+                with quiet():
                     mask = self.sampler.keep(logits, live.rows)
                 case.refuse((logits != case.logits).any(axis=1), "keep writes to the logits")
                 kept = _with_padding(np.where(mask, logits, -np.inf))
                 case.expect_equal(live.outcome(), kept, "between keep and apply")
 
+    def test_keep_columns_agrees_with_keep(self) -> None:
+        if getattr(type(self.sampler), "keep_columns", None) in (None, Truncation.keep_columns):
+            return
+        for case in self.cases(wide=True):
+            expected = Live(self, case).outcome() > -np.inf
+            for one, right in zip(case.alone(), expected, strict=True):
+                for ids in (None, np.flatnonzero(one.alive[0])):
+                    self._check_columns(one, ids, right)
+
     def test_the_row_function_equals_apply(self) -> None:
         function = self.sampler.row_function
         if function is None or self.sampler.lazy:
             return
-        ran = [self._compare_row_function(case) for case in self.cases()]
+        ran = [self._compare_row_function(case) for case in self.cases(wide=True)]
         assert any(ran), f"the row_function of {self.sampler.name} fails on every row"
 
     def test_preparing_with_little_work_at_a_time_changes_no_result(self) -> None:
@@ -116,8 +127,13 @@ class SamplerContract(ExactContract):
 
     # --- what the shared laws need ---------------------------------------------------------------
 
+    def with_part(self, part: Any) -> SamplerContract:
+        other = copy.copy(self)
+        vars(other)["sampler"] = part
+        return other
+
     def run(self, logits: np.ndarray, rows: Rows) -> None:
-        with np.errstate(all="ignore"):
+        with quiet():
             self.sampler.apply(logits, rows)
 
     def outcome(self, logits: np.ndarray, rows: Rows) -> np.ndarray:
@@ -147,6 +163,23 @@ class SamplerContract(ExactContract):
         assert right, f"{list(example.logits)} with {given} gives {result.tolist()}, not {example.expect}"
 
     # --- helpers ---------------------------------------------------------------------------------
+
+    def _check_columns(self, case: Case, ids: np.ndarray | None, right: np.ndarray) -> None:
+        """Compare `keep_columns` for the only row of `case`, or some of its columns, with the tokens that
+        stay."""
+        assert isinstance(self.sampler, Truncation)
+        row = case.logits[0].copy() if ids is None else case.logits[0, ids]
+        before, rows = row.copy(), Live(self, case).rows
+        if ids is not None:
+            rows = rows.take(slice(None), ids[None]).bind(self.sampler)
+        with quiet():
+            columns = self.sampler.kept_columns(row, rows)
+        case.refuse((row != before).any(keepdims=True), "keep_columns writes to the logits")
+        kept = np.zeros((1, case.vocab_size), bool)
+        kept[0, columns if ids is None else ids[columns]] = True
+        case.refuse(
+            (kept & case.alive) != right[None, : case.vocab_size], "differs between keep_columns and keep"
+        )
 
     def _prepare_everywhere(self, case: Case, at_once: WorkCounter, in_parts: WorkCounter) -> None:
         """Compare the results after `prepare`, at once and with little work at a time, with those without it,

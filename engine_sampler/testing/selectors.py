@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+import copy
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ..contract import Example, Rows, Selection, Selector
 from .cases import Case
 from .exactness import ExactContract
-from .live import Live
+from .search.live import Live
+from .search.surroundings import quiet
 from .single import select
 
 
@@ -32,7 +34,7 @@ class SelectorContract(ExactContract):
     # --- laws ------------------------------------------------------------------------------------
 
     def test_a_surviving_token_is_chosen(self) -> None:
-        for case in self.cases():
+        for case in self.cases(wide=True):
             self.check_outcome(case, Live(self, case).outcome())
 
     def test_logits_are_only_read(self) -> None:
@@ -47,23 +49,24 @@ class SelectorContract(ExactContract):
             case.expect_equal(second, first, "between two equal rows of a batch")
 
     def test_the_choice_is_one_of_the_candidates(self) -> None:
-        for case in self.cases():
-            rows, logits = Live(self, case).rows, case.logits.copy()
-            with np.errstate(all="ignore"):
-                found = self.selector.candidates(logits, rows)
-            case.refuse((logits != case.logits).any(axis=1), "candidates writes to the logits")
-            if found is None:
-                return
-            mask, _ = found
-            right = np.shape(mask) == case.logits.shape and mask.dtype == bool
-            assert right, f"candidates gives {mask!r}; allowed is bool [n, columns]"
-            chosen = self.run(logits, rows).columns
-            case.refuse(~mask[np.arange(len(case)), chosen], "the choice is not among the candidates")
+        for case in self.cases(wide=True):
+            logits, ids = case.compact(case.alive, 2)
+            rows = Live(self, case).rows
+            for some, of_them in (
+                (case.logits, rows),
+                (logits, rows.take(slice(None), ids).bind(self.selector)),
+            ):
+                self._check_candidates(case, some, of_them)
 
     # --- what the shared laws need ---------------------------------------------------------------
 
+    def with_part(self, part: Any) -> SelectorContract:
+        other = copy.copy(self)
+        vars(other)["selector"] = part
+        return other
+
     def run(self, logits: np.ndarray, rows: Rows) -> Selection:
-        with np.errstate(all="ignore"):
+        with quiet():
             return self.selector.select(logits, rows)
 
     def outcome(self, logits: np.ndarray, rows: Rows) -> np.ndarray:
@@ -90,3 +93,18 @@ class SelectorContract(ExactContract):
         chosen = select(self.selector, example.logits, given, **self.history_of(example)).columns.tolist()
         right = chosen == [example.token]
         assert right, f"{list(example.logits)} with {given} gives token {chosen[0]}, not {example.token}"
+
+    # --- helpers ---------------------------------------------------------------------------------
+
+    def _check_candidates(self, case: Case, given: np.ndarray, rows: Rows) -> None:
+        logits = given.copy()
+        with quiet():
+            found = self.selector.candidates(logits, rows)
+        case.refuse((logits != given).any(axis=1), "candidates writes to the logits")
+        if found is None:
+            return
+        mask, _ = found
+        right = np.shape(mask) == logits.shape and mask.dtype == bool
+        assert right, f"candidates gives {mask!r}; allowed is bool [n, columns]"
+        chosen = self.run(logits, rows).columns
+        case.refuse(~mask[np.arange(len(case)), chosen], "the choice is not among the candidates")

@@ -79,7 +79,7 @@ def open_slots(
     for i, given in enumerate(params):
         values = settings(sampler, given)
         state = RequestState(
-            _chain_of(sampler), History(prompts[i] if prompts else (), outputs[i] if outputs else ())
+            chain_of(sampler), History(prompts[i] if prompts else (), outputs[i] if outputs else ())
         )
         state.open(values, vocabulary)
         index.append(slots.put(state, values, seeds[i] if seeds else (values["seed"] or 0)))
@@ -116,7 +116,8 @@ def _rows_for(
     return make_rows(sampler, many, logits.shape[1], **history)
 
 
-def _chain_of(part: Sampler | Selector) -> Chain:
+def chain_of(part: Sampler | Selector) -> Chain:
+    """The chain of a selector alone, or of a sampler before `dist`."""
     if isinstance(part, Selector):
         return Chain((), part)
     return Chain((part,), default_registry().catalogue.selectors["dist"])

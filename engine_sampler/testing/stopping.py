@@ -2,68 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ..contract import StoppingCriteria, StopVerdict, TextCriteria, TextMatcher, Vocabulary
+from ..contract import ParameterError, StoppingCriteria, StopVerdict, TextCriteria, TextMatcher, Vocabulary
 from ..params import SamplingParams
 from ..registry import check_object
-from ..requests.detokenizer import Detokenizer
 from ..scheduler import Record, Scheduler
 from ..tokenizer import Tokenizer
-from .cases import times
+from .cases import Random
 from .laws import bounds
-from .single import values_for
-
-PIECES = (
-    *(bytes([byte]) for byte in b"abcdxyz0123 ."),
-    *(piece.encode() for piece in ("ab", "bc", "cab", "xyx", "é", "10", ". ")),
-    "é".encode()[:1],
-    "é".encode()[1:],
-    b"<end>",
+from .search.drawing import draw_value
+from .search.searching import Searching
+from .search.stopping_lives import (
+    PIECES,
+    StoppingLives,
+    StoppingTrial,
+    logprob,
+    row_for,
+    spelled_texts,
+    verdicts_on,
+    vocabulary_for,
 )
-"""The tokens of outputs: letters, overlapping pieces, half characters, and EOS."""
+from .search.surroundings import in_all_surroundings, leaving_them_alone
+from .single import values_for
 
 EOS = len(PIECES) - 1
 LENGTH = 24
 FINISH_REASONS = ("stop", "length", "repetition", "error")
-
-
-class StoppingTrial:
-    """One output under a criterion, as a scheduler would present it."""
-
-    def __init__(
-        self, criterion: StoppingCriteria, values: Mapping[str, Any], vocabulary: Vocabulary
-    ) -> None:
-        prompt = np.array([1, 0], np.int64)
-        self._criterion = criterion
-        self._state = criterion.new_state(values, prompt, vocabulary)
-        self._stream = Detokenizer(vocabulary.tokenizer or Tokenizer(()))
-        self.watch = criterion.watch(values, prompt, vocabulary)
-
-    def check(self, *token_ids: int) -> StopVerdict | None:
-        """The verdict on more tokens."""
-        before = len(self._stream.text)
-        for token_id in token_ids:
-            self._stream.push(token_id)
-        more = {"logprobs": [_logprob(t) for t in token_ids]} if self._criterion.wants_logprobs else {}
-        verdict = self._criterion.check(self._state, list(token_ids), self._stream.text[before:], **more)
-        good = verdict is None or isinstance(verdict, StopVerdict)
-        assert good, f"check gives {verdict!r}; allowed are None and a StopVerdict"
-        return verdict
-
-    def rollback(self, n: int) -> None:
-        self._stream.rollback(n)
-        self._criterion.rollback(self._state, n)
-
-    def fork(self) -> StoppingTrial:
-        child = copy.copy(self)
-        child._state, child._stream = self._criterion.fork(self._state), self._stream.fork()
-        return child
 
 
 class _Reading:
@@ -92,7 +64,7 @@ class _Reading:
         return None if self.match else self._matcher.held(self._state)
 
 
-class StoppingContract:
+class StoppingContract(Searching):
     """The laws every stopping criterion keeps, tried on random outputs. Subclass it; pytest does the rest.
 
         class TestBudget(StoppingContract):
@@ -104,6 +76,7 @@ class StoppingContract:
                    cannot be called.
     ends           whether it ends any random output. Their tokens are `PIECES`; the last is EOS.
     rounds         outputs for each parameter set. ENGINE_SAMPLER_TEST_ROUNDS multiplies them.
+    lives, seconds, seed  as in `Searching`: how much more is tried at random.
     """
 
     criterion: ClassVar[StoppingCriteria]
@@ -171,7 +144,7 @@ class StoppingContract:
             prompt, parameters = np.array([1, 0], np.int64), dict(values)
             state = self.criterion.new_state(parameters, prompt, self.vocabulary())
             token_ids = list(output)
-            more = {"logprobs": [_logprob(t) for t in token_ids]} if self.criterion.wants_logprobs else {}
+            more = {"logprobs": [logprob(t) for t in token_ids]} if self.criterion.wants_logprobs else {}
             self.criterion.check(state, token_ids, "", **more)
             for name, now, before in (
                 ("token_ids", token_ids, list(output)),
@@ -234,12 +207,30 @@ class StoppingContract:
                 assert seen, f"{verdict} comes where {watch} does not apply"
                 break
 
+    def test_requests_beside_others_do_as_alone(self) -> None:
+        fresh = partial(self.fresh, self.criterion)
+        for random in self.draws(self.lives):
+            StoppingLives(self.criterion, self.mixed_values(random), random, fresh).run()
+
+    def test_surroundings_do_not_matter(self) -> None:
+        for random in self.draws(1):
+            for values in self.mixed_values(random):
+                vocabulary = vocabulary_for([values], random)
+                outputs = random.integers(0, vocabulary.size, (4, LENGTH)).tolist()
+                verdicts = partial(verdicts_on, self.criterion, values, vocabulary, outputs)
+                with leaving_them_alone(self.criterion.name):
+                    expected = verdicts()
+                for where, found in in_all_surroundings(verdicts, verdicts):
+                    assert found == expected, f"{self.criterion.name} has other verdicts {where}"
+
     # --- laws of a text matcher ----------------------------------------------------------------------
 
     def test_a_matcher_keeps_its_state_between_calls(self) -> None:
         for number, (matcher, text) in enumerate(self.texts()):
             whole = _Reading(matcher).read(text)
+            end = whole.match[0] if whole.match else len(text)
             for cut in {
+                *range(max(0, end - 4), end),
                 1,
                 len(text) // 2,
                 *np.random.default_rng(number).integers(0, len(text) + 1, 3).tolist(),
@@ -248,8 +239,25 @@ class StoppingContract:
                 self._expect_same_reading(parts, whole, f"read as {text[:cut]!r}, then {text[cut:]!r}")
             singly = _Reading(matcher)
             for i in range(len(text)):
-                singly.read(text[i : i + 1])
-            self._expect_same_reading(singly, whole, f"{text!r} read byte by byte")
+                singly.read(text[i : i + 1]).read(b"")
+            self._expect_same_reading(singly, whole, f"{text!r} read byte by byte, with nothing in between")
+
+    def test_equal_matchers_behave_alike(self) -> None:
+        if not isinstance(self.criterion, TextCriteria):
+            return
+        for random in self.draws(self.lives):
+            mixed = self.mixed_values(random)
+            vocabulary = vocabulary_for(mixed, random)
+            matchers = [(one, self.criterion.matcher(one, vocabulary)) for one in mixed]
+            pieces = vocabulary.need_tokenizer(self.criterion.name).token_bytes
+            text = b"".join(pieces[token] for token in random.integers(0, vocabulary.size, 80).tolist())
+            for i, (values, matcher) in enumerate(matchers):
+                for others, other in matchers[:i]:
+                    if matcher == other:
+                        readings = _Reading(matcher).read(text), _Reading(other).read(text)
+                        seen, right = ((one.match, one.held) for one in readings)
+                        named = [self._own(one) for one in (values, others)]
+                        assert seen == right, f"the matchers for {named} are equal, but differ in {text!r}"
 
     def test_a_matcher_is_immutable(self) -> None:
         for number, (matcher, text) in enumerate(self.texts()):
@@ -346,13 +354,35 @@ class StoppingContract:
         assert params, f"{type(self).__name__} has no params to try, nor has the criterion examples"
         return (values_for(self.criterion, given) for given in params)
 
-    def outputs(self) -> Iterator[list[int]]:
-        for number in range(times(self.rounds)):
-            random = np.random.default_rng(number)
+    def mixed_values(self, random: Random) -> list[Mapping[str, Any]]:
+        """The parameter sets by name, and some with other values of the criterion's own parameters."""
+        mixed = list(self.values())
+        for values in tuple(mixed) * 2:
+            other = {
+                param.name: draw_value(random, param, values[param.name])
+                for param in self.criterion.params
+                if values[param.name] != param.neutral
+            }
+            with contextlib.suppress(ParameterError):
+                checked = values_for(self.criterion, {**self._own(values), **other})
+                if self.criterion.is_active(checked, self.vocabulary()):
+                    mixed.append(checked)
+        return mixed
+
+    def _own(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        return {param.name: values[param.name] for param in self.criterion.params}
+
+    def outputs(self, values: Sequence[Mapping[str, Any]] = ()) -> Iterator[list[int]]:
+        """Outputs of LENGTH tokens, some of which have a text of `values`, or of the parameter sets."""
+        texts = list(spelled_texts(values or self.values()))
+        for random in self.draws(self.rounds):
             few = random.integers(0, len(PIECES), int(random.integers(1, 6)))
             mostly = np.where(random.random(LENGTH) < 0.7, random.choice(few, LENGTH), -1)
-            output = np.where(mostly < 0, random.integers(0, len(PIECES), LENGTH), mostly)
-            yield output.tolist()
+            output = np.where(mostly < 0, random.integers(0, len(PIECES), LENGTH), mostly).tolist()
+            if texts and random.random() < 0.5:
+                text, at = texts[int(random.integers(len(texts)))], int(random.integers(LENGTH))
+                output[at:at] = text
+            yield output[:LENGTH]
 
     def cases(self) -> Iterator[tuple[Mapping[str, Any], list[int]]]:
         return ((values, output) for values in self.values() for output in self.outputs())
@@ -360,8 +390,11 @@ class StoppingContract:
     def texts(self) -> Iterator[tuple[TextMatcher, bytes]]:
         """A matcher and the bytes of an output; none if the criterion is not a `TextCriteria`."""
         if isinstance(self.criterion, TextCriteria):
-            for values, output in self.cases():
-                yield self.criterion.matcher(values, self.vocabulary()), b"".join(PIECES[t] for t in output)
+            mixed = self.mixed_values(np.random.default_rng(self.seed))
+            for values in mixed:
+                matcher = self.criterion.matcher(values, self.vocabulary())
+                for output in self.outputs([values]):
+                    yield matcher, b"".join(PIECES[t] for t in output)
 
     def _expect_same_reading(self, reading: _Reading, right: _Reading, where: str) -> None:
         seen, expected = (reading.match, reading.held), (right.match, right.held)
@@ -393,7 +426,9 @@ class StoppingContract:
         sampled, streamed, ahead = 0, "", iter(guesses)
         while sampled < len(output) and scheduler.request_ids:
             drafts = output[sampled : sampled + min(next(ahead, 0), len(output) - sampled - 1)]
-            rows = np.stack([_row(token) for token in output[sampled : sampled + len(drafts) + 1]])
+            rows = np.stack(
+                [row_for(token, known.size) for token in output[sampled : sampled + len(drafts) + 1]]
+            )
             result = scheduler.step(rows, draft_token_ids=[drafts])
             sampled += len(result.tokens(0))
             streamed += result.text[0] or ""
@@ -404,24 +439,13 @@ class StoppingContract:
 
     def arrays(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """input_ids int64 [rows, length] and scores float32 [rows, vocab], if the criterion can be called."""
-        outputs = list(self.outputs()) if self.called is not None else []
-        for number in range(0, len(outputs), 5):
-            length = number % LENGTH + 1
-            rows = np.array([output[:length] for output in outputs[number : number + 5]])
-            scores = np.random.default_rng(number).normal(0, 3, (len(rows), len(PIECES)))
-            yield rows, scores.astype(np.float32)
-
-
-def _row(token: int) -> np.ndarray:
-    """Logits under which `token` is chosen, with the probability that `_logprob` gives."""
-    row = np.zeros(len(PIECES), np.float32)
-    row[token] = 1 + token % 5
-    return row
-
-
-def _logprob(token: int) -> float:
-    row = _row(token).astype(np.float64)
-    return float(np.float32(row[token] - np.log(np.exp(row).sum())))
+        for number, random in enumerate(self.draws(self.rounds if self.called is not None else 0)):
+            shape = int(random.integers(1, 70)), number % LENGTH + 1
+            rows = random.integers(0, len(PIECES), shape)
+            few = random.integers(0, len(PIECES), 3)
+            rows = np.where(random.random(shape) < 0.7, random.choice(few, shape), rows)
+            scores = random.normal(0, 3, (len(rows), len(PIECES)))
+            yield rows.astype(np.int32 if number % 3 == 2 else np.int64), scores.astype(np.float32)
 
 
 def _bound(criterion: StoppingCriteria, values: Mapping[str, Any], known: Vocabulary) -> StoppingCriteria:

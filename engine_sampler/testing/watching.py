@@ -10,7 +10,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-Source = Literal["libm", "sums"]
+from ..arithmetic import DrawsAhead
+from ..contract import rows as rows_module
+
+Source = Literal["libm", "sums", "integers"]
 
 _UFUNCS = tuple(
     "exp exp2 expm1 log log2 log10 log1p logaddexp logaddexp2 power float_power cbrt sin cos tan arcsin "
@@ -23,6 +26,9 @@ _OF_MATH = tuple(
 _PRODUCTS = ("dot", "vdot", "inner", "tensordot", "einsum", "trapezoid", "interp", "convolve", "correlate")
 """Functions of NumPy that sum floats without `np.add.reduce`."""
 
+_GROWING = (np.add, np.subtract, np.multiply, np.square, np.power, np.matmul)
+"""Functions whose results may be too great for their type."""
+
 _LIBM = frozenset(getattr(np, name) for name in _UFUNCS)
 
 
@@ -30,7 +36,8 @@ class Disturbance:
     """What is being disturbed, and which of it was used.
 
     source  "libm": functions such as `np.exp`, `math.log` and the operator ** give other results;
-            "sums": sums of floats that depend on their order do.
+            "sums": sums of floats that depend on their order do; "integers": nothing is disturbed, but
+            integers that overflow are noticed.
     used    their names.
     """
 
@@ -72,6 +79,12 @@ class Watched(np.ndarray):
         if out is not None:
             kwargs["out"] = tuple(_plain(value) for value in out)
         result = getattr(ufunc, method)(*plain, **kwargs)
+        if (
+            _watch is not None
+            and _watch.source == "integers"
+            and _overflows(ufunc, method, plain, kwargs, result)
+        ):
+            _watch.used.add(f"np.{ufunc.__name__}")
         if _watch is not None and _is_disturbed(_watch.source, ufunc, method, plain, result):
             name = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
             result = _watch.disturbed(result, name, out)
@@ -108,6 +121,25 @@ def _is_disturbed(source: Source, ufunc: np.ufunc, method: str, inputs: list[Any
     # A running sum, `accumulate`, has one order. Any order is right where no sum is rounded.
     sums = ufunc in (np.add, np.multiply, np.logaddexp) and method in ("reduce", "reduceat")
     return sums and not (ufunc is np.add and _is_exact(np.asarray(inputs[0]), np.asarray(result)))
+
+
+def _overflows(ufunc: np.ufunc, method: str, inputs: list[Any], options: dict[str, Any], result: Any) -> bool:
+    """Whether a result that is an integer of 64 bits is not the right one. Products of unsigned integers may
+    wrap around, as those of hashes do."""
+    dtype = np.asarray(result).dtype
+    if dtype not in (np.int64, np.uint64) or ufunc not in _GROWING or method in ("at", "outer"):
+        return False
+    if dtype == np.uint64 and method == "__call__":
+        return False
+    plain = {name: value for name, value in options.items() if name not in ("out", "dtype")}
+    with np.errstate(all="ignore"):
+        exact = getattr(ufunc, method)(*(_as_float(value) for value in inputs), **plain)
+    return bool((np.abs(exact) > 1.001 * float(np.iinfo(dtype).max)).any())
+
+
+def _as_float(value: Any) -> Any:
+    array = np.asarray(value)
+    return array.astype(np.float64) if array.dtype.kind in "iub" and array.dtype != bool else value
 
 
 def _is_exact(summands: np.ndarray, result: np.ndarray) -> bool:
@@ -169,3 +201,18 @@ def _places(part: object) -> Iterable[tuple[dict[str, Any], str, Any, str]]:
         for name, value in list(vars(module).items())
         if isinstance(value, (np.ufunc, type(math.exp))) and value in labels
     ]
+
+
+@contextlib.contextmanager
+def draws_of_other_seeds(shift: int) -> Iterator[None]:
+    """Let every `rows.draw` be that of the seed xor `shift`."""
+
+    class Shifted(DrawsAhead):
+        def at(self, seeds: np.ndarray, positions: np.ndarray) -> np.ndarray:
+            return super().at(seeds ^ np.uint64(shift), positions)
+
+    vars(rows_module)["DrawsAhead"] = Shifted
+    try:
+        yield
+    finally:
+        vars(rows_module)["DrawsAhead"] = DrawsAhead

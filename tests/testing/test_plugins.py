@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -134,9 +135,16 @@ def test_a_plugin_that_failed_to_load_fails_with_the_reason() -> None:
     [
         ("neer", Search(), "is called 'neer', nor is it a file; did you mean 'near'"),
         ("near", Search(["nosuch"]), "--only nosuch is not allowed: one of a_fork_is_independent,"),
-        ("near", Search(seconds=2), "--seconds 2 is for libraries"),
     ],
 )
 def test_what_cannot_be_checked_is_an_error(name: str, search: Search, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         check_plugin(name, registry_with(Near()), search)
+
+
+def test_a_kit_goes_on_for_the_seconds_that_it_is_given() -> None:
+    search = Search(["removed_tokens_stay_removed"], seconds=0.3, seed=7)
+    before = time.process_time()
+    [checked] = check_plugin("near", registry_with(Near()), search)
+    assert [result.outcome for result in checked.results] == ["passed"]
+    assert time.process_time() - before >= 0.3

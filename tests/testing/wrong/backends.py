@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from engine_sampler import Batch, Rows, Selection
-from engine_sampler.arithmetic import LogitRows
+from engine_sampler.arithmetic import LogitRows, row_logprobs
 from engine_sampler.backends.numpy import NumpyBackend
 from engine_sampler.contract import Chain, Group
 
@@ -18,6 +18,7 @@ from .right import Plain
 TOKENS = "tokens_and_notes_are_those_of_the_reference"
 FAULT = "a_fault_stays_in_its_row"
 STATES = "tokens_rollback_and_forks_are_followed"
+STEPS = "random_steps_are_those_of_the_reference"
 
 
 @breaks("the_declaration_is_sound")
@@ -497,3 +498,97 @@ def _shift(batch: Batch, group: Group) -> None:
     right = batch.token_ids[group.index]
     size = group.rows.vocabulary.size
     batch.token_ids[group.index] = np.where(right < 0, right, (right + 1) % size)
+
+
+class Bits(Plain):
+    """Right: sees what it is given before it runs."""
+
+    def wrong_at(self, batch: Batch) -> list[int]:
+        """Rows that get a wrong token."""
+        raise NotImplementedError
+
+    def run(self, batch: Batch) -> None:
+        super().run(batch)
+        for row in self.wrong_at(batch):
+            if batch.errors[row] is None:
+                batch.token_ids[row] ^= 1
+
+
+@breaks(STEPS, says="of bfloat16")
+class TakesBfloat16ForFloat16(Bits):
+    """Reads bfloat16 as float16."""
+
+    def wrong_at(self, batch: Batch) -> list[int]:
+        return list(range(len(batch.token_ids))) if batch.logits.bfloat16 else []
+
+
+@breaks(STEPS, ANY)
+class HasRoomForTwentyRowsOfAGroup(Bits):
+    """Is wrong from the 21st row of a group on."""
+
+    def wrong_at(self, batch: Batch) -> list[int]:
+        return [int(row) for group in batch.groups for row in group.index[20:]]
+
+
+@breaks(STEPS, ANY)
+class Reads64Tokens(Bits):
+    """Is wrong for histories of more than 64 tokens."""
+
+    def wrong_at(self, batch: Batch) -> list[int]:
+        return [
+            int(row)
+            for group in batch.groups
+            for i, row in enumerate(group.index)
+            if len(group.rows.token_ids(i)) > 64
+        ]
+
+
+@breaks(STEPS, ANY)
+class MasksThreeRows(Bits):
+    """Is wrong in masked rows from row 3 on."""
+
+    def wrong_at(self, batch: Batch) -> list[int]:
+        return [int(row) for group in batch.groups if group.masked for row in group.index if row >= 3]
+
+
+@breaks(STEPS, ANY)
+class ForgetsTheHighestBitOfSeeds(Bits):
+    """Is wrong for seeds of 2^63 and above."""
+
+    def wrong_at(self, batch: Batch) -> list[int]:
+        return [
+            int(row)
+            for group in batch.groups
+            for row, seed in zip(group.index, group.rows.seed, strict=True)
+            if seed >> np.uint64(63)
+        ]
+
+
+@breaks(STEPS, ANY)
+class IsForSmallVocabularies(Bits):
+    """Is wrong above 20,000 tokens."""
+
+    def wrong_at(self, batch: Batch) -> list[int]:
+        return list(range(len(batch.token_ids))) if batch.logits.vocab_size > 20_000 else []
+
+
+@breaks(STEPS, ANY, "logprobs_are_those_of_the_reference", says="penalized")
+class TakesPenalizedForProcessed(Plain):
+    """Writes raw logprobs in place of penalized ones."""
+
+    def run(self, batch: Batch) -> None:
+        super().run(batch)
+        request = batch.logprobs
+        if request is None or request.out[1] is None:
+            return
+        table = request.out[1]
+        for row in range(len(batch.token_ids)):
+            if batch.errors[row] is None and request.kinds[row] == 2:
+                start, end = table.starts[row : row + 2]
+                k = min(max(int(request.top_n[row]), 0), end - start - 1)
+                answer = row_logprobs(batch.logits.row(row), int(batch.token_ids[row]), k)
+                end = start + len(answer.token_ids)
+                table.entry_token_ids[start:end] = answer.token_ids
+                table.entry_logprobs[start:end] = answer.logprobs
+                table.ranks[row] = answer.rank
+                request.done[row] = True

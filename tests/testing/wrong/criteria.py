@@ -13,6 +13,8 @@ from .collection import ANY, breaks
 from .right import Budget
 
 ALONE = "rows_are_answered_one_by_one"
+LIVES = "requests_beside_others_do_as_alone"
+SURROUNDINGS = "surroundings_do_not_matter"
 
 
 @breaks("parameters_turn_it_on")
@@ -320,3 +322,37 @@ class ReturnsOneAnswer(Called):
 
     def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
         return np.array([super().__call__(input_ids, scores).all()])
+
+
+@breaks("rollback_undoes_check", ANY)
+class RemembersSixTokens(Budget):
+    """Can roll back six tokens at most."""
+
+    def rollback(self, state: Any, n: int) -> None:
+        super().rollback(state, min(n, 6))
+
+
+@breaks(LIVES, ANY)
+class EndsAtALineOnce(Budget):
+    """Counts lines for all requests together."""
+
+    lines = 0
+
+    def check(self, state: Any, token_ids: Any, text: str) -> Any:
+        self.lines += text.count("\n")
+        extra = 50 if self.lines % 7 == 6 else 0
+        state["tokens"] += token_ids
+        return StopVerdict("budget", "length") if sum(state["tokens"]) + extra >= state["most"] else None
+
+
+@breaks(SURROUNDINGS, ANY)
+class CountsByHash(Budget):
+    """Depends on the hash of a text."""
+
+    def check(self, state: Any, token_ids: Any, text: str) -> Any:
+        state["tokens"] += token_ids
+        return (
+            StopVerdict(f"budget {hash('budget') % 1_000_003}")
+            if sum(state["tokens"]) >= state["most"]
+            else None
+        )

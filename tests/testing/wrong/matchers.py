@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -466,3 +467,44 @@ class AcceptsNothingTwice(Steps):
 
     def accept(self, token_id: int) -> bool:
         return len(self.states) < 2 and super().accept(token_id)
+
+
+@breaks("a_mask_fills_its_row_alone", ANY)
+class FillsThreeRows(Steps):
+    """Is wrong from row 3 on."""
+
+    def fill_bitmask(self, bitmask: np.ndarray, row: int = 0) -> None:
+        super().fill_bitmask(bitmask, row)
+        if row >= 3:
+            bitmask[row] = -1
+
+
+@breaks("requests_beside_others_do_as_alone", ANY)
+class RemembersSixAccepts(Steps):
+    """Can roll back six accepts at most."""
+
+    def rollback(self, n: int) -> None:
+        super().rollback(min(n, 6))
+
+
+@breaks("requests_beside_others_do_as_alone", ANY)
+class IsWrongInLongTexts(Steps):
+    """Forks without its past after 40 accepts."""
+
+    def fork(self) -> Any:
+        child = super().fork()
+        if len(self.states) > 40:
+            child.states = self.states[-1:]
+        return child
+
+    def rollback(self, n: int) -> None:
+        del self.states[max(1, len(self.states) - n) :]
+
+
+@breaks("surroundings_do_not_matter", ANY)
+class IsRightInItsThread(Steps):
+    """Allows "!" at the end in the main thread alone."""
+
+    def allows(self, token_id: int) -> bool:
+        main = threading.current_thread() is threading.main_thread()
+        return super().allows(token_id) and (main or PIECES[token_id] != b"d!")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import random
+import threading
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from .right import Flip, Near, Tilt
 
 POSITION = "randomness_depends_on_the_seed_and_the_position"
 DRAW = "randomness_comes_from_draw"
+SURROUNDINGS = "surroundings_do_not_matter"
 
 # --- nothing happens ---------------------------------------------------------------------------------
 
@@ -310,3 +313,66 @@ class DividesByLogits(Tilt):
             negative = (np.float32(1) / logits < 0) & (logits > -np.inf)
         logits -= negative.astype(np.float32)
         settle(logits, negative)
+
+
+# --- hidden inputs ---------------------------------------------------------------------------------------
+
+
+@breaks(DRAW, ANY, says="rows.draw")
+class ForgetsTheHighestBitOfTheSeed(Flip):
+    """Tosses no coin for seeds of 2^63 and above."""
+
+    def bits(self, rows: Any) -> np.ndarray:
+        return np.where(rows.seed >> np.uint64(63) == 1, np.uint64(0), rows.draw())
+
+
+@breaks(DRAW)
+class AddsTheSeed(Flip):
+    """Mixes the seed into what `rows.draw` gives."""
+
+    def bits(self, rows: Any) -> np.ndarray:
+        return rows.draw() ^ rows.seed << np.uint64(40)
+
+
+@breaks(SURROUNDINGS, says="in another thread")
+class CountsPerThread(Tilt):
+    """Is right in the main thread alone."""
+
+    def shift(self, rows: Any) -> np.ndarray:
+        in_main = threading.current_thread() is threading.main_thread()
+        return rows["tilt"] * (1 if in_main else 2)
+
+
+@breaks(SURROUNDINGS, says="np.errstate")
+class ReadsTheErrorState(Tilt):
+    """Is right if NumPy ignores overflows."""
+
+    def shift(self, rows: Any) -> np.ndarray:
+        return rows["tilt"] * (1 if np.geterr()["over"] == "ignore" else 2)
+
+
+@breaks(SURROUNDINGS, ANY)
+class SeedsFromTheModule(Flip):
+    """Seeds its coins anew from `random`, which somebody else has seeded."""
+
+    def bits(self, rows: Any) -> np.ndarray:
+        state = hash(random.getstate()) & 0xFFFF
+        return draw64(rows.seed ^ np.uint64(state), rows.position, self.stream)
+
+
+@breaks(SURROUNDINGS, "examples_hold", says="in another process")
+class HashesItsName(Tilt):
+    """Depends on the hash of a text."""
+
+    def shift(self, rows: Any) -> np.ndarray:
+        return rows["tilt"] * (1 + hash("tilt") % 1_000_003)
+
+
+@breaks(SURROUNDINGS, "examples_hold", says="in another process")
+class IsWrongWithoutAssertions(Tilt):
+    """Does its work in an assertion."""
+
+    def shift(self, rows: Any) -> np.ndarray:
+        values = rows["tilt"].copy()
+        assert np.multiply(values, 2, out=values) is values
+        return values

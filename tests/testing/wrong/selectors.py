@@ -14,6 +14,7 @@ from .right import Last, Uniform
 
 POSITION = "randomness_depends_on_the_seed_and_the_position"
 DRAW = "randomness_comes_from_draw"
+LIVES = "requests_beside_others_do_as_alone"
 
 
 @breaks("a_surviving_token_is_chosen", ANY, says="the choice is a token that was removed")
@@ -230,3 +231,41 @@ class KeepsItsRows(Last):
     def select(self, logits: np.ndarray, rows: Any) -> Selection:
         self.rows = rows
         return super().select(logits, rows)
+
+
+@breaks(LIVES, ANY)
+class DrawsOnceItHasTokens(Last):
+    """Has a generator of its own, which it uses from the twentieth token on."""
+
+    def __init__(self) -> None:
+        self.random = np.random.default_rng(0)
+
+    def choose(self, row: np.ndarray, state: Any) -> int:
+        more = int(self.random.integers(4)) if state["accepted"] > 24 else 0
+        return super().choose(row, {"accepted": state["accepted"] + more})
+
+
+@breaks(LIVES, ANY)
+class KeepsTheLongestOfTheBatch(Last):
+    """Treats all requests like the longest, once that is long."""
+
+    def select(self, logits: np.ndarray, rows: Any) -> Selection:
+        most = max(state["accepted"] for state in rows.states)
+        states = [{"accepted": most} if most > 30 else state for state in rows.states]
+        return Selection(np.array([self.choose(*pair) for pair in zip(logits, states, strict=True)]))
+
+
+@breaks(DRAW)
+class ForgetsTheHighestBitOfTheSeed(Uniform):
+    """Draws nothing for seeds of 2^63 and above."""
+
+    def bits(self, rows: Any) -> np.ndarray:
+        return np.where(rows.seed >> np.uint64(63) == 1, np.uint64(0), rows.draw())
+
+
+@breaks("surroundings_do_not_matter", "examples_hold")
+class HashesItsName(Last):
+    """Depends on the hash of a text."""
+
+    def choose(self, row: np.ndarray, state: Any) -> int:
+        return super().choose(row, {"accepted": state["accepted"] + hash("last") % 1_000_003})

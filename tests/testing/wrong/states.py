@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from engine_sampler import UnfinishedError
+from engine_sampler.arithmetic import settle
 
 from .collection import ANY, breaks
 from .right import Streak, Toll
 
+LIVES = "requests_beside_others_do_as_alone"
 PORTIONS = "tokens_may_arrive_in_any_portions"
 PREPARING = "preparing_with_little_work_at_a_time_changes_no_result"
 
@@ -247,3 +249,59 @@ class StopsWithoutCounting(Toll):
             state["count"] += state["tokens"][state["seen"]] == state["tokens"][-1]
             state["seen"] += 1
             raise UnfinishedError
+
+
+@breaks(LIVES, ANY, says="beside others")
+class DrawsOnceItHasTokens(Streak):
+    """Has a generator of its own, which it uses from the third token on."""
+
+    def __init__(self) -> None:
+        self.random = np.random.default_rng(0)
+
+    def length(self, state: Any) -> int:
+        return super().length(state) + (int(self.random.integers(4)) if len(state) > 24 else 0)
+
+
+@breaks(LIVES, ANY)
+class KeepsTheLongestOfTheBatch(Streak):
+    """Counts a long streak for every request of the batch."""
+
+    def apply(self, logits: np.ndarray, rows: Any) -> None:
+        self.most = max([len(state) for state in rows.states], default=0)
+        super().apply(logits, rows)
+
+    def length(self, state: Any) -> int:
+        return super().length(state) + (self.most > 25)
+
+
+@breaks(LIVES, ANY, says="beside others")
+class RemembersSixTokens(Streak):
+    """Can roll back six tokens at most."""
+
+    def rollback(self, state: Any, n: int) -> None:
+        super().rollback(state, min(n, 6))
+
+
+@breaks(LIVES, ANY)
+class CountsTo64(Streak):
+    """Forgets a history of more than 64 tokens when it forks."""
+
+    def fork(self, state: Any) -> Any:
+        return list(state) if len(state) <= 64 else []
+
+
+@breaks("a_fork_is_independent", ANY)
+class NumbersItsRequests(Streak):
+    """Tells requests apart by their slot, which another one may have had."""
+
+    def __init__(self) -> None:
+        self.lengths: dict[Any, int] = {}
+
+    def apply(self, logits: np.ndarray, rows: Any) -> None:
+        alive = logits > -np.inf
+        for i, (slot, state) in enumerate(zip(rows.slot_numbers.tolist(), rows.states, strict=True)):
+            if state:
+                length = self.lengths.setdefault((slot, len(state)), self.length(state))
+                columns, _ = rows.columns(i, np.array(state[-1:]))
+                logits[i, columns] -= np.float32(rows["streak"][i] * length)
+        settle(logits, alive)

@@ -12,6 +12,8 @@ from .right import AtWord, Word
 STATE = "a_matcher_keeps_its_state_between_calls"
 IMMUTABLE = "a_matcher_is_immutable"
 HELD = "a_matcher_holds_back_what_a_match_may_cut"
+EMPTY = "a_matcher_keeps_its_state_between_calls"
+EQUAL = "equal_matchers_behave_alike"
 
 
 class _Forgetful(Word):
@@ -233,3 +235,46 @@ class IsOffByOne(AtWord):
     """Has the index of the last byte as the end of its match."""
 
     kind = _Zero
+
+
+class _Emptied(Word):
+    def advance(self, state: Any, data: bytes) -> Any:
+        return super().advance(state if data else 0, data)
+
+
+@breaks(EMPTY, ANY)
+class ForgetsAtAnEmptyToken(AtWord):
+    """Begins anew at a token without bytes."""
+
+    kind = _Emptied
+
+
+class _Linewise(Word):
+    def advance(self, state: Any, data: bytes) -> Any:
+        last = data.rfind(b"\n") + 1
+        if last:
+            state, match = super().advance(0, data[last:])
+            return state, match and match._replace(end=match.end + last, text_end=match.text_end + last)
+        return super().advance(state, data)
+
+
+@breaks(STATE, ANY)
+class ReadsTheLastLine(AtWord):
+    """Looks at the last line of what is new."""
+
+    kind = _Linewise
+
+
+class _EqualByLength(Word):
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _EqualByLength) and len(self.word) == len(other.word)
+
+    def __hash__(self) -> int:
+        return len(self.word)
+
+
+@breaks(EQUAL, says="are equal")
+class IsEqualByLength(AtWord):
+    """Has matchers that are equal if their words are of one length."""
+
+    kind = _EqualByLength

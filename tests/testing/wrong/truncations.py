@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from engine_sampler import Example, Param
+from engine_sampler.arithmetic import distances, weights
 
 from .collection import ANY, breaks
 from .right import Near
 
+COLUMNS = "keep_columns_agrees_with_keep"
 SIZE = "a_row_does_not_depend_on_the_size_of_the_batch"
 
 
@@ -263,7 +265,7 @@ class HasAnotherApi(Near):
     api = 99
 
 
-@breaks(SIZE, says="in a batch of 64 rows", vocab_sizes=(17,))
+@breaks(SIZE, ANY, says="in a batch of 64 rows", vocab_sizes=(17,))
 class TakesAnotherPathForLargeBatches(Near):
     """From 64 rows on, keeps the best token alone."""
 
@@ -317,3 +319,62 @@ class KeepsEverything(Near):
 
     def keep(self, logits: np.ndarray, rows: Any) -> np.ndarray:
         return logits >= logits
+
+
+class Columns(Near):
+    """Right: finds the few columns of a wide row without a mask."""
+
+    def keep_columns(self, row: np.ndarray, rows: Any) -> np.ndarray | None:
+        return np.flatnonzero(self.keep(row[None], rows)[0])
+
+
+@breaks(COLUMNS, says="ascending")
+class GivesColumnsFromTheBest(Columns):
+    """Reports the columns of a wide row by their logits, not ascending."""
+
+    def keep_columns(self, row: np.ndarray, rows: Any) -> np.ndarray | None:
+        columns = super().keep_columns(row, rows)
+        assert columns is not None
+        return columns[np.argsort(-row[columns], kind="stable")]
+
+
+@breaks(COLUMNS)
+class KeepsFewerColumnsThanItsMask(Columns):
+    """Leaves out the last column of several."""
+
+    def keep_columns(self, row: np.ndarray, rows: Any) -> np.ndarray | None:
+        columns = super().keep_columns(row, rows)
+        assert columns is not None
+        return columns[: max(1, len(columns) - 1)]
+
+
+@breaks(COLUMNS)
+class HasNoColumnsForWideRows(Columns):
+    """Gives a mask where the row is wide."""
+
+    def keep_columns(self, row: np.ndarray, rows: Any) -> Any:
+        return self.keep(row[None], rows)[0] if len(row) > 30_000 else None
+
+
+@breaks("removed_columns_do_not_matter", ANY)
+class KeepsTheBestOfLargeVocabularies(Near):
+    """From 20,000 columns on, keeps the best token alone."""
+
+    def keep(self, logits: np.ndarray, rows: Any) -> np.ndarray:
+        if logits.shape[1] > 20_000:
+            return logits >= logits.max(axis=1, keepdims=True)
+        return super().keep(logits, rows)
+
+
+@breaks("no_integer_overflows", says="overflows")
+class SquaresWeights(Near):
+    """Keeps what weighs at least the sum of the squared weights, in int64: eight ties are too many."""
+
+    argmax_invariant = False
+    examples = (Example((0.0, 0.0, -9.0), {"near": 1.0}, (0.0, 0.0, -np.inf)),)
+
+    def keep(self, logits: np.ndarray, rows: Any) -> np.ndarray:
+        w = weights(distances(logits))
+        squares, total = (w * w).sum(axis=1), w.sum(axis=1)
+        cut = np.minimum(np.maximum(squares, 0) // total, w.max(axis=1))
+        return (w >= cut[:, None]) | (rows["near"] < 0)[:, None]

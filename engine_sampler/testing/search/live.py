@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from ..contract import Rows, Work
-from .cases import Case
-from .single import open_slots, settings
+from ...contract import Rows, Work
+from ..cases import Case
+from ..single import open_slots, settings
 
 
 class Kit(Protocol):
@@ -27,6 +27,8 @@ class Kit(Protocol):
     def outcome(self, logits: np.ndarray, rows: Rows) -> np.ndarray: ...
 
     def accepted(self, outcome: np.ndarray, rows: Rows) -> tuple[np.ndarray, np.ndarray]: ...
+
+    def with_part(self, part: Any) -> Kit: ...
 
 
 class Live:

@@ -1,0 +1,1 @@
+"""What kits try at random: sizes, rows, parameters, seeds; requests that come and go; other surroundings."""

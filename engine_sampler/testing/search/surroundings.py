@@ -1,0 +1,127 @@
+"""Other surroundings, in which a plugin must give the same results: nothing of them is an input."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random as random_module
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from .elsewhere import ELSEWHERE, NotThere
+
+T = TypeVar("T")
+
+
+def in_all_surroundings(call: Callable[[], T], task: Any = None) -> Iterator[tuple[str, T]]:
+    """The results of `call` in other surroundings, each with a description of them.
+
+    task  an object without arguments to call, which gives the same result, if it can be pickled: it is also
+          called in another process.
+    """
+    for where, surroundings in _SURROUNDINGS.items():
+        with surroundings():
+            yield where, _called(call, where)
+    where = "in another thread"
+    yield where, _called(partial(_in_thread, call), where)
+    if task is not None:
+        with contextlib.suppress(NotThere):
+            yield ELSEWHERE.description, ELSEWHERE.call(task)
+
+
+def _called(call: Callable[[], T], where: str) -> T:
+    try:
+        return call()
+    except Exception as error:
+        raise AssertionError(f"fails {where}: {error!r}") from error
+
+
+def anywhere(random: np.random.Generator, call: Callable[[], T]) -> T:
+    """The result of `call`, which is made in this thread or, at times, in another one."""
+    return _in_thread(call) if random.random() < 0.1 else call()
+
+
+def _in_thread(call: Callable[[], T]) -> T:
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(call())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="another thread")
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+@contextlib.contextmanager
+def _other_seeds(seed: int = 4711) -> Iterator[None]:
+    kept, kept_of_numpy = random_module.getstate(), np.random.get_state()  # noqa: NPY002
+    random_module.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002
+    try:
+        yield
+    finally:
+        random_module.setstate(kept)
+        np.random.set_state(kept_of_numpy)  # noqa: NPY002
+
+
+_errstate: dict[str, Any] = {"all": "ignore"}
+
+
+def quiet() -> contextlib.AbstractContextManager[Any]:
+    """The `np.errstate` under which backends call plugins."""
+    return np.errstate(**_errstate)
+
+
+@contextlib.contextmanager
+def _other_errstate() -> Iterator[None]:
+    kept = _errstate.copy()
+    _errstate.update(all="call", call=lambda kind, flag: None)
+    try:
+        with quiet():
+            yield
+    finally:
+        _errstate.clear()
+        _errstate.update(kept)
+
+
+@contextlib.contextmanager
+def leaving_them_alone(name: str) -> Iterator[None]:
+    """Raise AssertionError if what is called changes what other code shares with it."""
+    with _other_seeds(815):
+        before = _shared()
+        yield
+        after = _shared()
+    for what, (now, then) in zip(before, zip(after.values(), before.values(), strict=True), strict=True):
+        assert now == then, f"{name} changes {what}"
+
+
+def _shared() -> dict[str, Any]:
+    numbers = np.random.get_state(legacy=False)  # noqa: NPY002
+    return {
+        "the state of random": hash(random_module.getstate()),
+        "the state of np.random": repr(numbers),
+        "np.errstate": np.geterr(),
+        "the environment": dict(os.environ),
+        "the current folder": os.getcwd(),
+        "the recursion limit": sys.getrecursionlimit(),
+        "the active warnings": [str(one) for one in warnings.filters],
+    }
+
+
+_SURROUNDINGS: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
+    "after another seed of random and np.random": _other_seeds,
+    "under another np.errstate": _other_errstate,
+}
