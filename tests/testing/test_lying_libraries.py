@@ -127,7 +127,8 @@ FORWARDED = {
     "function_position_32": ("random programs", "another position", "a function sees 64 bits of a position"),
     "function_row_of_entry": ("random programs", "given row 0", "a function is told the row of the logits"),
     "function_twice": ("random programs", "", "a function runs once for each op"),
-    "function_values_moved": ("random programs", "another row of parameters", "cells are read at every call"),
+    # It reads where the cells were: what is there now is another thing each time.
+    "function_values_moved": ("random programs", "", "cells are read at every call"),
     # programs
     "repeat_runs_once": ("random programs", "", "a sampler that stands in a program twice runs twice"),
     "xtc_stream_0": ("random lives", "", "the random bits of an op are those of its stream"),
