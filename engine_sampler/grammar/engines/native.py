@@ -278,7 +278,10 @@ class NativeMatcher:
     def accept(self, token_id: int, work: Work | None = None) -> bool:
         """Accept a token; False, and nothing changes, if it cannot follow. Nothing changes either if `work`
         is too little: it raises UnfinishedError."""
-        answer: int = self._accept(self._pointer, token_id, _work_in_c(work))
+        try:
+            answer: int = self._accept(self._pointer, token_id, _work_in_c(work))
+        except OverflowError:  # C's int32 does not hold it: there is no such token
+            return False
         if answer == 1:
             return True
         if answer < 0:

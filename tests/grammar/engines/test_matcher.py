@@ -45,7 +45,7 @@ def test_a_refused_token_changes_nothing(engine: Engine) -> None:
     matcher = nested(engine)
     assert matcher.accept(5)
     before = allowed(matcher, len(TOKENS))
-    for token in (4, 2, 6, EOS, OTHER, -1, len(TOKENS), 10**6):
+    for token in (4, 2, 6, EOS, OTHER, -1, len(TOKENS), 10**6, 2**31, -(2**63)):
         assert not matcher.accept(token)
     assert not matcher.accept_bytes(b"a)))")
     assert allowed(matcher, len(TOKENS)) == before
