@@ -77,9 +77,12 @@ def test_calls_one_after_the_other_are_independent() -> None:
         if random.random() < 0.2:
             logits[0] = np.nan
         given = {"prompt_token_ids": prompts[:n], "output_token_ids": outputs[:n]}
+        positions = random.integers(99, size=n).tolist() if random.random() < 0.3 else None
         scheduler = Scheduler(size, tokenizer(size), backend="numpy", postpone=False)
-        for one, prompt, output in zip(params[:n], *given.values(), strict=True):
-            scheduler.add(one, prompt, output_token_ids=output)
+        for i, (one, prompt, output) in enumerate(zip(params[:n], *given.values(), strict=True)):
+            position = positions and positions[i]
+            scheduler.add(one, prompt, output_token_ids=output, position=position)
+        given["positions"] = positions
         alone = scheduler.process(logits), scheduler.step(logits)
         processed = process_logits(logits, params[:n], tokenizer=tokenizer(size), **given)
         np.testing.assert_array_equal(processed, alone[0])

@@ -9,7 +9,10 @@ import numpy as np
 
 from ..base.arguments import integer_of
 from ..base.errors import quoted
-from ..contract import ParameterError, Vocabulary
+from ..contract import Param, ParameterError, Vocabulary
+
+POSITION = Param("position", int, None, low=0, high=2**62)
+"""The index of the next token of a request."""
 
 _NO_TOKENS = np.empty(0, np.int64)
 _NO_TOKENS.flags.writeable = False

@@ -13,7 +13,7 @@ from ..arithmetic import LogitRows
 from ..backends.choose import named_backend
 from ..base.arguments import integers_of
 from ..base.errors import check_hashable, quoted
-from ..contract import Backend, Param, Vocabulary
+from ..contract import Backend, Vocabulary
 from ..grammar.constraints import prepare_for, start_compiling
 from ..grammar.service import GrammarCompiler
 from ..params import RequestLimits, SamplingParams
@@ -22,7 +22,7 @@ from ..requests.request import RequestError
 from ..requests.results import Record, RequestId, StepResult
 from ..requests.slots import Slots
 from ..tokenizer import Tokenizer, check_tokenizer
-from .arguments import check_at_least_one, chosen_tokens_in, few_token_ids_in
+from .arguments import POSITION, check_at_least_one, chosen_tokens_in, few_token_ids_in
 from .beam_groups import check_beam_rows
 from .joining import Newcomers, check_single, checked_count, matcher_for
 from .live_requests import LiveRequests
@@ -33,8 +33,6 @@ from .siblings import ranked
 from .waiting import WaitingRequests
 
 logger = logging.getLogger("engine_sampler")
-
-_POSITION = Param("position", int, None, low=0, high=2**62)
 
 
 class Scheduler:
@@ -180,7 +178,7 @@ class Scheduler:
         `limits`, and RuntimeError if the `grammar_compiler` is closed.
         """
         check_single(params, checked_count(self, params, grammar))
-        position = _POSITION.check(position)
+        position = POSITION.check(position)
         ids = [self._requests.free_id(request_id)]
         tokens = prompt_token_ids, output_token_ids
         newcomers = Newcomers.of(self, ids, params, tokens, stopping_criteria, position=position)

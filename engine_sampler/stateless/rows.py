@@ -15,7 +15,7 @@ from ..params import SamplingParams
 from ..requests.request import RequestError
 from ..requests.results import StepResult
 from ..scheduler import Scheduler
-from ..scheduler.arguments import few_token_ids_in
+from ..scheduler.arguments import POSITION, few_token_ids_in
 
 
 class Row(NamedTuple):
@@ -27,12 +27,8 @@ class Row(NamedTuple):
     position: int | None = None
 
     def begins_as(self, other: Row) -> bool:
-        """Whether `other` differs at most in its output."""
-        return (
-            self.params is other.params
-            and self.position == other.position
-            and _equal(self.prompt_token_ids, other.prompt_token_ids)
-        )
+        """Whether `other` has the same parameters and prompt."""
+        return self.params is other.params and _equal(self.prompt_token_ids, other.prompt_token_ids)
 
     def is_alike(self, other: Row) -> bool:
         """Whether both have the same parameters, and no histories and positions."""
@@ -94,21 +90,22 @@ class RowScheduler(Scheduler):
     # --- inside ----------------------------------------------------------------------------------
 
     def _follows(self, kept: Row, i: int, row: Row) -> bool:
-        """Whether request i, which is that of `kept`, is that of `row` once it has the new output."""
+        """Whether request i, which is that of `kept`, is that of `row` once it has the new output, and the
+        position."""
         request = self._requests.live.get(i)
         if request is None or not row.begins_as(kept):
             return False
         had, output = kept.output_token_ids, row.output_token_ids
         if len(output) < len(had) or not _equal(had, output[: len(had)]):
             return False
-        new = output[len(had) :]
-        if not len(new):
-            return True
+        slots, new = self._requests.slots, output[len(had) :]
         try:
-            token_ids = few_token_ids_in("output_token_ids", new, self.vocabulary)
-            self._requests.slots.accept(request.slot, token_ids)
+            position = POSITION.check(row.position)
+            if len(new):
+                slots.accept(request.slot, few_token_ids_in("output_token_ids", new, self.vocabulary))
         except (ParameterError, PluginFault):  # `add` says what is wrong
             return False
+        slots.positions[request.slot] = slots.lengths[request.slot] if position is None else position
         return True
 
     def _add(self, i: int, row: Row) -> None:
