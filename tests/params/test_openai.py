@@ -146,7 +146,9 @@ def test_no_body_makes_the_memory_of_what_was_said_grow(warned: pytest.LogCaptur
     assert len(warned.records) == openai._warn_once.cache_info().currsize == len(NOTICED)
 
 
-@pytest.mark.parametrize("value", [np.zeros(3), {"a": 1}, [], float("nan"), object()], ids=repr)
+@pytest.mark.parametrize(
+    "value", [np.zeros(3), {"a": 1}, [], float("nan"), object()], ids=lambda value: type(value).__name__
+)
 def test_keys_of_the_server_may_have_any_value(value: Any) -> None:
     assert parameters_of(dict.fromkeys(NOTICED, value)) == {"order": "vllm"}
 
