@@ -144,7 +144,7 @@ class _Life:
                 n = int(random.integers(1, min(output, int(random.choice([2, 40, 400]))) + 1))
                 slots.rollback(slot, n)
             if kind < 0.1 or 0.4 < kind < 0.55:
-                n = int(random.choice([1, 2, 5, 30]))
+                n = int(random.choice([1, 2, 5, 30, 120]))
                 slots.accept(slot, random_tokens(random, self._room.size, n), random_notes(random, n))
             elif kind > 0.9:
                 slots.remove(slot)

@@ -71,8 +71,9 @@ def random_chain(random: Random, room: Room, known: Repertoire) -> Chain | None:
     for _ in range(int(random.choice([0, 1, 1, 2, 2, 3, 4, 6, 9])) if others else 0):
         samplers.append(others[random.integers(len(others))])
     if samplers and random.random() < 0.3:
-        again = samplers[random.integers(len(samplers))]
-        samplers.insert(int(random.integers(len(samplers) + 1)), again)
+        place = int(random.integers(len(samplers)))
+        away = place if random.random() < 0.5 else int(random.integers(len(samplers) + 1))
+        samplers.insert(away, samplers[place])
     if known.functions and random.random() < 0.45:
         for _ in range(int(random.choice([1, 1, 2, 3]))):
             witness = room.witnesses[random.integers(len(room.witnesses))]

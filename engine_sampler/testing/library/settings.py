@@ -139,6 +139,8 @@ _SPECIAL: Mapping[str, Callable[[Random, int], Any]] = {
     "logit_bias": _biases,
     "bad_words": _words,
     "dry_sequence_breakers": _breakers,
+    "no_repeat_ngram_size": lambda random, size: int(random.choice([1, 2, 3, 4, 20, 33, 40, 70])),
+    "dry_allowed_length": lambda random, size: int(random.choice([0, 1, 2, 3, 4, 30, 40, 70])),
     "mirostat": lambda random, size: None,  # the selector is chosen by its name
     "adaptive_target": lambda random, size: float(random.choice([0.0, 1.0, random.random()])),
     "xtc_probability": lambda random, size: float(random.choice([0.3, 0.5, 1.0, random.random()])),
