@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -33,8 +34,20 @@ class TestOnADevice(BackendContract):
     chains = 6
 
     @pytest.fixture(autouse=True)
-    def device(self) -> Iterator[None]:
-        with CountingDevice():
+    def device(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        """The device, also in the threads in which the kit calls the backend."""
+        device = CountingDevice()
+
+        def in_thread(call: Callable[[], Any]) -> Any:
+            def call_with_device() -> Any:
+                with device:
+                    return call()
+
+            with ThreadPoolExecutor(1) as pool:
+                return pool.submit(call_with_device).result()
+
+        monkeypatch.setattr("engine_sampler.testing.search.surroundings._in_thread", in_thread)
+        with device:
             yield
 
     def place(self, logits: np.ndarray) -> Any:
