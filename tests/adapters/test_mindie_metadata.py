@@ -163,6 +163,39 @@ def test_siblings_continue_independently_with_their_own_seeds():
         assert sequence == drawn
 
 
+@pytest.mark.parametrize("mode", ["documented", "observed"])
+def test_siblings_of_plain_calls_go_on_sampling_after_their_first_token(mode):
+    begin = SamplingMetadata.from_numpy([[5]], [[50, 51]], seeds=np.array([11]), best_of=np.array([3]))
+    ids = [[5, 50, 51]]
+    explicit = SamplingMetadata.from_numpy(ids, is_prefill=False, do_sample=np.full(3, True))
+    for plain in (
+        SamplingMetadata.from_numpy(ids, is_prefill=False),
+        SamplingMetadata.from_numpy(ids, is_prefill=False, temperature=np.ones(3), top_k=np.zeros(3, int)),
+        SamplingMetadata.from_numpy(ids, is_prefill=False, best_of=np.full(3, 3)),
+    ):
+        one, other = Sampler(mode=mode), Sampler(mode=mode)
+        one.sample(FLAT[:1], begin)
+        other.sample(FLAT[:1], begin)
+        for _ in range(10):
+            drawn = one.sample(FLAT, plain).token_ids.tolist()
+            assert drawn == other.sample(FLAT, explicit).token_ids.tolist()
+
+
+def test_a_request_that_has_sampled_keeps_its_settings_until_others_are_given():
+    one, other = Sampler(), Sampler()
+    settings = {"temperature": np.array([3.0, 0.0, 2.0]), "top_k": [5, 0, 9], "top_p": [1.0, 1.0, 0.9]}
+    for step in range(8):
+        plain = {"seeds": [1, 2, 3]} | settings if step == 0 else {}
+        drawn = one.sample(LOGITS, metadata(is_prefill=step == 0, **plain)).token_ids.tolist()
+        expected = other.sample(LOGITS, metadata(is_prefill=step == 0, seeds=[1, 2, 3], **settings))
+        assert drawn == expected.token_ids.tolist()
+    for greedy in ({"do_sample": np.full(3, False)}, {"temperature": np.zeros(3)}, {}):
+        drawn = one.sample(LOGITS, metadata(is_prefill=False, **greedy)).token_ids.tolist()
+        assert drawn == LOGITS.argmax(axis=1).tolist()
+    drawn = one.sample(LOGITS, metadata()).token_ids.tolist()  # a prefill begins anew
+    assert drawn == LOGITS.argmax(axis=1).tolist()
+
+
 def test_siblings_without_a_seed_get_different_ones():
     request = SamplingMetadata.from_numpy([[5]], [range(50, 80)], best_of=np.array([20]))
     output = Sampler().sample(FLAT[:1], request)

@@ -117,10 +117,11 @@ class SamplingMetadata:
         reserved_sequence_ids  int arrays, one per group: the ids for the siblings of best_of.
         repetition_penalty to do_sample, seeds  as in `SamplingParam`; a sequence's seed takes effect
                                when the sequence begins. do_sample=False stays greedy; without do_sample
-                               the rows with a temperature, top_k or top_p sample.
+                               the rows with a temperature, top_k or top_p sample, and sequences that have
+                               sampled go on: with their temperature, top_k and top_p if all are omitted.
         top_logprobs           0 to 20: the number of likeliest tokens to list.
         best_of                1 to 8192: this many siblings begin with the row of a group that has one
-                               sequence; they sample.
+                               sequence; they sample. In a later call, rows above 1 sample.
         cumulative_logprobs    the sequences' sums so far.
         all_sequence_ids       the ids in `batch_sequence_ids`, in one array.
         is_seq_prefill         bool per row, for a mixed batch; otherwise `is_prefill` applies to all rows.

@@ -282,11 +282,16 @@ class Sampler:
         check_lengths(len(logits), {"all_sequence_ids": metadata.all_sequence_ids}, "logits")
         padding = self._padding(logits.width)
         siblings = metadata.siblings
-        settings = group_settings(
-            metadata.columns(), self.mode, self.logprobs, metadata.top_logprobs_array, siblings > 1
-        )
         prefill = metadata.prefill_array.tolist()
         histories = _given(padding, metadata.all_token_ids, metadata.output_token_ids, prefill)
+        settings = group_settings(
+            metadata.columns(),
+            self.mode,
+            self.logprobs,
+            metadata.top_logprobs_array,
+            metadata.best_of_array > 1,
+            self._continued(metadata.all_sequence_ids.tolist(), histories, padding.vocab_size),
+        )
         bitmask = metadata.mask(logits.width)
         expansion = metadata.expansion()
         sources = expansion.sources.tolist()
@@ -315,6 +320,17 @@ class Sampler:
         result = self._cache.step(rows, expansion.sequence_ids, bitmask)
         self._note_errors(result)
         return SamplingOutput.of(metadata, expansion, result)
+
+    def _continued(
+        self, ids: list[int], histories: Sequence[GivenTokens], vocab_size: int
+    ) -> list[SamplingParams | None]:
+        """The settings of the request that each row continues; None for rows that begin."""
+        rows = []
+        for request_id, tokens in zip(ids, histories, strict=True):
+            cached = self._cache.find(request_id, vocab_size)
+            goes_on = cached is not None and (not tokens.is_prefill or tokens.resumes(cached.row))
+            rows.append(cached.params if cached is not None and goes_on else None)
+        return rows
 
     def _padding(self, vocab_size: int) -> Padding:
         """What is padding in rows of ids; raises OutOfBoundsError for a pad token beyond the vocabulary."""

@@ -18,6 +18,9 @@ CUTS = {"documented": "reach", "observed": "exceed"}
 """Where top_p cuts in each mode: the document keeps tokens until their sum reaches p, the kernel until it
 exceeds p."""
 
+_CHOICE = ("temperature", "top_k", "top_p")
+"""The settings of the choice among the tokens."""
+
 Columns = Mapping[str, np.ndarray | None]
 
 
@@ -42,21 +45,33 @@ def pair_settings(columns: Columns, rows: int, mode: str, logprobs: bool) -> lis
 
 
 def group_settings(
-    columns: Columns, mode: str, logprobs: bool, top_logprobs: np.ndarray, always_sampled: np.ndarray
+    columns: Columns,
+    mode: str,
+    logprobs: bool,
+    top_logprobs: np.ndarray,
+    always_sampled: np.ndarray,
+    cached: Sequence[SamplingParams | None],
 ) -> list[SamplingParams]:
     """The settings of each row of a `SamplingMetadata`.
 
     logprobs        whether sampled rows get the logprob of their token without asking for top logprobs.
     top_logprobs    int [rows], the number of likeliest tokens to list; a greedy row with 0 gets no logprob.
     always_sampled  bool [rows], rows that sample regardless of `do_sample`.
+    cached          the settings of the request that each row continues; None for rows that begin.
 
-    Without `do_sample`, in the mode "documented", rows with a temperature, top_k or top_p sample.
+    Without `do_sample`, in the mode "documented", rows with a temperature, top_k or top_p sample. Without
+    it, a request that has sampled goes on sampling unless its temperature is 0; if all of temperature,
+    top_k and top_p are omitted too, it keeps its own.
     """
     rows = len(top_logprobs)
     may_sample = columns.get("do_sample")
     if may_sample is None:
         documented = mode == "documented"
         may_sample = _has_sampling_setting(columns, rows) if documented else np.zeros(rows, np.bool_)
+        has_sampled = [params is not None and not is_greedy(params) for params in cached]
+        may_sample = may_sample | np.array(has_sampled, np.bool_)
+        if all(columns.get(name) is None for name in _CHOICE):
+            columns = {**columns, **_kept_choice(cached, has_sampled)}
     sampled = ((may_sample | always_sampled) & _not_greedy(columns, rows)).tolist()
     counts = [
         n if n or (is_sampled and logprobs) else None
@@ -79,10 +94,27 @@ def has_penalty(settings: SamplingParams) -> bool:
 def _has_sampling_setting(columns: Columns, rows: int) -> np.ndarray:
     """bool [rows], whether a row's temperature, top_k or top_p is not neutral."""
     found = np.zeros(rows, np.bool_)
-    for name in ("temperature", "top_k", "top_p"):
+    for name in _CHOICE:
         if (column := columns.get(name)) is not None:
             found |= column != PARAMS[name].neutral
     return found
+
+
+def _kept_choice(
+    cached: Sequence[SamplingParams | None], has_sampled: Sequence[bool]
+) -> dict[str, np.ndarray | None]:
+    """The columns of temperature, top_k and top_p from the requests that have sampled."""
+    if not any(has_sampled):
+        return {}
+    return {
+        name: np.array(
+            [
+                params[name] if params is not None and sampled else PARAMS[name].neutral
+                for params, sampled in zip(cached, has_sampled, strict=True)
+            ]
+        )
+        for name in _CHOICE
+    }
 
 
 def _not_greedy(columns: Columns, rows: int) -> np.ndarray:
