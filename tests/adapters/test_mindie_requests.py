@@ -11,6 +11,7 @@ from engine_sampler.adapters.mindie import (
     OutOfBoundsError,
     Sampler,
     SamplingData,
+    SamplingMetadata,
     SamplingParam,
 )
 from tests.adapters.mindie_reference import padded
@@ -435,9 +436,9 @@ def kept(sampler):
 
 
 def test_a_loop_that_never_clears_the_cache_keeps_a_bounded_number_of_requests():
-    sampler, live, most = Sampler(), [], 0
+    sampler, live, most = Sampler(idle_rounds=64), [], 0
     logits = np.zeros((14, VOCAB), np.float32)
-    for step in range(600):
+    for step in range(300):
         live = live[2:] if len(live) == 14 else live
         new = [1000 + 2 * step, 1001 + 2 * step]
         sampler.sample(logits[:2], SamplingData([[1], [2]], request_ids=new))
@@ -445,12 +446,12 @@ def test_a_loop_that_never_clears_the_cache_keeps_a_bounded_number_of_requests()
         sampler.sample(logits[: len(live)], SamplingData(request_ids=live, is_prefill=False))
         most = max(most, kept(sampler))
     assert most <= 14 + 2 * 66
-    with pytest.raises(InconsistencyError, match="1000, which is not cached"):
+    with pytest.raises(InconsistencyError, match="request 1000 was evicted"):
         sampler.sample(logits[:1], SamplingData(request_ids=[1000], is_prefill=False))
 
 
 def test_requests_that_only_wait_for_their_turn_are_not_forgotten():
-    sampler, rows = Sampler(idle_rounds=1), np.zeros((1, VOCAB), np.float32)
+    sampler, rows = Sampler(), np.zeros((1, VOCAB), np.float32)
     settings = SamplingParam(do_sample=[True], seed=[4])
     first = {i: int(sampler.sample(rows, SamplingData(request_ids=[i]), settings)[0][0]) for i in range(300)}
     assert len(set(first.values())) == 1  # same seed and position
@@ -460,6 +461,66 @@ def test_requests_that_only_wait_for_their_turn_are_not_forgotten():
     }
     assert len(set(second.values())) == 1
     assert kept(sampler) == 300
+
+
+def test_a_request_that_pauses_goes_on_where_it_was():
+    expected, sampler = stateless_run(), Sampler()
+    sampler.sample(STEPS[0], prompts(), SETTINGS)
+    sampler.sample(STEPS[1], later(), SETTINGS)
+    for step in range(200):
+        sampler.sample(STEPS[0][:1], SamplingData([[1]], None, not step, [7]), SamplingParam(seed=[1]))
+    assert sampler.sample(STEPS[2], later(), SETTINGS)[0].tolist() == expected[2]
+
+
+def test_prefills_alone_end_rounds():
+    sampler, rows = Sampler(idle_rounds=8), np.zeros((1, VOCAB), np.float32)
+    for i in range(100):
+        sampler.sample(rows, SamplingData([[1]], request_ids=[i]))
+        assert kept(sampler) <= 9
+
+
+def test_prefills_alone_keep_no_more_than_the_bytes_allowed():
+    sampler, rows = Sampler(cache_bytes=10**6), np.zeros((2, VOCAB), np.float32)
+    prompt = np.ones((2, 2000), int)  # about 100 kB each
+    for i in range(50):
+        sampler.sample(rows, SamplingData(prompt, request_ids=[2 * i, 2 * i + 1]))
+    assert 6 <= kept(sampler) <= 10
+    many = SamplingData(np.ones((30, 2000), int), request_ids=range(30))
+    sampler.sample(np.zeros((30, VOCAB), np.float32), many)
+    assert kept(sampler) == 30  # those of one call always
+
+
+def test_tokens_that_requests_draw_count_as_bytes():
+    sampler, rows = Sampler(cache_bytes=30_000), np.zeros((1, VOCAB), np.float32)
+    sampler.sample(rows, SamplingData(request_ids=[1]))
+    sampler.sample(rows, SamplingData(request_ids=[2]))
+    for _ in range(200):
+        sampler.sample(rows, SamplingData(request_ids=[2], is_prefill=False))
+    assert kept(sampler) == 2
+    for _ in range(200):
+        sampler.sample(rows, SamplingData(request_ids=[2], is_prefill=False))
+    assert kept(sampler) == 1
+    sampler.clear_cache([2])
+    assert sampler._cache._tokens == 0
+
+
+def test_the_error_for_an_evicted_request_says_so():
+    sampler, rows = Sampler(cache_bytes=0), np.zeros((1, VOCAB), np.float32)
+    settings = SamplingParam(do_sample=[True], seed=[4])
+    for i in (1, 2):
+        sampler.sample(rows, SamplingData([[3]], request_ids=[i]), settings)
+    evicted = SamplingData(request_ids=[1], is_prefill=False)
+    for given in (None, settings):
+        with pytest.raises(InconsistencyError, match="request 1 was evicted .*`cache_bytes`"):
+            sampler.sample(rows, evicted, given)
+    metadata = SamplingMetadata.from_numpy([[1]], is_prefill=False, do_sample=[True], seeds=[4])
+    with pytest.raises(InconsistencyError, match="request 1 was evicted"):
+        sampler.sample(rows, metadata)
+    with pytest.raises(InconsistencyError, match="request_ids has 9, which is not cached"):
+        sampler.sample(rows, SamplingData(request_ids=[9], is_prefill=False))
+    whole = SamplingData([[3, 5]], [[5]], request_ids=[1], is_prefill=False)
+    sampler.sample(rows, whole, settings)  # its tokens and settings are enough
+    sampler.sample(rows, SamplingData(request_ids=[1], is_prefill=False))
 
 
 def test_prefills_alone_keep_no_more_than_the_limit(monkeypatch):
@@ -483,6 +544,8 @@ def test_prefills_alone_keep_no_more_than_the_limit(monkeypatch):
 def test_at_least_one_idle_round_is_needed(rounds):
     with pytest.raises(OutOfBoundsError, match=f"idle_rounds={rounds}"):
         Sampler(idle_rounds=rounds)
+    with pytest.raises(OutOfBoundsError, match="cache_bytes=-1"):
+        Sampler(cache_bytes=-1)
 
 
 def peak_memory(call):

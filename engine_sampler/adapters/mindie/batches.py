@@ -91,6 +91,12 @@ def join_requests(
                 if row is not cached or not cache.is_ready(request_id, row, masked):
                     rows.append((request_id, True, row))
                 continue
+        elif not tokens.is_prefill and cache.was_evicted(request_id):
+            if params is None or not has_tokens(tokens):
+                raise InconsistencyError(
+                    f"request {request_id} was evicted from the cache, as the longest idle one (`cache_bytes`, "
+                    "`idle_rounds` and 4096 requests bound it): give its settings and tokens, or prefill it"
+                )
         elif params is None and not tokens.is_prefill:
             raise InconsistencyError(
                 f"request_ids has {request_id}, which is not cached: give sampling_param, or prefill it"
@@ -119,7 +125,7 @@ def join_rows(
     rows = []
     for tokens, params in zip(histories, settings, strict=True):
         row = tokens.uncached(params)
-        rows.append(row if _has_tokens(tokens) else replace(row, position=calls))
+        rows.append(row if has_tokens(tokens) else replace(row, position=calls))
     for number, row in enumerate(rows):
         cached = cache.find(number, vocab_size)
         surplus = None if cached is None else _surplus(cached, row)
@@ -130,7 +136,7 @@ def join_rows(
     return [cache.request(number) for number in range(len(rows))]
 
 
-def _has_tokens(tokens: GivenTokens) -> bool:
+def has_tokens(tokens: GivenTokens) -> bool:
     return tokens.all_ids is not None or tokens.output is not None
 
 

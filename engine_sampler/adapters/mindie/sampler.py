@@ -55,8 +55,11 @@ class Sampler:
                   a `SamplingMetadata` has only the top logprobs that it asks for.
     return_tensors  return arrays of the logits' library, on its device, instead of NumPy arrays.
     idle_rounds   a request is forgotten when the other requests have drawn this many tokens each since
-                  its last one; None keeps it until `clear_cache`. At most 4096 requests are kept (or those
-                  of one call, if they are more): the longest idle are forgotten first.
+                  its last one, or after so many calls in which all rows draw their first token; None: only
+                  for `cache_bytes`.
+    cache_bytes   requests are kept until `clear_cache`, but no more than about this many bytes of them, and
+                  at most 4096 (those of one call always): the longest idle are forgotten first. A token
+                  takes about 48 bytes. None: only the number counts.
     backend, num_threads  as in `Scheduler`.
 
     Requests with ids are cached from their first call on: tokens, seed and position. A call may repeat
@@ -77,7 +80,8 @@ class Sampler:
         eos_token_ids: Sequence[int] = (),
         logprobs: bool = True,
         return_tensors: bool = False,
-        idle_rounds: int | None = 64,
+        idle_rounds: int | None = None,
+        cache_bytes: int | None = 2**29,
         backend: str | Backend = "auto",
         num_threads: int | None = None,
     ) -> None:
@@ -85,6 +89,7 @@ class Sampler:
             raise OutOfBoundsError(f"mode={mode!r} is not allowed: one of {', '.join(MODES)}")
         _check_integer("pad_token_id", pad_token_id, -1, "a token id from -1 on, or None")
         _check_integer("idle_rounds", idle_rounds, 1, "an integer of at least 1, or None")
+        _check_integer("cache_bytes", cache_bytes, 0, "a number of bytes, or None")
         check_flag("logprobs", logprobs)
         check_flag("return_tensors", return_tensors)
         named_backend(backend)
@@ -95,7 +100,7 @@ class Sampler:
         self.return_tensors = return_tensors
         self.errors: list[str | None] = []
         """The reasons why rows of the last call have no token; None for the others."""
-        self._cache = RequestCache(backend, num_threads, idle_rounds, _MOST_REQUESTS)
+        self._cache = RequestCache(backend, num_threads, idle_rounds, _MOST_REQUESTS, cache_bytes)
         self._rows = RequestCache(backend, num_threads)
         """The rows of calls without request ids, by number."""
         self._calls = 0
