@@ -290,7 +290,7 @@ def test_torch_logits_are_read():
         ({"repetition_penalty": [0.0] * 3}, OutOfBoundsError, "repetition_penalty=0.0"),
         ({"temperature": [-1.0] * 3}, OutOfBoundsError, "temperature=-1.0"),
         ({"top_logprobs": [21] * 3}, OutOfBoundsError, "top_logprobs=21"),
-        ({"seeds": [-1] * 3}, OutOfBoundsError, "seeds=-1"),
+        ({"seeds": [-2] * 3}, OutOfBoundsError, "seeds=-2"),
         ({"best_of": [0] * 3}, OutOfBoundsError, "best_of=0"),
         ({"best_of": [2] * 3}, InconsistencyError, "needs 1 reserved_sequence_ids, there are 0"),
         ({"best_of": [2] * 3, "temperature": [0.0] * 3}, InconsistencyError, "needs a temperature above 0"),

@@ -428,6 +428,40 @@ def test_a_penalty_needs_a_known_prompt():
     assert tokens.shape == (1,)
 
 
+# --- seeds ----------------------------------------------------------------------------------------
+
+
+def test_a_seed_of_minus_one_leaves_its_row_greedy_and_other_rows_their_seeds():
+    mixed = SamplingParam(top_k=[0, 5, 0], seed=[-1, 4, -1])
+    data = SamplingData(full_history([[], [], []]), padded([[]] * 3, VOCAB))
+    tokens, scores = Sampler().sample(STEPS[0], data, mixed)
+    assert tokens[[0, 2]].tolist() == STEPS[0].argmax(axis=1)[[0, 2]].tolist()
+    assert scores[0] == STEPS[0, 0].max()
+    alone, _ = Sampler().sample(STEPS[0], data, SamplingParam(top_k=[0, 5, 0], seed=[9, 4, 9]))
+    assert tokens[1] == alone[1]
+
+
+def test_a_sampled_row_with_a_seed_of_minus_one_gets_a_random_seed():
+    flat = np.zeros((1, VOCAB), np.float32)
+    settings = SamplingParam(do_sample=[True], seed=[-1])
+    tokens = [int(Sampler().sample(flat, SamplingData(request_ids=[1]), settings)[0][0]) for _ in range(300)]
+    assert_drawn_from(np.full(VOCAB, 1 / VOCAB), np.array(tokens))
+    metadata = SamplingMetadata.from_numpy([[1], [2]], do_sample=[True, True], seeds=[-1, 3])
+    seeds = {tuple(Sampler().sample(STEPS[0][:2], metadata).seeds.tolist()) for _ in range(3)}
+    assert len(seeds) == 3
+    assert {seed for _, seed in seeds} == {3}
+    with pytest.raises(OutOfBoundsError, match="seed=-2 in row 0 is not allowed: an integer of at least -1"):
+        SamplingParam(seed=[-2])
+
+
+def test_a_seed_of_minus_one_keeps_the_seed_of_a_cached_request():
+    expected, sampler = stateless_run(), Sampler()
+    sampler.sample(STEPS[0], prompts(), SETTINGS)
+    columns = ("repetition_penalty", "frequency_penalty", "presence_penalty", "temperature", "top_k", "top_p")
+    rest = SamplingParam(**{name: getattr(SETTINGS, name) for name in columns}, seed=[-1] * 3)
+    assert sampler.sample(STEPS[1], later(), rest)[0].tolist() == expected[1]
+
+
 # --- how many requests are kept, and what they cost ----------------------------------------------
 
 
@@ -511,7 +545,7 @@ def test_the_error_for_an_evicted_request_says_so():
         sampler.sample(rows, SamplingData([[3]], request_ids=[i]), settings)
     evicted = SamplingData(request_ids=[1], is_prefill=False)
     for given in (None, settings):
-        with pytest.raises(InconsistencyError, match="request 1 was evicted .*`cache_bytes`"):
+        with pytest.raises(InconsistencyError, match=r"request 1 was evicted .*`cache_bytes`"):
             sampler.sample(rows, evicted, given)
     metadata = SamplingMetadata.from_numpy([[1]], is_prefill=False, do_sample=[True], seeds=[4])
     with pytest.raises(InconsistencyError, match="request 1 was evicted"):

@@ -94,8 +94,9 @@ def join_requests(
         elif not tokens.is_prefill and cache.was_evicted(request_id):
             if params is None or not has_tokens(tokens):
                 raise InconsistencyError(
-                    f"request {request_id} was evicted from the cache, as the longest idle one (`cache_bytes`, "
-                    "`idle_rounds` and 4096 requests bound it): give its settings and tokens, or prefill it"
+                    f"request {request_id} was evicted from the cache, as the longest idle one "
+                    "(`cache_bytes`, `idle_rounds` and 4096 requests bound it): give its settings and "
+                    "tokens, or prefill it"
                 )
         elif params is None and not tokens.is_prefill:
             raise InconsistencyError(

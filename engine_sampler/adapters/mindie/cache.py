@@ -17,9 +17,8 @@ from .errors import InconsistencyError
 from .histories import HistoryRow
 from .settings import with_seed
 
-
 _REQUEST_BYTES, _TOKEN_BYTES = 8192, 48
-"""About what a request takes, and each of its tokens: measured with a repetition penalty, which takes most."""
+"""About what a request takes, and each of its tokens: measured with penalties, which take most."""
 
 _MOST_EVICTED = 16_384
 """How many forgotten ids are remembered."""

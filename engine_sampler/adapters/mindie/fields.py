@@ -16,6 +16,9 @@ MAX_ROWS = 819_200
 MAX_LENGTH = 10**6
 """The maximum number of token ids in a row."""
 
+NO_SEED = -1
+"""In an array of seeds: none for this row."""
+
 _KINDS = {"float": "fiu", "int": "iu", "bool": "b"}
 _DTYPES = {"float": np.float32, "int": np.int64, "bool": np.bool_}
 
@@ -78,7 +81,7 @@ PARAMS: Mapping[str, Field] = {
         Field("temperature", "float", 1.0, low=0, high=10**6),
         Field("top_k", "int", 0, low=0, high=2**31 - 1),
         Field("top_p", "float", 1.0, low=0, high=1),
-        Field("seed", "int", None, low=0, high=2**63 - 1),
+        Field("seed", "int", None, low=NO_SEED, high=2**63 - 1),
         Field("do_sample", "bool", None),
     )
 }

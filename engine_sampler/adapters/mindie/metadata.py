@@ -13,6 +13,7 @@ from ...contract import bitmask_words
 from ...scheduler import StepResult
 from .errors import InconsistencyError, UnsupportedTypeError, ValidationError
 from .fields import (
+    NO_SEED,
     PARAMS,
     Field,
     check_callable,
@@ -31,7 +32,7 @@ NO_LOGPROB = -9999.0
 _BEST_OF = Field("best_of", "int", 1, low=1, high=8192)
 _TOP_LOGPROBS = Field("top_logprobs", "int", 0, low=0, high=20)
 _CUMULATIVE = Field("cumulative_logprobs", "float", 0.0)
-_SEEDS = Field("seeds", "int", None, low=0, high=2**63 - 1)
+_SEEDS = Field("seeds", "int", None, low=NO_SEED, high=2**63 - 1)
 _PREFILL = Field("is_seq_prefill", "bool", None)
 _BEAMS = Field("use_beam_search", "bool", False)
 

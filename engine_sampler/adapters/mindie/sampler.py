@@ -41,8 +41,8 @@ class Sampler:
     """Draws the next tokens of a batch, as MindIE's `sample` does.
 
     mode          "documented": a row samples if `do_sample` is True or if a sampling setting is given for
-                  it: a temperature, top_k or top_p that is not neutral, or a seed. Top_p keeps the fewest
-                  tokens whose probabilities reach p.
+                  it: a temperature, top_k or top_p that is not neutral, or a seed (−1 is none). Top_p keeps
+                  the fewest tokens whose probabilities reach p.
                   "observed": as MindIE's implementation does, only `do_sample` makes a row sample, and
                   top_p keeps the fewest tokens whose probabilities exceed p.
                   A temperature of 0 is greedy in both.
@@ -66,6 +66,9 @@ class Sampler:
     tokens and settings or omit them. Given values take effect at once, a changed seed included; if a call
     takes tokens back, the cached state is rolled back as well. A prefill starts a request from scratch,
     unless `all_input_ids` repeat its cached prompt and output: then it continues.
+
+    The first token of a request is drawn at position 0, whatever the length of its prompt. A `Scheduler`
+    counts the prompt unless its `add` gets `position=0`: then the same seed draws the same tokens.
 
     Rows without ids draw at the position that their tokens tell: the length of `output_ids`, or else of
     `all_input_ids`. Without either, their position is the number of such calls before, so that a seed does

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...arithmetic import GREEDY_BELOW
 from ...params import SamplingParams
-from .fields import PARAMS, check_lengths
+from .fields import NO_SEED, PARAMS, check_lengths
 
 MODES = ("documented", "observed")
 
@@ -39,7 +39,7 @@ def pair_settings(columns: Columns, rows: int, mode: str, logprobs: bool) -> lis
     if may_sample is None:
         may_sample = np.zeros(rows, np.bool_)
     if mode == "documented":
-        may_sample = may_sample | _has_sampling_setting(columns, rows) | (columns.get("seed") is not None)
+        may_sample = may_sample | _has_sampling_setting(columns, rows) | _has_seed(columns, rows)
     sampled = (may_sample & _not_greedy(columns, rows)).tolist()
     return _row_settings(columns, sampled, [0 if s and logprobs else None for s in sampled], mode)
 
@@ -100,6 +100,12 @@ def _has_sampling_setting(columns: Columns, rows: int) -> np.ndarray:
     return found
 
 
+def _has_seed(columns: Columns, rows: int) -> np.ndarray:
+    """bool [rows], whether a row has a seed."""
+    column = columns.get("seed")
+    return np.zeros(rows, np.bool_) if column is None else column != NO_SEED
+
+
 def _kept_choice(
     cached: Sequence[SamplingParams | None], has_sampled: Sequence[bool]
 ) -> dict[str, np.ndarray | None]:
@@ -126,7 +132,8 @@ def _row_settings(
     columns: Columns, sampled: Sequence[bool], counts: Sequence[int | None], mode: str
 ) -> list[SamplingParams]:
     cut = CUTS[mode]
-    values = [_values(columns, name, len(sampled)) for name in PARAMS if name != "do_sample"]
+    values = [_values(columns, name, len(sampled)) for name in PARAMS if name not in ("seed", "do_sample")]
+    values.append([None if seed == NO_SEED else seed for seed in _values(columns, "seed", len(sampled))])
     return [
         _settings(cut, is_sampled, count, *row)
         for is_sampled, count, row in zip(sampled, counts, zip(*values, strict=True), strict=True)
