@@ -57,9 +57,9 @@ class Padding:
         """
         if ids is None:
             return [None] * count
-        valid = (ids >= 0) & (ids < self.vocab_size)
-        if valid.all():
+        if not ids.size or (ids.min() >= 0 and ids.max() < self.vocab_size):
             return [self.trimmed(row) for row in ids]
+        valid = (ids >= 0) & (ids < self.vocab_size)
         invalid = np.argwhere(~(valid | (ids == -1) | (ids == self.vocab_size)))
         if len(invalid):
             row, column = invalid[0]
@@ -73,8 +73,10 @@ class Padding:
         """`tokens` without the padding token at both ends."""
         if self.token_id is None or not len(tokens) or self.token_id not in (tokens[0], tokens[-1]):
             return tokens
-        inside = np.flatnonzero(tokens != self.token_id)
-        return tokens[inside[0] : inside[-1] + 1] if len(inside) else NOTHING
+        inside = tokens != self.token_id
+        if not inside.any():
+            return NOTHING
+        return tokens[int(inside.argmax()) : len(tokens) - int(inside[::-1].argmax())]
 
 
 @dataclass(eq=False, slots=True)
@@ -141,7 +143,14 @@ class GivenTokens:
     def _agrees_with(self, cached: HistoryRow, padding: Padding) -> bool:
         if self.output is not None and not _equal(self.output, padding.trimmed(cached.output)):
             return False
-        return self.all_ids is None or _equal(self.all_ids, padding.trimmed(_joined(cached)))
+        if self.all_ids is None:
+            return True
+        if padding.token_id is None:
+            length = len(cached.prompt)
+            return _equal(self.all_ids[:length], cached.prompt) and _equal(
+                self.all_ids[length:], cached.output
+            )
+        return _equal(self.all_ids, padding.trimmed(_joined(cached)))
 
     def _prompt(self, all_ids: np.ndarray, output: np.ndarray, params: SamplingParams) -> np.ndarray:
         length = len(all_ids) - len(output)
