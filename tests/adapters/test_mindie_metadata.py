@@ -77,6 +77,30 @@ def test_every_field_of_the_output_is_filled():
     assert output.is_structured_accepted is None
 
 
+@pytest.mark.parametrize("given", [None, np.zeros(3), np.zeros(3, np.float16)])
+def test_cumulative_logprobs_are_float32(given):
+    request = metadata(cumulative_logprobs=given, do_sample=np.full(3, True))
+    assert Sampler().sample(LOGITS, request).cumulative_logprobs.dtype == np.float32
+
+
+def test_token_ids_and_logprobs_are_of_the_logits_library_by_request(monkeypatch):
+    moved = []
+
+    def like(model, values, dtype):
+        moved.append((model, dtype))
+        return values.tolist()
+
+    monkeypatch.setattr("engine_sampler.adapters.mindie.metadata.like", like)
+    request = metadata(do_sample=np.full(3, True), seeds=[1, 2, 3], top_logprobs=[2, 2, 2])
+    expected = Sampler().sample(LOGITS, request)
+    assert not moved
+    output = Sampler(return_tensors=True).sample(LOGITS, request)
+    assert [dtype for _, dtype in moved] == ["int64", "int64", "float32", "float32", "float32"]
+    assert all(model is LOGITS for model, _ in moved)
+    for name in ("token_ids", "top_token_ids", "logprobs", "top_logprobs", "cumulative_logprobs"):
+        assert getattr(output, name) == getattr(expected, name).tolist()
+
+
 def test_top_logprobs_of_a_greedy_row_are_those_of_the_penalised_logits():
     requested = np.array([0, 2, 5])
     request = metadata(repetition_penalty=np.full(3, 1.5), top_logprobs=requested)

@@ -20,7 +20,15 @@ from .._tensors import library_of, like, to_numpy
 from .batches import JoinedBatch, ids_key, join_requests, join_rows
 from .cache import CachedRequest, RequestCache
 from .errors import InconsistencyError, OutOfBoundsError, UnsupportedTypeError
-from .fields import MAX_ROWS, PARAMS, check_flag, check_lengths, ids_field
+from .fields import (
+    MAX_ROWS,
+    PARAMS,
+    check_flag,
+    check_lengths,
+    check_unmasked,
+    host_array,
+    ids_field,
+)
 from .growing import GrowingIds
 from .histories import GivenTokens, Padding
 from .inputs import SamplingData, SamplingParam
@@ -95,10 +103,13 @@ class Sampler:
         _check_integer("cache_bytes", cache_bytes, 0, "a number of bytes, or None")
         check_flag("logprobs", logprobs)
         check_flag("return_tensors", return_tensors)
+        _check_integer("num_threads", num_threads, 1, "an integer of at least 1, or None")
         named_backend(backend)
         self.mode = mode
         self.pad_token_id = pad_token_id
         self.eos_token_ids = tuple(integers_of("eos_token_ids", eos_token_ids))
+        for token_id in self.eos_token_ids:
+            _check_integer("eos_token_ids", token_id, 0, "token ids from 0 on")
         self.logprobs = logprobs
         self.return_tensors = return_tensors
         self.errors: list[str | None] = []
@@ -146,7 +157,8 @@ class Sampler:
                 raise InconsistencyError(
                     "sampling_metadata replaces sampling_data and sampling_param: give it alone"
                 )
-            return self._sample_groups(readable(logits), metadata)
+            output = self._sample_groups(readable(logits), metadata)
+            return output.moved_to(logits) if self.return_tensors else output
         data = _instance("sampling_data", sampling_data, SamplingData) or SamplingData()
         param = _instance("sampling_param", sampling_param, SamplingParam)
         next_tokens, values = self._sample_pair(readable(logits), data, param)
@@ -183,7 +195,7 @@ class Sampler:
 
         sequence_ids  int [requests], their ids.
         """
-        ids = np.asarray(sequence_ids)
+        ids = host_array("sequence_ids", sequence_ids, "iu", "int")
         if not ids.size:
             return
         forgotten = [] if (checked := ids_field("sequence_ids").check(ids)) is None else checked.tolist()
@@ -405,6 +417,9 @@ def _given(
 
 def readable(logits: Any) -> LogitRows:
     """The rows of the logits; raises if there are none, or more than a batch may have."""
+    check_unmasked("logits", logits)
+    if str(getattr(logits, "device", "")) == "meta":
+        raise UnsupportedTypeError("logits are on the device meta, where tensors have no values")
     rows = LogitRows(to_numpy(logits) if library_of(logits).__name__ == "mindspore" else logits, 1)
     if not 1 <= len(rows) <= MAX_ROWS:
         raise OutOfBoundsError(f"logits have {len(rows)} rows, allowed are 1 to {MAX_ROWS}")
