@@ -92,7 +92,7 @@ def join_requests(
                     rows.append((request_id, True, row))
                 continue
         elif not tokens.is_prefill and cache.was_evicted(request_id):
-            if params is None or not has_tokens(tokens):
+            if params is None or not tokens.has_any:
                 raise InconsistencyError(
                     f"request {request_id} was evicted from the cache, as the longest idle one "
                     "(`cache_bytes`, `idle_rounds` and 4096 requests bound it): give its settings and "
@@ -126,7 +126,7 @@ def join_rows(
     rows = []
     for tokens, params in zip(histories, settings, strict=True):
         row = tokens.uncached(params)
-        rows.append(row if has_tokens(tokens) else replace(row, position=calls))
+        rows.append(row if tokens.has_any else replace(row, position=calls))
     for number, row in enumerate(rows):
         cached = cache.find(number, vocab_size)
         surplus = None if cached is None else _surplus(cached, row)
@@ -135,10 +135,6 @@ def join_rows(
         elif surplus:
             cache.rewind(number, surplus)
     return [cache.request(number) for number in range(len(rows))]
-
-
-def has_tokens(tokens: GivenTokens) -> bool:
-    return tokens.all_ids is not None or tokens.output is not None
 
 
 def _surplus(cached: CachedRequest, row: HistoryRow) -> int | None:

@@ -88,6 +88,11 @@ class GivenTokens:
     output: np.ndarray | None
     is_prefill: bool
 
+    @property
+    def has_any(self) -> bool:
+        """Whether the call gives tokens for this row."""
+        return self.all_ids is not None or self.output is not None
+
     def uncached(self, params: SamplingParams) -> HistoryRow:
         """The row of a request without cached state.
 
