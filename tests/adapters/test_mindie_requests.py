@@ -32,6 +32,10 @@ SETTINGS = SamplingParam.from_numpy(
     seed=np.array([7, 8, 9]),
 )
 
+SETTINGS_OF_PROMPTS = SamplingParam(
+    repetition_penalty=[1.2, 1.5, 1.0], temperature=[0.9, 2.0, 2.0], seed=[7, 8, 9]
+)
+
 
 def prompts():
     return SamplingData.from_numpy(padded(PROMPTS, VOCAB), request_ids=IDS)
@@ -316,6 +320,49 @@ def test_a_repeated_batch_is_recognised_with_its_tokens_and_without(monkeypatch)
         sampler.sample(STEPS[len(outputs[0])], later(**given_tokens(outputs)), SETTINGS)
     assert not joined
     assert np.array(outputs).T.tolist() == stateless_run()[: len(outputs[0])]
+
+
+def left_padded(rows, pad, more=0):
+    width = max(map(len, rows)) + more
+    return np.array([[pad] * (width - len(row)) + row for row in rows], int)
+
+
+@pytest.mark.parametrize("by_id", [True, False])
+@pytest.mark.parametrize("pad", [-1, 0, VOCAB])
+def test_rows_that_are_padded_on_the_left_grow_without_being_read_anew(monkeypatch, by_id, pad):
+    sampler, original, joined = Sampler(pad_token_id=0), Sampler._joined, []
+    monkeypatch.setattr(Sampler, "_joined", lambda self, *a: joined.append(self) or original(self, *a))
+    outputs = [[], [], []]
+    for step, logits in enumerate(STEPS - np.float32(100) * (np.arange(VOCAB, dtype=np.float32) == 0)):
+        rows = [[*p, *o] for p, o in zip(PROMPTS, outputs, strict=True)]
+        output_ids = np.array(outputs, int).reshape(3, -1)
+        ids = IDS if by_id else None
+        data = SamplingData(left_padded(rows, pad, more=2), output_ids, not step, ids)
+        tokens = sampler.sample(logits, data, SETTINGS)[0].tolist()
+        fresh = Sampler().sample(logits, SamplingData(full_history(outputs), output_ids), SETTINGS)
+        assert tokens == fresh[0].tolist()
+        for output, token in zip(outputs, tokens, strict=True):
+            output.append(token)
+    assert joined.count(sampler) == 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_left_padding_that_changes_does_not_change_the_draws(seed):
+    random = np.random.default_rng(seed)
+    one, outputs = Sampler(pad_token_id=0), [[], [], []]
+    for step in range(40):
+        rows = [[*p, *o] for p, o in zip(PROMPTS, outputs, strict=True)]
+        if random.integers(6) == 0:
+            rows[0][0] = int(random.integers(VOCAB))
+        pad, more = int(random.choice([0, 0, -1, VOCAB])), int(random.integers(5) == 0)
+        all_ids = left_padded(rows, pad, more)
+        if random.integers(6) == 0:
+            all_ids[1, -1] = -1  # a token is taken back
+        tokens = one.sample(STEPS[step % 12], SamplingData(all_ids), SETTINGS_OF_PROMPTS)[0].tolist()
+        fresh = Sampler(pad_token_id=0).sample(STEPS[step % 12], SamplingData(all_ids), SETTINGS_OF_PROMPTS)
+        assert tokens == fresh[0].tolist()
+        for output, token in zip(outputs, tokens, strict=True):
+            output.append(token)
 
 
 def test_unseeded_rows_without_ids_draw_anew_at_every_call():

@@ -33,7 +33,7 @@ from .growing import GrowingIds
 from .histories import GivenTokens, Padding
 from .inputs import SamplingData, SamplingParam
 from .metadata import SamplingMetadata, SamplingOutput, sibling_seed
-from .settings import MODES, group_settings, pair_settings, with_seed
+from .settings import MODES, default_settings, group_settings, pair_settings, with_seed
 from .values import Scores
 
 logger = logging.getLogger("engine_sampler")
@@ -289,7 +289,7 @@ class Sampler:
     ) -> list[CachedRequest]:
         """`join_requests` with the settings of the call, or else those configured ahead."""
         own = [self._configured.get(i) for i in ids] if settings is None else settings
-        default = pair_settings({}, 1, self.mode, self.logprobs)[0]
+        default = default_settings(self.mode, self.logprobs)
         requests = join_requests(
             self._cache, ids, histories, own, default, padding, masked=masked, keep_seeds=keep_seeds
         )

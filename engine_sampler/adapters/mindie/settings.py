@@ -44,6 +44,12 @@ def pair_settings(columns: Columns, rows: int, mode: str, logprobs: bool) -> lis
     return _row_settings(columns, sampled, [0 if s and logprobs else None for s in sampled], mode)
 
 
+@functools.lru_cache(maxsize=4)
+def default_settings(mode: str, logprobs: bool) -> SamplingParams:
+    """The settings of a row without any."""
+    return pair_settings({}, 1, mode, logprobs)[0]
+
+
 def group_settings(
     columns: Columns,
     mode: str,
