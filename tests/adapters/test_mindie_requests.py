@@ -300,6 +300,8 @@ def test_whatever_a_caller_does_to_the_tokens_the_draw_is_that_of_a_new_sampler(
         tokens = one.sample(logits, data, settings)[0].tolist()
         fresh = Sampler(pad_token_id=0).sample(logits, SamplingData(all_ids, output_ids), settings)
         assert tokens == fresh[0].tolist()
+        requests = map(one._cache.request, IDS.tolist() if by_id else [])
+        assert one._cache._tokens == sum(request.tokens for request in requests)
         for output, token in zip(outputs, tokens, strict=True):
             output.append(token)
 
@@ -645,6 +647,15 @@ def test_a_step_does_not_touch_the_tokens_drawn_before():
     sampler = Sampler()
     sampler.sample(STEPS[0], data, SamplingParam(temperature=[0.5, 0.0, 0.7], seed=[1, 2, 3]))
     assert peak_memory(lambda: sampler.sample(STEPS[1], later())) < 200_000  # one row's tokens are 480,000
+
+
+def test_a_token_that_the_caller_chose_does_not_copy_those_before_it():
+    output = RNG.integers(0, VOCAB, (3, 60_000))
+    settings = SamplingParam(temperature=[0.5, 0.0, 0.7], seed=[1, 2, 3])
+    sampler = Sampler()
+    sampler.sample(STEPS[0], SamplingData(None, output, request_ids=IDS), settings)
+    calls = [later(output_ids=np.hstack([output, np.full((3, 1), token)])) for token in (3, 4)]
+    assert peak_memory(lambda: sampler.sample(STEPS[1], calls.pop(0))) < 400_000
 
 
 def test_greedy_values_do_not_take_whole_rows():

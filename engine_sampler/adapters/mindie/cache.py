@@ -203,7 +203,9 @@ class RequestCache:
         """Update a cached request to `row`, at a cost proportional to the difference."""
         cached = self._requests[request_id]
         same_params = row.params is cached.params or row.params == cached.params
-        same_start = same_params and np.array_equal(row.prompt, cached.prompt)
+        same_start = same_params and (
+            row.prompt is cached.prompt or np.array_equal(row.prompt, cached.prompt)
+        )
         if not same_start or cached.failed or masked != (cached.mask is not None):
             seeded = row.params
             if seeded.seed is None and cached.seed is not None:
@@ -218,10 +220,13 @@ class RequestCache:
         if common < len(output) or common < len(row.output):
             scheduler = self._schedulers[cached.vocab_size]
             scheduler.rollback(request_id, len(output) - common)
-            scheduler.accept(request_id, cast("Sequence[int]", row.output[common:]))
-            self._tokens -= cached.tokens
-            cached.assign(row)
-            self._tokens += cached.tokens
+            new = row.output[common:]
+            scheduler.accept(request_id, cast("Sequence[int]", new))
+            self._tokens += len(row.output) - len(output)
+            cached.retract(len(output) - common)
+            for token in new.tolist():
+                cached.append(token)
+            cached.params = row.params
 
     def rewind(self, request_id: int, n: int) -> None:
         """Take back the last `n` drawn tokens of a request."""

@@ -57,7 +57,7 @@ class Padding:
         """
         if ids is None:
             return [None] * count
-        if not ids.size or (ids.min() >= 0 and ids.max() < self.vocab_size):
+        if self.is_absent_from(ids):
             return [self.trimmed(row) for row in ids]
         valid = (ids >= 0) & (ids < self.vocab_size)
         invalid = np.argwhere(~(valid | (ids == -1) | (ids == self.vocab_size)))
@@ -68,6 +68,10 @@ class Padding:
                 f"{name} has token id {ids[row, column]} in row {row}, allowed are {allowed}"
             )
         return [self.trimmed(row[kept]) for row, kept in zip(ids, valid, strict=True)]
+
+    def is_absent_from(self, ids: np.ndarray) -> bool:
+        """Whether all ids are tokens, `token_id` included."""
+        return not ids.size or bool(ids.min() >= 0 and ids.max() < self.vocab_size)
 
     def trimmed(self, tokens: np.ndarray) -> np.ndarray:
         """`tokens` without the padding token at both ends."""
@@ -150,12 +154,11 @@ class GivenTokens:
             return False
         if self.all_ids is None:
             return True
-        if padding.token_id is None:
-            length = len(cached.prompt)
-            return _equal(self.all_ids[:length], cached.prompt) and _equal(
-                self.all_ids[length:], cached.output
-            )
-        return _equal(self.all_ids, padding.trimmed(_joined(cached)))
+        parts = [tokens for tokens in (cached.prompt, cached.output) if len(tokens)]
+        if parts and padding.token_id in (parts[0][0], parts[-1][-1]):
+            return _equal(self.all_ids, padding.trimmed(_joined(cached)))
+        length = len(cached.prompt)
+        return _equal(self.all_ids[:length], cached.prompt) and _equal(self.all_ids[length:], cached.output)
 
     def _prompt(self, all_ids: np.ndarray, output: np.ndarray, params: SamplingParams) -> np.ndarray:
         length = len(all_ids) - len(output)
