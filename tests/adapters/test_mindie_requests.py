@@ -14,6 +14,8 @@ from engine_sampler.adapters.mindie import (
     SamplingMetadata,
     SamplingParam,
 )
+from engine_sampler.adapters.mindie.cache import RequestCache
+from engine_sampler.adapters.mindie.histories import Padding
 from tests.adapters.mindie_reference import padded
 from tests.chi_square import assert_drawn_from
 
@@ -647,6 +649,44 @@ def test_a_step_does_not_touch_the_tokens_drawn_before():
     sampler = Sampler()
     sampler.sample(STEPS[0], data, SamplingParam(temperature=[0.5, 0.0, 0.7], seed=[1, 2, 3]))
     assert peak_memory(lambda: sampler.sample(STEPS[1], later())) < 200_000  # one row's tokens are 480,000
+
+
+@pytest.mark.parametrize("by_id", [True, False])
+@pytest.mark.parametrize("penalty", [1.0, 1.2])
+def test_long_outputs_of_which_some_do_not_grow_are_not_added_anew(monkeypatch, by_id, penalty):
+    prompt, outputs = [[3], [4, 5], [6]], RNG.integers(0, VOCAB, (3, 5000)).tolist()
+    settings = SamplingParam(
+        repetition_penalty=np.full(3, penalty), temperature=[2.0, 2.0, 0.0], seed=[1, 2, 3]
+    )
+    sampler, begin, begun = Sampler(), RequestCache.begin, []
+    monkeypatch.setattr(
+        RequestCache, "begin", lambda self, *a, **k: begun.append(self) or begin(self, *a, **k)
+    )
+    for step in range(6):
+        all_ids = padded([p + o for p, o in zip(prompt, outputs, strict=True)], VOCAB)
+        output_ids = padded(outputs, -1)
+        data = SamplingData(all_ids, output_ids, not step, IDS if by_id else None)
+        tokens = sampler.sample(STEPS[step], data, settings)[0].tolist()
+        fresh = Sampler().sample(STEPS[step], SamplingData(all_ids, output_ids), settings)[0].tolist()
+        assert tokens == fresh
+        outputs[0].append(tokens[0])
+        outputs[2].append(7)  # the caller's choice; and row 1 has ended
+    own = sampler._cache if by_id else sampler._rows
+    assert sum(cache is own for cache in begun) == 3
+
+
+@pytest.mark.parametrize("pad", [-1, VOCAB, 0, None])
+def test_padding_is_found_wherever_it_is(pad):
+    rows = np.array([[pad or 0, 5, 6, pad or 0], [5, 6, 7, 8], [pad or 0] * 4, [5, pad or 0, 6, 7]])
+    padding = Padding(VOCAB, pad)
+    tokens = [row.tolist() for row in padding.rows("all_input_ids", rows, 4)]
+    inner = [5, 6, 7] if pad in (-1, VOCAB) else [5, 0, 6, 7]
+    if pad is None:
+        assert tokens == rows.tolist()
+    else:
+        assert tokens == [[5, 6], [5, 6, 7, 8], [], inner]
+        spans = [padding.span(row) for row in rows]
+        assert spans == [(1, 3), (0, 4), (0, 0), (0, 4) if pad == 0 else None]
 
 
 def test_a_token_that_the_caller_chose_does_not_copy_those_before_it():

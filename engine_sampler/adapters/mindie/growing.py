@@ -49,24 +49,10 @@ def _ends(ids: np.ndarray, padding: Padding) -> np.ndarray | None:
 
     A row without tokens ends at 0.
     """
-    if padding.is_absent_from(ids):
-        return np.array([_end(row, padding.token_id) for row in ids], np.int64)
-    valid = (ids >= 0) & (ids < padding.vocab_size)
-    inner = valid if padding.token_id is None else valid & (ids != padding.token_id)
-    filled = inner.any(axis=1)
-    starts = np.where(filled, inner.argmax(axis=1), 0)
-    ends: np.ndarray = np.where(filled, ids.shape[1] - inner[:, ::-1].argmax(axis=1), 0)
-    columns = np.arange(ids.shape[1])
-    inside = (columns >= starts[:, None]) & (columns < ends[:, None])
-    return ends if (valid | ~inside).all() else None
-
-
-def _end(row: np.ndarray, token_id: int | None) -> int:
-    """The column after the last token of a row that is not the padding token."""
-    if token_id is None or not len(row) or row[-1] != token_id:
-        return len(row)
-    inner = row != token_id
-    return len(row) - int(inner[::-1].argmax()) if inner.any() else 0
+    if padding.token_id is None and padding.is_absent_from(ids):
+        return np.full(len(ids), ids.shape[1])
+    spans = [padding.span(row) for row in ids]
+    return None if None in spans else np.array([span[1] for span in spans if span is not None])
 
 
 def _grown(
