@@ -575,6 +575,17 @@ def test_prefills_alone_keep_no_more_than_the_bytes_allowed():
     assert kept(sampler) == 30  # those of one call always
 
 
+def test_rows_without_ids_keep_no_more_than_the_bytes_allowed_when_they_are_fewer():
+    sampler, logits = Sampler(cache_bytes=100_000), np.tile(STEPS[0], (10, 1))
+    settings = SamplingParam(temperature=np.full(30, 2.0), seed=range(30))
+    data = SamplingData(np.ones((30, 2000), int))
+    first = sampler.sample(logits, data, settings)[0].tolist()
+    assert len(sampler._rows) == 30
+    sampler.sample(logits[:1], SamplingData([[1]]), SamplingParam(seed=[1]))
+    assert len(sampler._rows) <= 2
+    assert sampler.sample(logits, data, settings)[0].tolist() == first
+
+
 def test_tokens_that_requests_draw_count_as_bytes():
     sampler, rows = Sampler(cache_bytes=30_000), np.zeros((1, VOCAB), np.float32)
     sampler.sample(rows, SamplingData(request_ids=[1]))

@@ -115,7 +115,7 @@ class Sampler:
         self.errors: list[str | None] = []
         """The reasons why rows of the last call have no token; None for the others."""
         self._cache = RequestCache(backend, num_threads, idle_rounds, _MOST_REQUESTS, cache_bytes)
-        self._rows = RequestCache(backend, num_threads)
+        self._rows = RequestCache(backend, num_threads, max_bytes=cache_bytes)
         """The rows of calls without request ids, by number."""
         self._calls = 0
         """How many calls had neither request ids nor tokens."""
