@@ -17,7 +17,7 @@ from .errors import InconsistencyError
 from .histories import HistoryRow
 from .settings import with_seed
 
-_REQUEST_BYTES, _TOKEN_BYTES = 8192, 48
+_REQUEST_BYTES, _TOKEN_BYTES = 8192, 56
 """About what a request takes, and each of its tokens: measured with penalties, which take most."""
 
 _MOST_EVICTED = 16_384

@@ -67,7 +67,7 @@ class Sampler:
                   for `cache_bytes`.
     cache_bytes   requests are kept until `clear_cache`, but no more than about this many bytes of them, and
                   at most 4096 (those of one call always): the longest idle are forgotten first. A token
-                  takes about 48 bytes. None: only the number counts.
+                  takes about 56 bytes. None: only the number counts.
     backend, num_threads  as in `Scheduler`.
 
     Requests with ids are cached from their first call on: tokens, seed and position. A call may repeat
