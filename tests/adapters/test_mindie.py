@@ -299,7 +299,7 @@ def test_float16_logits_and_other_layouts_are_read():
         ("top_k", 2**31),
         ("top_p", -0.1),
         ("top_p", 1.1),
-        ("seed", -1),
+        ("seed", -2),
         ("seed", 2**63),
     ],
 )

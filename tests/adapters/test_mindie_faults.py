@@ -4,13 +4,16 @@ One is tested elsewhere: that the first stop string in the list wins, not the fi
 stopping criteria.
 """
 
+import re
 import warnings
 
 import numpy as np
 import pytest
 
+from engine_sampler import ParameterError
 from engine_sampler.adapters.mindie import (
     InconsistencyError,
+    OutOfBoundsError,
     Sampler,
     SamplingData,
     SamplingMetadata,
@@ -181,3 +184,90 @@ def test_the_result_is_compared_with_the_formula_not_just_computed():
     golden = processed(LOGITS[1], all_ids, output, 1.3, 0.2, 0.1, 1.7, 11, 0.9)
     assert_drawn_from(golden, tokens)
     np.testing.assert_allclose(logprobs, np.log(golden[tokens]), atol=2e-5)
+
+
+class Unreadable:
+    """A tensor without data, as torch's on the device "meta"."""
+
+    dtype, layout, device = "float32", "strided", "meta"
+
+    def __array__(self, dtype=None, copy=None):
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!\nmore")
+
+
+UNREADABLE = (
+    r"Unreadable \(dtype float32, layout strided, device meta\) is not an array: Cannot copy .* data!$"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("temperature", lambda values: SamplingParam(temperature=values)),
+        ("all_input_ids", lambda values: SamplingData(values)),
+        ("seeds", lambda values: SamplingMetadata.from_numpy([[1]], seeds=values)),
+        ("sequence_ids", lambda values: Sampler().clear_cache(values)),
+        ("batch_sequence_ids", lambda values: SamplingMetadata.from_numpy([values])),
+    ],
+)
+def test_arrays_that_cannot_be_read_or_are_masked_are_refused_by_name(name, call):
+    with pytest.raises(UnsupportedTypeError, match=f"{name} of type .*{UNREADABLE}"):
+        call(Unreadable())
+    with pytest.raises(UnsupportedTypeError, match=f"{name} is a masked array, which is not allowed"):
+        call(np.ma.array([[1, 2]], mask=[[True, False]]))
+
+
+def test_logits_without_values_are_refused():
+    with pytest.raises(UnsupportedTypeError, match="logits are on the device meta"):
+        Sampler().sample(Unreadable())
+    with pytest.raises(UnsupportedTypeError, match="logits is a masked array"):
+        Sampler().sample(np.ma.array(LOGITS, mask=LOGITS > 0))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int8, np.int64])
+@pytest.mark.parametrize("field", ["temperature", "repetition_penalty", "frequency_penalty", "top_p"])
+def test_floats_of_any_width_are_converted_without_warnings(field, dtype):
+    converted = getattr(SamplingParam(**{field: np.array([1, 1], dtype)}), field)
+    assert converted.dtype == np.float32
+    assert converted.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("repetition_penalty", 1e300), ("repetition_penalty", 1e-300), ("frequency_penalty", -1e300)],
+)
+def test_floats_that_are_no_float32_are_refused(field, value):
+    with pytest.raises(
+        OutOfBoundsError, match=re.escape(f"{field}={value!r} in row 1 is not allowed: a finite")
+    ):
+        SamplingParam(**{field: np.array([1.0, value])})
+
+
+def test_bounds_are_written_out():
+    with pytest.raises(OutOfBoundsError, match=f"at least -{2**63} and at most {2**63 - 1}$"):
+        SamplingData(request_ids=np.array([2**64 - 1], np.uint64))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"num_threads": "a"}, UnsupportedTypeError, "num_threads='a' is not allowed: an integer"),
+        ({"num_threads": 0}, OutOfBoundsError, "num_threads=0 is not allowed"),
+        ({"eos_token_ids": 5}, ParameterError, "eos_token_ids=5 is not allowed: a list of token ids"),
+        ({"eos_token_ids": [3, -1]}, OutOfBoundsError, "eos_token_ids=-1 is not allowed: token ids from 0"),
+        ({"cache_bytes": "1 MB"}, UnsupportedTypeError, "cache_bytes='1 MB' is not allowed: a number of"),
+    ],
+)
+def test_wrong_options_of_a_sampler_are_named_when_it_is_made(arguments, error, message):
+    with pytest.raises(error, match=message):
+        Sampler(**arguments)
+
+
+@pytest.mark.parametrize("groups", [None, 5])
+def test_sequence_ids_without_groups_are_refused(groups):
+    with pytest.raises(UnsupportedTypeError, match=f"batch_sequence_ids={groups} is not allowed: a list"):
+        SamplingMetadata.from_numpy(groups)
+    with pytest.raises(UnsupportedTypeError, match="reserved_sequence_ids=5 is not allowed: a list"):
+        SamplingMetadata.from_numpy([[1]], 5)

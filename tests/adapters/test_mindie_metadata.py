@@ -77,6 +77,30 @@ def test_every_field_of_the_output_is_filled():
     assert output.is_structured_accepted is None
 
 
+@pytest.mark.parametrize("given", [None, np.zeros(3), np.zeros(3, np.float16)])
+def test_cumulative_logprobs_are_float32(given):
+    request = metadata(cumulative_logprobs=given, do_sample=np.full(3, True))
+    assert Sampler().sample(LOGITS, request).cumulative_logprobs.dtype == np.float32
+
+
+def test_token_ids_and_logprobs_are_of_the_logits_library_by_request(monkeypatch):
+    moved = []
+
+    def like(model, values, dtype):
+        moved.append((model, dtype))
+        return values.tolist()
+
+    monkeypatch.setattr("engine_sampler.adapters.mindie.metadata.like", like)
+    request = metadata(do_sample=np.full(3, True), seeds=[1, 2, 3], top_logprobs=[2, 2, 2])
+    expected = Sampler().sample(LOGITS, request)
+    assert not moved
+    output = Sampler(return_tensors=True).sample(LOGITS, request)
+    assert [dtype for _, dtype in moved] == ["int64", "int64", "float32", "float32", "float32"]
+    assert all(model is LOGITS for model, _ in moved)
+    for name in ("token_ids", "top_token_ids", "logprobs", "top_logprobs", "cumulative_logprobs"):
+        assert getattr(output, name) == getattr(expected, name).tolist()
+
+
 def test_top_logprobs_of_a_greedy_row_are_those_of_the_penalised_logits():
     requested = np.array([0, 2, 5])
     request = metadata(repetition_penalty=np.full(3, 1.5), top_logprobs=requested)
@@ -161,6 +185,39 @@ def test_siblings_continue_independently_with_their_own_seeds():
             for step in range(21)
         ]
         assert sequence == drawn
+
+
+@pytest.mark.parametrize("mode", ["documented", "observed"])
+def test_siblings_of_plain_calls_go_on_sampling_after_their_first_token(mode):
+    begin = SamplingMetadata.from_numpy([[5]], [[50, 51]], seeds=np.array([11]), best_of=np.array([3]))
+    ids = [[5, 50, 51]]
+    explicit = SamplingMetadata.from_numpy(ids, is_prefill=False, do_sample=np.full(3, True))
+    for plain in (
+        SamplingMetadata.from_numpy(ids, is_prefill=False),
+        SamplingMetadata.from_numpy(ids, is_prefill=False, temperature=np.ones(3), top_k=np.zeros(3, int)),
+        SamplingMetadata.from_numpy(ids, is_prefill=False, best_of=np.full(3, 3)),
+    ):
+        one, other = Sampler(mode=mode), Sampler(mode=mode)
+        one.sample(FLAT[:1], begin)
+        other.sample(FLAT[:1], begin)
+        for _ in range(10):
+            drawn = one.sample(FLAT, plain).token_ids.tolist()
+            assert drawn == other.sample(FLAT, explicit).token_ids.tolist()
+
+
+def test_a_request_that_has_sampled_keeps_its_settings_until_others_are_given():
+    one, other = Sampler(), Sampler()
+    settings = {"temperature": np.array([3.0, 0.0, 2.0]), "top_k": [5, 0, 9], "top_p": [1.0, 1.0, 0.9]}
+    for step in range(8):
+        plain = {"seeds": [1, 2, 3]} | settings if step == 0 else {}
+        drawn = one.sample(LOGITS, metadata(is_prefill=step == 0, **plain)).token_ids.tolist()
+        expected = other.sample(LOGITS, metadata(is_prefill=step == 0, seeds=[1, 2, 3], **settings))
+        assert drawn == expected.token_ids.tolist()
+    for greedy in ({"do_sample": np.full(3, False)}, {"temperature": np.zeros(3)}, {}):
+        drawn = one.sample(LOGITS, metadata(is_prefill=False, **greedy)).token_ids.tolist()
+        assert drawn == LOGITS.argmax(axis=1).tolist()
+    drawn = one.sample(LOGITS, metadata()).token_ids.tolist()  # a prefill begins anew
+    assert drawn == LOGITS.argmax(axis=1).tolist()
 
 
 def test_siblings_without_a_seed_get_different_ones():
@@ -257,7 +314,7 @@ def test_torch_logits_are_read():
         ({"repetition_penalty": [0.0] * 3}, OutOfBoundsError, "repetition_penalty=0.0"),
         ({"temperature": [-1.0] * 3}, OutOfBoundsError, "temperature=-1.0"),
         ({"top_logprobs": [21] * 3}, OutOfBoundsError, "top_logprobs=21"),
-        ({"seeds": [-1] * 3}, OutOfBoundsError, "seeds=-1"),
+        ({"seeds": [-2] * 3}, OutOfBoundsError, "seeds=-2"),
         ({"best_of": [0] * 3}, OutOfBoundsError, "best_of=0"),
         ({"best_of": [2] * 3}, InconsistencyError, "needs 1 reserved_sequence_ids, there are 0"),
         ({"best_of": [2] * 3, "temperature": [0.0] * 3}, InconsistencyError, "needs a temperature above 0"),

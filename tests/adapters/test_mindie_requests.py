@@ -11,8 +11,11 @@ from engine_sampler.adapters.mindie import (
     OutOfBoundsError,
     Sampler,
     SamplingData,
+    SamplingMetadata,
     SamplingParam,
 )
+from engine_sampler.adapters.mindie.cache import RequestCache
+from engine_sampler.adapters.mindie.histories import Padding
 from tests.adapters.mindie_reference import padded
 from tests.chi_square import assert_drawn_from
 
@@ -29,6 +32,10 @@ SETTINGS = SamplingParam.from_numpy(
     top_k=np.array([0, 8, 3]),
     top_p=np.array([0.95, 1.0, 0.5]),
     seed=np.array([7, 8, 9]),
+)
+
+SETTINGS_OF_PROMPTS = SamplingParam(
+    repetition_penalty=[1.2, 1.5, 1.0], temperature=[0.9, 2.0, 2.0], seed=[7, 8, 9]
 )
 
 
@@ -295,6 +302,8 @@ def test_whatever_a_caller_does_to_the_tokens_the_draw_is_that_of_a_new_sampler(
         tokens = one.sample(logits, data, settings)[0].tolist()
         fresh = Sampler(pad_token_id=0).sample(logits, SamplingData(all_ids, output_ids), settings)
         assert tokens == fresh[0].tolist()
+        requests = map(one._cache.request, IDS.tolist() if by_id else [])
+        assert one._cache._tokens == sum(request.tokens for request in requests)
         for output, token in zip(outputs, tokens, strict=True):
             output.append(token)
 
@@ -315,6 +324,49 @@ def test_a_repeated_batch_is_recognised_with_its_tokens_and_without(monkeypatch)
         sampler.sample(STEPS[len(outputs[0])], later(**given_tokens(outputs)), SETTINGS)
     assert not joined
     assert np.array(outputs).T.tolist() == stateless_run()[: len(outputs[0])]
+
+
+def left_padded(rows, pad, more=0):
+    width = max(map(len, rows)) + more
+    return np.array([[pad] * (width - len(row)) + row for row in rows], int)
+
+
+@pytest.mark.parametrize("by_id", [True, False])
+@pytest.mark.parametrize("pad", [-1, 0, VOCAB])
+def test_rows_that_are_padded_on_the_left_grow_without_being_read_anew(monkeypatch, by_id, pad):
+    sampler, original, joined = Sampler(pad_token_id=0), Sampler._joined, []
+    monkeypatch.setattr(Sampler, "_joined", lambda self, *a: joined.append(self) or original(self, *a))
+    outputs = [[], [], []]
+    for step, logits in enumerate(STEPS - np.float32(100) * (np.arange(VOCAB, dtype=np.float32) == 0)):
+        rows = [[*p, *o] for p, o in zip(PROMPTS, outputs, strict=True)]
+        output_ids = np.array(outputs, int).reshape(3, -1)
+        ids = IDS if by_id else None
+        data = SamplingData(left_padded(rows, pad, more=2), output_ids, not step, ids)
+        tokens = sampler.sample(logits, data, SETTINGS)[0].tolist()
+        fresh = Sampler().sample(logits, SamplingData(full_history(outputs), output_ids), SETTINGS)
+        assert tokens == fresh[0].tolist()
+        for output, token in zip(outputs, tokens, strict=True):
+            output.append(token)
+    assert joined.count(sampler) == 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_left_padding_that_changes_does_not_change_the_draws(seed):
+    random = np.random.default_rng(seed)
+    one, outputs = Sampler(pad_token_id=0), [[], [], []]
+    for step in range(40):
+        rows = [[*p, *o] for p, o in zip(PROMPTS, outputs, strict=True)]
+        if random.integers(6) == 0:
+            rows[0][0] = int(random.integers(VOCAB))
+        pad, more = int(random.choice([0, 0, -1, VOCAB])), int(random.integers(5) == 0)
+        all_ids = left_padded(rows, pad, more)
+        if random.integers(6) == 0:
+            all_ids[1, -1] = -1  # a token is taken back
+        tokens = one.sample(STEPS[step % 12], SamplingData(all_ids), SETTINGS_OF_PROMPTS)[0].tolist()
+        fresh = Sampler(pad_token_id=0).sample(STEPS[step % 12], SamplingData(all_ids), SETTINGS_OF_PROMPTS)
+        assert tokens == fresh[0].tolist()
+        for output, token in zip(outputs, tokens, strict=True):
+            output.append(token)
 
 
 def test_unseeded_rows_without_ids_draw_anew_at_every_call():
@@ -427,6 +479,40 @@ def test_a_penalty_needs_a_known_prompt():
     assert tokens.shape == (1,)
 
 
+# --- seeds ----------------------------------------------------------------------------------------
+
+
+def test_a_seed_of_minus_one_leaves_its_row_greedy_and_other_rows_their_seeds():
+    mixed = SamplingParam(top_k=[0, 5, 0], seed=[-1, 4, -1])
+    data = SamplingData(full_history([[], [], []]), padded([[]] * 3, VOCAB))
+    tokens, scores = Sampler().sample(STEPS[0], data, mixed)
+    assert tokens[[0, 2]].tolist() == STEPS[0].argmax(axis=1)[[0, 2]].tolist()
+    assert scores[0] == STEPS[0, 0].max()
+    alone, _ = Sampler().sample(STEPS[0], data, SamplingParam(top_k=[0, 5, 0], seed=[9, 4, 9]))
+    assert tokens[1] == alone[1]
+
+
+def test_a_sampled_row_with_a_seed_of_minus_one_gets_a_random_seed():
+    flat = np.zeros((1, VOCAB), np.float32)
+    settings = SamplingParam(do_sample=[True], seed=[-1])
+    tokens = [int(Sampler().sample(flat, SamplingData(request_ids=[1]), settings)[0][0]) for _ in range(300)]
+    assert_drawn_from(np.full(VOCAB, 1 / VOCAB), np.array(tokens))
+    metadata = SamplingMetadata.from_numpy([[1], [2]], do_sample=[True, True], seeds=[-1, 3])
+    seeds = {tuple(Sampler().sample(STEPS[0][:2], metadata).seeds.tolist()) for _ in range(3)}
+    assert len(seeds) == 3
+    assert {seed for _, seed in seeds} == {3}
+    with pytest.raises(OutOfBoundsError, match="seed=-2 in row 0 is not allowed: an integer of at least -1"):
+        SamplingParam(seed=[-2])
+
+
+def test_a_seed_of_minus_one_keeps_the_seed_of_a_cached_request():
+    expected, sampler = stateless_run(), Sampler()
+    sampler.sample(STEPS[0], prompts(), SETTINGS)
+    columns = ("repetition_penalty", "frequency_penalty", "presence_penalty", "temperature", "top_k", "top_p")
+    rest = SamplingParam(**{name: getattr(SETTINGS, name) for name in columns}, seed=[-1] * 3)
+    assert sampler.sample(STEPS[1], later(), rest)[0].tolist() == expected[1]
+
+
 # --- how many requests are kept, and what they cost ----------------------------------------------
 
 
@@ -435,9 +521,9 @@ def kept(sampler):
 
 
 def test_a_loop_that_never_clears_the_cache_keeps_a_bounded_number_of_requests():
-    sampler, live, most = Sampler(), [], 0
+    sampler, live, most = Sampler(idle_rounds=64), [], 0
     logits = np.zeros((14, VOCAB), np.float32)
-    for step in range(600):
+    for step in range(300):
         live = live[2:] if len(live) == 14 else live
         new = [1000 + 2 * step, 1001 + 2 * step]
         sampler.sample(logits[:2], SamplingData([[1], [2]], request_ids=new))
@@ -445,12 +531,12 @@ def test_a_loop_that_never_clears_the_cache_keeps_a_bounded_number_of_requests()
         sampler.sample(logits[: len(live)], SamplingData(request_ids=live, is_prefill=False))
         most = max(most, kept(sampler))
     assert most <= 14 + 2 * 66
-    with pytest.raises(InconsistencyError, match="1000, which is not cached"):
+    with pytest.raises(InconsistencyError, match="request 1000 was evicted"):
         sampler.sample(logits[:1], SamplingData(request_ids=[1000], is_prefill=False))
 
 
 def test_requests_that_only_wait_for_their_turn_are_not_forgotten():
-    sampler, rows = Sampler(idle_rounds=1), np.zeros((1, VOCAB), np.float32)
+    sampler, rows = Sampler(), np.zeros((1, VOCAB), np.float32)
     settings = SamplingParam(do_sample=[True], seed=[4])
     first = {i: int(sampler.sample(rows, SamplingData(request_ids=[i]), settings)[0][0]) for i in range(300)}
     assert len(set(first.values())) == 1  # same seed and position
@@ -460,6 +546,77 @@ def test_requests_that_only_wait_for_their_turn_are_not_forgotten():
     }
     assert len(set(second.values())) == 1
     assert kept(sampler) == 300
+
+
+def test_a_request_that_pauses_goes_on_where_it_was():
+    expected, sampler = stateless_run(), Sampler()
+    sampler.sample(STEPS[0], prompts(), SETTINGS)
+    sampler.sample(STEPS[1], later(), SETTINGS)
+    for step in range(200):
+        sampler.sample(STEPS[0][:1], SamplingData([[1]], None, not step, [7]), SamplingParam(seed=[1]))
+    assert sampler.sample(STEPS[2], later(), SETTINGS)[0].tolist() == expected[2]
+
+
+def test_prefills_alone_end_rounds():
+    sampler, rows = Sampler(idle_rounds=8), np.zeros((1, VOCAB), np.float32)
+    for i in range(100):
+        sampler.sample(rows, SamplingData([[1]], request_ids=[i]))
+        assert kept(sampler) <= 9
+
+
+def test_prefills_alone_keep_no_more_than_the_bytes_allowed():
+    sampler, rows = Sampler(cache_bytes=10**6), np.zeros((2, VOCAB), np.float32)
+    prompt = np.ones((2, 2000), int)  # about 100 kB each
+    for i in range(50):
+        sampler.sample(rows, SamplingData(prompt, request_ids=[2 * i, 2 * i + 1]))
+    assert 6 <= kept(sampler) <= 10
+    many = SamplingData(np.ones((30, 2000), int), request_ids=range(30))
+    sampler.sample(np.zeros((30, VOCAB), np.float32), many)
+    assert kept(sampler) == 30  # those of one call always
+
+
+def test_rows_without_ids_keep_no_more_than_the_bytes_allowed_when_they_are_fewer():
+    sampler, logits = Sampler(cache_bytes=100_000), np.tile(STEPS[0], (10, 1))
+    settings = SamplingParam(temperature=np.full(30, 2.0), seed=range(30))
+    data = SamplingData(np.ones((30, 2000), int))
+    first = sampler.sample(logits, data, settings)[0].tolist()
+    assert len(sampler._rows) == 30
+    sampler.sample(logits[:1], SamplingData([[1]]), SamplingParam(seed=[1]))
+    assert len(sampler._rows) <= 2
+    assert sampler.sample(logits, data, settings)[0].tolist() == first
+
+
+def test_tokens_that_requests_draw_count_as_bytes():
+    sampler, rows = Sampler(cache_bytes=30_000), np.zeros((1, VOCAB), np.float32)
+    sampler.sample(rows, SamplingData(request_ids=[1]))
+    sampler.sample(rows, SamplingData(request_ids=[2]))
+    for _ in range(200):
+        sampler.sample(rows, SamplingData(request_ids=[2], is_prefill=False))
+    assert kept(sampler) == 2
+    for _ in range(200):
+        sampler.sample(rows, SamplingData(request_ids=[2], is_prefill=False))
+    assert kept(sampler) == 1
+    sampler.clear_cache([2])
+    assert sampler._cache._tokens == 0
+
+
+def test_the_error_for_an_evicted_request_says_so():
+    sampler, rows = Sampler(cache_bytes=0), np.zeros((1, VOCAB), np.float32)
+    settings = SamplingParam(do_sample=[True], seed=[4])
+    for i in (1, 2):
+        sampler.sample(rows, SamplingData([[3]], request_ids=[i]), settings)
+    evicted = SamplingData(request_ids=[1], is_prefill=False)
+    for given in (None, settings):
+        with pytest.raises(InconsistencyError, match=r"request 1 was evicted .*`cache_bytes`"):
+            sampler.sample(rows, evicted, given)
+    metadata = SamplingMetadata.from_numpy([[1]], is_prefill=False, do_sample=[True], seeds=[4])
+    with pytest.raises(InconsistencyError, match="request 1 was evicted"):
+        sampler.sample(rows, metadata)
+    with pytest.raises(InconsistencyError, match="request_ids has 9, which is not cached"):
+        sampler.sample(rows, SamplingData(request_ids=[9], is_prefill=False))
+    whole = SamplingData([[3, 5]], [[5]], request_ids=[1], is_prefill=False)
+    sampler.sample(rows, whole, settings)  # its tokens and settings are enough
+    sampler.sample(rows, SamplingData(request_ids=[1], is_prefill=False))
 
 
 def test_prefills_alone_keep_no_more_than_the_limit(monkeypatch):
@@ -483,6 +640,8 @@ def test_prefills_alone_keep_no_more_than_the_limit(monkeypatch):
 def test_at_least_one_idle_round_is_needed(rounds):
     with pytest.raises(OutOfBoundsError, match=f"idle_rounds={rounds}"):
         Sampler(idle_rounds=rounds)
+    with pytest.raises(OutOfBoundsError, match="cache_bytes=-1"):
+        Sampler(cache_bytes=-1)
 
 
 def peak_memory(call):
@@ -501,6 +660,53 @@ def test_a_step_does_not_touch_the_tokens_drawn_before():
     sampler = Sampler()
     sampler.sample(STEPS[0], data, SamplingParam(temperature=[0.5, 0.0, 0.7], seed=[1, 2, 3]))
     assert peak_memory(lambda: sampler.sample(STEPS[1], later())) < 200_000  # one row's tokens are 480,000
+
+
+@pytest.mark.parametrize("by_id", [True, False])
+@pytest.mark.parametrize("penalty", [1.0, 1.2])
+def test_long_outputs_of_which_some_do_not_grow_are_not_added_anew(monkeypatch, by_id, penalty):
+    prompt, outputs = [[3], [4, 5], [6]], RNG.integers(0, VOCAB, (3, 5000)).tolist()
+    settings = SamplingParam(
+        repetition_penalty=np.full(3, penalty), temperature=[2.0, 2.0, 0.0], seed=[1, 2, 3]
+    )
+    sampler, begin, begun = Sampler(), RequestCache.begin, []
+    monkeypatch.setattr(
+        RequestCache, "begin", lambda self, *a, **k: begun.append(self) or begin(self, *a, **k)
+    )
+    for step in range(6):
+        all_ids = padded([p + o for p, o in zip(prompt, outputs, strict=True)], VOCAB)
+        output_ids = padded(outputs, -1)
+        data = SamplingData(all_ids, output_ids, not step, IDS if by_id else None)
+        tokens = sampler.sample(STEPS[step], data, settings)[0].tolist()
+        fresh = Sampler().sample(STEPS[step], SamplingData(all_ids, output_ids), settings)[0].tolist()
+        assert tokens == fresh
+        outputs[0].append(tokens[0])
+        outputs[2].append(7)  # the caller's choice; and row 1 has ended
+    own = sampler._cache if by_id else sampler._rows
+    assert sum(cache is own for cache in begun) == 3
+
+
+@pytest.mark.parametrize("pad", [-1, VOCAB, 0, None])
+def test_padding_is_found_wherever_it_is(pad):
+    rows = np.array([[pad or 0, 5, 6, pad or 0], [5, 6, 7, 8], [pad or 0] * 4, [5, pad or 0, 6, 7]])
+    padding = Padding(VOCAB, pad)
+    tokens = [row.tolist() for row in padding.rows("all_input_ids", rows, 4)]
+    inner = [5, 6, 7] if pad in (-1, VOCAB) else [5, 0, 6, 7]
+    if pad is None:
+        assert tokens == rows.tolist()
+    else:
+        assert tokens == [[5, 6], [5, 6, 7, 8], [], inner]
+        spans = [padding.span(row) for row in rows]
+        assert spans == [(1, 3), (0, 4), (0, 0), (0, 4) if pad == 0 else None]
+
+
+def test_a_token_that_the_caller_chose_does_not_copy_those_before_it():
+    output = RNG.integers(0, VOCAB, (3, 60_000))
+    settings = SamplingParam(temperature=[0.5, 0.0, 0.7], seed=[1, 2, 3])
+    sampler = Sampler()
+    sampler.sample(STEPS[0], SamplingData(None, output, request_ids=IDS), settings)
+    calls = [later(output_ids=np.hstack([output, np.full((3, 1), token)])) for token in (3, 4)]
+    assert peak_memory(lambda: sampler.sample(STEPS[1], calls.pop(0))) < 400_000
 
 
 def test_greedy_values_do_not_take_whole_rows():

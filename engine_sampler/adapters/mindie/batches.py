@@ -15,8 +15,9 @@ from .histories import NOTHING, GivenTokens, HistoryRow, Padding
 from .settings import is_greedy
 from .values import Scores
 
-_LONGEST_OUTPUT = 4096
-"""Rows without request ids begin anew after this many tokens, so that their histories do not grow on."""
+_LONGEST_SURPLUS = 4096
+"""Rows without request ids begin anew if they have so many more tokens than their call gives, so that their
+histories do not grow on."""
 
 
 @dataclass
@@ -91,6 +92,13 @@ def join_requests(
                 if row is not cached or not cache.is_ready(request_id, row, masked):
                     rows.append((request_id, True, row))
                 continue
+        elif not tokens.is_prefill and cache.was_evicted(request_id):
+            if params is None or not tokens.has_any:
+                raise InconsistencyError(
+                    f"request {request_id} was evicted from the cache, as the longest idle one "
+                    "(`cache_bytes`, `idle_rounds` and 4096 requests bound it): give its settings and "
+                    "tokens, or prefill it"
+                )
         elif params is None and not tokens.is_prefill:
             raise InconsistencyError(
                 f"request_ids has {request_id}, which is not cached: give sampling_param, or prefill it"
@@ -119,19 +127,17 @@ def join_rows(
     rows = []
     for tokens, params in zip(histories, settings, strict=True):
         row = tokens.uncached(params)
-        rows.append(row if _has_tokens(tokens) else replace(row, position=calls))
+        rows.append(row if tokens.has_any else replace(row, position=calls))
     for number, row in enumerate(rows):
         cached = cache.find(number, vocab_size)
         surplus = None if cached is None else _surplus(cached, row)
-        if surplus is None:
+        if surplus is None and cached is not None and _leads_to(cached, row):
+            cache.follow(number, row, masked=False)
+        elif surplus is None:
             cache.begin(number, vocab_size, row, masked=False)
         elif surplus:
             cache.rewind(number, surplus)
     return [cache.request(number) for number in range(len(rows))]
-
-
-def _has_tokens(tokens: GivenTokens) -> bool:
-    return tokens.all_ids is not None or tokens.output is not None
 
 
 def _surplus(cached: CachedRequest, row: HistoryRow) -> int | None:
@@ -140,13 +146,24 @@ def _surplus(cached: CachedRequest, row: HistoryRow) -> int | None:
     A draw without a seed may be any that is new, so nothing is taken back for it.
     """
     params, length = row.params, len(cached.output)
-    if cached.failed or length >= _LONGEST_OUTPUT or not (cached.params is params or cached.params == params):
+    if cached.failed or length >= len(row.output) + _LONGEST_SURPLUS:
+        return None
+    if not (cached.params is params or cached.params == params):
         return None
     surplus = 0 if params.seed is None or is_greedy(params) else cached.position - row.position
     if not 0 <= surplus <= length:
         return None
     before = replace(cached.row, output=cached.output[: length - surplus])
     return surplus if row.has_history_of(before) else None
+
+
+def _leads_to(cached: CachedRequest, row: HistoryRow) -> bool:
+    """Whether other tokens after its prompt make `cached` the request of `row`.
+
+    A row that samples without a seed begins anew: with the old seed it would repeat its draw.
+    """
+    repeats = row.params.seed is not None or is_greedy(row.params)
+    return repeats and cached.position - len(cached.output) == row.position - len(row.output)
 
 
 def ids_key(request_ids: np.ndarray | None) -> bytes:

@@ -17,6 +17,12 @@ from .errors import InconsistencyError
 from .histories import HistoryRow
 from .settings import with_seed
 
+_REQUEST_BYTES, _TOKEN_BYTES = 8192, 56
+"""About what a request takes, and each of its tokens: measured with penalties, which take most."""
+
+_MOST_EVICTED = 16_384
+"""How many forgotten ids are remembered."""
+
 
 class CallerMask:
     """A grammar matcher whose mask comes from the caller: the tokens allowed at the next position."""
@@ -80,6 +86,11 @@ class CachedRequest:
         self._buffer = np.empty(2 * self._length + 16, np.int64)
         self._buffer[: self._length] = row.output
 
+    @property
+    def tokens(self) -> int:
+        """How many tokens it has, prompt and output."""
+        return len(self.prompt) + self._length
+
     def append(self, token_id: int) -> None:
         """Add a drawn token."""
         if self._length == len(self._buffer):
@@ -97,12 +108,12 @@ class CachedRequest:
 class RequestCache:
     """Requests by id, each in the scheduler of its vocabulary size.
 
-    idle_rounds  a request is forgotten when others have drawn this many more tokens since its last draw;
-                 None: only for `max_requests`.
-    max_requests the most that are kept, those of one step always; the longest idle are forgotten first.
+    idle_rounds  a request is forgotten when this many rounds have ended since its last draw; None: never
+                 for that.
+    max_requests, max_bytes  the most requests, and about the most bytes, that are kept, those of one step
+                 always; the longest idle are forgotten first.
 
-    A round ends when a request draws again that has drawn in it. A request's first draw ends none: the
-    first tokens of others say nothing about a request.
+    A round ends when a request draws again that has drawn in it, and with a step of first draws only.
     """
 
     def __init__(
@@ -111,11 +122,17 @@ class RequestCache:
         num_threads: int | None,
         idle_rounds: int | None = None,
         max_requests: int | None = None,
+        max_bytes: int | None = None,
     ) -> None:
         self._backend = backend
         self._num_threads = num_threads
         self._idle_rounds = idle_rounds
         self._max_requests = max_requests
+        self._max_bytes = max_bytes
+        self._tokens = 0
+        """How many tokens all requests have."""
+        self._evicted: dict[int, None] = {}
+        """Requests that were forgotten to save memory, the last ones last."""
         self._schedulers: dict[int, Scheduler] = {}
         self._requests: OrderedDict[int, CachedRequest] = OrderedDict()
         """The longest idle first."""
@@ -131,6 +148,10 @@ class RequestCache:
         """A request; None if it is not cached, or for logits of another width."""
         cached = self._requests.get(request_id)
         return cached if cached is not None and cached.vocab_size == vocab_size else None
+
+    def was_evicted(self, request_id: int) -> bool:
+        """Whether a request was lately forgotten although its caller did not say so."""
+        return request_id in self._evicted
 
     def request(self, request_id: int) -> CachedRequest:
         """A cached request."""
@@ -170,7 +191,8 @@ class RequestCache:
             grammar=mask,
             position=row.position,
         )
-        self._requests[request_id] = CachedRequest(vocab_size, row, mask)
+        cached = self._requests[request_id] = CachedRequest(vocab_size, row, mask)
+        self._tokens += cached.tokens
 
     def is_ready(self, request_id: int, row: HistoryRow, masked: bool) -> bool:
         """Whether a request can draw as it is, given its own tokens in `row`."""
@@ -181,7 +203,9 @@ class RequestCache:
         """Update a cached request to `row`, at a cost proportional to the difference."""
         cached = self._requests[request_id]
         same_params = row.params is cached.params or row.params == cached.params
-        same_start = same_params and np.array_equal(row.prompt, cached.prompt)
+        same_start = same_params and (
+            row.prompt is cached.prompt or np.array_equal(row.prompt, cached.prompt)
+        )
         if not same_start or cached.failed or masked != (cached.mask is not None):
             seeded = row.params
             if seeded.seed is None and cached.seed is not None:
@@ -196,14 +220,20 @@ class RequestCache:
         if common < len(output) or common < len(row.output):
             scheduler = self._schedulers[cached.vocab_size]
             scheduler.rollback(request_id, len(output) - common)
-            scheduler.accept(request_id, cast("Sequence[int]", row.output[common:]))
-            cached.assign(row)
+            new = row.output[common:]
+            scheduler.accept(request_id, cast("Sequence[int]", new))
+            self._tokens += len(row.output) - len(output)
+            cached.retract(len(output) - common)
+            for token in new.tolist():
+                cached.append(token)
+            cached.params = row.params
 
     def rewind(self, request_id: int, n: int) -> None:
         """Take back the last `n` drawn tokens of a request."""
         cached = self._requests[request_id]
         self._schedulers[cached.vocab_size].rollback(request_id, n)
         cached.retract(n)
+        self._tokens -= n
 
     def step(self, logits: LogitRows, request_ids: Sequence[int], bitmask: np.ndarray | None) -> StepResult:
         """Draw a token for each of the requests; `logits` has one row for each."""
@@ -213,7 +243,8 @@ class RequestCache:
                 if cached.mask is not None:
                     cached.mask.words = words
         result = self._schedulers[logits.width].step(logits, request_ids)
-        if self._round in [cached.round for cached in requests]:
+        rounds = [cached.round for cached in requests]
+        if self._round in rounds or max(rounds) < 0:
             self._round += 1
         now, move = self._round, self._requests.move_to_end
         for request_id, cached, token in zip(request_ids, requests, result.token_ids.tolist(), strict=True):
@@ -221,6 +252,7 @@ class RequestCache:
             move(request_id)
             if token >= 0:
                 cached.append(token)
+                self._tokens += 1
         for i, seed in enumerate(result.seeds):
             cached = requests[i]
             cached.seed = seed
@@ -232,18 +264,28 @@ class RequestCache:
         """Remove requests; unknown ids are ignored."""
         for request_id in request_ids:
             cached = self._requests.pop(request_id, None)
+            self._evicted.pop(request_id, None)
             if cached is not None:
+                self._tokens -= cached.tokens
                 self._schedulers[cached.vocab_size].remove(request_id)
 
     def _evict(self, stepped: int) -> None:
-        """Forget the requests that are idle for too long, or too many."""
+        """Forget the requests that are idle for too long, or too many, or too large."""
         most = len(self) if self._max_requests is None else max(self._max_requests, stepped)
         oldest = -1 if self._idle_rounds is None else self._round - self._idle_rounds
         while True:
             request_id, cached = next(iter(self._requests.items()))
-            if len(self) <= most and cached.round >= oldest:
+            too_many = len(self) > most or (len(self) > stepped and self._exceeds_bytes())
+            if not too_many and cached.round >= oldest:
                 return
             self.forget([request_id])
+            self._evicted[request_id] = None
+            if len(self._evicted) > _MOST_EVICTED:
+                del self._evicted[next(iter(self._evicted))]
+
+    def _exceeds_bytes(self) -> bool:
+        used = len(self) * _REQUEST_BYTES + self._tokens * _TOKEN_BYTES
+        return self._max_bytes is not None and used > self._max_bytes
 
     def _scheduler(self, vocab_size: int) -> Scheduler:
         if vocab_size not in self._schedulers:

@@ -16,6 +16,9 @@ MAX_ROWS = 819_200
 MAX_LENGTH = 10**6
 """The maximum number of token ids in a row."""
 
+NO_SEED = -1
+"""In an array of seeds: none for this row."""
+
 _KINDS = {"float": "fiu", "int": "iu", "bool": "b"}
 _DTYPES = {"float": np.float32, "int": np.int64, "bool": np.bool_}
 
@@ -43,13 +46,20 @@ class Field:
             return None
         array = host_array(self.name, values, _KINDS[self.kind], self.kind)
         check_shape(self.name, array, 1)
-        outside = np.flatnonzero(~self._inside(array))
+        with np.errstate(over="ignore", under="ignore"):
+            converted = array.astype(self.dtype) if self.kind == "float" else array
+        outside = np.flatnonzero(~self._inside(converted))
         if len(outside):
             row = int(outside[0])
             raise OutOfBoundsError(
                 f"{self.name}={array[row].item()!r} in row {row} is not allowed: {self._allowed()}"
             )
-        return frozen(array.astype(_DTYPES[self.kind]))
+        return frozen(converted if converted is not array else array.astype(self.dtype))
+
+    @property
+    def dtype(self) -> type:
+        """The NumPy type of its checked values."""
+        return _DTYPES[self.kind]
 
     def _inside(self, values: np.ndarray) -> np.ndarray:
         """bool [rows], whether each value is allowed."""
@@ -61,9 +71,9 @@ class Field:
         return inside
 
     def _allowed(self) -> str:
-        text = {"float": "a finite number", "int": "an integer"}[self.kind]
+        text = {"float": "a finite float32", "int": "an integer"}[self.kind]
         if self.low is not None:
-            text += f" {'above' if self.low_open else 'of at least'} {self.low:g}"
+            text += f" {'above' if self.low_open else 'of at least'} {self.low}"
         if self.high is not None:
             text += f"{' and' if self.low is not None else ' of'} at most {self.high}"
         return text
@@ -78,7 +88,7 @@ PARAMS: Mapping[str, Field] = {
         Field("temperature", "float", 1.0, low=0, high=10**6),
         Field("top_k", "int", 0, low=0, high=2**31 - 1),
         Field("top_p", "float", 1.0, low=0, high=1),
-        Field("seed", "int", None, low=0, high=2**63 - 1),
+        Field("seed", "int", None, low=NO_SEED, high=2**63 - 1),
         Field("do_sample", "bool", None),
     )
 }
@@ -103,15 +113,29 @@ def token_rows(name: str, values: Any) -> np.ndarray | None:
 
 def host_array(name: str, values: Any, kinds: str, allowed: str) -> np.ndarray:
     """`values` on the host, without a copy if possible; `kinds` are the allowed dtype kinds' letters."""
+    check_unmasked(name, values)
     try:
         array = to_numpy(values)
-    except (TypeError, ValueError) as error:
-        raise UnsupportedTypeError(
-            f"{name} of type {type(values).__name__} is not an array: {error}"
-        ) from error
+    except (TypeError, ValueError, RuntimeError) as error:  # tensors without data or with unknown layouts
+        raise unreadable(name, values, error) from error
     if array.dtype.kind not in kinds and array.size:
         raise UnsupportedTypeError(f"{name} has dtype {array.dtype}, allowed is {allowed}")
     return array
+
+
+def check_unmasked(name: str, values: Any) -> None:
+    """Raise for a masked array, whose mask NumPy would drop in silence."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise UnsupportedTypeError(f"{name} is a masked array, which is not allowed: fill it first")
+
+
+def unreadable(name: str, values: Any, error: Exception) -> UnsupportedTypeError:
+    """The error for `values` that NumPy cannot read, of which `error` tells why."""
+    kind, names = type(values).__name__, ("dtype", "layout", "device")
+    details = ", ".join(f"{name} {getattr(values, name)}" for name in names if hasattr(values, name))
+    described = f"{kind} ({details})" if details else kind
+    reason = str(error).strip().partition("\n")[0]
+    return UnsupportedTypeError(f"{name} of type {described} is not an array: {reason}")
 
 
 def check_shape(name: str, array: np.ndarray, dimensions: int) -> None:

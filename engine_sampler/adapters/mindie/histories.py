@@ -57,24 +57,47 @@ class Padding:
         """
         if ids is None:
             return [None] * count
-        valid = (ids >= 0) & (ids < self.vocab_size)
-        if valid.all():
+        if self.is_absent_from(ids):
             return [self.trimmed(row) for row in ids]
-        invalid = np.argwhere(~(valid | (ids == -1) | (ids == self.vocab_size)))
-        if len(invalid):
-            row, column = invalid[0]
+        if ids.min() < -1 or ids.max() > self.vocab_size:
+            row, column = np.argwhere((ids < -1) | (ids > self.vocab_size))[0]
             allowed = f"0 to {self.vocab_size - 1}, and {self.vocab_size} or -1 as padding"
             raise OutOfBoundsError(
                 f"{name} has token id {ids[row, column]} in row {row}, allowed are {allowed}"
             )
-        return [self.trimmed(row[kept]) for row, kept in zip(ids, valid, strict=True)]
+        return [self._tokens(row) for row in ids]
+
+    def is_absent_from(self, ids: np.ndarray) -> bool:
+        """Whether all ids are tokens, `token_id` included."""
+        return not ids.size or bool(ids.min() >= 0 and ids.max() < self.vocab_size)
+
+    def span(self, row: np.ndarray) -> tuple[int, int] | None:
+        """Where the tokens of a row begin and end; None if they have padding between them."""
+        start, end = 0, len(row)
+        if not self.is_absent_from(row):
+            valid = self._valid(row)
+            start, end = _filled(valid)
+            if np.count_nonzero(valid) < end - start:
+                return None
+        if end > start and self.token_id in (row[start], row[end - 1]):
+            first, last = _filled(row[start:end] != self.token_id)
+            start, end = start + first, start + last
+        return (start, end) if end > start else (0, 0)
 
     def trimmed(self, tokens: np.ndarray) -> np.ndarray:
         """`tokens` without the padding token at both ends."""
         if self.token_id is None or not len(tokens) or self.token_id not in (tokens[0], tokens[-1]):
             return tokens
-        inside = np.flatnonzero(tokens != self.token_id)
-        return tokens[inside[0] : inside[-1] + 1] if len(inside) else NOTHING
+        first, last = _filled(tokens != self.token_id)
+        return tokens[first:last]
+
+    def _tokens(self, row: np.ndarray) -> np.ndarray:
+        span = self.span(row)
+        return self.trimmed(row[self._valid(row)]) if span is None else row[slice(*span)]
+
+    def _valid(self, row: np.ndarray) -> np.ndarray:
+        valid: np.ndarray = (row >= 0) & (row < self.vocab_size)
+        return valid
 
 
 @dataclass(eq=False, slots=True)
@@ -85,6 +108,11 @@ class GivenTokens:
     all_ids: np.ndarray | None
     output: np.ndarray | None
     is_prefill: bool
+
+    @property
+    def has_any(self) -> bool:
+        """Whether the call gives tokens for this row."""
+        return self.all_ids is not None or self.output is not None
 
     def uncached(self, params: SamplingParams) -> HistoryRow:
         """The row of a request without cached state.
@@ -141,7 +169,13 @@ class GivenTokens:
     def _agrees_with(self, cached: HistoryRow, padding: Padding) -> bool:
         if self.output is not None and not _equal(self.output, padding.trimmed(cached.output)):
             return False
-        return self.all_ids is None or _equal(self.all_ids, padding.trimmed(_joined(cached)))
+        if self.all_ids is None:
+            return True
+        parts = [tokens for tokens in (cached.prompt, cached.output) if len(tokens)]
+        if parts and padding.token_id in (parts[0][0], parts[-1][-1]):
+            return _equal(self.all_ids, padding.trimmed(_joined(cached)))
+        length = len(cached.prompt)
+        return _equal(self.all_ids[:length], cached.prompt) and _equal(self.all_ids[length:], cached.output)
 
     def _prompt(self, all_ids: np.ndarray, output: np.ndarray, params: SamplingParams) -> np.ndarray:
         length = len(all_ids) - len(output)
@@ -190,6 +224,12 @@ class GivenTokens:
 def _uses_tokens(params: SamplingParams) -> bool:
     """Whether a row's token depends on its earlier ones: on their number if it samples."""
     return not is_greedy(params) or has_penalty(params)
+
+
+def _filled(mask: np.ndarray) -> tuple[int, int]:
+    """Where the True values of `mask` begin and end; (0, 0) if there are none."""
+    first = int(mask.argmax())
+    return (first, len(mask) - int(mask[::-1].argmax())) if mask[first] else (0, 0)
 
 
 def _joined(row: HistoryRow) -> np.ndarray:

@@ -69,7 +69,9 @@ class SamplingParam:
     temperature         float from 0 to 10^6; 1 is neutral, 0 (below 1e-4) greedy.
     top_k               int from 0 to 2^31 − 1; 0 is off.
     top_p               float from 0 to 1; 1 is neutral.
-    seed                int from 0 to 2^63 − 1; None: a random one.
+    seed                int from 0 to 2^63 − 1, or −1 for a row without one; None: no row has one. A row
+                        without a seed that samples gets a random one. In the mode "documented" a seed makes
+                        its row sample, so greedy rows of a batch with seeds need −1.
     do_sample           bool; None: see `Sampler`.
     to_tensor           as in `SamplingData`.
 

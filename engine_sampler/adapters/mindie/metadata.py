@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,17 @@ import numpy as np
 from ...arithmetic import GREEDY_BELOW, Logprobs, child_seed
 from ...contract import bitmask_words
 from ...scheduler import StepResult
+from .._tensors import like
 from .errors import InconsistencyError, UnsupportedTypeError, ValidationError
 from .fields import (
+    NO_SEED,
     PARAMS,
     Field,
     check_callable,
     check_different,
     check_flag,
     check_lengths,
+    check_unmasked,
     host_array,
     ids_field,
     token_rows,
@@ -31,7 +34,7 @@ NO_LOGPROB = -9999.0
 _BEST_OF = Field("best_of", "int", 1, low=1, high=8192)
 _TOP_LOGPROBS = Field("top_logprobs", "int", 0, low=0, high=20)
 _CUMULATIVE = Field("cumulative_logprobs", "float", 0.0)
-_SEEDS = Field("seeds", "int", None, low=0, high=2**63 - 1)
+_SEEDS = Field("seeds", "int", None, low=NO_SEED, high=2**63 - 1)
 _PREFILL = Field("is_seq_prefill", "bool", None)
 _BEAMS = Field("use_beam_search", "bool", False)
 
@@ -117,10 +120,11 @@ class SamplingMetadata:
         reserved_sequence_ids  int arrays, one per group: the ids for the siblings of best_of.
         repetition_penalty to do_sample, seeds  as in `SamplingParam`; a sequence's seed takes effect
                                when the sequence begins. do_sample=False stays greedy; without do_sample
-                               the rows with a temperature, top_k or top_p sample.
+                               the rows with a temperature, top_k or top_p sample, and sequences that have
+                               sampled go on: with their temperature, top_k and top_p if all are omitted.
         top_logprobs           0 to 20: the number of likeliest tokens to list.
         best_of                1 to 8192: this many siblings begin with the row of a group that has one
-                               sequence; they sample.
+                               sequence; they sample. In a later call, rows above 1 sample.
         cumulative_logprobs    the sequences' sums so far.
         all_sequence_ids       the ids in `batch_sequence_ids`, in one array.
         is_seq_prefill         bool per row, for a mixed batch; otherwise `is_prefill` applies to all rows.
@@ -131,8 +135,10 @@ class SamplingMetadata:
         """
         check_flag("is_prefill", is_prefill)
         check_callable("to_tensor", to_tensor)
-        groups = [_ids("batch_sequence_ids", ids) for ids in batch_sequence_ids]
-        reserved = [_ids("reserved_sequence_ids", ids) for ids in reserved_sequence_ids or [()] * len(groups)]
+        groups = _groups("batch_sequence_ids", batch_sequence_ids)
+        reserved = [_ids("reserved_sequence_ids", ())] * len(groups)
+        if reserved_sequence_ids is not None:
+            reserved = _groups("reserved_sequence_ids", reserved_sequence_ids) or reserved
         if len(reserved) != len(groups):
             raise InconsistencyError(f"reserved_sequence_ids has {len(reserved)} groups of {len(groups)}")
         if not all(len(ids) for ids in groups) or not groups:
@@ -156,7 +162,7 @@ class SamplingMetadata:
 
         def filled(field: Field, values: Any, default: Any) -> np.ndarray:
             checked = column(field, values)
-            return np.full(len(sequences), default) if checked is None else checked
+            return np.full(len(sequences), default, field.dtype) if checked is None else checked
 
         if filled(_BEAMS, use_beam_search, False).any():
             raise ValidationError("use_beam_search=True is not allowed here: Scheduler.add_group supports it")
@@ -258,7 +264,10 @@ class SamplingMetadata:
 
 @dataclass(eq=False)
 class SamplingOutput:
-    """The results of a `SamplingMetadata` batch: NumPy arrays with one entry per row, siblings included.
+    """The results of a `SamplingMetadata` batch: arrays with one entry per row, siblings included.
+
+    NumPy arrays; with `return_tensors` of `Sampler`, token ids and logprobs are of the logits' library, on
+    its device.
 
     sequence_ids         int64, the sequences of the tokens.
     parent_sequence_ids  int64, the sequences whose caches they continue.
@@ -280,11 +289,11 @@ class SamplingOutput:
     parent_sequence_ids: np.ndarray
     group_indices: list[tuple[int, int]]
     repeating_indices: np.ndarray
-    token_ids: np.ndarray
-    logprobs: np.ndarray
-    top_token_ids: np.ndarray
-    top_logprobs: np.ndarray
-    cumulative_logprobs: np.ndarray
+    token_ids: Any
+    logprobs: Any
+    top_token_ids: Any
+    top_logprobs: Any
+    cumulative_logprobs: Any
     num_new_tokens: np.ndarray
     num_top_tokens: np.ndarray
     seeds: np.ndarray
@@ -322,7 +331,14 @@ class SamplingOutput:
             None if metadata.guided_bitmask is None else tokens >= 0,
         )
 
-    def to_deprecated(self) -> tuple[np.ndarray, np.ndarray]:
+    def moved_to(self, logits: Any) -> SamplingOutput:
+        """The same with token ids and logprobs as arrays of the library of `logits`, on its device."""
+        ids, values = ("token_ids", "top_token_ids"), ("logprobs", "top_logprobs", "cumulative_logprobs")
+        moved = {name: like(logits, getattr(self, name), "int64") for name in ids}
+        moved |= {name: like(logits, getattr(self, name), "float32") for name in values}
+        return replace(self, **moved)
+
+    def to_deprecated(self) -> tuple[Any, Any]:
         """(token_ids, logprobs)."""
         return self.token_ids, self.logprobs
 
@@ -333,8 +349,20 @@ def sibling_seed(seed: int, number: int) -> int:
     return child_seed(seed, number) % 2**63
 
 
+def _groups(name: str, values: Any) -> list[np.ndarray]:
+    """The ids of each group."""
+    check_unmasked(name, values)
+    try:
+        groups = list(values)
+    except TypeError as error:
+        raise UnsupportedTypeError(
+            f"{name}={values!r} is not allowed: a list with an array of ids per group"
+        ) from error
+    return [_ids(name, ids) for ids in groups]
+
+
 def _ids(name: str, values: Any) -> np.ndarray:
-    array = np.asarray(values)
+    array = host_array(name, values, "iu", "int")
     if not array.size:
         return np.zeros(0, np.int64)
     checked = ids_field(name).check(array)

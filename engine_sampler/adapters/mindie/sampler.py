@@ -20,12 +20,20 @@ from .._tensors import library_of, like, to_numpy
 from .batches import JoinedBatch, ids_key, join_requests, join_rows
 from .cache import CachedRequest, RequestCache
 from .errors import InconsistencyError, OutOfBoundsError, UnsupportedTypeError
-from .fields import MAX_ROWS, PARAMS, check_flag, check_lengths, ids_field
+from .fields import (
+    MAX_ROWS,
+    PARAMS,
+    check_flag,
+    check_lengths,
+    check_unmasked,
+    host_array,
+    ids_field,
+)
 from .growing import GrowingIds
 from .histories import GivenTokens, Padding
 from .inputs import SamplingData, SamplingParam
 from .metadata import SamplingMetadata, SamplingOutput, sibling_seed
-from .settings import MODES, group_settings, pair_settings, with_seed
+from .settings import MODES, default_settings, group_settings, pair_settings, with_seed
 from .values import Scores
 
 logger = logging.getLogger("engine_sampler")
@@ -41,8 +49,8 @@ class Sampler:
     """Draws the next tokens of a batch, as MindIE's `sample` does.
 
     mode          "documented": a row samples if `do_sample` is True or if a sampling setting is given for
-                  it: a temperature, top_k or top_p that is not neutral, or a seed. Top_p keeps the fewest
-                  tokens whose probabilities reach p.
+                  it: a temperature, top_k or top_p that is not neutral, or a seed (−1 is none). Top_p keeps
+                  the fewest tokens whose probabilities reach p.
                   "observed": as MindIE's implementation does, only `do_sample` makes a row sample, and
                   top_p keeps the fewest tokens whose probabilities exceed p.
                   A temperature of 0 is greedy in both.
@@ -55,14 +63,20 @@ class Sampler:
                   a `SamplingMetadata` has only the top logprobs that it asks for.
     return_tensors  return arrays of the logits' library, on its device, instead of NumPy arrays.
     idle_rounds   a request is forgotten when the other requests have drawn this many tokens each since
-                  its last one; None keeps it until `clear_cache`. At most 4096 requests are kept (or those
-                  of one call, if they are more): the longest idle are forgotten first.
+                  its last one, or after so many calls in which all rows draw their first token; None: only
+                  for `cache_bytes`.
+    cache_bytes   requests are kept until `clear_cache`, but no more than about this many bytes of them, and
+                  at most 4096 (those of one call always): the longest idle are forgotten first. A token
+                  takes about 56 bytes. None: only the number counts.
     backend, num_threads  as in `Scheduler`.
 
     Requests with ids are cached from their first call on: tokens, seed and position. A call may repeat
     tokens and settings or omit them. Given values take effect at once, a changed seed included; if a call
     takes tokens back, the cached state is rolled back as well. A prefill starts a request from scratch,
     unless `all_input_ids` repeat its cached prompt and output: then it continues.
+
+    The first token of a request is drawn at position 0, whatever the length of its prompt. A `Scheduler`
+    counts the prompt unless its `add` gets `position=0`: then the same seed draws the same tokens.
 
     Rows without ids draw at the position that their tokens tell: the length of `output_ids`, or else of
     `all_input_ids`. Without either, their position is the number of such calls before, so that a seed does
@@ -77,7 +91,8 @@ class Sampler:
         eos_token_ids: Sequence[int] = (),
         logprobs: bool = True,
         return_tensors: bool = False,
-        idle_rounds: int | None = 64,
+        idle_rounds: int | None = None,
+        cache_bytes: int | None = 2**29,
         backend: str | Backend = "auto",
         num_threads: int | None = None,
     ) -> None:
@@ -85,18 +100,22 @@ class Sampler:
             raise OutOfBoundsError(f"mode={mode!r} is not allowed: one of {', '.join(MODES)}")
         _check_integer("pad_token_id", pad_token_id, -1, "a token id from -1 on, or None")
         _check_integer("idle_rounds", idle_rounds, 1, "an integer of at least 1, or None")
+        _check_integer("cache_bytes", cache_bytes, 0, "a number of bytes, or None")
         check_flag("logprobs", logprobs)
         check_flag("return_tensors", return_tensors)
+        _check_integer("num_threads", num_threads, 1, "an integer of at least 1, or None")
         named_backend(backend)
         self.mode = mode
         self.pad_token_id = pad_token_id
         self.eos_token_ids = tuple(integers_of("eos_token_ids", eos_token_ids))
+        for token_id in self.eos_token_ids:
+            _check_integer("eos_token_ids", token_id, 0, "token ids from 0 on")
         self.logprobs = logprobs
         self.return_tensors = return_tensors
         self.errors: list[str | None] = []
         """The reasons why rows of the last call have no token; None for the others."""
-        self._cache = RequestCache(backend, num_threads, idle_rounds, _MOST_REQUESTS)
-        self._rows = RequestCache(backend, num_threads)
+        self._cache = RequestCache(backend, num_threads, idle_rounds, _MOST_REQUESTS, cache_bytes)
+        self._rows = RequestCache(backend, num_threads, max_bytes=cache_bytes)
         """The rows of calls without request ids, by number."""
         self._calls = 0
         """How many calls had neither request ids nor tokens."""
@@ -138,7 +157,8 @@ class Sampler:
                 raise InconsistencyError(
                     "sampling_metadata replaces sampling_data and sampling_param: give it alone"
                 )
-            return self._sample_groups(readable(logits), metadata)
+            output = self._sample_groups(readable(logits), metadata)
+            return output.moved_to(logits) if self.return_tensors else output
         data = _instance("sampling_data", sampling_data, SamplingData) or SamplingData()
         param = _instance("sampling_param", sampling_param, SamplingParam)
         next_tokens, values = self._sample_pair(readable(logits), data, param)
@@ -175,7 +195,7 @@ class Sampler:
 
         sequence_ids  int [requests], their ids.
         """
-        ids = np.asarray(sequence_ids)
+        ids = host_array("sequence_ids", sequence_ids, "iu", "int")
         if not ids.size:
             return
         forgotten = [] if (checked := ids_field("sequence_ids").check(ids)) is None else checked.tolist()
@@ -269,7 +289,7 @@ class Sampler:
     ) -> list[CachedRequest]:
         """`join_requests` with the settings of the call, or else those configured ahead."""
         own = [self._configured.get(i) for i in ids] if settings is None else settings
-        default = pair_settings({}, 1, self.mode, self.logprobs)[0]
+        default = default_settings(self.mode, self.logprobs)
         requests = join_requests(
             self._cache, ids, histories, own, default, padding, masked=masked, keep_seeds=keep_seeds
         )
@@ -282,11 +302,16 @@ class Sampler:
         check_lengths(len(logits), {"all_sequence_ids": metadata.all_sequence_ids}, "logits")
         padding = self._padding(logits.width)
         siblings = metadata.siblings
-        settings = group_settings(
-            metadata.columns(), self.mode, self.logprobs, metadata.top_logprobs_array, siblings > 1
-        )
         prefill = metadata.prefill_array.tolist()
         histories = _given(padding, metadata.all_token_ids, metadata.output_token_ids, prefill)
+        settings = group_settings(
+            metadata.columns(),
+            self.mode,
+            self.logprobs,
+            metadata.top_logprobs_array,
+            metadata.best_of_array > 1,
+            self._continued(metadata.all_sequence_ids.tolist(), histories, padding.vocab_size),
+        )
         bitmask = metadata.mask(logits.width)
         expansion = metadata.expansion()
         sources = expansion.sources.tolist()
@@ -315,6 +340,17 @@ class Sampler:
         result = self._cache.step(rows, expansion.sequence_ids, bitmask)
         self._note_errors(result)
         return SamplingOutput.of(metadata, expansion, result)
+
+    def _continued(
+        self, ids: list[int], histories: Sequence[GivenTokens], vocab_size: int
+    ) -> list[SamplingParams | None]:
+        """The settings of the request that each row continues; None for rows that begin."""
+        rows = []
+        for request_id, tokens in zip(ids, histories, strict=True):
+            cached = self._cache.find(request_id, vocab_size)
+            goes_on = cached is not None and (not tokens.is_prefill or tokens.resumes(cached.row))
+            rows.append(cached.params if cached is not None and goes_on else None)
+        return rows
 
     def _padding(self, vocab_size: int) -> Padding:
         """What is padding in rows of ids; raises OutOfBoundsError for a pad token beyond the vocabulary."""
@@ -381,6 +417,9 @@ def _given(
 
 def readable(logits: Any) -> LogitRows:
     """The rows of the logits; raises if there are none, or more than a batch may have."""
+    check_unmasked("logits", logits)
+    if str(getattr(logits, "device", "")) == "meta":
+        raise UnsupportedTypeError("logits are on the device meta, where tensors have no values")
     rows = LogitRows(to_numpy(logits) if library_of(logits).__name__ == "mindspore" else logits, 1)
     if not 1 <= len(rows) <= MAX_ROWS:
         raise OutOfBoundsError(f"logits have {len(rows)} rows, allowed are 1 to {MAX_ROWS}")

@@ -10,13 +10,16 @@ import numpy as np
 
 from ...arithmetic import GREEDY_BELOW
 from ...params import SamplingParams
-from .fields import PARAMS, check_lengths
+from .fields import NO_SEED, PARAMS, check_lengths
 
 MODES = ("documented", "observed")
 
 CUTS = {"documented": "reach", "observed": "exceed"}
 """Where top_p cuts in each mode: the document keeps tokens until their sum reaches p, the kernel until it
 exceeds p."""
+
+_CHOICE = ("temperature", "top_k", "top_p")
+"""The settings of the choice among the tokens."""
 
 Columns = Mapping[str, np.ndarray | None]
 
@@ -36,27 +39,45 @@ def pair_settings(columns: Columns, rows: int, mode: str, logprobs: bool) -> lis
     if may_sample is None:
         may_sample = np.zeros(rows, np.bool_)
     if mode == "documented":
-        may_sample = may_sample | _has_sampling_setting(columns, rows) | (columns.get("seed") is not None)
+        may_sample = may_sample | _has_sampling_setting(columns, rows) | _has_seed(columns, rows)
     sampled = (may_sample & _not_greedy(columns, rows)).tolist()
     return _row_settings(columns, sampled, [0 if s and logprobs else None for s in sampled], mode)
 
 
+@functools.lru_cache(maxsize=4)
+def default_settings(mode: str, logprobs: bool) -> SamplingParams:
+    """The settings of a row without any."""
+    return pair_settings({}, 1, mode, logprobs)[0]
+
+
 def group_settings(
-    columns: Columns, mode: str, logprobs: bool, top_logprobs: np.ndarray, always_sampled: np.ndarray
+    columns: Columns,
+    mode: str,
+    logprobs: bool,
+    top_logprobs: np.ndarray,
+    always_sampled: np.ndarray,
+    cached: Sequence[SamplingParams | None],
 ) -> list[SamplingParams]:
     """The settings of each row of a `SamplingMetadata`.
 
     logprobs        whether sampled rows get the logprob of their token without asking for top logprobs.
     top_logprobs    int [rows], the number of likeliest tokens to list; a greedy row with 0 gets no logprob.
     always_sampled  bool [rows], rows that sample regardless of `do_sample`.
+    cached          the settings of the request that each row continues; None for rows that begin.
 
-    Without `do_sample`, in the mode "documented", rows with a temperature, top_k or top_p sample.
+    Without `do_sample`, in the mode "documented", rows with a temperature, top_k or top_p sample. Without
+    it, a request that has sampled goes on sampling unless its temperature is 0; if all of temperature,
+    top_k and top_p are omitted too, it keeps its own.
     """
     rows = len(top_logprobs)
     may_sample = columns.get("do_sample")
     if may_sample is None:
         documented = mode == "documented"
         may_sample = _has_sampling_setting(columns, rows) if documented else np.zeros(rows, np.bool_)
+        has_sampled = [params is not None and not is_greedy(params) for params in cached]
+        may_sample = may_sample | np.array(has_sampled, np.bool_)
+        if all(columns.get(name) is None for name in _CHOICE):
+            columns = {**columns, **_kept_choice(cached, has_sampled)}
     sampled = ((may_sample | always_sampled) & _not_greedy(columns, rows)).tolist()
     counts = [
         n if n or (is_sampled and logprobs) else None
@@ -79,10 +100,33 @@ def has_penalty(settings: SamplingParams) -> bool:
 def _has_sampling_setting(columns: Columns, rows: int) -> np.ndarray:
     """bool [rows], whether a row's temperature, top_k or top_p is not neutral."""
     found = np.zeros(rows, np.bool_)
-    for name in ("temperature", "top_k", "top_p"):
+    for name in _CHOICE:
         if (column := columns.get(name)) is not None:
             found |= column != PARAMS[name].neutral
     return found
+
+
+def _has_seed(columns: Columns, rows: int) -> np.ndarray:
+    """bool [rows], whether a row has a seed."""
+    column = columns.get("seed")
+    return np.zeros(rows, np.bool_) if column is None else column != NO_SEED
+
+
+def _kept_choice(
+    cached: Sequence[SamplingParams | None], has_sampled: Sequence[bool]
+) -> dict[str, np.ndarray | None]:
+    """The columns of temperature, top_k and top_p from the requests that have sampled."""
+    if not any(has_sampled):
+        return {}
+    return {
+        name: np.array(
+            [
+                params[name] if params is not None and sampled else PARAMS[name].neutral
+                for params, sampled in zip(cached, has_sampled, strict=True)
+            ]
+        )
+        for name in _CHOICE
+    }
 
 
 def _not_greedy(columns: Columns, rows: int) -> np.ndarray:
@@ -94,7 +138,8 @@ def _row_settings(
     columns: Columns, sampled: Sequence[bool], counts: Sequence[int | None], mode: str
 ) -> list[SamplingParams]:
     cut = CUTS[mode]
-    values = [_values(columns, name, len(sampled)) for name in PARAMS if name != "do_sample"]
+    values = [_values(columns, name, len(sampled)) for name in PARAMS if name not in ("seed", "do_sample")]
+    values.append([None if seed == NO_SEED else seed for seed in _values(columns, "seed", len(sampled))])
     return [
         _settings(cut, is_sampled, count, *row)
         for is_sampled, count, row in zip(sampled, counts, zip(*values, strict=True), strict=True)
