@@ -10,7 +10,7 @@ import pytest
 from engine_sampler.base.environment import PREFIX, VARIABLES, variables_set
 
 ROOT = Path(__file__).resolve().parents[2]
-OF_THE_TESTS = {"ENGINE_SAMPLER_TEST_ROUNDS"}
+OF_THE_TESTS = {"ENGINE_SAMPLER_TEST_ROUNDS", "ENGINE_SAMPLER_TEST_SECONDS"}
 AT_INSTALL = {"ENGINE_SAMPLER_REQUIRE_NATIVE"}
 
 

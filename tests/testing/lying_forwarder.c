@@ -273,7 +273,12 @@ static void alter_logits(arena *held, es_batch *batch) {
 
 static void change_surroundings(void) {
     if (lie == changes_rounding) fesetround(FE_UPWARD);
-    if (lie == sets_variable) setenv("OMP_NUM_THREADS", "1", 1);
+    if (lie == sets_variable) {
+        static int calls;
+        char text[16];
+        snprintf(text, sizeof text, "%d", ++calls);
+        setenv("LYING_FORWARDER_CALLS", text, 1);
+    }
     if (lie == handles_signal) signal(SIGTERM, SIG_IGN);
     if (lie == changes_mode_mask) umask(0);
     if (lie == changes_folder && chdir("/")) abort();

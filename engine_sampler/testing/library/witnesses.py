@@ -101,6 +101,13 @@ class Witness(Sampler):
     # --- as the library calls it -------------------------------------------------------------------
 
     def _row_function(self, row: Any, logits: Any, ids: Any, n: int, state: Any) -> int:
+        try:
+            return self._answer(row, logits, ids, n, state)
+        except Exception as error:  # what is told may be anything
+            self.calls.breaches.append(f"a function of the host cannot read what it is told: {error!r}")
+            return 1
+
+    def _answer(self, row: Any, logits: Any, ids: Any, n: int, state: Any) -> int:
         ffi = contract()
         values = np.array([row.values[k] for k in range(len(self.params))]) if row.values else np.zeros(4)
         tokens = np.array([row.token_ids[k] for k in range(row.length)], np.int64)
