@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import cycle, islice
 
+import numpy as np
+
 RAND_MAX = 0x7FFFFFFF
 _LENGTH, _LAG, _DISCARDED = 31, 3, 310
 
@@ -17,6 +19,19 @@ def glibc_rand(seed: int) -> Iterator[int]:
     the seed is read as a signed number and 0 as 1. The first 310 sums are discarded.
     """
     return islice(_sums(seed), _DISCARDED, None)
+
+
+def first_rands(seeds: np.ndarray) -> np.ndarray:
+    """The first number of each of the `seeds`, int64 [n], from 0 to RAND_MAX."""
+    words = np.where(seeds == 0, 1, seeds)
+    signed = words - ((words & 0x80000000) << 1)
+    start = np.array([pow(16807, i, RAND_MAX) for i in range(_LENGTH)])
+    recent = [*((start[:, None] * (signed % RAND_MAX)) % RAND_MAX)]
+    recent[0] = words
+    for index in islice(cycle((*range(_LAG, _LENGTH), *range(_LAG))), _DISCARDED + 1):
+        recent[index] = (recent[index] + recent[index - _LAG]) & 0xFFFFFFFF
+        newest = recent[index] >> 1
+    return newest
 
 
 def _sums(seed: int) -> Iterator[int]:
