@@ -53,6 +53,10 @@ class TopkToppSampling:
       the head: it may draw the next token kept by top-k.
     - exp is indexed by the rank in sorted order. Logprobs are divided by the head's rounded sum.
 
+    topk and topp are not `top_k` and `top_p` in their usual order: nothing is scaled after top-k, so topp is
+    a share of all probabilities as given. `SamplingParams(top_k=…, top_p=…, order=("top_p", "top_k"))` keeps
+    the same tokens of probabilities that add up to 1.
+
     In both modes `sampled_probs` is the chosen token's entry of `probs`, not rescaled to the kept tokens,
     and new parameters take effect at once, seeds included. `mode` is one of these names. Bad parameters
     raise `ParameterError` naming them, tensors with a wrong dtype or shape TypeError or ValueError, before
