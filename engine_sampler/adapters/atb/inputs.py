@@ -54,11 +54,16 @@ def checked_inputs(
     for row in np.flatnonzero(topk != np.rint(topk)).tolist():
         errors[row] = errors[row] or "topk has a fraction; allowed are whole numbers"
     bits, peaks = _probabilities(errors, bits, dtype)
-    whole = np.nan_to_num(np.broadcast_to(topk, rows)).astype(np.int64)
+    whole = _for_all(np.nan_to_num(topk).astype(np.int64), rows)
     if observed and not single:
         whole += 1  # there topk is the index of the last token kept
-    spread = np.broadcast_to(topp, rows).astype(np.float64)
+    spread = _for_all(topp.astype(np.float64), rows)
     return OperatorInputs(bits, peaks, dtype == "bfloat16", whole, spread, exp, rand), errors
+
+
+def _for_all(column: np.ndarray, rows: int) -> np.ndarray:
+    """One entry for each row: `column`, or its only entry."""
+    return column if len(column) == rows else np.full(rows, column[0])
 
 
 def _half_bits(name: str, tensor: Any, dtypes: tuple[str, ...]) -> np.ndarray:
