@@ -23,6 +23,7 @@ typedef struct row {
     int64_t n;
     uint16_t peak;
     uint16_t low;    /* counts are right from here up to the peak */
+    int32_t n_filled;
     int has_maxima;  /* chunks whose maximum is below `low` hold nothing that is kept */
     /* Kept are the tokens above `least`, and the first `of_least` of those equal to it. */
     uint16_t least;
@@ -33,6 +34,7 @@ typedef struct row {
     /* Scratch. */
     uint32_t *counts;   /* [BINS] */
     int32_t *weights;          /* [BINS]; right where counts are above 0 */
+    uint16_t *filled;          /* [BINS]; the bins from the peak down to `low` that have tokens */
     uint16_t *maxima;          /* [chunks] */
     int64_t *sums;             /* [chunks] */
 } row;
@@ -84,15 +86,28 @@ static void find_low(row *r, int64_t k) {
     r->has_maxima = 1;
 }
 
-static void count_chunk(row *r, int64_t start, int64_t end) {
-    for (int64_t i = start; i < end; i++) {
-        const uint16_t bin = bin_of(r->bits[i]);
-        if (bin >= r->low) r->counts[bin]++;
+static void count_high(row *r) {
+    for (int64_t c = 0, start = 0; start < r->n; c++, start += CHUNK) {
+        if (r->maxima[c] < r->low) continue;
+        const int64_t end = chunk_end(r, start);
+        for (int64_t i = start; i < end; i++) {
+            const uint16_t bin = bin_of(r->bits[i]);
+            if (bin >= r->low) r->counts[bin]++;
+        }
     }
 }
 
 static void count_all(row *r) {
     for (int64_t i = 0; i < r->n; i++) r->counts[bin_of(r->bits[i])]++;
+}
+
+/* Without a branch, which nobody could predict. */
+static void list_filled(row *r) {
+    r->n_filled = 0;
+    for (int32_t bin = r->peak; bin >= r->low; bin--) {
+        r->filled[r->n_filled] = (uint16_t)bin;
+        r->n_filled += r->counts[bin] > 0;
+    }
 }
 
 /* Count the tokens of each bin, at least those of the k likeliest. */
@@ -101,12 +116,9 @@ static void count(row *r, int64_t k) {
     r->has_maxima = 0;
     if (k <= r->n / CHUNK / FEW) find_low(r, k);
     memset(r->counts + r->low, 0, (size_t)(r->peak - r->low + 1) * sizeof r->counts[0]);
-    if (!r->has_maxima) {
-        count_all(r);
-        return;
-    }
-    for (int64_t c = 0, start = 0; start < r->n; c++, start += CHUNK)
-        if (r->maxima[c] >= r->low) count_chunk(r, start, chunk_end(r, start));
+    if (r->has_maxima) count_high(r);
+    else count_all(r);
+    list_filled(r);
 }
 
 /* --- what is kept --- */
@@ -134,9 +146,9 @@ static void keep_leading(row *r, int64_t k, int64_t needed) {
     r->least = r->peak;
     r->of_least = r->size = r->weight = 0;
     r->mass = 0;
-    for (int32_t bin = r->peak; bin >= r->low && r->size < k; bin--) {
+    for (int32_t b = 0; b < r->n_filled && r->size < k; b++) {
+        const int32_t bin = r->filled[b];
         const int64_t there = r->counts[bin];
-        if (!there) continue;
         const int64_t room = r->given->keeps_ties ? there : least_of(there, k - r->size);
         const int64_t mass = needed < 0 ? 0 : r->given->masses[bin];
         const int64_t enough = tokens_to_reach(needed, sum, mass, room);
@@ -168,9 +180,10 @@ static int64_t find_in_bin(const row *r, uint16_t bin, int64_t skip) {
 
 /* The id of the kept token with this rank. */
 static int64_t find_rank(const row *r, int64_t rank) {
-    for (int32_t bin = r->peak; bin >= r->least; bin--) {
+    for (int32_t b = 0; b < r->n_filled && r->filled[b] >= r->least; b++) {
+        const uint16_t bin = r->filled[b];
         const int64_t there = kept_of(r, bin);
-        if (rank < there) return find_in_bin(r, (uint16_t)bin, rank);
+        if (rank < there) return find_in_bin(r, bin, rank);
         rank -= there;
     }
     return 0;
@@ -232,11 +245,11 @@ static int64_t draw_in_id_order(const row *r) {
 
 static int64_t draw_in_rank_order(const row *r) {
     int64_t left = es_scale_draw(r->given->numbers[r->i], r->weight);
-    for (int32_t bin = r->peak; bin >= r->least; bin--) {
+    for (int32_t b = 0; b < r->n_filled && r->filled[b] >= r->least; b++) {
+        const uint16_t bin = r->filled[b];
         const int64_t there = kept_of(r, bin);
-        if (!there) continue;
         const int64_t sum = there * r->weights[bin];
-        if (left < sum) return find_in_bin(r, (uint16_t)bin, left / r->weights[bin]);
+        if (left < sum) return find_in_bin(r, bin, left / r->weights[bin]);
         left -= sum;
     }
     return 0;
@@ -303,12 +316,12 @@ static int64_t race_by_id(const row *r) {
 static int64_t race_by_rank(const row *r, int64_t size) {
     double best = -1;
     int64_t winner = 0, rank = 0;
-    for (int32_t bin = r->peak; bin >= r->least && rank < size; bin--) {
+    for (int32_t b = 0; b < r->n_filled && rank < size; b++) {
+        const uint16_t bin = r->filled[b];
         const int64_t there = least_of(kept_of(r, bin), size - rank);
-        if (!there) continue;
         /* Of equal probabilities, the first with the least noise. */
         const uint16_t least = least_noise(r->noise + rank, there);
-        const double ratio = ratio_of(r, (uint16_t)bin, least);
+        const double ratio = ratio_of(r, bin, least);
         if (ratio > best) {
             best = ratio;
             winner = rank;
@@ -334,8 +347,9 @@ static float round_to_16_bits(float x, int bfloat16) {
 static int64_t count_within(const row *r, double limit, int inclusive, float *sum) {
     float total = 0;
     int64_t rank = 0;
-    for (int32_t bin = r->peak; bin >= r->least; bin--) {
-        const float value = value_of(r, (uint16_t)bin);
+    for (int32_t b = 0; b < r->n_filled && r->filled[b] >= r->least; b++) {
+        const uint16_t bin = r->filled[b];
+        const float value = value_of(r, bin);
         for (int64_t j = kept_of(r, bin); j > 0; j--) {
             const float next = round_to_16_bits(total + value, r->given->bfloat16);
             if (next == total) { /* no later value is greater */
@@ -357,10 +371,11 @@ static int64_t count_within(const row *r, double limit, int inclusive, float *su
 /* Restrict what is kept to the first tokens, at least one. */
 static void cut_to(row *r, int64_t size) {
     int64_t before = 0;
-    for (int32_t bin = r->peak; bin >= r->least; bin--) {
+    for (int32_t b = 0; b < r->n_filled && r->filled[b] >= r->least; b++) {
+        const uint16_t bin = r->filled[b];
         const int64_t there = kept_of(r, bin);
         if (before + there >= size) {
-            r->least = (uint16_t)bin;
+            r->least = bin;
             r->of_least = size - before;
             r->size = size;
             return;
@@ -413,8 +428,8 @@ static int64_t draw(row *r) {
 static void list_leading(const row *r, uint16_t *leading) {
     const int64_t size = r->given->lists;
     int64_t at = 0;
-    for (int32_t bin = r->peak; bin >= r->least && at < size; bin--)
-        for (int64_t j = kept_of(r, bin); j > 0 && at < size; j--) leading[at++] = (uint16_t)bin;
+    for (int32_t b = 0; b < r->n_filled && at < size; b++)
+        for (int64_t j = kept_of(r, r->filled[b]); j > 0 && at < size; j--) leading[at++] = r->filled[b];
     while (at < size) leading[at++] = 0;
 }
 
@@ -422,7 +437,7 @@ int32_t es_probabilities_sample(const es_probabilities *given, int64_t n, const 
                                 int64_t *tokens, double *masses, uint16_t *leading) {
     const size_t chunks = (size_t)(given->vocab_size / CHUNK + 1);
     const size_t counts = BINS * sizeof(uint32_t), sums = chunks * sizeof(int64_t);
-    char *const scratch = malloc(counts + sums + BINS * sizeof(int32_t) + chunks * sizeof(uint16_t));
+    char *const scratch = malloc(counts + sums + BINS * sizeof(int32_t) + (BINS + chunks) * sizeof(uint16_t));
     if (!scratch) return -1;
     for (int64_t i = 0; i < n; i++) {
         row r = {.given = given, .i = i, .n = given->vocab_size, .peak = bin_of(given->peaks[i])};
@@ -431,7 +446,8 @@ int32_t es_probabilities_sample(const es_probabilities *given, int64_t n, const 
         r.counts = (uint32_t *)scratch;
         r.sums = (int64_t *)(scratch + counts);
         r.weights = (int32_t *)(scratch + counts + sums);
-        r.maxima = (uint16_t *)(r.weights + BINS);
+        r.filled = (uint16_t *)(r.weights + BINS);
+        r.maxima = r.filled + BINS;
         tokens[i] = draw(&r);
         masses[i] = r.mass;
         if (given->lists) list_leading(&r, leading + i * given->lists);
