@@ -22,9 +22,9 @@ typedef struct row {
     const uint16_t *noise;
     int64_t n;
     uint16_t peak;
-    uint16_t low;    /* counts are right from here up to the peak */
+    uint16_t low;   /* counts are right from here up to the peak */
     int32_t n_filled;
-    int has_maxima;  /* chunks whose maximum is below `low` hold nothing that is kept */
+    int has_maxima; /* chunks whose maximum is below `low` hold nothing that is kept */
     /* Kept are the tokens above `least`, and the first `of_least` of those equal to it. */
     uint16_t least;
     int64_t of_least;
@@ -32,11 +32,11 @@ typedef struct row {
     double mass;
     int64_t weight;
     /* Scratch. */
-    uint32_t *counts;   /* [BINS] */
-    int32_t *weights;          /* [BINS]; right where counts are above 0 */
-    uint16_t *filled;          /* [BINS]; the bins from the peak down to `low` that have tokens */
-    uint16_t *maxima;          /* [chunks] */
-    int64_t *sums;             /* [chunks] */
+    uint32_t *counts; /* [BINS] */
+    int32_t *weights; /* [BINS]; right where counts are above 0 */
+    uint16_t *filled; /* [BINS]; the bins from the peak down to `low` that have tokens */
+    uint16_t *maxima; /* [chunks] */
+    int64_t *sums;    /* [chunks] */
 } row;
 
 static inline int64_t least_of(int64_t a, int64_t b) { return a < b ? a : b; }
