@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any
 
@@ -22,14 +23,24 @@ def library_of(tensor: Any) -> Any:
 
 def dtype_name(tensor: Any) -> str:
     """The dtype's name without the library's, such as "float16"; for a non-array its type's name."""
-    return str(getattr(tensor, "dtype", type(tensor).__name__)).rpartition(".")[2]
+    dtype = getattr(tensor, "dtype", None)
+    if dtype is None:
+        return type(tensor).__name__
+    return _name_of_numpy(dtype) if isinstance(dtype, np.dtype) else _name_of(dtype)
+
+
+def _name_of(dtype: Any) -> str:
+    return str(dtype).rpartition(".")[2].lower()  # MindSpore's are called Float16, BFloat16, …
+
+
+_name_of_numpy = functools.lru_cache(64)(_name_of)  # NumPy takes 5 µs to spell one
 
 
 def to_numpy(tensor: Any) -> np.ndarray:
     """`tensor` on the host; bfloat16, which NumPy lacks, is widened to float32."""
     library = library_of(tensor)
     if library is not np:
-        if dtype_name(tensor).lower() == "bfloat16":  # MindSpore's is called BFloat16
+        if dtype_name(tensor) == "bfloat16":
             tensor = tensor.float() if library.__name__ == "torch" else tensor.astype(library.float32)
         if library.__name__ == "torch":
             return np.asarray(tensor.detach().cpu().numpy())

@@ -6,6 +6,7 @@ build with sanitizers.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from pathlib import Path, PurePath
@@ -35,6 +36,25 @@ def library_path() -> Path | None:
     name = f"libengine_sampler{_LIBRARY_SUFFIXES.get(sys.platform, '.so')}"
     packaged = Path(str(_folder(_NATIVE_FOLDER) / name))
     return packaged if packaged.is_file() else None
+
+
+@functools.cache
+def load_functions(header: str, function: str) -> tuple[Any, Any] | None:
+    """The C library with what `header` declares, and its `cffi.FFI`; None if there is none that has
+    `function`."""
+    path = library_path()
+    if path is None:
+        return None
+    import cffi  # type: ignore[import-untyped]  # only where the library is used
+
+    ffi = cffi.FFI()
+    ffi.cdef(header_declarations(header))
+    try:
+        library = ffi.dlopen(str(path))
+        getattr(library, function)
+    except (OSError, AttributeError):
+        return None
+    return library, ffi
 
 
 def grammar_names() -> list[str]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, Protocol
 
 import numpy as np
 
-from ..base.packaged import header_declarations, library_path
+from ..base.packaged import load_functions
 from ..contract import SlotTable
 from .draws import DrawnTokens
 from .history import ONE, TokenPool
@@ -98,23 +97,5 @@ class AppendingInNumpy:
 
 def new_appending() -> Appending:
     """The faster way that this machine has."""
-    loaded = _load_library()
+    loaded = load_functions(HEADER, "es_histories_append")
     return AppendingInNumpy() if loaded is None else AppendingInC(*loaded)
-
-
-@functools.cache
-def _load_library() -> tuple[Any, Any] | None:
-    """The library's functions and its `cffi.FFI`; None if there is no library, or one without histories."""
-    path = library_path()
-    if path is None:
-        return None
-    import cffi  # type: ignore[import-untyped]  # only where the library is used
-
-    ffi = cffi.FFI()
-    ffi.cdef(header_declarations(HEADER))
-    try:
-        library = ffi.dlopen(str(path))
-        library.es_histories_append  # noqa: B018  (a library without histories lacks it)
-    except (OSError, AttributeError):
-        return None
-    return library, ffi

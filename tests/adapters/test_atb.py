@@ -6,15 +6,17 @@ import ctypes
 import doctest
 import platform
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
-from engine_sampler import ParameterError, SamplingParams, sample
+from engine_sampler import ParameterError, SamplingParams, process_logits, sample
 from engine_sampler.adapters import atb
 from engine_sampler.adapters.atb import (
     REMOVED,
@@ -94,6 +96,13 @@ def test_the_nested_types_have_the_values_of_the_c_enumerations() -> None:
         "BATCH_TOPK_EXPONENTIAL_LOGPROBS_SAMPLING": 4,
         "SAMPLING_MAX": 5,
     }
+
+
+@pytest.mark.parametrize("struct", [TopkToppSamplingParam, TopkToppLogprobsSamplingParam])
+def test_the_types_are_members_of_the_structures_as_unscoped_enumerators_are(struct: Any) -> None:
+    for kind in struct.TopkToppSamplingType:
+        assert getattr(struct, kind.name) is getattr(struct(), kind.name) is kind
+    assert TopkToppSampling(struct(struct.SINGLE_TOPK_SAMPLING, topk=3)).param.topk == 3
 
 
 def test_parameters_have_the_fields_and_defaults_of_the_c_structures() -> None:
@@ -377,6 +386,79 @@ def test_torch_tensors_come_back_as_torch_tensors(kind: Any, dtype: str, mode: s
     assert torch.equal(chosen, given["probs"].gather(1, tokens.long()))
 
 
+@pytest.mark.parametrize("mode", ["documented", "observed"])
+def test_a_float16_topk_of_a_large_vocabulary_is_read_without_an_overflow(mode: str) -> None:
+    probs, topp = np.full((2, 70_000), 2**-16, np.float16), VALID["topp"]
+    operator = operator_of(MULTINOMIAL, mode)
+    tokens = [operator(probs, topp, column([9, 60_000], dtype))[0].tolist() for dtype in ("f2", "i4")]
+    assert tokens[0] == tokens[1]
+    assert operator.errors == [None, None]
+
+
+def test_a_float16_topk_that_may_have_been_rounded_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    probs, operator = np.full((2, 5000), 2**-12, np.float16), operator_of(MULTINOMIAL)
+    operator(probs, VALID["topp"], column([1, 2048], np.float16))
+    operator(probs, VALID["topp"], column([1, 2049], np.int32))
+    assert not caplog.records
+    for _ in range(2):
+        operator(probs, VALID["topp"], column([1, 2050], np.float16))
+    assert [record.getMessage() for record in caplog.records] == [
+        "topk is above 2048 in float16, which rounds it: int32 is exact"
+    ]
+
+
+class MindSporeDtype:
+    """A dtype that is spelled as MindSpore spells it."""
+
+    def __init__(self, spelling: str) -> None:
+        self.spelling = spelling
+
+    def __str__(self) -> str:
+        return self.spelling
+
+
+class MindSporeTensor:
+    """As much of MindSpore's tensor as is used. bfloat16 is held as float32."""
+
+    def __init__(self, values: Any, dtype: MindSporeDtype | None = None) -> None:
+        self.values = np.asarray(values)
+        self.dtype = dtype or getattr(mindspore, self.values.dtype.name)
+
+    def astype(self, dtype: MindSporeDtype) -> MindSporeTensor:
+        name = str(dtype).lower()
+        values = self.values.astype(np.float32 if name == "bfloat16" else name)
+        return MindSporeTensor(bfloat16_values(values) if name == "bfloat16" else values, dtype)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        assert str(self.dtype) != "BFloat16"  # NumPy has none
+        return self.values
+
+
+mindspore = ModuleType("mindspore")
+mindspore.Tensor = MindSporeTensor  # type: ignore[attr-defined]
+for spelling in ("Float16", "BFloat16", "Float32", "Int32"):
+    setattr(mindspore, spelling.lower(), MindSporeDtype(spelling))
+
+
+@pytest.mark.parametrize("mode", ["documented", "observed"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("kind", INPUTS)
+def test_tensors_of_mindspore_come_back_as_such(
+    kind: Any, dtype: str, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "mindspore", mindspore)
+    half = getattr(mindspore, dtype)
+    given = {name: MindSporeTensor(VALID[name]) for name in INPUTS[kind]}
+    given |= {name: given[name].astype(half) for name in ("probs", "topp", "exp") if name in given}
+    tokens, chosen, *logprobs = operator_of(kind, mode)(**given)
+    assert (str(tokens.dtype), chosen.dtype) == ("Int32", half)
+    assert [str(entry.dtype) for entry in logprobs] == ["Float32"] * len(logprobs)
+    expected = np.take_along_axis(given["probs"].values, tokens.values.astype(np.int64), 1)
+    np.testing.assert_array_equal(chosen.values, expected)
+    if dtype == "float16":
+        assert tokens.values.tolist() == operator_of(kind, mode)(**{n: VALID[n] for n in given})[0].tolist()
+
+
 def test_rows_may_be_strided_and_are_not_written_to() -> None:
     random = np.random.default_rng(4)
     wide = probabilities(random, 16, 80)
@@ -512,6 +594,22 @@ def test_seeded_draws_are_those_of_the_library(topk: int) -> None:
     params = [SamplingParams(top_k=topk, seed=7)] * 40
     tokens = operator(probs, column([1], np.float16))[0]
     assert tokens.ravel().tolist() == sample(logits, params, positions=range(40)).token_ids.tolist()
+
+
+@pytest.mark.parametrize(("k", "topp"), [(2, 0.66), (3, 0.66), (3, 0.97), (1, 0.9), (4, 1.0), (40, 0.8)])
+def test_top_p_before_top_k_keeps_the_same_tokens(k: int, topp: float) -> None:
+    random = np.random.default_rng(k)
+    shares = np.round(random.dirichlet(np.ones(60), 20) * 1024) / 1024
+    shares[:, 0] += 1 - shares.sum(axis=1)  # exact in float16, and in sum
+    probs = np.vstack([np.pad([0.5, 0.25, 0.125, 0.125], (0, 56)), np.abs(shares)]).astype(np.float16)
+    params = SamplingParams(top_k=k, top_p=float(np.float16(topp)), order=("top_p", "top_k"))
+    logits = half_float_table(False).logits[probs.view(np.uint16)]
+    kept = np.isfinite(process_logits(logits, params))
+    for row, mask in zip(probs, kept, strict=True):
+        if is_clear(row, k, float(np.float16(topp))):
+            expected = nucleus(row, k, float(np.float16(topp)))
+            assert sorted(expected.tolist()) == np.flatnonzero(mask).tolist()
+    assert k != 2 or np.flatnonzero(kept[0]).tolist() == [0, 1]
 
 
 def test_topp_refers_to_the_probabilities_as_given() -> None:

@@ -32,6 +32,7 @@ HOUSES: Mapping[str, Sequence[str]] = {
         "include",
     ),
     "histories": ("src/histories.c", "include"),
+    "probabilities": ("src/probabilities.c", "src/numbers.h", "include"),
 }
 """The floors of each house, from the top; those on one floor do not include each other. No house includes
 another one."""
@@ -41,6 +42,7 @@ PREFIXES = {
     "backend": ("es_", "ES_", "fz_", "FZ_"),
     "grammar engine": ("eg_", "EG_", "es_"),
     "histories": ("es_",),
+    "probabilities": ("es_",),
 }
 
 

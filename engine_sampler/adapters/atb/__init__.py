@@ -2,8 +2,8 @@
 
 `TopkToppSamplingParam` is ATB's struct with its nested `TopkToppSamplingType`, as documented;
 `TopkToppLogprobsSamplingParam` is the later revision of that struct, with two more types that return
-logprobs. `TopkToppSampling` is the operator and accepts either. It takes and returns NumPy arrays, torch
-tensors or MLX arrays, on the CPU or another device.
+logprobs. `TopkToppSampling` is the operator and accepts either. It takes and returns NumPy arrays,
+tensors of torch or MindSpore, or MLX arrays, on the CPU or another device.
 
 >>> import numpy as np
 >>> probs = np.array([[0.5, 0.25, 0.125, 0.125], [0.125, 0.125, 0.25, 0.5]], np.float16)

@@ -47,15 +47,23 @@ def checked_inputs(
         topk = np.array([vocab if observed and not shared_topk else shared_topk], np.int64)
         low, high = 1, vocab
     else:
-        topk = _column("topk", given["topk"], ("int32", "float16"), rows)
+        # float16 itself cannot hold the sizes of large vocabularies.
+        topk = _column("topk", given["topk"], ("int32", "float16"), rows).astype(np.float64)
         low, high = (0, vocab - 1) if observed else (1, vocab)
     _note_outside(errors, "topk", topk, low, high)
     for row in np.flatnonzero(topk != np.rint(topk)).tolist():
         errors[row] = errors[row] or "topk has a fraction; allowed are whole numbers"
-    bits = _probabilities(errors, bits, dtype)
-    whole = np.nan_to_num(np.broadcast_to(topk, rows)).astype(np.int64)
-    spread = np.broadcast_to(topp, rows).astype(np.float64)
-    return OperatorInputs(bits, dtype == "bfloat16", whole, spread, exp, rand), errors
+    bits, peaks = _probabilities(errors, bits, dtype)
+    whole = _for_all(np.nan_to_num(topk).astype(np.int64), rows)
+    if observed and not single:
+        whole += 1  # there topk is the index of the last token kept
+    spread = _for_all(topp.astype(np.float64), rows)
+    return OperatorInputs(bits, peaks, dtype == "bfloat16", whole, spread, exp, rand), errors
+
+
+def _for_all(column: np.ndarray, rows: int) -> np.ndarray:
+    """One entry for each row: `column`, or its only entry."""
+    return column if len(column) == rows else np.full(rows, column[0])
 
 
 def _half_bits(name: str, tensor: Any, dtypes: tuple[str, ...]) -> np.ndarray:
@@ -91,7 +99,7 @@ def _column(
 def _note_outside(errors: Errors, name: str, values: np.ndarray, low: float, high: float) -> None:
     """Note the rows whose value is not within the bounds; raise for the only value of several rows."""
     for row in np.flatnonzero(~((values >= low) & (values <= high))).tolist():
-        error = f"{name} has {values[row]}; allowed are numbers from {low} to {high}"
+        error = f"{name} has {values[row]:.16g}; allowed are numbers from {low} to {high}"
         if len(values) < len(errors):
             raise ValueError(error)
         errors[row] = errors[row] or error
@@ -106,8 +114,8 @@ def _note_noise(errors: Errors, bits: np.ndarray, dtype: str) -> None:
             errors[row] = errors[row] or f"exp has {wrong[0]}; allowed are finite numbers of at least 0"
 
 
-def _probabilities(errors: Errors, bits: np.ndarray, dtype: str) -> np.ndarray:
-    """The bits without −0; notes the rows that are not probabilities."""
+def _probabilities(errors: Errors, bits: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray]:
+    """The bits without −0, and the greatest of each row; notes the rows that are not probabilities."""
     greatest = bits.max(axis=1)
     if (greatest > _ONE[dtype]).any():
         bits = np.where(bits == _SIGN, np.uint16(0), bits)
@@ -120,4 +128,4 @@ def _probabilities(errors: Errors, bits: np.ndarray, dtype: str) -> np.ndarray:
             if len(wrong)
             else f"row {row} of probs is all 0; allowed are rows with a probability above 0"
         )
-    return bits
+    return bits, greatest

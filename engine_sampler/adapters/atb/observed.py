@@ -2,47 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from .glibc_rand import RAND_MAX, glibc_rand
 from .leading import leading_tokens
-from .rows import Draws, OperatorInputs, race
+from .rows import Decision, Draws, OperatorInputs, race
 
 
-def one_stream(seed: int, rows: int) -> np.ndarray:
-    """A number in [0, 1] for each row, in row order, from one stream of rand()."""
-    numbers = glibc_rand(seed)
-    return np.array([next(numbers) / RAND_MAX for _ in range(rows)])
-
-
-def first_numbers(seeds: Sequence[int]) -> np.ndarray:
-    """For each seed, the first number in [0, 1] that rand() returns for it."""
-    return np.array([next(glibc_rand(seed)) / RAND_MAX for seed in seeds])
-
-
-def draw(inputs: OperatorInputs, exactly_k: bool, shares: np.ndarray | None) -> Draws:
-    """The draws of all rows.
-
-    exactly_k  whether top-k keeps the first topk tokens, or the first topk + 1 and all tokens that tie
-               with the last of them.
-    shares     numbers in [0, 1], one per row; None if exponential noise decides.
-    """
-    first = leading_tokens(inputs.bits, inputs.topk + (not exactly_k), ties=not exactly_k)
+def draw(inputs: OperatorInputs, decision: Decision) -> Draws:
+    """The draws of all rows."""
+    first = leading_tokens(inputs.bits, inputs.topk, decision.keeps_ties)
     values = inputs.table.values[first.bits]
     sums = running_sums(values, inputs.bfloat16)
     there = np.arange(values.shape[1]) < first.counts[:, None]
     topp = inputs.topp[:, None]
-    if shares is None:
+    if decision.numbers is None:
         head_sizes = (there & (sums <= topp)).sum(axis=1)
         head = first.cut(np.maximum(head_sizes, 1))
-        noise = inputs.table.values[inputs.exp[:, : head.ids.shape[1]]]  # type: ignore[index]
-        ranks = race(inputs.table.values[head.bits], noise)
+        ranks = np.broadcast_to(np.arange(head.ids.shape[1]), head.ids.shape)
+        ranks = race(inputs.table.values[head.bits], inputs.noise(ranks))
     else:
         head_sizes = (there & (sums < topp)).sum(axis=1)
         bases = np.take_along_axis(sums, np.maximum(head_sizes - 1, 0)[:, None], axis=1)
-        cuts = bases * shares.astype(np.float32)[:, None]
+        cuts = bases * decision.numbers[:, None]
         ranks = np.minimum((there & (sums <= cuts)).sum(axis=1), first.counts - 1)
     head_sizes = np.maximum(head_sizes, 1)
     tokens = np.take_along_axis(first.ids, ranks[:, None], axis=1)[:, 0]

@@ -10,17 +10,20 @@ import numpy as np
 
 from ...base.arguments import entries_of, one_of
 from ...contract import ParameterError
-from .._tensors import dtype_name, like
-from .documented import draw_given, draw_seeded
+from .._tensors import dtype_name, like, to_numpy
+from .drawing import new_drawing
 from .inputs import Errors, checked_inputs
-from .observed import draw, first_numbers, one_stream
+from .numbers import first_numbers, numbers_of_seeds, numbers_of_shares, one_stream
 from .param import INPUTS, AnyParam, Settings, TopkToppSamplingParam, copied
-from .rows import Draws, OperatorInputs
+from .rows import Decision, DrawingMethod, Draws, OperatorInputs
 
 logger = logging.getLogger("engine_sampler")
 
 REMOVED = -9999.0
 """The logprob of an entry without a token."""
+
+_LAST_EXACT_FLOAT16 = 2048
+"""Above it float16 skips whole numbers."""
 
 _MODES = ("documented", "observed")
 
@@ -50,6 +53,10 @@ class TopkToppSampling:
       the head: it may draw the next token kept by top-k.
     - exp is indexed by the rank in sorted order. Logprobs are divided by the head's rounded sum.
 
+    topk and topp are not `top_k` and `top_p` in their usual order: nothing is scaled after top-k, so topp is
+    a share of all probabilities as given. `SamplingParams(top_k=…, top_p=…, order=("top_p", "top_k"))` keeps
+    the same tokens of probabilities that add up to 1.
+
     In both modes `sampled_probs` is the chosen token's entry of `probs`, not rescaled to the kept tokens,
     and new parameters take effect at once, seeds included. `mode` is one of these names. Bad parameters
     raise `ParameterError` naming them, tensors with a wrong dtype or shape TypeError or ValueError, before
@@ -59,6 +66,8 @@ class TopkToppSampling:
 
     def __init__(self, param: AnyParam | None = None, mode: str = "documented") -> None:
         self.mode = one_of(_MODES, "mode", mode)
+        self._drawing = new_drawing()
+        self._has_warned = False
         self.errors: Errors = []
         """Why rows of the last call have no token; None for the others."""
         self.param = TopkToppSamplingParam() if param is None else param
@@ -82,7 +91,8 @@ class TopkToppSampling:
 
         probs  [B, V] float16 or bfloat16, 0 to 1, not all 0 in any row.
         topp   [B, 1] in the dtype of `probs`, 0 to 1; for SINGLE_TOPK_SAMPLING also [1, 1].
-        topk   [B, 1] int32 or float16, 1 to V; not for SINGLE_TOPK_SAMPLING, where it is a parameter.
+        topk   [B, 1] int32 or float16, 1 to V; not for SINGLE_TOPK_SAMPLING, where it is a parameter. Above
+               2,048, float16 rounds it, which is logged once.
         exp    [B, V] in the dtype of `probs`, exponential noise, finite and at least 0; EXPONENTIAL types.
         rand   [B, 1] float32, 0 to 1; BATCH_TOPK_MULTINOMIAL_LOGPROBS_SAMPLING.
 
@@ -96,19 +106,20 @@ class TopkToppSampling:
         _check_given(settings, [name for name, tensor in given.items() if tensor is not None])
         inputs, errors = checked_inputs(given, settings.topk, self.mode == "observed")
         _check_sizes(settings, *inputs.bits.shape)
+        self._warn_of_rounded(topk)
         self.errors = errors
         for i, error in enumerate(errors):
             if error is not None:
                 logger.error("row %d: %s", i, error)
         tokens = np.full((len(inputs), 1), -1, np.int32)
         chosen = np.zeros((len(inputs), 1), np.float32)
-        logprobs = np.full((len(inputs), settings.logprobs), REMOVED, np.float32)
+        logprobs = np.full((len(inputs), settings.lists), REMOVED, np.float32)
         rows = np.array([i for i, error in enumerate(errors) if error is None], np.int64)
         if len(rows):
-            drawn = self._draw(inputs.at(rows), settings, rows)
+            drawn = self._drawing.draw(inputs, rows, self._decision(inputs, settings, rows))
             tokens[rows, 0] = drawn.tokens
             chosen[rows, 0] = inputs.table.values[inputs.bits[rows, drawn.tokens]]
-            logprobs[rows] = _logprobs(drawn, settings.logprobs)
+            logprobs[rows] = _logprobs(drawn)
         results = [like(probs, tokens, "int32"), like(probs, chosen, dtype_name(probs))]
         return (*results, like(probs, logprobs, "float32")) if settings.gives_logprobs else tuple(results)
 
@@ -120,18 +131,41 @@ class TopkToppSampling:
             raise ValueError(f"{len(tensors)} tensors are given; {kind} takes {', '.join(INPUTS[kind])}")
         return list(self(**dict(zip(INPUTS[kind], tensors, strict=True))))
 
-    def _draw(self, inputs: OperatorInputs, settings: Settings, rows: np.ndarray) -> Draws:
-        """Draw from `inputs`, which are the rows numbered `rows` of the batch."""
+    def _warn_of_rounded(self, topk: Any) -> None:
+        """Log, once, that a float16 `topk` is too great to be exact."""
+        if self._has_warned or topk is None or dtype_name(topk) != "float16":
+            return
+        if (to_numpy(topk) > _LAST_EXACT_FLOAT16).any():
+            self._has_warned = True
+            logger.warning(
+                "topk is above %d in float16, which rounds it: int32 is exact", _LAST_EXACT_FLOAT16
+            )
+
+    def _decision(self, inputs: OperatorInputs, settings: Settings, rows: np.ndarray) -> Decision:
+        """What decides the `rows` of `inputs`."""
         seeds = [settings.seeds[i] for i in rows.tolist()] if settings.takes_seeds else []
+        numbers: np.ndarray | None = None
         if self.mode == "observed":
-            if settings.is_single:
-                return draw(inputs, True, one_stream(settings.seed, int(rows[-1]) + 1)[rows])
-            return draw(inputs, False, first_numbers(seeds) if settings.takes_seeds else inputs.rand)
-        if settings.is_single:
-            return draw_seeded(inputs, [settings.seed] * len(rows), rows.tolist())
-        if settings.takes_seeds:
-            return draw_seeded(inputs, seeds, [0] * len(rows))
-        return draw_given(inputs)
+            way = DrawingMethod.ROUNDED_SHARE
+            if inputs.exp is not None:
+                way = DrawingMethod.ROUNDED_RACE
+            elif inputs.rand is not None:
+                numbers = inputs.rand[rows]
+            elif settings.takes_seeds:
+                numbers = first_numbers(seeds)
+            else:
+                numbers = one_stream(settings.seed, int(rows[-1]) + 1)[rows]
+            return Decision(way, numbers, not settings.is_single, settings.lists)
+        way = DrawingMethod.BY_WEIGHT_OF_IDS
+        if inputs.exp is not None:
+            way = DrawingMethod.RACE
+        elif inputs.rand is not None:
+            way, numbers = DrawingMethod.BY_WEIGHT_OF_RANKS, numbers_of_shares(inputs.rand[rows])
+        elif settings.takes_seeds:
+            numbers = numbers_of_seeds(seeds, [0] * len(rows))
+        else:
+            numbers = numbers_of_seeds([settings.seed] * len(rows), rows)
+        return Decision(way, numbers, False, settings.lists)
 
 
 def _check_given(settings: Settings, names: list[str]) -> None:
@@ -149,9 +183,11 @@ def _check_sizes(settings: Settings, rows: int, vocab: int) -> None:
         raise ParameterError(f"logProbsSize={size} is not allowed: at most the {vocab} tokens of a row")
 
 
-def _logprobs(drawn: Draws, size: int) -> np.ndarray:
-    """float32 [B, size]: ln of each row's leading kept probabilities divided by their mass."""
-    shares = drawn.shares[:, :size].astype(np.float64) / drawn.masses[:, None]
-    out = np.full((len(shares), size), REMOVED, np.float32)
-    np.log(shares, out=out[:, : shares.shape[1]], where=shares > 0, casting="same_kind")
+def _logprobs(drawn: Draws) -> np.ndarray:
+    """float32 [B, lists]: ln of each row's leading kept probabilities divided by their mass."""
+    if not drawn.shares.shape[1]:
+        return drawn.shares
+    shares = drawn.shares.astype(np.float64) / drawn.masses[:, None]
+    out = np.full(shares.shape, REMOVED, np.float32)
+    np.log(shares, out=out, where=shares > 0, casting="same_kind")
     return out

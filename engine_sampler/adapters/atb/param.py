@@ -64,6 +64,8 @@ INPUTS = {
 class TopkToppSamplingParam:
     """The operator's parameters under their C++ names and in their C++ order.
 
+    As in C++, the types are also members of the struct itself: `TopkToppSamplingParam.SINGLE_TOPK_SAMPLING`.
+
     topkToppSamplingType  a member of the nested enumeration, or its value.
     randSeed      the 32-bit seed of all rows (SINGLE_TOPK_SAMPLING).
     topk          tokens to keep in every row, 1 to V (SINGLE_TOPK_SAMPLING).
@@ -72,6 +74,11 @@ class TopkToppSamplingParam:
     """
 
     TopkToppSamplingType: ClassVar = TopkToppSamplingType
+    SAMPLING_UNDEFINED: ClassVar = TopkToppSamplingType.SAMPLING_UNDEFINED
+    SINGLE_TOPK_SAMPLING: ClassVar = TopkToppSamplingType.SINGLE_TOPK_SAMPLING
+    BATCH_TOPK_MULTINOMIAL_SAMPLING: ClassVar = TopkToppSamplingType.BATCH_TOPK_MULTINOMIAL_SAMPLING
+    BATCH_TOPK_EXPONENTIAL_SAMPLING: ClassVar = TopkToppSamplingType.BATCH_TOPK_EXPONENTIAL_SAMPLING
+    SAMPLING_MAX: ClassVar = TopkToppSamplingType.SAMPLING_MAX
 
     topkToppSamplingType: int = TopkToppSamplingType.SINGLE_TOPK_SAMPLING
     randSeed: int = 0
@@ -90,6 +97,17 @@ class TopkToppLogprobsSamplingParam:
     """
 
     TopkToppSamplingType: ClassVar = TopkToppLogprobsSamplingType
+    SAMPLING_UNDEFINED: ClassVar = TopkToppLogprobsSamplingType.SAMPLING_UNDEFINED
+    SINGLE_TOPK_SAMPLING: ClassVar = TopkToppLogprobsSamplingType.SINGLE_TOPK_SAMPLING
+    BATCH_TOPK_MULTINOMIAL_SAMPLING: ClassVar = TopkToppLogprobsSamplingType.BATCH_TOPK_MULTINOMIAL_SAMPLING
+    BATCH_TOPK_EXPONENTIAL_SAMPLING: ClassVar = TopkToppLogprobsSamplingType.BATCH_TOPK_EXPONENTIAL_SAMPLING
+    BATCH_TOPK_MULTINOMIAL_LOGPROBS_SAMPLING: ClassVar = (
+        TopkToppLogprobsSamplingType.BATCH_TOPK_MULTINOMIAL_LOGPROBS_SAMPLING
+    )
+    BATCH_TOPK_EXPONENTIAL_LOGPROBS_SAMPLING: ClassVar = (
+        TopkToppLogprobsSamplingType.BATCH_TOPK_EXPONENTIAL_LOGPROBS_SAMPLING
+    )
+    SAMPLING_MAX: ClassVar = TopkToppLogprobsSamplingType.SAMPLING_MAX
 
     topkToppSamplingType: int = TopkToppLogprobsSamplingType.SINGLE_TOPK_SAMPLING
     randSeeds: Sequence[int] = field(default_factory=list)
@@ -137,6 +155,11 @@ class Settings:
     @property
     def takes_seeds(self) -> bool:
         return self.kind == "BATCH_TOPK_MULTINOMIAL_SAMPLING"
+
+    @property
+    def lists(self) -> int:
+        """How many logprobs a row has."""
+        return self.logprobs if self.gives_logprobs else 0
 
     @property
     def gives_logprobs(self) -> bool:

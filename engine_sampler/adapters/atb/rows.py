@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from enum import IntEnum
 from functools import lru_cache
 
 import numpy as np
@@ -41,11 +42,51 @@ def half_float_table(bfloat16: bool) -> HalfFloatTable:
     )
 
 
+class DrawingMethod(IntEnum):
+    """How a token is drawn: the values of `es_probabilities_draw` in the C header."""
+
+    BY_WEIGHT_OF_IDS = 0
+    """By the contract's weights in order of ids, from uint64 numbers."""
+    BY_WEIGHT_OF_RANKS = 1
+    """The same in (probability desc, id asc) order."""
+    RACE = 2
+    """By the noise at the ids."""
+    ROUNDED_SHARE = 3
+    """Observed mode, from float32 numbers in [0, 1]."""
+    ROUNDED_RACE = 4
+    """Observed mode, by the noise at the ranks."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What decides the rows of a call.
+
+    way         how a token is drawn.
+    numbers     random numbers [B], uint64 or float32 as `way` takes them; None for a race.
+    keeps_ties  whether top-k also keeps all tokens that are as likely as the last that it keeps.
+    lists       how many of the likeliest kept tokens to report.
+    """
+
+    way: DrawingMethod
+    numbers: np.ndarray | None
+    keeps_ties: bool
+    lists: int
+
+    def at(self, row: int) -> Decision:
+        """What decides one row."""
+        return replace(self, numbers=None if self.numbers is None else self.numbers[row : row + 1])
+
+    @property
+    def is_rounded(self) -> bool:
+        return self.way in (DrawingMethod.ROUNDED_SHARE, DrawingMethod.ROUNDED_RACE)
+
+
 @dataclass(frozen=True)
 class OperatorInputs:
     """The operator's checked inputs.
 
     bits      uint16 [B, V], the bits of the probabilities, from +0 to 1: they are ordered as the numbers are.
+    peaks     uint16 [B], the greatest of each row.
     bfloat16  whether they are bfloat16, else float16.
     topk      int64 [B].
     topp      float64 [B].
@@ -54,6 +95,7 @@ class OperatorInputs:
     """
 
     bits: np.ndarray
+    peaks: np.ndarray
     bfloat16: bool
     topk: np.ndarray
     topp: np.ndarray
@@ -69,15 +111,18 @@ class OperatorInputs:
 
     def at(self, rows: np.ndarray) -> OperatorInputs:
         """The inputs of some rows only."""
-        if len(rows) == len(self):
-            return self
         given = {f.name: getattr(self, f.name) for f in fields(self)}
         return replace(self, **{n: a[rows] for n, a in given.items() if isinstance(a, np.ndarray)})
 
     def noise(self, ids: np.ndarray) -> np.ndarray:
-        """The noise of each row at `ids` [B, M], float32."""
+        """The noise of each row at `ids` [B, M], float32, without −0."""
         assert self.exp is not None
-        return self.table.values[np.take_along_axis(self.exp, ids, axis=1)]
+        return np.abs(self.table.values[np.take_along_axis(self.exp, ids, axis=1)])
+
+
+def needed_masses(topp: np.ndarray) -> np.ndarray:
+    """int64, what the masses of the kept tokens must add up to for each `topp` float64; −1 keeps all."""
+    return np.where(topp < 1, np.ceil(topp * 2.0**MASS_BITS), -1).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -85,7 +130,7 @@ class Draws:
     """The results of the rows.
 
     tokens  int64 [B], the drawn ids.
-    shares  float32 [B, M], the probabilities of the tokens they were drawn from, greatest first, then 0.
+    shares  float32 [B, lists], the likeliest probabilities of the tokens they were drawn from, then 0.
     masses  float64 [B], what logprobs divide these by.
     """
 
