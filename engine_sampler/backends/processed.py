@@ -14,7 +14,7 @@ def processed_rows(batch: Batch, run: Callable[[Batch], None]) -> np.ndarray:
     rows that fail."""
     out = batch.processed = np.empty((len(batch.logits), batch.logits.vocab_size), np.float32)
     run(batch)
-    if not any(batch.errors) and sum(len(group.index) for group in batch.groups) == len(out):
+    if batch.errors.count(None) == len(out) and sum(len(group.index) for group in batch.groups) == len(out):
         return out
     is_written = np.zeros(len(out), bool)
     for group in batch.groups:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..arithmetic import FLT_MAX, LogitRows, RowFault, checked_row
-from ..base.errors import INTERRUPTIONS, PluginFault, described, failure
+from ..base.errors import INTERRUPTIONS, PluginFault, described, failure, text_of
 from ..contract import Backend, BackendError, Batch, Chain, Group, Rows, UnfinishedError, unpack_bitmask
 from ..requests.request import Request
 from ..requests.slots import Slots
@@ -45,7 +45,7 @@ class Processing:
         batch, errors = self._batch(inputs, logits, before_choice)
         processed = self._by_backend(batch, on_device)
         if processed is None:
-            batch.errors[:] = errors
+            batch.errors = errors
             processed = self._one_by_one(batch)
         for request_id, error in zip(inputs.named, batch.errors, strict=True):
             if error is not None:
@@ -82,14 +82,15 @@ class Processing:
             except INTERRUPTIONS:
                 raise
             except BaseException as error:
-                errors[place] = str(error)
+                errors[place] = text_of(error)
         return masks
 
     def _groups(
         self, inputs: InputBatch, before_choice: bool, errors: list[str | None]
     ) -> tuple[list[Group], dict[Any, Any]]:
         """The groups of the rows without errors, and what the backend keeps for them."""
-        if before_choice in inputs.processed and not any(errors):
+        is_whole = errors.count(None) == len(errors)
+        if is_whole and before_choice in inputs.processed:
             return inputs.processed[before_choice]
         members: dict[Any, tuple[Any, list[int]]] = {}
         for i, (place, request) in enumerate(zip(inputs.places.tolist(), inputs.requests, strict=True)):
@@ -99,7 +100,7 @@ class Processing:
             try:
                 plan = self._grouping.plan_of(chain)
             except PluginFault as fault:
-                errors[place] = str(fault)
+                errors[place] = text_of(fault)
                 continue
             members.setdefault((chain.key, request.grammar is not None), (plan, []))[1].append(i)
         groups = [
@@ -107,7 +108,7 @@ class Processing:
             for (_, masked), (plan, some) in members.items()
         ]
         prepared = groups, dict[Any, Any]()
-        if not any(errors):
+        if errors.count(None) == len(errors):
             inputs.processed[before_choice] = prepared
         return prepared
 
@@ -122,6 +123,8 @@ class Processing:
             processed = self._backend.process(batch)
             if processed is not None:
                 processed = _checked(processed, logits, on_device)
+                if len(batch.errors) != len(logits):
+                    raise ValueError("it resized the batch's errors")
         except (BackendError, *INTERRUPTIONS):
             raise
         except BaseException as error:
@@ -143,7 +146,7 @@ class Processing:
                 except INTERRUPTIONS:
                     raise
                 except BaseException as error:
-                    batch.errors[place] = str(error)
+                    batch.errors[place] = text_of(error)
         return out
 
     def _row(self, plan: Any, rows: Rows, row: np.ndarray, mask: np.ndarray | None) -> np.ndarray:

@@ -80,7 +80,7 @@ class TakesNegativeIds(Steps):
         return super().accept(token_id % len(PIECES))
 
 
-@breaks("a_refused_token_changes_nothing")
+@breaks("a_refused_token_changes_nothing", "validate_counts_the_tokens_that_follow")
 class RaisesForUnknownIds(Steps):
     """Raises for an id outside the vocabulary."""
 
