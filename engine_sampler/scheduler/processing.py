@@ -37,7 +37,8 @@ class Processing:
         return self._row(self._grouping.plan_of(chain), self._slots.single(request.slot), row, mask)
 
     def rows(self, inputs: InputBatch, logits: LogitRows, before_choice: bool, on_device: bool) -> Any:
-        """All rows so, [rows, vocab]: NaN for a row that fails, and the reason is logged.
+        """All rows after their masks and chains, float32 [rows, vocab]: NaN for a row that fails, with the
+        reason in the log.
 
         before_choice  leave out a temperature of 0, too.
         on_device      whether a tensor on the device of `logits` will do if the backend gives one.

@@ -69,8 +69,10 @@ class SegmentedRun:
         group, size = self._group, self._group.rows.vocabulary.size
         logits, index, bitmask = batch.logits, group.index, batch.bitmask
         members = np.arange(len(index))
+        wants_rows = group.want_processed or batch.processed is not None
         for segment in self._segments:
-            part, ended = self._run_segment(segment, logits, index, members, bitmask)
+            wants_survivors = wants_rows or segment is not self._segments[-1]
+            part, ended = self._run_segment(segment, logits, index, members, bitmask, wants_survivors)
             if ended:
                 errors = dict(zip(index.tolist(), group.index[members].tolist(), strict=True))
                 for row in ended:
@@ -104,6 +106,7 @@ class SegmentedRun:
         index: np.ndarray,
         members: np.ndarray,
         bitmask: np.ndarray | None,
+        wants_survivors: bool,
     ) -> tuple[Batch, list[int]]:
         """Run one segment on the rows `index` of `logits`, which belong to the requests `members` of the
         group. Returns the batch, and which of its rows the library has ended."""
@@ -112,7 +115,7 @@ class SegmentedRun:
             index,
             self._group.rows.take(members),
             self._group.masked and bitmask is not None,
-            self._group.want_processed or segment is not self._segments[-1],
+            wants_survivors,
         )
         part = new_batch(logits, group, bitmask)
         if segment.number is None or self._fallback.lost:

@@ -200,10 +200,12 @@ def test_the_host_takes_over_where_pythons_part_of_a_call_lacks_memory(
     assert next(calls) > 3
 
 
-def test_processed_rows_are_those_of_numpy() -> None:
+def test_processed_rows_are_those_of_numpy(caplog: pytest.LogCaptureFixture) -> None:
+    """Also where a library runs some samplers of a chain and the host the others."""
     expected = processed("numpy")
     for backend in ("native", LibraryBackend(toy()), LibraryBackend(toy(), timeout=60)):
         assert np.array_equal(processed(backend), expected, equal_nan=True)
+    assert "failed" not in caplog.text
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
