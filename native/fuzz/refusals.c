@@ -148,7 +148,7 @@ static int check_programs(const es_api *api, es_context *context) {
         es_program program = {sizeof program, 2, ops};
         if (!break_program(k, &program, ops)) break;
         const es_query query = {
-            .size = sizeof query, .device_type = 1, .program = &program, .code = 2, .bits = 32};
+            .size = sizeof query, .program = &program, .code = 2, .bits = 32};
         es_answer answer = {.size = sizeof answer};
         tried += must_refuse(api, context, api->compile(context, &program, &number), "program", k);
         tried += must_refuse(api, context, api->query(context, &query, &answer), "query for program", k);
@@ -165,10 +165,10 @@ static int check_programs(const es_api *api, es_context *context) {
 
 static int check_queries(const es_api *api, es_context *context) {
     es_answer answer = {.size = sizeof answer}, small = {.size = 4};
-    const es_query good = {.size = sizeof good, .device_type = 1, .code = 2, .bits = 32};
+    const es_query good = {.size = sizeof good, .code = 2, .bits = 32};
     es_query bad[5] = {good, good, good, good, good};
     bad[0].size = 16;
-    bad[1].device_type = 2;
+    bad[1].bits = 64;
     bad[2].code = 9;
     bad[3].bits = 8;
     bad[4].code = 4;
@@ -232,11 +232,13 @@ void fz_check_opening(const es_api *api) {
     es_context *context = NULL;
     const es_api *other = NULL;
     const es_options small = {.size = 4}, negative = {.size = sizeof negative, .num_threads = -1};
-    const es_options unknown = {.size = sizeof unknown, .isa = "abacus"};
+    const es_options unknown = {.size = sizeof unknown, .isa = "abacus", .device = {1, 0}};
+    const es_options elsewhere = {.size = sizeof elsewhere, .device = {12, 0}};
     must_refuse(api, NULL, api->open(&small, &context), "open", 0);
     must_refuse(api, NULL, api->open(&negative, &context), "open", 1);
     must_refuse(api, NULL, api->open(&unknown, &context), "open", 2);
-    must_refuse(api, NULL, api->open(NULL, NULL), "open", 3);
+    must_refuse(api, NULL, api->open(&elsewhere, &context), "open", 3);
+    must_refuse(api, NULL, api->open(NULL, NULL), "open", 4);
     must_refuse(api, NULL, es_get_api(ES_ABI_OF(ES_ABI_MAJOR + 1, 0), &other), "es_get_api", 0);
     must_refuse(api, NULL, es_get_api(ES_ABI, NULL), "es_get_api", 1);
     if (context || other) fz_fail("a refused call gave something");

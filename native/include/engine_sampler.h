@@ -2,7 +2,8 @@
  *
  * A backend is a shared library that exports one function, `es_get_api`. It returns a table of functions;
  * everything else follows from the table. Our own CPU kernels are the first library behind this header. A
- * vendor's NPU or GPU library is written the same way (plugins/toy-vendor shows how).
+ * vendor's NPU or GPU library is written the same way: plugins/toy-vendor is one for the host's memory,
+ * plugins/sim-device one for a device.
  *
  * Versions. ES_ABI is major << 16 | minor. Within a major version, structs and the table only grow at their
  * end. Every struct begins with its size as its writer knows it; a reader uses a field only if it lies within
@@ -12,17 +13,27 @@
  *
  * Calls. open → (query → compile)* → run* → close. A context is used by one thread at a time; contexts are
  * independent of each other and may run side by side. A library keeps no state outside its contexts, and
- * keeps no pointer it was given beyond the call, except as `compile` documents. The host keeps everything it
- * passes alive and unchanged until the call (and `sync`, if there is one) has returned. A call leaves the process
+ * keeps no pointer it was given beyond the call, except as `compile` and `run` document. The host keeps
+ * everything it passes alive and unchanged until the call has returned. A call leaves the process
  * and its thread as it finds them: current folder, locale, environment, signals, rounding and denormals.
+ *
+ * Devices. A context belongs to one device, `es_options.device`; the host opens one for each kind of device that
+ * its logits come from, and learns there whether the library serves it. On a device other than the host's
+ * memory, `es_batch.logits`, `workspace` and `token_ids_on_device` point to its memory, which the host never
+ * reads; everything else a library is given lies in the host's memory. A step is then
+ *   prepare (once for a shape) → update? → stage_masks? → run → (poll)* → wait,
+ * where `run` only queues work on the caller's stream and leaves a ticket: the engine begins its next forward
+ * pass on that stream at once, and `wait` gives the host the results. A library waits for the one stream, never
+ * for the device, and allocates nothing in `run`.
  *
  * Errors. Every function returns an es_code. The host responds as follows:
  *   ES_UNSUPPORTED  the host's own samplers do this work from now on, noted in `explain()`;
  *   ES_INVALID      an exception: host and library disagree about the contract;
  *   ES_NO_MEMORY    the batch is halved, down to single rows, then the host takes over for this step;
  *   ES_DEVICE       the library is not called again; the host takes over for good;
- *   ES_BUSY         the host takes over for this step.
- * The host can take over at any call, since inputs are never written and the whole state of a request is in
+ *   ES_BUSY         the host takes over for this step; from `poll`: not done yet.
+ * `wait` returns what `run` would have returned: after it, too, the host takes over for this step. After
+ * ES_DEVICE, contexts are closed; a user may have the library opened again. The host can take over at any call, since inputs are never written and the whole state of a request is in
  * its parameters, its tokens and its notes. Outputs of a failed call are ignored.
  *
  * Exactness. A library that promises ES_EXACT returns the token that the arithmetic contract (docstring of
@@ -51,7 +62,7 @@ extern "C" {
 /* The text between the two marks is also the host's cffi definition: plain declarations only. */
 /* cdef: begin */
 
-enum { ES_ABI_MAJOR = 1, ES_ABI_MINOR = 1 };
+enum { ES_ABI_MAJOR = 2, ES_ABI_MINOR = 0 };
 
 typedef enum es_code {
     ES_OK = 0,
@@ -116,8 +127,39 @@ typedef enum es_promise {
     ES_ROW_FAULTS = 32,     /* a bad row gets its status, the others get their tokens */
     ES_MASKS = 64,          /* es_batch.bitmask is honoured */
     ES_PROCESSED = 128,     /* es_batch.processed is honoured */
-    ES_LOGPROBS = 256       /* es_batch.logprobs is honoured (ABI 1.1) */
+    ES_LOGPROBS = 256,      /* es_batch.logprobs is honoured */
+    ES_SURVIVORS = 512,     /* es_batch.survivors is honoured */
+    ES_ON_DEVICE = 1024     /* es_batch.token_ids_on_device is honoured */
 } es_promise;
+
+/* Which of several equal logits a cut keeps (es_answer.ties). */
+typedef enum es_ties {
+    ES_TIES_BY_ID = 0, /* those with the lowest ids, as the arithmetic contract has it */
+    ES_TIES_KEPT = 1,  /* all that equal the last one kept */
+    ES_TIES_ANY = 2    /* not said */
+} es_ties;
+
+/* Random numbers that the host computes for a library which cannot do so itself (es_answer.random). They
+ * follow from a request's seed and position, so that draws can be repeated in any batch. With `bits` the 64
+ * random bits of the arithmetic contract (stream 0), u = ((bits >> 41) + 0.5) · 2^-23, which float32 holds
+ * exactly and which is neither 0 nor 1. */
+typedef enum es_random {
+    ES_RANDOM_NONE = 0,       /* none are needed */
+    ES_RANDOM_BITS = 1,       /* uint64_t [n]: the bits that draw the token */
+    ES_RANDOM_UNIFORM = 2,    /* float [n]: their u */
+    ES_RANDOM_EXPONENTIAL = 3 /* float [n, vocab_size]: -ln(u) of the bits number t for token t */
+} es_random;
+
+typedef enum es_memory {
+    ES_MEMORY_DEVICE = 0, /* of the context's device */
+    ES_MEMORY_PINNED = 1  /* of the host, from which the device copies without a detour */
+} es_memory;
+
+/* A device as DLPack names it: 1 CPU, 2 CUDA, 8 Metal, 10 ROCm, 12 others (NPUs), 14 oneAPI. */
+typedef struct es_device {
+    int32_t type;
+    int32_t id;
+} es_device;
 
 /* The distributions that logprobs are taken from, as bits. */
 typedef enum es_logprobs_kind {
@@ -259,26 +301,95 @@ typedef struct es_program {
 
 typedef struct es_query {
     uint32_t size;
-    int32_t device_type;
+    int32_t masked;            /* some rows have a bitmask */
     const es_program *program; /* NULL: the library as a whole */
     int64_t vocab_size;
     int64_t rows;
     uint8_t code, bits;        /* of the logits, as in es_tensor */
     uint16_t reserved;
-    int32_t masked;            /* some rows have a bitmask */
 } es_query;
 
+/* What a library promises for a program, and its limits: the host keeps away from it whatever is beyond them.
+ * All fields are 0 when it is called. */
 typedef struct es_answer {
     uint32_t size;
-    uint32_t promises; /* es_promise bits */
-    int64_t max_rows;  /* per run; 0 = any, never less */
+    uint32_t promises;     /* es_promise bits */
+    int64_t max_rows;      /* per run; 0 = any, never less */
+    int64_t max_top_k;     /* of a row; 0 = any, also none at all */
+    int64_t alignment;     /* of the rows of logits, in bytes; 0 = whole elements */
+    int64_t max_survivors; /* with ES_SURVIVORS: of a row; a row with more is ES_ROW_DECLINED */
+    int32_t random;        /* es_random, what the host must compute */
+    int32_t ties;          /* es_ties; with ES_EXACT always by id */
 } es_answer;
 
 typedef struct es_options {
     uint32_t size;
     int32_t num_threads; /* 0 = the library's choice */
     const char *isa;     /* instruction set by name, NULL = the best on this machine */
+    es_device device;    /* where logits lie; `open` returns ES_UNSUPPORTED for a kind it does not serve */
 } es_options;
+
+/* What a plan is for: runs of at most `rows` rows of these programs, whose logits have this form. */
+typedef struct es_shape {
+    uint32_t size;
+    int32_t masked;            /* some rows have a bitmask */
+    int64_t rows;
+    int64_t vocab_size;
+    int64_t stride;            /* from row to row of the logits, in elements */
+    uint8_t code, bits;        /* of the logits, as in es_tensor */
+    uint16_t reserved;
+    uint32_t wants;            /* es_promise bits: what is asked for beside tokens */
+    const uint32_t *programs;  /* [n_programs], their numbers */
+    int64_t n_programs;
+} es_shape;
+
+/* Memory that every run of a plan is given, at the same addresses until the plan is released. */
+typedef struct es_plan {
+    uint32_t size;
+    uint32_t number;         /* for es_batch.plan, from 1 */
+    int64_t workspace_bytes; /* of the device */
+    int64_t pinned_bytes;    /* of the host */
+} es_plan;
+
+/* How requests have changed since the last call of `update`, for libraries that keep counts and histories near
+ * the logits. Entry i concerns slot slots[i]; what it holds now is in the table. */
+typedef enum es_change {
+    ES_JOINED = 0,   /* another request, with its prompt */
+    ES_LEFT = 1,     /* none any more */
+    ES_GREW = 2,     /* tokens from befores[i] on are new */
+    ES_ROLLED_BACK = 3 /* shorter; tokens from befores[i] on, if there are any, are new */
+} es_change;
+
+typedef struct es_changes {
+    uint32_t size;
+    int32_t n;
+    const es_table *table;
+    const int32_t *slots;   /* each at most once */
+    const int32_t *kinds;   /* es_change */
+    const int64_t *befores; /* how many of the request's tokens are as they were */
+} es_changes;
+
+/* Grammar masks: row rows[i] of `bitmask`, as in es_batch, for each i of n. */
+typedef struct es_masks {
+    uint32_t size;
+    int32_t n;
+    const int64_t *rows;
+    const int32_t *bitmask;
+    int64_t bitmask_stride; /* in words */
+    int64_t total;          /* the number of rows that a step will have */
+    int64_t vocab_size;
+} es_masks;
+
+/* Where the tokens go that a program without a selector has left of each row: entry i of the batch has
+ * counts[i] of them, at [i * width ..], ids ascending. */
+typedef struct es_survivors {
+    uint32_t size;
+    uint32_t reserved;
+    int64_t width;       /* at least the program's max_survivors, or vocab_size if that is less */
+    int64_t *counts;     /* [n] */
+    int64_t *token_ids;  /* [n, width] */
+    float *logits;       /* [n, width] */
+} es_survivors;
 
 /* Where logprobs of one kind go. The entries of row r of the logits are starts[r] .. starts[r + 1]: the drawn
  * token, then the likeliest in (logit descending, id ascending) order. ln(p) is a token's logit minus ln(sum of exp), computed as the
@@ -313,12 +424,29 @@ typedef struct es_batch {
     double *notes;          /* out, by row of the logits; NaN if there is none */
     int32_t *status;        /* out [n], es_row_status */
     int64_t faults;         /* out: how many rows are not ES_ROW_OK */
-    /* From here on since ABI 1.1. Logprobs are reported for rows that are ES_ROW_OK and have a selector. */
+    /* Logprobs are reported for rows that are ES_ROW_OK and have a selector. */
     const es_logprobs *logprobs; /* [3]: raw, penalized, processed; NULL: none are wanted */
     const uint8_t *logprobs_kinds; /* [n], es_logprobs_kind bits */
     const int64_t *top_n; /* [n], how many of the likeliest tokens; -1 = all */
     const uint32_t *edits; /* [n], for ES_LOGPROBS_PENALIZED: the program of masks, biases and
                                     * penalties alone */
+    const void *random;    /* as es_answer.random of the programs asks; NULL if none does */
+    const es_survivors *survivors; /* or NULL */
+    /* From here on for devices; NULL or 0 in the host's memory. */
+    void *stream;          /* the caller's, in the device's own type; NULL = its default stream */
+    void *ready;           /* an event that the work must wait for, or NULL */
+    uint32_t plan; /* a number that `prepare` gave, whose rows are at least n; 0 without `prepare` */
+    uint32_t reserved;
+    void *workspace; /* of the plan */
+    void *pinned; /* of the plan */
+    int64_t
+        *token_ids_on_device; /* out, by row of the logits, -1 where there is none; written in the stream's
+                                   * order. NULL = not wanted */
+    uint64_t masks; /* a number that `stage_masks` gave, 0 without any: these rows of the masks are on the
+                            * device already, all but `changed` */
+    const int64_t *changed; /* [n_changed], rows of `bitmask` that have been filled since */
+    int64_t n_changed;
+    uint64_t ticket; /* out: what `wait` takes; 0 = all is done */
 } es_batch;
 
 typedef struct es_context es_context;
@@ -337,10 +465,35 @@ typedef struct es_api {
     /* Assign a program its number for es_batch.programs. The library copies the program; the cells and `user`
      * of its functions still belong to the host. */
     int32_t (*compile)(es_context *context, const es_program *program, uint32_t *number);
+    /* One step. With a ticket, `batch` itself, its logits, masks, workspace and all outputs stay as they are until
+     * `wait` has returned, or `poll` other than ES_BUSY; everything else may change once `run` has returned. */
     int32_t (*run)(es_context *context, es_batch *batch);
     /* Optional from here on: may be NULL. */
-    /* Wait until everything `run` started has finished. NULL: run returns when all is done. */
-    int32_t (*sync)(es_context *context);
+    /* Until the step of a ticket is done, and its outputs in the host's memory are written: its code. Several
+     * tickets may be open; they end in any order, each with one `wait`, or one `poll` that is not ES_BUSY. Without
+     * this function, `run` returns when all is done. */
+    int32_t (*wait)(es_context *context, uint64_t ticket);
+    /* The same at once: ES_BUSY while it is not done. */
+    int32_t (*poll)(es_context *context, uint64_t ticket);
+    /* Plan runs of a shape: what they need, which the host then gives to every run. Required of libraries that
+     * need memory on a device; `release` ends a plan none of whose runs is open. */
+    int32_t (*prepare)(es_context *context, const es_shape *shape, es_plan *plan);
+    int32_t (*release)(es_context *context, uint32_t plan);
+    /* Memory for plans and outputs, where the engine has no pool of its own: aligned as the device wants it.
+     * Never called between `run` and `wait` of one step. */
+    int32_t (*allocate)(es_context *context, int32_t memory, int64_t bytes, void **out);
+    int32_t (*deallocate)(es_context *context, int32_t memory, void *pointer);
+    /* Called in each thread of the host before its first other call. */
+    int32_t (*enter_thread)(es_context *context);
+    /* Before `run`: what has happened to the requests of the table. */
+    int32_t (*update)(es_context *context, const es_changes *changes);
+    /* Start to copy grammar masks to the device, for the next step: `bitmask` may change after the call. The
+     * number is for one es_batch.masks, and is void after the next call. */
+    int32_t (*stage_masks)(es_context *context, const es_masks *masks, uint64_t *number);
+    /* Copy the rows rows[0..n) of logits on the device to `out`, in the logits' type, compact, once `stream` is
+     * there: for what the host runs itself. Returns when it is done. */
+    int32_t (*read_rows)(es_context *context, const es_tensor *logits, const int64_t *rows, int64_t n,
+                         void *stream, void *out);
     /* The name of the instruction set or device in use. */
     const char *(*target)(const es_context *context);
     /* Read rows rows[0..n) once and return the greatest logit of each: the minimum cost of any sampling. */
@@ -349,7 +502,7 @@ typedef struct es_api {
     /* ln of the sum of exp over each row, as the arithmetic contract defines it. */
     int32_t (*log_sums)(es_context *context, const es_tensor *logits, int64_t vocab_size, const int64_t *rows,
                         int64_t n, double *out);
-    /* Since ABI 1.1: the logprobs of token token_ids[i] in row i of the logits, and of the top_n likeliest
+    /* The logprobs of token token_ids[i] in row i of the logits, and of the top_n likeliest
      * (-1 = all). Rows with bad logits, or nothing but -inf, get rank 0 and are otherwise left as they are. */
     int32_t (*logprobs)(es_context *context, const es_tensor *logits, int64_t vocab_size,
                         const int64_t *token_ids, int64_t top_n, const es_logprobs *out);

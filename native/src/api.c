@@ -162,10 +162,14 @@ static void close_context(es_context *context) {
     free(context);
 }
 
+/* Whether a device of DLPack's number `type` has the host's memory: the host itself, or pinned memory. */
+static int is_in_host_memory(int32_t type) { return type == 1 || type == 3; }
+
 static int32_t open_context(const es_options *options, es_context **out) {
     if (!out) return ES_INVALID;
     *out = NULL;
     if (options && (options->size < sizeof *options || options->num_threads < 0)) return ES_INVALID;
+    if (options && !is_in_host_memory(options->device.type)) return ES_UNSUPPORTED;
     const es_kernels *kernels = es_choose_kernels(options ? options->isa : NULL);
     if (!kernels) return ES_UNSUPPORTED;
     es_context *context = calloc(1, sizeof *context);
@@ -218,10 +222,7 @@ static int32_t read_program(es_context *context, const es_program *program, es_c
     return ES_OK;
 }
 
-static int32_t check_type(es_context *context, int32_t device_type, uint8_t code, uint8_t bits,
-                          uint16_t lanes) {
-    if (device_type != 1 && device_type != 3)
-        return fail(context, ES_UNSUPPORTED, "unsupported device type %d of the logits", device_type);
+static int32_t check_type(es_context *context, uint8_t code, uint8_t bits, uint16_t lanes) {
     if (!((code == 2 && (bits == 32 || bits == 16)) || (code == 4 && bits == 16)) || lanes != 1)
         return fail(context, ES_UNSUPPORTED, "unsupported logits: code %u, %u bits, %u lanes", code, bits,
                     lanes);
@@ -232,7 +233,7 @@ static int32_t query(es_context *context, const es_query *query, es_answer *answ
     if (!context) return ES_INVALID;
     if (!query || !answer || query->size < sizeof *query || answer->size < sizeof *answer)
         return fail(context, ES_INVALID, "invalid query or answer");
-    int32_t code = check_type(context, query->device_type, query->code, query->bits, 1);
+    int32_t code = check_type(context, query->code, query->bits, 1);
     es_compiled ignored;
     if (code == ES_OK && query->program) code = read_program(context, query->program, &ignored);
     if (code != ES_OK) return code;
@@ -259,7 +260,9 @@ static int32_t compile(es_context *context, const es_program *program, uint32_t 
 /* --- steps --- */
 
 static int32_t check_logits(es_context *context, const es_tensor *t, int64_t vocab_size) {
-    const int32_t code = check_type(context, t->device_type, t->code, t->bits, t->lanes);
+    if (!is_in_host_memory(t->device_type))
+        return fail(context, ES_UNSUPPORTED, "unsupported device type %d of the logits", t->device_type);
+    const int32_t code = check_type(context, t->code, t->bits, t->lanes);
     if (code != ES_OK) return code;
     if (t->ndim != 2 || !t->shape || (!t->data && t->shape[0] > 0) || t->shape[0] < 0)
         return fail(context, ES_INVALID, "the logits are not a matrix");

@@ -46,7 +46,7 @@ class LibraryBackend(Backend):
     first needed and closed with it. Raises `LibraryError` if the library cannot be used, with the reason, and
     later if it breaks the contract; ValueError for a `timeout` that is not positive.
 
-    With a `timeout`, a step that is late (`run`, and `sync` if there is one) is left behind, and the library
+    With a `timeout`, a step that is late (`run`, and `wait` if there is one) is left behind, and the library
     is never called again: the host runs the step and all later ones, with the same tokens. Its limits:
     the call goes on in its thread, on the cores that it uses, until the process ends; its memory, the logits
     of that step included, is never freed, but a host that unmaps them takes them from under it; `open`,

@@ -16,9 +16,6 @@ from .header import contract, described, named, number, size_of, sized
 REQUIRED = ("open", "close", "error", "query", "compile", "run")
 """Functions that no library may leave out."""
 
-CPU = 1
-"""DLPack's number for logits in the host's memory."""
-
 ANY_VOCABULARY = 1 << 17
 """The vocabulary size used in queries when none is known."""
 
@@ -36,11 +33,27 @@ class Refusal(Exception):
         self.code = code
 
 
+class Device(NamedTuple):
+    """A device by DLPack's numbers."""
+
+    type: int
+    id: int
+
+
+HOST = Device(1, 0)
+"""The host's memory."""
+
+
 class Answer(NamedTuple):
-    """A library's answer about a program: `es_promise` bits, and the maximum rows of a run (0: any)."""
+    """A library's answer about a program: `es_promise` bits and limits, as in `es_answer`."""
 
     promises: int
     max_rows: int
+    max_top_k: int = 0
+    alignment: int = 0
+    max_survivors: int = 0
+    random: int = 0
+    ties: int = 0
 
     def promise(self, name: str) -> bool:
         """Whether it makes the promise `name`, such as "EXACT"."""
@@ -125,10 +138,12 @@ class Context:
     Its methods raise `Refusal` where the library declines, `LibraryError` for a breach of contract.
     """
 
-    def __init__(self, library: Library, num_threads: int = 0, isa: str | None = None) -> None:
+    def __init__(
+        self, library: Library, num_threads: int = 0, isa: str | None = None, device: Device = HOST
+    ) -> None:
         ffi = contract()
         name = ffi.NULL if isa is None else ffi.new("char[]", isa.encode())
-        options = sized("es_options", num_threads=num_threads, isa=name)
+        options = sized("es_options", num_threads=num_threads, isa=name, device=device)
         out = ffi.new("es_context **")
         self.library = library
         self.pointer = ffi.NULL
@@ -149,12 +164,12 @@ class Context:
         masked: bool = False,
     ) -> Answer:
         """The library's promises for `program` (an `es_program *`), or in general."""
-        query = sized("es_query", device_type=CPU, code=layout.code, bits=layout.bits)
+        query = sized("es_query", code=layout.code, bits=layout.bits)
         query.vocab_size, query.rows, query.masked = vocab_size, rows, masked
         query.program = contract().NULL if program is None else program
         answer = sized("es_answer")
         self.check("query", self.library.function("query")(self.pointer, query, answer))
-        return Answer(answer.promises, answer.max_rows)
+        return Answer(*(getattr(answer, field) for field in Answer._fields))
 
     def compile(self, program: Any) -> int:
         """The number of `program` (an `es_program *`) for `es_batch.programs`."""

@@ -36,7 +36,7 @@ def sized(kind: str, **fields: Any) -> Any:
 @functools.cache
 def _numbers() -> dict[str, int]:
     numbers: dict[str, int] = {}
-    for name in ("es_code", "es_row_status", "es_op_kind", "es_promise", "es_logprobs_kind"):
+    for name in re.findall(r"^typedef enum (es_\w+)", header_declarations(HEADER), re.M):
         numbers |= contract().typeof(name).relements
     # cffi exposes the values of an unnamed enum through a loaded library only.
     versions = re.findall(r"ES_ABI_(\w+) = (\d+)", header_declarations(HEADER))
@@ -61,5 +61,5 @@ def words_of(kind: str, bits: int) -> list[str]:
 
 
 def described(version: int) -> str:
-    """An ABI version as text: 65537 is "1.1"."""
+    """An ABI version as text: 131072 is "2.0"."""
     return f"{version >> 16}.{version & 0xFFFF}"

@@ -65,7 +65,7 @@ class LibrarySession:
         self.generation = 0
         step = _step(library)
         self.step = step if timeout is None else WatchedStep(library, step, timeout)
-        """(context, batch) → code: `run`, and `sync` where there is one."""
+        """(context, batch) → code: `run`, and `wait` where there is one."""
         self.vocab_size = slots.vocabulary.size
         self._answers = {} if answers is None else answers
         self._refused: set[Parts] = set()
@@ -115,7 +115,13 @@ class LibrarySession:
 
 
 def _step(library: Library) -> Callable[[Any, Any], int]:
-    run, sync = library.function("run"), library.function("sync")
-    if sync is None:
+    run, wait = library.function("run"), library.function("wait")
+    if wait is None:
         return run
-    return lambda context, batch: run(context, batch) or sync(context)
+
+    def run_and_wait(context: Any, batch: Any) -> int:
+        batch.ticket = 0
+        code: int = run(context, batch) or (batch.ticket and wait(context, batch.ticket))
+        return code
+
+    return run_and_wait

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...arithmetic import LogitRows
-from .binding import CPU, Layout
+from .binding import HOST, Layout
 from .header import contract
 
 
@@ -29,7 +29,7 @@ def prepare(tensor: Any, code: int, bits: int) -> tuple[Any, Any]:
     contiguous."""
     ffi = contract()
     shape, strides = ffi.new("int64_t[2]"), ffi.new("int64_t[2]", [0, 1])
-    tensor.device_type, tensor.ndim, tensor.lanes = CPU, 2, 1
+    tensor.device_type, tensor.ndim, tensor.lanes = HOST.type, 2, 1
     tensor.code, tensor.bits = code, bits
     tensor.shape, tensor.strides = shape, strides
     return shape, strides

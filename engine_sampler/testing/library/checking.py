@@ -34,7 +34,7 @@ from .surroundings import Surroundings
 Check = Callable[[], Iterator[CheckResult]]
 Announce = Callable[..., None]
 
-OPTIONAL = ("sync", "target", "maxima", "log_sums", "logprobs")
+OPTIONAL = ("wait", "target", "maxima", "log_sums", "logprobs")
 """Functions that a library may leave out."""
 
 MEMORY = "memory"

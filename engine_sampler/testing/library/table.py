@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...backends.library.binding import CPU, Context, Library
+from ...backends.library.binding import Context, Library
 from ...backends.library.header import contract, described, named, number, size_of, sized
 from ...backends.library.programs import LibraryProgram, Part, fill_for_query
 from ...backends.library.session import query_promises
@@ -131,7 +131,6 @@ def answers(context: Context) -> CheckResult:
 _STRANGE = {
     "logits of 64 bits": {"code": 2, "bits": 64},
     "logits that are integers": {"code": 0, "bits": 32},
-    "logits on a device of type 99": {"device_type": 99},
 }
 """What no library can run."""
 
@@ -161,7 +160,7 @@ class _Answered:
 
 
 def _asked(context: Context, program: Any, **facts: int) -> _Answered:
-    query = sized("es_query", device_type=CPU, code=2, bits=32, vocab_size=1 << 17, rows=1, program=program)
+    query = sized("es_query", code=2, bits=32, vocab_size=1 << 17, rows=1, program=program)
     for name, value in facts.items():
         setattr(query, name, value)
     size = size_of("es_answer")

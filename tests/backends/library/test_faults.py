@@ -318,7 +318,7 @@ def test_an_inexact_library_is_never_chosen_automatically() -> None:
 
 @pytest.mark.parametrize("code", ["ES_OK", "ES_BUSY", "ES_DEVICE"])
 def test_a_library_that_works_in_the_background_is_waited_for(code: str) -> None:
-    backend = LibraryBackend(variant(f"SYNC={code}"))
+    backend = LibraryBackend(variant(f"WAIT={code}"))
     assert np.array_equal(generate(PLAIN, backend), generate(PLAIN, "numpy"))
 
 

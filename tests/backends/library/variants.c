@@ -125,12 +125,18 @@ static void count_and_close(es_context *context) {
 }
 #endif
 
-#ifdef SYNC
+#ifdef WAIT
 
-static int32_t wait_for_all(es_context *context) {
+static int32_t run_later(es_context *context, es_batch *batch) {
+    batch->ticket = 77;
+    return run(context, batch);
+}
+
+static int32_t wait_for_all(es_context *context, uint64_t ticket) {
     (void)context;
+    if (ticket != 77) return ES_INVALID;
 
-    return SYNC;
+    return WAIT;
 }
 #endif
 
@@ -193,8 +199,9 @@ ES_EXPORT int32_t es_get_api(uint32_t host_abi, const es_api **out) {
     table.known.run = run_late;
     table.known.close = count_and_close;
 #endif
-#ifdef SYNC
-    table.known.sync = wait_for_all;
+#ifdef WAIT
+    table.known.run = run_later;
+    table.known.wait = wait_for_all;
 #endif
 #ifdef CRASHES
     table.known.run = crash;
