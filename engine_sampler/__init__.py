@@ -7,7 +7,7 @@ with `hookimpl`; they need only this package and `engine_sampler.arithmetic`.
 
 from typing import TYPE_CHECKING, Any
 
-from .arithmetic import Logprobs
+from .arithmetic import Logprobs, OnStream
 from .contract import (
     LOGPROBS_KINDS,
     Backend,
@@ -78,6 +78,7 @@ __all__ = [
     "Logprobs",
     "LogprobsRequest",
     "Matcher",
+    "OnStream",
     "Param",
     "ParameterError",
     "PreparedMasks",
