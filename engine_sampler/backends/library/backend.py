@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
@@ -158,7 +157,7 @@ class LibraryBackend(Backend):
         except MemoryError:
             step = None
         if step is not None:
-            return partial(self._finish, step, batch)
+            return _Begun(step, batch, self._run_on_host)
         self._run_on_host(batch)
         return None
 
@@ -260,14 +259,6 @@ class LibraryBackend(Backend):
             if elsewhere is None:
                 raise
             return elsewhere
-
-    def _finish(self, step: DeviceStep, batch: Batch) -> None:
-        """Finish a step that a device has begun."""
-        try:
-            step.finish(batch)
-        except MemoryError:
-            step.settle_down()
-            self._run_on_host(batch)
 
     def _prepare_and_run(self, batch: Batch) -> None:
         """Decide which side runs what, cache the decision, and run."""
@@ -383,6 +374,28 @@ class LibraryBackend(Backend):
             trusted=self.trusted,
             device=device,
         )
+
+
+class _Begun:
+    """Finishes a step that a device has begun, when it is called; waits for the device when it is dropped."""
+
+    def __init__(self, step: DeviceStep, batch: Batch, on_host: Callable[[Batch], None]) -> None:
+        self._step: DeviceStep | None = step
+        self._batch = batch
+        self._on_host = on_host
+
+    def __call__(self) -> None:
+        step, self._step = self._step, None
+        assert step is not None
+        try:
+            step.finish(self._batch)
+        except MemoryError:
+            step.settle_down()
+            self._on_host(self._batch)
+
+    def __del__(self) -> None:
+        if self._step is not None:
+            self._step.settle_down()
 
 
 class _Prepared(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....arithmetic import LogitRows
-from ....contract import PreparedMasks
+from ....contract import Batch, PreparedMasks
 from ..header import contract, number, sized
 from ..session import LibrarySession
 from .arrays import DeviceArray
@@ -46,12 +46,14 @@ class DeviceParts:
         self._run, self._wait = functions("run"), functions("wait")
         self._stage_masks, self._read_rows = functions("stage_masks"), functions("read_rows")
 
-    def begin_step(self) -> None:
+    def begin_step(self, batch: Batch) -> None:
         """Before the calls of a step: end what an interrupted one has left, give back memory, and tell the
         library what has changed."""
         self.session.context.enter()
-        for call in list(self.open_calls):
-            call.settle_down()
+        if self.open_calls:
+            for call in list(self.open_calls):
+                call.settle_down()
+            batch.token_ids[:], batch.notes[:] = -1, np.nan  # where those may have written
         self.memory.clean_up()
         self._changes.tell()
 

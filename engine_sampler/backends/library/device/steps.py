@@ -70,7 +70,7 @@ class DeviceStep:
         """Queue the device's work; False, with nothing queued, if this preparation does not fit `batch`."""
         if self.parts.session.generation != self._generation:
             return False
-        self.parts.begin_step()
+        self.parts.begin_step(batch)
         calls = self._calls()
         begun = 0
         try:
