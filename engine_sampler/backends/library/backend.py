@@ -24,7 +24,7 @@ from ..processed import processed_rows
 from .binding import HOST, Context, Device, Layout, Library, LibraryError, Refusal, limits_of
 from .call_rows import Entry
 from .calls import Call
-from .device import DeviceStep, DeviceSteps, DeviceTensor
+from .device import DeviceSteps, DeviceTensor, StepOnDevice
 from .device.memory import Allocate
 from .device.names import device_of
 from .functions import uses_row_function
@@ -119,7 +119,7 @@ class LibraryBackend(Backend):
         sentences = [
             f"{version}, ABI {described(self.library.table.abi)}, {self.library.path}",
             f"It promises: {', '.join(promised) or 'nothing'}",
-            f"Limits: {', '.join(limits) or 'none'}",
+            f"CallLimits: {', '.join(limits) or 'none'}",
         ]
         return f"{'. '.join(sentences)}."
 
@@ -379,8 +379,8 @@ class LibraryBackend(Backend):
 class _Begun:
     """Finishes a step that a device has begun, when it is called; waits for the device when it is dropped."""
 
-    def __init__(self, step: DeviceStep, batch: Batch, on_host: Callable[[Batch], None]) -> None:
-        self._step: DeviceStep | None = step
+    def __init__(self, step: StepOnDevice, batch: Batch, on_host: Callable[[Batch], None]) -> None:
+        self._step: StepOnDevice | None = step
         self._batch = batch
         self._on_host = on_host
 

@@ -15,7 +15,7 @@ from ..session import LibrarySession
 from .arrays import DeviceArray
 from .changes import Changes
 from .logits import DeviceTensor, device_tensor
-from .memory import Allocate, Block, DeviceMemory
+from .memory import Allocate, DeviceMemory, MemoryBlock
 from .plans import Plans
 
 
@@ -68,11 +68,11 @@ class DeviceParts:
 
     # --- tokens, masks and rows --------------------------------------------------------------------
 
-    def new_tokens(self, like: Any, n: int) -> tuple[Any, Block]:
+    def new_tokens(self, like: Any, n: int) -> tuple[Any, MemoryBlock]:
         """(array, its memory) for n tokens on the device: a tensor of torch if `like` is one."""
         if hasattr(like, "new_empty") and hasattr(like, "data_ptr"):
             tensor = like.new_empty(n, dtype=sys.modules["torch"].int64)
-            return tensor, Block(contract().cast("void *", tensor.data_ptr()), tensor)
+            return tensor, MemoryBlock(contract().cast("void *", tensor.data_ptr()), tensor)
         block = self.memory.device(8 * n)
         return DeviceArray(block, n, self.session.context.device), block
 
