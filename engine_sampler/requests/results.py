@@ -151,17 +151,27 @@ class BegunStep:
     """
 
     def __init__(
-        self, token_ids_on_device: Any, finish: Callable[[float], StepResult], drop: Callable[[], None]
+        self,
+        token_ids_on_device: Any,
+        is_done: Callable[[], bool],
+        finish: Callable[[float], StepResult],
+        drop: Callable[[], None],
     ) -> None:
         self.token_ids_on_device = token_ids_on_device
+        self._is_done: Callable[[], bool] | None = is_done
         self.seconds = 0.0
         self._finish: Callable[[float], StepResult] | None = finish
         self._drop = drop
 
+    @property
+    def is_done(self) -> bool:
+        """Whether `finish` would not wait for the device, as far as the backend can tell."""
+        return self._is_done is None or self._is_done()
+
     def finish(self) -> StepResult:
         """Wait for the tokens, and do the rest of the step. Raises RuntimeError if that is done or given up,
         else what `Scheduler.step` raises."""
-        finish, self._finish = self._finish, None
+        finish, self._finish, self._is_done = self._finish, None, None
         if finish is None:
             raise RuntimeError("the step is over: it can be finished once")
         return finish(self.seconds)
@@ -169,7 +179,7 @@ class BegunStep:
     def give_up(self) -> None:
         """Do not finish the step: it has not been done. What its device still does is waited for."""
         if self._finish is not None:
-            self._finish = None
+            self._finish = self._is_done = None
             self._drop()
 
     def __del__(self) -> None:

@@ -380,7 +380,9 @@ class Scheduler:
         with self._step_lock:
             plan, rows = self._plan(logits, request_ids, draft_token_ids, strict)
             run = self._runner.begin(plan, rows)
-            begun = BegunStep(run.token_ids_on_device, partial(self._finish, run), self._step_lock.let_go)
+            begun = BegunStep(
+                run.token_ids_on_device, run.step.is_done, partial(self._finish, run), self._step_lock.let_go
+            )
             begun.seconds = time.perf_counter() - started
             self._step_lock.hold()
         return begun

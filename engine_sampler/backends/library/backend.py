@@ -119,7 +119,7 @@ class LibraryBackend(Backend):
         sentences = [
             f"{version}, ABI {described(self.library.table.abi)}, {self.library.path}",
             f"It promises: {', '.join(promised) or 'nothing'}",
-            f"CallLimits: {', '.join(limits) or 'none'}",
+            f"Limits: {', '.join(limits) or 'none'}",
         ]
         return f"{'. '.join(sentences)}."
 
@@ -392,6 +392,10 @@ class _Begun:
         except MemoryError:
             step.settle_down()
             self._on_host(self._batch)
+
+    def is_done(self) -> bool:
+        """Whether it would not wait for the device."""
+        return self._step is None or self._step.is_done()
 
     def __del__(self) -> None:
         if self._step is not None:

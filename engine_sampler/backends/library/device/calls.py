@@ -160,6 +160,13 @@ class DeviceCall(Call):
         self._parts.open_calls.discard(self)
         return self._parts.wait(ticket) if ticket else number("ES_OK")
 
+    def is_done(self) -> bool:
+        """Whether `finish` has nothing to wait for."""
+        if self._ticket and (code := self._parts.poll(self._ticket)) != number("ES_BUSY"):
+            self._ticket, self._code = 0, code
+            self._parts.open_calls.discard(self)
+        return not self._ticket
+
     def survivors(self, declined: np.ndarray) -> dict[int, tuple[np.ndarray, np.ndarray]]:
         """What the cut has left of each row, by row of the logits, but those `declined`."""
         return {} if self._cut is None else self._cut.by_row(declined)

@@ -43,7 +43,7 @@ class DeviceParts:
         self._changes = Changes(context, slots, session.table)
         self._pointer = context.pointer
         functions = context.library.function
-        self._run, self._wait = functions("run"), functions("wait")
+        self._run, self._wait, self._poll = map(functions, ("run", "wait", "poll"))
         self._stage_masks, self._read_rows = functions("stage_masks"), functions("read_rows")
 
     def begin_step(self, batch: Batch) -> None:
@@ -65,6 +65,10 @@ class DeviceParts:
     def wait(self, ticket: int) -> int:
         """Wait for a ticket: the code of its step."""
         return int(self._wait(self._pointer, ticket)) if self._wait else number("ES_INVALID")
+
+    def poll(self, ticket: int) -> int:
+        """The code of a ticket's step if it is done, else ES_BUSY."""
+        return number("ES_BUSY") if self._poll is None else int(self._poll(self._pointer, ticket))
 
     # --- tokens, masks and rows --------------------------------------------------------------------
 
