@@ -41,6 +41,9 @@ class StepResult:
 
     skipped         the numbers of the requests that had left before the step: removed, or ended by `accept`.
                     Their rows were not read; the finish reason is `abort`, or theirs.
+    phase_tokens    how many tokens of its output each phase of a request has had, by the phase's name: in a
+                    step in which a request with phases has come into another one, or has ended; else None.
+                    [] if that holds for no request of the step.
     token_ids_on_device  `token_ids` as an int64 tensor on the device of the logits, for the next forward
                     pass; None if the backend has none, or if a token that it has drawn does not count.
     """
@@ -56,6 +59,7 @@ class StepResult:
     parent_ids: list[RequestId]
     logprobs: LogprobsByMode = None
     skipped: Sequence[int] = ()
+    phase_tokens: list[dict[str, int] | None] = field(default_factory=list)
     token_ids_on_device: Any = None
 
     def tokens(self, i: int) -> list[int]:
@@ -123,6 +127,8 @@ class Record:
     cumulative_logprob  the sum of the output's logprobs, if the request belongs to a group: raw ones with
                         `best_of`, those after the chain in a beam search.
     score               by which a beam search ranks the text: cumulative_logprob / length^length_penalty.
+    phase_tokens        how many tokens of the output each phase has had, by the phase's name; None without
+                        phases.
     """
 
     request_id: RequestId
@@ -136,3 +142,4 @@ class Record:
     seed: int
     cumulative_logprob: float | None = field(default=None)
     score: float | None = field(default=None)
+    phase_tokens: dict[str, int] | None = field(default=None)
