@@ -40,6 +40,11 @@ class Constraint:
         self._in_call = False
         """Whether it is being changed."""
 
+    def put_before(self, matcher: Any) -> None:
+        """Have another matcher, which wraps the present one; neither has accepted anything."""
+        self.matcher = matcher
+        self._before = getattr(matcher, "accepted_calls", None)
+
     @property
     def accepted(self) -> int:
         """How many tokens it has accepted."""

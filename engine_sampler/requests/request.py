@@ -102,7 +102,8 @@ class Request:
         """The number of its end among all ends of requests."""
         if self.phases is not None:
             self.constraint = self.grammar
-            self.phases.is_constrained = self.grammar is not None
+            if self.grammar is not None:
+                self.phases.constrain(self.grammar)
             self.phases.equip(self, None)
         self._resume(history.output_token_ids.tolist())
 
@@ -300,7 +301,7 @@ class Request:
         self.backlog, length = self.without_last(n)
         n = len(self.history) - length
         faults: list[str] = []
-        has_moved = False
+        has_moved, had_begun = False, None if self.phases is None else self.phases.grammar_begin
         try:
             has_moved = self.phases is not None and self.phases.cut(self.history.token_ids[:length])
             if has_moved:
@@ -312,7 +313,7 @@ class Request:
         if self.text is not None:
             self.text.rollback(n)
         if self.phases is not None and has_moved:
-            faults += self.phases.go_back(self, slots)
+            faults += self.phases.go_back(self, slots, had_begun)
         elif self.grammar is not None:
             try:
                 call_plugin("the grammar", self.grammar.rollback, n)
@@ -351,8 +352,9 @@ class Request:
         except PluginFault as fault:
             faults.append(str(fault))
         if self.phases is not None:
+            had_begun = self.phases.grammar_begin
             self.phases.cut(self.history.token_ids)
-            faults += self.phases.go_back(self, slots, interrupted=True)
+            faults += self.phases.go_back(self, slots, had_begun, interrupted=True)
         faults += self.stop_checks.settle(self.history, self.text, self.raw_logprobs)
         if faults and self.live:
             self.fail(faults[0])

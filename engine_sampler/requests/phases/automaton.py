@@ -76,6 +76,10 @@ class PhaseState:
         vocabulary.check_ids(self._parameter, ids)
         return ids
 
+    def marker_ids(self, vocabulary: Vocabulary) -> list[tuple[int, ...]]:
+        """The markers that end the phase as token ids, those that are texts in one division."""
+        return [self._encoded([end.marker], vocabulary) for end in self.phase.ends]
+
     def forced(self, tokens: np.ndarray, begin: int) -> tuple[int, ...]:
         """What is put after `tokens`, of which those from `begin` on belong to the phase, to end it."""
         found = self._completed.beginning(tokens, begin)
@@ -143,6 +147,11 @@ class Automaton:
             if self.match(number, prompt[: place + 1], first) is not None:
                 return int(place) + 1
         return None
+
+    def openings(self) -> list[tuple[int, ...]]:
+        """The markers with which a text under a grammar may begin, as token ids; [] if none may."""
+        first = self.states[0]
+        return first.marker_ids(self.vocabulary) if first.is_under_grammar else []
 
     def match(self, number: int, tokens: np.ndarray, begin: int) -> Match | None:
         """The marker that ends a phase with the last of `tokens`."""

@@ -15,10 +15,12 @@ from ..history import History
 from ..later_output import LaterOutput
 from ..state import RequestState
 from .automaton import Automaton
+from .opening import OpeningMatcher
 from .phases import Phases
 
 if TYPE_CHECKING:
     from ...contract import Vocabulary
+    from ..constraint import Constraint
     from ..request import Request
     from ..slots import Slots
 
@@ -30,6 +32,12 @@ class RequestPhases(Phases):
     def of(cls, plan: PhasePlan, vocabulary: Vocabulary, history: History) -> RequestPhases:
         """The phases of a request with this prompt. Raises `ParameterError`."""
         return cls(Automaton(plan, vocabulary), history.prompt_token_ids)
+
+    def constrain(self, grammar: Constraint) -> None:
+        """The request has this grammar, which has accepted nothing."""
+        self.is_constrained = True
+        if markers := self.automaton.openings():
+            grammar.put_before(OpeningMatcher(grammar.matcher, markers))
 
     def lead(self, request: Request, slots: Slots | None, length: int | None = None) -> None:
         """Heed the newest token of the request, which fails if a part of it cannot follow.
@@ -57,6 +65,8 @@ class RequestPhases(Phases):
         anew  whether it comes there from an earlier phase.
         """
         state, phase, history = self.state, self.state.phase, request.history
+        if request.constraint is not None:
+            self._open_or_close(request.constraint, resets=anew and not phase.has_grammar)
         is_later = self.begin > history.prompt_length
         opened = RequestState(state.chain, LaterOutput(history, self.begin) if is_later else history)
         opened.open(phase.params, self.automaton.vocabulary, state.resolved)
@@ -71,10 +81,21 @@ class RequestPhases(Phases):
         if slots is not None:
             slots.replace(request.slot, opened, phase.params.given, request.check_trigger())
 
-    def go_back(self, request: Request, slots: Slots, *, interrupted: bool = False) -> list[str]:
+    def _open_or_close(self, grammar: Constraint, *, resets: bool) -> None:
+        """Let thoughts begin only before everything else; what a grammar has accepted of their marker does
+        not count if it `resets`."""
+        if isinstance(grammar.matcher, OpeningMatcher):
+            grammar.matcher.is_open = self.may_open
+        if resets and grammar.accepted:
+            call_plugin("the grammar", grammar.rollback, grammar.accepted)
+
+    def go_back(
+        self, request: Request, slots: Slots, had_begun: int | None, *, interrupted: bool = False
+    ) -> list[str]:
         """Give the request, whose history has been cut, what belongs to its present phase; returns why parts
         cannot follow.
 
+        had_begun    where its grammar had begun before, see `grammar_begin`.
         interrupted  whether a change of it was interrupted.
         """
         faults: list[str] = []
@@ -83,17 +104,26 @@ class RequestPhases(Phases):
             self.equip(request, slots, anew=False)
         except (ParameterError, PluginFault) as fault:
             faults.append(str(fault))
-        if (grammar := request.constraint) is not None:
-            begin = self.grammar_begin
-            accepted = 0 if begin is None else len(request.history) - begin
+        if request.constraint is not None:
             try:
-                if interrupted:
-                    call_plugin("the grammar", grammar.settle, accepted)
-                else:
-                    call_plugin("the grammar", grammar.rollback, grammar.accepted - accepted)
+                call_plugin("the grammar", self._rewind, request, request.constraint, had_begun, interrupted)
             except PluginFault as fault:
                 faults.append(str(fault))
         return faults
+
+    def _rewind(
+        self, request: Request, grammar: Constraint, had_begun: int | None, interrupted: bool
+    ) -> None:
+        """Bring a grammar back to the tokens in which it holds."""
+        begin, tokens = self.grammar_begin, request.history.token_ids
+        left = [] if begin is None else tokens[begin:].tolist()
+        kept = len(left) if begin == had_begun else 0
+        if interrupted:
+            grammar.settle(kept)
+        else:
+            grammar.rollback(grammar.accepted - kept)
+        for token_id in left[kept:]:  # a part of a marker
+            grammar.accept(token_id)
 
 
 class _Beginning:

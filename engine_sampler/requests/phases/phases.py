@@ -10,6 +10,7 @@ import numpy as np
 from ..history import UNBOUNDED
 from ..slots import CheckTrigger
 from .automaton import Automaton, PhaseState
+from .markers import Match
 from .symbols import MAX_UNFINISHED
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ class Phases:
     automaton  shared by forks.
     log        the phases so far, the last of them the present one. Replaced, never changed in place.
     forced     the tokens that are being put at the end of the present phase; () if none are.
-    is_constrained  whether the request has a grammar. One that begins with the answer goes on to its end, so
-                that no marker is looked for in it.
+    is_constrained  whether the request has a grammar. One that begins with the answer goes on to its end: a
+                marker is looked for only before it.
     is_closing  whether the token that comes next has taken the place of an EOS token.
     """
 
@@ -165,7 +166,7 @@ class Phases:
     def _heed_markers(self, tokens: np.ndarray, takes_begin: TakesBegin) -> None:
         entry = self.log[-1]
         match = self.automaton.match(entry.number, tokens, entry.counted)
-        if match is None or (self.is_constrained and self.state.is_under_grammar):
+        if match is None or (self.is_constrained and not self._may_leave_grammar(match)):
             return
         end, length = self.state.phase.ends[match.number], len(tokens)
         if end.is_begin:
@@ -174,6 +175,15 @@ class Phases:
         else:
             is_start = self.automaton.plan.opened == end.then
             self._enter(end.then, length, max(match.start, entry.begin) if is_start else length)
+
+    def _may_leave_grammar(self, match: Match) -> bool:
+        """Whether a marker ends the present phase although a grammar may hold: only at the very beginning."""
+        return not self.state.is_under_grammar or (self.may_open and match.start <= self._prompt_length)
+
+    @property
+    def may_open(self) -> bool:
+        """Whether the request is where thoughts may precede everything else."""
+        return len(self.log) == 1 and self.log[0].number == 0
 
     def _heed_count(self, tokens: np.ndarray) -> None:
         """End the present phase if it has had its tokens, once its last character is whole."""

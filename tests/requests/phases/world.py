@@ -13,8 +13,8 @@ from engine_sampler import Record, SamplingParams, Scheduler, Tokenizer
 from engine_sampler.backends.choose import named_backend
 
 PIECES = [
-    b"a", b"b", b"c", b"d", b" ", b"\n", b"1", b"2", b"ab", b"bc", b"</", b"e", b"n", b"en", b"d>", b">", b"<",
-    b">\n", b"\xc3", b"\xa9", b"ok", b"x", b"{", b"}", b"<call>", b"[", b"]", b"\xf0", b"\x9f", b"\x98",
+    b"a", b"b", b"c", b"d", b" ", b"\n", b"1", b"2", b"ab", b"bc", b"</", b"e", b"n", b"en", b"d>", b">",
+    b"<", b">\n", b"\xc3", b"\xa9", b"ok", b"x", b"{", b"}", b"<call>", b"[", b"]", b"\xf0", b"\x9f", b"\x98",
 ]  # fmt: skip
 START, END, OTHER, EOS = (len(PIECES) + i for i in range(4))
 TOKENIZER = Tokenizer(
@@ -137,8 +137,9 @@ class ByHand:
         tokens: list[int] = []
         marker = self.end if inside else self.start
         while len(output) + len(tokens) < most:
-            if inside and self.budget is not None and len(tokens) >= self.budget:
-                count = next((n for n in range(len(marker) - 1, 0, -1) if tokens[-n:] == marker[:n]), 0)
+            if inside and self.budget is not None and is_due(tokens, self.budget):
+                beginnings = (n for n in range(len(marker) - 1, 0, -1) if tokens[-n:] == marker[:n])
+                count = next(beginnings, 0)
                 tokens += marker[count:] if count else self.forced
                 return tokens, None
             tokens += chat.step().tokens(0)
@@ -148,3 +149,18 @@ class ByHand:
             if tokens[-len(marker) :] == marker:
                 return tokens, None
         return tokens, "length"
+
+
+def is_due(tokens: list[int], budget: int) -> bool:
+    """Whether thoughts have had their budget, and end with a whole character unless they go on and on."""
+    if not budget <= len(tokens) < budget + 3:
+        return len(tokens) >= budget
+    text = b"".join(b"?" if t in (START, END, OTHER, EOS) else TOKENIZER.token_bytes[t] for t in tokens[-3:])
+    return not any(is_cut(text[-n:]) for n in range(1, min(4, len(text) + 1)))
+
+
+def is_cut(data: bytes) -> bool:
+    """Whether `data` is a character of UTF-8 that has not ended."""
+    lead = data[0]
+    size = 4 if lead >= 0xF0 else 3 if lead >= 0xE0 else 2 if lead >= 0xC0 else 0
+    return len(data) < size and all(byte & 0xC0 == 0x80 for byte in data[1:])
