@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -94,6 +94,9 @@ class DeferredBackend(Backend):
 
     def run(self, batch: Batch) -> None:
         self.loaded().run(batch)
+
+    def begin(self, batch: Batch) -> Callable[[], None] | None:
+        return self.loaded().begin(batch)
 
     def process(self, batch: Batch) -> Any:
         return self.loaded().process(batch)
