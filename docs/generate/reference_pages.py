@@ -85,6 +85,13 @@ PAGES = (
         ),
     ),
     Page(
+        "messages",
+        "Messages",
+        "Answers of models, read as thoughts, content and calls while they grow. "
+        "A parser reads them by the definition that constrains them.",
+        ("engine_sampler.messages",),
+    ),
+    Page(
         "criteria",
         "Stopping criteria",
         "What a criterion subclasses or returns. "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import groupby
 from typing import Any
 
 from .alphabet import MarkerAlphabet
@@ -10,7 +11,7 @@ from .arguments import ArgumentsReader
 from .definition import AnswerDefinition, CallForm, Opener, longest
 from .events import DeviationError, Event, EventKind
 from .message import MessagePart
-from .templates import FAILED, PARTIAL, Found
+from .templates import FAILED, MAX_GAP, PARTIAL, Found
 from .value import ValueReader
 
 MAX_SPACE = 4_096
@@ -93,9 +94,16 @@ class Following:
         return new
 
     def taken(self) -> list[Event]:
-        """The events since the last call."""
+        """The events since the last call, with texts that go on with each other made one."""
         events, self._events = self._events, []
-        return events
+        if len(events) < 2:
+            return events
+        joined: list[Event] = []
+        for (kind, call, _), same in groupby(events, _continued):
+            several = list(same)
+            text = "".join(one.text for one in several)
+            joined += [Event(kind, text, call)] if kind in _GROWING and len(several) > 1 else several
+        return joined
 
     @property
     def is_thinking(self) -> bool:
@@ -202,7 +210,7 @@ class Following:
             self._begin_call(opener.form, found._replace(id="") if opener.kind == "header" else found)
 
     def _end_segment(self) -> None:
-        self._space, self._is_open, self._was_thinking, self._is_new = "", False, False, True
+        self._space, self._is_open, self._was_thinking = "", False, False
 
     def _content(self, text: str) -> None:
         """Text that is content, but for white space beside thoughts and calls."""
@@ -229,12 +237,12 @@ class Following:
         begin, after = self._definition.thinking_begin, at
         if begin is not None:
             after = len(text) - len(text[at:].lstrip(_SPACE))
-            if after == len(text) and after <= MAX_SPACE:
+            if after == len(text) and after - at <= MAX_GAP:
                 return at
             end = begin.match(text, after).end
             if end == PARTIAL and after < len(text):
                 return at
-            at = end if end >= 0 else at
+            at = end if end >= 0 and after - at <= MAX_GAP else at
         self._emit_section("thoughts", True)
         self._mode = "thoughts"
         return at
@@ -352,7 +360,6 @@ class Following:
         held = self._reader.held if self._reader is not None else ""
         self._reader = self._form = self._value_reader = None
         self._in_section = False
-        self._is_new = self._is_new or not self._is_open
         self._mode = "free" if self._resume else "rest"
         self._is_open = True
         self._content(held)
@@ -377,11 +384,12 @@ class Following:
                 self.parts.append(MessagePart(kind))
                 self._is_new = False
         self.parts[-1].pieces.append(text)
-        events = self._events
-        if events and events[-1].kind == kind:
-            events[-1] = Event(kind, events[-1].text + text, index)
-        else:
-            events.append(Event(kind, text, index))
+        self._events.append(Event(kind, text, index))
+
+
+def _continued(event: Event) -> tuple[EventKind, int, str]:
+    """What is the same in events of which one goes on with the other."""
+    return event.kind, event.call, event.pointer
 
 
 _NO_CALL = "what can only be the beginning of a call is none"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import importlib
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -108,7 +109,8 @@ class MessageParser:
         where none is.
         """
         if isinstance(pieces, str) is not (self._alphabet.tokenizer is None):
-            allowed = "text, without a tokenizer" if isinstance(pieces, str) else "ids, with a tokenizer"
+            needs_ids = self._alphabet.tokenizer is not None
+            allowed = "ids, with a tokenizer" if needs_ids else "text, without a tokenizer"
             raise not_allowed("pieces", pieces, allowed)
         if self._following.is_finished:
             raise ValueError("the answer is finished")
@@ -212,6 +214,14 @@ class MessageParser:
         Raises ValueError for content that is not the beginning of a JSON value.
         """
         return self._following.content_value()
+
+    def validated(self, kind: Any) -> Any:
+        """The value of the content as pydantic validates it: a model, a TypedDict, or any other type.
+
+        Raises pydantic's ValidationError, and ImportError without pydantic.
+        """
+        adapter = importlib.import_module("pydantic").TypeAdapter(kind)
+        return adapter.validate_python(self.value)
 
     def __len__(self) -> int:
         return len(self._log)

@@ -114,7 +114,7 @@ class _Reading:
             return
         end = Template(()) if "" in ends else literal(ends[0], self._alphabet, is_json)
         make: Callable[..., Any] = reader_maker(style, self._alphabet)
-        name = self._name_of(begin)
+        name = self._name_of(begin + "".join(part or "" for part in parts))
         view = SchemaView(schema.get("json_schema", True))
         schemas = self._schemas if self._schemas and name in self._schemas else {name: view}
         self._calls.append(Opener("call", template, CallForm(template, end, make, name, schemas)))

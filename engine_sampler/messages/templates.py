@@ -16,7 +16,10 @@ MAX_NAME = 256
 MAX_FREE_NAME = 1024
 """Maximum length of the name of a parameter."""
 
-_SPACE = re.compile(r"[ \t\r\n]{0,64}")
+MAX_GAP = 64
+"""Maximum length of the white space within a beginning or an end."""
+
+_SPACE = re.compile(rf"[ \t\r\n]{{0,{MAX_GAP}}}")
 _NAME = re.compile(rf"[\w.:/-]{{1,{MAX_NAME + 1}}}")
 _ID = re.compile(rf"[\w.:/-]{{0,{MAX_NAME + 1}}}")
 _PIECES = re.compile(r"\s+|[{}\[\],:]|[^\s{}\[\],:]+")

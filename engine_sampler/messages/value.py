@@ -87,7 +87,7 @@ class ValueReader:
                 return end
             found = _ESCAPE.match(text, end)
         if found is None:
-            if len(text) - end < 6:
+            if len(text) - end < 6 and text[end + 1 : end + 2] in ("", "u"):
                 return end
             raise ValueError("the text is not JSON: a string has an escape that is none")
         self._grow(json_value(f'"{found[0]}"'), grown)
@@ -145,7 +145,7 @@ class ValueReader:
                 raise ValueError("the text is not JSON: a value is none")
             if end == len(text):
                 return at
-            self._put(json_value(text[at:end]))
+            self._put(_scalar(text[at:end]))
             grown.append((self._pointer(), text[at:end]))
             self._state = "after"
             return end
@@ -189,3 +189,10 @@ class ValueReader:
 
     def _pointer(self) -> str:
         return "".join(self._path)
+
+
+def _scalar(text: str) -> Any:
+    try:
+        return json_value(text)
+    except ValueError:
+        raise ValueError("the text is not JSON: a value is none") from None

@@ -10,7 +10,7 @@ from ...grammar.structural_tag.elements import Notation
 from ..alphabet import MarkerAlphabet
 from ..events import DeviationError
 from ..schemas import SchemaView
-from ..templates import PARTIAL, Part, Template
+from ..templates import MAX_GAP, PARTIAL, Part, Template
 from ..writing import escaped_json, quoted_json
 from .json_text import JsonReader
 from .parameters import unescaped
@@ -167,9 +167,9 @@ class ElementsReader(ArgumentsReader):
             self._begin_typed("string" if self._element_view.is_text else "json", at, out)
             return at
         after, first = skip_space(text, at), self._marks.member.parts[0].text
-        if after == len(text) or first.startswith(text[after:]) or text[after:] == first:
+        is_element = after - at <= MAX_GAP and text.startswith(first, after)
+        if after - at <= MAX_GAP and (after == len(text) or first.startswith(text[after:])):
             return at
-        is_element = text.startswith(first, after)
         if is_element and text.startswith(self._element_end, after):
             kind = "string" if "string" in types else "array" if "array" in types else "object"
         elif is_element and self._element_end.startswith(text[after:]):
