@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 
 from ..grammar.structural_tag.marks import split_marks
 from ..tokenizer import Tokenizer
 from .writing import escaped_json
 
+SURROGATES = "\ud800-\udfff"
+"""The characters of markers, in patterns."""
+
 _FIRST, _COUNT = 0xD800, 0x800
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE = re.compile(f"[{SURROGATES}]")
 
 
 class MarkerAlphabet:
@@ -50,17 +54,28 @@ class MarkerAlphabet:
         """Whether a text is the character of a marker."""
         return text in self._names
 
-    def token(self, token_id: int) -> str | bytes:
-        """What a token adds to the text: characters, or bytes that are not whole characters."""
+    @property
+    def texts(self) -> dict[int, str | bytes]:
+        """What tokens that are no markers add to any text, as far as `token` was asked for it."""
+        if self.tokenizer is None:
+            return {}
+        kept: dict[int, str | bytes] = self.tokenizer.kept(f"texts of tokens, {self._skips}", dict)
+        return kept
+
+    def token(self, token_id: int, texts: dict[int, str | bytes]) -> str | bytes:
+        """What a token adds to the text: characters, or bytes that are not whole characters. Unless it may be
+        a marker, `texts` remembers it."""
         marker = self._by_id.get(token_id)
         if marker is not None:
             return marker
         assert self.tokenizer is not None
         data = self.tokenizer.text_bytes(token_id, self._skips)
-        try:
-            return data.decode()
-        except UnicodeDecodeError:
-            return data
+        text: str | bytes = data
+        with suppress(UnicodeDecodeError):
+            text = data.decode()
+        if token_id not in self.tokenizer.marker_ids:
+            texts[token_id] = text
+        return text
 
     def plain(self, text: str) -> str:
         """A text with the names of markers in their place."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..params.tools import Family
-from .alphabet import MarkerAlphabet
+from .alphabet import SURROGATES, MarkerAlphabet
 from .arguments import ArgumentsReader, reader_maker
 from .harmony import HarmonyHeader
 from .schemas import ANYTHING, SchemaView
@@ -96,8 +96,13 @@ class AnswerDefinition:
         """Finds where in free text something may begin; `is_first`: at the beginning of an answer."""
         begins = (one.begin.first for one in self.openers if is_first or not one.only_first)
         characters: frozenset[str] = frozenset().union(*begins)
-        inside = "".join(map(re.escape, sorted(characters)))
-        return re.compile(f"[{inside}]" if inside else r"(?!)")
+        return character_class(characters)
+
+
+def character_class(characters: frozenset[str]) -> re.Pattern[str]:
+    """A pattern that finds the first of some characters, or of markers."""
+    inside = "".join(map(re.escape, sorted(characters)))
+    return re.compile(f"[{SURROGATES}{inside}]")
 
 
 def family_definition(

@@ -8,7 +8,7 @@ from typing import Any
 
 from .alphabet import MarkerAlphabet
 from .arguments import ArgumentsReader
-from .definition import AnswerDefinition, CallForm, Opener, longest
+from .definition import AnswerDefinition, CallForm, Opener, character_class, longest
 from .events import DeviationError, Event, EventKind
 from .message import MessagePart
 from .templates import FAILED, MAX_GAP, PARTIAL, Found
@@ -27,6 +27,8 @@ class Following:
     `_mode` is free (text), thoughts, inside (the beginning of an answer within thoughts), section (between
     its calls), arguments, end (of a call) or rest (all that follows is content). `_pending` is text that
     might be the beginning of something, and is not certain yet: at most as long as a beginning may be.
+
+    special  finds in a text what may be more than text that goes on; None: any text may be
     """
 
     def __init__(
@@ -40,7 +42,8 @@ class Following:
         self._definition, self._alphabet = definition, alphabet
         self._resume, self._values, self._call_id = resume, values, call_id
         self._scans = definition.candidates(False), definition.candidates(True)
-        self._thinking_first = definition.thinking_end.first if definition.thinking_end else frozenset()
+        end = definition.thinking_end
+        self._thinking_first = character_class(end.first if end else frozenset())
         self._mode = "inside" if definition.starts_inside else "free"
         self._pending = self._space = ""
         self._is_open = self._is_new = self._was_thinking = self._in_section = False
@@ -52,6 +55,8 @@ class Following:
         self.parts: list[MessagePart] = []
         self._events: list[Event] = []
         self._value_reader: ValueReader | None = None
+        self.special: Callable[[str], object] | None = None
+        self._choose_special()
 
     # --- State ---
 
@@ -82,6 +87,7 @@ class Following:
         if self._values and self._mode in ("arguments", "end"):
             self._value_reader = ValueReader()
             self._value_reader.feed(self.parts[-1].text)
+        self._choose_special()
 
     def fork(self) -> Following:
         """A copy that goes on independently, without events."""
@@ -121,19 +127,31 @@ class Following:
 
     def advance(self, text: str) -> None:
         """Go on with more text."""
-        if not self._pending:
-            if self._mode == "free" and self._is_open and self._scans[0].search(text) is None:
-                self._read += len(text)
-                self._emit("content", text)
-                return
-        else:
-            text = self._pending + text
+        text = self._pending + text
         at, before = 0, ("", -1)
         while before != (self._mode, at):
             before = self._mode, at
             at = _READ[self._mode](self, text, at)
         self._pending = text[at:]
         self._read += at
+        self._choose_special()
+
+    def go_on(self, text: str) -> None:
+        """Go on with more text in which `special` has found nothing."""
+        self._read += len(text)
+        self._emit(_PLAIN[self._mode], text)
+
+    def _choose_special(self) -> None:
+        """Which characters may be more than text, now."""
+        self.special = None
+        if self._pending:
+            return
+        if self._mode == "free" and self._is_open:
+            self.special = self._scans[0].search
+        elif self._mode == "thoughts":
+            self.special = self._thinking_first.search
+        elif self._mode == "arguments" and self._reader is not None and self._value_reader is None:
+            self.special = self._reader.special
 
     def finish(self, rest: str) -> None:
         """The text ends: what was held back is what it looks like."""
@@ -252,11 +270,11 @@ class Following:
         assert end is not None
         begin = at
         while True:
-            places = [place for first in self._thinking_first if (place := text.find(first, at)) >= 0]
-            if not places:
+            candidate = self._thinking_first.search(text, at)
+            if candidate is None:
                 self._emit("thought", text[begin:])
                 return len(text)
-            at = min(places)
+            at = candidate.start()
             found = end.match(text, at).end
             if found == FAILED:
                 at += 1
@@ -392,6 +410,7 @@ def _continued(event: Event) -> tuple[EventKind, int, str]:
     return event.kind, event.call, event.pointer
 
 
+_PLAIN: dict[str, EventKind] = {"free": "content", "thoughts": "thought", "arguments": "arguments"}
 _NO_CALL = "what can only be the beginning of a call is none"
 _EXCLUDED = "free text contains a mark that it never does"
 _READ: dict[str, Callable[[Following, str, int], int]] = {

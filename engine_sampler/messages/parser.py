@@ -93,10 +93,11 @@ class MessageParser:
             reasoning_marks,
             self._alphabet,
         )
-        self._pieces: dict[int, str | bytes] = {}
+        self._pieces = self._alphabet.texts
         self._following = Following(definition, self._alphabet, resume, values, call_id or _default_ids())
         self._decoder = _Decoder("replace")
         self._bytes_wait = False
+        self._thinking_tokens = 0
         self._log: list[int | str] = []
         self._kept = [self._state()]
 
@@ -114,8 +115,7 @@ class MessageParser:
             raise not_allowed("pieces", pieces, allowed)
         if self._following.is_finished:
             raise ValueError("the answer is finished")
-        for piece in (pieces,) if isinstance(pieces, str) else pieces:
-            self._take(piece)
+        self._read((pieces,) if isinstance(pieces, str) else pieces)
         return self._following.taken()
 
     def finish(self) -> list[Event]:
@@ -124,20 +124,48 @@ class MessageParser:
             self._following.finish(self._decoder.decode(b"", final=True))
         return self._following.taken()
 
+    def _read(self, pieces: Iterable[int | str]) -> None:
+        """Take pieces; those that are no more than text that goes on together, which is most of them."""
+        following, log, known = self._following, self._log, self._pieces
+        run: list[str] = []
+        special = following.special
+        for piece in pieces:
+            log.append(piece)
+            text = piece if isinstance(piece, str) else known.get(piece)
+            if special is not None and type(text) is str and special(text) is None and not self._bytes_wait:
+                run.append(text)
+            else:
+                if run:
+                    self._go_on(run)
+                    run = []
+                self._take(piece)
+                special = following.special
+            if not len(log) % _EVERY:
+                if run:
+                    self._go_on(run)
+                    run = []
+                self._kept.append(self._state())
+        if run:
+            self._go_on(run)
+
+    def _go_on(self, run: list[str]) -> None:
+        if self._following.is_thinking:
+            self._thinking_tokens += len(run)
+        self._following.go_on(run[0] if len(run) == 1 else "".join(run))
+
     def _take(self, piece: int | str) -> None:
-        self._log.append(piece)
+        """Take one piece of any kind."""
+        self._thinking_tokens += self._following.is_thinking
         if isinstance(piece, str):
             self._following.advance(without_surrogates(piece))
-        else:
-            text = self._pieces.get(piece)
-            if text is None:
-                text = self._pieces[piece] = self._alphabet.token(piece)
-            if self._bytes_wait or isinstance(text, bytes):
-                text = self._decoded(text)
-            if text:
-                self._following.advance(text)
-        if not len(self._log) % _EVERY:
-            self._kept.append(self._state())
+            return
+        text = self._pieces.get(piece)
+        if text is None:
+            text = self._alphabet.token(piece, self._pieces)
+        if self._bytes_wait or isinstance(text, bytes):
+            text = self._decoded(text)
+        if text:
+            self._following.advance(text)
 
     def _decoded(self, piece: str | bytes) -> str:
         """A piece after bytes that were not whole characters."""
@@ -153,10 +181,10 @@ class MessageParser:
     # --- Going back ---
 
     def _state(self) -> tuple[Any, ...]:
-        return self._following.state(), self._decoder.getstate(), self._bytes_wait
+        return self._following.state(), self._decoder.getstate(), self._bytes_wait, self._thinking_tokens
 
     def _restore(self, state: tuple[Any, ...]) -> None:
-        following, decoder, self._bytes_wait = state
+        following, decoder, self._bytes_wait, self._thinking_tokens = state
         self._following.restore(following)
         self._decoder.setstate(decoder)
 
@@ -175,8 +203,7 @@ class MessageParser:
         first = (len(self._kept) - 1) * _EVERY
         again = self._log[first:left]
         del self._log[first:]
-        for piece in again:
-            self._take(piece)
+        self._read(again)
         self._following.taken()
 
     def fork(self) -> MessageParser:
@@ -186,7 +213,7 @@ class MessageParser:
         new._following = self._following.fork()
         new._decoder = _Decoder("replace")
         new._decoder.setstate(self._decoder.getstate())
-        new._bytes_wait = self._bytes_wait
+        new._bytes_wait, new._thinking_tokens = self._bytes_wait, self._thinking_tokens
         new._log, new._kept = self._log.copy(), self._kept.copy()
         return new
 
@@ -206,6 +233,12 @@ class MessageParser:
     def is_thinking(self) -> bool:
         """Whether the text is within thoughts."""
         return self._following.is_thinking
+
+    @property
+    def thinking_tokens(self) -> int:
+        """How many tokens, or pieces of text, came while the text was within thoughts; the one that ends them
+        is among them."""
+        return self._thinking_tokens
 
     @property
     def value(self) -> Any:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ...grammar.structural_tag.elements import NOTATIONS
 from ..alphabet import MarkerAlphabet
 from ..events import DeviationError
 from ..writing import NUMBER, escaped_json, quoted_json
-from .reader import ArgumentsReader, check_depth, held_from, skip_space
+from .reader import NOT_PLAIN, ArgumentsReader, check_depth, held_from, skip_space
 
 _NUMBER_RUN = re.compile(r"[-+.\w]{1,401}")
 _WORD_RUN = re.compile(r"[A-Za-z_]{1,9}")
@@ -18,6 +18,8 @@ _KEY_RUN = re.compile(r"[\w.$-]{1,257}")
 _PLAIN = {quote: re.compile(rf"[^{quote}\\\n]*") for quote in "\"'"}
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{1,3}|[^xuU0-7])", re.DOTALL)
 _UNFINISHED = re.compile(r"\\(x[0-9a-fA-F]?|u[0-9a-fA-F]{0,3}|U[0-9a-fA-F]{0,7}|[0-7]{1,2})?\Z")
+_SPECIAL = re.compile(rf"[{NOT_PLAIN}'<]").search
+"""What does not just go on with a string, whatever its quote."""
 _SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "a": "\a", "\n": ""}
 
 
@@ -62,6 +64,10 @@ class DialectReader(ArgumentsReader):
         self._dialect = dialect
         self._state, self._open, self._quote = "start", "", ""
         self._is_key = False
+
+    @property
+    def special(self) -> Callable[[str], object] | None:
+        return _SPECIAL if self._state == "string" else None
 
     def read(self, text: str, at: int, out: list[str]) -> int:
         if self._state == "start" and self._dialect.is_called:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ...grammar.structural_tag.elements import Notation
@@ -13,7 +13,7 @@ from ..schemas import SchemaView
 from ..templates import MAX_GAP, PARTIAL, Part, Template
 from ..writing import escaped_json, quoted_json
 from .json_text import JsonReader
-from .parameters import unescaped
+from .parameters import special_in, unescaped
 from .reader import ArgumentsReader, check_depth, held_from, hold, skip_space, typed_json
 
 _PLACES = re.compile(r"(\{name\}|\{kind\})")
@@ -27,6 +27,7 @@ class _Marks(NamedTuple):
     item: Template
     item_end: str
     kinds: Mapping[str, str]
+    special: Callable[[str], object]
     escapes: tuple[tuple[str, str], ...]
 
 
@@ -51,6 +52,7 @@ def marks_of_elements(notation: Notation, alphabet: MarkerAlphabet) -> _Marks:
         _template(encode(notation.item)),
         encode(notation.item_end),
         kinds,
+        special_in(encode(notation.item_end)),
         escapes,
     )
 
@@ -82,6 +84,10 @@ class ElementsReader(ArgumentsReader):
         self._element_end, self._element_view = "", view
         self._held: list[str] = []
         self._inner: JsonReader | None = None
+
+    @property
+    def special(self) -> Callable[[str], object] | None:
+        return self._marks.special if self._state == "text" else None
 
     @property
     def held(self) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ..events import DeviationError
-from .reader import ArgumentsReader, check_depth, skip_space
+from .reader import NOT_PLAIN, ArgumentsReader, check_depth, skip_space
 
 _RUN = re.compile(r'[^"\\\x00-\x1f]*')
+_SPECIAL = re.compile(f"[{NOT_PLAIN}]").search
 _HEX = frozenset("0123456789abcdefABCDEF")
 
 _DIGITS = "0123456789"
@@ -51,9 +52,8 @@ class JsonReader(ArgumentsReader):
         self._rest = ""
 
     @property
-    def is_in_string(self) -> bool:
-        """Whether the text is within a string."""
-        return self._state == "string"
+    def special(self) -> Callable[[str], object] | None:
+        return _SPECIAL if self._state == "string" else None
 
     def read(self, text: str, at: int, out: list[str]) -> int:
         begin = at

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ...grammar.structural_tag.parameters import Style
@@ -11,7 +13,7 @@ from ..schemas import SchemaView
 from ..templates import FAILED, PARTIAL, Part, Template, literal
 from ..writing import escaped_json, quoted_json
 from .json_text import JsonReader
-from .reader import ArgumentsReader, held_from, hold, skip_space, typed_json
+from .reader import NOT_PLAIN, ArgumentsReader, held_from, hold, skip_space, typed_json
 
 MAX_PARAMETERS = 256
 """Maximum number of parameters in a call."""
@@ -24,6 +26,7 @@ class _Marks(NamedTuple):
     types: tuple[tuple[str, Template], ...]
     value: Template
     closing: str
+    special: Callable[[str], object]
     escapes: tuple[tuple[str, str], ...]
     is_padded: bool
 
@@ -38,7 +41,13 @@ def marks_of_parameters(name: str, style: Style, alphabet: MarkerAlphabet) -> _M
     types = tuple((kind, Template([Part("text", alphabet.encode(mark))])) for mark, kind in strings.items())
     value = Template([Part("space"), *literal(style.value, alphabet).parts]) if style.value else Template(())
     escapes = tuple((mark, character) for character, mark in reversed(tuple(style.escapes.items())))
-    return _Marks(opening, types, value, alphabet.encode(style.closing), escapes, name == "qwen_xml")
+    closing = alphabet.encode(style.closing)
+    return _Marks(opening, types, value, closing, special_in(closing), escapes, name == "qwen_xml")
+
+
+def special_in(closing: str) -> Callable[[str], object]:
+    """Finds what does not just go on with a text that ends with `closing`."""
+    return re.compile(f"[{NOT_PLAIN}{re.escape(closing[0])}]").search
 
 
 def unescaped(name: str, escapes: tuple[tuple[str, str], ...]) -> str:
@@ -66,6 +75,10 @@ class ParametersReader(ArgumentsReader):
         self._inner: JsonReader | None = None
         self._value_view = view
         self._at_begin = False
+
+    @property
+    def special(self) -> Callable[[str], object] | None:
+        return self._marks.special if self._state == "text" and not self._at_begin else None
 
     @property
     def held(self) -> str:

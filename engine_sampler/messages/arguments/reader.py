@@ -6,11 +6,14 @@ import re
 from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
+from ..alphabet import SURROGATES
 from ..events import DeviationError
 from ..schemas import SchemaView, type_of
 from ..writing import json_value, quoted_json
 
 SPACE = re.compile(r"[ \t\r\n]*")
+NOT_PLAIN = r"\"\\\\\x00-\x1f" + SURROGATES
+"""What does not stand in a JSON string as it is, in patterns."""
 MAX_DEPTH = 256
 """Maximum depth to which values are nested: JSON that is nested deeper is refused by most readers."""
 
@@ -40,6 +43,12 @@ class ArgumentsReader:
     def held(self) -> str:
         """What was taken and is not in `out` yet: it depends on what follows."""
         return ""
+
+    @property
+    def special(self) -> Callable[[str], object] | None:
+        """Finds in a text what does not just go on with a string: a text without any is JSON as it stands.
+        None if the text is not within a string."""
+        return None
 
     def copy(self: R) -> R:
         """A reader in the same state, which goes on independently."""
