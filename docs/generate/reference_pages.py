@@ -88,7 +88,7 @@ PAGES = (
         "messages",
         "Messages",
         "Answers of models, read as thoughts, content and calls while they grow. "
-        "A parser reads them by the definition that constrains them.",
+        "[Messages](../messages.md) shows them at work.",
         ("engine_sampler.messages",),
     ),
     Page(

@@ -14,13 +14,29 @@ read in the forms of these interfaces.
 from .anthropic import AnthropicStream, anthropic_content
 from .chat import chat_deltas, chat_message
 from .events import Event
+from .format import ChatFormat
 from .message import MessagePart
 from .parser import MessageParser
+from .replies import (
+    ChatChoice,
+    ChatChunk,
+    ChatCompletion,
+    ChatUsage,
+    chat_finish_reason,
+    chat_logprobs,
+    completion_logprobs,
+    error_body,
+)
 from .responses import ResponsesStream, response_items
 from .value import ValueReader
 
 __all__ = [
     "AnthropicStream",
+    "ChatChoice",
+    "ChatChunk",
+    "ChatCompletion",
+    "ChatFormat",
+    "ChatUsage",
     "Event",
     "MessageParser",
     "MessagePart",
@@ -28,6 +44,10 @@ __all__ = [
     "ValueReader",
     "anthropic_content",
     "chat_deltas",
+    "chat_finish_reason",
+    "chat_logprobs",
     "chat_message",
+    "completion_logprobs",
+    "error_body",
     "response_items",
 ]

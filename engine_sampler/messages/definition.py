@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from ..params.tools import Family
@@ -12,7 +12,7 @@ from .alphabet import SURROGATES, MarkerAlphabet
 from .arguments import ArgumentsReader, reader_maker
 from .harmony import HarmonyHeader
 from .schemas import ANYTHING, SchemaView
-from .templates import FAILED, Found, Template, call_template, exact, literal
+from .templates import FAILED, Found, Part, Template, call_template, exact, literal
 
 Schemas = Mapping[str, SchemaView]
 """The schemas of functions by name."""
@@ -59,6 +59,7 @@ class Opener:
     thoughts   begins thoughts
     content    begins content, and is dropped; so are other marks around it
     header     begins thoughts, content or a call, as it says itself
+    stop       ends the answer, and is no part of it; it ends thoughts, too
     excluded   does not occur in free text; it is text
     trigger    can only be the beginning of a call; where none follows, the text is not as defined
     """
@@ -91,6 +92,11 @@ class AnswerDefinition:
     forms: tuple[CallForm, ...] = ()
     section_end: Template | None = None
     separator: Template = field(default_factory=lambda: Template(()))
+
+    def stopping_at(self, strings: Sequence[str]) -> AnswerDefinition:
+        """This definition, of answers that end at one of some strings."""
+        stops = (Opener("stop", Template([Part("text", one)])) for one in strings)
+        return replace(self, openers=(*stops, *self.openers)) if strings else self
 
     def candidates(self, is_first: bool) -> re.Pattern[str]:
         """Finds where in free text something may begin; `is_first`: at the beginning of an answer."""

@@ -25,8 +25,9 @@ class Following:
     """What a text has been so far, and what comes next.
 
     `_mode` is free (text), thoughts, inside (the beginning of an answer within thoughts), section (between
-    its calls), arguments, end (of a call) or rest (all that follows is content). `_pending` is text that
-    might be the beginning of something, and is not certain yet: at most as long as a beginning may be.
+    its calls), arguments, end (of a call), rest (all that follows is content) or stopped (nothing counts).
+    `_pending` is text that might be the beginning of something, and is not certain yet: at most as long as a
+    beginning may be.
 
     special  finds in a text what may be more than text that goes on; None: any text may be
     """
@@ -42,8 +43,9 @@ class Following:
         self._definition, self._alphabet = definition, alphabet
         self._resume, self._values, self._call_id = resume, values, call_id
         self._scans = definition.candidates(False), definition.candidates(True)
-        end = definition.thinking_end
-        self._thinking_first = character_class(end.first if end else frozenset())
+        ends = [one.begin for one in definition.openers if one.kind == "stop"]
+        self._thinking_ends = [*([definition.thinking_end] if definition.thinking_end else []), *ends]
+        self._thinking_first = character_class(frozenset().union(*(one.first for one in self._thinking_ends)))
         self._mode = "inside" if definition.starts_inside else "free"
         self._pending = self._space = ""
         self._is_open = self._is_new = self._was_thinking = self._in_section = False
@@ -165,6 +167,8 @@ class Following:
             self._content(held)
             if not self.parts:
                 self._emit("content", self._space)
+        elif mode == "stopped":
+            pass
         else:
             if mode == "end":
                 self._complete()
@@ -194,6 +198,9 @@ class Following:
                 at = max(at + 1, found.end)
                 continue
             self._content(text[begin:at])
+            if opener.kind == "stop":
+                self._mode = "stopped"
+                return at
             if opener.kind == "trigger":
                 return self._leave(at, _NO_CALL)
             self._begin(opener, found)
@@ -248,6 +255,9 @@ class Following:
         self._content(text[at:])
         return len(text)
 
+    def _stopped(self, text: str, at: int) -> int:
+        return len(text)
+
     # --- Thoughts ---
 
     def _inside(self, text: str, at: int) -> int:
@@ -266,8 +276,6 @@ class Following:
         return at
 
     def _thoughts(self, text: str, at: int) -> int:
-        end = self._definition.thinking_end
-        assert end is not None
         begin = at
         while True:
             candidate = self._thinking_first.search(text, at)
@@ -275,12 +283,16 @@ class Following:
                 self._emit("thought", text[begin:])
                 return len(text)
             at = candidate.start()
-            found = end.match(text, at).end
-            if found == FAILED:
+            ends = [end.match(text, at).end for end in self._thinking_ends]
+            if max(ends) == FAILED:
                 at += 1
                 continue
             self._emit("thought", text[begin:at])
-            if found == PARTIAL:
+            if PARTIAL in ends:
+                return at
+            found = ends[0]
+            if found == FAILED:
+                self._mode = "stopped"
                 return at
             self._emit_section("thoughts", False)
             self._mode = "free"
@@ -416,6 +428,7 @@ _EXCLUDED = "free text contains a mark that it never does"
 _READ: dict[str, Callable[[Following, str, int], int]] = {
     "free": Following._free,
     "rest": Following._rest,
+    "stopped": Following._stopped,
     "inside": Following._inside,
     "thoughts": Following._thoughts,
     "arguments": Following._arguments,

@@ -44,6 +44,8 @@ class MessageParser:
     reasoning_marks what begins and what ends thoughts, for a model without a family
     tokenizer       whose ids are fed; None: text is fed
     skip_special_tokens  whether special tokens that mark nothing have no text
+    stop            strings at the first of which thoughts or content end, and with them what is read; within
+                    arguments they have no effect. They are held back where they might begin
     resume          whether calls are read again after a call that is not as defined; else all that follows
                     is content
     values          whether arguments are reported by their parts as well (events of the kind "value")
@@ -75,6 +77,7 @@ class MessageParser:
         reasoning_marks: tuple[str, str] | None = None,
         tokenizer: Tokenizer | None = None,
         skip_special_tokens: bool = True,
+        stop: Sequence[str] = (),
         resume: bool = False,
         values: bool = False,
         call_id: Callable[[int, str, str], str] | None = None,
@@ -93,6 +96,7 @@ class MessageParser:
             reasoning_marks,
             self._alphabet,
         )
+        definition = definition.stopping_at(stops_in(stop))
         self._pieces = self._alphabet.texts
         self._following = Following(definition, self._alphabet, resume, values, call_id or _default_ids())
         self._decoder = _Decoder("replace")
@@ -298,6 +302,14 @@ def _definition(
     if marks is None:
         return AnswerDefinition()
     return thinking_definition(marks[0], marks[1], inside, alphabet)
+
+
+def stops_in(stop: Any) -> Sequence[str]:
+    """The strings of a parameter `stop`: one, several or none. Raises `ParameterError`."""
+    stops = (stop,) if isinstance(stop, str) else stop if isinstance(stop, list | tuple) else (None,)
+    if not all(isinstance(one, str) and one for one in stops):
+        raise not_allowed("stop", stop, "strings")
+    return stops
 
 
 def _schemas(tools: Any) -> dict[str, SchemaView]:
