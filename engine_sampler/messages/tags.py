@@ -113,7 +113,7 @@ class _Reading:
         if not template.first:
             return
         end = Template(()) if "" in ends else literal(ends[0], self._alphabet, is_json)
-        make: Callable[..., Any] = reader_maker(style, self._alphabet)
+        make: Callable[..., Any] = reader_maker(style, self._alphabet, begin)
         name = self._name_of(begin + "".join(part or "" for part in parts))
         view = SchemaView(schema.get("json_schema", True))
         schemas = self._schemas if self._schemas and name in self._schemas else {name: view}

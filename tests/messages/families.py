@@ -145,6 +145,8 @@ _STYLES: dict[str, Callable[[dict[str, Any], Random], str]] = {
 
 
 def _arguments(family: Family, arguments: dict[str, Any], random: Random) -> str:
+    if family.style == "qwen_xml" and not family.begin.endswith("\n"):  # MiMo: values without line breaks
+        return _parameters(arguments, random, "<parameter={name}>", "</parameter>")
     if family.style in _MARKS:
         return _parameters(arguments, random, *_MARKS[family.style])
     return _STYLES[family.style](arguments, random)

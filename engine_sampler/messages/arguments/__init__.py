@@ -15,8 +15,12 @@ from .reader import ArgumentsReader, ReaderMaker
 __all__ = ["ArgumentsReader", "ReaderMaker", "reader_maker"]
 
 
-def reader_maker(style: str, alphabet: MarkerAlphabet) -> ReaderMaker:
-    """What makes readers of arguments in a style of the structural tag's json_schema."""
+def reader_maker(style: str, alphabet: MarkerAlphabet, before: str) -> ReaderMaker:
+    """What makes readers of arguments in a style of the structural tag's json_schema.
+
+    before  what precedes the arguments: with a line break at its end, each value of Qwen's parameters stands
+            in lines of its own
+    """
     if style == "json":
         return lambda view: JsonReader("{")
     if style == "pythonic":
@@ -26,7 +30,9 @@ def reader_maker(style: str, alphabet: MarkerAlphabet) -> ReaderMaker:
         dialect = gemma_dialect(alphabet)
         return lambda view: DialectReader(dialect)
     if style in STYLES:
-        parameters = marks_of_parameters(style, STYLES[style], alphabet)
+        parameters = marks_of_parameters(
+            STYLES[style], alphabet, style == "qwen_xml" and before.endswith("\n")
+        )
         return lambda view: ParametersReader(parameters, view)
     elements = marks_of_elements(NOTATIONS[style], alphabet)
     return lambda view: ElementsReader(elements, view)

@@ -31,8 +31,8 @@ class _Marks(NamedTuple):
     is_padded: bool
 
 
-def marks_of_parameters(name: str, style: Style, alphabet: MarkerAlphabet) -> _Marks:
-    """The marks of a style."""
+def marks_of_parameters(style: Style, alphabet: MarkerAlphabet, is_padded: bool) -> _Marks:
+    """The marks of a style; `is_padded`: a line break before and after a value is not part of it."""
     before, after = alphabet.encode(style.before), alphabet.encode(style.after)
     opening = Template([Part("text", before), Part("until", after), Part("text", after)])
     strings: dict[str, str] = {}
@@ -42,7 +42,7 @@ def marks_of_parameters(name: str, style: Style, alphabet: MarkerAlphabet) -> _M
     value = Template([Part("space"), *literal(style.value, alphabet).parts]) if style.value else Template(())
     escapes = tuple((mark, character) for character, mark in reversed(tuple(style.escapes.items())))
     closing = alphabet.encode(style.closing)
-    return _Marks(opening, types, value, closing, special_in(closing), escapes, name == "qwen_xml")
+    return _Marks(opening, types, value, closing, special_in(closing), escapes, is_padded)
 
 
 def special_in(closing: str) -> Callable[[str], object]:
