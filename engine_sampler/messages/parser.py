@@ -113,9 +113,8 @@ class MessageParser:
         Raises ValueError after `finish`, and `ParameterError` for text where a tokenizer is given, or for ids
         where none is.
         """
-        if isinstance(pieces, str) is not (self._alphabet.tokenizer is None):
-            needs_ids = self._alphabet.tokenizer is not None
-            allowed = "ids, with a tokenizer" if needs_ids else "text, without a tokenizer"
+        if isinstance(pieces, str) is self.takes_ids:
+            allowed = "ids, with a tokenizer" if self.takes_ids else "text, without a tokenizer"
             raise not_allowed("pieces", pieces, allowed)
         if self._following.is_finished:
             raise ValueError("the answer is finished")
@@ -232,6 +231,16 @@ class MessageParser:
     def deviation(self) -> str | None:
         """Where and how the text first left its definition; None if it did not."""
         return self._following.deviation
+
+    @property
+    def takes_ids(self) -> bool:
+        """Whether it is fed token ids, not text."""
+        return self._alphabet.tokenizer is not None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the answer is finished."""
+        return self._following.is_finished
 
     @property
     def is_thinking(self) -> bool:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import numpy as np
 
 from ..arithmetic import Logprobs
+
+if TYPE_CHECKING:
+    from ..messages import Event
 
 RequestId = Hashable
 """What names a request: any hashable value."""
@@ -39,6 +42,9 @@ class StepResult:
     seeds           the seed of its draws, given or chosen at random.
     parent_ids      the request whose cache it continues: itself, except under beam search.
 
+    deltas          what its parser has read since the last step, events as `MessageParser.feed` gives them;
+                    [] for a request without one. None if no request has a parser.
+
     skipped         the numbers of the requests that had left before the step: removed, or ended by `accept`.
                     Their rows were not read; the finish reason is `abort`, or theirs.
     token_ids_on_device  `token_ids` as an int64 tensor on the device of the logits, for the next forward
@@ -57,6 +63,7 @@ class StepResult:
     logprobs: LogprobsByMode = None
     skipped: Sequence[int] = ()
     token_ids_on_device: Any = None
+    deltas: list[list[Event]] | None = None
 
     def tokens(self, i: int) -> list[int]:
         """The tokens of request number i in this step: one, or several with drafts."""
