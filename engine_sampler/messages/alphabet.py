@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 
+from ..base.arguments import integer_of
 from ..grammar.structural_tag.marks import split_marks
 from ..tokenizer import Tokenizer
 from .writing import escaped_json
@@ -65,7 +66,7 @@ class MarkerAlphabet:
     def token(self, token_id: int, texts: dict[int, str | bytes]) -> str | bytes:
         """What a token adds to the text: characters, or bytes that are not whole characters. Unless it may be
         a marker, `texts` remembers it."""
-        marker = self._by_id.get(token_id)
+        marker = self._by_id.get(integer_of("token id", token_id))
         if marker is not None:
             return marker
         assert self.tokenizer is not None

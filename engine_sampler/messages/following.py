@@ -29,7 +29,8 @@ class Following:
     `_pending` is text that might be the beginning of something, and is not certain yet: at most as long as a
     beginning may be.
 
-    special  finds in a text what may be more than text that goes on; None: any text may be
+    special   finds in a text what may be more than text that goes on; None: any text may be
+    going_on  the kind of the event of a text in which it finds nothing
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Following:
         self._events: list[Event] = []
         self._value_reader: ValueReader | None = None
         self.special: Callable[[str], object] | None = None
+        self.going_on: EventKind = "content"
         self._choose_special()
 
     # --- State ---
@@ -138,10 +140,15 @@ class Following:
         self._read += at
         self._choose_special()
 
-    def go_on(self, text: str) -> None:
-        """Go on with more text in which `special` has found nothing."""
+    def go_on(self, text: str) -> Event:
+        """The event of more text in which `special` has found nothing; it is not among those of `taken`."""
         self._read += len(text)
-        self._emit(_PLAIN[self._mode], text)
+        kind = self.going_on
+        return self._joined(kind, text, self._calls - 1 if kind == "arguments" else -1)
+
+    def keep(self, event: Event) -> None:
+        """Put an event among those of `taken`."""
+        self._events.append(event)
 
     def _choose_special(self) -> None:
         """Which characters may be more than text, now."""
@@ -149,11 +156,11 @@ class Following:
         if self._pending:
             return
         if self._mode == "free" and self._is_open:
-            self.special = self._scans[0].search
+            self.special, self.going_on = self._scans[0].search, "content"
         elif self._mode == "thoughts":
-            self.special = self._thinking_first.search
+            self.special, self.going_on = self._thinking_first.search, "thought"
         elif self._mode == "arguments" and self._reader is not None and self._value_reader is None:
-            self.special = self._reader.special
+            self.special, self.going_on = self._reader.special, "arguments"
 
     def finish(self, rest: str) -> None:
         """The text ends: what was held back is what it looks like."""
@@ -405,16 +412,19 @@ class Following:
         """Text of a kind; it joins what has been read."""
         if not text:
             return
-        index = -1
         if kind == "arguments":
-            index = self._calls - 1
+            self._events.append(self._joined(kind, text, self._calls - 1))
         else:
-            text = self._alphabet.plain(text)
-            if self._is_new or not self.parts or self.parts[-1].kind != kind:
-                self.parts.append(MessagePart(kind))
-                self._is_new = False
-        self.parts[-1].pieces.append(text)
-        self._events.append(Event(kind, text, index))
+            self._events.append(self._joined(kind, self._alphabet.plain(text), -1))
+
+    def _joined(self, kind: EventKind, text: str, call: int) -> Event:
+        """The event of text of a kind, which joins what has been read."""
+        parts = self.parts
+        if call < 0 and (self._is_new or not parts or parts[-1].kind != kind):
+            parts.append(MessagePart(kind))
+            self._is_new = False
+        parts[-1].pieces.append(text)
+        return tuple.__new__(Event, (kind, text, call, "", ""))  # which is three times as fast
 
 
 def _continued(event: Event) -> tuple[EventKind, int, str]:
@@ -422,7 +432,6 @@ def _continued(event: Event) -> tuple[EventKind, int, str]:
     return event.kind, event.call, event.pointer
 
 
-_PLAIN: dict[str, EventKind] = {"free": "content", "thoughts": "thought", "arguments": "arguments"}
 _NO_CALL = "what can only be the beginning of a call is none"
 _EXCLUDED = "free text contains a mark that it never does"
 _READ: dict[str, Callable[[Following, str, int], int]] = {

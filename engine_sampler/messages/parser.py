@@ -113,6 +113,9 @@ class MessageParser:
         Raises ValueError after `finish`, and `ParameterError` for text where a tokenizer is given, or for ids
         where none is.
         """
+        one = self._one(pieces) if type(pieces) is list or type(pieces) is tuple else None
+        if one is not None:
+            return [one]
         if isinstance(pieces, str) is self.takes_ids:
             allowed = "ids, with a tokenizer" if self.takes_ids else "text, without a tokenizer"
             raise not_allowed("pieces", pieces, allowed)
@@ -120,6 +123,24 @@ class MessageParser:
             raise ValueError("the answer is finished")
         self._read((pieces,) if isinstance(pieces, str) else pieces)
         return self._following.taken()
+
+    def _one(self, pieces: Sequence[int]) -> Event | None:
+        """The event of a single token that is no more than text that goes on, as most are; else None, and
+        nothing has changed."""
+        following = self._following
+        special = following.special
+        if special is None or len(pieces) != 1 or self._bytes_wait or following.is_finished:
+            return None
+        text = self._pieces.get(pieces[0])
+        if not text or type(text) is not str or special(text) is not None:
+            return None
+        self._log.append(pieces[0])
+        if following.going_on == "thought":
+            self._thinking_tokens += 1
+        event = following.go_on(text)
+        if not len(self._log) % _EVERY:
+            self._kept.append(self._state())
+        return event
 
     def finish(self) -> list[Event]:
         """The last events: what was held back, since it might have been the beginning of something."""
@@ -133,7 +154,6 @@ class MessageParser:
         run: list[str] = []
         special = following.special
         for piece in pieces:
-            log.append(piece)
             text = piece if isinstance(piece, str) else known.get(piece)
             if special is not None and type(text) is str and special(text) is None and not self._bytes_wait:
                 run.append(text)
@@ -143,6 +163,7 @@ class MessageParser:
                     run = []
                 self._take(piece)
                 special = following.special
+            log.append(piece)
             if not len(log) % _EVERY:
                 if run:
                     self._go_on(run)
@@ -154,7 +175,7 @@ class MessageParser:
     def _go_on(self, run: list[str]) -> None:
         if self._following.is_thinking:
             self._thinking_tokens += len(run)
-        self._following.go_on(run[0] if len(run) == 1 else "".join(run))
+        self._following.keep(self._following.go_on(run[0] if len(run) == 1 else "".join(run)))
 
     def _take(self, piece: int | str) -> None:
         """Take one piece of any kind."""

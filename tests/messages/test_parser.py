@@ -235,6 +235,10 @@ def test_what_is_not_allowed_is_named(options: dict[str, Any], words: str) -> No
         MessageParser(tokenizer=ADDED).feed("x")
     with pytest.raises(ParameterError, match=r"pieces=\[1\] is not allowed: text"):
         MessageParser().feed([1])
+    parser = MessageParser(tokenizer=ADDED)
+    with pytest.raises(ParameterError, match=r"token id=1.5 is not allowed"):
+        parser.feed([65, 1.5])  # type: ignore[list-item]
+    assert len(parser) == 1
     with pytest.raises(ValueError, match="n=1 is not allowed: 0 to 0"):
         MessageParser().rollback(1)
 

@@ -142,9 +142,9 @@ class DialectReader(ArgumentsReader):
         character = text[at]
         if character in "{[":
             return self._enter(character, at, out)
-        if character.isdigit() or character == "-":
+        if character in "-0123456789":
             return self._read_word(_NUMBER_RUN, text, at, out)
-        if character.isalpha():
+        if character.isascii() and character.isalpha():
             return self._read_word(_WORD_RUN, text, at, out)
         return self._begin_string(text, at, out, is_key=False)
 
