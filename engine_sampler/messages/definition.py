@@ -56,7 +56,7 @@ class Opener:
     """What has a meaning in free text, by `kind`:
 
     call       begins a call; section: also begins the section in which it stands
-    thoughts   begins thoughts
+    thoughts   begins thoughts; thinking end: ends them
     content    begins content, and is dropped; so are other marks around it
     header     begins thoughts, content or a call, as it says itself
     stop       ends the answer, and is no part of it; it ends thoughts, too
@@ -82,6 +82,7 @@ class AnswerDefinition:
     forms            the calls of a section
     section_end      what ends a section; None: there are none
     separator        what stands between its calls
+    calls_end_thoughts   whether a call ends thoughts that it interrupts; else it is a part of them
     """
 
     openers: tuple[Opener, ...] = ()
@@ -92,11 +93,18 @@ class AnswerDefinition:
     forms: tuple[CallForm, ...] = ()
     section_end: Template | None = None
     separator: Template = field(default_factory=lambda: Template(()))
+    calls_end_thoughts: bool = False
 
     def stopping_at(self, strings: Sequence[str]) -> AnswerDefinition:
         """This definition, of answers that end at one of some strings."""
         stops = (Opener("stop", Template([Part("text", one)])) for one in strings)
         return replace(self, openers=(*stops, *self.openers)) if strings else self
+
+    def thinking_ends(self) -> tuple[Opener, ...]:
+        """What ends thoughts."""
+        ends = [Opener("thinking end", self.thinking_end)] if self.thinking_end else []
+        kinds = ("stop", "call", "section") if self.calls_end_thoughts else ("stop",)
+        return (*ends, *(one for one in self.openers if one.kind in kinds and not one.only_first))
 
     def candidates(self, is_first: bool) -> re.Pattern[str]:
         """Finds where in free text something may begin; `is_first`: at the beginning of an answer."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -44,9 +44,10 @@ class Following:
         self._definition, self._alphabet = definition, alphabet
         self._resume, self._values, self._call_id = resume, values, call_id
         self._scans = definition.candidates(False), definition.candidates(True)
-        ends = [one.begin for one in definition.openers if one.kind == "stop"]
-        self._thinking_ends = [*([definition.thinking_end] if definition.thinking_end else []), *ends]
-        self._thinking_first = character_class(frozenset().union(*(one.first for one in self._thinking_ends)))
+        self._later = tuple(one for one in definition.openers if not one.only_first)
+        self._thinking_ends = definition.thinking_ends()
+        begins = (one.begin.first for one in self._thinking_ends)
+        self._thinking_first = character_class(frozenset().union(*begins))
         self._mode = "inside" if definition.starts_inside else "free"
         self._pending = self._space = ""
         self._is_open = self._is_new = self._was_thinking = self._in_section = False
@@ -195,7 +196,8 @@ class Following:
             at = candidate.start()
             if is_first and text[begin:at].strip(_SPACE):
                 is_first = False
-            opener, found = self._opener(text, at, is_first)
+            openers = self._definition.openers if is_first else self._later
+            opener, found = _opener_in(openers, text, at)
             if found.end == PARTIAL:
                 self._content(text[begin:at])
                 return at
@@ -212,20 +214,6 @@ class Following:
                 return self._leave(at, _NO_CALL)
             self._begin(opener, found)
             return found.end
-
-    def _opener(self, text: str, at: int, is_first: bool) -> tuple[Opener | None, Found]:
-        """What begins in free text at a position: a partial match if there is any."""
-        best: tuple[Opener | None, Found] = (None, Found(FAILED))
-        for opener in self._definition.openers:
-            if opener.only_first and not is_first:
-                continue
-            found = opener.begin.match(text, at)
-            if found.end == PARTIAL:
-                return opener, found
-            is_text = opener.kind in ("excluded", "trigger")
-            if found.end >= 0 and (best[0] is None or (not is_text and found.end > best[1].end)):
-                best = opener, found
-        return best
 
     def _begin(self, opener: Opener, found: Found) -> None:
         """What an opener begins."""
@@ -290,22 +278,22 @@ class Following:
                 self._emit("thought", text[begin:])
                 return len(text)
             at = candidate.start()
-            ends = [end.match(text, at).end for end in self._thinking_ends]
-            if max(ends) == FAILED:
+            opener, found = _opener_in(self._thinking_ends, text, at)
+            if opener is None:
                 at += 1
                 continue
             self._emit("thought", text[begin:at])
-            if PARTIAL in ends:
+            if found.end == PARTIAL:
                 return at
-            found = ends[0]
-            if found == FAILED:
+            if opener.kind == "stop":
                 self._mode = "stopped"
                 return at
             self._emit_section("thoughts", False)
-            self._mode = "free"
-            self._end_segment()
-            self._was_thinking = True
-            return found
+            self._mode, self._was_thinking = "free", True
+            if opener.kind != "thinking end":
+                self._deviate(at, "a call begins within thoughts")
+                self._begin(opener, found)
+            return found.end
 
     # --- Calls ---
 
@@ -425,6 +413,19 @@ class Following:
             self._is_new = False
         parts[-1].pieces.append(text)
         return tuple.__new__(Event, (kind, text, call, "", ""))  # which is three times as fast
+
+
+def _opener_in(openers: Sequence[Opener], text: str, at: int) -> tuple[Opener | None, Found]:
+    """What begins at a position of a text: a partial match if there is any, else the longest one."""
+    best: tuple[Opener | None, Found] = (None, Found(FAILED))
+    for opener in openers:
+        found = opener.begin.match(text, at)
+        if found.end == PARTIAL:
+            return opener, found
+        is_text = opener.kind in ("excluded", "trigger")
+        if found.end >= 0 and (best[0] is None or (not is_text and found.end > best[1].end)):
+            best = opener, found
+    return best
 
 
 def _continued(event: Event) -> tuple[EventKind, int, str]:

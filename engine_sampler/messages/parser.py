@@ -6,6 +6,7 @@ import codecs
 import importlib
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..base.arguments import not_allowed
@@ -46,6 +47,7 @@ class MessageParser:
     skip_special_tokens  whether special tokens that mark nothing have no text
     stop            strings at the first of which thoughts or content end, and with them what is read; within
                     arguments they have no effect. They are held back where they might begin
+    calls_end_thoughts  whether a call that begins within thoughts ends them; else it is a part of them
     resume          whether calls are read again after a call that is not as defined; else all that follows
                     is content
     values          whether arguments are reported by their parts as well (events of the kind "value")
@@ -78,6 +80,7 @@ class MessageParser:
         tokenizer: Tokenizer | None = None,
         skip_special_tokens: bool = True,
         stop: Sequence[str] = (),
+        calls_end_thoughts: bool = False,
         resume: bool = False,
         values: bool = False,
         call_id: Callable[[int, str, str], str] | None = None,
@@ -97,6 +100,7 @@ class MessageParser:
             self._alphabet,
         )
         definition = definition.stopping_at(stops_in(stop))
+        definition = replace(definition, calls_end_thoughts=calls_end_thoughts)
         self._pieces = self._alphabet.texts
         self._following = Following(definition, self._alphabet, resume, values, call_id or _default_ids())
         self._decoder = _Decoder("replace")
