@@ -27,8 +27,11 @@ class CheckTrigger:
 
     def joined(self, other: CheckTrigger) -> CheckTrigger:
         """When either says so."""
+        ids, others = self.token_ids, other.token_ids
+        if len(ids) and len(others):
+            others = np.union1d(ids, others)
         return CheckTrigger(
-            np.union1d(self.token_ids, other.token_ids),
+            others if len(others) else ids,
             min(self.length, other.length),
             self.always or other.always,
         )

@@ -95,11 +95,14 @@ class Step:
         batch = self._batch(drawing, bitmask, left_out)
         # 3. The backend draws.
         is_faulty = self._draw(drawing, batch)
-        # 4. Tokens that do not count are refused, others take the place of some, logprobs are collected, and
-        #    the grammars get their tokens.
+        # 4. Phases force tokens. Tokens that do not count are refused, logprobs collected, and the grammars
+        #    get their tokens.
+        closing = self._steer(drawing, batch) if inputs.steered else ()
         judged = _ALL_COUNT
-        if is_faulty or left_out or inputs.is_judged:
+        if is_faulty or left_out or inputs.masked or inputs.scored:
             judged = self._judge(drawing, batch)
+        if closing:
+            judged = judged._replace(may_have_ended=[*judged.may_have_ended, *closing])
         if not self._advances:
             self._stay(drawing, batch, judged)
             return
@@ -233,7 +236,6 @@ class Step:
         """Find the tokens that do not count, collect logprobs, and give the grammars their tokens."""
         inputs, rows, token_ids = drawing.inputs, drawing.rows, self.outputs.token_ids
         refused = self._faulty(drawing, batch)
-        steered = self._steer(drawing, batch, refused) if inputs.steered else []
         logprobs: dict[int, float] = {}
         if self._logprobs is not None and inputs.logprobs is not None:
             logprobs = self._collect_logprobs(drawing, batch, self._logprobs, inputs.logprobs, refused)
@@ -244,22 +246,24 @@ class Step:
         if self._token_ids_on_device is not None and (token_ids[rows[refused]] != -1).any():
             self._token_ids_on_device = None
         token_ids[rows[refused]] = -1
-        return _Judgement(refused, may_have_ended + steered, logprobs)
+        return _Judgement(refused, may_have_ended, logprobs)
 
-    def _steer(self, drawing: Round, batch: Batch, refused: Sequence[int]) -> list[int]:
+    def _steer(self, drawing: Round, batch: Batch) -> list[int]:
         """Put the tokens that phases force in the places of drawn ones, after everything that has led to
-        these. Returns the indices of the requests whose drawn tokens have been replaced."""
-        draws, steered = drawing.inputs.draws, []
-        for i in drawing.inputs.steered:
+        these. Returns the indices of the requests whose EOS tokens have been replaced."""
+        draws, closing = drawing.inputs.draws, []
+        drawn_ids = draws.token_ids[drawing.inputs.steered].tolist()
+        for i, drawn in zip(drawing.inputs.steered, drawn_ids, strict=True):
             request = drawing.inputs.requests[i]
-            assert request.phases is not None
-            if i in refused:
+            phases = request.phases
+            if phases is None or not phases.replaces(drawn):
                 continue
-            row, drawn = int(drawing.rows[i]), int(draws.token_ids[i])
-            token_id = request.phases.steer(request.history.token_ids, drawn)
-            if not (request.phases.is_closing or request.phases.log[-1].is_forced):
+            row = int(drawing.rows[i])
+            if batch.errors[row] is not None or drawn < 0 or request.sits_out:
                 continue
-            steered.append(i)
+            token_id = phases.steer(request.history.token_ids)
+            if phases.is_closing:
+                closing.append(i)
             draws.token_ids[i] = self.outputs.token_ids[row] = token_id
             draws.notes[i] = self.outputs.notes[row] = np.nan
             if token_id != drawn:
@@ -267,7 +271,7 @@ class Step:
             if batch.logprobs is not None:  # nothing else may follow, so that its processed logprob is 0
                 batch.logprobs.done[row] = False
                 batch.survivors[row] = np.array([token_id], np.int64), np.zeros(1, np.float32)
-        return steered
+        return closing
 
     def _faulty(self, drawing: Round, batch: Batch) -> list[int]:
         """The indices of the requests whose rows gave no token; they end with the reason, unless they
