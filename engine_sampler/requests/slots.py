@@ -164,17 +164,27 @@ class Slots:
         self.refill(slot)
 
     def replace(
-        self, slot: int, entry: RequestState, given: Mapping[str, Any], trigger: CheckTrigger
+        self,
+        slot: int,
+        entry: RequestState,
+        given: Mapping[str, Any],
+        trigger: CheckTrigger,
+        *,
+        keeps_tables: bool = False,
     ) -> None:
         """Give the request in a slot other parameters, for which `entry` has the states, over the same
-        history."""
+        history.
+
+        keeps_tables  whether tables that are derived from the history do not depend on what changes.
+        """
         for name in self._given[slot].keys() | given.keys():
             if name in self._columns:
                 self._columns[name][slot] = given.get(name, self.params[name].neutral)
         self.entries[slot], self._given[slot] = entry, given
         history = entry.history
         self.pool.output_begins[slot] = len(history.prompt_token_ids)
-        self.pool.renew_epoch(slot)
+        if not keeps_tables:
+            self.pool.renew_epoch(slot)
         self.watch(slot, trigger)
         self.refill(slot)
 

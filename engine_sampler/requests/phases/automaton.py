@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import samplers
 from ...base.calling import call_for_add
-from ...contract import Chain, ParameterError, Sampler, Vocabulary
+from ...contract import Chain, ParameterError, Sampler, Selector, Vocabulary
 from ...contract.values import Phrase
 from ...params import SamplingParams, build_chain
 from ...params.phases import Phase, PhasePlan
@@ -24,6 +24,7 @@ class PhaseState:
     phase     as the parameters describe it.
     chain     its chain; `resolved` is the data of the samplers, by name.
     markers   those that end it.
+    history_key  what the tables that are made of the history depend on; () if none are.
     is_under_grammar  whether a grammar begins with it, which has not held before.
     """
 
@@ -44,6 +45,11 @@ class PhaseState:
             if key not in resolved:
                 resolved[key] = call_for_add(sampler.name, sampler.resolve, phase.params, vocabulary)
             self.resolved[sampler.name] = resolved[key]
+        counting = [sampler for sampler in self.chain.samplers if sampler.cost == "history"]
+        parts: list[Sampler | Selector] = [self.chain.selector, *counting]
+        self.history_key = tuple(
+            (part.name, *(phase.params[param.name] for param in part.params)) for part in parts if part.params
+        )
         self._parameter = parameter
         self._tokenizer = vocabulary.tokenizer
         self.markers = Markers(

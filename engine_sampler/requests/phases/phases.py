@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 MAX_CHANGES = 1 << 10
 """How often a request may come into another phase, or have text forced."""
 
+DEAR_CHANGES, TOKENS_PER_DEAR = 64, 16
+"""How often it may do so if that costs work in proportion to its history: so often, and once more for every
+so many tokens of output."""
+
 TakesBegin = Callable[[int, np.ndarray], bool]
 """The number of a phase and the tokens with which it would begin → whether its grammar takes them."""
 
@@ -65,6 +69,8 @@ class Phases:
             self.log = (PhaseEntry(0, length, length, 0 if is_marked else length),)
         self._ended: dict[str, int] = {}
         """The tokens of the phases that have ended, by name. Replaced, never changed in place."""
+        self._dear = 0
+        """How many changes so far have cost work in proportion to the history."""
         self._prompt_length = length
         self._heed_count(prompt)
 
@@ -141,10 +147,8 @@ class Phases:
             self._heed_markers(tokens, takes_begin)
         self.is_closing = False
         self._heed_count(tokens)
-        if len(self.log) > MAX_CHANGES:
-            raise PluginFault(
-                f"phases: the request has changed them {MAX_CHANGES:,} times, which is the limit"
-            )
+        if self.log is not before:
+            self._check_changes(length - self._prompt_length)
         return self.log is not before
 
     def cut(self, tokens: np.ndarray) -> bool:
@@ -153,7 +157,7 @@ class Phases:
         self.is_closing = False
         log = tuple(entry for entry in self.log if entry.since <= len(tokens))
         is_same = len(log) == len(self.log)
-        self.log, self._ended = log[:1], {}
+        self.log, self._ended, self._dear = log[:1], {}, 0
         for entry in log[1:]:
             self._append(entry)
         if is_same:
@@ -167,7 +171,8 @@ class Phases:
         """An independent copy."""
         child = object.__new__(type(self))
         child.automaton, child._prompt_length = self.automaton, self._prompt_length
-        child.log, child.forced, child._ended = self.log, self.forced, self._ended
+        child.log, child.forced = self.log, self.forced
+        child._ended, child._dear = self._ended, self._dear
         child.is_constrained, child.is_closing = self.is_constrained, self.is_closing
         return child
 
@@ -185,6 +190,19 @@ class Phases:
         else:
             is_start = self.automaton.plan.opened == end.then
             self._enter(end.then, length, max(match.start, entry.begin) if is_start else length)
+
+    def _check_changes(self, output_length: int) -> None:
+        """Raise `PluginFault` if there have been too many changes."""
+        dear = DEAR_CHANGES + output_length // TOKENS_PER_DEAR
+        if len(self.log) > MAX_CHANGES:
+            raise PluginFault(
+                f"phases: the request has changed them {MAX_CHANGES:,} times, which is the limit"
+            )
+        if self._dear > dear:
+            raise PluginFault(
+                f"phases: the request has changed penalties and the like {dear} times in {output_length} "
+                "tokens, which is the limit"
+            )
 
     def _may_leave_grammar(self, match: Match) -> bool:
         """Whether a marker ends the present phase although a grammar may hold: only at the very beginning."""
@@ -220,5 +238,7 @@ class Phases:
             self._enter(self.state.phase.then, since, since)
 
     def _append(self, entry: PhaseEntry) -> None:
+        key, begin = self.state.history_key, self.begin
         self._ended = self.counts(entry.begin)
         self.log = (*self.log, entry)
+        self._dear += self.state.history_key != key or (bool(key) and self.begin != begin)

@@ -66,6 +66,21 @@ def test_a_request_that_changes_its_phase_for_ever_ends() -> None:
     assert scheduler.request_ids == [neighbour]
 
 
+def test_changes_that_cost_much_are_fewer() -> None:
+    phases = [{"tokens": 1, "params": {"frequency_penalty": 0.1}}, {"tokens": 1, "then": 0}]
+    scheduler = Scheduler(VOCAB)
+    often = scheduler.add(SamplingParams(phases=phases))
+    seldom = scheduler.add(
+        SamplingParams(phases=[{**phase, "tokens": 16} for phase in phases], max_tokens=1600)
+    )
+    for _ in range(1600):
+        scheduler.step(np.zeros((len(scheduler.request_ids), VOCAB), np.float32))
+    assert scheduler.record(often).error == (
+        "phases: the request has changed penalties and the like 68 times in 69 tokens, which is the limit"
+    )
+    assert scheduler.record(seldom).finish_reason == "length"
+
+
 def test_a_row_that_only_counts_costs_what_a_plain_one_does() -> None:
     row = np.zeros((8, VOCAB), np.float32)
     row[:, 32:64] = 3
