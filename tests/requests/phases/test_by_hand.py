@@ -139,3 +139,43 @@ def test_markers_alone_change_nothing() -> None:
         chat.run()
         assert chat.record(plain).token_ids == chat.record(marked).token_ids
         assert EOS not in chat.record(marked).token_ids[:-1]
+
+
+OF_THE_ANSWER: list[dict[str, Any]] = [
+    {"stop": ["ab", "1"], "stop_token_ids": [9]},
+    {"stop_regex": ["[bc]+d"], "min_tokens": 6, "stop": ["a"]},
+    {"regex": "[abcd ]{6,20}", "min_tokens": 4},
+    {"json_object": True, "include_stop_str_in_output": True, "stop": ["2"]},
+]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("given", OF_THE_ANSWER, ids=lambda given: next(iter(given)))
+def test_what_holds_in_the_answer_holds_as_in_a_request_of_its_own(
+    backend: str, given: dict[str, Any]
+) -> None:
+    for seed in range(8):
+        sampling = {"temperature": 1.1, "frequency_penalty": 0.3, "seed": seed}
+        chat = Chat.with_backend(backend, [END])
+        phased = chat.add(
+            [2, START],
+            **sampling,
+            **given,
+            thinking={"start": "<think>", "end": "</think>", "eos": "mask"},
+            thinking_token_budget=6,
+            max_tokens=MOST,
+        )
+        chat.run()
+        by_hand = ByHand(
+            backend,
+            [END],
+            {**sampling, "ignore_eos": True},
+            {**sampling, **given},
+            6,
+            [START] if "stop" in given and "json_object" not in given else [EOS, EOS],
+            [END],
+            [END],
+        )
+        tokens, reason = by_hand.run([2, START], MOST, begins_inside=True)
+        record = chat.record(phased)
+        assert (record.token_ids, record.finish_reason) == (tokens, reason)
