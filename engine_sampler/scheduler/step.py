@@ -27,7 +27,7 @@ class _Judgement(NamedTuple):
     """What is known about the drawn tokens before they join the histories, by index in the round.
 
     refused         those whose token does not count: their requests have ended, or are postponed.
-    may_have_ended  those whose grammar may be over, or whose token another one has taken the place of.
+    may_have_ended  those whose grammar may be over.
     logprobs        the raw logprobs of the tokens, for requests that record them.
     """
 
@@ -101,8 +101,6 @@ class Step:
         judged = _ALL_COUNT
         if is_faulty or left_out or inputs.masked or inputs.scored:
             judged = self._judge(drawing, batch)
-        if closing:
-            judged = judged._replace(may_have_ended=[*judged.may_have_ended, *closing])
         if not self._advances:
             self._stay(drawing, batch, judged)
             return
@@ -114,8 +112,8 @@ class Step:
         # 6. The texts get their tokens.
         text_ends = self._extend_texts(drawing, judged.refused) if inputs.streamed else {}
         # 7. Everything else follows, and requests come to their ends.
-        if due or text_ends or judged.may_have_ended or judged.refused:
-            self._follow(drawing, judged, text_ends)
+        if due or text_ends or closing or judged.may_have_ended or judged.refused:
+            self._follow(drawing, judged, text_ends, closing)
         # 8. `result`, once all rounds are done.
 
     def result(self, plan: RowPlan, number: int) -> StepResult:
@@ -376,10 +374,17 @@ class Step:
 
     # --- 7. ends ----------------------------------------------------------------------------------
 
-    def _follow(self, drawing: Round, judged: _Judgement, text_ends: dict[int, MatchedEnds]) -> None:
-        """Bring the requests that must be checked up to their tokens; some end."""
+    def _follow(
+        self,
+        drawing: Round,
+        judged: _Judgement,
+        text_ends: dict[int, MatchedEnds],
+        closing: Sequence[int],
+    ) -> None:
+        """Bring the requests that must be checked up to their tokens; some end, others come into another
+        phase."""
         draws, due = drawing.inputs.draws, drawing.inputs.draws.due
-        due[[*text_ends, *judged.may_have_ended]] = True
+        due[[*text_ends, *judged.may_have_ended, *(i for i in closing if i not in judged.refused)]] = True
         checked = np.flatnonzero(due).tolist()
         for i in checked:
             note = None if np.isnan(draws.notes[i]) else float(draws.notes[i])

@@ -472,3 +472,11 @@ def test_a_word_moves_on_and_a_cycle_returns() -> None:
 def test_phases_may_force_text_again_and_again() -> None:
     script = Script([], thinking=None, phases=[{"tokens": 0, "force": "ok", "then": 0}])
     assert script.want(A, B, C) == [OK, OK, OK]
+
+
+def test_a_grammar_that_covers_the_thoughts_may_refuse_what_is_forced() -> None:
+    for given in ({"thinking_token_budget": 1}, {}):
+        marks = {**TEXT, "grammar": "all", "eos": "close"}
+        script = Script([START], thinking=marks, regex="[ab]{0,9}", **given)
+        script.want(A, EOS)
+        assert script.record.error == f"the grammar refuses token {END}"
