@@ -7,7 +7,7 @@ with `hookimpl`; they need only this package and `engine_sampler.arithmetic`.
 
 from typing import TYPE_CHECKING, Any
 
-from .arithmetic import Logprobs
+from .arithmetic import Logprobs, OnStream
 from .contract import (
     LOGPROBS_KINDS,
     Backend,
@@ -55,7 +55,7 @@ from .contract import (
 )
 from .grammar import Grammar, GrammarError
 from .params import RequestLimits, SamplingParams
-from .scheduler import Record, RequestError, Scheduler, StepResult
+from .scheduler import BegunStep, Record, RequestError, Scheduler, StepResult
 from .stateless import Sampled, logprobs, process_logits, sample
 from .tokenizer import Tokenizer
 
@@ -67,6 +67,7 @@ __all__ = [
     "Backend",
     "BackendError",
     "Batch",
+    "BegunStep",
     "BoundedMatcher",
     "Chain",
     "Example",
@@ -78,6 +79,7 @@ __all__ = [
     "Logprobs",
     "LogprobsRequest",
     "Matcher",
+    "OnStream",
     "Param",
     "ParameterError",
     "PreparedMasks",

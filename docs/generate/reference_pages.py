@@ -46,7 +46,7 @@ PAGES = (
         "`SamplingParams` takes.",
         ("engine_sampler",),
         _words(
-            "Scheduler StepResult Record RequestError SamplingParams RequestLimits ParameterError "
+            "Scheduler StepResult BegunStep Record RequestError SamplingParams RequestLimits ParameterError "
             "Logprobs LOGPROBS_KINDS"
         ),
     ),

@@ -72,7 +72,7 @@ from .integer_weights import (
     weight_of_share,
     weights,
 )
-from .logits import SUPPORTED, LogitRows, RowFault, checked_row, peaked_row
+from .logits import SUPPORTED, LogitRows, OnStream, RowFault, checked_row, peaked_row
 from .logprobs import Logprobs, RowLogprobs, gather, log_softmax, log_sum_exp, log_total, row_logprobs
 from .philox import (
     SELECTOR_STREAM,
@@ -118,6 +118,7 @@ __all__ = [
     "DrawsAhead",
     "LogitRows",
     "Logprobs",
+    "OnStream",
     "RowFault",
     "RowLogprobs",
     "checked_row",

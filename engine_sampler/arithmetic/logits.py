@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,14 +16,41 @@ SUPPORTED = ("float32", "float16", "bfloat16")
 _FLOATS = np.dtype(np.float32), np.dtype(np.float16)
 
 
+class OnStream:
+    """Logits on a device, and where in its order of work they are ready: what a library behind
+    `engine_sampler.h` needs to know of arrays other than torch's, whose current stream is looked up.
+
+    logits  an array on a device, [rows, width], such as a scheduler takes.
+    stream  the address of the stream on which the engine goes on, in the device's own type, as an int; 0 is
+            its default stream. Sampling is queued there.
+    ready   the address of an event behind which the logits are there; 0 if the stream itself writes them.
+
+    Raises TypeError for addresses that are not ints, ValueError for negative ones.
+    """
+
+    __slots__ = ("logits", "ready", "stream")
+
+    def __init__(self, logits: Any, stream: int = 0, ready: int = 0) -> None:
+        for name, address in (("stream", stream), ("ready", ready)):
+            if type(address) is not int:
+                raise TypeError(
+                    f"{name} is of type {type(address).__name__}; allowed is an address as an int"
+                )
+            if not 0 <= address < 1 << 64:
+                raise ValueError(f"{name}={address} is not allowed: an address of 64 bits")
+        self.logits = logits
+        self.stream = stream
+        self.ready = ready
+
+
 class LogitRows:
     """Rows of logits [rows, width], width ≥ vocab_size; `row(i)` gives float32 [vocab_size].
 
-    float32 rows are views of the caller's memory and never written to; float16 and bfloat16 rows are
-    widened exactly, one at a time. Any row stride is allowed, including 0 and negative ones. Logits on
-    another device stay there: what is read of them is copied to the host, once. `LogitRows` may itself be
-    passed as `logits`, and then shares these copies. Raises TypeError for other dtypes, ValueError for other
-    shapes, without copying anything.
+    `logits` may be in any form that an engine provides, also `OnStream`. float32 rows are views of the
+    caller's memory and never written to; float16 and bfloat16 rows are widened exactly, one at a time. Any
+    row stride is allowed, including 0 and negative ones. Logits on another device stay there: what is read of
+    them is copied to the host, once. `LogitRows` may itself be passed as `logits`, and then shares these
+    copies. Raises TypeError for other dtypes, ValueError for other shapes, without copying anything.
     """
 
     __slots__ = ("__weakref__", "_array", "bfloat16", "device", "remote", "shape", "source", "vocab_size")
@@ -48,9 +75,11 @@ class LogitRows:
             array, self.bfloat16, self.remote = logits._array, logits.bfloat16, logits.remote
             self.device, self.source, shape = logits.device, logits.source, logits.shape
         else:
+            order, logits = (logits, logits.logits) if isinstance(logits, OnStream) else (None, logits)
             self.device = device = str(getattr(logits, "device", "cpu"))
             self.source, self.remote = logits, None
             if device != "cpu" and (remote := RemoteRows.of(logits, device)) is not None:
+                remote.order = order
                 array, self.bfloat16, self.remote, shape = None, remote.bfloat16, remote, remote.shape
             else:
                 array, self.bfloat16 = _as_numpy(logits)
@@ -124,9 +153,11 @@ class RemoteRows:
     """Logits [rows, width] on another device, and the copies that have been made of them.
 
     copied_bytes  how many bytes these copies have.
+    order         where they are ready, as the caller has said it; None if not.
+    exported      what a backend keeps that reads them where they lie; None if none does.
     """
 
-    __slots__ = ("_array", "_rows", "_source", "bfloat16", "copied_bytes", "shape")
+    __slots__ = ("_array", "_rows", "_source", "bfloat16", "copied_bytes", "exported", "order", "shape")
 
     def __init__(self, source: Any, shape: tuple[int, ...], bfloat16: bool) -> None:
         self._source = source
@@ -135,6 +166,8 @@ class RemoteRows:
         self.shape = shape
         self.bfloat16 = bfloat16
         self.copied_bytes = 0
+        self.order: OnStream | None = None
+        self.exported: Any = None
 
     @classmethod
     def of(cls, logits: Any, device: str) -> RemoteRows | None:
@@ -162,9 +195,7 @@ class RemoteRows:
 
     def fetch(self, rows: Iterable[int]) -> None:
         """Copy what is missing of these rows, in one copy."""
-        if self._array is not None:
-            return
-        missing = sorted({int(i) for i in rows}.difference(self._rows))
+        missing = self.missing(rows)
         if not missing:
             return
         if len(missing) == self.shape[0]:
@@ -173,6 +204,15 @@ class RemoteRows:
         first, end = missing[0], missing[-1] + 1
         where = slice(first, end) if end - first == len(missing) else np.array(missing)
         self._rows.update(zip(missing, self._copied(self._source[where]), strict=True))
+
+    def missing(self, rows: Iterable[int]) -> list[int]:
+        """Those of `rows` that have not been copied, ascending."""
+        return [] if self._array is not None else sorted({int(i) for i in rows}.difference(self._rows))
+
+    def keep(self, rows: Sequence[int], copies: np.ndarray) -> None:
+        """Take `copies` [n, width] as the copies of `rows`; bfloat16 as uint16 that holds its bits."""
+        self.copied_bytes += copies.nbytes
+        self._rows.update(zip(rows, copies, strict=True))
 
     def _copied(self, logits: Any) -> np.ndarray:
         array, _ = _as_numpy(logits)
@@ -208,13 +248,18 @@ def _unsupported(dtype: Any) -> TypeError:
     return TypeError(f"logits have dtype {dtype}; allowed are {', '.join(SUPPORTED)}")
 
 
+_DLPACK_OPTIONS: tuple[dict[str, Any], ...] = ({}, {"device": "cpu", "copy": True})
+
+
 def _from_protocols(logits: Any) -> np.ndarray:
     """From DLPack, the buffer protocol or `__array__`."""
     if hasattr(logits, "__dlpack__"):
-        try:
-            return np.from_dlpack(logits)
-        except (BufferError, RuntimeError, TypeError):  # a dtype or device for which NumPy has no DLPack
-            pass
+        # The second way asks for a copy on the host, where the first is refused for memory that is elsewhere.
+        for options in _DLPACK_OPTIONS:
+            try:
+                return np.from_dlpack(logits, **options)
+            except (BufferError, RuntimeError, TypeError):  # a dtype or device for which there is no DLPack
+                pass
     try:
         return np.asarray(logits)
     except Exception as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -166,6 +166,14 @@ class Backend:
         passes through instead, and changes nothing.
         """
         raise NotImplementedError
+
+    def begin(self, batch: Batch) -> Callable[[], None] | None:
+        """The first half of `run`, for `Scheduler.begin`: queue the work of the step on the device, so that
+        the host need not wait. Returns what does the rest, called once unless the step is given up; None if
+        all is done. `batch.token_ids_on_device` is there at once, if it will be there at all.
+        """
+        self.run(batch)
+        return None
 
     def process(self, batch: Batch) -> Any:
         """The rows after their chains, without selectors: float32 [rows, vocab], new, on the device of the

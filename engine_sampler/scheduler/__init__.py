@@ -2,11 +2,13 @@
 
 from ..requests.request import RequestError
 from ..requests.results import LogprobsByMode, Record, RequestId, StepResult
+from .begun import BegunStep
 from .report import GroupReport
 from .scheduler import Scheduler
 from .siblings import sibling_count
 
 __all__ = [
+    "BegunStep",
     "GroupReport",
     "LogprobsByMode",
     "Record",

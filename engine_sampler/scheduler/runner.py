@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,10 +25,24 @@ from .masks import GrammarMasks
 from .measures import step_measures
 from .processing import Processing
 from .report import GroupReport, report_group
-from .row_plans import RowPlan
+from .row_plans import Round, RowPlan
 from .step import Step
 
 logger = logging.getLogger("engine_sampler")
+
+
+class BegunRun(NamedTuple):
+    """A step whose backend has begun to draw: what `StepRunner.finish` needs.
+
+    rounds  the rounds of the step, the first of which has begun.
+    token_ids_on_device  the tokens as they will be there; None if they will not.
+    """
+
+    step: Step
+    plan: RowPlan
+    logits: LogitRows
+    rounds: Iterable[Round]
+    token_ids_on_device: Any
 
 
 class StepRunner:
@@ -52,7 +68,31 @@ class StepRunner:
     def run(self, plan: RowPlan, logits: LogitRows, *, advances: bool = True) -> StepResult:
         """A step whose rows are divided by `plan`. Requests stay as they are unless it `advances` them."""
         step = self._step(plan, logits, advances)
-        for drawing in plan.rounds(step.outputs):
+        return self._go_through(step, plan.rounds(step.outputs), plan, logits)
+
+    def begin(self, plan: RowPlan, logits: LogitRows) -> BegunRun:
+        """The first half of a step: the backend queues the work of its first round."""
+        step = self._step(plan, logits, advances=True)
+        rounds = iter(plan.rounds(step.outputs))
+        first = next(rounds, None)
+        try:
+            tokens = None if first is None else step.begin(first)
+        except MemoryError:
+            self._lacks_memory = True
+            raise
+        return BegunRun(
+            step, plan, logits, rounds if first is None else itertools.chain((first,), rounds), tokens
+        )
+
+    def finish(self, begun: BegunRun) -> StepResult:
+        """The second half of a step."""
+        return self._go_through(begun.step, begun.rounds, begun.plan, begun.logits)
+
+    def _go_through(
+        self, step: Step, rounds: Iterable[Round], plan: RowPlan, logits: LogitRows
+    ) -> StepResult:
+        """The rounds of a step, and what follows them."""
+        for drawing in rounds:
             try:
                 step.run(drawing)
             except BackendError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,11 +25,12 @@ from ..requests.slots import Slots
 from ..tokenizer import Tokenizer, check_tokenizer
 from .arguments import POSITION, check_at_least_one, chosen_tokens_in, few_token_ids_in
 from .beam_groups import check_beam_rows
+from .begun import BegunStep
 from .joining import Newcomers, check_single, checked_count, matcher_for
 from .live_requests import LiveRequests
 from .report import GroupReport
 from .row_plans import BeamPlan, DraftPlan, RowPlan
-from .runner import StepRunner
+from .runner import BegunRun, StepRunner
 from .siblings import ranked
 from .waiting import WaitingRequests
 
@@ -348,15 +350,41 @@ class Scheduler:
         """
         started = time.perf_counter()
         with self._step_lock:
-            self._runner.accepting.go_on()
-            plan = self._requests.plan(request_ids, strict=strict)
-            if draft_token_ids is not None or self._requests.groups:
-                plan = self._plan_beyond(plan, draft_token_ids)
-            rows = self._rows(logits, plan.row_count)
+            plan, rows = self._plan(logits, request_ids, draft_token_ids, strict)
             result = self._runner.run(plan, rows)
             self._requests.finish_step(result)
         self._notify(result, plan, rows, started)
         return result
+
+    def begin(
+        self,
+        logits: Any,
+        request_ids: Sequence[RequestId] | None = None,
+        draft_token_ids: Sequence[Sequence[int]] | Mapping[RequestId, Sequence[int]] | None = None,
+        *,
+        strict: bool = False,
+    ) -> BegunStep:
+        """The first half of `step`, which queues the work of the device and does not wait for it: the engine
+        begins its next forward pass with the tokens that will be there, and finishes the step while that
+        runs.
+
+            begun = scheduler.begin(logits)
+            logits = model(begun.token_ids_on_device)  # queued behind the draws
+            result = begun.finish()                     # waits for the draws alone
+
+        Arguments and errors are those of `step`. Until the step is finished, it counts as running: requests
+        can be added, `accept` and `remove` wait for its end. Requests that end in it have a row in the pass
+        that is under way: name the ids that it was made for in the next step, which skips them. Backends that
+        do not work on a device draw here, and `token_ids_on_device` is None.
+        """
+        started = time.perf_counter()
+        with self._step_lock:
+            plan, rows = self._plan(logits, request_ids, draft_token_ids, strict)
+            run = self._runner.begin(plan, rows)
+            begun = BegunStep(run.token_ids_on_device, partial(self._finish, run), self._step_lock)
+            begun.seconds = time.perf_counter() - started
+            self._step_lock.hold()
+        return begun
 
     def process(
         self,
@@ -386,6 +414,25 @@ class Scheduler:
             return self._runner.reports(self._requests.batch(None))
 
     # --- inside ----------------------------------------------------------------------------------
+
+    def _finish(self, run: BegunRun, seconds: float) -> StepResult:
+        """Finish a step that took `seconds` to begin."""
+        started = time.perf_counter() - seconds
+        with self._step_lock.going_on():
+            result = self._runner.finish(run)
+            self._requests.finish_step(result)
+        self._notify(result, run.plan, run.logits, started)
+        return result
+
+    def _plan(
+        self, logits: Any, request_ids: Sequence[RequestId] | None, drafts: Any, strict: bool
+    ) -> tuple[RowPlan, LogitRows]:
+        """The rows of a step, checked."""
+        self._runner.accepting.go_on()
+        plan = self._requests.plan(request_ids, strict=strict)
+        if drafts is not None or self._requests.groups:
+            plan = self._plan_beyond(plan, drafts)
+        return plan, self._rows(logits, plan.row_count)
 
     def _admit(self, newcomers: Newcomers, grammar: Any, client: Hashable) -> None:
         """Look up the grammar of the newcomers, build them and give them their slots: now, or once the

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +38,14 @@ class _Judgement(NamedTuple):
 
 
 _ALL_COUNT = _Judgement()
+
+
+def _nothing() -> None:
+    """All is done."""
+
+
+def _raise(error: BaseException) -> None:
+    raise error
 
 
 class Step:
@@ -75,6 +84,10 @@ class Step:
         self._penalized = penalized
         self._n = plan.row_count
         self._logprobs: LogprobsCollector | None = None
+        self._begun: tuple[Batch, Sequence[int]] | None = None
+        """The first round as the backend has begun it, and who is left out."""
+        self._rest: Callable[[], None] | None = None
+        """What finishes the backend's part of it."""
         self._token_ids_on_device: Any = None
         """All tokens of the step on the logits' device, as the backend left them; None if it left none, or if
         one of them does not count."""
@@ -86,13 +99,24 @@ class Step:
         else:
             self.outputs = RowOutputs(self._n)
 
+    def begin(self, drawing: Round) -> Any:
+        """The first half of `run` for the first round: the backend queues its work. Returns the tokens on the
+        device of the logits, if they will be there for all rows."""
+        self._begun = batch, _ = self._start(drawing)
+        try:
+            self._rest = self._backend.begin(batch) or _nothing
+        except (BackendError, MemoryError, *INTERRUPTIONS):
+            raise
+        except BaseException as error:
+            self._rest = partial(_raise, error)  # as if `run` had raised it
+        return batch.token_ids_on_device if drawing.draws_all else None
+
     def run(self, drawing: Round) -> None:
         """Draw the token of each request of a round from its row, and add it to the request."""
         inputs = drawing.inputs
         # 1. Grammars fill their masks, and samplers prepare; who is not done with that is left out.
-        bitmask, left_out = self._prepare(drawing) if inputs.masked or inputs.preparing else (None, ())
         # 2. The rows are grouped by configuration.
-        batch = self._batch(drawing, bitmask, left_out)
+        batch, left_out = self._begun or self._start(drawing)
         # 3. The backend draws.
         is_faulty = self._draw(drawing, batch)
         # 4. Tokens that do not count are refused, logprobs collected, and the grammars get their tokens.
@@ -138,6 +162,12 @@ class Step:
             result.stop_reasons[i] = requests[i].stop_reason
             result.errors[i] = requests[i].error
         return inputs.with_skipped(result) if inputs.skipped else result
+
+    def _start(self, drawing: Round) -> tuple[Batch, Sequence[int]]:
+        """The round for the backend, and the indices of the requests that are left out."""
+        inputs = drawing.inputs
+        bitmask, left_out = self._prepare(drawing) if inputs.masked or inputs.preparing else (None, ())
+        return self._batch(drawing, bitmask, left_out), left_out
 
     # --- 1. masks ---------------------------------------------------------------------------------
 
@@ -197,8 +227,12 @@ class Step:
     def _run_backend(self, drawing: Round, batch: Batch) -> str | None:
         """Why the backend failed; None if it did not."""
         outputs, errors = self.outputs, batch.errors
+        run, self._rest, self._begun = self._rest, None, None
         try:
-            self._backend.run(batch)
+            if run is None:
+                self._backend.run(batch)
+            else:
+                run()
         except BackendError:
             self._clear(drawing.rows)
             if self._logprobs is not None:

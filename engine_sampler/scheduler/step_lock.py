@@ -44,8 +44,10 @@ class StepLock:
         _STEP_LOCKS.add(self)
         self._restore = restore
         self._thread = 0
-        self._caller: FrameType | None = None
-        """The call that changes requests, on the thread."""
+        self._caller: Any = None
+        """The frame of the call that changes requests, on the thread."""
+        self._is_held = False
+        """Whether that call goes on although its frame has ended: a step has begun, and is not finished."""
         self._undoing: list[Work] = []
         """What must be done if that call does not come to its end."""
         self._pending: deque[Work] = deque()
@@ -60,6 +62,9 @@ class StepLock:
             self._begin(sys._getframe(1))
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if self._is_held:
+            end_step(self._thread)
+            return
         if kind is None:
             self._undoing.clear()  # from here on it is done
         self._end()
@@ -75,10 +80,32 @@ class StepLock:
             with self.lock:
                 self._settle()
 
+    def hold(self) -> None:
+        """The call that runs now ends, and still counts as running, until `let_go` or `going_on`."""
+        self._caller = _HELD  # a frame would keep its variables alive
+        self._is_held = True
+
+    def let_go(self) -> None:
+        """A call that is held does not go on: what it has registered is undone before the next call."""
+        self._is_held = False
+
+    def going_on(self) -> _GoingOn:
+        """The call that is held goes on, and ends, within a `with`; RuntimeError if none is held."""
+        return _GoingOn(self)
+
+    def go_on(self, caller: FrameType) -> None:
+        """The call that is held goes on as that of the frame `caller`."""
+        with self.lock:
+            if not self._is_held:
+                raise RuntimeError("the step is over: it can be finished once")
+            self._thread, self._caller = threading.get_ident(), caller
+            self._is_held = False
+            begin_step(self._thread)
+
     @property
     def running(self) -> bool:
-        """Whether a step runs."""
-        return self._caller is not None and _is_running(self._caller, self._thread)
+        """Whether a step runs, or has begun."""
+        return self._caller is not None and (self._is_held or _is_running(self._caller, self._thread))
 
     def when_idle(self, work: Work) -> None:
         """Do `work` now, or right after the step that is running. Called with the lock held, also by plugins
@@ -148,6 +175,8 @@ class StepLock:
     def _refuse_while_running(self) -> None:
         """Raise `RuntimeError` within a step, and within the building of a request on this thread."""
         thread = threading.get_ident()
+        if self._is_held:
+            raise RuntimeError(_BEGUN)
         if self.running:
             raise RuntimeError(_INSIDE if self._thread == thread else _MEANWHILE)
         for builder in [builder for builder in self._building if builder[0] == thread]:
@@ -188,6 +217,19 @@ class StepLock:
             self._pending.appendleft(work)
 
 
+class _GoingOn:
+    """Entered and left by the call that finishes what another has begun."""
+
+    def __init__(self, step_lock: StepLock) -> None:
+        self._step_lock = step_lock
+
+    def __enter__(self) -> None:
+        self._step_lock.go_on(sys._getframe(1))
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        self._step_lock.__exit__(kind, *error)
+
+
 class _Building:
     """Entered and left by the calls that build requests, also by several threads at a time.
 
@@ -204,11 +246,15 @@ class _Building:
         self._builders.remove((threading.get_ident(), sys._getframe(1)))
 
 
+_HELD = object()
+"""In place of the frame of a call that goes on without one."""
+
+
 def _nothing() -> None:
     """There is nothing to do."""
 
 
-def _is_running(frame: FrameType, thread: int) -> bool:
+def _is_running(frame: Any, thread: int) -> bool:
     """Whether the call of `frame` runs on `thread`."""
     at = sys._current_frames().get(thread)
     while at is not None and at is not frame:
@@ -247,4 +293,5 @@ if hasattr(os, "register_at_fork"):
 
 _ALLOWED = "only add, add_group, accept, remove and look-ups are possible then"
 _INSIDE = f"a plugin cannot call this in the middle of a step, or of another call: {_ALLOWED}"
+_BEGUN = f"a step of the scheduler has begun, and is not finished: {_ALLOWED}"
 _MEANWHILE = f"the scheduler is in the middle of a step, and another thread is inside it: {_ALLOWED}"

@@ -132,11 +132,13 @@ typedef enum es_promise {
     ES_ON_DEVICE = 1024     /* es_batch.token_ids_on_device is honoured */
 } es_promise;
 
-/* Which of several equal logits a cut keeps (es_answer.ties). */
+/* Which of several equal logits a cut keeps (es_answer.ties). After a cut that keeps them all, the host cuts
+ * again: there, ES_EXACT asks of the survivors of a program only that no token is missing, and that logits are as
+ * given. Such programs consist of truncations. */
 typedef enum es_ties {
     ES_TIES_BY_ID = 0, /* those with the lowest ids, as the arithmetic contract has it */
     ES_TIES_KEPT = 1,  /* all that equal the last one kept */
-    ES_TIES_ANY = 2    /* not said */
+    ES_TIES_ANY = 2    /* not said: never with ES_EXACT */
 } es_ties;
 
 /* Random numbers that the host computes for a library which cannot do so itself (es_answer.random). They
@@ -319,7 +321,7 @@ typedef struct es_answer {
     int64_t alignment;     /* of the rows of logits, in bytes; 0 = whole elements */
     int64_t max_survivors; /* with ES_SURVIVORS: of a row; a row with more is ES_ROW_DECLINED */
     int32_t random;        /* es_random, what the host must compute */
-    int32_t ties;          /* es_ties; with ES_EXACT always by id */
+    int32_t ties;          /* es_ties */
 } es_answer;
 
 typedef struct es_options {
@@ -506,6 +508,9 @@ typedef struct es_api {
      * (-1 = all). Rows with bad logits, or nothing but -inf, get rank 0 and are otherwise left as they are. */
     int32_t (*logprobs)(es_context *context, const es_tensor *logits, int64_t vocab_size,
                         const int64_t *token_ids, int64_t top_n, const es_logprobs *out);
+    /* Copy bytes of the host to memory that `allocate` gave. Returns when it is done. For `engine-sampler check`,
+     * which puts its logits there. */
+    int32_t (*write)(es_context *context, void *to, const void *from, int64_t bytes, void *stream);
 } es_api;
 
 /* cdef: end */

@@ -270,3 +270,118 @@ def test_a_backend_error_passes_through_process() -> None:
 
     with pytest.raises(BackendError, match="the device is lost"):
         scheduler_of(Broken()).process(FarAway(LOGITS), on_device=True)
+
+
+# --- steps in two halves --------------------------------------------------------------------------
+
+MIXTURE: tuple[dict[str, Any], ...] = (
+    {"temperature": 0.8, "top_p": 0.9},
+    {"temperature": 0, "logprobs": 2},
+    {"repetition_penalty": 1.3, "stop": ["a"]},
+    {"max_tokens": 3, "choice": ["ab", "abab"]},
+)
+
+
+class Late(NumpyBackend):
+    """The reference, which draws when a step is finished and not when it begins."""
+
+    name = "late"
+
+    def begin(self, batch: Batch) -> Any:
+        batch.token_ids_on_device = "tokens"
+        return lambda: self.run(batch)
+
+
+def rows_for(scheduler: Scheduler, number: int) -> np.ndarray:
+    ids = [int(str(request_id)) for request_id in scheduler.request_ids]
+    return np.array([np.random.default_rng((number, i)).normal(0, 3, VOCAB) for i in ids], np.float32)
+
+
+def lives(backend: Any, *, halves: bool) -> list[Any]:
+    """What happens to the requests of the mixture in ten steps, in one piece each or begun and finished."""
+    scheduler = Scheduler(VOCAB, TOKENIZER, eos_token_ids=[EOS], backend=backend)
+    for i, settings in enumerate(MIXTURE):
+        scheduler.add(SamplingParams(seed=i, **settings), [1, 2], request_id=str(i))
+    seen: list[Any] = []
+    for number in range(10):
+        logits = rows_for(scheduler, number)
+        drafts = [[1, 2]] * len(logits) if number == 4 else None
+        if drafts:
+            logits = np.repeat(logits, 3, axis=0)
+        if halves:
+            begun = scheduler.begin(logits, None, drafts)
+            if number == 5:
+                scheduler.add(SamplingParams(seed=9), [3], request_id="9")
+            result = begun.finish()
+        else:
+            result = scheduler.step(logits, None, drafts)
+            if number == 5:
+                scheduler.add(SamplingParams(seed=9), [3], request_id="9")
+        seen.append((result.token_ids.tolist(), result.finish_reasons, result.text, result.request_ids))
+        if not scheduler.request_ids:
+            break
+    return seen
+
+
+@pytest.mark.parametrize("backend", ["numpy", "native", Late()], ids=["numpy", "native", "late"])
+def test_a_step_in_two_halves_is_a_step(backend: Any) -> None:
+    assert lives(backend, halves=True) == lives("numpy", halves=False)
+
+
+def test_a_begun_step_has_the_tokens_on_the_device_before_it_is_finished() -> None:
+    scheduler = scheduler_of(Late())
+    begun = scheduler.begin(LOGITS)
+    assert begun.token_ids_on_device == "tokens"
+    assert begun.finish().token_ids_on_device == "tokens"
+
+
+def test_while_a_step_has_begun_requests_are_added_and_removed_and_no_other_step_runs() -> None:
+    scheduler = scheduler_of(Late())
+    first, *others = scheduler.request_ids
+    begun = scheduler.begin(LOGITS)
+    for call in (lambda: scheduler.step(LOGITS), lambda: scheduler.begin(LOGITS), scheduler.prepare):
+        with pytest.raises(RuntimeError, match="has begun, and is not finished"):
+            call()
+    late = scheduler.add(SamplingParams(), [1])
+    scheduler.remove(first)
+    result = begun.finish()
+    assert result.request_ids == [first, *others]
+    assert scheduler.request_ids == [*others, late]
+
+
+def test_a_step_is_finished_once() -> None:
+    begun = scheduler_of(Late()).begin(LOGITS)
+    begun.finish()
+    with pytest.raises(RuntimeError, match="it can be finished once"):
+        begun.finish()
+
+
+@pytest.mark.parametrize("drop", ["given up", "forgotten"])
+def test_a_begun_step_that_is_not_finished_has_not_been_done(drop: str) -> None:
+    whole, scheduler = scheduler_of("numpy"), scheduler_of(Late())
+    begun: Any = scheduler.begin(LOGITS)
+    scheduler.remove(scheduler.request_ids[0])
+    if drop == "given up":
+        begun.give_up()
+    del begun
+    whole.remove(whole.request_ids[0])
+    assert scheduler.step(LOGITS[1:]).token_ids.tolist() == whole.step(LOGITS[1:]).token_ids.tolist()
+
+
+def test_wrong_arguments_to_begin_leave_the_scheduler_as_it_was() -> None:
+    scheduler = scheduler_of(Late())
+    with pytest.raises(ValueError, match="the requests and drafts need 4"):
+        scheduler.begin(LOGITS[:2])
+    assert len(scheduler.step(LOGITS).token_ids) == 4
+
+
+def test_a_backend_that_fails_as_it_begins_ends_the_requests_when_the_step_is_finished() -> None:
+    class Failing(NumpyBackend):
+        name = "failing"
+
+        def begin(self, batch: Batch) -> Any:
+            raise ValueError("no")
+
+    scheduler = scheduler_of(Failing())
+    result = scheduler.begin(LOGITS).finish()
+    assert result.errors == ["backend failing failed: ValueError: no"] * 4

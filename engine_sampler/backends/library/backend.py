@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -21,9 +21,12 @@ from ...contract import Backend, Batch, Chain, Group, Rows, Sampler, Selection, 
 from ..host_run import HostRun, clear_rows
 from ..numpy import NumpyBackend
 from ..processed import processed_rows
-from .binding import Context, Layout, Library, LibraryError, Refusal
+from .binding import HOST, Context, Device, Layout, Library, LibraryError, Refusal, limits_of
 from .call_rows import Entry
 from .calls import Call
+from .device import DeviceStep, DeviceSteps, DeviceTensor
+from .device.memory import Allocate
+from .device.names import device_of
 from .functions import uses_row_function
 from .header import described, number, words_of
 from .partition import Requirements, segments_of
@@ -40,7 +43,12 @@ T = TypeVar("T")
 class LibraryBackend(Backend):
     """A shared library behind `engine_sampler.h`. It lies at `path`, and has its own name unless `name` is
     given; `isa` is an instruction set it knows, None for its own choice. `timeout` is how many seconds a step
-    may take, None for any time.
+    may take, None for any time. `allocate` is the engine's pool of a device's memory: called with a number of
+    bytes, it returns an array that exports itself by DLPack; None: torch's pool for tensors of torch, else
+    the library's own memory.
+
+    Logits that lie on a device which the library serves stay there. `begin` queues their step behind whatever
+    the engine has queued on the stream (`OnStream`), and what it returns waits for the tokens.
 
     Exact if the library promises to be. Each `SlotTable` has a context of its own, opened when it is
     first needed and closed with it. Raises `LibraryError` if the library cannot be used, with the reason, and
@@ -65,6 +73,7 @@ class LibraryBackend(Backend):
         name: str | None = None,
         isa: str | None = None,
         timeout: float | None = None,
+        allocate: Allocate | None = None,
     ) -> None:
         if timeout is not None and not 0 < timeout <= threading.TIMEOUT_MAX:
             raise ValueError(f"timeout={timeout!r} is not allowed: a positive number of seconds, or None")
@@ -78,13 +87,22 @@ class LibraryBackend(Backend):
         self._answers: Answers = {}
         self._supported: dict[Sampler | Selector, bool] = {}
         self._lock = fork_safe(threading.RLock())
-        try:
-            self._context = Context(self.library, isa=isa)
-            self._answer = self._context.query()
-        except Refusal as refusal:
-            raise LibraryError(str(refusal)) from None
+        self._allocate = allocate
+        self._open()
         self.name = name or self.library.name  # type: ignore[misc]
         self.exact = self._answer.promise("EXACT")  # type: ignore[misc]
+
+    def reopen(self) -> None:
+        """Use the library again after its device was lost, with new contexts. Raises `LibraryError` if it
+        cannot be used, RuntimeError if one of its calls has never returned."""
+        if self.library.quarantined:
+            raise RuntimeError(f"{self.library.path} cannot be opened again: {self.library.quarantined}")
+        with self._lock:
+            self._sessions.clear()
+            self._answers.clear()
+            self._supported.clear()
+            self._open()
+            self.lost = False
 
     @property
     def target(self) -> str:
@@ -96,7 +114,7 @@ class LibraryBackend(Backend):
         """What the library is, what it promises and its limits, as its table and its answers say."""
         version = " ".join(filter(None, (self.library.name, self.library.version)))
         promised = words_of("es_promise", self._answer.promises)
-        limits = [f"at most {self._answer.max_rows:,} rows a call"] if self._answer.max_rows else []
+        limits = list(limits_of(self._answer))
         limits += [f"at most {self._timeout:g} s a step"] if self._timeout is not None else []
         sentences = [
             f"{version}, ABI {described(self.library.table.abi)}, {self.library.path}",
@@ -107,6 +125,10 @@ class LibraryBackend(Backend):
 
     def score(self, device: str) -> float:
         return 2.0 if self.exact and not self.lost else 0.0
+
+    def reads_from(self, device: str) -> bool:
+        with self._lock:
+            return not self.lost and self._devices.context_on(device_of(device)) is not None
 
     def supports(self, sampler: Sampler | Selector) -> bool:
         with self._lock:
@@ -126,7 +148,25 @@ class LibraryBackend(Backend):
     def compile(self, chain: Chain) -> Chain:
         return chain
 
+    def begin(self, batch: Batch) -> Callable[[], None] | None:
+        if batch.logits.remote is None:
+            self.run(batch)
+            return None
+        try:
+            step = self._guarded(lambda: self._devices.begin(batch, self, self.name, self.exact))
+        except MemoryError:
+            step = None
+        if step is not None:
+            return _Begun(step, batch, self._run_on_host)
+        self._run_on_host(batch)
+        return None
+
     def run(self, batch: Batch) -> None:
+        if batch.logits.remote is not None:
+            finish = self.begin(batch)
+            if finish is not None:
+                finish()
+            return
         try:
             prepared = batch.cache.get(self)
             if prepared is None or self.lost or not prepared.work.run(batch):
@@ -136,16 +176,26 @@ class LibraryBackend(Backend):
         except MemoryError:
             self._run_on_host(batch)
 
-    def process(self, batch: Batch) -> np.ndarray:
-        return processed_rows(batch, self.run)
+    def process(self, batch: Batch) -> np.ndarray | None:
+        return None if batch.logits.remote is not None else processed_rows(batch, self.run)
+
+    def prepare_masks(self, bitmask: np.ndarray, rows: Sequence[int], device: str) -> Any:
+        return self._guarded(lambda: self._devices.prepare_masks(bitmask, rows, device))
 
     def logprobs(self, logits: LogitRows, token_ids: np.ndarray, top_n: int) -> Logprobs | None:
-        tensor = Tensor(logits)
-        if self.lost or not self.exact or tensor.pointer is None:
+        if self.lost or not self.exact:
+            return None
+        tensor: Tensor | DeviceTensor | None
+        if logits.remote is None:
+            tensor, context = Tensor(logits), self._context if self._serves_host else None
+        else:
+            tensor = self._devices.tensor(logits)
+            context = None if tensor is None else self._devices.context_on(tensor.layout.device)
+        if tensor is None or context is None or tensor.pointer is None:
             return None
         with self._lock:
             try:
-                return self._context.logprobs(tensor.pointer, logits.vocab_size, token_ids, top_n)
+                return context.logprobs(tensor.pointer, logits.vocab_size, token_ids, top_n)
             except Refusal:
                 return None
 
@@ -182,6 +232,34 @@ class LibraryBackend(Backend):
 
     # --- inside ----------------------------------------------------------------------------------
 
+    def _open(self) -> None:
+        """Open the contexts that questions are asked in: on the host, or else on the first kind of device
+        that the library serves."""
+        self._devices = DeviceSteps(
+            lambda device: Context(self.library, isa=self._isa, device=device),
+            self._new_session,
+            self._allocate,
+        )
+        try:
+            context = self._first_context()
+            self._serves_host = context.device == HOST
+            self._context = context
+            self._answer = context.query()
+        except Refusal as refusal:
+            raise LibraryError(str(refusal)) from None
+
+    def _first_context(self) -> Context:
+        """A context for the host's memory, or else for a device. Raises `Refusal` if there is none."""
+        try:
+            return Context(self.library, isa=self._isa)
+        except Refusal as refusal:
+            elsewhere = None
+            if refusal.code == number("ES_UNSUPPORTED") and self._isa is None:
+                elsewhere = self._devices.any_context()
+            if elsewhere is None:
+                raise
+            return elsewhere
+
     def _prepare_and_run(self, batch: Batch) -> None:
         """Decide which side runs what, cache the decision, and run."""
         batch.cache.pop(self, None)
@@ -189,6 +267,10 @@ class LibraryBackend(Backend):
         if not groups:
             return
         host = HostRun(self.name)
+        if not self._serves_host:
+            host.run(batch, groups, "unsupported")
+            host.tell()
+            return
         work = self._guarded(lambda: self._prepare(groups, batch, host))
         if work is None:
             host.run(batch, groups, "lost" if self.lost else "declined")
@@ -205,7 +287,9 @@ class LibraryBackend(Backend):
         groups = [group for group in batch.groups if len(group.index)]
         for group in groups:
             clear_rows(batch, group.index)
-        host.run(batch, groups, "declined")
+        if not self.lost:
+            self._devices.fetch(batch)
+        host.run(batch, groups, "lost" if self.lost else "declined")
         host.tell()
 
     def _guarded(self, work: Callable[[], T]) -> T | None:
@@ -254,7 +338,7 @@ class LibraryBackend(Backend):
         chain = chain_of(parts)
         group = Group(chain, np.arange(len(rows)), rows, want_processed=bool(chain.samplers))
         batch = new_batch(LogitRows(logits, logits.shape[1]), group)
-        if parts and rows.ids is None and plain_rows(logits).all():
+        if parts and self._serves_host and rows.ids is None and plain_rows(logits).all():
             self._guarded(lambda: self._run_whole(parts, batch))
         return batch
 
@@ -275,12 +359,43 @@ class LibraryBackend(Backend):
         with self._lock:
             session = self._sessions.get(slots)
         if session is None:
-            session = LibrarySession(
-                self.library, slots, self._isa, self._answers, timeout=self._timeout, trusted=self.trusted
-            )
+            session = self._new_session(slots, HOST)
             with self._lock:
                 self._sessions[slots] = session
         return session
+
+    def _new_session(self, slots: SlotTable, device: Device) -> LibrarySession:
+        return LibrarySession(
+            self.library,
+            slots,
+            self._isa,
+            self._answers,
+            timeout=self._timeout,
+            trusted=self.trusted,
+            device=device,
+        )
+
+
+class _Begun:
+    """Finishes a step that a device has begun, when it is called; waits for the device when it is dropped."""
+
+    def __init__(self, step: DeviceStep, batch: Batch, on_host: Callable[[Batch], None]) -> None:
+        self._step: DeviceStep | None = step
+        self._batch = batch
+        self._on_host = on_host
+
+    def __call__(self) -> None:
+        step, self._step = self._step, None
+        assert step is not None
+        try:
+            step.finish(self._batch)
+        except MemoryError:
+            step.settle_down()
+            self._on_host(self._batch)
+
+    def __del__(self) -> None:
+        if self._step is not None:
+            self._step.settle_down()
 
 
 class _Prepared(NamedTuple):

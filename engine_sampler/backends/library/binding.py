@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,12 +61,24 @@ class Answer(NamedTuple):
         return bool(self.promises & number(f"ES_{name}"))
 
 
+def limits_of(answer: Answer) -> Iterator[str]:
+    """The limits of an answer in words."""
+    if answer.max_rows:
+        yield f"at most {answer.max_rows:,} rows a call"
+    if answer.max_top_k:
+        yield f"top_k from 1 to {answer.max_top_k:,}"
+    if answer.alignment:
+        yield f"rows aligned to {answer.alignment} bytes"
+
+
 class Layout(NamedTuple):
-    """The memory layout of logits: DLPack's type code and bits, and whether rows are contiguous."""
+    """The memory layout of logits: DLPack's type code and bits, whether rows are contiguous, and where they
+    lie."""
 
     code: int
     bits: int
     compact: bool
+    device: Device = HOST
 
 
 FLOATS = Layout(2, 32, True)
@@ -146,13 +159,22 @@ class Context:
         options = sized("es_options", num_threads=num_threads, isa=name, device=device)
         out = ffi.new("es_context **")
         self.library = library
+        self.device = device
         self.pointer = ffi.NULL
+        self._enter = library.function("enter_thread")
+        self._threads = threading.local()
         chosen = "" if isa is None else f" for the instruction set {isa}"
         self.check(f"open{chosen}", library.function("open")(options, out))
         if not out[0]:
             raise library.error("open returned no context")
         self.pointer = out[0]
         self.close = weakref.finalize(self, _close, library, self.pointer)
+
+    def enter(self) -> None:
+        """Tell the library of this thread, if it wants to know; before any other call in it."""
+        if self._enter is not None and not hasattr(self._threads, "entered"):
+            self.check("enter_thread", self._enter(self.pointer))
+            self._threads.entered = True
 
     def query(
         self,
@@ -164,6 +186,7 @@ class Context:
         masked: bool = False,
     ) -> Answer:
         """The library's promises for `program` (an `es_program *`), or in general."""
+        self.enter()
         query = sized("es_query", code=layout.code, bits=layout.bits)
         query.vocab_size, query.rows, query.masked = vocab_size, rows, masked
         query.program = contract().NULL if program is None else program
@@ -173,6 +196,7 @@ class Context:
 
     def compile(self, program: Any) -> int:
         """The number of `program` (an `es_program *`) for `es_batch.programs`."""
+        self.enter()
         out = contract().new("uint32_t *")
         self.check("compile", self.library.function("compile")(self.pointer, program, out))
         return int(out[0])
@@ -183,6 +207,7 @@ class Context:
         function = self.library.function("logprobs")
         if function is None:
             return None
+        self.enter()
         out = Logprobs.empty(len(token_ids), vocab_size if top_n < 0 else min(top_n, vocab_size))
         out.entry_token_ids[out.starts[:-1]] = token_ids
         struct, _held = logprobs_struct([out])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,11 +37,13 @@ class CallRows:
     status   int32 [n], as the library has written it; `status_bytes` is the same memory, `all_ok` what is
              there if it has run every row.
     arrays   by field of the struct; others may be added before `point`.
+    followers  called by `point` with the number of the first row.
     """
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         ffi = contract()
         self.entries = entries
+        self.followers: list[Callable[[int], None]] = []
         groups = [entry.group for entry in entries]
         self._sizes = [len(group.index) for group in groups]
         self._ends = np.cumsum(self._sizes)
@@ -74,6 +76,8 @@ class CallRows:
         """Let an `es_batch` have the rows from `first` to `end`."""
         for name, array in self.arrays.items():
             setattr(struct, name, array + first if first else array)
+        for follow in self.followers:
+            follow(first)
         struct.n = (self.n if end is None else end) - first
 
     def entry_of(self, row: int) -> tuple[Entry, int]:

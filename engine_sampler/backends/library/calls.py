@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -47,9 +47,11 @@ class Call:
         *,
         reports: bool = False,
         processes: bool = False,
+        cuts: bool = False,
     ) -> None:
         """`reports`: whether the library writes the logprobs of all entries, so that no survivors are
-        needed; `processes`: whether it writes rows to `Batch.processed`, and draws nothing."""
+        needed; `processes`: whether it writes rows to `Batch.processed`, and draws nothing; `cuts`: whether
+        it runs a part of the chains only, and the host goes on."""
         self.ended: list[int] = []
         self._session, self._fallback, self._host = session, fallback, host
         self._generation = session.generation
@@ -60,18 +62,40 @@ class Call:
         self._struct = struct = sized("es_batch", vocab_size=size, table=session.table.pointer)
         self._logprobs = LogprobsOutput(struct, rows, size, apart=apart) if reports else None
         self._processed = ProcessedOutput(rows, apart=apart) if processes else None
-        survivors = None if reports or processes else SurvivorsOutput(rows, size)
+        survivors = None if reports or processes or cuts else SurvivorsOutput(rows, size)
         self._survivors = survivors or None
         self._outputs = TokensOutput(struct, rows, size, apart=apart)
-        self._input = LogitsInput(struct.logits, layout, size)
+        self._input = self._input_for(struct.logits, layout, size)
+        self._all_exist = self._outputs.all_exist
         rows.point(struct)
         self._attempts = Attempts(session, fallback, struct, rows, max_rows)
         self._run, self._context = self._attempts.run, session.context.pointer
         self._status, self._all_ok = rows.status_bytes, rows.all_ok
         self._watched, self._trusted = session.watched, session.trusted
 
+    def _input_for(self, tensor: Any, layout: Layout, vocab_size: int) -> LogitsInput:
+        """What points `tensor` to the logits of a step."""
+        return LogitsInput(tensor, layout, vocab_size)
+
     def run(self, batch: Batch) -> bool:
         """Fill `batch` for the groups; False if this call does not fit it, and a new one is needed."""
+        if not self._point_to(batch):
+            return False
+        try:
+            declined = self._taken(batch, self._run(self._context, self._struct))
+        finally:
+            self._leave_if_late(batch)
+        self._hand_out(batch, declined)
+        return True
+
+    def _leave_if_late(self, batch: Batch) -> None:
+        """Leave everything to the library that it may still use, if it has not returned in time."""
+        if self._watched and self._session.library.quarantined:
+            self._session.table.leave()
+            leave_behind(self, self._session, batch)
+
+    def _point_to(self, batch: Batch) -> bool:
+        """Point to all of `batch`; False if this call does not fit it."""
         outputs, logprobs = self._outputs, self._logprobs
         if self._generation != self._session.generation or not self._input.point_to(batch.logits):
             return False
@@ -87,24 +111,25 @@ class Call:
             self._processed.point_to(batch)
         if self._slots.offsets is not self._offsets:
             self._point_to_slots()
-        declined = _NO_ROWS
-        try:
-            code = self._run(self._context, self._struct)
-            if code or self._status[:] != self._all_ok or not (self._trusted or outputs.all_exist()):
-                declined = self._settle(batch, code)
-            elif self._watched:
-                outputs.hand_out(batch)
-        finally:
-            if self._watched and self._session.library.quarantined:
-                self._session.table.leave()
-                leave_behind(self, self._session, batch)
+        return True
+
+    def _taken(self, batch: Batch, code: int) -> np.ndarray:
+        """The numbers of the rows that the host has run instead, int64, after the library returned `code`."""
+        if code or self._status[:] != self._all_ok or not (self._trusted or self._all_exist()):
+            return self._settle(batch, code)
+        if self._watched:
+            self._outputs.hand_out(batch)
+        return _NO_ROWS
+
+    def _hand_out(self, batch: Batch, declined: np.ndarray) -> None:
+        """Give `batch` what the library has written beside tokens, without the rows `declined`."""
+        logprobs = self._logprobs
         if self._survivors is not None:
             self._survivors.hand_out(batch, declined)
         if self._processed is not None:
             self._processed.hand_out(batch, declined)
         if logprobs is not None and batch.logprobs is not None:
             self._confirm(logprobs, batch, batch.logprobs, declined)
-        return True
 
     def _point_to_slots(self) -> None:
         """Point to the slots' current arrays, some of which have been replaced."""
@@ -118,11 +143,8 @@ class Call:
         rows, library = self._rows, self._session.library
         declined = self._attempts.declined(code)
         if not (self._trusted or library.quarantined):
-            wrong = self._outputs.impossible()
-            declined = self._without(wrong, declined, "it draws a token that is not in the vocabulary")
-            if self._processed is not None:
-                wrong = self._processed.impossible()
-                declined = self._without(wrong, declined, "it leaves a row without a finite best logit")
+            for wrong, why in self._impossible():
+                declined = self._without(wrong, declined, why)
         if self._watched and not library.quarantined:
             self._outputs.hand_out(batch)
         self._session.functions.raise_interruption()
@@ -139,6 +161,12 @@ class Call:
             groups = [members_of(entry.group, members) for entry, members in hosted]
             self._host.run(batch, groups, "declined")
         return declined
+
+    def _impossible(self) -> Iterator[tuple[np.ndarray, str]]:
+        """What the library has written that cannot be: bool [n], and why."""
+        yield self._outputs.impossible(), "it draws a token that is not in the vocabulary"
+        if self._processed is not None:
+            yield self._processed.impossible(), "it leaves a row without a finite best logit"
 
     def _without(self, wrong: np.ndarray, declined: np.ndarray, why: str) -> np.ndarray:
         """The rows `declined` and all others that are `wrong`, bool [n]; with one of those, the library is no

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...contract import Group, SlotTable
-from .binding import FLOATS, Answer, Context, Layout, Library, Refusal
+from .binding import FLOATS, HOST, Answer, Context, Device, Layout, Library, Refusal
 from .functions import SlotFunctions
 from .header import number
 from .programs import LibraryProgram, Part, fill_for_query, kind_of
@@ -55,15 +55,16 @@ class LibrarySession:
         *,
         timeout: float | None = None,
         trusted: bool = False,
+        device: Device = HOST,
     ) -> None:
         self.library = library
         self.trusted = trusted
         self.watched = timeout is not None
-        self.context = Context(library, slots.num_threads or 0, isa)
+        self.context = Context(library, slots.num_threads or 0, isa, device)
         self.table = RequestTable(slots)
         self.functions = SlotFunctions(slots, self.table)
         self.generation = 0
-        step = _step(library)
+        step = _step(self.context)
         self.step = step if timeout is None else WatchedStep(library, step, timeout)
         """(context, batch) → code: `run`, and `wait` where there is one."""
         self.vocab_size = slots.vocabulary.size
@@ -114,14 +115,16 @@ class LibrarySession:
         self.generation += 1
 
 
-def _step(library: Library) -> Callable[[Any, Any], int]:
-    run, wait = library.function("run"), library.function("wait")
-    if wait is None:
+def _step(context: Context) -> Callable[[Any, Any], int]:
+    run, wait = map(context.library.function, ("run", "wait"))
+    if wait is None and context.library.function("enter_thread") is None:
         return run
 
-    def run_and_wait(context: Any, batch: Any) -> int:
+    def run_and_wait(pointer: Any, batch: Any) -> int:
+        context.enter()
         batch.ticket = 0
-        code: int = run(context, batch) or (batch.ticket and wait(context, batch.ticket))
-        return code
+        code: int = run(pointer, batch)
+        ticket, batch.ticket = batch.ticket, 0
+        return code or (wait(pointer, ticket) if wait and ticket else code)
 
     return run_and_wait

@@ -1,0 +1,61 @@
+"""Random numbers of the arithmetic contract for operators that are given theirs (`es_random`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....arithmetic import SELECTOR_STREAM, DrawsAhead, philox4x32
+from ....contract import SlotTable
+from ..header import contract, named
+
+_LOW = 0xFFFFFFFF
+
+
+class RandomNumbers:
+    """The numbers of the rows of a call, computed anew for every step.
+
+    array  a C array with one item for each row, which stays where it is.
+    """
+
+    def __init__(self, kind: int, slots: SlotTable, slot_numbers: np.ndarray) -> None:
+        ffi, n, size = contract(), len(slot_numbers), slots.vocabulary.size
+        self._kind = named("es_random", kind)
+        self._slots, self._slot_numbers = slots, slot_numbers
+        self._ahead = DrawsAhead(SELECTOR_STREAM, 0)
+        if self._kind == "RANDOM_BITS":
+            self._numbers = np.zeros(n, np.uint64)
+            self.array: Any = ffi.from_buffer("uint64_t[]", self._numbers)
+        elif self._kind == "RANDOM_UNIFORM":
+            self._numbers = np.zeros(n, np.float32)
+            self.array = ffi.from_buffer("float[]", self._numbers)
+        else:
+            self._numbers = np.zeros((n, size), np.float32)
+            self.array = ffi.cast(f"float(*)[{size}]", ffi.from_buffer(self._numbers))
+
+    def draw(self) -> None:
+        """Compute the numbers for the tokens that the requests draw next."""
+        seeds, positions = (a[self._slot_numbers] for a in (self._slots.seeds, self._slots.positions))
+        if self._kind == "RANDOM_EXPONENTIAL":
+            for i, (seed, position) in enumerate(zip(seeds.tolist(), positions.tolist(), strict=True)):
+                bits = _bits_by_token(seed, position, self._slots.vocabulary.size)
+                self._numbers[i] = -np.log(uniforms(bits))
+            return
+        bits = self._ahead.at(seeds, positions)
+        self._numbers[:] = bits if self._kind == "RANDOM_BITS" else uniforms(bits)
+
+
+def uniforms(bits: np.ndarray) -> np.ndarray:
+    """((bits >> 41) + 0.5)·2^−23 as float64: numbers between 0 and 1 that float32 holds exactly."""
+    numbers: np.ndarray = ((bits >> np.uint64(41)) + 0.5) * 2.0**-23
+    return numbers
+
+
+def _bits_by_token(seed: int, position: int, vocab_size: int) -> np.ndarray:
+    """uint64 [vocab_size]: `draw64` number t of a request, for each token t."""
+    low = np.full(vocab_size, position & _LOW, np.uint64)
+    counter = np.arange(vocab_size, dtype=np.uint64), SELECTOR_STREAM, low, position >> 32
+    x0, x1, _, _ = philox4x32(counter, (seed & _LOW, seed >> 32))
+    bits: np.ndarray = x0 | x1 << np.uint64(32)
+    return bits
