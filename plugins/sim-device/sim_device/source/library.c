@@ -114,7 +114,10 @@ static int32_t open_on_device(es_context *context) {
     if (code == SIM_OK) code = sim_create_event(&context->uploaded);
     if (code != SIM_OK) return code_of(code);
     context->records = grown(NULL, MOST_RECORDS, sizeof *context->records);
-    return context->records ? sim_kernels->open(&options, &context->kernels) : ES_NO_MEMORY;
+    if (!context->records) return ES_NO_MEMORY;
+    const es_program nothing = {sizeof nothing, 0, NULL};
+    code = sim_kernels->open(&options, &context->kernels);
+    return code == ES_OK ? sim_kernels->compile(context->kernels, &nothing, &context->nothing) : code;
 }
 
 static int32_t open_context(const es_options *options, es_context **out) {
@@ -148,6 +151,21 @@ static const es_op *op_at(const es_program *of, int32_t i) {
     return (const es_op *)(const void *)((const char *)of->ops + (size_t)i * of->ops->size);
 }
 
+static int32_t is_truncation(int32_t kind) {
+    const uint64_t others = (uint64_t)1 << ES_OP_SMOOTHING | (uint64_t)1 << ES_OP_TEMPERATURE;
+    return kind >= ES_OP_TOP_N_SIGMA && kind < ES_OP_INFILL && !(others >> kind & 1);
+}
+
+/* Where a cut keeps all ties, what follows it would not be exact. */
+static int32_t check_ties(es_context *context, const es_program *from, program *out) {
+    int32_t truncations = 0;
+    for (int32_t i = 0; i < from->n_ops; i++) truncations += is_truncation(op_at(from, i)->kind);
+    if (context->settings.ties != ES_TIES_KEPT || !truncations) return ES_OK;
+    out->keeps_ties = 1;
+    return truncations == from->n_ops ? ES_OK
+                                      : refuse(context, ES_UNSUPPORTED, "more than cuts that keep ties");
+}
+
 static int32_t read_program(es_context *context, const es_program *from, program *out) {
     const sim_settings *s = &context->settings;
     *out = (program){.selector = -1};
@@ -166,7 +184,7 @@ static int32_t read_program(es_context *context, const es_program *from, program
         out->has_dry |= kind == ES_OP_DRY;
         out->has_top_k |= kind == ES_OP_TOP_K;
     }
-    return ES_OK;
+    return check_ties(context, from, out);
 }
 
 static uint32_t promises_for(const sim_settings *s, const program *asked) {
@@ -201,6 +219,7 @@ static int32_t query(es_context *context, const es_query *request, es_answer *an
     answer->max_top_k = s->max_top_k;
     answer->alignment = s->alignment;
     answer->max_survivors = s->max_survivors;
+    answer->ties = asked.keeps_ties ? ES_TIES_KEPT : ES_TIES_BY_ID;
     answer->random = asked.selector == ES_OP_DIST ? s->random : ES_RANDOM_NONE;
     return ES_OK;
 }
@@ -260,6 +279,7 @@ static es_api table_of(const sim_settings *s) {
         .stage_masks = stage_masks,
         .read_rows = read_rows,
         .target = target_of,
+        .write = write_memory,
     };
     if (s->synchronous) api.wait = NULL, api.poll = NULL;
     if (s->without & SIM_WITHOUT_POLL) api.poll = NULL;

@@ -22,6 +22,7 @@ typedef struct program {
     int32_t selector;  /* es_op_kind, or -1 */
     int32_t has_dry;
     int32_t has_top_k;
+    int32_t keeps_ties; /* its survivors are joined by all tokens as likely as the last of them */
 } program;
 
 /* A request near the logits. */
@@ -72,7 +73,7 @@ typedef struct layout {
     int64_t up, results, survivor_counts, survivor_ids, survivor_logits;
     int64_t logprob_ids, logprob_values, logprob_ranks;
     int64_t down_end; /* what is downloaded is [results, down_end) */
-    int64_t row, heads, draws;
+    int64_t row, given, heads;
     int64_t end;
 } layout;
 
@@ -93,6 +94,7 @@ typedef struct plan {
 struct es_context {
     sim_settings settings;
     es_context *kernels; /* of the packaged library */
+    uint32_t nothing;    /* its program without a step */
     program programs[MOST_PROGRAMS];
     uint32_t n_programs;
     plan *plans;
@@ -157,10 +159,11 @@ typedef struct step_arguments {
     es_context *kernels_context;
     const program *programs;
     layout at;
-    int64_t rows, vocab_size, stride, bytes_up, survivors_width, logprobs_width, workspace_bytes;
+    int64_t vocab_size, stride, survivors_width, logprobs_width;
     const void *logits; /* the first row */
     uint8_t code, bits;
     int32_t random;
+    uint32_t nothing; /* the program that leaves rows as they are given, but for their masks */
     const void *staged_masks;
     int64_t mask_words;
     int64_t *token_ids_on_device;
@@ -204,6 +207,8 @@ int32_t wait_for_step(es_context *context, uint64_t ticket);
 int32_t poll_step(es_context *context, uint64_t ticket);
 int32_t read_rows(es_context *context, const es_tensor *logits, const int64_t *rows, int64_t n, void *stream,
                   void *out);
+
+int32_t write_memory(es_context *context, void *to, const void *from, int64_t bytes, void *stream);
 
 /* A token of a row [n], -inf = removed, by random numbers of the host's. */
 int64_t draw_by_bits(const float *row, int64_t n, uint64_t bits);

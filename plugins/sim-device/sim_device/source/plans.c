@@ -55,6 +55,7 @@ static layout lay_out(const es_context *context, const plan *p) {
     l.logprob_ranks = part(&end, logprobs ? 3 * n * 8 : 0);
     l.down_end = end;
     l.row = part(&end, p->vocab_size * 4);
+    l.given = part(&end, survivors ? p->vocab_size * 4 : 0);
     l.heads = part(&end, p->vocab_size);
     l.end = end;
     return l;
@@ -298,6 +299,7 @@ static step_arguments arguments_of(const es_context *context, const es_batch *b,
         .code = p->code,
         .bits = p->bits,
         .random = context->settings.random,
+        .nothing = context->nothing,
         .staged_masks = p->masks ? p->masks->device : NULL,
         .mask_words = (p->vocab_size + 31) / 32,
         .token_ids_on_device = b->token_ids_on_device,
@@ -442,7 +444,19 @@ int32_t poll_step(es_context *context, uint64_t ticket) {
     return finish(context, p, code);
 }
 
-/* --- rows for the host ---------------------------------------------------------------------------------- */
+/* --- rows for the host, and from it --------------------------------------------------------------------- */
+
+int32_t write_memory(es_context *context, void *to, const void *from, int64_t bytes, void *stream) {
+    staging *via;
+    int32_t code = take_staging(context, bytes, &via);
+    if (code == SIM_OK) {
+        memcpy(via->pinned, from, (size_t)bytes);
+        code = sim_copy(to, via->pinned, bytes, stream);
+        const int32_t waited = sim_synchronize(stream);
+        if (code == SIM_OK) code = waited;
+    }
+    return refuse_device(context, "writing", code);
+}
 
 int32_t read_rows(es_context *context, const es_tensor *logits, const int64_t *rows, int64_t n, void *stream,
                   void *out) {

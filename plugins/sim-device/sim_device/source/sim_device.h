@@ -106,6 +106,8 @@ void *sim_mapped(const void *pointer);
 void sim_count(sim_counters *out);
 void sim_begin_step(void);
 void sim_end_step(void);
+/* A forward pass: work that leaves these bytes in the device's memory. The host's memory is read at once. */
+int32_t sim_produce(void *to, const void *from, int64_t bytes, sim_stream *stream);
 /* Like new: no failures, no lost device, counters of what has happened at 0. Live things live on. */
 void sim_reset(void);
 /* Let `skip` calls pass, and the next `times` fail with `code`. Calls: "allocate", "pinned", "stream", "event",

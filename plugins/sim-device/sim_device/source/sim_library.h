@@ -24,9 +24,10 @@ typedef struct sim_settings {
     uint32_t types; /* of logits, as bits: 1 float32, 2 float16, 4 bfloat16 */
     int64_t max_rows, max_top_k, alignment, max_survivors, max_logprobs;
     int32_t random; /* es_random, what it wants for `dist` */
+    int32_t ties; /* es_ties; if they are kept, truncations run without a selector only */
     int32_t synchronous; /* `run` returns when all is done */
-    uint32_t without; /* sim_without bits */
     int32_t most_programs;
+    uint32_t without; /* sim_without bits */
 } sim_settings;
 
 /* Everything it can, at its best. */

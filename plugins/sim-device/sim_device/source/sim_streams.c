@@ -358,6 +358,23 @@ int32_t sim_launch(int32_t (*kernel)(void *arguments), const void *arguments, in
     return code;
 }
 
+int32_t sim_produce(void *to, const void *from, int64_t bytes, sim_stream *stream) {
+    sim_lock();
+    int32_t code = sim_enter("launch");
+    if (code == SIM_OK && !sim_holds(to, bytes)) code = SIM_INVALID;
+    command *c = code == SIM_OK ? command_of(COPY, from, bytes) : NULL;
+    if (code == SIM_OK && !c) code = SIM_NO_MEMORY;
+    if (code == SIM_OK) {
+        c->to = to;
+        c->from = c->arguments;
+        c->bytes = bytes;
+        sim_device.counters.launches++;
+        queue(real(stream), c);
+    }
+    sim_unlock();
+    return code;
+}
+
 /* --- operators of two phases --- */
 
 int32_t sim_prepare(const sim_operator *operator_, const void *arguments, int64_t bytes,

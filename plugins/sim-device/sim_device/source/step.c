@@ -170,8 +170,20 @@ static wire_result run_program(const job *j, uint32_t program, float *processed,
 
 /* --- survivors and draws -------------------------------------------------------------------------------- */
 
-static int32_t write_survivors(const job *j, const float *row) {
+/* Let all tokens back into `row` that were as likely as the last one left. */
+static void keep_ties(const job *j, float *row) {
+    const int64_t n = j->step->vocab_size;
+    float *given = (float *)(void *)(j->workspace + j->step->at.given), least = INFINITY;
+    run_program(j, j->step->nothing, given, 0);
+    for (int64_t i = 0; i < n; i++)
+        if (row[i] > -INFINITY && row[i] < least) least = row[i];
+    for (int64_t i = 0; i < n; i++)
+        if (given[i] == least) row[i] = given[i];
+}
+
+static int32_t write_survivors(const job *j, float *row) {
     const step_arguments *s = j->step;
+    if (s->programs[j->entry->program].keeps_ties) keep_ties(j, row);
     const int64_t width = s->survivors_width, start = j->number * width;
     int32_t *count = (int32_t *)(void *)(j->workspace + s->at.survivor_counts) + j->number;
     int32_t *ids = (int32_t *)(void *)(j->workspace + s->at.survivor_ids) + start;
