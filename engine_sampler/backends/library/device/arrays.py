@@ -6,7 +6,7 @@ import ctypes
 from typing import Any
 
 from ..header import contract
-from .memory import Block
+from .memory import MemoryBlock
 
 
 class DeviceArray:
@@ -21,7 +21,7 @@ class DeviceArray:
 
     dtype = "int64"
 
-    def __init__(self, block: Block, n: int, device: tuple[int, int]) -> None:
+    def __init__(self, block: MemoryBlock, n: int, device: tuple[int, int]) -> None:
         self._block = block
         self.shape = (n,)
         self.device = device
@@ -61,7 +61,7 @@ _Managed._fields_ = [
     ("deleter", _Deleter),
 ]
 
-_EXPORTED: dict[int, tuple[_Managed, Block]] = {}
+_EXPORTED: dict[int, tuple[_Managed, MemoryBlock]] = {}
 """What consumers of DLPack have not released yet, by address."""
 
 _NAME = b"dltensor"
