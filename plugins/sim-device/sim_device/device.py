@@ -7,7 +7,7 @@ import functools
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,7 @@ import numpy as np
 
 from .arrays import SimArray
 from .building import LIBRARY, SOURCES, compile_library, kernels
-
-NAME = "npu:0"
-DEVICE_TYPE = 12
-"""DLPack's number for devices that it does not know."""
+from .dlpack import offer_capsule_functions
 
 
 class SimError(RuntimeError):
@@ -66,6 +63,7 @@ class SimDevice:
         for header in ("sim_device.h", "sim_library.h"):
             self.ffi.cdef(_declarations(SOURCES / header))
         self.lib = self.ffi.dlopen(str(path))
+        offer_capsule_functions(self)
         self.enter()
         self.check("sim_use_kernels", self.lib.sim_use_kernels(str(kernels()).encode()))
         self.configure()
@@ -177,6 +175,3 @@ def _declarations(header: Path) -> str:
     """The text between the marks of a header, as cffi reads it."""
     text = header.read_text(encoding="utf-8")
     return re.split(r"/\* cdef: (?:begin|end) \*/", text)[1]
-
-
-Counters = Mapping[str, int]

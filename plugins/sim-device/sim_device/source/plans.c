@@ -143,8 +143,10 @@ static int64_t stride_of(const es_tensor *t) { return t->strides ? t->strides[0]
 
 static const char *first_row(const es_tensor *t) { return (const char *)t->data + t->byte_offset; }
 
-static int32_t check_row(es_context *context, const es_tensor *t, int64_t vocab_size, int64_t row) {
-    const int64_t size = t->bits / 8, alignment = context->settings.alignment;
+/* Rows that are only copied need no alignment. */
+static int32_t check_row(es_context *context, const es_tensor *t, int64_t vocab_size, int64_t row,
+                         int64_t alignment) {
+    const int64_t size = t->bits / 8;
     const char *at = first_row(t) + row * stride_of(t) * size;
     if (row < 0 || row >= t->shape[0])
         return refuse(context, ES_INVALID, "row %lld of %lld does not exist", (long long)row,
@@ -175,7 +177,7 @@ static int32_t check_entry(es_context *context, const es_batch *b, int32_t i) {
             return refuse(context, ES_INVALID, "entry %d: a top_k of %lld, beyond %lld", i,
                           (long long)p->top_k, (long long)most);
     }
-    return check_row(context, &b->logits, b->vocab_size, b->rows[i]);
+    return check_row(context, &b->logits, b->vocab_size, b->rows[i], context->settings.alignment);
 }
 
 static int32_t check_batch(es_context *context, const es_batch *b) {
@@ -465,7 +467,7 @@ int32_t read_rows(es_context *context, const es_tensor *logits, const int64_t *r
     const int64_t bytes = logits->shape[1] * logits->bits / 8, stride = stride_of(logits) * logits->bits / 8;
     staging *to;
     for (int64_t i = 0; i < n; i++) {
-        const int32_t wrong = check_row(context, logits, logits->shape[1], rows[i]);
+        const int32_t wrong = check_row(context, logits, logits->shape[1], rows[i], 0);
         if (wrong != ES_OK) return wrong;
     }
     int32_t code = take_staging(context, n * bytes, &to);
