@@ -78,7 +78,7 @@ class DeviceParts:
             tensor = like.new_empty(n, dtype=sys.modules["torch"].int64)
             return tensor, MemoryBlock(contract().cast("void *", tensor.data_ptr()), tensor)
         block = self.memory.device(8 * n)
-        return DeviceArray(block, n, self.session.context.device), block
+        return DeviceArray(block, (n,), self.session.context.device), block
 
     def stage_masks(self, bitmask: np.ndarray, rows: Sequence[int]) -> StagedMasks | None:
         """Start to copy masks, int32 [requests, words], to the device; None if the library does not do

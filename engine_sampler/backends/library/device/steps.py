@@ -102,7 +102,7 @@ class StepOnDevice:
     def is_done(self) -> bool:
         """Whether `finish` need not wait for the device, as far as the library can tell."""
         self.parts.session.context.enter()
-        return all([call.is_done() for call in self._calls()])
+        return all(call.is_done() for call in self._calls())
 
     def settle_down(self) -> None:
         """Wait until the device no longer works for this step, and drop its results."""
