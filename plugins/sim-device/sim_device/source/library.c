@@ -282,7 +282,7 @@ static es_api table_of(const sim_settings *s) {
         .stage_masks = stage_masks,
         .read_rows = read_rows,
         .target = target_of,
-        .write = write_memory,
+        .copy = copy_memory,
     };
     if (s->synchronous) api.wait = NULL, api.poll = NULL;
     if (s->without & SIM_WITHOUT_POLL) api.poll = NULL;

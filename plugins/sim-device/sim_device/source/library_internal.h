@@ -208,7 +208,8 @@ int32_t poll_step(es_context *context, uint64_t ticket);
 int32_t read_rows(es_context *context, const es_tensor *logits, const int64_t *rows, int64_t n, void *stream,
                   void *out);
 
-int32_t write_memory(es_context *context, void *to, const void *from, int64_t bytes, void *stream);
+int32_t copy_memory(es_context *context, void *to, const void *from, int64_t bytes, int32_t to_device,
+                    void *stream);
 
 /* A token of a row [n], -inf = removed, by random numbers of the host's. */
 int64_t draw_by_bits(const float *row, int64_t n, uint64_t bits);

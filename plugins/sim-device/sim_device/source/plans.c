@@ -448,16 +448,19 @@ int32_t poll_step(es_context *context, uint64_t ticket) {
 
 /* --- rows for the host, and from it --------------------------------------------------------------------- */
 
-int32_t write_memory(es_context *context, void *to, const void *from, int64_t bytes, void *stream) {
+int32_t copy_memory(es_context *context, void *to, const void *from, int64_t bytes, int32_t to_device,
+                    void *stream) {
     staging *via;
     int32_t code = take_staging(context, bytes, &via);
     if (code == SIM_OK) {
-        memcpy(via->pinned, from, (size_t)bytes);
-        code = sim_copy(to, via->pinned, bytes, stream);
+        if (to_device) memcpy(via->pinned, from, (size_t)bytes);
+        code = to_device ? sim_copy(to, via->pinned, bytes, stream)
+                         : sim_copy(via->pinned, from, bytes, stream);
         const int32_t waited = sim_synchronize(stream);
         if (code == SIM_OK) code = waited;
+        if (code == SIM_OK && !to_device) memcpy(to, via->pinned, (size_t)bytes);
     }
-    return refuse_device(context, "writing", code);
+    return refuse_device(context, "copying", code);
 }
 
 int32_t read_rows(es_context *context, const es_tensor *logits, const int64_t *rows, int64_t n, void *stream,

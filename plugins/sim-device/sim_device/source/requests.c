@@ -1,7 +1,7 @@
 /* Requests near the logits: parameters, lists and histories, brought up to date by `update`.
  *
- * A request that joins is uploaded at once into a block of its own, which no step in flight can know. Tokens
- * that join a history travel with the next step. Blocks are given back when the steps that may read them
+ * A request that joins, or is rolled back, is uploaded at once into a new block, which no step in flight can know.
+ * Tokens that join a history travel with the next step. Blocks are given back when the steps that may read them
  * are done.
  */
 #include "library_internal.h"
@@ -174,11 +174,8 @@ static int32_t update_slot(es_context *context, const es_changes *changes, int32
         *m = (mirror){0};
         return SIM_OK;
     }
-    /* A step in flight may still read the tokens that are rolled back. */
-    const int32_t is_read = kind == ES_ROLLED_BACK && oldest_ticket(context) != UINT64_MAX;
-    if (kind == ES_JOINED || is_read || !note_growth(context, table, slot, changes->befores[i]))
-        return upload(context, table, slot);
-    return SIM_OK;
+    const int32_t goes_on = kind == ES_GREW && note_growth(context, table, slot, changes->befores[i]);
+    return goes_on ? SIM_OK : upload(context, table, slot);
 }
 
 static int32_t check_changes(es_context *context, const es_changes *changes) {
