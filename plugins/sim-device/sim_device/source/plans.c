@@ -126,7 +126,7 @@ static int32_t check_plan(es_context *context, const es_batch *b, const plan *p)
         return refuse(context, ES_INVALID, "%d rows in a plan for %lld", b->n, (long long)p->rows);
     if (b->vocab_size != p->vocab_size || b->logits.code != p->code || b->logits.bits != p->bits)
         return refuse(context, ES_INVALID, "the logits are not those of plan %u", b->plan);
-    if (!b->pinned || (uintptr_t)b->pinned % SIM_ALIGNMENT)
+    if (!b->pinned || (uintptr_t)b->pinned % 8)
         return refuse(context, ES_INVALID,
                       b->pinned ? "the pinned memory is misaligned" : "no pinned memory");
     if (b->masked && !p->masked)
@@ -193,6 +193,9 @@ static int32_t check_batch(es_context *context, const es_batch *b) {
     for (int32_t i = 0; i < b->n; i++) {
         const int32_t wrong = check_entry(context, b, i);
         if (wrong != ES_OK) return wrong;
+        const int32_t is_edited = b->logprobs && b->logprobs_kinds[i] & ES_LOGPROBS_PENALIZED;
+        if (is_edited && (!b->edits || b->edits[i] >= context->n_programs))
+            return refuse(context, ES_INVALID, "entry %d: no program of edits", i);
         const int32_t draws = context->programs[b->programs[i]].selector == ES_OP_DIST;
         if (draws && context->settings.random && !b->random)
             return refuse(context, ES_INVALID, "entry %d: no random numbers", i);
@@ -241,10 +244,14 @@ static uint16_t pack_mask(packing *out, const es_batch *b, const mask_set *stage
     return (uint16_t)(2 + (*packed)++);
 }
 
-static void pack_logprobs(packing *out, const es_batch *b) {
+static void pack_logprobs(packing *out, const es_context *context, const es_batch *b) {
     for (int32_t i = 0; i < b->n; i++) {
-        const wire_logprobs wanted = {b->edits ? b->edits[i] : 0, (int32_t)b->top_n[i], b->logprobs_kinds[i],
-                                      0};
+        const int32_t is_edited = b->edits && b->logprobs_kinds[i] & ES_LOGPROBS_PENALIZED;
+        const wire_logprobs wanted = {
+            .edits = is_edited ? context->programs[b->edits[i]].whole : 0,
+            .top_n = (int32_t)b->top_n[i],
+            .kinds = b->logprobs_kinds[i],
+        };
         pack(out, &wanted, sizeof wanted);
     }
 }
@@ -268,7 +275,7 @@ static int64_t pack_step(const es_context *context, const es_batch *b, const mas
     }
     if (b->logprobs) {
         header->logprobs = out.used;
-        pack_logprobs(&out, b);
+        pack_logprobs(&out, context, b);
     }
     int32_t packed = 0;
     header->masks = out.used;
