@@ -107,8 +107,11 @@ class SimDevice:
             )
 
     def pool(self, n_bytes: int) -> SimArray:
-        """Some memory, for `LibraryBackend(allocate=...)`."""
-        return self.empty((n_bytes,), "uint8")
+        """Some memory, for `LibraryBackend(allocate=...)`. Raises MemoryError if there is none."""
+        try:
+            return self.empty((n_bytes,), "uint8")
+        except SimError as error:
+            raise MemoryError(str(error)) from error
 
     # --- counters and failures -----------------------------------------------------------------------
 
@@ -128,6 +131,20 @@ class SimDevice:
     def fail(self, call: str, code: str = "SIM_FAILED", *, skip: int = 0, times: int = 1) -> None:
         """Let `skip` calls of `call` pass, and the next `times` fail; names as in sim_device.h."""
         self.check("sim_fail", self.lib.sim_fail(call.encode(), skip, times, self.number(code)))
+
+    @property
+    def failures_left(self) -> int:
+        """How many failures have been asked for and have not happened."""
+        return int(self.lib.sim_failures_left())
+
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """No failures in the block, which is not counted among the calls that pass."""
+        self.lib.sim_hold_failures(1)
+        try:
+            yield
+        finally:
+            self.lib.sim_hold_failures(0)
 
     def remove_operator(self, name: str) -> None:
         """Be an older version, without an operator."""

@@ -59,7 +59,8 @@ class Twins:
         ids = self.own.request_ids
         assert ids == self.reference.request_ids
         values = self.logits(len(ids)) if logits is None else logits
-        array = self.device.array(values, self.dtype)
+        with self.device.undisturbed():
+            array = self.device.array(values, self.dtype)
         self.results = self.own.step(array, **options), self.reference.step(values, **options)
         self.compare()
 

@@ -142,10 +142,10 @@ static int32_t upload(es_context *context, const es_table *table, int32_t slot) 
     if (code != SIM_OK) return code;
     write_image(from->pinned, table, slot, m->capacity, &m->tokens_at);
     code = sim_copy(m->block, from->pinned, bytes, context->uploads);
+    if (code == SIM_OK) code = record_uploads(context);
     if (code == SIM_OK) code = sim_record(from->event, context->uploads);
-    if (code == SIM_OK) code = sim_record(context->uploaded, context->uploads);
     if (code != SIM_OK) {
-        sim_synchronize(context->uploads); /* the copy reads memory that is used again */
+        settle_uploads(context);
         retire(context, m);
     }
     return code;
@@ -225,6 +225,21 @@ int32_t update_requests(es_context *context, const es_changes *changes) {
 void forget_requests(es_context *context) {
     for (int32_t slot = 0; slot < context->capacity; slot++) retire(context, &context->mirrors[slot]);
     context->n_records = 0;
+    context->forgot = 1;
+}
+
+/* --- uploads -------------------------------------------------------------------------------------------- */
+
+int32_t record_uploads(es_context *context) {
+    /* What has failed before is not forgotten with the event's next record. */
+    const int32_t code = context->forgot ? SIM_OK : sim_wait_on_stream(context->uploads, context->uploaded);
+    context->forgot = 0;
+    return code == SIM_OK ? sim_record(context->uploaded, context->uploads) : code;
+}
+
+void settle_uploads(es_context *context) {
+    sim_synchronize(context->uploads); /* the copies read memory that is used again */
+    forget_requests(context);          /* which of them have failed is not known any more */
 }
 
 void free_requests(es_context *context) {
