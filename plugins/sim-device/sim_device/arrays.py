@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -75,6 +76,10 @@ class SimArray:
 
     def bits(self) -> np.ndarray:
         """A copy on the host; bfloat16 as uint16 that holds its bits."""
+        with self._device.undisturbed() if self._device.keeps_memory else nullcontext():
+            return self._read()
+
+    def _read(self) -> np.ndarray:
         rows, width = (1, self.shape[0]) if len(self.shape) == 1 else self.shape
         out: np.ndarray = np.empty((rows, width), _TYPES[self.dtype][0])
         for i in range(rows):

@@ -51,8 +51,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "random bits": {"random": 1},
     "few rows": {"max_rows": 4},
     "small top_k": {"max_top_k": 10},
-    "few programs": {"most_programs": 2},
-    "float16 alone": {"types": 2},
     "alignment": {"alignment": 256},
     "no poll, no masks": {"without": 1 | 8},
     "no memory, no rows": {"without": 2 | 16},

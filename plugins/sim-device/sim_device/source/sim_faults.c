@@ -57,8 +57,10 @@ const char *sim_name_of(int32_t code) {
     return code >= 0 && code < n ? names[code] : "an unknown code";
 }
 
+int32_t sim_is_lost(void) { return sim_device.lost && !are_held; }
+
 int32_t sim_injected(const char *call) {
-    if (sim_device.lost) return SIM_LOST;
+    if (sim_is_lost()) return SIM_LOST;
     if (are_held) return SIM_OK;
     for (int32_t i = 0; i < N_FAILURES; i++) {
         failure *f = &failures[i];
