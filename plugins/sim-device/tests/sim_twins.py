@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,17 @@ class Twins:
         prompt = [1, 2, 3, 1, 2]
         for scheduler in (self.own, self.reference):
             scheduler.add(SamplingParams(**given), prompt, **options)
+
+    def on_both(self, change: Callable[[Scheduler], object]) -> None:
+        """Do the same to both schedulers; what one of them raises, the other must raise."""
+        outcomes = []
+        for scheduler in (self.own, self.reference):
+            try:
+                change(scheduler)
+                outcomes.append("")
+            except ValueError as error:
+                outcomes.append(str(error))
+        assert outcomes[0] == outcomes[1]
 
     def logits(self, rows: int) -> np.ndarray:
         """float32 [rows, vocab] that every dtype holds."""

@@ -122,6 +122,7 @@ struct es_context {
 typedef struct request {
     es_params params; /* without pointers */
     uint64_t seed;
+    int64_t length; /* of the history that has arrived here */
     int64_t prompt_length, tokens, notes;
     int64_t penalty_exempt, allowed, eos, ending, biased, biases;
     int64_t bad_words, bad_word_ends, breakers, breaker_ends;

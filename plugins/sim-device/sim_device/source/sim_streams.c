@@ -385,7 +385,7 @@ int32_t sim_prepare(const sim_operator *operator_, const void *arguments, int64_
     if (executor) executor->arguments = malloc((size_t)bytes + 1);
     if (code == SIM_OK && (!executor || !executor->arguments)) code = SIM_NO_MEMORY;
     if (code == SIM_OK) {
-        memcpy(executor->arguments, arguments, (size_t)bytes);
+        if (bytes > 0) memcpy(executor->arguments, arguments, (size_t)bytes);
         executor->operator_ = operator_;
         *workspace_bytes = executor->workspace_bytes = operator_->workspace_bytes(arguments);
         sim_device.counters.executors++;
