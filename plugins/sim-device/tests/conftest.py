@@ -15,7 +15,7 @@ import pytest
 PLUGIN = Path(__file__).parents[1]
 sys.path[:0] = [str(PLUGIN), str(PLUGIN / "tests"), str(PLUGIN.parents[1])]
 
-LIVE = ("blocks", "streams", "events", "executors", "exports", "queued", "overruns")
+LIVE = ("blocks", "pinned_blocks", "streams", "events", "executors", "exports", "queued", "overruns")
 """What must be 0 when all is over."""
 
 

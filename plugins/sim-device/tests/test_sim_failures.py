@@ -138,7 +138,7 @@ def test_memory_that_is_misaligned_is_named(device: Any) -> None:
     values = twins.logits(2)
     array = device.array(values)
     device.lib.sim_set_misalignment(8)
-    with pytest.raises(BackendError, match="sim: the operator of a step: misaligned memory"):
+    with pytest.raises(BackendError, match="INVALID: sim: the pinned memory is misaligned"):
         twins.own.step(array)
     device.lib.sim_set_misalignment(0)
 

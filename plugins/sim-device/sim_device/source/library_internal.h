@@ -83,6 +83,7 @@ typedef struct plan {
     int64_t rows, vocab_size, stride;
     uint8_t code, bits;
     uint32_t wants;
+    int64_t most_logprobs;
     layout at;
     sim_event *event;
     /* of its step that is not done */

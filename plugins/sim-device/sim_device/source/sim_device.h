@@ -71,6 +71,8 @@ typedef struct sim_operator {
 
 const char *sim_name_of(int32_t code);
 int32_t sim_enter_thread(void);
+int32_t sim_has_entered(void);
+void sim_leave_thread(void);
 
 int32_t sim_allocate(int64_t bytes, void **out);
 /* One more owner of a block: it is free when all have deallocated it. */

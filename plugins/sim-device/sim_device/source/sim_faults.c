@@ -86,6 +86,10 @@ int32_t sim_enter_thread(void) {
     return code;
 }
 
+int32_t sim_has_entered(void) { return has_entered; }
+
+void sim_leave_thread(void) { has_entered = 0; }
+
 int32_t sim_fail(const char *call, int64_t skip, int64_t times, int32_t code) {
     int32_t known = SIM_INVALID;
     sim_lock();
