@@ -114,6 +114,17 @@ def test_a_lost_device_is_used_again_once_it_has_been_opened_again(device: Any) 
     assert changes["waits"] > 0
 
 
+def test_requests_outlive_a_device_whose_logits_are_lost(device: Any) -> None:
+    twins = Twins(device, CHOSEN[:2])
+    values = twins.logits(2)
+    array = device.array(values)
+    device.fail("copy", "SIM_LOST", skip=2)
+    with pytest.raises(BackendError, match="the logits on npu:0 cannot be read"):
+        twins.own.step(array)
+    again = twins.own.step(values)  # computed anew, elsewhere
+    assert again.token_ids.tolist() == twins.reference.step(values).token_ids.tolist()
+
+
 @pytest.mark.parametrize("times", [1, 3, 50])
 def test_late_events_change_nothing(device: Any, times: int) -> None:
     device.lib.sim_set_polls(times)
