@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from threading import Thread
 from typing import Any
 
 import numpy as np
 import pytest
 from sim_twins import VOCAB, Twins
 
-from engine_sampler import LibraryBackend
+from engine_sampler import LibraryBackend, SamplingParams
 from tests.random_chains import ROUNDS, random_settings
 
 FEW = (
@@ -158,6 +159,43 @@ def test_logprobs_equal_those_of_the_reference(device: Any) -> None:
         twins.step()
         own, reference = (result.logprobs for result in twins.results)
         assert str(own) == str(reference)
+
+
+def test_siblings_and_beams_keep_their_histories_apart(device: Any) -> None:
+    siblings = SamplingParams(n=3, repetition_penalty=1.5, seed=1)
+    beams = SamplingParams(use_beam_search=True, beam_width=3, max_tokens=6, frequency_penalty=0.3, seed=2)
+    twins = Twins(device, ())
+    twins.on_both(lambda scheduler: scheduler.add_group(siblings, [1, 2, 3]))
+    twins.on_both(lambda scheduler: scheduler.add_group(beams, [1, 2, 3]))
+    twins.run(6)
+
+
+def test_a_watched_step_runs_in_a_thread_that_has_entered_the_device(device: Any) -> None:
+    backend = LibraryBackend(device.path, allocate=device.pool, timeout=60)
+    twins = Twins(device, FEW, backend=backend)
+    with device.counted() as changes:
+        twins.run(3)
+    assert not backend.lost
+    assert changes["copies_up"] > len(FEW), "the device did the work"
+
+
+def test_schedulers_in_two_threads_do_not_meet(device: Any) -> None:
+    backend = LibraryBackend(device.path, allocate=device.pool)
+    errors: list[BaseException] = []
+
+    def live(settings: Any) -> None:
+        try:
+            device.enter()
+            Twins(device, settings, backend=backend).run(6)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [Thread(target=live, args=(FEW[i : i + 4],)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
 
 
 @pytest.mark.parametrize("random", [2, 3], ids=["uniform", "exponential"])
