@@ -8,12 +8,9 @@ from typing import Any
 import numpy as np
 
 from .._tensors import dtype_name, library_of, to_numpy
-from .rows import OperatorInputs, half_float_table
+from .rows import OperatorInputs
 
 _HALVES = ("float16", "bfloat16")
-_SIGN = 0x8000
-_ONE = {"float16": 0x3C00, "bfloat16": 0x3F80}
-_INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80}
 
 Errors = list[str | None]
 """For each row why it cannot be drawn from, or None."""
@@ -25,7 +22,8 @@ def checked_inputs(
     """The tensors in `given` as `OperatorInputs`; if topk is None, `shared_topk` applies to all rows.
 
     `observed` selects the limits of topk. Raises TypeError for wrong dtypes, and ValueError for wrong shapes
-    and for a wrong value that applies to all rows; a wrong value of one row is an error of that row.
+    and for a wrong value that applies to all rows; a wrong value of one row is an error of that row. Wrong
+    numbers in `probs` and `exp` are found when they are drawn from.
     """
     bits = _half_bits("probs", given["probs"], _HALVES)
     if bits.ndim != 2 or not bits.size:
@@ -42,7 +40,6 @@ def checked_inputs(
         exp = _half_bits("exp", exp, (dtype,))
         if exp.shape != bits.shape:
             raise ValueError(f"exp has shape {exp.shape}; allowed is that of probs, {bits.shape}")
-        _note_noise(errors, exp, dtype)
     if single:
         topk = np.array([vocab if observed and not shared_topk else shared_topk], np.int64)
         low, high = 1, vocab
@@ -53,12 +50,11 @@ def checked_inputs(
     _note_outside(errors, "topk", topk, low, high)
     for row in np.flatnonzero(topk != np.rint(topk)).tolist():
         errors[row] = errors[row] or "topk has a fraction; allowed are whole numbers"
-    bits, peaks = _probabilities(errors, bits, dtype)
     whole = _for_all(np.nan_to_num(topk).astype(np.int64), rows)
     if observed and not single:
         whole += 1  # there topk is the index of the last token kept
     spread = _for_all(topp.astype(np.float64), rows)
-    return OperatorInputs(bits, peaks, dtype == "bfloat16", whole, spread, exp, rand), errors
+    return OperatorInputs(bits, dtype == "bfloat16", whole, spread, exp, rand), errors
 
 
 def _for_all(column: np.ndarray, rows: int) -> np.ndarray:
@@ -103,29 +99,3 @@ def _note_outside(errors: Errors, name: str, values: np.ndarray, low: float, hig
         if len(values) < len(errors):
             raise ValueError(error)
         errors[row] = errors[row] or error
-
-
-def _note_noise(errors: Errors, bits: np.ndarray, dtype: str) -> None:
-    """Note the rows whose noise is negative, infinite or NaN."""
-    for row in np.flatnonzero(bits.max(axis=1) >= _INFINITY[dtype]).tolist():
-        values = half_float_table(dtype == "bfloat16").values[bits[row]]
-        wrong = values[~((values >= 0) & (values < np.inf))]
-        if len(wrong):
-            errors[row] = errors[row] or f"exp has {wrong[0]}; allowed are finite numbers of at least 0"
-
-
-def _probabilities(errors: Errors, bits: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray]:
-    """The bits without −0, and the greatest of each row; notes the rows that are not probabilities."""
-    greatest = bits.max(axis=1)
-    if (greatest > _ONE[dtype]).any():
-        bits = np.where(bits == _SIGN, np.uint16(0), bits)
-        greatest = bits.max(axis=1)
-    for row in np.flatnonzero((greatest > _ONE[dtype]) | (greatest == 0)).tolist():
-        values = half_float_table(dtype == "bfloat16").values[bits[row]]
-        wrong = values[~((values >= 0) & (values <= 1))]
-        errors[row] = errors[row] or (
-            f"row {row} of probs has {wrong[0]}; allowed are numbers from 0 to 1"
-            if len(wrong)
-            else f"row {row} of probs is all 0; allowed are rows with a probability above 0"
-        )
-    return bits, greatest
