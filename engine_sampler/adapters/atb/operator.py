@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...arithmetic import LN_2, log2_64
 from ...base.arguments import entries_of, one_of
 from ...contract import ParameterError
 from .._tensors import dtype_name, like, to_numpy
@@ -193,5 +194,6 @@ def _logprobs(drawn: Draws) -> np.ndarray:
         return drawn.shares
     shares = drawn.shares.astype(np.float64) / drawn.masses[:, None]
     out = np.full(shares.shape, REMOVED, np.float32)
-    np.log(shares, out=out, where=shares > 0, casting="same_kind")
+    there = shares > 0
+    out[there] = log2_64(shares[there]) * LN_2
     return out

@@ -3,7 +3,7 @@
  * A row has so few different numbers that counting how often each occurs takes the place of sorting. Bits of
  * probabilities are ordered as the numbers are, and are below BINS; -0, and those of a row that changes meanwhile,
  * are taken modulo BINS. */
-#include "engine_sampler_probabilities.h"
+#include "probabilities.h"
 
 #include "numbers.h"
 
@@ -518,12 +518,16 @@ static void list_leading(const row *r, uint16_t *leading) {
     while (at < size) leading[at++] = 0;
 }
 
-int32_t es_probabilities_sample(const es_probabilities *given, int64_t n, const int64_t *rows,
-                                int64_t *tokens, double *masses, uint16_t *leading) {
-    const size_t chunks = (size_t)(given->vocab_size / CHUNK + 1);
-    const size_t counts = BINS * sizeof(uint32_t), sums = chunks * sizeof(int64_t);
-    char *const scratch = malloc(counts + sums + BINS * sizeof(int32_t) + (BINS + chunks) * sizeof(uint16_t));
-    if (!scratch) return -1;
+static size_t chunks_in(int64_t vocab_size) { return (size_t)(vocab_size / CHUNK + 1); }
+
+size_t es_probabilities_scratch(int64_t vocab_size) {
+    const size_t chunks = chunks_in(vocab_size), halves = (BINS + chunks) * sizeof(uint16_t);
+    return BINS * (sizeof(uint32_t) + sizeof(int32_t)) + chunks * sizeof(int64_t) + (halves + 7) / 8 * 8;
+}
+
+void es_probabilities_sample_in(const es_probabilities *given, int64_t n, const int64_t *rows,
+                                int64_t *tokens, double *masses, uint16_t *leading, char *scratch) {
+    const size_t counts = BINS * sizeof(uint32_t), sums = chunks_in(given->vocab_size) * sizeof(int64_t);
     for (int64_t i = 0; i < n; i++) {
         row r = {.given = given, .i = i, .n = given->vocab_size};
         r.bits = given->bits + rows[i] * given->stride;
@@ -538,6 +542,13 @@ int32_t es_probabilities_sample(const es_probabilities *given, int64_t n, const 
         masses[i] = r.mass;
         if (given->lists) list_leading(&r, leading + i * given->lists); /* of an unsound row: nothing */
     }
+}
+
+int32_t es_probabilities_sample(const es_probabilities *given, int64_t n, const int64_t *rows,
+                                int64_t *tokens, double *masses, uint16_t *leading) {
+    char *const scratch = malloc(es_probabilities_scratch(given->vocab_size));
+    if (!scratch) return -1;
+    es_probabilities_sample_in(given, n, rows, tokens, masses, leading, scratch);
     free(scratch);
     return 0;
 }
