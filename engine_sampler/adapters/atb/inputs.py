@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from .._tensors import dtype_name, library_of, to_numpy
+from .._tensors import dtype_name, library_of, to_numpy, why_unreadable
 from .rows import OperatorInputs
 
 _HALVES = ("float16", "bfloat16")
@@ -67,11 +67,19 @@ def _half_bits(name: str, tensor: Any, dtypes: tuple[str, ...]) -> np.ndarray:
     dtype = _checked_dtype(name, tensor, dtypes)
     library = library_of(tensor)
     if library.__name__ == "torch":
-        return np.asarray(tensor.detach().cpu().view(library.int16).numpy().view(np.uint16))
+        return _read(name, tensor, lambda t: t.detach().cpu().view(library.int16).numpy().view(np.uint16))
     if dtype == "float16" or library is np:
         array = to_numpy(tensor) if dtype == "float16" else np.asarray(tensor)
         return array.view(np.uint16)
     return (to_numpy(tensor).view(np.uint32) >> 16).astype(np.uint16)
+
+
+def _read(name: str, tensor: Any, read: Callable[[Any], np.ndarray]) -> np.ndarray:
+    """`read(tensor)`; raises TypeError for a tensor without values, or of another layout."""
+    try:
+        return np.asarray(read(tensor))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(why_unreadable(name, tensor, error)) from error
 
 
 def _checked_dtype(name: str, tensor: Any, dtypes: tuple[str, ...]) -> str:
@@ -86,7 +94,7 @@ def _column(
 ) -> np.ndarray:
     """The entries [rows] of a tensor [rows, 1], or [1] of a tensor [1, 1] that may apply to all rows."""
     _checked_dtype(name, tensor, dtypes)
-    column = to_numpy(tensor)
+    column = _read(name, tensor, to_numpy)
     if column.shape != (rows, 1) and not (one_for_all and column.shape == (1, 1)):
         raise ValueError(f"{name} has shape {column.shape}; allowed is ({rows}, 1)")
     return column[:, 0]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .._tensors import to_numpy
+from .._tensors import to_numpy, why_unreadable
 from .errors import InconsistencyError, OutOfBoundsError, UnsupportedTypeError
 
 MAX_ROWS = 819_200
@@ -129,7 +129,7 @@ def host_array(name: str, values: Any, kinds: str, allowed: str) -> np.ndarray:
     try:
         array = to_numpy(values)
     except (TypeError, ValueError, RuntimeError) as error:  # tensors without data or with unknown layouts
-        raise unreadable(name, values, error) from error
+        raise UnsupportedTypeError(why_unreadable(name, values, error)) from error
     if array.dtype.kind not in kinds and array.size:
         raise UnsupportedTypeError(f"{name} has dtype {array.dtype}, allowed is {allowed}")
     return array
@@ -139,15 +139,6 @@ def check_unmasked(name: str, values: Any) -> None:
     """Raise for a masked array, whose mask NumPy would drop in silence."""
     if isinstance(values, np.ma.MaskedArray):
         raise UnsupportedTypeError(f"{name} is a masked array, which is not allowed: fill it first")
-
-
-def unreadable(name: str, values: Any, error: Exception) -> UnsupportedTypeError:
-    """The error for `values` that NumPy cannot read, of which `error` tells why."""
-    kind, names = type(values).__name__, ("dtype", "layout", "device")
-    details = ", ".join(f"{name} {getattr(values, name)}" for name in names if hasattr(values, name))
-    described = f"{kind} ({details})" if details else kind
-    reason = str(error).strip().partition("\n")[0]
-    return UnsupportedTypeError(f"{name} of type {described} is not an array: {reason}")
 
 
 def check_shape(name: str, array: np.ndarray, dimensions: int) -> None:
