@@ -45,12 +45,15 @@ def checked_inputs(
         low, high = 1, vocab
     else:
         # float16 itself cannot hold the sizes of large vocabularies.
-        topk = _column("topk", given["topk"], ("int32", "float16"), rows).astype(np.float64)
+        topk = _column("topk", given["topk"], ("int32", "float16"), rows)
+        topk = topk if topk.dtype.kind == "i" else topk.astype(np.float64)
         low, high = (0, vocab - 1) if observed else (1, vocab)
     _note_outside(errors, "topk", topk, low, high)
-    for row in np.flatnonzero(topk != np.rint(topk)).tolist():
-        errors[row] = errors[row] or "topk has a fraction; allowed are whole numbers"
-    whole = _for_all(np.nan_to_num(topk).astype(np.int64), rows)
+    if topk.dtype.kind == "f":
+        for row in np.flatnonzero(topk != np.rint(topk)).tolist():
+            errors[row] = errors[row] or "topk has a fraction; allowed are whole numbers"
+        topk = np.nan_to_num(topk)
+    whole = _for_all(topk.astype(np.int64), rows)
     if observed and not single:
         whole += 1  # there topk is the index of the last token kept
     spread = _for_all(topp.astype(np.float64), rows)
@@ -102,7 +105,10 @@ def _column(
 
 def _note_outside(errors: Errors, name: str, values: np.ndarray, low: float, high: float) -> None:
     """Note the rows whose value is not within the bounds; raise for the only value of several rows."""
-    for row in np.flatnonzero(~((values >= low) & (values <= high))).tolist():
+    inside = (values >= low) & (values <= high)
+    if inside.all():
+        return
+    for row in np.flatnonzero(~inside).tolist():
         error = f"{name} has {values[row]:.16g}; allowed are numbers from {low} to {high}"
         if len(values) < len(errors):
             raise ValueError(error)
