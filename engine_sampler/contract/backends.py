@@ -170,7 +170,8 @@ class Backend:
     def begin(self, batch: Batch) -> Callable[[], None] | None:
         """The first half of `run`, for `Scheduler.begin`: queue the work of the step on the device, so that
         the host need not wait. Returns what does the rest, called once unless the step is given up; None if
-        all is done. `batch.token_ids_on_device` is there at once, if it will be there at all.
+        all is done; its method `is_done`, if it has one, tells whether it would not wait.
+        `batch.token_ids_on_device` is there at once, if it will be there at all.
         """
         self.run(batch)
         return None

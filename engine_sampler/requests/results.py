@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Any, Generic, TypeVar, cast
 
@@ -136,3 +136,51 @@ class Record:
     seed: int
     cumulative_logprob: float | None = field(default=None)
     score: float | None = field(default=None)
+
+
+class BegunStep:
+    """What `Scheduler.begin` returns; `finish` gives the result of the step, once.
+
+    token_ids_on_device  int64 [rows] on the device of the logits, in the order of its stream: the tokens of
+                         all rows as they will be there, −1 for a faulty row; None if the backend leaves none
+                         there. A token that a grammar or an ended request refuses is among them: the result
+                         says.
+
+    A begun step that is dropped has not been done, and so has one whose `finish` is interrupted: the logits
+    can be given to another.
+    """
+
+    def __init__(
+        self,
+        token_ids_on_device: Any,
+        is_done: Callable[[], bool],
+        finish: Callable[[float], StepResult],
+        drop: Callable[[], None],
+    ) -> None:
+        self.token_ids_on_device = token_ids_on_device
+        self._is_done: Callable[[], bool] | None = is_done
+        self.seconds = 0.0
+        self._finish: Callable[[float], StepResult] | None = finish
+        self._drop = drop
+
+    @property
+    def is_done(self) -> bool:
+        """Whether `finish` would not wait for the device, as far as the backend can tell."""
+        return self._is_done is None or self._is_done()
+
+    def finish(self) -> StepResult:
+        """Wait for the tokens, and do the rest of the step. Raises RuntimeError if that is done or given up,
+        else what `Scheduler.step` raises."""
+        finish, self._finish, self._is_done = self._finish, None, None
+        if finish is None:
+            raise RuntimeError("the step is over: it can be finished once")
+        return finish(self.seconds)
+
+    def give_up(self) -> None:
+        """Do not finish the step: it has not been done. What its device still does is waited for."""
+        if self._finish is not None:
+            self._finish = self._is_done = None
+            self._drop()
+
+    def __del__(self) -> None:
+        self.give_up()

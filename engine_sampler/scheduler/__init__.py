@@ -1,8 +1,7 @@
 """Requests in, steps, results: the object an engine holds, and all that a step does."""
 
 from ..requests.request import RequestError
-from ..requests.results import LogprobsByMode, Record, RequestId, StepResult
-from .begun import BegunStep
+from ..requests.results import BegunStep, LogprobsByMode, Record, RequestId, StepResult
 from .report import GroupReport
 from .scheduler import Scheduler
 from .siblings import sibling_count

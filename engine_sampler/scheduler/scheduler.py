@@ -20,12 +20,11 @@ from ..grammar.service import GrammarCompiler
 from ..params import RequestLimits, SamplingParams
 from ..registry import CORE_PARAMS, default_registry
 from ..requests.request import RequestError
-from ..requests.results import Record, RequestId, StepResult
+from ..requests.results import BegunStep, Record, RequestId, StepResult
 from ..requests.slots import Slots
 from ..tokenizer import Tokenizer, check_tokenizer
 from .arguments import POSITION, check_at_least_one, chosen_tokens_in, few_token_ids_in
 from .beam_groups import check_beam_rows
-from .begun import BegunStep
 from .joining import Newcomers, check_single, checked_count, matcher_for
 from .live_requests import LiveRequests
 from .report import GroupReport
@@ -381,7 +380,9 @@ class Scheduler:
         with self._step_lock:
             plan, rows = self._plan(logits, request_ids, draft_token_ids, strict)
             run = self._runner.begin(plan, rows)
-            begun = BegunStep(run.token_ids_on_device, partial(self._finish, run), self._step_lock)
+            begun = BegunStep(
+                run.token_ids_on_device, run.step.is_done, partial(self._finish, run), self._step_lock.let_go
+            )
             begun.seconds = time.perf_counter() - started
             self._step_lock.hold()
         return begun

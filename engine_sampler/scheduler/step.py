@@ -111,6 +111,11 @@ class Step:
             self._rest = partial(_raise, error)  # as if `run` had raised it
         return batch.token_ids_on_device if drawing.draws_all else None
 
+    def is_done(self) -> bool:
+        """Whether the backend's part that has begun need not be waited for."""
+        is_done = getattr(self._rest, "is_done", None)
+        return is_done is None or bool(is_done())
+
     def run(self, drawing: Round) -> None:
         """Draw the token of each request of a round from its row, and add it to the request."""
         inputs = drawing.inputs

@@ -508,9 +508,10 @@ typedef struct es_api {
      * (-1 = all). Rows with bad logits, or nothing but -inf, get rank 0 and are otherwise left as they are. */
     int32_t (*logprobs)(es_context *context, const es_tensor *logits, int64_t vocab_size,
                         const int64_t *token_ids, int64_t top_n, const es_logprobs *out);
-    /* Copy bytes of the host to memory that `allocate` gave. Returns when it is done. For `engine-sampler check`,
-     * which puts its logits there. */
-    int32_t (*write)(es_context *context, void *to, const void *from, int64_t bytes, void *stream);
+    /* Copy bytes between the host and memory that `allocate` gave: to the device if `to_device`, else from it.
+     * Returns when it is done. For `engine-sampler check`, which puts its logits there. */
+    int32_t (*copy)(es_context *context, void *to, const void *from, int64_t bytes, int32_t to_device,
+                    void *stream);
 } es_api;
 
 /* cdef: end */

@@ -18,7 +18,7 @@ VOCAB = 128
 class Model:
     """A model with the same row of logits for every request; tokens are the ASCII characters."""
 
-    def forward(self, request_ids: list[Any]) -> np.ndarray:
+    def forward(self, request_ids: list[Any], token_ids_on_device: Any = None) -> np.ndarray:
         row = np.full(VOCAB + 3, -4, np.float32)
         row[65:123] = np.linspace(-1, 1, 58)
         return np.tile(row, (len(request_ids), 1))

@@ -24,7 +24,7 @@ from ..processed import processed_rows
 from .binding import HOST, Context, Device, Layout, Library, LibraryError, Refusal, limits_of
 from .call_rows import Entry
 from .calls import Call
-from .device import DeviceStep, DeviceSteps, DeviceTensor
+from .device import DeviceSteps, DeviceTensor, StepOnDevice
 from .device.memory import Allocate
 from .device.names import device_of
 from .functions import uses_row_function
@@ -379,8 +379,8 @@ class LibraryBackend(Backend):
 class _Begun:
     """Finishes a step that a device has begun, when it is called; waits for the device when it is dropped."""
 
-    def __init__(self, step: DeviceStep, batch: Batch, on_host: Callable[[Batch], None]) -> None:
-        self._step: DeviceStep | None = step
+    def __init__(self, step: StepOnDevice, batch: Batch, on_host: Callable[[Batch], None]) -> None:
+        self._step: StepOnDevice | None = step
         self._batch = batch
         self._on_host = on_host
 
@@ -392,6 +392,10 @@ class _Begun:
         except MemoryError:
             step.settle_down()
             self._on_host(self._batch)
+
+    def is_done(self) -> bool:
+        """Whether it would not wait for the device."""
+        return self._step is None or self._step.is_done()
 
     def __del__(self) -> None:
         if self._step is not None:

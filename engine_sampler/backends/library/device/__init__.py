@@ -2,6 +2,6 @@
 
 from .backend import DeviceSteps
 from .logits import DeviceTensor
-from .steps import DeviceStep
+from .steps import StepOnDevice
 
-__all__ = ["DeviceStep", "DeviceSteps", "DeviceTensor"]
+__all__ = ["DeviceSteps", "DeviceTensor", "StepOnDevice"]

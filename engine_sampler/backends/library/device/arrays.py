@@ -5,40 +5,54 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+from ..binding import Device
 from ..header import contract
-from .memory import Block
+from .memory import MemoryBlock
+from .names import name_of
 
 
 class DeviceArray:
-    """An int64 array [n] on a device, in memory of a library, for any framework that reads DLPack:
+    """A compact array on a device, in memory of a library, for any framework that reads DLPack:
     `torch.from_dlpack(array)`, `cupy.from_dlpack(array)`, `jax.dlpack.from_dlpack(array)`.
 
-    shape, dtype  as of NumPy's arrays.
-    device        (type, id) as DLPack numbers them.
+    shape, dtype  as of NumPy's arrays; dtype is a name.
+    device        the device's name; `__dlpack_device__` gives its numbers.
+    pointer       the address of its memory, a `void *`.
 
-    Its values are written in the order of the stream on which the step's logits were ready.
+    The values of tokens are written in the order of the stream on which the step's logits were ready.
     """
 
-    dtype = "int64"
-
-    def __init__(self, block: Block, n: int, device: tuple[int, int]) -> None:
+    def __init__(
+        self, block: MemoryBlock, shape: tuple[int, ...], device: tuple[int, int], dtype: str = "int64"
+    ) -> None:
         self._block = block
-        self.shape = (n,)
-        self.device = device
+        self._numbers = device
+        self.shape = shape
+        self.dtype = dtype
+        self.device = name_of(Device(*device))
+
+    @property
+    def pointer(self) -> Any:
+        return self._block.pointer
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return self.device
+        return self._numbers
 
     def __dlpack__(self, *, stream: Any = None, **options: Any) -> Any:
         managed = _Managed()
         managed.data = int(contract().cast("uintptr_t", self._block.pointer))
-        managed.device_type, managed.device_id = self.device
-        managed.ndim, managed.code, managed.bits, managed.lanes = 1, 0, 64, 1
-        managed.shape = (ctypes.c_int64 * 1)(*self.shape)
+        managed.device_type, managed.device_id = self._numbers
+        managed.code, managed.bits = _TYPES[self.dtype]
+        managed.ndim, managed.lanes = len(self.shape), 1
+        managed.shape = (ctypes.c_int64 * len(self.shape))(*self.shape)
         managed.deleter = _DELETE
         address = ctypes.addressof(managed)
         _EXPORTED[address] = managed, self._block
         return _new_capsule(address, _NAME, _DESTROY)
+
+
+_TYPES = {"int64": (0, 64), "float32": (2, 32), "float16": (2, 16), "bfloat16": (4, 16)}
+"""DLPack's type code and bits."""
 
 
 class _Managed(ctypes.Structure):
@@ -61,7 +75,7 @@ _Managed._fields_ = [
     ("deleter", _Deleter),
 ]
 
-_EXPORTED: dict[int, tuple[_Managed, Block]] = {}
+_EXPORTED: dict[int, tuple[_Managed, MemoryBlock]] = {}
 """What consumers of DLPack have not released yet, by address."""
 
 _NAME = b"dltensor"

@@ -17,7 +17,7 @@ from .logits import DeviceTensor, device_tensor
 from .memory import Allocate
 from .names import KINDS, device_of
 from .parts import DeviceParts, StagedMasks
-from .steps import DeviceStep, prepare_step
+from .steps import StepOnDevice, prepare_step
 
 NewSession = Callable[[SlotTable, Device], LibrarySession]
 
@@ -65,13 +65,13 @@ class DeviceSteps:
             return None
         return tensor
 
-    def begin(self, batch: Batch, fallback: Fallback, name: str, exact: bool) -> DeviceStep | None:
+    def begin(self, batch: Batch, fallback: Fallback, name: str, exact: bool) -> StepOnDevice | None:
         """Queue what the device runs of a step; None if it lies elsewhere. Raises `Refusal`."""
         tensor = self.tensor(batch.logits)
         groups = [group for group in batch.groups if len(group.index)]
         if tensor is None or not groups:
             return None
-        step: DeviceStep | None = batch.cache.get(self)
+        step: StepOnDevice | None = batch.cache.get(self)
         if step is not None and step.begin(batch):
             return step
         batch.cache.pop(self, None)

@@ -18,11 +18,11 @@ from ..header import contract, number, size_of
 from .logits import DeviceTensor, device_tensor
 from .numbers import RandomNumbers
 from .parts import DeviceParts
-from .plans import Shape
+from .plans import PlanShape
 from .survivors import SurvivorsTable
 
 
-class Limits(NamedTuple):
+class CallLimits(NamedTuple):
     """What the programs of a call allow and need, as in `es_answer`."""
 
     max_rows: int
@@ -32,7 +32,7 @@ class Limits(NamedTuple):
     on_device: bool
 
     @classmethod
-    def of(cls, answers: Sequence[Answer]) -> Limits:
+    def of(cls, answers: Sequence[Answer]) -> CallLimits:
         """The limits of a call whose programs have these answers."""
         return cls(
             min(filter(None, (answer.max_rows for answer in answers)), default=0),
@@ -74,7 +74,7 @@ class DeviceCall(Call):
         host: HostRun,
         entries: Sequence[Entry],
         tensor: DeviceTensor,
-        limits: Limits,
+        limits: CallLimits,
         *,
         reports: bool = False,
         cuts: bool = False,
@@ -108,7 +108,7 @@ class DeviceCall(Call):
             self._numbers = RandomNumbers(limits.random, self._slots, slots)
             rows.arrays["random"] = self._numbers.array
         rows.point(self._struct)
-        self._plan_shape = Shape(
+        self._plan_shape = PlanShape(
             tuple(sorted({entry.number for entry in entries})),
             tensor.layout,
             min(rows.n, limits.max_rows or rows.n),
@@ -159,6 +159,13 @@ class DeviceCall(Call):
         ticket, self._ticket = self._ticket, 0
         self._parts.open_calls.discard(self)
         return self._parts.wait(ticket) if ticket else number("ES_OK")
+
+    def is_done(self) -> bool:
+        """Whether `finish` has nothing to wait for."""
+        if self._ticket and (code := self._parts.poll(self._ticket)) != number("ES_BUSY"):
+            self._ticket, self._code = 0, code
+            self._parts.open_calls.discard(self)
+        return not self._ticket
 
     def survivors(self, declined: np.ndarray) -> dict[int, tuple[np.ndarray, np.ndarray]]:
         """What the cut has left of each row, by row of the logits, but those `declined`."""

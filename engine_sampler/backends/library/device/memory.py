@@ -28,7 +28,7 @@ _MOST_UNUSED = 8
 """So many blocks are kept for the next steps, such as those of tokens."""
 
 
-class Block:
+class MemoryBlock:
     """Some memory: `pointer` is a `void *`, valid as long as this object or `owner` lives."""
 
     def __init__(self, pointer: Any, owner: Any = None) -> None:
@@ -36,7 +36,7 @@ class Block:
         self.owner = owner
 
 
-NOTHING = Block(contract().NULL)
+NOTHING = MemoryBlock(contract().NULL)
 
 
 class DeviceMemory:
@@ -51,7 +51,7 @@ class DeviceMemory:
         self._allocate = allocate
         self._unused: deque[_Unused] = deque()
 
-    def device(self, n_bytes: int, like: Any = None) -> Block:
+    def device(self, n_bytes: int, like: Any = None) -> MemoryBlock:
         """Memory of the device; `like` is an array of the engine on it, whose framework may have a pool."""
         if n_bytes <= 0:
             return NOTHING
@@ -59,19 +59,19 @@ class DeviceMemory:
             array = self._allocate(n_bytes)
             capsule, tensor = exported(array, None)
             address = contract().cast("char *", tensor.data) + tensor.byte_offset
-            return Block(contract().cast("void *", address), (array, capsule))
+            return MemoryBlock(contract().cast("void *", address), (array, capsule))
         if hasattr(like, "new_empty") and hasattr(like, "data_ptr"):  # torch
             tensor = like.new_empty(n_bytes, dtype=sys.modules["torch"].uint8)
-            return Block(contract().cast("void *", tensor.data_ptr()), tensor)
+            return MemoryBlock(contract().cast("void *", tensor.data_ptr()), tensor)
         return self._of_library("ES_MEMORY_DEVICE", n_bytes)
 
-    def pinned(self, n_bytes: int) -> Block:
+    def pinned(self, n_bytes: int) -> MemoryBlock:
         """Memory of the host from which the device copies without a detour."""
         if n_bytes <= 0:
             return NOTHING
         if self._context.library.function("allocate") is None:
             block = contract().new("char[]", n_bytes)
-            return Block(contract().cast("void *", block), block)
+            return MemoryBlock(contract().cast("void *", block), block)
         return self._of_library("ES_MEMORY_PINNED", n_bytes)
 
     def clean_up(self) -> None:
@@ -83,12 +83,12 @@ class DeviceMemory:
                 code = deallocate(self._context.pointer, unused.kind, unused.pointer)
                 self._context.check("deallocate", code)
 
-    def _of_library(self, kind: str, n_bytes: int) -> Block:
+    def _of_library(self, kind: str, n_bytes: int) -> MemoryBlock:
         memory = number(kind)
         for unused in list(self._unused):
             if (unused.kind, unused.n_bytes) == (memory, n_bytes):
                 self._unused.remove(unused)
-                return Block(unused.pointer, _LibraryMemory(self._unused, unused))
+                return MemoryBlock(unused.pointer, _LibraryMemory(self._unused, unused))
         allocate, out = self._context.library.function("allocate"), contract().new("void **")
         if allocate is None:
             raise self._context.library.error("it asks for memory, and has no function allocate")
@@ -96,7 +96,7 @@ class DeviceMemory:
         self._context.check("allocate", code)
         if not out[0]:
             raise Refusal(number("ES_NO_MEMORY"), "allocate gave no memory")
-        return Block(out[0], _LibraryMemory(self._unused, _Unused(memory, n_bytes, out[0])))
+        return MemoryBlock(out[0], _LibraryMemory(self._unused, _Unused(memory, n_bytes, out[0])))
 
 
 class _LibraryMemory:

@@ -34,6 +34,11 @@ def device_of(name: str) -> Device | None:
     return None if kind is None else Device(kind, int(index[0]) if index else 0)
 
 
+def name_of(device: Device) -> str:
+    """The name of a device, as `device_of` reads it."""
+    return f"{next(name for name, number in _TYPES.items() if number == device.type)}:{device.id}"
+
+
 def stream_of(source: Any) -> int:
     """The address of the stream on which torch goes on with `source`, one of its tensors; 0, the default
     stream, for other arrays and for devices without streams."""

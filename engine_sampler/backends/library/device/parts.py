@@ -15,7 +15,7 @@ from ..session import LibrarySession
 from .arrays import DeviceArray
 from .changes import Changes
 from .logits import DeviceTensor, device_tensor
-from .memory import Allocate, Block, DeviceMemory
+from .memory import Allocate, DeviceMemory, MemoryBlock
 from .plans import Plans
 
 
@@ -43,7 +43,7 @@ class DeviceParts:
         self._changes = Changes(context, slots, session.table)
         self._pointer = context.pointer
         functions = context.library.function
-        self._run, self._wait = functions("run"), functions("wait")
+        self._run, self._wait, self._poll = map(functions, ("run", "wait", "poll"))
         self._stage_masks, self._read_rows = functions("stage_masks"), functions("read_rows")
 
     def begin_step(self, batch: Batch) -> None:
@@ -66,15 +66,19 @@ class DeviceParts:
         """Wait for a ticket: the code of its step."""
         return int(self._wait(self._pointer, ticket)) if self._wait else number("ES_INVALID")
 
+    def poll(self, ticket: int) -> int:
+        """The code of a ticket's step if it is done, else ES_BUSY."""
+        return number("ES_BUSY") if self._poll is None else int(self._poll(self._pointer, ticket))
+
     # --- tokens, masks and rows --------------------------------------------------------------------
 
-    def new_tokens(self, like: Any, n: int) -> tuple[Any, Block]:
+    def new_tokens(self, like: Any, n: int) -> tuple[Any, MemoryBlock]:
         """(array, its memory) for n tokens on the device: a tensor of torch if `like` is one."""
         if hasattr(like, "new_empty") and hasattr(like, "data_ptr"):
             tensor = like.new_empty(n, dtype=sys.modules["torch"].int64)
-            return tensor, Block(contract().cast("void *", tensor.data_ptr()), tensor)
+            return tensor, MemoryBlock(contract().cast("void *", tensor.data_ptr()), tensor)
         block = self.memory.device(8 * n)
-        return DeviceArray(block, n, self.session.context.device), block
+        return DeviceArray(block, (n,), self.session.context.device), block
 
     def stage_masks(self, bitmask: np.ndarray, rows: Sequence[int]) -> StagedMasks | None:
         """Start to copy masks, int32 [requests, words], to the device; None if the library does not do

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 from ..binding import Context, Layout
 from ..header import contract, sized
-from .memory import NOTHING, Block, DeviceMemory
+from .memory import NOTHING, DeviceMemory, MemoryBlock
 
 _MOST = 16
 """How many plans are kept; the one that has not been used for longest goes."""
 
 
-class Shape(NamedTuple):
+class PlanShape(NamedTuple):
     """What a plan is for, as in `es_shape`; `programs` are numbers in ascending order."""
 
     programs: tuple[int, ...]
@@ -24,17 +24,17 @@ class Shape(NamedTuple):
     wants: int
 
 
-class Plan(NamedTuple):
+class LibraryPlan(NamedTuple):
     """A plan's number, 0 for libraries that do not plan, and the memory of its runs."""
 
     number: int
-    workspace: Block
+    workspace: MemoryBlock
     workspace_bytes: int
-    pinned: Block
+    pinned: MemoryBlock
     pinned_bytes: int
 
 
-UNPLANNED = Plan(0, NOTHING, 0, NOTHING, 0)
+UNPLANNED = LibraryPlan(0, NOTHING, 0, NOTHING, 0)
 
 
 class Plans:
@@ -48,9 +48,9 @@ class Plans:
         self._memory = memory
         self._vocab_size = vocab_size
         self._prepare = context.library.function("prepare")
-        self._plans: OrderedDict[Shape, Plan] = OrderedDict()
+        self._plans: OrderedDict[PlanShape, LibraryPlan] = OrderedDict()
 
-    def plan(self, shape: Shape, like: Any) -> Plan:
+    def plan(self, shape: PlanShape, like: Any) -> LibraryPlan:
         """The plan for a shape; `like` is an array on the device. Raises `Refusal` if there is none."""
         if self._prepare is None:
             return UNPLANNED
@@ -63,7 +63,7 @@ class Plans:
         self._plans.move_to_end(rounded)
         return plan
 
-    def _new(self, shape: Shape, like: Any) -> Plan:
+    def _new(self, shape: PlanShape, like: Any) -> LibraryPlan:
         programs = contract().new("uint32_t[]", shape.programs)
         struct = sized(
             "es_shape",
@@ -88,11 +88,11 @@ class Plans:
         try:
             workspace, pinned = self._memory.device(of_device, like), self._memory.pinned(of_host)
         except BaseException:
-            self._release(Plan(number, NOTHING, 0, NOTHING, 0))
+            self._release(LibraryPlan(number, NOTHING, 0, NOTHING, 0))
             raise
-        return Plan(number, workspace, of_device, pinned, of_host)
+        return LibraryPlan(number, workspace, of_device, pinned, of_host)
 
-    def _release(self, plan: Plan) -> None:
+    def _release(self, plan: LibraryPlan) -> None:
         release = self._context.library.function("release")
         if release is not None:
             self._context.check("release", release(self._context.pointer, plan.number))

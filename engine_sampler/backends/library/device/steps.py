@@ -17,7 +17,7 @@ from ..declined import Fallback
 from ..header import number as code_of
 from ..partition import Requirements
 from ..session import Parts
-from .calls import DeviceCall, Limits
+from .calls import CallLimits, DeviceCall
 from .logits import DeviceTensor
 from .parts import DeviceParts
 
@@ -43,7 +43,7 @@ class _Cut(NamedTuple):
     steps: list[int]
 
 
-class DeviceStep:
+class StepOnDevice:
     """The groups of a step on a device: begun and finished while they stay the same.
 
     wholes  calls that run whole chains.
@@ -99,6 +99,11 @@ class DeviceStep:
             self.host.run(batch, self.hosted, "unsupported")
         self.host.tell()
 
+    def is_done(self) -> bool:
+        """Whether `finish` need not wait for the device, as far as the library can tell."""
+        self.parts.session.context.enter()
+        return all(call.is_done() for call in self._calls())
+
     def settle_down(self) -> None:
         """Wait until the device no longer works for this step, and drop its results."""
         for call in self._calls():
@@ -116,9 +121,9 @@ def prepare_step(
     batch: Batch,
     groups: Sequence[Group],
     tensor: DeviceTensor,
-) -> DeviceStep:
+) -> StepOnDevice:
     """Decide which rows of `groups` the device of `parts` runs."""
-    step = DeviceStep(parts, DeviceHost(name, parts))
+    step = StepOnDevice(parts, DeviceHost(name, parts))
     wholes: dict[int, list[_Offer]] = defaultdict(list)
     cuts: dict[int, list[_Offer]] = defaultdict(list)
     for group in groups:
@@ -128,11 +133,11 @@ def prepare_step(
             chosen[part.answer.random].append(part)
     for offers in wholes.values():
         entries, reports = _entries(parts, offers, batch, exact, tensor)
-        limits = Limits.of([offer.answer for offer in offers])
+        limits = CallLimits.of([offer.answer for offer in offers])
         step.wholes.append(DeviceCall(parts, fallback, step.host, entries, tensor, limits, reports=reports))
     for offers in cuts.values():
         entries = [Entry(offer.group, offer.parts, offer.number) for offer in offers]
-        limits = Limits.of([offer.answer for offer in offers])
+        limits = CallLimits.of([offer.answer for offer in offers])
         call = DeviceCall(parts, fallback, step.host, entries, tensor, limits, cuts=True)
         step.cuts.append(_Cut(call, [o.group for o in offers], [o.steps or 0 for o in offers]))
     return step
