@@ -22,6 +22,7 @@ HEADER = Path(str(importlib.resources.files("engine_sampler") / "_native"))
 
 FLAGS = ("-std=gnu11", "-O1", "-g", "-ffp-contract=off", "-fPIC", "-shared", "-fvisibility=hidden")
 WARNINGS = ("-Wall", "-Wextra", "-Werror")
+SIMULATED = ("-Wno-unused-function", "-lpthread", "-lm")
 LIBRARIES = ("libascendcl.so", "libnnopbase.so", "libopapi.so")
 
 
@@ -66,7 +67,7 @@ def cann_home(*definitions: str) -> Path:
     names = ("sim_faults.c", "sim_memory.c", "sim_streams.c")
     sources = [*sorted(SIMULATOR.glob("*.c")), *(DEVICE / name for name in names)]
     flags = [f"-D{name}" for name in definitions]
-    library = compile_c(sources, home / "simulator.so", f"-I{DEVICE}", *flags, "-lpthread", "-lm")
+    library = compile_c(sources, home / "simulator.so", f"-I{DEVICE}", *flags, *SIMULATED)
     for name in LIBRARIES:
         (home / "lib64" / name).symlink_to(library)
     return home

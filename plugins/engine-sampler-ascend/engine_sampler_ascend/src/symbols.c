@@ -89,8 +89,8 @@ static void load_parts(cann_symbols *cann) {
     }
 }
 
-static void *find(const cann_symbols *cann, int32_t first, const char *name) {
-    for (int32_t i = first; i < cann->n_handles; i++) {
+static void *find(const cann_symbols *cann, const char *name) {
+    for (int32_t i = 0; i < cann->n_handles; i++) {
         void *symbol = dlsym(cann->handles[i], name);
         if (symbol) return symbol;
     }
@@ -103,13 +103,17 @@ static bool assign(void *pointer, void *symbol) {
     return symbol != NULL;
 }
 
-/* An operator is there if both phases are. */
+/* An operator is there if some library has both phases. */
 static void find_phases(const cann_symbols *cann, int32_t first, const char *name, void *phases) {
     char both[2][80];
     snprintf(both[0], sizeof both[0], "aclnn%sGetWorkspaceSize", name);
     snprintf(both[1], sizeof both[1], "aclnn%s", name);
-    void *symbols[2] = {find(cann, first, both[0]), find(cann, first, both[1])};
-    if (symbols[0] && symbols[1]) memcpy(phases, symbols, sizeof symbols);
+    for (int32_t i = first; i < cann->n_handles; i++) {
+        void *symbols[2] = {dlsym(cann->handles[i], both[0]), dlsym(cann->handles[i], both[1])};
+        if (!symbols[0] || !symbols[1]) continue;
+        memcpy(phases, symbols, sizeof symbols);
+        return;
+    }
 }
 
 bool cann_load(cann_symbols *cann, char *why, size_t size) {
@@ -127,7 +131,7 @@ bool cann_load(cann_symbols *cann, char *why, size_t size) {
     load_own(cann, "libopapi.so");
     load_parts(cann);
 #define FIND(result, name, parameters) \
-    if (!assign((void *)&cann->name, find(cann, 0, #name))) missing = #name;
+    if (!assign((void *)&cann->name, find(cann, #name))) missing = #name;
     CANN_RUNTIME(FIND)
     CANN_OBJECTS(FIND)
 #undef FIND
