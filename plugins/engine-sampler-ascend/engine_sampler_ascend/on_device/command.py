@@ -61,8 +61,8 @@ def report(
     repeats: int = 30,
     form: str = BFLOAT16,
 ) -> dict[str, Any]:
-    """Everything that is found out about the two backends; `place` puts logits on the NPU. Times are taken with
-    logits of type `form`."""
+    """Everything that is found out about the two backends; `place` puts logits on the NPU. `form` is the type
+    of those that times are taken with."""
     reads = exact.reads_from("npu:0")
     equality = compare(exact, place, rows, seconds, (1024, vocab_size))
     drawn = None if operators is None else _drawn(operators, place, draws)

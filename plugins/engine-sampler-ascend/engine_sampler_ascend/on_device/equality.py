@@ -16,7 +16,7 @@ ROWS_OF_A_STEP = 64
 
 
 @dataclass
-class Equality:
+class ComparedRows:
     """How many rows have been compared, and the first difference as a message; None if all were equal."""
 
     rows: int = 0
@@ -25,9 +25,9 @@ class Equality:
 
 def compare(
     backend: Backend, place: Place, rows: int, seconds: float, vocab_sizes: tuple[int, ...] = (1024, 151_936)
-) -> Equality:
+) -> ComparedRows:
     """Step random requests on `backend` and on the host, until `rows` rows are compared, or time is up."""
-    found = Equality()
+    found = ComparedRows()
     end = time.monotonic() + seconds
     seed = 0
     while found.difference is None and found.rows < rows and time.monotonic() < end:
