@@ -259,6 +259,7 @@ class Step:
 
     params     a dict for each entry, or one for all; `rows` which rows of the logits, all by default.
     programs   lists of kinds; `which` says which of them each entry runs.
+    allowed    bool [rows, vocab], the tokens that masks allow; None without masks.
     """
 
     def __init__(
@@ -278,6 +279,7 @@ class Step:
         on_device: bool = False,
         plan_rows: int | None = None,
         misaligned: int = 0,
+        allowed: np.ndarray | None = None,
     ) -> None:
         self.host, ffi, table = host, host.ffi, host.table
         form = {np.dtype(np.uint16): BFLOAT16}.get(logits.dtype, str(logits.dtype))
@@ -330,6 +332,8 @@ class Step:
         if processed:
             self._rows_out = ffi.new("float *[]", [ffi.from_buffer("float[]", row) for row in self.processed])
             batch.processed = self._rows_out
+        if allowed is not None:
+            self._mask(allowed)
         if noise is not None:
             self.noise = np.ascontiguousarray(noise, np.float32)
             batch.random = ffi.from_buffer(self.noise)
@@ -340,10 +344,21 @@ class Step:
         self._programs_used = numbers
         self._shape_struct = table.new(
             "es_shape", rows=plan_rows or n, vocab_size=self.vocab_size, stride=width, code=code, bits=bits,
-            programs=self._pointer("uint32_t", numbers), n_programs=len(numbers),
+            programs=self._pointer("uint32_t", numbers), n_programs=len(numbers), masked=allowed is not None,
         )  # fmt: skip
         self.plan = table.new("es_plan")
         self._memory: list[tuple[int, Any]] = []
+
+    def _mask(self, allowed: np.ndarray) -> None:
+        """Forbid tokens: bool [rows, vocab]. Rows that allow all have no mask."""
+        padded = np.pad(allowed, ((0, 0), (0, -allowed.shape[1] % 32)))
+        self._words = np.packbits(padded, axis=1, bitorder="little").view(np.int32)
+        self._masked = (~allowed[self.rows].all(axis=1)).astype(np.uint8)
+        self.batch.masked, self.batch.bitmask = (
+            self._pointer("uint8_t", self._masked),
+            self._pointer("int32_t", self._words),
+        )
+        self.batch.bitmask_stride = self._words.shape[1]
 
     def _pointer(self, kind: str, array: np.ndarray) -> Any:
         return self.host.ffi.from_buffer(f"{kind}[]", array)

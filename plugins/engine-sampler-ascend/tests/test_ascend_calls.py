@@ -184,7 +184,7 @@ def test_a_batch_that_does_not_fit_is_refused_at_once(host: Host, chip: Chip, wh
 
 @pytest.mark.parametrize(
     ("field", "value", "code"),
-    [("bits", 64, UNSUPPORTED), ("rows", 0, INVALID), ("vocab_size", 0, INVALID), ("masked", 1, UNSUPPORTED)],
+    [("bits", 64, UNSUPPORTED), ("rows", 0, INVALID), ("vocab_size", 0, INVALID)],
 )
 def test_a_shape_that_cannot_be_planned(host: Host, field: str, value: int, code: int) -> None:
     step = new_step(host)

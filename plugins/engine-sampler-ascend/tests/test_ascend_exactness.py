@@ -149,6 +149,42 @@ def host_step(host: Host, logits: np.ndarray, programs: list[list[str]], **optio
         step.free()
 
 
+def allowed_tokens(rows: int, vocab_size: int, share: float) -> np.ndarray:
+    allowed = np.random.default_rng(12).random((rows, vocab_size)) < share
+    allowed[:, 33] = True
+    return allowed
+
+
+@pytest.mark.parametrize("share", [0.9, 0.3, 0.01])
+@pytest.mark.parametrize("vocab_size", [704, 4096])
+def test_masks_forbid_tokens(host: Host, share: float, vocab_size: int) -> None:
+    logits, allowed = random_logits(5, vocab_size), allowed_tokens(5, vocab_size, share)
+    allowed[2] = True
+    masked = np.where(allowed, logits, -np.inf)
+    outcome = host.step(logits, ["greedy"], allowed=allowed)
+    assert outcome.tokens.tolist() == masked.argmax(axis=1).tolist()
+    cut = host.step(logits, ["top_k"], params={"top_k": 2}, allowed=allowed, rows=[4, 2, 0])
+    for row, status, (ids, _) in zip(masked[[4, 2, 0]], cut.status, cut.survivors, strict=True):
+        assert status == OK
+        assert ids.tolist() == sorted(np.argsort(-row)[:2].tolist())
+
+
+def test_a_mask_that_forbids_all_known_tokens_is_declined_and_one_that_forbids_all_is_empty(
+    host: Host,
+) -> None:
+    for vocab_size, expected in ((704, EMPTY), (4096, DECLINED)):
+        logits, allowed = random_logits(3, vocab_size), allowed_tokens(3, vocab_size, 0.5)
+        allowed[1] = False
+        assert host.step(logits, ["greedy"], allowed=allowed).status.tolist() == [OK, expected, OK]
+
+
+def test_a_bad_row_is_bad_whatever_its_mask_forbids(host: Host) -> None:
+    logits, allowed = random_logits(3), allowed_tokens(3, 704, 0.5)
+    allowed[:, 7] = False
+    logits[0, 7], logits[1, 7], logits[2, 7] = np.nan, np.inf, 2.0**101
+    assert host.step(logits, ["greedy"], allowed=allowed).status.tolist() == [BAD, BAD, BAD]
+
+
 def test_logits_wider_than_the_vocabulary(host: Host) -> None:
     logits = random_logits(4, 512)
     logits[:, 500:] = 50

@@ -114,7 +114,9 @@ def test_other_ways_of_working_are_not_known(chip: Chip) -> None:
 
 # --- answers -------------------------------------------------------------------------------------
 
-PROMISED = ("EXACT", "DETERMINISTIC", "BATCH_INVARIANT", "ROW_FAULTS", "SURVIVORS", "PROCESSED", "ON_DEVICE")
+PROMISED = (
+    "EXACT", "DETERMINISTIC", "BATCH_INVARIANT", "ROW_FAULTS", "MASKS", "SURVIVORS", "PROCESSED", "ON_DEVICE",
+)  # fmt: skip
 
 
 def promises(host: Host, kinds: Sequence[str] | None, form: str = "float32") -> list[str] | None:
@@ -129,18 +131,19 @@ def promises(host: Host, kinds: Sequence[str] | None, form: str = "float32") -> 
 
 
 SURE = ["exact", "deterministic", "batch_invariant", "row_faults"]
-CUT = [*SURE, "survivors", "processed"]
+ONE = [*SURE, "masks"]
+CUT = [*SURE, "masks", "survivors", "processed"]
 
 
 @pytest.mark.parametrize(
     ("kinds", "promised"),
     [
         (None, SURE),
-        (["greedy"], SURE),
-        (["temperature", "greedy"], SURE),
+        (["greedy"], ONE),
+        (["temperature", "greedy"], ONE),
         (["top_k"], CUT),
         (["temperature", "top_k"], CUT),
-        (["top_k", "temperature", "greedy"], [*SURE, "processed"]),
+        (["top_k", "temperature", "greedy"], [*ONE, "processed"]),
         (["temperature"], None),
         (["top_k", "top_p"], None),
         (["top_k", "dist"], None),

@@ -13,7 +13,7 @@ from ascend_building import vendor_library
 from ascend_harness import BFLOAT16, FORMS, Chip, as_elements, as_floats
 from engine_sampler_ascend import AscendBackend
 
-from engine_sampler import OnStream, SamplingParams, Scheduler
+from engine_sampler import OnStream, SamplingParams, Scheduler, Tokenizer
 
 VOCAB = 512
 LOST, NO_MEMORY = 507018, 207001
@@ -95,6 +95,27 @@ def test_the_tokens_are_those_of_the_reference(chip: Chip, backend: AscendBacken
     # Raw logprobs are read from the array itself, and NumPy has no bfloat16.
     settings = [given for given in MIXTURE if form != BFLOAT16 or "logprobs" not in given]
     expect_equal(chip, backend, settings, form)
+
+
+def test_grammars_forbid_tokens_among_the_best(chip: Chip, backend: AscendBackend) -> None:
+    words = [bytes([97 + i % 26, 97 + i // 26]) for i in range(255)]
+    tokenizer = Tokenizer([*(bytes([i]) for i in range(256)), *words, b"<eos>"], eos_token_ids=[511])
+    settings = (
+        {"regex": "[a-z ]+", "temperature": 0.0},
+        {"regex": "(ab|cd)+", "top_k": 4, "temperature": 0.7},
+        {"top_k": 4},
+        {"choice": ["yes", "no"], "top_p": 0.9},
+    )
+    schedulers = [Scheduler(VOCAB, tokenizer, backend=each) for each in (backend, "numpy")]
+    for scheduler in schedulers:
+        for seed, given in enumerate(settings):
+            scheduler.add(SamplingParams(seed=seed, **given), [97], request_id=str(seed))
+    ours, reference = schedulers
+    for number in range(3):
+        elements = logits_of(len(ours.request_ids), number)
+        result, expected = on_npu(ours, chip, elements), reference.step(elements)
+        assert (result.token_ids.tolist(), result.text) == (expected.token_ids.tolist(), expected.text)
+        assert ours.request_ids == reference.request_ids
 
 
 def test_only_rows_that_the_chip_does_not_cut_are_copied_as_a_whole(

@@ -38,6 +38,7 @@ typedef struct ascend_entry {
     int32_t top_k; /* <= 0: off */
     float top_p, min_p; /* 1 and 0: off */
     float factor; /* of the temperature */
+    bool masked; /* some tokens are forbidden */
     bool only_best; /* temperature 0 */
     int32_t span;
 } ascend_entry;

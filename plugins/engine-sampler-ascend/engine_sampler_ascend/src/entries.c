@@ -47,7 +47,9 @@ void ascend_read_entries(const es_context *context, ascend_run *run, const es_ba
         if (!cuts_alike(program, params)) entry->status = ES_ROW_DECLINED;
         else read_params(program, params, entry);
         const uintptr_t address = (uintptr_t)(rows.first + entry->row * rows.stride);
-        if (address % ALIGNMENT || (batch->masked && batch->masked[i])) entry->status = ES_ROW_DECLINED;
+        entry->masked = batch->masked && batch->masked[i];
+        if (address % ALIGNMENT || (entry->masked && program->way != CANDIDATES))
+            entry->status = ES_ROW_DECLINED;
         if (program->way == CANDIDATES && batch->processed && batch->processed[i] &&
             !has(program, ES_OP_TOP_K))
             entry->status = ES_ROW_DECLINED;
@@ -57,8 +59,10 @@ void ascend_read_entries(const es_context *context, ascend_run *run, const es_ba
 /* --- what runs together --- */
 
 static int64_t width_of(const ascend_plan *plan, const ascend_entry *entry, ascend_way way) {
-    if (way == FILTERED) return ascend_width(MOST_TOP_K, plan->vocab_size);
-    return way == CANDIDATES ? ascend_width(entry->top_k, plan->vocab_size) : 0;
+    if (way != FILTERED && way != CANDIDATES) return 0;
+    /* How many of the best tokens a mask allows, nobody knows before. */
+    const bool most = way == FILTERED || entry->masked;
+    return ascend_width(most ? MOST_TOP_K : entry->top_k, plan->vocab_size);
 }
 
 void ascend_make_spans(const es_context *context, const ascend_plan *plan, ascend_run *run, bool joins,

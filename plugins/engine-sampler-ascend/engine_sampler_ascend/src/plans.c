@@ -123,11 +123,13 @@ static int32_t read_shape(es_context *context, const es_shape *shape, ascend_pla
     plan->vocab_size = shape->vocab_size;
     if (plan->type < 0) return ascend_refuse(context, ES_UNSUPPORTED, "logits of this type");
     if (shape->rows < 1 || shape->vocab_size < 1) return ascend_refuse(context, ES_INVALID, "an empty shape");
-    if (shape->masked) return ascend_refuse(context, ES_UNSUPPORTED, "masks");
     for (int64_t i = 0; i < shape->n_programs; i++) {
         if (shape->programs[i] >= context->n_programs)
             return ascend_refuse(context, ES_INVALID, "no such program");
-        ways[context->programs[shape->programs[i]].way] = true;
+        const ascend_way way = context->programs[shape->programs[i]].way;
+        if (shape->masked && way != CANDIDATES)
+            return ascend_refuse(context, ES_UNSUPPORTED, "masks before an operator that draws or filters");
+        ways[way] = true;
     }
     return ES_OK;
 }

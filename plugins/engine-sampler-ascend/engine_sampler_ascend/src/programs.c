@@ -98,7 +98,7 @@ static uint32_t promises_of(const es_context *context, const ascend_program *pro
     const uint32_t cut = has(program, ES_OP_TOP_K) || program->way == FILTERED ? ES_PROCESSED : 0;
     const uint32_t left = program->selects ? 0 : ES_SURVIVORS;
     switch (program->way) {
-    case CANDIDATES: return (context->is_ieee ? EXACTLY : ALWAYS) | cut | left;
+    case CANDIDATES: return (context->is_ieee ? EXACTLY : ALWAYS) | ES_MASKS | cut | left;
     case FILTERED: return ALWAYS | faults | cut | left;
     default: return ALWAYS | faults | ES_ON_DEVICE;
     }

@@ -94,6 +94,16 @@ static bool read_leaders(const ascend_plan *plan, const ascend_span *span, const
     return true;
 }
 
+/* Drop the tokens that a mask forbids. */
+static void forbid(ascend_leaders *row, const int32_t *mask) {
+    int64_t left = 0;
+    for (int64_t i = 0; i < row->n; i++) {
+        const int64_t id = row->all[i].id;
+        if ((uint32_t)mask[id / 32] >> id % 32 & 1) row->all[left++] = row->all[i];
+    }
+    row->n = left;
+}
+
 static float scaled(float logit, float factor) {
     return logit > -INFINITY ? fminf(fmaxf(logit * factor, -FLT_MAX), FLT_MAX) : logit;
 }
@@ -156,8 +166,9 @@ static int32_t finish_leaders(const es_context *context, const ascend_plan *plan
     const es_batch *batch = run->batch;
     ascend_leaders row = {.all = plan->candidates};
     if (!read_leaders(plan, span, run->pinned, number - span->first, &row)) return ES_ROW_DECLINED;
-    if (!row.n) return ES_ROW_EMPTY;
-    if (row.all[0].logit > LIMIT) return ES_ROW_BAD_LOGITS;
+    if (row.n && row.all[0].logit > LIMIT) return ES_ROW_BAD_LOGITS;
+    if (entry->masked) forbid(&row, batch->bitmask + entry->row * batch->bitmask_stride);
+    if (!row.n) return row.lowest == -INFINITY ? ES_ROW_EMPTY : ES_ROW_DECLINED;
     if (!run_steps(program, entry, &row)) return ES_ROW_DECLINED;
     if (program->selects) *token = row.all[0].id;
     const bool survive = batch->survivors && !program->selects;
