@@ -1,7 +1,7 @@
 """engine-sampler on Ascend NPUs: two backends for logits on an NPU, which are used by name.
 
 `ascend` is exact: CANN finds the best tokens of each row, and the host goes on with these.
-`ascend-operators` draws with CANN's own operators. CANN is loaded when a backend is first used.
+`ascend_operators` draws with CANN's own operators. CANN is loaded when a backend is first used.
 """
 
 from __future__ import annotations
@@ -19,4 +19,4 @@ __all__ = ["AscendBackend", "register_backends"]
 @hookimpl
 def register_backends(register: Callable[[Any], None]) -> None:
     register(AscendBackend("ascend"))
-    register(AscendBackend("ascend-operators"))
+    register(AscendBackend("ascend_operators"))

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from engine_sampler import Backend, Batch, Chain, LibraryBackend, Logprobs, Rows, Sampler, Selection, Selector
-from engine_sampler.arithmetic import LogitRows
+from engine_sampler import Backend, DeferredBackend
 
 from .presence import LIBRARY, missing
 
-MODES = {"ascend": None, "ascend-operators": "operators"}
+if TYPE_CHECKING:
+    from engine_sampler import LibraryBackend
+
+MODES = {"ascend": None, "ascend_operators": "operators"}
 """By name of the backend: what the library calls its way of working, None for its own choice."""
 
 
-class AscendBackend(Backend):
+class AscendBackend(DeferredBackend):
     """Logits on an NPU, by CANN's operators.
 
     name     "ascend" is exact: greedy, top_k and temperature run on the NPU, and the host goes on with the
-             few tokens that are left of each row. "ascend-operators" draws with CANN's operators, from
+             few tokens that are left of each row. "ascend_operators" draws with CANN's operators, from
              numbers that follow from seed and position; its tokens are not those of other backends.
     library  another file than the one that was compiled with this package.
 
@@ -30,13 +29,12 @@ class AscendBackend(Backend):
     use raises `BackendError` if the library cannot be used: `reason` cannot always tell before.
     """
 
-    hosts_the_rest = True
-
     def __init__(self, name: str = "ascend", *, library: str | Path = LIBRARY) -> None:
         if name not in MODES:
             raise ValueError(f"name={name!r} is not allowed: one of {', '.join(MODES)}")
-        self.name = name  # type: ignore[misc]
-        self.exact = name == "ascend"  # type: ignore[misc]
+        super().__init__(
+            name, f"{__name__}:{type(self).__name__}", exact=name == "ascend", hosts_the_rest=True
+        )
         self._path = library
 
     @property
@@ -47,7 +45,12 @@ class AscendBackend(Backend):
     @functools.cached_property
     def opened(self) -> LibraryBackend:
         """The library, loaded now if it has not been used yet."""
+        from engine_sampler import LibraryBackend  # when it is first needed: it loads cffi
+
         return LibraryBackend(self._path, name=self.name, isa=MODES[self.name])
+
+    def loaded(self) -> Backend:
+        return self.opened
 
     @property
     def target(self) -> str:
@@ -59,33 +62,3 @@ class AscendBackend(Backend):
 
     def reads_from(self, device: str) -> bool:
         return "npu" in device and self.opened.reads_from(device)
-
-    def supports(self, sampler: Sampler | Selector) -> bool:
-        return self.opened.supports(sampler)
-
-    def runs_as(self, sampler: Sampler | Selector) -> str:
-        return self.opened.runs_as(sampler)
-
-    def compile(self, chain: Chain) -> Chain:
-        return chain
-
-    def apply(self, plan: Chain, logits: np.ndarray, rows: Rows) -> None:
-        self.opened.apply(plan, logits, rows)
-
-    def select(self, plan: Chain, logits: np.ndarray, rows: Rows) -> Selection:
-        return self.opened.select(plan, logits, rows)
-
-    def begin(self, batch: Batch) -> Callable[[], None] | None:
-        return self.opened.begin(batch)
-
-    def run(self, batch: Batch) -> None:
-        self.opened.run(batch)
-
-    def process(self, batch: Batch) -> Any:
-        return self.opened.process(batch)
-
-    def prepare_masks(self, bitmask: np.ndarray, rows: Sequence[int], device: str) -> Any:
-        return self.opened.prepare_masks(bitmask, rows, device)
-
-    def logprobs(self, logits: LogitRows, token_ids: np.ndarray, top_n: int) -> Logprobs | None:
-        return self.opened.logprobs(logits, token_ids, top_n)

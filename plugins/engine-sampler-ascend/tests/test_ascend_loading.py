@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,8 +14,8 @@ from ascend_building import cann_home, compile_c
 from ascend_harness import Chip, Host, vendor_table
 from engine_sampler_ascend import AscendBackend, presence
 
+PLUGIN = Path(__file__).resolve().parents[1]
 OK, UNSUPPORTED, DEVICE = 0, 1, 4
-REFUSED = 361001
 ALL = ["temperature", "top_k", "top_p", "min_p", "dist"]
 
 CUSTOM = """
@@ -252,5 +255,35 @@ def test_the_reason_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_another_name_is_refused() -> None:
-    with pytest.raises(ValueError, match="name='npu' is not allowed: one of ascend, ascend-operators"):
+    with pytest.raises(ValueError, match="name='npu' is not allowed: one of ascend, ascend_operators"):
         AscendBackend("npu")
+
+
+LISTED = """
+import sys
+import engine_sampler_ascend
+print([module for module in ("cffi", "torch") if module in sys.modules])
+from engine_sampler import Scheduler
+from engine_sampler.for_backends import default_registry
+
+registry = default_registry()
+if "ascend" not in registry.catalogue.backends:
+    registry.register(engine_sampler_ascend, "ascend")
+print(sorted(name for name in registry.catalogue.backends if "ascend" in name))
+try:
+    Scheduler(10, backend="ascend")
+except ValueError as error:
+    print(error)
+"""
+
+
+def test_both_backends_are_registered_and_nothing_is_loaded_for_that() -> None:
+    names = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "LD_LIBRARY_PATH")
+    environment = {name: value for name, value in os.environ.items() if name not in names}
+    environment["PYTHONPATH"] = os.pathsep.join([str(PLUGIN), str(PLUGIN.parents[1])])
+    command = [sys.executable, "-c", LISTED]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    modules, names_line, error = done.stdout.splitlines()
+    assert names_line == "['ascend', 'ascend_operators']", done.stderr
+    assert modules == "[]"
+    assert error.startswith("backend='ascend' cannot be used: ")

@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if place is None:
         print(f"no NPU to run on: {why}")
         return 2
-    found = report(AscendBackend("ascend"), AscendBackend("ascend-operators"), place, rows=options.rows,
+    found = report(AscendBackend("ascend"), AscendBackend("ascend_operators"), place, rows=options.rows,
                    seconds=options.seconds)  # fmt: skip
     with open(options.json, "w", encoding="utf-8") as file:
         json.dump(found, file, indent=2)
