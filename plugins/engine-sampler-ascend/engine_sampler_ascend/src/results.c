@@ -65,8 +65,20 @@ static int by_id(const void *a, const void *b) {
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
+/* Most rows are in order already: the operator sorts, but for ties. */
 static void sort(ascend_leaders *row, int (*order)(const void *, const void *)) {
-    qsort(row->all, (size_t)row->n, sizeof *row->all, order);
+    for (int64_t i = 1; i < row->n; i++)
+        if (order(&row->all[i - 1], &row->all[i]) > 0) {
+            qsort(row->all, (size_t)row->n, sizeof *row->all, order);
+            return;
+        }
+}
+
+/* Whether a token is listed twice, in the order of ids. */
+static bool has_twins(const ascend_leaders *row) {
+    for (int64_t i = 1; i < row->n; i++)
+        if (row->all[i].id == row->all[i - 1].id) return true;
+    return false;
 }
 
 /* Whether a token that is not known may be as good as number i. */
@@ -74,18 +86,15 @@ static bool is_uncertain(const ascend_leaders *row, int64_t i) { return row->all
 
 /* --- one row of candidates --- */
 
-/* The leaders of a row, from the operator's values and ids; false if they make no sense. */
+/* The leaders of a row, from the operator's values and ids; false if an id makes no sense. */
 static bool read_leaders(const ascend_plan *plan, const ascend_span *span, const char *pinned, int64_t at,
                          ascend_leaders *row) {
     const int64_t first = at * span->width;
     const char *values = pinned + span->values, *ids = pinned + span->indices;
     row->n = span->width;
-    for (int64_t i = 0; i < row->n; i++)
-        row->all[i] = (ascend_candidate){number_at(values, first + i, plan->type), id_at(ids, first + i)};
-    sort(row, by_id);
     for (int64_t i = 0; i < row->n; i++) {
+        row->all[i] = (ascend_candidate){number_at(values, first + i, plan->type), id_at(ids, first + i)};
         if (row->all[i].id < 0 || row->all[i].id >= plan->vocab_size) return false;
-        if (i && row->all[i].id == row->all[i - 1].id) return false;
     }
     sort(row, by_rank);
     row->lowest = span->width < plan->vocab_size ? row->all[row->n - 1].logit : -INFINITY;
@@ -174,6 +183,7 @@ static int32_t finish_leaders(const es_context *context, const ascend_plan *plan
     const bool survive = batch->survivors && !program->selects;
     if (survive && row.n > batch->survivors->width) return ES_ROW_DECLINED;
     sort(&row, by_id);
+    if (has_twins(&row)) return ES_ROW_DECLINED;
     if (survive) write_survivors(batch->survivors, number, &row);
     if (batch->processed && batch->processed[number])
         write_processed(batch->processed[number], &row, plan->vocab_size);

@@ -117,7 +117,7 @@ void find_best(const aclOpExecutor *call) {
     const aclTensor *self = call->tensors[0], *out = call->tensors[1];
     for (int64_t row = 0; row < self->rows; row++) {
         token *all = sorted(self, row, descending);
-        put_id(out, row, 0, all[0].id);
+        put_id(out, row, 0, cann_sim_lies() & LIST_OUTSIDE ? self->columns : all[0].id);
         free(all);
     }
 }
@@ -126,7 +126,15 @@ void find_leading(const aclOpExecutor *call) {
     const aclTensor *self = call->tensors[0], *values = call->tensors[1], *ids = call->tensors[2];
     for (int64_t row = 0; row < self->rows; row++) {
         token *all = sorted(self, row, descending);
-        for (int64_t i = 0; i < call->numbers[0]; i++) {
+        const int64_t last = call->numbers[0] - 1;
+        if (cann_sim_lies() & LIST_TWICE) all[1] = all[0];
+        if (cann_sim_lies() & LIST_OUTSIDE) all[last].id = -1;
+        if (cann_sim_lies() & LIST_UNSORTED) {
+            const token worst = all[last];
+            memmove(all + 1, all, (size_t)last * sizeof *all);
+            all[0] = worst;
+        }
+        for (int64_t i = 0; i <= last; i++) {
             put(values, row, i, all[i].logit);
             put_id(ids, row, i, all[i].id);
         }
