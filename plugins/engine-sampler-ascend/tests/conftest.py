@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ def simulated_chip() -> Chip:
 def chip(simulated_chip: Chip, monkeypatch: pytest.MonkeyPatch) -> Chip:
     """The chip, as new, where the library looks for CANN."""
     monkeypatch.setenv("ASCEND_HOME_PATH", str(simulated_chip.home))
+    gc.collect()  # backends of other tests
     simulated_chip.reset()
     return simulated_chip
 

@@ -69,6 +69,8 @@ def _settings(rng: np.random.Generator) -> dict[str, Any]:
         given["top_p"] = float(rng.uniform(0.3, 1))
     if rng.random() < 0.3:
         given["min_p"] = float(rng.uniform(0, 0.3))
+    if rng.random() < 0.2:
+        given |= {"repetition_penalty": 1.3, "presence_penalty": 0.5, "penalty_scope": "all"}
     if rng.random() < 0.5:
         given["order"] = "vllm"
     return given

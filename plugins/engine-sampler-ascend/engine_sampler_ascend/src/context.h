@@ -3,6 +3,7 @@
 #define ASCEND_CONTEXT_H
 
 #include "cann.h"
+#include "penalties.h"
 
 #include <engine_sampler.h>
 
@@ -40,6 +41,10 @@ typedef struct ascend_entry {
     float factor; /* of the temperature */
     bool masked; /* some tokens are forbidden */
     bool only_best; /* temperature 0 */
+    int32_t slot;
+    uint64_t notice; /* the last before the run: later ones change the counts */
+    ascend_penalties penalties;
+    int64_t reach; /* how many tokens they may push down */
     int32_t span;
 } ascend_entry;
 
@@ -98,6 +103,7 @@ struct es_context {
     ascend_plan plans[MOST_PLANS];
     uint32_t n_plans;
     uint64_t n_tickets;
+    ascend_histories histories;
     char target[80], error[400];
 };
 

@@ -34,6 +34,16 @@ static void read_params(const ascend_program *program, const es_params *params, 
     if (heats && params->dynatemp_range > 0 && !entry->only_best) entry->status = ES_ROW_DECLINED;
 }
 
+/* Penalties need counts, and more candidates: each token that has occurred may fall out of the first ones. */
+static void read_penalties(const es_context *context, const ascend_program *program, const es_params *params,
+                           ascend_entry *entry) {
+    if (!has(program, ES_OP_PENALTIES)) return;
+    const ascend_history *history = ascend_history_of(&context->histories, entry->slot);
+    entry->notice = context->histories.notices;
+    if (!ascend_read_penalties(params, history, &entry->penalties)) entry->status = ES_ROW_DECLINED;
+    entry->reach = history ? history->used : 0;
+}
+
 void ascend_read_entries(const es_context *context, ascend_run *run, const es_batch *batch) {
     const es_table *table = batch->table;
     const ascend_rows rows = ascend_rows_of(&batch->logits);
@@ -43,7 +53,11 @@ void ascend_read_entries(const es_context *context, ascend_run *run, const es_ba
         const ascend_program *program = &context->programs[batch->programs[i]];
         const char *at = (const char *)table->params + (size_t)batch->slots[i] * table->params->size;
         const es_params *params = (const es_params *)(const void *)at;
-        *entry = (ascend_entry){.row = batch->rows[i], .program = (int32_t)batch->programs[i], .span = -1};
+        *entry = (ascend_entry){.row = batch->rows[i],
+                                .slot = batch->slots[i],
+                                .program = (int32_t)batch->programs[i],
+                                .span = -1};
+        read_penalties(context, program, params, entry);
         if (!cuts_alike(program, params)) entry->status = ES_ROW_DECLINED;
         else read_params(program, params, entry);
         const uintptr_t address = (uintptr_t)(rows.first + entry->row * rows.stride);
@@ -62,7 +76,8 @@ static int64_t width_of(const ascend_plan *plan, const ascend_entry *entry, asce
     if (way != FILTERED && way != CANDIDATES) return 0;
     /* How many of the best tokens a mask allows, nobody knows before. */
     const bool most = way == FILTERED || entry->masked;
-    return ascend_width(most ? MOST_TOP_K : entry->top_k, plan->vocab_size);
+    const int64_t reach = entry->top_k + entry->reach;
+    return ascend_width(most || reach > MOST_TOP_K ? MOST_TOP_K : reach, plan->vocab_size);
 }
 
 void ascend_make_spans(const es_context *context, const ascend_plan *plan, ascend_run *run, bool joins,

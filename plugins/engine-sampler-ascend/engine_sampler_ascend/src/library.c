@@ -36,6 +36,7 @@ static void close_context(es_context *context) {
     if (context->last_axis) context->cann.aclDestroyIntArray(context->last_axis);
     if (context->anchor) context->cann.aclrtFree(context->anchor);
     ascend_leave(context, &thread);
+    ascend_forget_all(&context->histories);
     cann_unload(&context->cann);
     free(context);
 }
@@ -58,6 +59,11 @@ static int32_t open_context(const es_options *options, es_context **out) {
     }
     read_chip(context);
     *out = context;
+    return ES_OK;
+}
+
+static int32_t update(es_context *context, const es_changes *changes) {
+    ascend_notice(&context->histories, changes);
     return ES_OK;
 }
 
@@ -157,6 +163,7 @@ static const es_api api = {
     .release = release_here,
     .allocate = allocate_here,
     .deallocate = deallocate_here,
+    .update = update,
     .read_rows = read_rows_here,
     .copy = copy_here,
     .target = target_of,

@@ -67,8 +67,8 @@ int32_t ascend_read_program(es_context *context, const es_program *program, asce
     for (int32_t i = 0; i < program->n_ops; i++) {
         const int32_t kind = kind_at(program, i);
         const bool selects = kind == ES_OP_GREEDY || kind == ES_OP_DIST;
-        if (!selects && kind != ES_OP_TEMPERATURE && kind != ES_OP_TOP_K && kind != ES_OP_TOP_P &&
-            kind != ES_OP_MIN_P)
+        if (!selects && kind != ES_OP_PENALTIES && kind != ES_OP_TEMPERATURE && kind != ES_OP_TOP_K &&
+            kind != ES_OP_TOP_P && kind != ES_OP_MIN_P)
             return ascend_refuse(context, ES_UNSUPPORTED, "a step that it does not run");
         if (selects && i != program->n_ops - 1)
             return ascend_refuse(context, ES_INVALID, "a selector before the end");

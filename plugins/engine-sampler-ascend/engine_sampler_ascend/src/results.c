@@ -140,11 +140,27 @@ static bool cut(ascend_leaders *row, int64_t k) {
     return true;
 }
 
+/* Lower the tokens that have occurred; false if they are no longer those of the run. */
+static bool penalize(const es_context *context, const ascend_entry *entry, ascend_leaders *row) {
+    const ascend_penalties *penalties = &entry->penalties;
+    if (!penalties->repeats && !penalties->counts) return true;
+    const ascend_history *history = ascend_history_of(&context->histories, entry->slot);
+    if (!history || history->changed > entry->notice) return false;
+    for (int64_t i = 0; i < row->n; i++) {
+        ascend_candidate *token = &row->all[i];
+        token->logit = ascend_penalized(token->logit, penalties, ascend_count_of(history, token->id));
+    }
+    sort(row, by_rank);
+    return true;
+}
+
 /* Run the steps of the row's program; false if the outcome is not known. */
-static bool run_steps(const ascend_program *program, const ascend_entry *entry, ascend_leaders *row) {
+static bool run_steps(const es_context *context, const ascend_entry *entry, ascend_leaders *row) {
+    const ascend_program *program = &context->programs[entry->program];
     for (int32_t i = 0; i < program->n - program->selects; i++) {
         const bool heats = program->kinds[i] == ES_OP_TEMPERATURE, cuts = program->kinds[i] == ES_OP_TOP_K;
         if (heats && !heat(row, entry)) return false;
+        if (program->kinds[i] == ES_OP_PENALTIES && !penalize(context, entry, row)) return false;
         /* After ApplyTopKTopP, ties with the last one are still there. */
         if (cuts && program->way == CANDIDATES && !cut(row, entry->top_k)) return false;
     }
@@ -178,7 +194,7 @@ static int32_t finish_leaders(const es_context *context, const ascend_plan *plan
     if (row.n && row.all[0].logit > LIMIT) return ES_ROW_BAD_LOGITS;
     if (entry->masked) forbid(&row, batch->bitmask + entry->row * batch->bitmask_stride);
     if (!row.n) return row.lowest == -INFINITY ? ES_ROW_EMPTY : ES_ROW_DECLINED;
-    if (!run_steps(program, entry, &row)) return ES_ROW_DECLINED;
+    if (!run_steps(context, entry, &row)) return ES_ROW_DECLINED;
     if (program->selects) *token = row.all[0].id;
     const bool survive = batch->survivors && !program->selects;
     if (survive && row.n > batch->survivors->width) return ES_ROW_DECLINED;
