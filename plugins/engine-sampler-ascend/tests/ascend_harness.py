@@ -177,11 +177,16 @@ class VendorTable:
     def new(self, kind: str, **fields: Any) -> Any:
         return self.ffi.new(f"{kind} *", {"size": self.ffi.sizeof(kind), **fields})
 
-    def open(self, isa: str | None = None, device: tuple[int, int] = (NPU, 0)) -> tuple[int, Any]:
-        """(code, context)."""
+    def open(
+        self, isa: str | None = None, device: tuple[int, int] = (NPU, 0), why: Any = None
+    ) -> tuple[int, Any]:
+        """(code, context); `why` is a char[] for words."""
         name = self.ffi.NULL if isa is None else self.ffi.new("char[]", isa.encode())
         out = self.ffi.new("es_context **")
-        code = self.api.open(self.new("es_options", isa=name, device=device), out)
+        options = self.new("es_options", isa=name, device=device)
+        if why is not None:
+            options.why, options.why_bytes = why, len(why)
+        code = self.api.open(options, out)
         return code, out[0]
 
     def program(self, kinds: Sequence[str]) -> tuple[Any, Any]:

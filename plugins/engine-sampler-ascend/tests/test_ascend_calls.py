@@ -58,42 +58,40 @@ def test_run_returns_before_the_device_has_begun(host: Host, chip: Chip) -> None
     step.free()
 
 
-def test_two_runs_of_a_plan_may_be_open_and_end_in_any_order(host: Host) -> None:
-    first, second, third = new_step(host), new_step(host, LOGITS[::-1].copy()), new_step(host)
-    assert first.prepare() == OK
-    for step in (second, third):
-        step.batch.plan, step.batch.workspace, step.batch.pinned = (
-            first.batch.plan, first.batch.workspace, first.batch.pinned,
-        )  # fmt: skip
-    api, context = host.api, host.context
-    assert [api.run(context, step.batch) for step in (first, second, third)] == [OK, OK, BUSY]
-    assert "in use" in host.error()
-    assert wait(host, second.batch.ticket) == wait(host, first.batch.ticket) == OK
-    assert first.tokens.tolist() == BEST
-    assert second.tokens.tolist() == BEST[::-1]
-    assert api.run(context, third.batch) == OK
-    assert wait(host, third.batch.ticket) == OK
-    for step in (second, third):
-        step.batch.plan = 0
-        step.free()
-    first.free()
-
-
-def test_another_stream_does_not_work_in_the_same_memory(host: Host, chip: Chip) -> None:
-    stream = chip.new_stream()
-    first, second = new_step(host), new_step(host, stream=stream)
+def test_a_plan_has_one_open_run(host: Host) -> None:
+    first, second = new_step(host), new_step(host, LOGITS[::-1].copy())
     assert first.run() == OK
     second.batch.plan, second.batch.workspace, second.batch.pinned = (
         first.batch.plan, first.batch.workspace, first.batch.pinned,
     )  # fmt: skip
     assert host.api.run(host.context, second.batch) == BUSY
-    first.finish()
+    assert host.error() == "ascend: a run of this plan is open"
+    assert first.finish().tokens.tolist() == BEST
     assert host.api.run(host.context, second.batch) == OK
-    assert second.finish().tokens.tolist() == BEST
+    assert second.finish().tokens.tolist() == BEST[::-1]
     second.batch.plan = 0
     second.free()
     first.free()
+
+
+def test_runs_of_several_plans_end_in_any_order(host: Host, chip: Chip) -> None:
+    stream = chip.new_stream()
+    steps = [new_step(host), new_step(host, LOGITS[::-1].copy(), stream=stream), new_step(host)]
+    assert [step.run() for step in steps] == [OK] * 3
+    for i in (1, 2, 0):
+        assert steps[i].finish().tokens.tolist() == (BEST[::-1] if i == 1 else BEST)
+    for step in steps:
+        step.free()
     chip.destroy_stream(stream)
+
+
+def test_a_plan_for_a_small_top_k_needs_less_memory(host: Host) -> None:
+    steps = [Step(host, np.zeros((4, 2048), np.float32), [["top_k"]], params={"top_k": 9}) for _ in range(2)]
+    steps[1]._shape_struct.most_top_k = 9
+    assert [step.prepare() for step in steps] == [OK, OK]
+    assert steps[1].plan.workspace_bytes < steps[0].plan.workspace_bytes / 4
+    for step in steps:
+        step.free()
 
 
 def test_requests_may_change_while_a_step_is_open(host: Host) -> None:

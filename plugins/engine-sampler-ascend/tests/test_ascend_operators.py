@@ -112,6 +112,28 @@ def test_only_the_numbers_that_top_k_leaves_are_copied(operators: Host, chip: Ch
     assert counters[1] > 4 * 512 * 4
 
 
+def test_with_top_k_a_row_is_given_as_many_numbers_as_that_may_keep(operators: Host) -> None:
+    logits = random_logits(3, 2048)
+    noise = noise_for(logits[:, :1024])
+    params = [{"top_k": 9}, {"top_k": 1000}, {}]
+    outcome = operators.step(logits, ["top_k", "dist"], params=params, noise=noise)
+    assert outcome.status.tolist() == [OK, OK, DECLINED]
+    for row in (0, 1):
+        assert outcome.tokens[row] == drawn(logits[row], noise[row], params[row])
+    widths = [
+        operators.query(kinds, vocab_size=2048)[1].random_width for kinds in (["top_k", "dist"], ["dist"])
+    ]
+    assert widths == [1024, 2048]
+
+
+def test_rows_that_are_given_other_numbers_than_the_first_are_declined(operators: Host) -> None:
+    logits = random_logits(2, 2048)
+    batch = Step(operators, logits, [["top_k", "dist"], ["dist"]], which=[0, 1], params={"top_k": 4},
+                 noise=noise_for(logits[:, :1024]))  # fmt: skip
+    assert batch.finish(batch.run()).status.tolist() == [OK, DECLINED]
+    batch.free()
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_the_best_token(operators: Host, form: str) -> None:
     elements = as_elements(random_logits(5), form)
@@ -177,7 +199,7 @@ def test_bad_rows_among_good_ones(operators: Host) -> None:
     ids=lambda params: next(iter(params)),
 )
 def test_what_the_operators_do_otherwise_is_declined(operators: Host, params: dict[str, float]) -> None:
-    outcome = step(operators, random_logits(2, 2048), [{}, params])
+    outcome = step(operators, random_logits(2, 2048), [{"top_k": 3}, {"top_k": 3, **params}])
     assert outcome.status.tolist() == [OK, DECLINED]
 
 

@@ -11,7 +11,6 @@ enum {
     MOST_STEPS = 8,
     MOST_PROGRAMS = 256,
     MOST_PLANS = 16,
-    MOST_IN_FLIGHT = 2, /* runs of one plan */
     MOST_TOP_K = 1024, /* of CANN's operators, and of a row's survivors */
     SPARE_CANDIDATES = 16, /* beyond top_k, so that ties with the last one are seen */
     ALIGNMENT = 32, /* of what tensors point to, in bytes */
@@ -69,6 +68,7 @@ typedef struct ascend_run {
     int64_t n_entries;
     ascend_span *spans;
     int64_t n_spans;
+    int64_t noise_width; /* of es_batch.random */
     char *pinned;
 } ascend_run;
 
@@ -78,15 +78,16 @@ typedef struct ascend_candidate {
 } ascend_candidate;
 
 /* The memory of a plan's runs. On the device: results, inputs, rows of intermediate results, and the workspace
- * of one operator at a time. The results, and what is copied there, have room in each run's pinned memory. */
+ * of one operator at a time. The results, and what is copied there, have room in the pinned memory. */
 typedef struct ascend_plan {
     uint32_t number; /* 0: free */
     int32_t type; /* aclDataType of the logits */
     int64_t rows, vocab_size;
+    int64_t width, noise_width; /* candidates of a row at most; numbers of noise that a row is given */
     size_t results, inputs, noise; /* bytes */
     size_t inputs_at, noise_at, scaled_at, filtered_at, index_at, sorted_at, select_at, scratch_at;
     size_t scratch, total, pinned;
-    ascend_run runs[MOST_IN_FLIGHT];
+    ascend_run run; /* at most one is open */
     ascend_candidate *candidates;
 } ascend_plan;
 
@@ -138,6 +139,9 @@ int32_t ascend_checked(es_context *context, const char *call, int32_t status);
 /* --- programs.c --- */
 
 int32_t ascend_read_program(es_context *context, const es_program *program, ascend_program *out);
+bool ascend_has(const ascend_program *program, int32_t kind);
+/* How many numbers of noise a row of a program that draws is given. */
+int64_t ascend_noise_width(const ascend_program *program, int64_t vocab_size);
 int32_t ascend_query(es_context *context, const es_query *query, es_answer *answer);
 int32_t ascend_compile(es_context *context, const es_program *program, uint32_t *number);
 
@@ -158,11 +162,12 @@ ascend_plan *ascend_plan_of(es_context *context, uint32_t number);
 int32_t ascend_run_batch(es_context *context, es_batch *batch);
 /* End a run: free what its operators needed. */
 void ascend_end_run(es_context *context, ascend_run *run);
-ascend_run *ascend_run_of(es_context *context, uint64_t ticket, ascend_plan **plan);
+/* The plan whose run has this ticket; NULL if none has. */
+ascend_plan *ascend_plan_of_ticket(es_context *context, uint64_t ticket);
 
 /* --- results.c --- */
 
-/* Write what a finished run has left in its pinned memory to the outputs of its batch. */
-void ascend_write_results(es_context *context, ascend_plan *plan, ascend_run *run);
+/* Write what the finished run of a plan has left in its pinned memory to the outputs of its batch. */
+void ascend_write_results(es_context *context, ascend_plan *plan);
 
 #endif

@@ -11,24 +11,18 @@ ascend_rows ascend_rows_of(const es_tensor *logits) {
 
 /* --- what a request asks for --- */
 
-static bool has(const ascend_program *program, int32_t kind) {
-    for (int32_t i = 0; i < program->n; i++)
-        if (program->kinds[i] == kind) return true;
-    return false;
-}
-
 /* Whether the operators cut as the samplers do. */
 static bool cuts_alike(const ascend_program *program, const es_params *params) {
-    if (has(program, ES_OP_TOP_K) && params->top_k > MOST_TOP_K) return false;
-    if (has(program, ES_OP_TOP_P) && (params->top_p_cut != 0 || params->min_keep > 1)) return false;
-    return !has(program, ES_OP_MIN_P) || params->min_keep <= 1;
+    if (ascend_has(program, ES_OP_TOP_K) && params->top_k > MOST_TOP_K) return false;
+    if (ascend_has(program, ES_OP_TOP_P) && (params->top_p_cut != 0 || params->min_keep > 1)) return false;
+    return !ascend_has(program, ES_OP_MIN_P) || params->min_keep <= 1;
 }
 
 static void read_params(const ascend_program *program, const es_params *params, ascend_entry *entry) {
-    const bool heats = has(program, ES_OP_TEMPERATURE);
-    entry->top_p = has(program, ES_OP_TOP_P) ? (float)params->top_p : 1.0f;
-    entry->min_p = has(program, ES_OP_MIN_P) ? (float)params->min_p : 0.0f;
-    entry->top_k = has(program, ES_OP_TOP_K) && params->top_k > 0 ? (int32_t)params->top_k : 0;
+    const bool heats = ascend_has(program, ES_OP_TEMPERATURE);
+    entry->top_p = ascend_has(program, ES_OP_TOP_P) ? (float)params->top_p : 1.0f;
+    entry->min_p = ascend_has(program, ES_OP_MIN_P) ? (float)params->min_p : 0.0f;
+    entry->top_k = ascend_has(program, ES_OP_TOP_K) && params->top_k > 0 ? (int32_t)params->top_k : 0;
     entry->only_best = heats && params->temperature < 1e-4; /* the header says so */
     entry->factor = heats && !entry->only_best ? (float)(1.0 / params->temperature) : 1.0f;
     if (heats && params->dynatemp_range > 0 && !entry->only_best) entry->status = ES_ROW_DECLINED;
@@ -37,17 +31,28 @@ static void read_params(const ascend_program *program, const es_params *params, 
 /* Penalties need counts, and more candidates: each token that has occurred may fall out of the first ones. */
 static void read_penalties(const es_context *context, const ascend_program *program, const es_params *params,
                            ascend_entry *entry) {
-    if (!has(program, ES_OP_PENALTIES)) return;
+    if (!ascend_has(program, ES_OP_PENALTIES)) return;
     const ascend_history *history = ascend_history_of(&context->histories, entry->slot);
     entry->notice = context->histories.notices;
     if (!ascend_read_penalties(params, history, &entry->penalties)) entry->status = ES_ROW_DECLINED;
     entry->reach = history ? history->used : 0;
 }
 
-void ascend_read_entries(const es_context *context, ascend_run *run, const es_batch *batch) {
+/* A row that may need more numbers than it is given is declined, and so is one that is given others than the rest. */
+static void check_noise(const ascend_plan *plan, const ascend_program *program, ascend_run *run,
+                        ascend_entry *entry) {
+    if (program->way != DRAWN) return;
+    const int64_t width = ascend_noise_width(program, plan->vocab_size);
+    if (!run->noise_width) run->noise_width = width;
+    if (width != run->noise_width || ascend_kept(plan, entry) > width) entry->status = ES_ROW_DECLINED;
+}
+
+void ascend_read_entries(const es_context *context, const ascend_plan *plan, ascend_run *run,
+                         const es_batch *batch) {
     const es_table *table = batch->table;
     const ascend_rows rows = ascend_rows_of(&batch->logits);
     run->n_entries = batch->n;
+    run->noise_width = 0;
     for (int32_t i = 0; i < batch->n; i++) {
         ascend_entry *entry = &run->entries[i];
         const ascend_program *program = &context->programs[batch->programs[i]];
@@ -60,12 +65,13 @@ void ascend_read_entries(const es_context *context, ascend_run *run, const es_ba
         read_penalties(context, program, params, entry);
         if (!cuts_alike(program, params)) entry->status = ES_ROW_DECLINED;
         else read_params(program, params, entry);
+        check_noise(plan, program, run, entry);
         const uintptr_t address = (uintptr_t)(rows.first + entry->row * rows.stride);
         entry->masked = batch->masked && batch->masked[i];
         if (address % ALIGNMENT || (entry->masked && program->way != CANDIDATES))
             entry->status = ES_ROW_DECLINED;
         if (program->way == CANDIDATES && batch->processed && batch->processed[i] &&
-            !has(program, ES_OP_TOP_K))
+            !ascend_has(program, ES_OP_TOP_K))
             entry->status = ES_ROW_DECLINED;
     }
 }
@@ -75,9 +81,9 @@ void ascend_read_entries(const es_context *context, ascend_run *run, const es_ba
 static int64_t width_of(const ascend_plan *plan, const ascend_entry *entry, ascend_way way) {
     if (way != FILTERED && way != CANDIDATES) return 0;
     /* How many of the best tokens a mask allows, nobody knows before. */
-    const bool most = way == FILTERED || entry->masked;
-    const int64_t reach = entry->top_k + entry->reach;
-    return ascend_width(most || reach > MOST_TOP_K ? MOST_TOP_K : reach, plan->vocab_size);
+    if (way == FILTERED || entry->masked) return plan->width;
+    const int64_t width = ascend_width(entry->top_k + entry->reach, plan->vocab_size);
+    return width < plan->width ? width : plan->width;
 }
 
 void ascend_make_spans(const es_context *context, const ascend_plan *plan, ascend_run *run, bool joins,

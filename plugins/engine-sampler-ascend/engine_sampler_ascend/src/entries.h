@@ -12,7 +12,8 @@ typedef struct ascend_rows {
 
 ascend_rows ascend_rows_of(const es_tensor *logits);
 /* Fill in the entries of `run` from `batch`; a row that does not run here gets its status at once. */
-void ascend_read_entries(const es_context *context, ascend_run *run, const es_batch *batch);
+void ascend_read_entries(const es_context *context, const ascend_plan *plan, ascend_run *run,
+                         const es_batch *batch);
 /* Divide the entries into spans; rows `stride` bytes apart follow each other if `joins`. */
 void ascend_make_spans(const es_context *context, const ascend_plan *plan, ascend_run *run, bool joins,
                        size_t *results, size_t *inputs);

@@ -22,10 +22,20 @@ static void read_chip(es_context *context) {
              context->exact ? "exact" : "operators");
 }
 
-static int32_t start(const es_context *context) {
+static int32_t start(const es_context *context, char *why, size_t size) {
     const aclError begun = context->cann.aclInit(
         NULL); /* never ended: others in this process use CANN, too */
-    return begun == REPEATED_INITIALISATION ? ES_OK : ascend_code(begun);
+    if (begun == 0 || begun == REPEATED_INITIALISATION) return ES_OK;
+    snprintf(why, size, "aclInit returned %d: %s", (int)begun, context->cann.aclGetRecentErrMsg());
+    return ascend_code(begun);
+}
+
+/* Tell the host why. */
+static int32_t refuse_to_open(const es_options *options, int32_t code, const char *why) {
+    const bool asks = options->size >= offsetof(es_options, why_bytes) + sizeof options->why_bytes;
+    if (asks && options->why && options->why_bytes > 0)
+        snprintf(options->why, (size_t)options->why_bytes, "%s", why);
+    return code;
 }
 
 static void close_context(es_context *context) {
@@ -42,20 +52,22 @@ static void close_context(es_context *context) {
 }
 
 static int32_t open_context(const es_options *options, es_context **out) {
-    char why[200];
+    char why[400];
     const bool exact = !options->isa || strcmp(options->isa, "exact") == 0;
-    if (options->device.type != NPU || options->device.id < 0) return ES_UNSUPPORTED;
-    if (!exact && strcmp(options->isa, "operators") != 0) return ES_UNSUPPORTED;
+    if (options->device.type != NPU || options->device.id < 0)
+        return refuse_to_open(options, ES_UNSUPPORTED, "it serves NPUs, DLPack's type 12");
+    if (!exact && strcmp(options->isa, "operators") != 0)
+        return refuse_to_open(options, ES_UNSUPPORTED, "it knows the ways \"exact\" and \"operators\"");
     es_context *context = calloc(1, sizeof *context);
     if (!context) return ES_NO_MEMORY;
     context->exact = exact;
     context->device = options->device.id;
     int32_t code = cann_load(&context->cann, why, sizeof why) ? ES_OK : ES_UNSUPPORTED;
-    if (code == ES_OK) code = start(context);
+    if (code == ES_OK) code = start(context, why, sizeof why);
     if (code != ES_OK) {
         cann_unload(&context->cann);
         free(context);
-        return code;
+        return refuse_to_open(options, code, why);
     }
     read_chip(context);
     *out = context;
@@ -73,29 +85,27 @@ static const char *target_of(const es_context *context) { return context->target
 
 /* --- tickets --- */
 
-static int32_t finish(es_context *context, ascend_plan *plan, ascend_run *run, int32_t code) {
-    if (code == ES_OK) ascend_write_results(context, plan, run);
-    else context->cann.aclrtSynchronizeStream(run->stream); /* it may still use the host's memory */
-    ascend_end_run(context, run);
+static int32_t finish(es_context *context, ascend_plan *plan, int32_t code) {
+    if (code == ES_OK) ascend_write_results(context, plan);
+    else context->cann.aclrtSynchronizeStream(plan->run.stream); /* it may still use the host's memory */
+    ascend_end_run(context, &plan->run);
     return code;
 }
 
 static int32_t wait_for(es_context *context, uint64_t ticket) {
-    ascend_plan *plan = NULL;
-    ascend_run *run = ascend_run_of(context, ticket, &plan);
-    if (!run) return ascend_refuse(context, ES_INVALID, "no such ticket");
-    const aclError status = context->cann.aclrtSynchronizeEvent(run->event);
-    return finish(context, plan, run, ascend_checked(context, "aclrtSynchronizeEvent", status));
+    ascend_plan *plan = ascend_plan_of_ticket(context, ticket);
+    if (!plan) return ascend_refuse(context, ES_INVALID, "no such ticket");
+    const aclError status = context->cann.aclrtSynchronizeEvent(plan->run.event);
+    return finish(context, plan, ascend_checked(context, "aclrtSynchronizeEvent", status));
 }
 
 static int32_t poll(es_context *context, uint64_t ticket) {
-    ascend_plan *plan = NULL;
-    ascend_run *run = ascend_run_of(context, ticket, &plan);
-    if (!run) return ascend_refuse(context, ES_INVALID, "no such ticket");
+    ascend_plan *plan = ascend_plan_of_ticket(context, ticket);
+    if (!plan) return ascend_refuse(context, ES_INVALID, "no such ticket");
     aclrtEventRecordedStatus recorded = 0;
-    const aclError status = context->cann.aclrtQueryEventStatus(run->event, &recorded);
+    const aclError status = context->cann.aclrtQueryEventStatus(plan->run.event, &recorded);
     if (status == 0 && recorded != ACL_EVENT_RECORDED_STATUS_COMPLETE) return ES_BUSY;
-    return finish(context, plan, run, ascend_checked(context, "aclrtQueryEventStatus", status));
+    return finish(context, plan, ascend_checked(context, "aclrtQueryEventStatus", status));
 }
 
 /* --- calls that need the device --- */

@@ -34,17 +34,33 @@ static size_t place(size_t *at, size_t bytes) {
     return here;
 }
 
+/* How many candidates of a row may be wanted, and how much noise, by the programs of a shape. */
+static void read_widths(const es_context *context, const es_shape *shape, ascend_plan *plan) {
+    bool needs_most = shape->masked, has_top_k = false;
+    for (int64_t i = 0; i < shape->n_programs; i++) {
+        const ascend_program *program = &context->programs[shape->programs[i]];
+        const bool cuts = ascend_has(program, ES_OP_TOP_K);
+        const int64_t noise = ascend_noise_width(program, plan->vocab_size);
+        needs_most |= program->way == FILTERED || ascend_has(program, ES_OP_PENALTIES);
+        has_top_k |= cuts;
+        if (program->way == DRAWN && noise > plan->noise_width) plan->noise_width = noise;
+    }
+    const int64_t asked = shape->most_top_k > 0 && shape->most_top_k < MOST_TOP_K ? shape->most_top_k
+                                                                                  : MOST_TOP_K;
+    plan->width = ascend_width(needs_most ? MOST_TOP_K : has_top_k ? asked : 0, plan->vocab_size);
+}
+
 static void lay_out(ascend_plan *plan, const bool *ways) {
     const size_t n = (size_t)plan->rows, cells = n * (size_t)plan->vocab_size, size = ascend_size(plan->type);
-    const size_t most = (size_t)ascend_width(MOST_TOP_K, plan->vocab_size);
     const bool few = ways[CANDIDATES] || ways[FILTERED];
     const size_t one = sizeof(float) + size + sizeof(int64_t);
-    plan->results = n * (MOST_REGIONS * CACHE_LINE + one + (few ? most * (size + sizeof(int64_t)) : 0));
+    plan->results = n * (MOST_REGIONS * CACHE_LINE + one +
+                         (few ? (size_t)plan->width * (size + sizeof(int64_t)) : 0));
     plan->inputs = ways[FILTERED] || ways[DRAWN] ? n * 4 * (CACHE_LINE + sizeof(float)) : 0;
-    plan->noise = ways[DRAWN] ? cells * sizeof(float) : 0;
+    plan->noise = n * (size_t)plan->noise_width * sizeof(float);
     size_t at = ascend_aligned(plan->results);
     plan->inputs_at = place(&at, plan->inputs);
-    plan->noise_at = place(&at, plan->noise);
+    plan->noise_at = place(&at, ways[DRAWN] ? cells * sizeof(float) : 0);
     plan->scaled_at = place(&at, ways[DRAWN] ? cells * sizeof(float) : 0);
     plan->select_at = place(&at, ways[DRAWN] ? cells * sizeof(float) : 0);
     plan->sorted_at = place(&at, ways[DRAWN] ? cells * sizeof(float) : 0);
@@ -56,11 +72,11 @@ static void lay_out(ascend_plan *plan, const bool *ways) {
 
 /* Ask the operators of one way what workspace `n` rows need. */
 static int32_t measure(es_context *context, ascend_plan *plan, ascend_way way, int64_t n, int64_t stride) {
-    ascend_run *run = &plan->runs[0];
+    ascend_run *run = &plan->run;
     ascend_work work = {.context = context, .run = run, .measuring = true};
     ascend_span span = {.way = way, .n = n};
     size_t results = 0, inputs = 0;
-    if (way == CANDIDATES || way == FILTERED) span.width = ascend_width(MOST_TOP_K, plan->vocab_size);
+    if (way == CANDIDATES || way == FILTERED) span.width = plan->width;
     ascend_place_span(plan, &span, &results, &inputs);
     ascend_queue_span(&work, plan, &span, context->anchor, context->anchor, stride);
     ascend_end_run(context, run);
@@ -80,37 +96,27 @@ static int32_t measure_all(es_context *context, ascend_plan *plan, const bool *w
 
 /* --- what runs keep on the host --- */
 
-static int32_t allocate_run(es_context *context, const ascend_plan *plan, ascend_run *run) {
+static int32_t allocate_run(es_context *context, ascend_plan *plan) {
+    ascend_run *run = &plan->run;
     const size_t n = (size_t)plan->rows;
     run->most_tensors = plan->rows * MOST_TENSORS;
     run->tensors = calloc(n * MOST_TENSORS, sizeof *run->tensors);
     run->entries = calloc(n, sizeof *run->entries);
     run->spans = calloc(n, sizeof *run->spans);
-    if (!run->tensors || !run->entries || !run->spans)
+    plan->candidates = malloc((size_t)plan->width * sizeof *plan->candidates);
+    if (!run->tensors || !run->entries || !run->spans || !plan->candidates)
         return ascend_refuse(context, ES_NO_MEMORY, "no memory for a plan");
     return ascend_checked(context, "aclrtCreateEvent", context->cann.aclrtCreateEvent(&run->event));
 }
 
-static int32_t allocate_runs(es_context *context, ascend_plan *plan) {
-    const size_t most = (size_t)ascend_width(MOST_TOP_K, plan->vocab_size);
-    plan->candidates = malloc(most * sizeof *plan->candidates);
-    if (!plan->candidates) return ascend_refuse(context, ES_NO_MEMORY, "no memory for a plan");
-    int32_t code = ES_OK;
-    for (int i = 0; code == ES_OK && i < MOST_IN_FLIGHT; i++)
-        code = allocate_run(context, plan, &plan->runs[i]);
-    return code;
-}
-
 void ascend_free_plan(es_context *context, ascend_plan *plan) {
-    for (int i = 0; i < MOST_IN_FLIGHT; i++) {
-        ascend_run *run = &plan->runs[i];
-        if (run->open) context->cann.aclrtSynchronizeEvent(run->event);
-        ascend_end_run(context, run);
-        if (run->event) context->cann.aclrtDestroyEvent(run->event);
-        free((void *)run->tensors);
-        free(run->entries);
-        free(run->spans);
-    }
+    ascend_run *run = &plan->run;
+    if (run->open) context->cann.aclrtSynchronizeEvent(run->event);
+    ascend_end_run(context, run);
+    if (run->event) context->cann.aclrtDestroyEvent(run->event);
+    free((void *)run->tensors);
+    free(run->entries);
+    free(run->spans);
     free(plan->candidates);
     *plan = (ascend_plan){0};
 }
@@ -131,6 +137,7 @@ static int32_t read_shape(es_context *context, const es_shape *shape, ascend_pla
             return ascend_refuse(context, ES_UNSUPPORTED, "masks before an operator that draws or filters");
         ways[way] = true;
     }
+    read_widths(context, shape, plan);
     return ES_OK;
 }
 
@@ -142,7 +149,7 @@ int32_t ascend_prepare(es_context *context, const es_shape *shape, es_plan *out)
     if (!plan) return ascend_refuse(context, ES_BUSY, "too many plans");
     int32_t code = read_shape(context, shape, plan, ways);
     if (code == ES_OK) code = ascend_begin_planning(context);
-    if (code == ES_OK) code = allocate_runs(context, plan);
+    if (code == ES_OK) code = allocate_run(context, plan);
     if (code == ES_OK) {
         lay_out(plan, ways);
         code = measure_all(context, plan, ways, shape->stride);
@@ -155,15 +162,14 @@ int32_t ascend_prepare(es_context *context, const es_shape *shape, es_plan *out)
     plan->number = ++context->n_plans;
     out->number = plan->number;
     out->workspace_bytes = (int64_t)plan->total;
-    out->pinned_bytes = (int64_t)(MOST_IN_FLIGHT * plan->pinned);
+    out->pinned_bytes = (int64_t)plan->pinned;
     return ES_OK;
 }
 
 int32_t ascend_release(es_context *context, uint32_t number) {
     ascend_plan *plan = ascend_plan_of(context, number);
     if (!plan) return ascend_refuse(context, ES_INVALID, "no such plan");
-    for (int i = 0; i < MOST_IN_FLIGHT; i++)
-        if (plan->runs[i].open) return ascend_refuse(context, ES_INVALID, "a run of this plan is open");
+    if (plan->run.open) return ascend_refuse(context, ES_INVALID, "a run of this plan is open");
     ascend_free_plan(context, plan);
     return ES_OK;
 }

@@ -11,10 +11,14 @@ static int32_t kind_at(const es_program *program, int32_t i) {
     return ((const es_op *)(const void *)at)->kind;
 }
 
-static bool has(const ascend_program *program, int32_t kind) {
+bool ascend_has(const ascend_program *program, int32_t kind) {
     for (int32_t i = 0; i < program->n; i++)
         if (program->kinds[i] == kind) return true;
     return false;
+}
+
+int64_t ascend_noise_width(const ascend_program *program, int64_t vocab_size) {
+    return ascend_has(program, ES_OP_TOP_K) && vocab_size > MOST_TOP_K ? MOST_TOP_K : vocab_size;
 }
 
 /* Whether the steps, without the selector, are some of those listed, in this order. */
@@ -29,9 +33,9 @@ static bool follows(const ascend_program *program, const int32_t *kinds, int32_t
 
 /* Few tokens are left, or one: the host can finish the row from its best tokens. */
 static bool leaves_few(const ascend_program *program) {
-    const bool draws = has(program, ES_OP_DIST),
-               cuts = has(program, ES_OP_TOP_P) || has(program, ES_OP_MIN_P);
-    return !draws && !cuts && (program->selects || has(program, ES_OP_TOP_K));
+    const bool draws = ascend_has(program, ES_OP_DIST),
+               cuts = ascend_has(program, ES_OP_TOP_P) || ascend_has(program, ES_OP_MIN_P);
+    return !draws && !cuts && (program->selects || ascend_has(program, ES_OP_TOP_K));
 }
 
 static bool choose_operators(const es_context *context, ascend_program *program) {
@@ -39,13 +43,13 @@ static bool choose_operators(const es_context *context, ascend_program *program)
     static const int32_t filtered[] = {ES_OP_TOP_K, ES_OP_TOP_P};
     static const int32_t drawn[] = {ES_OP_TEMPERATURE, ES_OP_TOP_K, ES_OP_TOP_P, ES_OP_MIN_P};
     const cann_symbols *cann = &context->cann;
-    if (has(program, ES_OP_DIST)) {
+    if (ascend_has(program, ES_OP_DIST)) {
         program->way = DRAWN;
         const bool there = cann->TopKTopPSampleV2.first ||
-                           (cann->TopKTopPSample.first && !has(program, ES_OP_MIN_P));
+                           (cann->TopKTopPSample.first && !ascend_has(program, ES_OP_MIN_P));
         return follows(program, drawn, 4) && there && cann->Mul.first && cann->Amax.first && context->filters;
     }
-    if (has(program, ES_OP_GREEDY) && follows(program, scaled, 1)) {
+    if (ascend_has(program, ES_OP_GREEDY) && follows(program, scaled, 1)) {
         program->way = BEST;
         return cann->ArgMax.first && cann->Amax.first;
     }
@@ -95,7 +99,7 @@ static int32_t check_logits(es_context *context, const es_query *query, const as
 
 static uint32_t promises_of(const es_context *context, const ascend_program *program) {
     const uint32_t faults = context->is_ieee ? ES_ROW_FAULTS : 0;
-    const uint32_t cut = has(program, ES_OP_TOP_K) || program->way == FILTERED ? ES_PROCESSED : 0;
+    const uint32_t cut = ascend_has(program, ES_OP_TOP_K) || program->way == FILTERED ? ES_PROCESSED : 0;
     const uint32_t left = program->selects ? 0 : ES_SURVIVORS;
     switch (program->way) {
     case CANDIDATES: return (context->is_ieee ? EXACTLY : ALWAYS) | ES_MASKS | cut | left;
@@ -117,10 +121,10 @@ int32_t ascend_query(es_context *context, const es_query *query, es_answer *answ
     }
     answer->promises = promises_of(context, &program);
     answer->max_survivors = program.selects ? 0 : MOST_TOP_K;
-    answer->random = program.way == DRAWN ? ES_RANDOM_EXPONENTIAL : ES_RANDOM_NONE;
-    answer->ties = program.way == CANDIDATES ? ES_TIES_BY_ID
-                   : program.way == FILTERED ? ES_TIES_KEPT
-                                             : ES_TIES_ANY;
+    answer->ties = program.way == CANDIDATES ? ES_TIES_BY_ID : ES_TIES_ANY;
+    if (program.way != DRAWN) return ES_OK;
+    answer->random = ES_RANDOM_EXPONENTIAL;
+    answer->random_width = ascend_noise_width(&program, query->vocab_size);
     return ES_OK;
 }
 

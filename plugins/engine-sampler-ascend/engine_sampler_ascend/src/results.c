@@ -235,7 +235,8 @@ static int32_t finish_row(const es_context *context, const ascend_plan *plan, co
     return finish_leaders(context, plan, run, number, token);
 }
 
-void ascend_write_results(es_context *context, ascend_plan *plan, ascend_run *run) {
+void ascend_write_results(es_context *context, ascend_plan *plan) {
+    const ascend_run *run = &plan->run;
     es_batch *batch = run->batch;
     for (int64_t i = 0; i < run->n_entries; i++) {
         int64_t token = -1;

@@ -9,14 +9,11 @@ void ascend_end_run(es_context *context, ascend_run *run) {
     run->open = false;
 }
 
-ascend_run *ascend_run_of(es_context *context, uint64_t ticket, ascend_plan **plan) {
-    for (int i = 0; i < MOST_PLANS; i++)
-        for (int j = 0; j < MOST_IN_FLIGHT; j++) {
-            ascend_run *run = &context->plans[i].runs[j];
-            if (!run->open || run->ticket != ticket) continue;
-            *plan = &context->plans[i];
-            return run;
-        }
+ascend_plan *ascend_plan_of_ticket(es_context *context, uint64_t ticket) {
+    for (int i = 0; i < MOST_PLANS; i++) {
+        const ascend_run *run = &context->plans[i].run;
+        if (run->open && run->ticket == ticket) return &context->plans[i];
+    }
     return NULL;
 }
 
@@ -40,19 +37,6 @@ static int32_t check_batch(es_context *context, const es_batch *batch, const asc
     return ES_OK;
 }
 
-/* A run that is not open; NULL if all are, or if another stream works in the plan's memory. */
-static ascend_run *free_run(ascend_plan *plan, const es_batch *batch) {
-    ascend_run *chosen = NULL;
-    for (int i = 0; i < MOST_IN_FLIGHT; i++) {
-        ascend_run *run = &plan->runs[i];
-        if (run->open && run->stream != batch->stream) return NULL;
-        if (run->open || chosen) continue;
-        chosen = run;
-        run->pinned = (char *)batch->pinned + (size_t)i * plan->pinned;
-    }
-    return chosen;
-}
-
 /* --- what is queued --- */
 
 /* The noise of a span: only as much as its rows can use, and positive numbers in place of the rest. */
@@ -68,8 +52,8 @@ static void queue_noise(ascend_work *work, const ascend_plan *plan, const ascend
     for (int64_t i = 0; i < span->n; i++) {
         const int64_t entry = span->first + i;
         const size_t bytes = (size_t)ascend_kept(plan, &run->entries[entry]) * sizeof(float);
-        char *here = staged + (size_t)entry * row;
-        memcpy(here, (const char *)batch->random + (size_t)entry * row, bytes);
+        char *here = staged + entry * plan->noise_width * (int64_t)sizeof(float);
+        memcpy(here, (const float *)batch->random + entry * run->noise_width, bytes);
         ascend_copy(work, noise + (size_t)i * row, here, bytes, ACL_MEMCPY_HOST_TO_DEVICE);
     }
 }
@@ -128,10 +112,11 @@ int32_t ascend_run_batch(es_context *context, es_batch *batch) {
     batch->faults = 0;
     int32_t code = check_batch(context, batch, plan);
     if (code != ES_OK || !batch->n) return code;
-    ascend_run *run = free_run(plan, batch);
-    if (!run) return ascend_refuse(context, ES_BUSY, "the plan's memory is in use");
+    ascend_run *run = &plan->run;
+    if (run->open) return ascend_refuse(context, ES_BUSY, "a run of this plan is open");
+    run->pinned = batch->pinned;
     run->stream = batch->stream;
-    ascend_read_entries(context, run, batch);
+    ascend_read_entries(context, plan, run, batch);
     ascend_work work = {.context = context,
                         .run = run,
                         .stream = run->stream,
