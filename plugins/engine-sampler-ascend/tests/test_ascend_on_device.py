@@ -42,9 +42,9 @@ def backend(chip: Chip) -> AscendBackend:
 
 
 def test_random_requests_are_equal_beside_the_host(backend: AscendBackend, place: Any) -> None:
-    found = compare(backend, place, 192, 60, (512, 1024))
+    found = compare(backend, place, 256, 60, (512, 1024))
     assert found.difference is None
-    assert found.rows == 192
+    assert found.rows == 256
 
 
 def test_a_chip_that_computes_otherwise_is_found(backend: AscendBackend, chip: Chip) -> None:

@@ -13,6 +13,9 @@ from .arrays import Place
 LARGEST = 60.0
 """More than chi-square with 9 degrees of freedom exceeds in one of 10^8 cases."""
 
+_NOTHING_CUT: dict[str, Any] = {"top_k": 100, "top_p": 0.9999, "min_p": 0.0001}
+"""All of the operator's cuts are on, and leave every token."""
+
 _WEIGHTS = np.array([30, 20, 14, 10, 8, 6, 5, 4, 2, 1], np.float64)
 
 
@@ -38,6 +41,6 @@ def draw(backend: Backend, place: Place, draws: int, vocab_size: int = 1024) -> 
 def _tokens(backend: Backend, place: Place, logits: np.ndarray) -> np.ndarray:
     scheduler = Scheduler(logits.shape[1], backend=backend)
     for seed in range(len(logits)):
-        scheduler.add(SamplingParams(seed=seed, top_k=100, order="vllm"), [1])
+        scheduler.add(SamplingParams(seed=seed, order="vllm", **_NOTHING_CUT), [1])
     tokens: np.ndarray = scheduler.step(place(logits)).token_ids
     return tokens

@@ -13,6 +13,8 @@ from engine_sampler import Backend, SamplingParams, Scheduler
 from .arrays import FORMS, Place, floats, rounded
 
 ROWS_OF_A_STEP = 64
+PADDING = 64
+"""How many columns more than tokens the logits of every fourth step have."""
 
 
 @dataclass
@@ -43,6 +45,9 @@ def _one_step(backend: Backend, place: Place, form: str, vocab_size: int, seed: 
     rng = np.random.default_rng(seed)
     settings = [_settings(rng) for _ in range(ROWS_OF_A_STEP)]
     elements = rounded(np.stack([_row(rng, vocab_size) for _ in settings]), form)
+    if seed % 4 == 3:  # a padded head, whose padding must not be read
+        padding = rounded(np.full((ROWS_OF_A_STEP, PADDING), 50, np.float32), form)
+        elements = np.concatenate([elements, padding], axis=1)
     ours, host = (_scheduler(each, vocab_size, settings) for each in (backend, "auto"))
     result, expected = ours.step(place(elements)), host.step(floats(elements))
     for i, given in enumerate(settings):
