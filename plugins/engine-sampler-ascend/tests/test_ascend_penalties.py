@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import gc
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,8 +38,9 @@ OTHERS: tuple[dict[str, Any], ...] = (
 
 
 @pytest.fixture
-def backend(chip: Chip) -> AscendBackend:
-    return AscendBackend("ascend", library=vendor_library())
+def backend(chip: Chip) -> Iterator[AscendBackend]:
+    yield AscendBackend("ascend", library=vendor_library())
+    gc.collect()  # other tests of this module count what is alive
 
 
 def prompt_of(seed: int) -> list[int]:
