@@ -106,13 +106,19 @@ class ChatFormat:
         return {"structural_tag": formatted_answer(self.family, content, self.reasoning)}
 
     def params(self, body: Mapping[str, Any], tokenizer: Tokenizer | None = None) -> SamplingParams:
-        """The parameters of a request body (see `SamplingParams.from_dict`), with this format's constraint.
+        """The parameters of a request body (see `SamplingParams.from_dict`), with this format's constraint. A
+        budget of thoughts holds between the family's marks.
 
         tokenizer  whose ids of the marks that end an answer stop it
 
         Raises `ParameterError`, for another constraint beside this one, too.
         """
-        parameters = parameters_of({key: value for key, value in body.items() if key not in KEYS})
+        rest = {key: value for key, value in body.items() if key not in KEYS}
+        if self.reasoning == "disabled":
+            rest["thinking"] = False
+        parameters = parameters_of(rest, self.family, self.reasoning)
+        if self.starts_inside is not None and "thinking" in parameters:
+            parameters["thinking"].setdefault("starts_inside", self.starts_inside)
         named = structured_in(parameters)
         if named and self.constraint:
             raise ParameterError(f"{named[0]} is not allowed beside tools or a response_format")

@@ -81,8 +81,10 @@ class StepResult:
 
 
 def _copied(part: Any) -> Any:
-    if isinstance(part, (list, np.ndarray)):
-        return part.copy()  # their entries cannot be changed
+    if isinstance(part, list):
+        return [entry.copy() if type(entry) is dict else entry for entry in part]
+    if isinstance(part, np.ndarray):
+        return part.copy()
     return copy.deepcopy(part)
 
 

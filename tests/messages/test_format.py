@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
-from engine_sampler import ParameterError, SamplingParams
+from engine_sampler import ParameterError, SamplingParams, Scheduler
 from engine_sampler.grammar import Grammar, tool_calls
 from engine_sampler.messages import ChatFormat, chat_message
 
@@ -50,6 +51,31 @@ def test_a_body_may_switch_thoughts_off(switch: str) -> None:
     assert ChatFormat.from_dict(body, "qwen_3", reasoning="enabled").reasoning == "disabled"
     body["chat_template_kwargs"][switch] = True
     assert ChatFormat.from_dict(body, "qwen_3", reasoning="enabled").reasoning == "enabled"
+
+
+@pytest.mark.parametrize("key", ["thinking_token_budget", "reasoning_budget"])
+def test_a_budget_ends_the_thoughts_before_a_call(key: str) -> None:
+    vocabulary = SPECIAL
+    body = {"tools": TOOLS, "tool_choice": "required", key: 3, "seed": 5, "max_tokens": 400}
+    form = ChatFormat.from_dict(body, "qwen_3", reasoning="enabled", starts_inside=True)
+    scheduler = Scheduler(len(vocabulary), vocabulary, eos_token_ids=[EOS])
+    parser = form.parser(vocabulary)
+    request_id = scheduler.add(form.params(body, vocabulary), [1], parser=parser)
+    random = np.random.default_rng(0)
+    while scheduler.request_ids:
+        scheduler.step(random.normal(0, 1, (1, len(vocabulary))).astype(np.float32))
+    record = scheduler.record(request_id)
+    assert record.phase_tokens is not None
+    assert 3 <= record.phase_tokens["reasoning"] <= 12  # the budget, a whole character, and the end
+    assert parser.deviation is None
+    assert record.finish_reason != "error"
+
+
+def test_a_budget_means_nothing_where_there_are_no_thoughts() -> None:
+    body = {"thinking_token_budget": 3}
+    assert ChatFormat.from_dict(body, "qwen_3", reasoning="disabled").params(
+        body
+    ) == SamplingParams.from_dict({})
 
 
 def test_a_format_of_the_response_comes_after_the_thoughts() -> None:
