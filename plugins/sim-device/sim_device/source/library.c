@@ -66,7 +66,6 @@ void sim_default_settings(sim_settings *out) {
         .promises = CAN_PROMISE,
         .types = 7,
         .max_survivors = 1024,
-        .max_logprobs = 20,
         .most_programs = MOST_PROGRAMS,
     };
 }
@@ -90,8 +89,7 @@ int32_t sim_use_kernels(const char *path) {
 
 /* --- contexts ------------------------------------------------------------------------------------------- */
 
-static void close_context(es_context *context) {
-    sim_enter_thread();
+static void free_context(es_context *context) {
     for (int32_t i = 0; i < context->n_plans; i++)
         if (context->plans[i].number) release_plan(context, context->plans[i].number);
     if (context->uploads) sim_synchronize(context->uploads);
@@ -107,28 +105,52 @@ static void close_context(es_context *context) {
     live_contexts--;
 }
 
-static int32_t open_on_device(es_context *context) {
-    const es_options options = {sizeof options, 1, NULL, {1, 0}};
-    int32_t code = sim_enter_thread();
-    if (code == SIM_OK) code = sim_create_stream(&context->uploads);
-    if (code == SIM_OK) code = sim_create_event(&context->uploaded);
-    if (code != SIM_OK) return code_of(code);
+static int32_t fill_context(es_context *context) {
+    const es_options options = {.size = sizeof options, .num_threads = 1, .device = {1, 0}};
+    int32_t code = refuse_device(context, "entering a thread", sim_enter_thread());
+    if (code == ES_OK) code = refuse_device(context, "a stream", sim_create_stream(&context->uploads));
+    if (code == ES_OK) code = refuse_device(context, "an event", sim_create_event(&context->uploaded));
+    if (code != ES_OK) return code;
     context->records = grown(NULL, MOST_RECORDS, sizeof *context->records);
-    return context->records ? sim_kernels->open(&options, &context->kernels) : ES_NO_MEMORY;
+    if (!context->records) return refuse(context, ES_NO_MEMORY, "no memory for a context");
+    const es_program nothing = {sizeof nothing, 0, NULL};
+    code = sim_kernels->open(&options, &context->kernels);
+    if (code == ES_OK) code = sim_kernels->compile(context->kernels, &nothing, &context->nothing);
+    return code == ES_OK ? ES_OK : refuse(context, code, "the packaged kernels do not open");
 }
 
-static int32_t open_context(const es_options *options, es_context **out) {
-    *out = NULL;
-    if (options->device.type != SIM_DEVICE_TYPE || options->device.id) return ES_UNSUPPORTED;
-    if (!sim_kernels && sim_use_kernels(SIM_KERNELS) != SIM_OK) return ES_UNSUPPORTED;
+static int32_t open_on_device(const es_options *options, es_context **out) {
     es_context *context = calloc(1, sizeof *context);
     if (!context) return ES_NO_MEMORY;
     live_contexts++;
     context->settings = current;
-    const int32_t code = open_on_device(context);
-    if (code == ES_OK) *out = context;
-    else close_context(context);
+    const int32_t code = fill_context(context);
+    if (code == ES_OK) {
+        *out = context;
+        return ES_OK;
+    }
+    if (options->why && options->why_bytes > 0)
+        snprintf(options->why, (size_t)options->why_bytes, "%s", context->error);
+    free_context(context);
     return code;
+}
+
+static int32_t open_context(const es_options *options, es_context **out) {
+    *out = NULL;
+    if (options->size < sizeof *options) return ES_INVALID;
+    if (options->device.type != SIM_DEVICE_TYPE || options->device.id) return ES_UNSUPPORTED;
+    if (!sim_kernels && sim_use_kernels(SIM_KERNELS) != SIM_OK) return ES_UNSUPPORTED;
+    const int32_t had_entered = sim_has_entered();
+    const int32_t code = open_on_device(options, out);
+    if (!had_entered) sim_leave_thread();
+    return code;
+}
+
+static void close_context(es_context *context) {
+    const int32_t had_entered = sim_has_entered();
+    sim_enter_thread();
+    free_context(context);
+    if (!had_entered) sim_leave_thread();
 }
 
 static const char *error_of(const es_context *context) { return context->error; }
@@ -146,6 +168,24 @@ static int32_t enter_thread(es_context *context) {
 
 static const es_op *op_at(const es_program *of, int32_t i) {
     return (const es_op *)(const void *)((const char *)of->ops + (size_t)i * of->ops->size);
+}
+
+/* Cuts that can be made again in what they have left: by ranks, or by the peak. */
+static int32_t is_repeatable(int32_t kind) { return kind == ES_OP_TOP_K || kind == ES_OP_MIN_P; }
+
+static int32_t is_truncation(int32_t kind) { return kind >= ES_OP_TOP_N_SIGMA && kind <= ES_OP_XTC; }
+
+/* Where a cut keeps all ties, nothing may follow it but the same cut on the host. */
+static int32_t check_ties(es_context *context, const es_program *from, program *out) {
+    int32_t truncations = 0, repeatable = 0;
+    for (int32_t i = 0; i < from->n_ops; i++) {
+        truncations += is_truncation(op_at(from, i)->kind);
+        repeatable += is_repeatable(op_at(from, i)->kind);
+    }
+    if (context->settings.ties != ES_TIES_KEPT || !truncations) return ES_OK;
+    out->keeps_ties = 1;
+    return repeatable == from->n_ops ? ES_OK
+                                     : refuse(context, ES_UNSUPPORTED, "more than cuts that keep ties");
 }
 
 static int32_t read_program(es_context *context, const es_program *from, program *out) {
@@ -166,7 +206,7 @@ static int32_t read_program(es_context *context, const es_program *from, program
         out->has_dry |= kind == ES_OP_DRY;
         out->has_top_k |= kind == ES_OP_TOP_K;
     }
-    return ES_OK;
+    return check_ties(context, from, out);
 }
 
 static uint32_t promises_for(const sim_settings *s, const program *asked) {
@@ -177,6 +217,10 @@ static uint32_t promises_for(const sim_settings *s, const program *asked) {
     return promises;
 }
 
+int64_t random_width(const sim_settings *s, int64_t vocab_size) {
+    return s->random_width && s->random_width < vocab_size ? s->random_width : 0;
+}
+
 static int32_t type_bit(uint8_t code, uint8_t bits) {
     if (bits == 16) return code == 2 ? 2 : code == 4 ? 4 : 0;
     return code == 2 && bits == 32 ? 1 : 0;
@@ -185,6 +229,8 @@ static int32_t type_bit(uint8_t code, uint8_t bits) {
 static int32_t query(es_context *context, const es_query *request, es_answer *answer) {
     const sim_settings *s = &context->settings;
     program asked = {.selector = -1};
+    if (request->size < sizeof *request || answer->size < sizeof *answer)
+        return refuse(context, ES_INVALID, "a query or an answer of another version");
     if (!(type_bit(request->code, request->bits) & (int32_t)s->types))
         return refuse(context, ES_UNSUPPORTED, "logits of code %u with %u bits", request->code,
                       request->bits);
@@ -201,7 +247,9 @@ static int32_t query(es_context *context, const es_query *request, es_answer *an
     answer->max_top_k = s->max_top_k;
     answer->alignment = s->alignment;
     answer->max_survivors = s->max_survivors;
+    answer->ties = asked.keeps_ties ? ES_TIES_KEPT : ES_TIES_BY_ID;
     answer->random = asked.selector == ES_OP_DIST ? s->random : ES_RANDOM_NONE;
+    if (answer->random == ES_RANDOM_EXPONENTIAL) answer->random_width = random_width(s, request->vocab_size);
     return ES_OK;
 }
 
@@ -260,6 +308,7 @@ static es_api table_of(const sim_settings *s) {
         .stage_masks = stage_masks,
         .read_rows = read_rows,
         .target = target_of,
+        .copy = copy_memory,
     };
     if (s->synchronous) api.wait = NULL, api.poll = NULL;
     if (s->without & SIM_WITHOUT_POLL) api.poll = NULL;

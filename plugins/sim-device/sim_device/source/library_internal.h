@@ -22,6 +22,7 @@ typedef struct program {
     int32_t selector;  /* es_op_kind, or -1 */
     int32_t has_dry;
     int32_t has_top_k;
+    int32_t keeps_ties; /* its survivors are joined by all tokens as likely as the last of them */
 } program;
 
 /* A request near the logits. */
@@ -72,7 +73,7 @@ typedef struct layout {
     int64_t up, results, survivor_counts, survivor_ids, survivor_logits;
     int64_t logprob_ids, logprob_values, logprob_ranks;
     int64_t down_end; /* what is downloaded is [results, down_end) */
-    int64_t row, heads, draws;
+    int64_t row, given, heads;
     int64_t end;
 } layout;
 
@@ -82,6 +83,7 @@ typedef struct plan {
     int64_t rows, vocab_size, stride;
     uint8_t code, bits;
     uint32_t wants;
+    int64_t most_logprobs;
     layout at;
     sim_event *event;
     /* of its step that is not done */
@@ -93,13 +95,15 @@ typedef struct plan {
 struct es_context {
     sim_settings settings;
     es_context *kernels; /* of the packaged library */
+    uint32_t nothing;    /* its program without a step */
     program programs[MOST_PROGRAMS];
     uint32_t n_programs;
     plan *plans;
     int32_t n_plans;
     uint64_t tickets; /* the last one */
     sim_stream *uploads;
-    sim_event *uploaded;
+    sim_event *uploaded; /* fails from the first upload that has failed, until `forget_requests` */
+    int32_t forgot;      /* since `uploaded` was recorded last */
     /* requests */
     mirror *mirrors;
     int32_t capacity;
@@ -119,6 +123,7 @@ struct es_context {
 typedef struct request {
     es_params params; /* without pointers */
     uint64_t seed;
+    int64_t length; /* of the history that has arrived here */
     int64_t prompt_length, tokens, notes;
     int64_t penalty_exempt, allowed, eos, ending, biased, biases;
     int64_t bad_words, bad_word_ends, breakers, breaker_ends;
@@ -157,10 +162,12 @@ typedef struct step_arguments {
     es_context *kernels_context;
     const program *programs;
     layout at;
-    int64_t rows, vocab_size, stride, bytes_up, survivors_width, logprobs_width, workspace_bytes;
+    int64_t vocab_size, stride, survivors_width, logprobs_width;
     const void *logits; /* the first row */
     uint8_t code, bits;
     int32_t random;
+    int64_t random_width;
+    uint32_t nothing; /* the program that leaves rows as they are given, but for their masks */
     const void *staged_masks;
     int64_t mask_words;
     int64_t *token_ids_on_device;
@@ -179,12 +186,18 @@ int32_t refuse_device(es_context *context, const char *what, int32_t code);
 void *grown(void *array, int64_t n, int64_t size);
 
 int64_t padded(int64_t bytes);
+/* As in es_answer. */
+int64_t random_width(const sim_settings *settings, int64_t vocab_size);
 int64_t mask_bytes(int64_t vocab_size); /* of a mask that travels with a step */
 uint64_t oldest_ticket(const es_context *context); /* that is not done; UINT64_MAX without any */
 
 int32_t update_requests(es_context *context, const es_changes *changes);
 void free_requests(es_context *context);
 void free_retired(es_context *context);
+/* Record `uploaded`, behind what has been queued. */
+int32_t record_uploads(es_context *context);
+/* Wait for all uploads, after a failure. */
+void settle_uploads(es_context *context);
 void forget_requests(es_context *context); /* what the device holds is not known any more */
 
 /* Pinned memory for one upload, whose event has happened. */
@@ -205,10 +218,15 @@ int32_t poll_step(es_context *context, uint64_t ticket);
 int32_t read_rows(es_context *context, const es_tensor *logits, const int64_t *rows, int64_t n, void *stream,
                   void *out);
 
+int32_t copy_memory(es_context *context, void *to, const void *from, int64_t bytes, int32_t to_device,
+                    void *stream);
+
 /* A token of a row [n], -inf = removed, by random numbers of the host's. */
 int64_t draw_by_bits(const float *row, int64_t n, uint64_t bits);
 int64_t draw_by_uniform(const float *row, int64_t n, float u);
 int64_t draw_by_exponential(const float *row, int64_t n, const float *noise);
+/* The same with noise [width] by rank; takes all tokens from the row. -1 if it has more than `width`. */
+int64_t draw_by_rank(float *row, int64_t n, const float *noise, int64_t width);
 
 extern const es_api *sim_kernels; /* of the packaged library, NULL until it is loaded */
 

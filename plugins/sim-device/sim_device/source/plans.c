@@ -12,7 +12,10 @@ static int64_t random_bytes(const es_context *context, int64_t vocab_size) {
     switch (context->settings.random) {
     case ES_RANDOM_BITS: return 8;
     case ES_RANDOM_UNIFORM: return 4;
-    case ES_RANDOM_EXPONENTIAL: return 4 * vocab_size;
+    case ES_RANDOM_EXPONENTIAL: {
+        const int64_t width = random_width(&context->settings, vocab_size);
+        return 4 * (width ? width : vocab_size);
+    }
     default: return 0;
     }
 }
@@ -27,8 +30,9 @@ static int64_t survivors_width(const es_context *context, const plan *p) {
     return most ? lesser(most, p->vocab_size) : p->vocab_size;
 }
 
-static int64_t logprobs_width(const es_context *context, const plan *p) {
-    return p->wants & ES_LOGPROBS ? 1 + lesser(context->settings.max_logprobs, p->vocab_size) : 0;
+static int64_t logprobs_width(const plan *p) {
+    if (!(p->wants & ES_LOGPROBS)) return 0;
+    return 1 + (p->most_logprobs < 0 ? p->vocab_size : lesser(p->most_logprobs, p->vocab_size));
 }
 
 static int64_t part(int64_t *end, int64_t bytes) {
@@ -39,7 +43,7 @@ static int64_t part(int64_t *end, int64_t bytes) {
 
 static layout lay_out(const es_context *context, const plan *p) {
     const int64_t n = p->rows, survivors = n * survivors_width(context, p);
-    const int64_t logprobs = 3 * n * logprobs_width(context, p);
+    const int64_t logprobs = 3 * n * logprobs_width(p);
     layout l = {0};
     l.up = padded(sizeof(wire_header)) + padded(n * (int64_t)sizeof(wire_entry)) +
            padded(MOST_RECORDS * (int64_t)sizeof(record)) + padded(n * random_bytes(context, p->vocab_size)) +
@@ -55,6 +59,7 @@ static layout lay_out(const es_context *context, const plan *p) {
     l.logprob_ranks = part(&end, logprobs ? 3 * n * 8 : 0);
     l.down_end = end;
     l.row = part(&end, p->vocab_size * 4);
+    l.given = part(&end, survivors ? p->vocab_size * 4 : 0);
     l.heads = part(&end, p->vocab_size);
     l.end = end;
     return l;
@@ -77,7 +82,8 @@ static plan *new_plan(es_context *context) {
 }
 
 int32_t prepare_plan(es_context *context, const es_shape *shape, es_plan *out) {
-    if (!shape || shape->size < sizeof *shape || shape->rows < 1 || shape->vocab_size < 1)
+    if (!shape || shape->size < sizeof *shape || out->size < sizeof *out || shape->rows < 1 ||
+        shape->vocab_size < 1)
         return refuse(context, ES_INVALID, "invalid shape");
     const int64_t most = context->settings.max_rows;
     if (most && shape->rows > most)
@@ -97,6 +103,7 @@ int32_t prepare_plan(es_context *context, const es_shape *shape, es_plan *out) {
         .code = shape->code,
         .bits = shape->bits,
         .wants = shape->wants,
+        .most_logprobs = shape->most_logprobs,
     };
     p->at = lay_out(context, p);
     const int32_t code = sim_create_event(&p->event);
@@ -118,6 +125,11 @@ int32_t release_plan(es_context *context, uint32_t number) {
 
 /* --- checks --------------------------------------------------------------------------------------------- */
 
+/* How many logprobs of one kind an entry has: the token's, and those of the likeliest. */
+static int64_t entries_of(const es_batch *b, int32_t i) {
+    return 1 + (b->top_n[i] < 0 ? b->vocab_size : lesser(b->top_n[i], b->vocab_size));
+}
+
 static int32_t check_plan(es_context *context, const es_batch *b, const plan *p) {
     if (!p) return refuse(context, ES_INVALID, "plan %u does not exist", b->plan);
     if (p->ticket) return refuse(context, ES_INVALID, "plan %u has a step that is not done", b->plan);
@@ -133,8 +145,9 @@ static int32_t check_plan(es_context *context, const es_batch *b, const plan *p)
             if (b->masked[i]) return refuse(context, ES_INVALID, "row %d has a mask in a plan without", i);
     if (b->survivors && (!(p->wants & ES_SURVIVORS) || b->survivors->width < survivors_width(context, p)))
         return refuse(context, ES_INVALID, "survivors that plan %u has no room for", b->plan);
-    if (b->logprobs && !(p->wants & ES_LOGPROBS))
-        return refuse(context, ES_INVALID, "logprobs that plan %u has no room for", b->plan);
+    for (int32_t i = 0; b->logprobs && i < b->n; i++)
+        if (b->logprobs_kinds[i] && entries_of(b, i) > logprobs_width(p))
+            return refuse(context, ES_INVALID, "logprobs that plan %u has no room for", b->plan);
     return ES_OK;
 }
 
@@ -142,8 +155,10 @@ static int64_t stride_of(const es_tensor *t) { return t->strides ? t->strides[0]
 
 static const char *first_row(const es_tensor *t) { return (const char *)t->data + t->byte_offset; }
 
-static int32_t check_row(es_context *context, const es_tensor *t, int64_t vocab_size, int64_t row) {
-    const int64_t size = t->bits / 8, alignment = context->settings.alignment;
+/* Rows that are only copied need no alignment. */
+static int32_t check_row(es_context *context, const es_tensor *t, int64_t vocab_size, int64_t row,
+                         int64_t alignment) {
+    const int64_t size = t->bits / 8;
     const char *at = first_row(t) + row * stride_of(t) * size;
     if (row < 0 || row >= t->shape[0])
         return refuse(context, ES_INVALID, "row %lld of %lld does not exist", (long long)row,
@@ -174,7 +189,7 @@ static int32_t check_entry(es_context *context, const es_batch *b, int32_t i) {
             return refuse(context, ES_INVALID, "entry %d: a top_k of %lld, beyond %lld", i,
                           (long long)p->top_k, (long long)most);
     }
-    return check_row(context, &b->logits, b->vocab_size, b->rows[i]);
+    return check_row(context, &b->logits, b->vocab_size, b->rows[i], context->settings.alignment);
 }
 
 static int32_t check_batch(es_context *context, const es_batch *b) {
@@ -190,6 +205,9 @@ static int32_t check_batch(es_context *context, const es_batch *b) {
     for (int32_t i = 0; i < b->n; i++) {
         const int32_t wrong = check_entry(context, b, i);
         if (wrong != ES_OK) return wrong;
+        const int32_t is_edited = b->logprobs && b->logprobs_kinds[i] & ES_LOGPROBS_PENALIZED;
+        if (is_edited && (!b->edits || b->edits[i] >= context->n_programs))
+            return refuse(context, ES_INVALID, "entry %d: no program of edits", i);
         const int32_t draws = context->programs[b->programs[i]].selector == ES_OP_DIST;
         if (draws && context->settings.random && !b->random)
             return refuse(context, ES_INVALID, "entry %d: no random numbers", i);
@@ -217,9 +235,8 @@ static int32_t status_of(const es_context *context, const es_batch *b, int32_t i
     if (!m->block || (m->has_many_breakers && context->programs[b->programs[i]].has_dry))
         return ES_ROW_DECLINED;
     if (!b->logprobs || !b->logprobs_kinds[i]) return ES_ROW_OK;
-    /* The logprobs of a draw by the host's numbers are not computed here, nor are very many. */
-    const int64_t n = b->top_n[i] < 0 ? b->vocab_size : b->top_n[i];
-    return context->settings.random || n > context->settings.max_logprobs ? ES_ROW_DECLINED : ES_ROW_OK;
+    /* The logprobs of a draw by the host's numbers are not computed here. */
+    return context->settings.random ? ES_ROW_DECLINED : ES_ROW_OK;
 }
 
 static int32_t is_changed(const es_batch *b, int64_t row) {
@@ -238,10 +255,14 @@ static uint16_t pack_mask(packing *out, const es_batch *b, const mask_set *stage
     return (uint16_t)(2 + (*packed)++);
 }
 
-static void pack_logprobs(packing *out, const es_batch *b) {
+static void pack_logprobs(packing *out, const es_context *context, const es_batch *b) {
     for (int32_t i = 0; i < b->n; i++) {
-        const wire_logprobs wanted = {b->edits ? b->edits[i] : 0, (int32_t)b->top_n[i], b->logprobs_kinds[i],
-                                      0};
+        const int32_t is_edited = b->edits && b->logprobs_kinds[i] & ES_LOGPROBS_PENALIZED;
+        const wire_logprobs wanted = {
+            .edits = is_edited ? context->programs[b->edits[i]].whole : 0,
+            .top_n = (int32_t)b->top_n[i],
+            .kinds = b->logprobs_kinds[i],
+        };
         pack(out, &wanted, sizeof wanted);
     }
 }
@@ -265,7 +286,7 @@ static int64_t pack_step(const es_context *context, const es_batch *b, const mas
     }
     if (b->logprobs) {
         header->logprobs = out.used;
-        pack_logprobs(&out, b);
+        pack_logprobs(&out, context, b);
     }
     int32_t packed = 0;
     header->masks = out.used;
@@ -298,11 +319,13 @@ static step_arguments arguments_of(const es_context *context, const es_batch *b,
         .code = p->code,
         .bits = p->bits,
         .random = context->settings.random,
+        .random_width = random_width(&context->settings, p->vocab_size),
+        .nothing = context->nothing,
         .staged_masks = p->masks ? p->masks->device : NULL,
         .mask_words = (p->vocab_size + 31) / 32,
         .token_ids_on_device = b->token_ids_on_device,
         .survivors_width = survivors_width(context, p),
-        .logprobs_width = logprobs_width(context, p),
+        .logprobs_width = logprobs_width(p),
         .wants_survivors = b->survivors != NULL,
     };
 }
@@ -378,7 +401,7 @@ static void unpack_survivors(const plan *p, const es_survivors *out, int32_t i, 
 static void unpack_logprobs(const plan *p, int32_t i, int64_t width) {
     const es_batch *b = p->batch;
     const char *pinned = b->pinned;
-    const int64_t n = lesser(b->top_n[i], b->vocab_size) + 1, row = b->rows[i];
+    const int64_t n = entries_of(b, i), row = b->rows[i];
     for (int32_t kind = 0; kind < 3; kind++) {
         const es_logprobs *out = (const es_logprobs *)(const void *)((const char *)b->logprobs +
                                                                      (size_t)kind * b->logprobs->size);
@@ -404,7 +427,7 @@ static void unpack(const es_context *context, const plan *p) {
         b->faults += results[i].status != ES_ROW_OK;
         if (results[i].status != ES_ROW_OK) continue;
         if (b->survivors && !selects) unpack_survivors(p, b->survivors, i, survivors_width(context, p));
-        if (b->logprobs && selects) unpack_logprobs(p, i, logprobs_width(context, p));
+        if (b->logprobs && selects) unpack_logprobs(p, i, logprobs_width(p));
     }
 }
 
@@ -417,6 +440,8 @@ static int32_t finish(es_context *context, plan *p, int32_t code) {
     p->batch = NULL;
     p->ticket = 0;
     free_retired(context);
+    /* ES_BUSY would mean that it is not done: with this one, the host tries less, then does the step itself. */
+    if (code == SIM_FAILED) return refuse(context, ES_NO_MEMORY, "a step: %s", sim_name_of(code));
     return refuse_device(context, "a step", code);
 }
 
@@ -436,13 +461,27 @@ int32_t poll_step(es_context *context, uint64_t ticket) {
     plan *p = plan_with(context, ticket);
     if (!p) return refuse(context, ES_INVALID, "ticket %llu is not open", (unsigned long long)ticket);
     const int32_t code = sim_poll(p->event);
-    /* A failure without a reason is ES_BUSY, which only `wait` may return at the end of a step. */
-    if (code == SIM_NOT_READY || code == SIM_FAILED) return ES_BUSY;
+    if (code == SIM_NOT_READY) return ES_BUSY;
     if (code != SIM_OK) sim_wait(p->event); /* nothing may use the host's memory any more */
     return finish(context, p, code);
 }
 
-/* --- rows for the host ---------------------------------------------------------------------------------- */
+/* --- rows for the host, and from it --------------------------------------------------------------------- */
+
+int32_t copy_memory(es_context *context, void *to, const void *from, int64_t bytes, int32_t to_device,
+                    void *stream) {
+    staging *via;
+    int32_t code = take_staging(context, bytes, &via);
+    if (code == SIM_OK) {
+        if (to_device) memcpy(via->pinned, from, (size_t)bytes);
+        code = to_device ? sim_copy(to, via->pinned, bytes, stream)
+                         : sim_copy(via->pinned, from, bytes, stream);
+        const int32_t waited = sim_synchronize(stream);
+        if (code == SIM_OK) code = waited;
+        if (code == SIM_OK && !to_device) memcpy(to, via->pinned, (size_t)bytes);
+    }
+    return refuse_device(context, "copying", code);
+}
 
 int32_t read_rows(es_context *context, const es_tensor *logits, const int64_t *rows, int64_t n, void *stream,
                   void *out) {
@@ -451,7 +490,7 @@ int32_t read_rows(es_context *context, const es_tensor *logits, const int64_t *r
     const int64_t bytes = logits->shape[1] * logits->bits / 8, stride = stride_of(logits) * logits->bits / 8;
     staging *to;
     for (int64_t i = 0; i < n; i++) {
-        const int32_t wrong = check_row(context, logits, logits->shape[1], rows[i]);
+        const int32_t wrong = check_row(context, logits, logits->shape[1], rows[i], 0);
         if (wrong != ES_OK) return wrong;
     }
     int32_t code = take_staging(context, n * bytes, &to);

@@ -58,6 +58,7 @@ typedef struct sim_counters {
     int64_t allocations;                 /* in total, pinned ones too */
     int64_t allocations_in_steps;        /* between sim_begin_step and sim_end_step */
     int64_t streams, events, executors;  /* live */
+    int64_t exports; /* live, to DLPack */
     int64_t overruns;                    /* blocks whose end has been written over */
 } sim_counters;
 
@@ -70,8 +71,12 @@ typedef struct sim_operator {
 
 const char *sim_name_of(int32_t code);
 int32_t sim_enter_thread(void);
+int32_t sim_has_entered(void);
+void sim_leave_thread(void);
 
 int32_t sim_allocate(int64_t bytes, void **out);
+/* One more owner of a block: it is free when all have deallocated it. */
+int32_t sim_retain(void *pointer);
 int32_t sim_deallocate(void *pointer);
 int32_t sim_allocate_pinned(int64_t bytes, void **out);
 int32_t sim_deallocate_pinned(void *pointer);
@@ -101,17 +106,30 @@ int32_t sim_discard(sim_executor *executor);
 /* For kernels: where a device pointer lies while the device works. */
 void *sim_mapped(const void *pointer);
 
+/* --- DLPack and Python --- */
+
+/* A DLManagedTensor of memory in a block, with its own hold on that; NULL without memory. */
+void *sim_export(void *block, void *data, int32_t code, int32_t bits, int32_t ndim, const int64_t *shape,
+                 const int64_t *strides);
+const char *sim_capsule_name(void);
+void sim_set_capsule_functions(void *valid, void *get); /* PyCapsule_IsValid, PyCapsule_GetPointer */
+void sim_destroy_capsule(void *capsule);
+
 /* --- for tests --- */
 
 void sim_count(sim_counters *out);
 void sim_begin_step(void);
 void sim_end_step(void);
+/* A forward pass: work that leaves these bytes in the device's memory. The host's memory is read at once. */
+int32_t sim_produce(void *to, const void *from, int64_t bytes, sim_stream *stream);
 /* Like new: no failures, no lost device, counters of what has happened at 0. Live things live on. */
 void sim_reset(void);
 /* Let `skip` calls pass, and the next `times` fail with `code`. Calls: "allocate", "pinned", "stream", "event",
  * "record", "copy", "launch", "prepare", "execute", "poll", "wait", "enter", and of work as it is done:
  * "copying", "working". SIM_INVALID for another. SIM_LOST loses the device. */
 int32_t sim_fail(const char *call, int64_t skip, int64_t times, int32_t code);
+int64_t sim_failures_left(void);
+void sim_hold_failures(int32_t held); /* nothing fails or counts as a call while 1, not even when lost */
 int32_t sim_remove_operator(const char *name); /* as in older versions; until sim_reset */
 void sim_set_polls(int64_t until_done);        /* SIM_NOT_READY so often before the work is done; 3 */
 void sim_set_late_events(int64_t polls);       /* and so often after it has been done; 0 */

@@ -24,9 +24,10 @@ static const void *at(const void *block, int64_t offset) {
 static void add_to_histories(const record *records, int32_t n) {
     for (int32_t i = 0; i < n; i++) {
         char *block = sim_mapped(records[i].block);
-        const request *r = (const request *)(const void *)block;
-        ((int64_t *)(void *)(block + r->tokens))[records[i].index] = records[i].token;
-        ((double *)(void *)(block + r->notes))[records[i].index] = records[i].note;
+        request *r = (request *)(void *)block;
+        if (records[i].index != r->length) continue; /* there already, or something before it has been lost */
+        ((int64_t *)(void *)(block + r->tokens))[r->length] = records[i].token;
+        ((double *)(void *)(block + r->notes))[r->length++] = records[i].note;
     }
 }
 
@@ -170,8 +171,20 @@ static wire_result run_program(const job *j, uint32_t program, float *processed,
 
 /* --- survivors and draws -------------------------------------------------------------------------------- */
 
-static int32_t write_survivors(const job *j, const float *row) {
+/* Let all tokens back into `row` that were as likely as the last one left. */
+static void keep_ties(const job *j, float *row) {
+    const int64_t n = j->step->vocab_size;
+    float *given = (float *)(void *)(j->workspace + j->step->at.given), least = INFINITY;
+    run_program(j, j->step->nothing, given, 0);
+    for (int64_t i = 0; i < n; i++)
+        if (row[i] > -INFINITY && row[i] < least) least = row[i];
+    for (int64_t i = 0; i < n; i++)
+        if (given[i] == least) row[i] = given[i];
+}
+
+static int32_t write_survivors(const job *j, float *row) {
     const step_arguments *s = j->step;
+    if (s->programs[j->entry->program].keeps_ties) keep_ties(j, row);
     const int64_t width = s->survivors_width, start = j->number * width;
     int32_t *count = (int32_t *)(void *)(j->workspace + s->at.survivor_counts) + j->number;
     int32_t *ids = (int32_t *)(void *)(j->workspace + s->at.survivor_ids) + start;
@@ -186,13 +199,16 @@ static int32_t write_survivors(const job *j, const float *row) {
     return ES_ROW_OK;
 }
 
-static int64_t draw(const job *j, const float *row) {
+/* -1 where a row has more tokens than there are numbers. */
+static int64_t draw(const job *j, float *row) {
     const step_arguments *s = j->step;
     const void *random = at(j->workspace, j->header->random);
     const int64_t n = s->vocab_size;
     if (s->random == ES_RANDOM_BITS) return draw_by_bits(row, n, ((const uint64_t *)random)[j->number]);
     if (s->random == ES_RANDOM_UNIFORM) return draw_by_uniform(row, n, ((const float *)random)[j->number]);
-    return draw_by_exponential(row, n, (const float *)random + j->number * n);
+    const float *noise = random;
+    if (s->random_width) return draw_by_rank(row, n, noise + j->number * s->random_width, s->random_width);
+    return draw_by_exponential(row, n, noise + j->number * n);
 }
 
 static wire_result run_entry(const job *j) {
@@ -202,6 +218,7 @@ static wire_result run_entry(const job *j) {
     if (s->random && own->selector == ES_OP_DIST) {
         wire_result out = run_program(j, own->samplers, row, 0);
         if (out.status == ES_ROW_OK) out.token = (int32_t)draw(j, row);
+        if (out.status == ES_ROW_OK && out.token < 0) out.status = ES_ROW_DECLINED;
         return out;
     }
     const int32_t survive = s->wants_survivors && own->selector < 0;
@@ -223,8 +240,10 @@ static int32_t work(void *arguments, void *workspace) {
     for (int32_t i = 0; i < header->n; i++) {
         job j = {.step = s, .workspace = workspace, .header = header, .entry = &entries[i], .number = i};
         results[i] = (wire_result){-1, entries[i].status, NAN};
-        if (entries[i].status == ES_ROW_OK) {
-            j.request = sim_mapped(entries[i].block);
+        j.request = sim_mapped(entries[i].block);
+        /* Where the step failed that had some tokens with it, the host runs the row. */
+        if (j.request && j.request->length != entries[i].length) results[i].status = ES_ROW_DECLINED;
+        if (results[i].status == ES_ROW_OK) {
             point_params(&j);
             results[i] = run_entry(&j);
         }
