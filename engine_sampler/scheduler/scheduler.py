@@ -374,7 +374,7 @@ class Scheduler:
             rows = self._rows(logits, plan.row_count)
             result = self._runner.run(plan, rows)
             self._requests.finish_step(result)
-        if self._answers:
+        if self._answers.parsers:
             result.deltas = self._answers.deltas(result)
         self._notify(result, plan, rows, started)
         return result

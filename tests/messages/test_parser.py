@@ -238,7 +238,7 @@ def test_what_is_not_allowed_is_named(options: dict[str, Any], words: str) -> No
     parser = MessageParser(tokenizer=ADDED)
     with pytest.raises(ParameterError, match=r"token id=1.5 is not allowed"):
         parser.feed([65, 1.5])  # type: ignore[list-item]
-    assert len(parser) == 1
+    assert (len(parser), parser.parts) == (0, [])
     with pytest.raises(ValueError, match="n=1 is not allowed: 0 to 0"):
         MessageParser().rollback(1)
 
