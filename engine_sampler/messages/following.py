@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from .alphabet import MarkerAlphabet
-from .arguments import ArgumentsReader
+from .arguments import ArgumentsReader, skip_space
 from .definition import AnswerDefinition, CallForm, Opener, character_class, longest
 from .events import DeviationError, Event, EventKind
 from .message import MessagePart
@@ -259,7 +259,7 @@ class Following:
         """The beginning of an answer within thoughts: the mark that opens them may come once more."""
         begin, after = self._definition.thinking_begin, at
         if begin is not None:
-            after = len(text) - len(text[at:].lstrip(_SPACE))
+            after = skip_space(text, at)
             if after == len(text) and after - at <= MAX_GAP:
                 return at
             end = begin.match(text, after).end
@@ -350,7 +350,7 @@ class Following:
 
     def _section(self, text: str, at: int) -> int:
         definition = self._definition
-        at = len(text) - len(text[at:].lstrip(_SPACE))
+        at = skip_space(text, at)
         if at == len(text):
             return at
         assert definition.section_end is not None
