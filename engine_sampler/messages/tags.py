@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..grammar.errors import GrammarLimitError
 from ..grammar.structural_tag.document import format_of
+from ..grammar.structural_tag.structural_tag import MAX_DEPTH, MAX_FORMATS
 from ..params.tools import FAMILIES
 from .alphabet import MarkerAlphabet
 from .arguments import reader_maker
@@ -33,7 +35,8 @@ def tag_definition(
     A tag whose content has a schema is a call: of that function of `schemas` whose name its beginning
     contains, or of what its beginning names. A tag with the marks of thoughts is thoughts. Marks of other
     tags are dropped, and what is between them is content. The definition does not say how often tags come,
-    or in which order. Raises GrammarError for what is no structural tag.
+    or in which order. Raises GrammarError for what is no structural
+    tag, and GrammarLimitError for one that is too large.
 
     schemas        the functions by name; None: not known
     marks          the marks of thoughts besides those of known families
@@ -52,6 +55,7 @@ class _Reading:
         self._marks = {*_THOUGHTS, *([marks] if marks else [])}
         self._thoughts = marks
         self._starts_inside = False
+        self._formats = self._depth = 0
         self._calls: list[Opener] = []
         self._dropped: dict[str, None] = {}
 
@@ -72,6 +76,14 @@ class _Reading:
 
     def walk(self, given: Any) -> None:
         """Reads a format and those within it."""
+        self._formats += 1
+        if self._formats > 2 * MAX_FORMATS or self._depth > 2 * MAX_DEPTH:  # lists count as well
+            raise GrammarLimitError("the structural tag has too many formats, or they are nested too deeply")
+        self._depth += 1
+        self._walk(given)
+        self._depth -= 1
+
+    def _walk(self, given: Any) -> None:
         if isinstance(given, list | tuple):
             for one in given:
                 self.walk(one)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine_sampler import ParameterError, Tokenizer
-from engine_sampler.grammar import Grammar, GrammarError, tool_calls
+from engine_sampler.grammar import Grammar, GrammarError, GrammarLimitError, tool_calls
 from engine_sampler.messages import Event, MessageParser
 
 from ..params.tools.transcripts import TOOLS, TRANSCRIPTS
@@ -213,6 +213,16 @@ def test_a_structural_tag_of_any_kind() -> None:
         },
     }
     assert parts("<a>x</a><b>y</b>", None, structural_tag=tag) == [("content", "xy")]
+
+
+def test_a_structural_tag_may_not_be_too_large() -> None:
+    deep: dict[str, Any] = {"type": "any_text"}
+    for _ in range(400):
+        deep = {"type": "optional", "content": deep}
+    wide = {"type": "or", "elements": [{"type": "any_text"}] * 5_000}
+    for given in (deep, wide):
+        with pytest.raises(GrammarLimitError, match="too many formats, or they are nested too deeply"):
+            MessageParser(structural_tag={"type": "structural_tag", "format": given})
 
 
 @pytest.mark.parametrize(
