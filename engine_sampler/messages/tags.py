@@ -6,8 +6,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..grammar.errors import GrammarLimitError
+from ..base.errors import quoted
+from ..grammar.errors import GrammarError, GrammarLimitError
 from ..grammar.structural_tag.document import format_of
+from ..grammar.structural_tag.elements import STYLE_NAMES
 from ..grammar.structural_tag.structural_tag import MAX_DEPTH, MAX_FORMATS
 from ..params.tools import FAMILIES
 from .alphabet import MarkerAlphabet
@@ -122,6 +124,8 @@ class _Reading:
             after = Template([Part("id")]) if part is None else literal(part, self._alphabet, is_json)
             template = template.then(after)
         style = "qwen_xml" if schema["type"] == "qwen_xml_parameter" else schema.get("style", "json")
+        if style not in STYLE_NAMES:
+            raise GrammarError(f"style={quoted(style)} is not allowed: {', '.join(STYLE_NAMES)}")
         if not template.first:
             return
         end = Template(()) if "" in ends else literal(ends[0], self._alphabet, is_json)
@@ -155,15 +159,14 @@ def _string_of(mark: Any) -> str:
 def _arguments_of(content: Any) -> tuple[list[str | None], Mapping[str, Any]] | None:
     """What precedes the arguments in the content of a call's tag, strings or None for an id, and their
     format; None for other tags."""
-    elements = (
-        content.get("elements") if isinstance(content, Mapping) and "elements" in content else [content]
-    )
-    if not elements or not isinstance(elements[-1], Mapping) or elements[-1].get("type") not in _JSON:
+    inner = content.get("elements") if isinstance(content, Mapping) else None
+    elements = inner if isinstance(inner, list) and inner else [content]
+    if not all(isinstance(one, Mapping) for one in elements) or elements[-1].get("type") not in _JSON:
         return None
     parts: list[str | None] = []
     for one in elements[:-1]:
         if one.get("type") == "const_string":
-            parts.append(one.get("value", ""))
+            parts.append(_string_of(one.get("value")))
         elif one.get("type") == "regex":
             parts.append(None)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -213,6 +214,31 @@ def test_a_structural_tag_of_any_kind() -> None:
         },
     }
     assert parts("<a>x</a><b>y</b>", None, structural_tag=tag) == [("content", "xy")]
+
+
+HOSTILE = (
+    5,
+    None,
+    "x",
+    [],
+    {},
+    [5],
+    {"type": "sequence", "elements": 5},
+    {"type": "json_schema", "style": 5},
+)
+
+
+@pytest.mark.parametrize("number", range(len(HOSTILE)))
+def test_a_wrong_structural_tag_is_an_error_or_has_no_meaning(number: int) -> None:
+    wrong = HOSTILE[number]
+    for begin, content, end in (
+        ("<a>", wrong, "</a>"),
+        (wrong, {"type": "json_schema"}, "x"),
+        ("<a>", {}, wrong),
+    ):
+        tag = {"type": "structural_tag", "format": {"begin": begin, "content": content, "end": end}}
+        with suppress(GrammarError):
+            assert parts("Hello.", None, structural_tag=tag) == [("content", "Hello.")]
 
 
 def test_a_structural_tag_may_not_be_too_large() -> None:
