@@ -12,7 +12,7 @@ from .alphabet import SURROGATES, MarkerAlphabet
 from .arguments import ArgumentsReader, reader_maker
 from .harmony import HarmonyHeader
 from .schemas import ANYTHING, SchemaView
-from .templates import FAILED, Found, Part, Template, call_template, exact, literal
+from .templates import FAILED, PARTIAL, Found, Part, Template, call_template, exact, literal
 
 Schemas = Mapping[str, SchemaView]
 """The schemas of functions by name."""
@@ -23,6 +23,10 @@ class Beginning(Protocol):
 
     @property
     def first(self) -> frozenset[str]: ...
+
+    def may_begin(self, two: str) -> bool:
+        """Whether it may begin with these two characters."""
+        ...
 
     def match(self, text: str, at: int) -> Found:
         """How the text from `at` on begins with it."""
@@ -68,6 +72,39 @@ class Opener:
     begin: Beginning
     form: CallForm | None = None
     only_first: bool = False
+
+
+class OpenerIndex:
+    """Finds which of some openers begin at a place of a text."""
+
+    _MOST = 1_024
+
+    def __init__(self, openers: Sequence[Opener]) -> None:
+        self._openers = tuple(openers)
+        self._by_two: dict[str, tuple[Opener, ...]] = {}
+
+    def find(self, text: str, at: int) -> tuple[Opener | None, Found]:
+        """What begins at a position: a partial match if there is any, else the longest one."""
+        best: tuple[Opener | None, Found] = (None, Found(FAILED))
+        for opener in self._likely(text[at : at + 2]):
+            found = opener.begin.match(text, at)
+            if found.end == PARTIAL:
+                return opener, found
+            is_text = opener.kind in ("excluded", "trigger")
+            if found.end >= 0 and (best[0] is None or (not is_text and found.end > best[1].end)):
+                best = opener, found
+        return best
+
+    def _likely(self, two: str) -> tuple[Opener, ...]:
+        """The openers that may begin with these characters."""
+        likely = self._by_two.get(two)
+        if likely is None:
+            if len(two) < 2:
+                return self._openers
+            likely = tuple(one for one in self._openers if one.begin.may_begin(two))
+            if len(self._by_two) < self._MOST:
+                self._by_two[two] = likely
+        return likely
 
 
 @dataclass(frozen=True)
@@ -207,7 +244,7 @@ def longest(candidates: Sequence[Any], text: str, at: int) -> tuple[Any, Found]:
     best: tuple[Any, Found] = (None, Found(FAILED))
     for one in candidates:
         found = one.begin.match(text, at)
-        if found.end == -1:
+        if found.end == PARTIAL:
             return one, found
         if found.end > best[1].end:
             best = one, found

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import groupby
 from typing import Any
 
 from .alphabet import MarkerAlphabet
-from .arguments import ArgumentsReader
-from .definition import AnswerDefinition, CallForm, Opener, character_class, longest
+from .arguments import ArgumentsReader, skip_space
+from .definition import AnswerDefinition, CallForm, Opener, OpenerIndex, character_class, longest
 from .events import DeviationError, Event, EventKind
 from .message import MessagePart
 from .templates import FAILED, MAX_GAP, PARTIAL, Found
@@ -44,9 +44,11 @@ class Following:
         self._definition, self._alphabet = definition, alphabet
         self._resume, self._values, self._call_id = resume, values, call_id
         self._scans = definition.candidates(False), definition.candidates(True)
-        self._later = tuple(one for one in definition.openers if not one.only_first)
-        self._thinking_ends = definition.thinking_ends()
-        begins = (one.begin.first for one in self._thinking_ends)
+        later = [one for one in definition.openers if not one.only_first]
+        self._openers = OpenerIndex(later), OpenerIndex(definition.openers)
+        ends = definition.thinking_ends()
+        self._thinking_ends = OpenerIndex(ends)
+        begins = (one.begin.first for one in ends)
         self._thinking_first = character_class(frozenset().union(*begins))
         self._mode = "inside" if definition.starts_inside else "free"
         self._pending = self._space = ""
@@ -196,8 +198,7 @@ class Following:
             at = candidate.start()
             if is_first and text[begin:at].strip(_SPACE):
                 is_first = False
-            openers = self._definition.openers if is_first else self._later
-            opener, found = _opener_in(openers, text, at)
+            opener, found = self._openers[is_first].find(text, at)
             if found.end == PARTIAL:
                 self._content(text[begin:at])
                 return at
@@ -259,7 +260,7 @@ class Following:
         """The beginning of an answer within thoughts: the mark that opens them may come once more."""
         begin, after = self._definition.thinking_begin, at
         if begin is not None:
-            after = len(text) - len(text[at:].lstrip(_SPACE))
+            after = skip_space(text, at)
             if after == len(text) and after - at <= MAX_GAP:
                 return at
             end = begin.match(text, after).end
@@ -278,7 +279,7 @@ class Following:
                 self._emit("thought", text[begin:])
                 return len(text)
             at = candidate.start()
-            opener, found = _opener_in(self._thinking_ends, text, at)
+            opener, found = self._thinking_ends.find(text, at)
             if opener is None:
                 at += 1
                 continue
@@ -350,7 +351,7 @@ class Following:
 
     def _section(self, text: str, at: int) -> int:
         definition = self._definition
-        at = len(text) - len(text[at:].lstrip(_SPACE))
+        at = skip_space(text, at)
         if at == len(text):
             return at
         assert definition.section_end is not None
@@ -413,19 +414,6 @@ class Following:
             self._is_new = False
         parts[-1].pieces.append(text)
         return tuple.__new__(Event, (kind, text, call, "", ""))  # which is three times as fast
-
-
-def _opener_in(openers: Sequence[Opener], text: str, at: int) -> tuple[Opener | None, Found]:
-    """What begins at a position of a text: a partial match if there is any, else the longest one."""
-    best: tuple[Opener | None, Found] = (None, Found(FAILED))
-    for opener in openers:
-        found = opener.begin.match(text, at)
-        if found.end == PARTIAL:
-            return opener, found
-        is_text = opener.kind in ("excluded", "trigger")
-        if found.end >= 0 and (best[0] is None or (not is_text and found.end > best[1].end)):
-            best = opener, found
-    return best
 
 
 def _continued(event: Event) -> tuple[EventKind, int, str]:

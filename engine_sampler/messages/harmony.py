@@ -37,6 +37,10 @@ class HarmonyHeader:
         """The characters with which it may begin."""
         return frozenset(one[0] for one in self._beginnings)
 
+    def may_begin(self, two: str) -> bool:
+        """Whether it may begin with these two characters."""
+        return any(one.startswith(two) or two.startswith(one) for one in self._beginnings)
+
     def match(self, text: str, at: int) -> Found:
         """The header with which the text begins from `at` on."""
         if not self._may_begin(text, at):

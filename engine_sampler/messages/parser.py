@@ -115,7 +115,7 @@ class MessageParser:
         """The events of token ids, or of a piece of text; a rollback counts a piece of text as one token.
 
         Raises ValueError after `finish`, and `ParameterError` for text where a tokenizer is given, or for ids
-        where none is.
+        where none is; nothing has changed then.
         """
         one = self._one(pieces) if type(pieces) is list or type(pieces) is tuple else None
         if one is not None:
@@ -125,7 +125,12 @@ class MessageParser:
             raise not_allowed("pieces", pieces, allowed)
         if self._following.is_finished:
             raise ValueError("the answer is finished")
-        self._read((pieces,) if isinstance(pieces, str) else pieces)
+        length = len(self._log)
+        try:
+            self._read((pieces,) if isinstance(pieces, str) else pieces)
+        except BaseException:  # an interruption, or what is no id: nothing of it has come
+            self._return_to(length)
+            raise
         return self._following.taken()
 
     def _one(self, pieces: Sequence[int]) -> Event | None:
@@ -225,7 +230,10 @@ class MessageParser:
             raise ValueError(f"n={n} is not allowed: 0 to {len(self._log)}")
         if not n and not self._following.is_finished:
             return
-        left = len(self._log) - n
+        self._return_to(len(self._log) - n)
+
+    def _return_to(self, left: int) -> None:
+        """Keep so many tokens, or pieces of text."""
         del self._kept[left // _EVERY + 1 :]
         self._restore(self._kept[-1])
         first = (len(self._kept) - 1) * _EVERY

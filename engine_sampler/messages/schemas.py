@@ -8,6 +8,8 @@ from typing import Any
 
 TYPES = frozenset(("string", "number", "boolean", "null", "object", "array"))
 _MAX_DEPTH = 16
+_MAX_PARTS = 500
+"""Maximum number of schemas within one that are looked at: clients write them."""
 _NUMBERS = {"integer": "number"}
 
 
@@ -18,6 +20,7 @@ class SchemaView:
     def __init__(self, schema: Any, document: Any = None) -> None:
         self._schema = schema
         self._document = schema if document is None else document
+        self._parts = 0
 
     @cached_property
     def _alternatives(self) -> tuple[Mapping[str, Any], ...]:
@@ -29,7 +32,8 @@ class SchemaView:
             return ()
 
     def _expanded(self, schema: Any, depth: int) -> Iterator[Mapping[str, Any]]:
-        if not isinstance(schema, Mapping) or depth == _MAX_DEPTH:
+        self._parts += 1
+        if not isinstance(schema, Mapping) or depth == _MAX_DEPTH or self._parts > _MAX_PARTS:
             raise _UnknownError
         if "$ref" in schema:
             yield from self._expanded(self._target(schema["$ref"]), depth + 1)
@@ -37,13 +41,13 @@ class SchemaView:
         choices = schema.get("anyOf") or schema.get("oneOf")
         if isinstance(choices, list):
             rest = {key: one for key, one in schema.items() if key not in ("anyOf", "oneOf")}
-            for choice in choices[:64]:
+            for choice in choices:
                 yield from ({**rest, **one} for one in self._expanded(choice, depth + 1))
             return
         parts = schema.get("allOf")
         if isinstance(parts, list) and parts:
             merged = {key: one for key, one in schema.items() if key != "allOf"}
-            for part in parts[:64]:
+            for part in parts:
                 for one in self._expanded(part, depth + 1):
                     merged = {**one, **merged}
             yield merged

@@ -6,7 +6,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..base.errors import quoted
+from ..grammar.errors import GrammarError, GrammarLimitError
 from ..grammar.structural_tag.document import format_of
+from ..grammar.structural_tag.elements import STYLE_NAMES
+from ..grammar.structural_tag.structural_tag import MAX_DEPTH, MAX_FORMATS
 from ..params.tools import FAMILIES
 from .alphabet import MarkerAlphabet
 from .arguments import reader_maker
@@ -33,7 +37,8 @@ def tag_definition(
     A tag whose content has a schema is a call: of that function of `schemas` whose name its beginning
     contains, or of what its beginning names. A tag with the marks of thoughts is thoughts. Marks of other
     tags are dropped, and what is between them is content. The definition does not say how often tags come,
-    or in which order. Raises GrammarError for what is no structural tag.
+    or in which order. Raises GrammarError for what is no structural
+    tag, and GrammarLimitError for one that is too large.
 
     schemas        the functions by name; None: not known
     marks          the marks of thoughts besides those of known families
@@ -52,6 +57,7 @@ class _Reading:
         self._marks = {*_THOUGHTS, *([marks] if marks else [])}
         self._thoughts = marks
         self._starts_inside = False
+        self._formats = self._depth = 0
         self._calls: list[Opener] = []
         self._dropped: dict[str, None] = {}
 
@@ -72,6 +78,14 @@ class _Reading:
 
     def walk(self, given: Any) -> None:
         """Reads a format and those within it."""
+        self._formats += 1
+        if self._formats > 2 * MAX_FORMATS or self._depth > 2 * MAX_DEPTH:  # lists count as well
+            raise GrammarLimitError("the structural tag has too many formats, or they are nested too deeply")
+        self._depth += 1
+        self._walk(given)
+        self._depth -= 1
+
+    def _walk(self, given: Any) -> None:
         if isinstance(given, list | tuple):
             for one in given:
                 self.walk(one)
@@ -110,6 +124,8 @@ class _Reading:
             after = Template([Part("id")]) if part is None else literal(part, self._alphabet, is_json)
             template = template.then(after)
         style = "qwen_xml" if schema["type"] == "qwen_xml_parameter" else schema.get("style", "json")
+        if style not in STYLE_NAMES:
+            raise GrammarError(f"style={quoted(style)} is not allowed: {', '.join(STYLE_NAMES)}")
         if not template.first:
             return
         end = Template(()) if "" in ends else literal(ends[0], self._alphabet, is_json)
@@ -143,15 +159,14 @@ def _string_of(mark: Any) -> str:
 def _arguments_of(content: Any) -> tuple[list[str | None], Mapping[str, Any]] | None:
     """What precedes the arguments in the content of a call's tag, strings or None for an id, and their
     format; None for other tags."""
-    elements = (
-        content.get("elements") if isinstance(content, Mapping) and "elements" in content else [content]
-    )
-    if not elements or not isinstance(elements[-1], Mapping) or elements[-1].get("type") not in _JSON:
+    inner = content.get("elements") if isinstance(content, Mapping) else None
+    elements = inner if isinstance(inner, list) and inner else [content]
+    if not all(isinstance(one, Mapping) for one in elements) or elements[-1].get("type") not in _JSON:
         return None
     parts: list[str | None] = []
     for one in elements[:-1]:
         if one.get("type") == "const_string":
-            parts.append(one.get("value", ""))
+            parts.append(_string_of(one.get("value")))
         elif one.get("type") == "regex":
             parts.append(None)
         else:

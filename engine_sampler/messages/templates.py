@@ -69,6 +69,11 @@ class Template:
         """The characters with which it may begin; all of them for a place at its beginning."""
         return frozenset(next((part.text[0] for part in self.parts if part.text), ""))
 
+    def may_begin(self, two: str) -> bool:
+        """Whether it may begin with these two characters."""
+        kind, text = self.parts[0]
+        return kind != "text" or text.startswith(two) or two.startswith(text)
+
     def then(self, other: Template) -> Template:
         """This template with another one after it."""
         space = [Part("space")] if self.parts and other.parts else []

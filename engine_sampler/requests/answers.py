@@ -16,36 +16,34 @@ if TYPE_CHECKING:
 class ParsedAnswers:
     """Parsers by request. Each is brought up to its request's output after a step, however that has come.
 
-    find  gives a request by its id, or raises `RequestError`
+    find     gives a request by its id, or raises `RequestError`
+    parsers  the parsers by request
     """
 
     def __init__(self, find: Callable[[RequestId], Request]) -> None:
         self._find = find
-        self._parsers: dict[RequestId, MessageParser] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._parsers)
+        self.parsers: dict[RequestId, MessageParser] = {}
 
     def add(self, ids: Sequence[RequestId], parser: MessageParser, output: Sequence[int]) -> None:
         """Follow requests that begin with some output: the first with `parser`, the others with copies."""
         parser.feed(output[len(parser) :])
         for request_id in reversed(ids):
-            self._parsers[request_id] = parser if request_id == ids[0] else parser.fork()
+            self.parsers[request_id] = parser if request_id == ids[0] else parser.fork()
 
     def fork(self, request_id: RequestId, child_id: RequestId) -> None:
         """Follow a copy of a request."""
-        if request_id in self._parsers:
-            self._parsers[child_id] = self._parsers[request_id].fork()
+        if request_id in self.parsers:
+            self.parsers[child_id] = self.parsers[request_id].fork()
 
     def cut(self, request_id: RequestId, length: int) -> None:
         """Follow a request back to an output of some length."""
-        parser = self._parsers.get(request_id)
+        parser = self.parsers.get(request_id)
         if parser is not None and len(parser) > length:
             parser.rollback(len(parser) - length)
 
     def forget(self, request_id: RequestId) -> None:
         """Follow a request no longer."""
-        self._parsers.pop(request_id, None)
+        self.parsers.pop(request_id, None)
 
     def deltas(self, result: StepResult) -> list[list[Event]]:
         """What each request of a step has said since the last one; [] for those without a parser."""
@@ -53,7 +51,7 @@ class ParsedAnswers:
 
     def _delta(self, result: StepResult, i: int) -> list[Event]:
         request_id = result.request_ids[i]
-        parser = self._parsers.get(request_id)
+        parser = self.parsers.get(request_id)
         if parser is None or parser.is_finished:
             return []
         try:

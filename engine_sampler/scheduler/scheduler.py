@@ -475,7 +475,7 @@ class Scheduler:
 
     def _notify(self, result: StepResult, plan: RowPlan, rows: LogitRows, started: float) -> None:
         """Tell parsers and observers of a step that is done."""
-        if self._answers:
+        if self._answers.parsers:
             result.deltas = self._answers.deltas(result)
         if self._requests.observed:
             self._requests.notify_step(result, lambda: self._runner.measures(result, plan, rows, started))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from engine_sampler import ParameterError, Tokenizer
-from engine_sampler.grammar import Grammar, GrammarError, tool_calls
+from engine_sampler.grammar import Grammar, GrammarError, GrammarLimitError, tool_calls
 from engine_sampler.messages import Event, MessageParser
 
 from ..params.tools.transcripts import TOOLS, TRANSCRIPTS
@@ -215,6 +216,41 @@ def test_a_structural_tag_of_any_kind() -> None:
     assert parts("<a>x</a><b>y</b>", None, structural_tag=tag) == [("content", "xy")]
 
 
+HOSTILE = (
+    5,
+    None,
+    "x",
+    [],
+    {},
+    [5],
+    {"type": "sequence", "elements": 5},
+    {"type": "json_schema", "style": 5},
+)
+
+
+@pytest.mark.parametrize("number", range(len(HOSTILE)))
+def test_a_wrong_structural_tag_is_an_error_or_has_no_meaning(number: int) -> None:
+    wrong = HOSTILE[number]
+    for begin, content, end in (
+        ("<a>", wrong, "</a>"),
+        (wrong, {"type": "json_schema"}, "x"),
+        ("<a>", {}, wrong),
+    ):
+        tag = {"type": "structural_tag", "format": {"begin": begin, "content": content, "end": end}}
+        with suppress(GrammarError):
+            assert parts("Hello.", None, structural_tag=tag) == [("content", "Hello.")]
+
+
+def test_a_structural_tag_may_not_be_too_large() -> None:
+    deep: dict[str, Any] = {"type": "any_text"}
+    for _ in range(400):
+        deep = {"type": "optional", "content": deep}
+    wide = {"type": "or", "elements": [{"type": "any_text"}] * 5_000}
+    for given in (deep, wide):
+        with pytest.raises(GrammarLimitError, match="too many formats, or they are nested too deeply"):
+            MessageParser(structural_tag={"type": "structural_tag", "format": given})
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -238,7 +274,7 @@ def test_what_is_not_allowed_is_named(options: dict[str, Any], words: str) -> No
     parser = MessageParser(tokenizer=ADDED)
     with pytest.raises(ParameterError, match=r"token id=1.5 is not allowed"):
         parser.feed([65, 1.5])  # type: ignore[list-item]
-    assert len(parser) == 1
+    assert (len(parser), parser.parts) == (0, [])
     with pytest.raises(ValueError, match="n=1 is not allowed: 0 to 0"):
         MessageParser().rollback(1)
 

@@ -51,6 +51,12 @@ def test_user_defined_tokens_are_literal_text(read):
     assert read(sentence_piece_keys()).ids_of("x▁y".encode())
 
 
+def test_user_defined_tokens_are_those_that_were_added(read):
+    tokenizer = read(byte_level_keys())
+    assert set(tokenizer.ids_of("日 本▁".encode())) <= tokenizer.added_token_ids
+    assert not tokenizer.added_token_ids & tokenizer.special_token_ids
+
+
 def test_sentence_pieces_become_text_and_bytes(read):
     tokenizer = read(sentence_piece_keys())
     assert tokenizer.token_bytes[3:259] == tuple(bytes([byte]) for byte in range(256))

@@ -106,6 +106,20 @@ def test_tokens_added_to_byte_level_bpe_are_text_whatever_their_characters():
     assert tokenizer.decode(tokenizer.encode("éĠx")) == "éĠx"
 
 
+def test_tokens_that_were_added_as_text_are_markers_unless_the_caller_says_otherwise():
+    bpe = byte_level()
+    bpe.add_tokens([tokenizers.AddedToken("<tool_call>", special=False)])
+    call, end = bpe.token_to_id("<tool_call>"), bpe.token_to_id("<|end|>")
+    tokenizer = Tokenizer.from_tokenizers(bpe)
+    assert call in tokenizer.added_token_ids
+    assert end not in tokenizer.added_token_ids
+    assert (tokenizer.markers["<tool_call>"], tokenizer.markers["<|end|>"]) == ((call,), (end,))
+    assert {call, end} <= tokenizer.marker_ids
+    as_text = Tokenizer.from_tokenizers(bpe, added_token_ids=())
+    assert as_text.marker_ids == as_text.special_token_ids
+    assert pickle.loads(pickle.dumps(tokenizer)).markers == tokenizer.markers
+
+
 def test_an_added_token_is_matched_in_the_normalised_text():
     source = llama()
     tokenizer = Tokenizer.from_tokenizers(source)

@@ -10,9 +10,9 @@ from .dialects import DialectReader, gemma_dialect, python_dialect
 from .elements import ElementsReader, marks_of_elements
 from .json_text import JsonReader
 from .parameters import ParametersReader, marks_of_parameters
-from .reader import ArgumentsReader, ReaderMaker
+from .reader import ArgumentsReader, ReaderMaker, skip_space
 
-__all__ = ["ArgumentsReader", "ReaderMaker", "reader_maker"]
+__all__ = ["ArgumentsReader", "ReaderMaker", "reader_maker", "skip_space"]
 
 
 def reader_maker(style: str, alphabet: MarkerAlphabet, before: str) -> ReaderMaker:

@@ -10,7 +10,7 @@ from ...grammar.structural_tag.elements import NOTATIONS
 from ..alphabet import MarkerAlphabet
 from ..events import DeviationError
 from ..writing import NUMBER, escaped_json, quoted_json
-from .reader import NOT_PLAIN, ArgumentsReader, check_depth, held_from, skip_space
+from .reader import NOT_PLAIN, ArgumentsReader, begins_with_rest, check_depth, held_from, skip_space
 
 _NUMBER_RUN = re.compile(r"[-+.\w]{1,401}")
 _WORD_RUN = re.compile(r"[A-Za-z_]{1,9}")
@@ -171,7 +171,7 @@ class DialectReader(ArgumentsReader):
                 self._quote, self._state, self._is_key = quote, "string", is_key
                 out.append('"')
                 return at + len(quote)
-            if quote.startswith(text[at:]):
+            if begins_with_rest(quote, text, at):
                 return at
         raise DeviationError(at, "the arguments have a value that is none")
 

@@ -14,7 +14,7 @@ from ..templates import MAX_GAP, PARTIAL, Part, Template
 from ..writing import escaped_json, quoted_json
 from .json_text import JsonReader
 from .parameters import special_in, unescaped
-from .reader import ArgumentsReader, check_depth, held_from, hold, skip_space, typed_json
+from .reader import ArgumentsReader, begins_with_rest, check_depth, held_from, hold, skip_space, typed_json
 
 _PLACES = re.compile(r"(\{name\}|\{kind\})")
 
@@ -115,7 +115,7 @@ class ElementsReader(ArgumentsReader):
             self._close(out)
             return at + len(closing)
         end, name, kind = (self._marks.item if inside.is_list else self._marks.member).match(text, at)
-        may_close = bool(closing) and closing.startswith(text[at:])
+        may_close = begins_with_rest(closing, text, at)
         is_mark = name.startswith("/") or self._is_end_mark(text, at)
         if end >= 0 and not is_mark:
             self._begin(name, kind, at, out)
@@ -174,15 +174,15 @@ class ElementsReader(ArgumentsReader):
             return at
         after, first = skip_space(text, at), self._marks.member.parts[0].text
         is_element = after - at <= MAX_GAP and text.startswith(first, after)
-        if after - at <= MAX_GAP and (after == len(text) or first.startswith(text[after:])):
+        if after - at <= MAX_GAP and (after == len(text) or begins_with_rest(first, text, after)):
             return at
         if is_element and text.startswith(self._element_end, after):
             kind = "string" if "string" in types else "array" if "array" in types else "object"
-        elif is_element and self._element_end.startswith(text[after:]):
+        elif is_element and begins_with_rest(self._element_end, text, after):
             return at
         elif is_element and not text.startswith(first + "/", after):
             is_item, item = text.startswith(self._marks.item.parts[0].text, after), "array" in types
-            if item and not is_item and self._marks.item.parts[0].text.startswith(text[after:]):
+            if item and not is_item and begins_with_rest(self._marks.item.parts[0].text, text, after):
                 return at
             kind = "array" if is_item and item else "object"
         else:
@@ -235,7 +235,7 @@ class ElementsReader(ArgumentsReader):
         if text.startswith(self._element_end, at):
             self._state = "between"
             return at + len(self._element_end)
-        if not self._element_end.startswith(text[at:]):
+        if not begins_with_rest(self._element_end, text, at):
             raise DeviationError(at, "an argument does not end after its value")
         return at
 

@@ -13,7 +13,7 @@ from ..schemas import SchemaView
 from ..templates import FAILED, PARTIAL, Part, Template, literal
 from ..writing import escaped_json, quoted_json
 from .json_text import JsonReader
-from .reader import NOT_PLAIN, ArgumentsReader, held_from, hold, skip_space, typed_json
+from .reader import NOT_PLAIN, ArgumentsReader, begins_with_rest, held_from, hold, skip_space, typed_json
 
 MAX_PARAMETERS = 256
 """Maximum number of parameters in a call."""
@@ -189,7 +189,7 @@ class ParametersReader(ArgumentsReader):
         if text.startswith(closing, at):
             self._state = "between"
             return at + len(closing)
-        if not closing.startswith(text[at:]):
+        if not begins_with_rest(closing, text, at):
             raise DeviationError(at, "a parameter does not end after its value")
         return at
 

@@ -70,6 +70,11 @@ def skip_space(text: str, at: int) -> int:
     return SPACE.match(text, at).end()  # type: ignore[union-attr]
 
 
+def begins_with_rest(mark: str, text: str, at: int) -> bool:
+    """Whether a text ends, after a position, within the beginning of `mark`."""
+    return len(text) - at < len(mark) and mark.startswith(text[at:])
+
+
 def held_from(text: str, at: int, stop: str) -> int:
     """From where on the end of a text may be the beginning of `stop`, which does not occur from `at` on."""
     first = max(at, len(text) - len(stop) + 1)

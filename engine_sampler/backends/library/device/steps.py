@@ -33,8 +33,8 @@ class DeviceHost(HostRun):
         except (MemoryError, *INTERRUPTIONS):
             raise
         except BaseException as error:
-            where = f"the logits on {batch.logits.device} cannot be read"
-            raise LibraryError(f"backend {self.backend}: {failure(where, error)}") from error
+            what = f"backend {self.backend}: reading the logits on {batch.logits.device}"
+            raise LibraryError(failure(what, error)) from error
         super().run(batch, groups, why)
 
 

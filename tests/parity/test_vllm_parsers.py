@@ -1,9 +1,9 @@
-"""Parsers of calls against vLLM's own: the same calls in the same texts, of every family that has one there.
+"""Parsers against vLLM's: the same calls and thoughts in the same texts, of every family that has one there.
 
 Where the two differ: vLLM's parser of Step-3 trims strings; those of Gemma 4 and MiniMax-M3 read booleans
 within untyped lists as strings; that of Phi-4 finds no calls in lists that contain others, that of Llama 3
 none where several follow each other, and that of InternLM 2 raises; those of Mistral and Cohere need the
-tokenizers of these models.
+tokenizers of these models. vLLM leaves line breaks after thoughts in the content.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ import pytest
 from engine_sampler.grammar import TOOL_FAMILIES
 from engine_sampler.messages import MessageParser
 
-from ..messages.families import random_answer, tools_of
+from ..messages.families import random_answer, tools_of, write_answer
 from ..messages.vocabularies import MARKERS
 
 pytest.importorskip("vllm")
 
+PROTOCOL = "vllm.entrypoints.openai.chat_completion.protocol"
 PARSERS = {
     "hermes": "hermes",
     "qwen_2_5": "hermes",
@@ -56,6 +57,26 @@ PARSERS = {
 """vLLM's parser of each family."""
 
 
+REASONING = {
+    "qwen_3": "qwen3",
+    "qwen_3_5": "qwen3",
+    "nemotron_3": "nemotron_v3",
+    "deepseek_r1": "deepseek_r1",
+    "deepseek_v4": "deepseek_v4",
+    "glm_4_5": "glm45",
+    "glm_4_7": "glm45",
+    "minimax": "minimax_m2",
+    "seed_oss": "seed_oss",
+    "mimo": "mimo",
+    "step_3": "step3",
+    "ernie_4_5": "ernie45",
+    "kimi": "kimi_k2",
+    "kimi_k3": "kimi_k3",
+    "gemma_4": "gemma4",
+}
+"""vLLM's parser of each family's thoughts."""
+
+
 class Vocabulary:
     """What vLLM's parsers ask of a tokenizer: its markers, each a token."""
 
@@ -85,7 +106,7 @@ class Vocabulary:
 @pytest.mark.parametrize("family", PARSERS)
 def test_vllm_reads_the_same_calls(family: str) -> None:
     pytest.importorskip("ijson")
-    protocol = pytest.importorskip("vllm.entrypoints.openai.chat_completion.protocol")
+    protocol = pytest.importorskip(PROTOCOL)
     tool_parsers = pytest.importorskip("vllm.tool_parsers")
     kind = tool_parsers.ToolParserManager.get_tool_parser(PARSERS[family])
     for seed in range(40):
@@ -106,3 +127,19 @@ def test_vllm_reads_the_same_calls(family: str) -> None:
         parser.finish()
         ours = [(one.name, one.value) for one in parser.parts if one.kind == "call"]
         assert ours == [(one.function.name, json.loads(one.function.arguments)) for one in theirs.tool_calls]
+
+
+@pytest.mark.parametrize("family", REASONING)
+@pytest.mark.parametrize("thoughts", ["I look it up.", "a b < c", "x\n\ny"])
+def test_vllm_reads_the_same_thoughts(family: str, thoughts: str) -> None:
+    pytest.importorskip("ijson")
+    protocol, reasoning = pytest.importorskip(PROTOCOL), pytest.importorskip("vllm.reasoning")
+    kind = reasoning.ReasoningParserManager.get_reasoning_parser(REASONING[family])
+    request = protocol.ChatCompletionRequest(messages=[{"role": "user", "content": "x"}], model="m")
+    text = write_answer(family, thoughts, "1 < 2, voilà.", [], Random(0)).text
+    theirs = kind(Vocabulary()).extract_reasoning(text, request)
+    parser = MessageParser(family, reasoning="enabled")
+    parser.feed(text)
+    parser.finish()
+    ours = [(one.kind, one.text) for one in parser.parts]
+    assert ours == [("thought", theirs[0]), ("content", theirs[1].lstrip("\n"))]
