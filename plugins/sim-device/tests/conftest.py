@@ -6,6 +6,7 @@ import gc
 import os
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,13 @@ LIVE = ("blocks", "pinned_blocks", "streams", "events", "executors", "exports", 
 
 
 def live(device: Any) -> dict[str, int]:
-    """What is left on the device, if anything, once all that is unreachable has been freed."""
-    for generation in range(3):
+    """What is left on the device, if anything, once all that is unreachable has been freed, and threads that
+    have just done their work have let go of it."""
+    for attempt in range(50):
         if not counted(device):
             break
-        gc.collect(generation)
+        gc.collect(min(attempt, 2))
+        time.sleep(0.01 if attempt > 2 else 0)
     return counted(device)
 
 
