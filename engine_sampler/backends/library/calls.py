@@ -67,6 +67,8 @@ class Call:
         self._outputs = TokensOutput(struct, rows, size, apart=apart)
         self._input = self._input_for(struct.logits, layout, size)
         self._all_exist = self._outputs.all_exist
+        self._writes_more = bool(survivors or reports or processes)
+        """Whether there is more than tokens to hand out."""
         rows.point(struct)
         self._attempts = Attempts(session, fallback, struct, rows, max_rows)
         self._run, self._context = self._attempts.run, session.context.pointer
@@ -84,13 +86,15 @@ class Call:
         try:
             declined = self._taken(batch, self._run(self._context, self._struct))
         finally:
-            self._leave_if_late(batch)
-        self._hand_out(batch, declined)
+            if self._watched:
+                self._leave_if_late(batch)
+        if self._writes_more:
+            self._hand_out(batch, declined)
         return True
 
     def _leave_if_late(self, batch: Batch) -> None:
         """Leave everything to the library that it may still use, if it has not returned in time."""
-        if self._watched and self._session.library.quarantined:
+        if self._session.library.quarantined:
             self._session.table.leave()
             leave_behind(self, self._session, batch)
 

@@ -162,7 +162,8 @@ class DeviceCall(Call):
             self._code = self._parts.start(self._attempts.run, self._struct)
         finally:
             self._ticket = self._struct.ticket
-            self._leave_if_late(batch)
+            if self._watched:
+                self._leave_if_late(batch)
         return True
 
     def finish(self, batch: Batch) -> np.ndarray:
