@@ -14,7 +14,7 @@ from vllm.v1.sample.logits_processor.builtin import (
 
 from engine_sampler import SamplingParams
 
-from .following import Following, in_vocabulary, requests_in
+from .following import FollowingProcessor, in_vocabulary, requests_in
 
 _UNFOLLOWED = itertools.count()
 
@@ -35,7 +35,7 @@ def arguments_of(metadata: Any, count: int, vocab_size: int) -> dict[str, Any]:
 def processed_by_others(logits: torch.Tensor, metadata: Any) -> torch.Tensor:
     """The logits after what is not ours: processors of others, and vLLM's budget of thoughts. A copy if these
     are any."""
-    ours = (Following, MinPLogitsProcessor)  # `_from_tensors` reads min_p
+    ours = (FollowingProcessor, MinPLogitsProcessor)  # `_from_tensors` reads min_p
     if requests_in(metadata, len(logits)) is not None:
         ours += (LogitBiasLogitsProcessor, MinTokensLogitsProcessor)
     others = [p for p in metadata.logitsprocs.all if not isinstance(p, ours)]

@@ -1,4 +1,4 @@
-"""`Following`: the requests of vLLM's persistent batch, by row."""
+"""`FollowingProcessor`: the requests of vLLM's persistent batch, by row."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class BatchRequest:
         return output[: output.index(-1)] if is_new else None
 
 
-class Following(LogitsProcessor):
+class FollowingProcessor(LogitsProcessor):
     """A processor that changes nothing: vLLM tells it of every change of the batch.
 
     rows  the request in each row.
@@ -74,9 +74,10 @@ class Following(LogitsProcessor):
                 rows[source] = displaced
 
 
-def following_in(metadata: Any) -> Following | None:
+def following_in(metadata: Any) -> FollowingProcessor | None:
     """The one among the processors of a batch; None for a batch that was not made by a model runner."""
-    return next((p for p in metadata.logitsprocs.non_argmax_invariant if isinstance(p, Following)), None)
+    processors = metadata.logitsprocs.non_argmax_invariant
+    return next((p for p in processors if isinstance(p, FollowingProcessor)), None)
 
 
 def requests_in(metadata: Any, count: int) -> list[BatchRequest] | None:

@@ -6,7 +6,7 @@ import inspect
 from importlib import import_module
 from typing import Any
 
-from .following import Following
+from .following import FollowingProcessor
 from .rejection import RowRejectionSampler
 from .sampler import RowwiseSampler
 
@@ -50,7 +50,7 @@ def put_in(runner: Any = None) -> None:
     def build_with_following(vllm_config: Any, *arguments: Any, **keywords: Any) -> Any:
         """vLLM's processors, and one more, which follows the requests of the batch and changes nothing."""
         built = build(vllm_config, *arguments, **keywords)
-        built.non_argmax_invariant.append(Following(vllm_config))
+        built.non_argmax_invariant.append(FollowingProcessor(vllm_config))
         return built
 
     mine = {"Sampler": RowwiseSampler, "RejectionSampler": RowRejectionSampler}
