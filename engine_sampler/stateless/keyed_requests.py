@@ -73,12 +73,18 @@ class KeyedRequests(Scheduler):
         skipped = [(i, None) for i, key in enumerate(keys) if key not in live]
         return InputBatch(self._requests.slots, requests, keys, skipped)
 
-    def ends(self, inputs: InputBatch) -> Ends:
-        """The ends of the outputs of requests that are there."""
+    def seats(self, keys: Sequence[Hashable]) -> tuple[list[int], np.ndarray]:
+        """The indices of the keys that have a request, and the slots of these requests, int64."""
+        live = self._requests.live
+        places = [i for i, key in enumerate(keys) if key in live]
+        return places, np.array([live[keys[i]].slot for i in places], np.int64)
+
+    def ends(self, seats: np.ndarray) -> Ends:
+        """The ends of the outputs of the requests in these slots."""
         slots = self._requests.slots
-        lengths = slots.lengths[inputs.slots]
-        prompts = slots.pool.prompt_lengths[inputs.slots]
-        last = slots.offsets[inputs.slots] + lengths - 1
+        lengths = slots.lengths[seats]
+        prompts = slots.pool.prompt_lengths[seats]
+        last = slots.offsets[seats] + lengths - 1
         return Ends((lengths - prompts).tolist(), slots.tokens[last].tolist() if len(slots.tokens) else [])
 
     def checked_drafts(self, drafts: Sequence[Sequence[int]]) -> list[list[int]]:

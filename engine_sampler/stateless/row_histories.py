@@ -74,10 +74,7 @@ class RowHistories:
 
         inputs  the requests of the rows, if they are those of the last call.
         """
-        if inputs is None:
-            waiting: Sequence[int] = range(len(rows))
-        else:
-            waiting = self._not_as_drawn(rows, given, prompts, outputs, inputs)
+        waiting = self._not_as_drawn(rows, given, prompts, outputs, inputs)
         changed = False
         for i in waiting:
             prompt = None if prompts is None else prompts[i]
@@ -91,18 +88,22 @@ class RowHistories:
         given: Sequence[SamplingParams | ParameterError],
         prompts: Sequence[Any] | None,
         outputs: Sequence[Any] | None,
-        inputs: InputBatch,
+        inputs: InputBatch | None,
     ) -> list[int]:
         """The rows about which anything has changed but that their outputs have what was drawn."""
-        others = [i for i, _ in inputs.skipped]
-        others += [i for i, row in enumerate(rows) if row.params is not given[i]]
+        if inputs is None:
+            places, seats = self._requests.seats([row.key for row in rows])
+        else:
+            places, seats = inputs.places.tolist(), inputs.slots
+        others = [i for i, row in enumerate(rows) if row.params is not given[i]]
+        if len(places) < len(rows):
+            others += {*range(len(rows))}.difference(places)
         if prompts is not None:
             others += [
                 i for i, row in enumerate(rows) if prompts[i] is not row.prompt and prompts[i] is not None
             ]
         if outputs is not None:
-            ends = self._requests.ends(inputs)
-            for i, length, last in zip(inputs.places.tolist(), *ends, strict=True):
+            for i, length, last in zip(places, *self._requests.ends(seats), strict=True):
                 output, row = outputs[i], rows[i]
                 if output is row.output and len(output) == length == row.seen + 1 and output[-1] == last:
                     row.seen = length
