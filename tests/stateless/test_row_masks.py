@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import Grammar, allocate_bitmask, apply_bitmask, fill_bitmasks, unpack_bitmask
+from engine_sampler import (
+    Grammar,
+    RowSampler,
+    allocate_bitmask,
+    apply_bitmask,
+    fill_bitmasks,
+    unpack_bitmask,
+)
 from tests.engines import TOKENIZER, VOCAB
 from tests.stateless.row_worlds import bits_of
 
@@ -120,3 +127,23 @@ def test_wrong_rows_are_refused(rows: Any) -> None:
     assert (bitmask == -1).all()
     with pytest.raises(TypeError, match="bitmask"):
         fill_bitmasks([matcher], bitmask.astype(np.int64))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_rows_take_tensors_for_everything(dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    logits = torch.tensor(LOGITS).to(getattr(torch, dtype))
+    columns = {"temperature": [0.5, 0.0, 1.0, 2.0, 0.7], "top_k": [0, 3, 5, 2, 9]}
+    tensors = {name: torch.tensor(column) for name, column in columns.items()}
+    drawn = RowSampler(70, seed=1).step(logits, range(5), tensors, mask=torch.tensor(MASK), logprobs=2)
+    expected = RowSampler(70, seed=1).step(
+        logits.float().numpy(),
+        range(5),
+        {"temperature": np.array(columns["temperature"], np.float32), "top_k": columns["top_k"]},
+        mask=bits_of(MASK),
+        logprobs=2,
+    )
+    np.testing.assert_array_equal(drawn.token_ids, expected.token_ids)
+    assert drawn.logprobs is not None
+    assert expected.logprobs is not None
+    np.testing.assert_array_equal(drawn.logprobs.logprobs, expected.logprobs.logprobs)
