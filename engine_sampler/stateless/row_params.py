@@ -124,12 +124,12 @@ class RowParams:
         changes = {n: value for n, value in zip(names, values, strict=True) if value is not None}
         try:
             params = base.replace(**changes) if changes else base
-            self._check_names(params)
+            self.check(params)
         except ParameterError as fault:
             return fault
         return params
 
-    def _check_names(self, params: SamplingParams) -> None:
+    def check(self, params: SamplingParams) -> None:
         """Raise `ParameterError` if `params` are more than a row may have."""
         if phases_of(params) is not None:
             raise ParameterError("thinking and phases are not allowed: a row is in none")

@@ -108,6 +108,12 @@ class RowSampler:
         self._inputs: InputBatch | None = None
         self._returned: StepResult | None = None
 
+    @staticmethod
+    def check(params: SamplingParams) -> None:
+        """Raise `ParameterError` for parameters that no row may have, such as `max_tokens` and grammars: for
+        an engine that refuses requests when they arrive."""
+        RowParams().check(params)
+
     @property
     def vocab_size(self) -> int:
         """The number of tokens."""

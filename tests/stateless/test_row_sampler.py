@@ -277,6 +277,10 @@ def test_parameters_of_whole_requests_are_reported() -> None:
     ]
     drawn = RowSampler(SIZE).step(LOGITS[:3], KEYS[:3], params=params)
     assert [error is not None for error in drawn.errors] == [True] * 3
+    for given in params:
+        with pytest.raises(ParameterError, match="not allowed"):
+            RowSampler.check(given)
+    RowSampler.check(SamplingParams(mirostat=2, min_tokens=3, stop_token_ids=[1], seed=3))
 
 
 @pytest.mark.parametrize(

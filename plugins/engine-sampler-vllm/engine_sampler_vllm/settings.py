@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from engine_sampler import ParameterError, SamplingParams
+from engine_sampler import ParameterError, RequestLimits, RowSampler, SamplingParams
 
 logger = logging.getLogger("engine_sampler")
 
@@ -26,7 +26,9 @@ def params_of(request: Any) -> SamplingParams:
         given["bad_words"] = words
     if request.min_tokens:
         given["stop_token_ids"] = sorted(request.all_stop_token_ids)
-    return SamplingParams(order="vllm").replace(**given, **_extra(request.extra_args or {}, request))
+    params = SamplingParams(order="vllm").replace(**given, **_extra(request.extra_args or {}, request))
+    RowSampler.check(params)
+    return params
 
 
 def params_or_vllms(request: Any) -> SamplingParams:
@@ -46,4 +48,5 @@ def _extra(extra: Mapping[str, Any], request: Any) -> dict[str, Any]:
     for name in ours:
         if hasattr(request, name):
             raise ParameterError(f"{name} is not allowed in extra_args: vLLM has it itself, outside")
+    RequestLimits().check(SamplingParams(**ours), 2**31 - 1)
     return ours

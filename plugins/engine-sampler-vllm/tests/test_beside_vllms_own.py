@@ -175,6 +175,30 @@ def test_switching_it_off_restores_the_engine(runner: Any) -> None:
     assert type(engine.sampler) is vllms.Sampler
 
 
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"dry_multiplier": -1.0},
+        {"temperature": 2.0},
+        {"regex": "a"},
+        {"order": "none"},
+        {"thinking": "qwen3"},
+    ],
+    ids=["value", "vllms", "grammar", "order", "phases"],
+)
+def test_wrong_extra_args_are_refused_when_the_request_arrives(runner: Any, extra: dict[str, Any]) -> None:
+    from vllm.exceptions import VLLMValidationError
+    from vllm.v1.sample import logits_processor
+
+    request = SamplingParams(extra_args=extra)
+    with pytest.raises(VLLMValidationError, match=next(iter(extra))):
+        logits_processor.validate_logits_processors_parameters(None, request)
+    right = SamplingParams(extra_args={"top_n_sigma": 1.0, "others": 3})
+    logits_processor.validate_logits_processors_parameters(None, right)
+    places.put_back()
+    logits_processor.validate_logits_processors_parameters(None, request)
+
+
 @pytest.mark.parametrize(("value", "is_on"), [("", False), ("0", False), ("1", True)])
 def test_the_environment_switches_it_on(value: str, is_on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     switched = []
@@ -192,7 +216,7 @@ def test_a_changed_signature_fails_by_name(runner: Any, name: str) -> None:
         places.put_in(runner)
     delattr(runner, name)
     with pytest.raises(places.PeerError, match=name):
-        places.check_peer(runner)
+        places.put_in(runner)
 
 
 def test_the_places_are_those_of_the_model_runner() -> None:

@@ -80,7 +80,9 @@ def test_placeholders_of_tokens_on_their_way_stand_for_what_was_drawn(runner: An
         late.requests["a"].output_token_ids[-1] = -1
 
 
-@pytest.mark.parametrize("extra", [{"dry_multiplier": -1.0}, {"temperature": 2.0}, {"mirostat": 7}])
+@pytest.mark.parametrize(
+    "extra", [{"dry_multiplier": -1.0}, {"temperature": 2.0}, {"mirostat": 7}, {"regex": "a"}]
+)
 def test_wrong_extra_args_are_left_out_and_logged(
     runner: Any, extra: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
