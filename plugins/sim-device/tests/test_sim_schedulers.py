@@ -198,9 +198,11 @@ def test_schedulers_in_two_threads_do_not_meet(device: Any) -> None:
     assert not errors
 
 
-@pytest.mark.parametrize("random", [2, 3], ids=["uniform", "exponential"])
-def test_numbers_of_the_host_draw_from_the_distribution(device: Any, random: int) -> None:
-    device.configure(random=random)
+@pytest.mark.parametrize(
+    ("random", "width"), [(2, 0), (3, 0), (3, 6)], ids=["uniform", "exponential", "exponential by rank"]
+)
+def test_numbers_of_the_host_draw_from_the_distribution(device: Any, random: int, width: int) -> None:
+    device.configure(random=random, random_width=width)
     backend = LibraryBackend(device.path, allocate=device.pool)
     assert not backend.exact
     values = np.log(np.array([[0.5, 0.3, 0.15, 0.05]], np.float32))
@@ -209,4 +211,14 @@ def test_numbers_of_the_host_draw_from_the_distribution(device: Any, random: int
     twins = Twins(device, [{} for _ in range(400)], backend=backend)
     result = twins.own.step(device.array(logits))
     shares = np.bincount(result.token_ids, minlength=VOCAB)[1:5] / 400
+    assert result.errors == [None] * 400
     assert np.allclose(shares, np.exp(values[0]), atol=0.08)
+
+
+def test_a_row_with_more_tokens_than_numbers_is_left_to_the_host(device: Any) -> None:
+    device.configure(random=3, random_width=6)
+    backend = LibraryBackend(device.path, allocate=device.pool)
+    twins = Twins(device, ({"top_k": 7},), backend=backend)
+    with device.counted() as changes:
+        twins.step()
+    assert changes["copies_down"] == 2, "the result, and the row for the host"
