@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..arithmetic import LogitRows, child_seed
-from ..base.arguments import integer_of
+from ..base.arguments import instance_of, integer_of
 from ..base.errors import check_hashable, quoted
 from ..contract import Backend, ParameterError
 from ..params import RequestLimits, SamplingParams
@@ -173,6 +173,8 @@ class RowSampler:
         is_same = names == self._keys
         if not is_same:
             _check_keys(names)
+        if columns is not None:
+            instance_of(Mapping, "columns", columns, "an array or a list for each parameter's name")
         given = self._params.rows(len(names), params, columns or {})
         _check_length("prompts", prompts, len(names))
         _check_length("outputs", outputs, len(names))

@@ -293,6 +293,7 @@ def test_parameters_of_whole_requests_are_reported() -> None:
         ((LOGITS, KEYS, {"temperature": [1.0]}), {}),
         ((LOGITS, KEYS, {"temperature": np.ones((6, 1))}), {}),
         ((LOGITS, KEYS, {"temprature": [1.0] * 6}), {}),
+        ((LOGITS, KEYS, [1.0] * 6), {}),
         ((LOGITS, KEYS), {"params": [SamplingParams()]}),
         ((LOGITS, KEYS), {"params": [{}] * 6}),
         ((LOGITS, KEYS), {"prompts": [[1]]}),
