@@ -57,7 +57,17 @@ from .contract import (
 from .grammar import Grammar, GrammarError
 from .params import RequestLimits, SamplingParams
 from .scheduler import BegunStep, Record, RequestError, Scheduler, StepResult
-from .stateless import Sampled, logprobs, process_logits, sample
+from .stateless import (
+    LogprobsTable,
+    RowResult,
+    RowSampler,
+    Sampled,
+    apply_bitmask,
+    fill_bitmasks,
+    logprobs,
+    process_logits,
+    sample,
+)
 from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -80,6 +90,7 @@ __all__ = [
     "LibraryBackend",
     "Logprobs",
     "LogprobsRequest",
+    "LogprobsTable",
     "Matcher",
     "OnStream",
     "Param",
@@ -88,6 +99,8 @@ __all__ = [
     "Record",
     "RequestError",
     "RequestLimits",
+    "RowResult",
+    "RowSampler",
     "Rows",
     "Sampled",
     "Sampler",
@@ -114,8 +127,10 @@ __all__ = [
     "Work",
     "allocate_bitmask",
     "allows",
+    "apply_bitmask",
     "bitmask_words",
     "checked_bitmask",
+    "fill_bitmasks",
     "flags_like",
     "hookimpl",
     "is_bounded",

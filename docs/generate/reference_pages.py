@@ -53,9 +53,13 @@ PAGES = (
     Page(
         "stateless",
         "Without a scheduler",
-        "Functions for rows of logits, for whoever has a loop of their own.",
+        "For whoever has a loop of their own: functions for rows of logits, and `RowSampler` for an engine "
+        "that keeps its requests itself.",
         ("engine_sampler",),
-        _words("sample Sampled process_logits logprobs"),
+        _words(
+            "RowSampler RowResult LogprobsTable sample Sampled process_logits logprobs apply_bitmask "
+            "fill_bitmasks"
+        ),
     ),
     Page(
         "tokenizer",

@@ -35,7 +35,8 @@ class RequestError(ValueError):
 
 
 class Request:
-    """A request from `add` to its end. Its parts change together, in `accept` and `rollback`.
+    """A request from `add` to its end. Its parts change together, in `accept` and `rollback`. Without `ends`,
+    none of its tokens ends it, and it has no text.
 
     state           history, and the states of samplers and selector.
     slot            its row number in the slot table; −1 without one.
@@ -65,6 +66,7 @@ class Request:
         matcher: Any = None,
         max_model_len: int | None = None,
         stopping_criteria: Sequence[Callable[..., Any]] = (),
+        ends: bool = True,
     ) -> None:
         self.id = request_id
         self.params = params
@@ -87,9 +89,9 @@ class Request:
         self.constraint: Constraint | None = None
         self.share = Share()
         self.stop_checks = StopChecks(
-            params, history.prompt_token_ids, vocabulary, stopping_criteria, max_model_len
+            params, history.prompt_token_ids, vocabulary, stopping_criteria, max_model_len, ends=ends
         )
-        self.text = _detokenizer(params, vocabulary, self.stop_checks)
+        self.text = _detokenizer(params, vocabulary, self.stop_checks) if ends else None
         self.raw_logprobs: list[float] | None = [] if self.stop_checks.needs_logprobs else None
         self.logprobs_modes = _logprobs_modes(params)
         self.score: float | None = None

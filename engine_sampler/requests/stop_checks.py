@@ -42,6 +42,8 @@ class StopChecks:
     criteria         (criterion, state) of those that are called with tokens.
     text_matchers    the matchers of those that end requests by their text: the detokenizer runs these.
     needs_logprobs   whether a criterion takes the logprob of every token.
+
+    Without `ends`, there are no criteria, whatever the parameters say.
     """
 
     def __init__(
@@ -51,9 +53,11 @@ class StopChecks:
         vocabulary: Vocabulary,
         more: Sequence[Callable[..., Any]] = (),
         max_model_len: int | None = None,
+        *,
+        ends: bool = True,
     ) -> None:
         self._given = params, prompt_token_ids, vocabulary
-        active = _active_criteria(params, vocabulary, more)
+        active = _active_criteria(params, vocabulary, more) if ends else []
         self._text_criteria = [c for c in active if isinstance(c, TextCriteria)]
         self.text_matchers = [_text_matcher(c, params, vocabulary) for c in self._text_criteria]
         self.criteria = [

@@ -70,6 +70,7 @@ class Newcomers:
     criteria  further stopping criteria.
     position  the index of the next token; None: the length of the history.
     is_group  whether they compete or search together, even if there is only one.
+    ends      whether their tokens may end them.
     """
 
     ids: Sequence[RequestId]
@@ -81,6 +82,7 @@ class Newcomers:
     criteria: Sequence[Callable[..., Any]]
     position: int | None
     is_group: bool
+    ends: bool = True
 
     @classmethod
     def of(
@@ -132,6 +134,7 @@ class Newcomers:
             matcher=matcher,
             max_model_len=self.max_model_len,
             stopping_criteria=self.criteria,
+            ends=self.ends,
         )
         request.position = self.position
         if self.is_group and (params.best_of is not None or params.use_beam_search):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,6 +64,8 @@ class StepRunner:
         self._budget = Budget(requests.slots.vocabulary.size, postpone)
         self._masks = GrammarMasks(requests.slots, self._budget)
         self.accepting = Accepting(requests, self._budget)
+        self.new_step: Callable[..., Step] = Step
+        """What makes the object of a step."""
 
     def run(self, plan: RowPlan, logits: LogitRows, *, advances: bool = True) -> StepResult:
         """A step whose rows are divided by `plan`. Requests stay as they are unless it `advances` them."""
@@ -155,7 +157,7 @@ class StepRunner:
         if logits.remote is not None and not backend.reads_from(logits.device):
             logits.fetch()
         self._budget.start(plan.row_count)
-        return Step(
+        return self.new_step(
             backend,
             grouping,
             logits,

@@ -321,10 +321,14 @@ class Step:
             if error is None and not 0 <= token < size:
                 error = f"backend {self._backend.name} gave {'no token' if token < 0 else f'token {token}'}"
             if error is not None and request.live and not request.postponed:
-                request.fail(error if type(error) is str else quoted(error))
-            if request.sits_out:
+                self._refuse(drawing, i, error if type(error) is str else quoted(error))
+            if error is not None or request.sits_out:
                 faulty.append(i)
         return faulty
+
+    def _refuse(self, drawing: Round, i: int, error: str) -> None:
+        """The row of request i of the round is faulty."""
+        drawing.inputs.requests[i].fail(error)
 
     def _collect_logprobs(
         self,

@@ -32,9 +32,14 @@ def logprobs(logits: Any, token_ids: Sequence[int] | np.ndarray, top_n: int = 0)
         raise ValueError(f"token_ids must lie in 0..{rows.width - 1}")
     if top_n < -1:
         raise ValueError(f"top_n={top_n} is not allowed: -1 for all, or at least 0")
-    wide = LogitRows(rows, rows.width)
-    reported = _reported_logprobs(best_backend(rows.device), wide, chosen, top_n)
-    return _host_logprobs(wide, chosen, top_n) if reported is None else reported
+    return logprobs_of(LogitRows(rows, rows.width), chosen, top_n, best_backend(rows.device))
+
+
+def logprobs_of(rows: LogitRows, token_ids: np.ndarray, top_n: int, backend: Backend) -> Logprobs:
+    """The logprobs of `token_ids` int64 [rows] and of the `top_n` likeliest tokens of each of `rows`. Raises
+    `BackendError`."""
+    reported = _reported_logprobs(backend, rows, token_ids, top_n)
+    return _host_logprobs(rows, token_ids, top_n) if reported is None else reported
 
 
 def _reported_logprobs(
@@ -44,7 +49,7 @@ def _reported_logprobs(
     try:
         reported = backend.logprobs(logits, token_ids.copy(), top_n)
         if reported is None or (
-            type(reported) is Logprobs and _is_sound(reported, token_ids, logits.width, top_n)
+            type(reported) is Logprobs and _is_sound(reported, token_ids, logits.vocab_size, top_n)
         ):
             return reported
     except (BackendError, *INTERRUPTIONS):

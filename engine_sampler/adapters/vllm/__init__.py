@@ -45,8 +45,7 @@ The calls that vLLM makes, written out:
 >>> processor.apply(np.full((2, 4), 3.0, np.float32)).tolist()
 [[3.0, 3.0, 3.0, 2.0], [3.0, 3.0, 3.0, 3.0]]
 
-A platform plugin can also let a `Scheduler` draw: in its model runner it sets `self.sampler` to an object
-that passes the logits to `Scheduler.step` and returns the tokens as a `SamplerOutput`.
+`plugins/engine-sampler-vllm` replaces the whole sampler of V1's runner instead: then this library draws.
 """
 
 from __future__ import annotations

@@ -1,0 +1,52 @@
+"""vLLM's parameters of a request, as ours."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from engine_sampler import ParameterError, RequestLimits, RowSampler, SamplingParams
+
+logger = logging.getLogger("engine_sampler")
+
+_SAME = (
+    "temperature top_p top_k min_p presence_penalty frequency_penalty repetition_penalty min_tokens "
+    "logit_bias allowed_token_ids seed"
+).split()
+"""Parameters that both have, under one name."""
+
+
+def params_of(request: Any) -> SamplingParams:
+    """The parameters of a request, those in its `extra_args` that are ours included; keys that are not may
+    belong to other processors. Raises `ParameterError` for values that are not allowed, and for keys that
+    vLLM has itself."""
+    given = {name: value for name in _SAME if (value := getattr(request, name)) is not None}
+    if words := request.bad_words_token_ids:
+        given["bad_words"] = words
+    if request.min_tokens:
+        given["stop_token_ids"] = sorted(request.all_stop_token_ids)
+    params = SamplingParams(order="vllm").replace(**given, **_extra(request.extra_args or {}, request))
+    RowSampler.check(params)
+    return params
+
+
+def params_or_vllms(request: Any) -> SamplingParams:
+    """`params_of`; without `extra_args` if these are wrong, since vLLM cannot end a request from here."""
+    try:
+        return params_of(request)
+    except ParameterError as error:
+        logger.error("a request continues without its extra_args: %s", error)
+        plain = request.clone()
+        plain.extra_args = None
+        return params_of(plain)
+
+
+def _extra(extra: Mapping[str, Any], request: Any) -> dict[str, Any]:
+    known = SamplingParams.parameters()
+    ours = {name: value for name, value in extra.items() if name in known and value is not None}
+    for name in ours:
+        if hasattr(request, name):
+            raise ParameterError(f"{name} is not allowed in extra_args: vLLM has it itself, outside")
+    RequestLimits().check(SamplingParams(**ours), 2**31 - 1)
+    return ours
