@@ -23,6 +23,7 @@ _SPACE = re.compile(rf"[ \t\r\n]{{0,{MAX_GAP}}}")
 _NAME = re.compile(rf"[\w.:/-]{{1,{MAX_NAME + 1}}}")
 _ID = re.compile(rf"[\w.:/-]{{0,{MAX_NAME + 1}}}")
 _PIECES = re.compile(r"\s+|[{}\[\],:]|[^\s{}\[\],:]+")
+_RUNS = re.compile(r"\s+|\S+")
 _PLACEHOLDERS = re.compile(r"(\{name\}:\{id\}|\{name\}|\{id\})")
 
 
@@ -155,8 +156,7 @@ def _parts(text: str, alphabet: MarkerAlphabet, is_json: bool) -> list[Part]:
 
 
 def _text_parts(text: str) -> list[Part]:
-    pieces = re.split(r"(\s*\n\s*)", text)
-    return [Part("space") if number % 2 else Part("text", one) for number, one in enumerate(pieces)]
+    return [Part("space") if "\n" in run else Part("text", run) for run in _RUNS.findall(text)]
 
 
 def _json_parts(text: str) -> list[Part]:
