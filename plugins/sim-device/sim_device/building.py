@@ -1,0 +1,58 @@
+"""The library of the simulated device, compiled with $CC or cc."""
+
+from __future__ import annotations
+
+import importlib.resources
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+SOURCES = Path(__file__).resolve().parent / "source"
+LIBRARY = Path(__file__).resolve().with_name("sim_device.so")
+"""What an installation has compiled."""
+
+FLAGS = (
+    "-std=gnu11",
+    "-O1",
+    "-ffp-contract=off",
+    "-fPIC",
+    "-shared",
+    "-fvisibility=hidden",
+    "-Wall",
+    "-Wextra",
+    "-Wpedantic",
+)
+
+
+def headers() -> Path:
+    """The folder of engine_sampler.h and of the packaged kernels."""
+    return Path(str(importlib.resources.files("engine_sampler") / "_native"))
+
+
+def kernels() -> Path:
+    """The packaged kernels, or those that ENGINE_SAMPLER_NATIVE_LIBRARY names in their place."""
+    suffix = ".dylib" if sys.platform == "darwin" else ".so"
+    named = os.environ.get("ENGINE_SAMPLER_NATIVE_LIBRARY")
+    return Path(named) if named else headers() / f"libengine_sampler{suffix}"
+
+
+def compile_library(out: Path, *flags: str, compiler: str | None = None) -> Path:
+    """Compile the library to `out`. Raises `subprocess.CalledProcessError` if the compiler refuses it, with
+    its message in `stderr`, and OSError if there is none."""
+    command = [
+        *shlex.split(compiler or os.environ.get("CC", "cc")),
+        *FLAGS,
+        *flags,
+        f"-I{headers()}",
+        f'-DSIM_KERNELS="{kernels()}"',
+        *map(str, sorted(SOURCES.glob("*.c"))),
+        "-o",
+        str(out),
+        "-lpthread",
+        "-ldl",
+        "-lm",
+    ]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    return out
