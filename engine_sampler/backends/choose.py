@@ -152,10 +152,10 @@ def _objection(backend: Backend, device: str, registry: Registry) -> str:
 
 def _why_not(backend: Backend, best: Backend, device: str, registry: Registry) -> str:
     """Why "auto" takes `best` in place of `backend`."""
+    if objection := _objection(backend, device, registry):  # first: a reason may have to be loaded
+        return objection
     if backend.reason:
         return backend.reason
-    if objection := _objection(backend, device, registry):
-        return objection
     score, highest = _score(backend, device), _score(best, device)
     return f"its score is {score:g}, that of {best.name} {highest:g}"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -73,6 +73,25 @@ class HostedBackend(Backend):
             runner.run(part)
             if len(groups) == len(batch.groups):
                 batch.token_ids_on_device = part.token_ids_on_device
+
+    def begin(self, batch: Batch) -> Callable[[], None] | None:
+        if self not in batch.cache:
+            batch.cache[self] = self._sorted(batch.groups)
+        if len(batch.cache[self]) != 1 or batch.cache[self][0][0] is not self._backend:
+            self.run(batch)
+            return None
+        _, groups, cache = batch.cache[self][0]
+        part = replace(batch, groups=groups, cache=cache)
+        rest = self._backend.begin(part)
+        batch.token_ids_on_device = part.token_ids_on_device
+        if rest is None:
+            return None
+
+        def finish() -> None:
+            rest()
+            batch.token_ids_on_device = part.token_ids_on_device
+
+        return finish
 
     def process(self, batch: Batch) -> Any:
         if not all(self._is_own(group) for group in batch.groups):

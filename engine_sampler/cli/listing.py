@@ -13,7 +13,7 @@ from ..backends.choose import BackendChoice, automatic_choice, named_choice, tar
 from ..backends.library import LibraryBackend, LibraryError
 from ..base.environment import PREFIX, VARIABLES
 from ..base.packaged import grammar_names, grammar_text
-from ..contract import Backend, Sampler, Selector
+from ..contract import Backend, DeferredBackend, Sampler, Selector
 from ..grammar import Grammar, GrammarError
 from ..registry import Catalogue, Registry
 
@@ -82,7 +82,7 @@ def _summary(catalogue: Catalogue, kind: str, value: Any) -> str:
         return _grammar_summary(value)
     if isinstance(value, LibraryBackend) and (type(value) is LibraryBackend or not type(value).__doc__):
         return _library_summary(catalogue, value)
-    return summary_of(value)
+    return summary_of(value.loaded() if isinstance(value, DeferredBackend) and not value.reason else value)
 
 
 def _library_summary(catalogue: Catalogue, library: LibraryBackend) -> str:

@@ -11,6 +11,7 @@ Plugins import these names from `engine_sampler`, which exports them.
 from ..base.errors import BackendError, ParameterError
 from .backends import LOGPROBS_KINDS, Backend, Batch, Group, LogprobsRequest, PreparedMasks
 from .chains import Chain
+from .deferred import DeferredBackend
 from .hookspecs import hookimpl
 from .matchers import (
     BoundedMatcher,
@@ -48,6 +49,7 @@ __all__ = [
     "Batch",
     "BoundedMatcher",
     "Chain",
+    "DeferredBackend",
     "Example",
     "GrammarMeasures",
     "Group",

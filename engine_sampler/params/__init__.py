@@ -3,13 +3,14 @@
 from .chain import build_chain, takes_grammar, without_takers
 from .limits import RequestLimits
 from .lookups import lookup_of
-from .sampling_params import SamplingParams
+from .sampling_params import SamplingParams, phases_of
 
 __all__ = [
     "RequestLimits",
     "SamplingParams",
     "build_chain",
     "lookup_of",
+    "phases_of",
     "takes_grammar",
     "without_takers",
 ]

@@ -8,7 +8,7 @@ from typing import Any
 from ..base.errors import quoted
 from ..contract import Param, ParameterError
 from ..registry import Catalogue, default_registry, unknown
-from .sampling_params import SamplingParams
+from .sampling_params import SamplingParams, phases_of
 
 
 class RequestLimits:
@@ -63,10 +63,25 @@ class RequestLimits:
                 param, limit = bounds[name]
                 if (size := param.size(value, vocab_size)) > limit:
                     raise _beyond(param, value, size, limit)
+        if phases_of(params) is not None:
+            self._check_phases(params, vocab_size)
         if params["use_beam_search"] and params.beam_width is None and "beam_width" in bounds:
             param, limit = bounds["beam_width"]
             if (width := params.best_of or params.n) > limit:
                 raise _beyond(param, None, width, limit)
+
+    def _check_phases(self, params: SamplingParams, vocab_size: int) -> None:
+        """`check` the values that a client has given for phases only."""
+        plan = phases_of(params)
+        assert plan is not None
+        bounds, whole = self._bounds_in(default_registry().catalogue), params.given
+        for phase in plan.phases:
+            for name in phase.changed:
+                value = phase.params[name]
+                if name in bounds and value is not whole.get(name):
+                    param, limit = bounds[name]
+                    if (size := param.size(value, vocab_size)) > limit:
+                        raise _beyond(param, value, size, limit)
 
     def _bounds_in(self, catalogue: Catalogue) -> Mapping[str, tuple[Param, int]]:
         if self._bounds is None or self._bounds[0] is not catalogue:

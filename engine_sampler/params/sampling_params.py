@@ -14,6 +14,8 @@ from ..contract import Param, ParameterError, Selector
 from ..registry import (
     CORE_PARAMS,
     GRAMMAR_OPTIONS,
+    PHASE_PARAMS,
+    Catalogue,
     default_registry,
     structured_in,
     unknown,
@@ -26,9 +28,12 @@ from .tools import Reasoning
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from .phases import PhasePlan
     from .typed import Parameters
 
 T = TypeVar("T")
+
+_PHASE_NAMES = frozenset(param.name for param in PHASE_PARAMS)
 
 
 class _WithSignature(ABCMeta):
@@ -61,12 +66,13 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
     A token whose probability, after all else, is below 2^−31 of the likeliest one's is never drawn.
     """
 
-    __slots__ = ("_chosen", "_given", "_kept", "_values")
+    __slots__ = ("_chosen", "_given", "_kept", "_phase_plan", "_values")
     _chosen: Mapping[str, Any]
     """The values that differ from the defaults under this `order`: enough to construct an equal object."""
     _given: Mapping[str, Any]
     _kept: tuple[Any, Any]
     _values: Mapping[str, Any]
+    _phase_plan: PhasePlan | None
 
     def __init__(self, /, **parameters: Unpack[Parameters]) -> None:
         known = lookup_of(default_registry().catalogue)
@@ -89,6 +95,9 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
         object.__setattr__(self, "_given", MappingProxyType(given))
         object.__setattr__(self, "_chosen", differing)
         object.__setattr__(self, "_kept", (None, None))
+        object.__setattr__(self, "_phase_plan", None)
+        if not _PHASE_NAMES.isdisjoint(given):
+            object.__setattr__(self, "_phase_plan", _plan_of(self, known.catalogue))
 
     @classmethod
     def from_dict(
@@ -173,6 +182,17 @@ def kept_with(params: SamplingParams, source: Any, build: Callable[[], T]) -> T:
         result = build()
         object.__setattr__(params, "_kept", (source, result))
     return result
+
+
+def _plan_of(params: SamplingParams, catalogue: Catalogue) -> PhasePlan | None:
+    from .phases import plan_of  # few requests need it
+
+    return plan_of(params, catalogue)
+
+
+def phases_of(params: SamplingParams) -> PhasePlan | None:
+    """What `thinking` or `phases` mean; None without them."""
+    return params._phase_plan
 
 
 def _restore(chosen: dict[str, Any]) -> SamplingParams:

@@ -33,6 +33,10 @@ class Parameters(TypedDict, total=False):
     key_order: Literal["any", "schema"]
     lexer: Literal["dynamic_complete", "contextual"]
     start: str | None
+    thinking: Any
+    thinking_token_budget: int | None
+    answer: Any
+    phases: Any
     allowed_token_ids: Any
     bad_words: Any
     dry_multiplier: float

@@ -11,6 +11,7 @@ from .core_params import (
 )
 from .discovery import objects_in
 from .loading import PluginStatus, Registry, default_registry, unknown
+from .phase_params import PHASE_PARAMS
 
 __all__ = [
     "CORE_PARAMS",
@@ -18,6 +19,7 @@ __all__ = [
     "GRAMMAR_OPTIONS",
     "LOGPROBS_MODES",
     "MAX_COUNT",
+    "PHASE_PARAMS",
     "STRUCTURED_PARAMS",
     "Catalogue",
     "PluginError",

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..contract import Param
+from .phase_params import PHASE_PARAMS
 
 LOGPROBS_MODES = ("raw", "penalized", "processed")
 
@@ -225,6 +226,7 @@ CORE_PARAMS = _by_name(
         limit=MAX_OPTION,
         doc="the rule that derives the whole text; None: start, in GBNF root",
     ),
+    *PHASE_PARAMS,
 )
 
 

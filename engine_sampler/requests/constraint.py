@@ -40,6 +40,16 @@ class Constraint:
         self._in_call = False
         """Whether it is being changed."""
 
+    def put_before(self, matcher: Any) -> None:
+        """Have another matcher, which wraps the present one; neither has accepted anything."""
+        self.matcher = matcher
+        self._before = getattr(matcher, "accepted_calls", None)
+
+    @property
+    def accepted(self) -> int:
+        """How many tokens it has accepted."""
+        return self._accepted
+
     def mask(self, work: Work | None = None) -> np.ndarray:
         """The mask of the next token, int32 [ceil(vocab / 32)]."""
         bitmask = np.zeros((1, self._words), np.int32)

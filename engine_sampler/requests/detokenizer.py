@@ -96,6 +96,16 @@ class Transducer:
         self._states = {(self.start.held, self.start.matcher_states): self.start}
         self._transitions = 0
 
+    @property
+    def source(self) -> tuple[Tokenizer, bool]:
+        """The tokenizer, and `skip_special_tokens`."""
+        return self._tokenizer, self._skip_special
+
+    def started(self, held: bytes) -> State:
+        """The state that holds back `held`, of which the matchers have seen nothing."""
+        states = self.start.matcher_states
+        return State(held, states) if len(held) > MAX_REMEMBERED_BYTES else self.remembered(held, states)
+
     def transition(self, state: State, token_id: int) -> Transition:
         """The effect of `token_id` in `state`."""
         known = state.transitions.get(token_id)
@@ -209,6 +219,14 @@ class Detokenizer:
     def held(self) -> bytes:
         """The bytes held back."""
         return self._held_in(self.state)
+
+    def use(self, matchers: Sequence[TextMatcher], *, anew: bool) -> None:
+        """Have these matchers from now on; `anew`: from their start, else the present state is one of
+        theirs."""
+        former = self._transducer
+        self._transducer = shared_transducer(*former.source, tuple(matchers))
+        if anew and self._transducer is not former:
+            self.state = self._transducer.started(self.held)
 
     def push(self, token_id: int) -> MatchedEnds:
         """Read a token; returns the ends that the matchers found in it."""

@@ -48,6 +48,8 @@ class TokenPool:
     notes           float64 [cells], parallel to the tokens: what the selector noted when it drew the token,
                     NaN for those that were chosen elsewhere; nothing is written there for a prompt.
     offsets, lengths, prompt_lengths  int64 [capacity], by slot.
+    output_begins   int64 [capacity]: where the output of the slot's samplers begins, which is the length of
+                    the prompt, or more if they see a part of the output as prompt.
     epochs          uint64 [capacity]: while a slot's value stays, its tokens and notes only grow. No value
                     is used twice.
 
@@ -61,6 +63,7 @@ class TokenPool:
         self.arrays = PoolArrays(np.empty(0, np.int64), np.empty(0), np.zeros(capacity, np.int64))
         self.lengths = np.zeros(capacity, np.int64)
         self.prompt_lengths = np.zeros(capacity, np.int64)
+        self.output_begins = np.zeros(capacity, np.int64)
         self.epochs = np.zeros(capacity, np.uint64)
         self._sizes = np.zeros(capacity, np.int64)
         """Cells of each region; 0 for a free slot."""
@@ -106,19 +109,21 @@ class TokenPool:
         start = self._claim(size)
         self.offsets[slot], self._sizes[slot] = start, size
         self._write(slot, 0, tokens)
-        self.prompt_lengths[slot] = len(tokens)
-        self._renew_epoch(slot)
+        self.prompt_lengths[slot] = self.output_begins[slot] = len(tokens)
+        self.renew_epoch(slot)
 
     def close(self, slot: int) -> None:
         """Free `slot` and its cells."""
         self._reuse_left()
         self._gaps.free(int(self.offsets[slot]), int(self._sizes[slot]))
-        self._sizes[slot] = self.lengths[slot] = self.prompt_lengths[slot] = 0
+        self._sizes[slot] = self.lengths[slot] = 0
+        self.prompt_lengths[slot] = self.output_begins[slot] = 0
 
     def resize(self, capacity: int) -> None:
         """Make room for `capacity` slots."""
         self.lengths = longer(self.lengths, capacity)
         self.prompt_lengths = longer(self.prompt_lengths, capacity)
+        self.output_begins = longer(self.output_begins, capacity)
         self.epochs = longer(self.epochs, capacity)
         self._sizes = longer(self._sizes, capacity)
         self.arrays = self.arrays._replace(offsets=longer(self.offsets, capacity))
@@ -128,7 +133,8 @@ class TokenPool:
         has any other."""
         free = np.ones(len(self._sizes), bool)
         free[taken] = False
-        self._sizes[free] = self.lengths[free] = self.prompt_lengths[free] = 0
+        self._sizes[free] = self.lengths[free] = 0
+        self.prompt_lengths[free] = self.output_begins[free] = 0
         self._left.clear()
         self._gaps = Gaps(_between(self.offsets[taken], self._sizes[taken], len(self.tokens)))
         self._room = 0
@@ -170,13 +176,14 @@ class TokenPool:
 
     def cut(self, slot: int, length: int) -> None:
         """Remove the tokens after the first `length` of a slot."""
-        self._renew_epoch(slot)
+        self.renew_epoch(slot)
         self.lengths[slot] = length
 
-    # --- inside ----------------------------------------------------------------------------------
-
-    def _renew_epoch(self, slot: int) -> None:
+    def renew_epoch(self, slot: int) -> None:
+        """What has been derived from the tokens of a slot, or from its parameters, does not hold any more."""
         self.epochs[slot] = next(self._epoch)
+
+    # --- inside ----------------------------------------------------------------------------------
 
     def _write(self, slot: int, start: int, tokens: TokenIds, notes: np.ndarray | None = None) -> None:
         """Write tokens to a slot from its cell `start` on; a prompt has no notes."""
@@ -384,6 +391,11 @@ class History:
     def rollback(self, n: int) -> None:
         """Remove the last `n` tokens of the output."""
         self.cut(self.output_length - n)
+
+    @property
+    def whole(self) -> History:
+        """The history itself, see `later_output`."""
+        return self
 
     def fork(self) -> History:
         return History(self._prompt, self.output_token_ids.copy(), self.output_notes.copy())

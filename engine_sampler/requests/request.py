@@ -6,13 +6,13 @@ import copy
 import itertools
 import math
 import secrets
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ..base.calling import call_for_add, call_plugin
 from ..base.errors import INTERRUPTIONS, PluginFault, failure, quoted
 from ..contract import Chain, ParameterError, Rows, Sampler, UnfinishedError, Vocabulary, Work
-from ..params import SamplingParams, build_chain
+from ..params import SamplingParams, build_chain, phases_of
 from .budget import MOST_TURNS, Share
 from .constraint import Constraint
 from .detokenizer import Detokenizer, MatchedEnds
@@ -21,6 +21,10 @@ from .results import Parts, Record, RequestId
 from .slots import CheckTrigger, Slots
 from .state import RequestState
 from .stop_checks import StopChecks
+
+if TYPE_CHECKING:
+    from ..params.phases import PhasePlan
+    from .phases import RequestPhases
 
 Preparing = Sequence[tuple[Sampler, Rows]]
 """Samplers that prepare, each with a request as a single row."""
@@ -35,6 +39,9 @@ class Request:
 
     state           history, and the states of samplers and selector.
     slot            its row number in the slot table; −1 without one.
+    phases          where it is in the phases that its parameters describe; None without any.
+    constraint      its grammar where that does not hold in all phases; `grammar` is it where it holds.
+    has_moved       whether its row belongs into another group than in the last step.
     position        the index of its next token when it gets a slot; None: the length of its history.
     grammar, text   None without a grammar, without a tokenizer.
     share           what it has had of the budget of its steps.
@@ -62,9 +69,13 @@ class Request:
         self.id = request_id
         self.params = params
         self.seed = seed_of(params) if seed is None else seed
+        plan = phases_of(params)
+        self.phases = None if plan is None else _phases(plan, vocabulary, history)
         self.chain: Chain = build_chain(params)
         self.state = RequestState(self.chain, history)
-        self.state.open(params, vocabulary)
+        if self.phases is None:
+            self.state.open(params, vocabulary)
+        self.has_moved = False
         self.slot = -1
         self.position: int | None = None
         has_eos = bool(vocabulary.eos_token_ids)
@@ -73,6 +84,7 @@ class Request:
             if matcher is None
             else call_for_add("the grammar", Constraint, matcher, vocabulary.size, has_eos)
         )
+        self.constraint: Constraint | None = None
         self.share = Share()
         self.stop_checks = StopChecks(
             params, history.prompt_token_ids, vocabulary, stopping_criteria, max_model_len
@@ -88,6 +100,11 @@ class Request:
         self.is_reported = False
         self._ending = 0
         """The number of its end among all ends of requests."""
+        if self.phases is not None:
+            self.constraint = self.grammar
+            if self.grammar is not None:
+                self.phases.constrain(self.grammar)
+            self.phases.equip(self, None)
         self._resume(history.output_token_ids.tolist())
 
     # --- facts -----------------------------------------------------------------------------------
@@ -95,6 +112,21 @@ class Request:
     @property
     def live(self) -> bool:
         return self.finish_reason is None
+
+    @property
+    def history(self) -> History:
+        """Its tokens."""
+        return self.state.history.whole
+
+    @property
+    def given(self) -> Mapping[str, Any]:
+        """The parameters of its chain that are not neutral."""
+        return self.params.given if self.phases is None else self.phases.state.phase.params.given
+
+    @property
+    def phase_tokens(self) -> dict[str, int] | None:
+        """How many tokens of the output each phase has had, by name; None without phases."""
+        return None if self.phases is None else self.phases.counts(len(self.history))
 
     @property
     def needs_logprobs(self) -> bool:
@@ -109,7 +141,7 @@ class Request:
 
     def record(self, finish_reason: str | None = None) -> Record:
         """All that is known of it now; `finish_reason` if it has not finished."""
-        history = self.state.history
+        history = self.history
         return Record(
             request_id=self.id,
             prompt_token_ids=Parts(history.prompt_token_ids),
@@ -121,12 +153,14 @@ class Request:
             seed=self.seed,
             cumulative_logprob=self.cumulative_logprob,
             score=self.score,
+            phase_tokens=self.phase_tokens,
         )
 
     def check_trigger(self) -> CheckTrigger:
         """After which tokens `follow` must be called, besides those that end a grammar or a text."""
         always = self.raw_logprobs is not None or bool(self.state.eager)
-        return self.stop_checks.trigger(self.state.history.prompt_length, always)
+        trigger = self.stop_checks.trigger(self.history.prompt_length, always)
+        return trigger if self.phases is None else trigger.joined(self.phases.trigger())
 
     # --- changes ---------------------------------------------------------------------------------
 
@@ -134,6 +168,11 @@ class Request:
         """The samplers of its chain that prepare, each with the request as a single row."""
         rows = slots.single(self.slot)
         return [(sampler, rows.bind(sampler)) for sampler in self.chain.preparing]
+
+    def keep_phase(self) -> None:
+        """The token that another one has taken the place of does not count."""
+        assert self.phases is not None
+        self.phases.is_closing = False
 
     def leave_off(self, part: str, fault: BaseException, is_bounded: bool = True) -> None:
         """A part of it has raised `fault`: UnfinishedError postpones it if that part `is_bounded`, anything
@@ -147,8 +186,13 @@ class Request:
             self.share.postponed = True
 
     def forced_tokens(self) -> list[int]:
-        """The tokens about which the grammar leaves no choice; a grammar that fails ends the request."""
-        if self.grammar is None or self.backlog:
+        """The tokens about which the phase or the grammar leaves no choice; a grammar that fails ends the
+        request."""
+        if self.backlog:
+            return []
+        if self.phases is not None and (forced := self.phases.left_to_force(len(self.history))):
+            return list(forced)
+        if self.grammar is None:
             return []
         try:
             return call_plugin("the grammar", self.grammar.forced_tokens)
@@ -170,6 +214,8 @@ class Request:
             return False
         slots.append(self.slot, [token_id], [note])
         self.follow(token_id, note, logprob, self.accept_in_text(token_id))
+        if self.phases is not None:
+            self.phases.lead(self, slots)
         return True
 
     def accept_without_slot(self, token_id: int, logprob: float, work: Work | None) -> None:
@@ -237,9 +283,7 @@ class Request:
         except PluginFault as fault:
             self.fail(str(fault))
         grammar_ended = None if self.grammar is None else self._grammar_has_ended
-        outcome = self.stop_checks.check(
-            self.state.history, self.text, self.raw_logprobs, text_ends, grammar_ended
-        )
+        outcome = self.stop_checks.check(self.history, self.text, self.raw_logprobs, text_ends, grammar_ended)
         if outcome.fault is not None:
             self.fail(outcome.fault)
         elif outcome.verdict is not None and self.live:
@@ -249,28 +293,35 @@ class Request:
         """The backlog and the length of the history without the last n output tokens: those in the backlog
         are the newest."""
         kept = max(len(self.backlog) - n, 0)
-        return self.backlog[:kept], len(self.state.history) - (n - len(self.backlog) + kept)
+        return self.backlog[:kept], len(self.history) - (n - len(self.backlog) + kept)
 
     def rollback(self, slots: Slots, n: int) -> None:
         """Undo the last n output tokens everywhere; text already streamed stays streamed. A part that cannot
         be rolled back ends the request."""
         self.backlog, length = self.without_last(n)
-        n = len(self.state.history) - length
+        n = len(self.history) - length
         faults: list[str] = []
+        has_moved, had_begun = False, None if self.phases is None else self.phases.grammar_begin
         try:
-            slots.rollback(self.slot, n)
+            has_moved = self.phases is not None and self.phases.cut(self.history.token_ids[:length])
+            if has_moved:
+                slots.cut(self.slot, length)
+            else:
+                slots.rollback(self.slot, n)
         except PluginFault as fault:
             faults.append(str(fault))
-        if self.grammar is not None:
+        if self.text is not None:
+            self.text.rollback(n)
+        if self.phases is not None and has_moved:
+            faults += self.phases.go_back(self, slots, had_begun)
+        elif self.grammar is not None:
             try:
                 call_plugin("the grammar", self.grammar.rollback, n)
             except PluginFault as fault:
                 faults.append(str(fault))
-        if self.text is not None:
-            self.text.rollback(n)
         if self.raw_logprobs is not None:
             del self.raw_logprobs[len(self.raw_logprobs) - n :]
-        faults += self.stop_checks.rollback(self.state.history.output_length)
+        faults += self.stop_checks.rollback(self.history.output_length)
         if faults:
             self.fail(faults[0])
 
@@ -282,7 +333,7 @@ class Request:
         step   the number of the step that was interrupted, whose text has not been sent.
         """
         slots.cut(self.slot, length)
-        output_length = length - self.state.history.prompt_length
+        output_length = length - self.history.prompt_length
         if since is not None and self._ending > since:
             self.finish_reason = self.stop_reason = self.error = None
         if self.text is not None:
@@ -293,13 +344,18 @@ class Request:
             del self.raw_logprobs[output_length:]
         faults: list[str] = []
         try:
-            self.state.renew()
-            slots.refill(self.slot)
-            if self.grammar is not None:
-                call_plugin("the grammar", self.grammar.settle, output_length)
+            if self.phases is None:
+                self.state.renew()
+                slots.refill(self.slot)
+                if self.grammar is not None:
+                    call_plugin("the grammar", self.grammar.settle, output_length)
         except PluginFault as fault:
             faults.append(str(fault))
-        faults += self.stop_checks.settle(self.state.history, self.text, self.raw_logprobs)
+        if self.phases is not None:
+            had_begun = self.phases.grammar_begin
+            self.phases.cut(self.history.token_ids)
+            faults += self.phases.go_back(self, slots, had_begun, interrupted=True)
+        faults += self.stop_checks.settle(self.history, self.text, self.raw_logprobs)
         if faults and self.live:
             self.fail(faults[0])
 
@@ -319,7 +375,12 @@ class Request:
         child.backlog = self.backlog.copy()
         child.raw_logprobs = None if self.raw_logprobs is None else self.raw_logprobs.copy()
         child.state = self.state.fork()
-        child.grammar = None if self.grammar is None else call_plugin("the grammar", self.grammar.fork)
+        child.phases = None if self.phases is None else self.phases.fork()
+        if self.constraint is None:
+            child.grammar = None if self.grammar is None else call_plugin("the grammar", self.grammar.fork)
+        else:
+            child.constraint = call_plugin("the grammar", self.constraint.fork)
+            child.grammar = None if self.grammar is None else child.constraint
         child.text = None if self.text is None else self.text.fork()
         child.stop_checks = self.stop_checks.fork()
         return child
@@ -351,16 +412,24 @@ class Request:
 
     def _resume(self, output: list[int]) -> None:
         """Bring grammar, text and stop checks up to the output that the request starts with."""
-        for token_id in output:
+        for count, token_id in enumerate(output, 1):
             if self.grammar is not None and not call_for_add("the grammar", self.grammar.accept, token_id):
                 raise ParameterError(f"output_token_ids: the grammar refuses token {token_id}")
             if self.text is not None:
                 call_for_add("the text", self.text.push, token_id)
-        self.stop_checks.resume(self.state.history, self.text)
+            if self.phases is not None:
+                self.phases.lead(self, None, self.history.prompt_length + count)
+        self.stop_checks.resume(self.history, self.text)
         if self.text is not None:
             self.text.skip()
         if self.raw_logprobs is not None:
             self.raw_logprobs = [0.0] * len(output)
+
+
+def _phases(plan: PhasePlan, vocabulary: Vocabulary, history: History) -> RequestPhases:
+    from .phases import RequestPhases  # few requests need it
+
+    return RequestPhases.of(plan, vocabulary, history)
 
 
 _ENDINGS = itertools.count(1)

@@ -41,6 +41,9 @@ class StepResult:
 
     skipped         the numbers of the requests that had left before the step: removed, or ended by `accept`.
                     Their rows were not read; the finish reason is `abort`, or theirs.
+    phase_tokens    how many tokens of its output each phase of a request has had, by the phase's name: in a
+                    step in which a request with phases has come into another one, or has ended; else None.
+                    [] if that holds for no request of the step.
     token_ids_on_device  `token_ids` as an int64 tensor on the device of the logits, for the next forward
                     pass; None if the backend has none, or if a token that it has drawn does not count.
     """
@@ -56,6 +59,7 @@ class StepResult:
     parent_ids: list[RequestId]
     logprobs: LogprobsByMode = None
     skipped: Sequence[int] = ()
+    phase_tokens: list[dict[str, int] | None] = field(default_factory=list)
     token_ids_on_device: Any = None
 
     def tokens(self, i: int) -> list[int]:
@@ -123,6 +127,8 @@ class Record:
     cumulative_logprob  the sum of the output's logprobs, if the request belongs to a group: raw ones with
                         `best_of`, those after the chain in a beam search.
     score               by which a beam search ranks the text: cumulative_logprob / length^length_penalty.
+    phase_tokens        how many tokens of the output each phase has had, by the phase's name; None without
+                        phases.
     """
 
     request_id: RequestId
@@ -136,6 +142,7 @@ class Record:
     seed: int
     cumulative_logprob: float | None = field(default=None)
     score: float | None = field(default=None)
+    phase_tokens: dict[str, int] | None = field(default=None)
 
 
 class BegunStep:
@@ -143,8 +150,8 @@ class BegunStep:
 
     token_ids_on_device  int64 [rows] on the device of the logits, in the order of its stream: the tokens of
                          all rows as they will be there, −1 for a faulty row; None if the backend leaves none
-                         there. A token that a grammar or an ended request refuses is among them: the result
-                         says.
+                         there. One that a grammar refuses, or in whose place a phase puts another, is among
+                         them: `StepResult.token_ids_on_device` is None then.
 
     A begun step that is dropped has not been done, and so has one whose `finish` is interrupted: the logits
     can be given to another.

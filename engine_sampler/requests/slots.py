@@ -25,6 +25,14 @@ class CheckTrigger:
     length: int = UNBOUNDED
     always: bool = False
 
+    def joined(self, other: CheckTrigger) -> CheckTrigger:
+        """When either says so."""
+        return CheckTrigger(
+            np.union1d(self.token_ids, other.token_ids),
+            min(self.length, other.length),
+            self.always or other.always,
+        )
+
 
 NO_TRIGGER = CheckTrigger()
 
@@ -35,7 +43,8 @@ class Slots:
 
     seeds      uint64 [capacity].
     positions  int64 [capacity], the index of the token being drawn, for the random numbers.
-    tokens, notes, offsets, lengths, prompt_lengths, epochs  as in `history.TokenPool`.
+    tokens, notes, offsets, lengths, epochs  as in `history.TokenPool`.
+    prompt_lengths  int64 [capacity], where the output of the samplers begins: `TokenPool.output_begins`.
     limits     int64 [capacity], the history length from which on a request must be checked.
     always     bool [capacity], whether it must be checked after every token.
     watched    bool [vocab], the tokens after which some request must be checked.
@@ -44,8 +53,8 @@ class Slots:
     observers  objects whose `filled(slot)` is called when a slot has been given to a request.
     params     every known parameter by name.
 
-    The parameters of a slot stay as they are until it is freed. Arrays are replaced when they grow;
-    whenever any is, `offsets` is too.
+    The parameters of a slot stay as they are until it is freed, or given others by `replace`. Arrays are
+    replaced when they grow; whenever any is, `offsets` is too.
     """
 
     def __init__(
@@ -94,7 +103,7 @@ class Slots:
 
     @property
     def prompt_lengths(self) -> np.ndarray:
-        return self.pool.prompt_lengths
+        return self.pool.output_begins
 
     @property
     def epochs(self) -> np.ndarray:
@@ -151,6 +160,26 @@ class Slots:
                 self._columns[name][slot] = given[name]
         self.refill(slot)
 
+    def replace(
+        self, slot: int, entry: RequestState, given: Mapping[str, Any], trigger: CheckTrigger
+    ) -> None:
+        """Give the request in a slot other parameters, for which `entry` has the states, over the same
+        history."""
+        for name in self._given[slot].keys() | given.keys():
+            if name in self._columns:
+                self._columns[name][slot] = given.get(name, self.params[name].neutral)
+        self.entries[slot], self._given[slot] = entry, given
+        history = entry.history
+        self.pool.output_begins[slot] = len(history.prompt_token_ids)
+        self.pool.renew_epoch(slot)
+        self.watch(slot, trigger)
+        self.refill(slot)
+
+    def watch(self, slot: int, trigger: CheckTrigger) -> None:
+        """Let the stop checks of a slot run at another trigger."""
+        self._watch(self._triggers[slot].token_ids, -1)
+        self._set_trigger(slot, trigger)
+
     def single(self, slot: int) -> Rows:
         """The request in a slot as the only row of a step."""
         return Rows(self, np.array([slot], np.int64))
@@ -161,8 +190,7 @@ class Slots:
             if name in self._columns:
                 self._columns[name][slot] = self.params[name].neutral
         self.entries[slot].history.detach()
-        self._watch(self._triggers[slot].token_ids, -1)
-        self._set_trigger(slot, NO_TRIGGER)
+        self.watch(slot, NO_TRIGGER)
         self.entries[slot], self._given[slot] = None, {}
         self._free.append(slot)
 

@@ -11,6 +11,7 @@ from ..base.calling import call_for_add, call_plugin
 from ..base.errors import INTERRUPTIONS, PluginFault, quoted
 from ..contract import Sampler, Selector, Vocabulary
 from .history import History, Notes
+from .later_output import LaterOutput
 
 
 class RequestState:
@@ -32,7 +33,7 @@ class RequestState:
         "row_states",
     )
 
-    def __init__(self, chain: Any, history: History) -> None:
+    def __init__(self, chain: Any, history: History | LaterOutput) -> None:
         self.chain = chain
         self.history = history
         self.resolved: dict[str, Any] = {}
@@ -49,12 +50,20 @@ class RequestState:
         self._broken: dict[str, BaseException] = {}
         """Why a lazy state can no longer follow."""
 
-    def open(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> None:
-        """Resolve the data and create the states of all samplers, and bring them up to the history; raises
-        `ParameterError`."""
+    def open(
+        self,
+        params: Mapping[str, Any],
+        vocabulary: Vocabulary,
+        resolved: dict[str, Any] | None = None,
+    ) -> None:
+        """Create the states of all samplers, and bring them up to the history; raises `ParameterError`.
+
+        resolved  the data of the samplers, by name; None: it is resolved now.
+        """
         self._params = params
         prompt, output = self.history.prompt_token_ids[:], self.history.output_token_ids.tolist()
-        for sampler in self.chain.samplers:
+        self.resolved = {} if resolved is None else resolved
+        for sampler in () if resolved is not None else self.chain.samplers:
             self.resolved[sampler.name] = call_for_add(sampler.name, sampler.resolve, params, vocabulary)
         for part in self.parts():
             state = call_for_add(part.name, part.new_state, params, prompt)
@@ -66,7 +75,7 @@ class RequestState:
             else:
                 self.eager = (*self.eager, part)
                 if output:
-                    call_for_add(part.name, part.accept, state, output)
+                    call_for_add(part.name, _accept, part, state, output, self.history.output_notes)
         for sampler in self._in_c():
             self.row_states[sampler.name] = call_for_add(sampler.name, self._row_state, sampler)
 

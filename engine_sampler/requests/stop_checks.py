@@ -64,6 +64,10 @@ class StopChecks:
         self._watches = [_watch(c, params, prompt_token_ids, vocabulary) for c, _ in self.criteria]
         self.needs_logprobs = any(c.wants_logprobs for c, _ in self.criteria)
         self._min_tokens: int = params.get("min_tokens", 0)
+        self._least = self._min_tokens
+        """How many tokens the output must have before it may end, in all."""
+        self._hears_stops = True
+        """Whether the request's own stop tokens end it."""
         self._max_model_len = max_model_len
         self._checked = 0
         """How many output tokens the criteria have seen."""
@@ -71,6 +75,12 @@ class StopChecks:
         """The same for each of them, while they are called."""
         self._called: int | None = None
         """The number of the criterion that is called."""
+
+    def limit_to(self, begin: int, hears_stops: bool) -> None:
+        """From now on, `min_tokens` counts from the output token number `begin`; without `hears_stops`,
+        neither that nor the request's own stop tokens hold: it needs more tokens first."""
+        self._hears_stops = hears_stops
+        self._least = (begin if hears_stops else UNBOUNDED) + self._min_tokens if self._min_tokens else 0
 
     def trigger(self, prompt_length: int, always: bool) -> CheckTrigger:
         """When `check` must run; `always` if something else of the request needs it after every token."""
@@ -189,7 +199,7 @@ class StopChecks:
         token_ids = history.output_token_ids[checked:].tolist()
         delta = "" if text is None else "".join(text.deltas[checked:])
         new_logprobs = [] if logprobs is None else list(logprobs[checked:])
-        is_too_short = length < self._min_tokens
+        is_too_short = length < self._least
         verdict = limit = fault = None
         for i, (criterion, state) in enumerate(self.criteria):
             self._called = i
@@ -201,6 +211,8 @@ class StopChecks:
             self._seen[i] = length
             if called_verdict is None or (is_too_short and criterion.waits_for_min_tokens):
                 continue
+            if not self._hears_stops and _is_own_stop(criterion):
+                continue
             if criterion.is_limit:
                 limit = limit or called_verdict
             else:
@@ -210,7 +222,7 @@ class StopChecks:
 
     def _text_verdict(self, ends: MatchedEnds) -> StopVerdict | None:
         """The first of `ends` that counts: an end within the first `min_tokens` tokens does not."""
-        waiting = self._checked <= self._min_tokens and self._min_tokens > 0
+        waiting = self._checked <= self._least and self._least > 0
         for number, verdict in ends:
             if not (waiting and self._text_criteria[number].waits_for_min_tokens):
                 return verdict
@@ -232,6 +244,12 @@ def _active_criteria(
     registered = lookup_of(default_registry().catalogue).stopping_criteria
     asked = (params.given, params, vocabulary)
     return [*call_for_add("is_active of a criterion", registered.active, *asked), *given]
+
+
+def _is_own_stop(criterion: StoppingCriteria) -> bool:
+    """Whether a criterion ends requests at tokens that their parameters name."""
+    is_named = any(param.name == "stop_token_ids" for param in criterion.params)
+    return is_named and getattr(criterion, "stop_token_ids", None) is None
 
 
 def _text_matcher(criterion: TextCriteria, params: SamplingParams, vocabulary: Vocabulary) -> Any:

@@ -65,6 +65,8 @@ class InputBatch:
     masked      the indices of those with a grammar.
     preparing   the samplers that prepare, each with its request as a single row, by the request's index.
     scored      the indices of those that need logprobs.
+    steered     the indices of those whose next token may be another one than the drawn.
+    is_judged   whether any of them is masked, scored or steered.
     logprobs    which logprobs they need; None if none does.
     streamed    the indices of those with text.
     members, groups  the requests by configuration, and the groups where every request has one row; None until
@@ -97,6 +99,8 @@ class InputBatch:
         self.masked = [i for i, r in enumerate(self.requests) if r.grammar is not None]
         self.preparing = {i: r.preparing(slots) for i, r in enumerate(self.requests) if r.chain.preparing}
         self.scored = [i for i, r in enumerate(self.requests) if r.needs_logprobs]
+        self.steered = [i for i, r in enumerate(self.requests) if r.phases is not None and r.phases.steers]
+        self.is_judged = bool(self.masked or self.scored or self.steered)
         self.streamed = [i for i, r in enumerate(self.requests) if r.text is not None]
         self.logprobs = LogprobsPlan(self.requests, slots.vocabulary.size) if self.scored else None
         self.members: list[Members] | None = None
@@ -132,6 +136,7 @@ class InputBatch:
             stop_reasons=spread(result.stop_reasons, None),
             errors=spread(result.errors, None),
             seeds=spread(result.seeds, 0),
+            phase_tokens=spread(result.phase_tokens, None) if result.phase_tokens else [],
             skipped=[i for i, _ in self.skipped],
         )
         for i, request in self.skipped:

@@ -260,7 +260,7 @@ class LiveRequests:
         self._plan = None
         self.step_lock.if_interrupted(partial(self._unseat, request))
         request.slot = self.slots.put(
-            request.state, request.params.given, request.seed, request.position, request.check_trigger()
+            request.state, request.given, request.seed, request.position, request.check_trigger()
         )
 
     def roll_back(self, request: Request, n: int) -> None:
@@ -309,7 +309,10 @@ class LiveRequests:
             return request.record("abort")
 
     def retire_if_done(self, request: Request) -> None:
-        """Take a finished request out of the live ones after the call that runs now; its record stays."""
+        """Take a finished request out of the live ones after the call that runs now; its record stays. One
+        that has come into another phase belongs into another group of rows."""
+        if request.has_moved:
+            request.has_moved, self._plan = False, None
         if not request.live:
             self.step_lock.after(partial(self._retire, request))
 

@@ -48,6 +48,10 @@ class Processing:
         if processed is None:
             batch.errors = errors
             processed = self._one_by_one(batch)
+        for i in inputs.steered:
+            place, forced = int(inputs.places[i]), inputs.requests[i].forced_tokens()
+            if forced and batch.errors[place] is None:
+                processed[place], processed[place, forced[0]] = -np.inf, 0.0
         for request_id, error in zip(inputs.named, batch.errors, strict=True):
             if error is not None:
                 logger.error("request %r: %s", request_id, error)

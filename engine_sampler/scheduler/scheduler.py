@@ -295,7 +295,7 @@ class Scheduler:
         """
         with self._step_lock.lock, self._step_lock:
             request = self._requests.find_single(request_id)
-            have = len(request.state.history.output_token_ids) + len(request.backlog)
+            have = len(request.history.output_token_ids) + len(request.backlog)
             if not 0 <= n <= have:
                 raise RequestError(
                     f"n={n} is not allowed: request {quoted(request_id)} has {have} output tokens"
@@ -312,7 +312,8 @@ class Scheduler:
             self._runner.fill_masks(self._requests.batch(request_ids))
 
     def forced_tokens(self, request_id: RequestId) -> list[int]:
-        """The tokens about which the request's grammar leaves no choice, [] if there is a choice.
+        """The tokens about which the request's grammar, or its phase, leaves no choice, [] if there is a
+        choice.
 
         An engine may run them through the model in one pass and hand them to `accept` (jump-forward),
         which saves a step for each. A grammar that fails ends its request with the next step.

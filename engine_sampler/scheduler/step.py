@@ -28,7 +28,7 @@ class _Judgement(NamedTuple):
     """What is known about the drawn tokens before they join the histories, by index in the round.
 
     refused         those whose token does not count: their requests have ended, or are postponed.
-    may_have_ended  those whose grammar may be over.
+    may_have_ended  those whose grammar may be over, or whose token another one has taken the place of.
     logprobs        the raw logprobs of the tokens, for requests that record them.
     """
 
@@ -124,9 +124,10 @@ class Step:
         batch, left_out = self._begun or self._start(drawing)
         # 3. The backend draws.
         is_faulty = self._draw(drawing, batch)
-        # 4. Tokens that do not count are refused, logprobs collected, and the grammars get their tokens.
+        # 4. Tokens that do not count are refused, others take the place of some, logprobs are collected, and
+        #    the grammars get their tokens.
         judged = _ALL_COUNT
-        if is_faulty or left_out or inputs.masked or inputs.scored:
+        if is_faulty or left_out or inputs.is_judged:
             judged = self._judge(drawing, batch)
         if not self._advances:
             self._stay(drawing, batch, judged)
@@ -166,6 +167,9 @@ class Step:
             result.finish_reasons[i] = requests[i].finish_reason
             result.stop_reasons[i] = requests[i].stop_reason
             result.errors[i] = requests[i].error
+            if requests[i].phases is not None and (requests[i].has_moved or not requests[i].live):
+                result.phase_tokens = result.phase_tokens or [None] * n
+                result.phase_tokens[i] = requests[i].phase_tokens
         return inputs.with_skipped(result) if inputs.skipped else result
 
     def _start(self, drawing: Round) -> tuple[Batch, Sequence[int]]:
@@ -268,6 +272,7 @@ class Step:
         """Find the tokens that do not count, collect logprobs, and give the grammars their tokens."""
         inputs, rows, token_ids = drawing.inputs, drawing.rows, self.outputs.token_ids
         refused = self._faulty(drawing, batch)
+        steered = self._steer(drawing, batch, refused) if inputs.steered else []
         logprobs: dict[int, float] = {}
         if self._logprobs is not None and inputs.logprobs is not None:
             logprobs = self._collect_logprobs(drawing, batch, self._logprobs, inputs.logprobs, refused)
@@ -278,7 +283,30 @@ class Step:
         if self._token_ids_on_device is not None and (token_ids[rows[refused]] != -1).any():
             self._token_ids_on_device = None
         token_ids[rows[refused]] = -1
-        return _Judgement(refused, may_have_ended, logprobs)
+        return _Judgement(refused, may_have_ended + steered, logprobs)
+
+    def _steer(self, drawing: Round, batch: Batch, refused: Sequence[int]) -> list[int]:
+        """Put the tokens that phases force in the places of drawn ones, after everything that has led to
+        these. Returns the indices of the requests whose drawn tokens have been replaced."""
+        draws, steered = drawing.inputs.draws, []
+        for i in drawing.inputs.steered:
+            request = drawing.inputs.requests[i]
+            assert request.phases is not None
+            if i in refused:
+                continue
+            row, drawn = int(drawing.rows[i]), int(draws.token_ids[i])
+            token_id = request.phases.steer(request.history.token_ids, drawn)
+            if not (request.phases.is_closing or request.phases.log[-1].is_forced):
+                continue
+            steered.append(i)
+            draws.token_ids[i] = self.outputs.token_ids[row] = token_id
+            draws.notes[i] = self.outputs.notes[row] = np.nan
+            if token_id != drawn:
+                self._token_ids_on_device = None
+            if batch.logprobs is not None:  # nothing else may follow, so that its processed logprob is 0
+                batch.logprobs.done[row] = False
+                batch.survivors[row] = np.array([token_id], np.int64), np.zeros(1, np.float32)
+        return steered
 
     def _faulty(self, drawing: Round, batch: Batch) -> list[int]:
         """The indices of the requests whose rows gave no token; they end with the reason, unless they
@@ -363,6 +391,8 @@ class Step:
         if len(tokens) and not judged.refused and tokens.max() >= self._slots.vocabulary.size:
             judged = self._judge(drawing, batch)
         self.may_have_ended.update(drawing.members[i] for i in judged.refused)
+        for i in drawing.inputs.steered:
+            drawing.inputs.requests[i].keep_phase()
 
     # --- 6. texts ---------------------------------------------------------------------------------
 
@@ -390,4 +420,6 @@ class Step:
             note = None if np.isnan(draws.notes[i]) else float(draws.notes[i])
             request, token_id = drawing.inputs.requests[i], int(draws.token_ids[i])
             request.follow(token_id, note, judged.logprobs.get(i), text_ends.get(i, ()))
+            if request.phases is not None:
+                request.phases.lead(request, self._slots)
         self.may_have_ended.update(drawing.members[i] for i in (*judged.refused, *checked))

@@ -196,7 +196,7 @@ typedef struct es_sequences {
     int64_t n;
 } es_sequences;
 
-/* The parameters of one request, written when it joins and constant from then on; for free slots, only the
+/* The parameters of one request, written when it joins and constant while its epoch is; for free slots, only the
  * size is set. Parameters that were not given are neutral; defaults and formulas are those of
  * engine_sampler's samplers. */
 typedef struct es_params {
@@ -359,15 +359,15 @@ typedef enum es_change {
     ES_JOINED = 0,   /* another request, with its prompt */
     ES_LEFT = 1,     /* none any more */
     ES_GREW = 2,     /* tokens from befores[i] on are new */
-    ES_ROLLED_BACK = 3 /* shorter; tokens from befores[i] on, if there are any, are new */
+    ES_ROLLED_BACK = 3 /* another epoch: tokens from befores[i] on may be others, and so may its parameters */
 } es_change;
 
 typedef struct es_changes {
     uint32_t size;
     int32_t n;
     const es_table *table;
-    const int32_t *slots;   /* each at most once */
-    const int32_t *kinds;   /* es_change */
+    const int32_t *slots; /* each at most once */
+    const int32_t *kinds; /* es_change */
     const int64_t *befores; /* how many of the request's tokens are as they were */
 } es_changes;
 
@@ -378,7 +378,7 @@ typedef struct es_masks {
     const int64_t *rows;
     const int32_t *bitmask;
     int64_t bitmask_stride; /* in words */
-    int64_t total;          /* the number of rows that a step will have */
+    int64_t total; /* the number of rows that a step will have */
     int64_t vocab_size;
 } es_masks;
 
@@ -387,10 +387,10 @@ typedef struct es_masks {
 typedef struct es_survivors {
     uint32_t size;
     uint32_t reserved;
-    int64_t width;       /* at least the program's max_survivors, or vocab_size if that is less */
-    int64_t *counts;     /* [n] */
-    int64_t *token_ids;  /* [n, width] */
-    float *logits;       /* [n, width] */
+    int64_t width; /* at least the program's max_survivors, or vocab_size if that is less */
+    int64_t *counts; /* [n] */
+    int64_t *token_ids; /* [n, width] */
+    float *logits; /* [n, width] */
 } es_survivors;
 
 /* Where logprobs of one kind go. The entries of row r of the logits are starts[r] .. starts[r + 1]: the drawn
@@ -401,42 +401,42 @@ typedef struct es_logprobs {
     uint32_t size;
     uint32_t reserved;
     const int64_t *starts; /* [rows + 1], ascending; room for 1 + the row's top_n */
-    int64_t *token_ids;    /* [starts[rows]] */
-    float *logprobs;       /* [starts[rows]] */
-    int64_t *ranks;        /* [rows], of the drawn token, from 1 */
+    int64_t *token_ids; /* [starts[rows]] */
+    float *logprobs; /* [starts[rows]] */
+    int64_t *ranks; /* [rows], of the drawn token, from 1 */
 } es_logprobs;
 
 /* One step. Entry i of n is row rows[i] of the logits, request slots[i], program programs[i]. */
 typedef struct es_batch {
     uint32_t size;
     int32_t n;
-    es_tensor logits;       /* [rows, at least vocab_size] */
+    es_tensor logits; /* [rows, at least vocab_size] */
     int64_t vocab_size;
     const es_table *table;
     const int64_t *rows;
-    const int32_t *slots;   /* each at most once */
+    const int32_t *slots; /* each at most once */
     const uint32_t *programs;
-    const uint8_t *masked;  /* [n], or NULL: no row is masked */
+    const uint8_t *masked; /* [n], or NULL: no row is masked */
     const int32_t *bitmask; /* row rows[i]: bit t % 32 of word t / 32 = token t allowed */
     int64_t bitmask_stride; /* in words */
     /* [n] or NULL: where row i goes after its last sampler, float32 [vocab_size], -inf = removed;
      * NULL = not wanted. */
     float *const *processed;
-    int64_t *token_ids;     /* out, by row of the logits; -1 without a selector */
-    double *notes;          /* out, by row of the logits; NaN if there is none */
-    int32_t *status;        /* out [n], es_row_status */
-    int64_t faults;         /* out: how many rows are not ES_ROW_OK */
+    int64_t *token_ids; /* out, by row of the logits; -1 without a selector */
+    double *notes; /* out, by row of the logits; NaN if there is none */
+    int32_t *status; /* out [n], es_row_status */
+    int64_t faults; /* out: how many rows are not ES_ROW_OK */
     /* Logprobs are reported for rows that are ES_ROW_OK and have a selector. */
     const es_logprobs *logprobs; /* [3]: raw, penalized, processed; NULL: none are wanted */
     const uint8_t *logprobs_kinds; /* [n], es_logprobs_kind bits */
     const int64_t *top_n; /* [n], how many of the likeliest tokens; -1 = all */
     const uint32_t *edits; /* [n], for ES_LOGPROBS_PENALIZED: the program of masks, biases and
                                     * penalties alone */
-    const void *random;    /* as es_answer.random of the programs asks; NULL if none does */
+    const void *random; /* as es_answer.random of the programs asks; NULL if none does */
     const es_survivors *survivors; /* or NULL */
     /* From here on for devices; NULL or 0 in the host's memory. */
-    void *stream;          /* the caller's, in the device's own type; NULL = its default stream */
-    void *ready;           /* an event that the work must wait for, or NULL */
+    void *stream; /* the caller's, in the device's own type; NULL = its default stream */
+    void *ready; /* an event that the work must wait for, or NULL */
     uint32_t plan; /* a number that `prepare` gave, whose rows are at least n; 0 without `prepare` */
     uint32_t reserved;
     void *workspace; /* of the plan */

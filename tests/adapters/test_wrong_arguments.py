@@ -15,11 +15,12 @@ from tests.adapters.wrong_arguments import ENTRIES, Entry, LoadedModel, wrong_ca
 WITHOUT_ARGUMENTS = {
     *("NEUTRAL", "REMOVED", "neutral_settings"),
     *("InconsistencyError", "OutOfBoundsError", "UnsupportedTypeError", "ValidationError"),
+    "register_token_selector",
     *("TopkToppLogprobsSamplingType", "TopkToppSamplingType"),
 }
 BUILT_BY_OTHERS = {
     *("Candidates", "EngineSampler", "SamplingMetadata", "SamplingOutput", "Stops", "custom_generate"),
-    "TopkToppLogprobsSamplingParam",
+    *("HandlingBackend", "SamplerConfig", "TopKTopPTokenSelector", "TopkToppLogprobsSamplingParam"),
 }
 """Objects that other calls make, and what another library calls with its own objects."""
 

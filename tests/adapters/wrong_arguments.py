@@ -311,7 +311,8 @@ def _mlx() -> Iterator[Entry]:
 def _mindie() -> Iterator[Entry]:
     sampler = {
         "mode": "documented", "pad_token_id": None, "eos_token_ids": (), "logprobs": True,
-        "return_tensors": False, "idle_rounds": 64, "backend": "auto", "num_threads": None,
+        "return_tensors": False, "count_prompts": False, "idle_rounds": 64, "backend": "auto",
+        "num_threads": None,
     }  # fmt: skip
     yield Entry("mindie.Sampler", mindie.Sampler, sampler)
     data = {
@@ -329,6 +330,11 @@ def _mindie() -> Iterator[Entry]:
         {"logits": _ROWS, **pair, "sampling_metadata": None},
     )
     yield Entry("mindie.Sampler.configure", lambda **arguments: mindie.Sampler().configure(**arguments), pair)
+    yield Entry(
+        "mindie.Sampler.initialize",
+        lambda eos_token_id: mindie.Sampler().initialize("npu", eos_token_id),
+        {"eos_token_id": 2},
+    )
     yield Entry(
         "mindie.Sampler.clear_cache",
         lambda sequence_ids: mindie.Sampler().clear_cache(sequence_ids),

@@ -91,3 +91,33 @@ def test_observers_are_told_how_many_rows_the_host_runs() -> None:
     with observed("rows_on_host") as seen:
         generation(WithoutTopK())
     assert seen == [("without_top_k", 2, "unsupported")] * 4
+
+
+class Halves(WithoutTopK):
+    """Draws when a step that has begun is finished."""
+
+    def begin(self, batch: Batch) -> Any:
+        batch.token_ids_on_device = "soon"
+
+        def finish() -> None:
+            self.run(batch)
+            batch.token_ids_on_device = "there"
+
+        return finish
+
+
+@pytest.mark.parametrize("chains", [CHAINS, CHAINS[::2]], ids=["with top_k", "without top_k"])
+def test_steps_begin_on_the_backend_if_it_supports_all_chains(chains: Any) -> None:
+    logits = np.random.default_rng(7).normal(0, 3, (len(chains), VOCAB)).astype(np.float32)
+    tokens, seen = [], []
+    for backend in (Halves(), "numpy"):
+        scheduler = Scheduler(VOCAB, backend=backend)
+        for seed, settings in enumerate(chains):
+            scheduler.add(SamplingParams(seed=seed, **settings), [1])
+        begun = scheduler.begin(logits)
+        seen.append(begun.token_ids_on_device)
+        result = begun.finish()
+        tokens.append(result.token_ids.tolist())
+        seen.append(result.token_ids_on_device)
+    assert tokens[0] == tokens[1]
+    assert seen[:2] == ([None, None] if len(chains) == len(CHAINS) else ["soon", "there"])

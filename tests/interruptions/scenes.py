@@ -22,6 +22,23 @@ REQUESTS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Callable[[], Any]]]
     "logprobs": ({"logprobs": 2, "logprobs_mode": ("raw", "penalized"), "frequency_penalty": 0.3}, {}),
     "regex": ({"regex": "[ab0-9 ]*c", "min_tokens": 2}, {}),
     "keys": ({"json_schema": {"type": "object", "minProperties": 3}}, {}),
+    "thinking": (
+        {
+            "thinking": {"start": "ab", "end": ["c", "ba"], "starts_inside": True, "eos": "close"},
+            "thinking_token_budget": 4,
+            "answer": {"temperature": 0.5, "frequency_penalty": 0.2},
+            "stop": ["abba"],
+        },
+        {},
+    ),
+    "thoughts": (
+        {
+            "thinking": {"start": [[8, 9], "a"], "end": "b", "message": "a"},
+            "thinking_token_budget": 2,
+            "regex": "[ab0-9 ]*c",
+        },
+        {},
+    ),
     "table": ({}, {"grammar": GRAMMARS["table"]}),
     "bias": ({"regex": "(ab?|\n)*", "grammar_bias": 2.0}, {}),
     "eager": ({"weary": 0.5, "order": "llama.cpp"}, {}),

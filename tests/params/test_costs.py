@@ -50,6 +50,11 @@ def texts(size: int, length: int) -> list[str]:
     ]
 
 
+def markers(count: int) -> list[str]:
+    """So many different markers, as long as they may be."""
+    return [f"{i:02}" * 60 for i in range(count)]
+
+
 WORST: dict[str, list[Callable[[int], Any]]] = {
     "n": [lambda limit: limit],
     "best_of": [lambda limit: limit],
@@ -74,6 +79,18 @@ WORST: dict[str, list[Callable[[int], Any]]] = {
     ],
     "stop": [lambda limit: texts(limit, 3), lambda limit: ["x" * limit]],
     "stop_regex": [lambda limit: texts(limit, 4), lambda limit: ["(\\w|\\d)+x{1,50}a" * (limit // 17)]],
+    "thinking": [
+        lambda limit: {"start": markers(16), "end": markers(16), "tool_call": markers(16)},
+        lambda limit: {"start": "<", "end": ["e", " ", "a"], "message": "é" * 500},
+    ],
+    "answer": [
+        lambda limit: {"logit_bias": dict.fromkeys(range(limit // 3), 1.0)},
+        lambda limit: {"bad_words": texts(1000, 2)},
+    ],
+    "phases": [
+        lambda limit: [{"until": markers(2), "tokens": 9, "force": "x" * 240, "then": 0}] * 16,
+        lambda limit: [{"tokens": 1, "then": 0, "params": {"bad_words": texts(450, 2)}}] * 16,
+    ],
     "order": [lambda limit: [*DEFAULT] * 4],
     "logprobs_mode": [lambda limit: ("raw", "penalized", "processed")],
     "repetition_detection": [lambda limit: {"max_pattern_size": 1024, "min_count": 1024}],
@@ -82,6 +99,9 @@ NEEDED: dict[str, dict[str, Any]] = {
     "beam_width": {"use_beam_search": True},
     "dry_sequence_breakers": {"dry_multiplier": 1.0},
     "logprobs_mode": {"logprobs": 20},
+    "thinking": {"bad_words": texts(1000, 2), "thinking_token_budget": 3},
+    "answer": {"thinking": "qwen_3"},
+    "phases": {"bad_words": texts(400, 2)},
 }
 """Parameters without which the value would not matter."""
 

@@ -1,7 +1,8 @@
 """MindIE-LLM's `sample` interface: `Sampler` with `SamplingData` and `SamplingParam`, or `SamplingMetadata`.
 
-Code written for MindIE's generator back end runs unchanged if it imports these names from here, or from the
-modules of the same path in `text_generator`, with logits from NumPy, torch or MindSpore:
+Code that calls MindIE's sampler imports these names from here, or from the modules of the same path in
+`text_generator`; logits are NumPy's, torch's or MindSpore's. docs/coming-from/mindie.md says what of MindIE's
+generator runs unchanged.
 
     >>> import numpy as np
     >>> from engine_sampler.adapters.mindie import Sampler, SamplingData, SamplingParam
@@ -26,19 +27,26 @@ numbers are this library's: a row's token depends only on its logits, settings, 
 which draws from mt19937, but it gives the same tokens in any batch and on any machine.
 """
 
+from .config import HandlingBackend, SamplerConfig
 from .errors import InconsistencyError, OutOfBoundsError, UnsupportedTypeError, ValidationError
 from .inputs import SamplingData, SamplingParam
-from .metadata import SamplingMetadata, SamplingOutput
+from .metadata import SamplingMetadata
+from .output import SamplingOutput
 from .sampler import Sampler
+from .token_selector import TopKTopPTokenSelector, register_token_selector
 
 __all__ = [
+    "HandlingBackend",
     "InconsistencyError",
     "OutOfBoundsError",
     "Sampler",
+    "SamplerConfig",
     "SamplingData",
     "SamplingMetadata",
     "SamplingOutput",
     "SamplingParam",
+    "TopKTopPTokenSelector",
     "UnsupportedTypeError",
     "ValidationError",
+    "register_token_selector",
 ]

@@ -74,12 +74,14 @@ def join_requests(
     *,
     masked: bool,
     keep_seeds: bool,
+    count_prompts: bool,
 ) -> list[CachedRequest]:
     """Update the requests of a batch to the data of the call, all or none.
 
     settings    for each its new settings, or None to keep the cached ones.
     default     the settings of a request that begins without any.
     keep_seeds  whether cached requests keep their seeds whatever the settings say.
+    count_prompts  whether the prompt counts in the positions of requests that begin.
     """
     rows: list[tuple[int, bool, HistoryRow]] = []
     for request_id, tokens, params in zip(request_ids, histories, settings, strict=True):
@@ -104,7 +106,8 @@ def join_requests(
                 f"request_ids has {request_id}, which is not cached: give sampling_param, or prefill it"
             )
         begin = tokens.new if tokens.is_prefill else tokens.uncached
-        rows.append((request_id, False, begin(params or default)))
+        row = begin(params or default)
+        rows.append((request_id, False, tokens.after_prompt(row) if count_prompts else row))
     for request_id, follows, row in rows:
         if follows:
             cache.follow(request_id, row, masked)
@@ -119,14 +122,18 @@ def join_rows(
     settings: Sequence[SamplingParams],
     vocab_size: int,
     calls: int,
+    count_prompts: bool,
 ) -> list[CachedRequest]:
     """Rows without request ids, cached by their number as long as they go on: this saves building requests.
 
     calls  the position of rows without any tokens.
+    count_prompts  whether the prompt counts in the positions of rows with tokens.
     """
     rows = []
     for tokens, params in zip(histories, settings, strict=True):
         row = tokens.uncached(params)
+        if count_prompts and tokens.has_any:
+            row = tokens.after_prompt(row)
         rows.append(row if tokens.has_any else replace(row, position=calls))
     for number, row in enumerate(rows):
         cached = cache.find(number, vocab_size)

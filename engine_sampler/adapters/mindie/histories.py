@@ -133,6 +133,15 @@ class GivenTokens:
         row = self.uncached(params)
         return row if self.output is not None else replace(row, position=0)
 
+    def after_prompt(self, row: HistoryRow) -> HistoryRow:
+        """`row`, a row that begins, at the position after all its tokens, prompt included."""
+        if self.all_ids is None and row.params.seed is not None and not is_greedy(row.params):
+            raise InconsistencyError(
+                f"seed={row.params.seed} in row {self.row} needs all_input_ids: with count_prompts, the "
+                "length of the prompt decides what it draws"
+            )
+        return replace(row, position=len(row.prompt) + len(row.output))
+
     def resumes(self, cached: HistoryRow) -> bool:
         """Whether a prefill repeats the cached prompt and then output of the request: it continues."""
         if not self.is_prefill or self.output is not None or self.all_ids is None:

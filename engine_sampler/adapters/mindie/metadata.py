@@ -1,18 +1,18 @@
-"""`SamplingMetadata` and `SamplingOutput`: a batch with its settings, and its results."""
+"""`SamplingMetadata`: a batch of groups of sequences with its settings."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ...arithmetic import GREEDY_BELOW, Logprobs, child_seed
+from ...arithmetic import GREEDY_BELOW, child_seed
+from ...base.arguments import with_attributes
 from ...contract import bitmask_words
-from ...scheduler import StepResult
-from .._tensors import like
-from .errors import InconsistencyError, UnsupportedTypeError, ValidationError
+from .batch_fields import batch_columns
+from .errors import InconsistencyError, UnsupportedTypeError
 from .fields import (
     NO_SEED,
     PARAMS,
@@ -26,17 +26,25 @@ from .fields import (
     ids_field,
     token_rows,
 )
-from .inputs import ToTensor
-
-NO_LOGPROB = -9999.0
-"""The value in place of a missing logprob."""
+from .inputs import SamplingData, SamplingParam, ToTensor
 
 _BEST_OF = Field("best_of", "int", 1, low=1, high=8192)
+_WIDTH = Field("n", "int", 1, low=1, high=8192)
 _TOP_LOGPROBS = Field("top_logprobs", "int", 0, low=0, high=20)
+_TOP_TOKENS = Field("num_top_tokens", "int", 0, low=0)
 _CUMULATIVE = Field("cumulative_logprobs", "float", 0.0)
+_LENGTHS = Field("output_lengths", "int", 0, low=0)
 _SEEDS = Field("seeds", "int", None, low=NO_SEED, high=2**63 - 1)
 _PREFILL = Field("is_seq_prefill", "bool", None)
 _BEAMS = Field("use_beam_search", "bool", False)
+
+_OF_ROWS = (
+    "repetition_penalty", "frequency_penalty", "presence_penalty", "temperature", "top_k_array",
+    "top_p_array", "do_sample_array", "seed_array", "top_logprobs_array", "num_top_tokens", "best_of_array",
+    "use_beam_search_array", "beam_width_array", "cumulative_logprobs", "output_lengths", "cache_ids",
+    "all_token_ids", "output_token_ids", "guided_bitmask", "prompt_lengths",
+)  # fmt: skip
+"""The arrays of a `SamplingMetadata` that have an entry for each row."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,8 @@ class Expansion:
 
 @dataclass(eq=False)
 class SamplingMetadata:
-    """A batch of groups of sequences, one row of logits per sequence; built by `from_numpy`.
+    """A batch of groups of sequences, one row of logits per sequence; built by `from_numpy`, or by
+    `from_batch` from what MindIE's generator has.
 
     Settings are read-only arrays with one value per row. `all_token_ids` and `output_token_ids` (int
     [rows, length], padded) are set by `update_token_ids`. `guided_bitmask` (int32 [rows,
@@ -66,10 +75,14 @@ class SamplingMetadata:
 
     batch_sequence_ids: list[np.ndarray]
     reserved_sequence_ids: list[np.ndarray]
+    is_prefill: bool
+    """Whether the first tokens of the sequences are drawn, unless `is_seq_prefill` says it row by row."""
+    is_mix: bool
     all_sequence_ids: np.ndarray
+    parent_sequence_ids: np.ndarray
+    """int64 [rows], the sequences whose caches the rows use: `all_sequence_ids`."""
     group_indices: list[tuple[int, int]]
-    prefill_array: np.ndarray
-    """bool [rows], whether a row draws its sequence's first token."""
+    to_tensor: ToTensor | None
     repetition_penalty: np.ndarray | None
     frequency_penalty: np.ndarray | None
     presence_penalty: np.ndarray | None
@@ -79,12 +92,28 @@ class SamplingMetadata:
     do_sample_array: np.ndarray | None
     seed_array: np.ndarray | None
     top_logprobs_array: np.ndarray
-    best_of_array: np.ndarray
+    num_top_tokens: np.ndarray
+    """int64 [rows], what `SamplingOutput.num_top_tokens` says."""
+    best_of_array: np.ndarray | None
+    """None unless a row has more than one sibling."""
+    use_beam_search_array: np.ndarray | None
+    """None unless a row belongs to a beam search."""
+    beam_width_array: np.ndarray
     cumulative_logprobs: np.ndarray
-    to_tensor: ToTensor | None = None
+    output_lengths: np.ndarray | None
+    """int64 [rows], how many tokens the sequences of a beam search have."""
+    is_seq_prefill: Any = None
+    """bool [rows] or [groups]; None: `is_prefill` applies to all."""
+    cache_ids: np.ndarray | None = None
+    random_number_generators: Any = None
     all_token_ids: Any = None
     output_token_ids: Any = None
     guided_bitmask: Any = None
+    prompt_lengths: np.ndarray | None = None
+    """int64 [rows], how many of `all_token_ids` are prompt, if `from_batch` was told it."""
+    known_lengths: np.ndarray | None = None
+    """int64 [rows], how many of `output_token_ids` are output: `output_lengths` as of the last
+    `update_beam_search`, None once `update_token_ids` has changed the tokens."""
 
     @classmethod
     def from_numpy(
@@ -110,30 +139,36 @@ class SamplingMetadata:
         to_tensor: ToTensor | None = None,
         all_sequence_ids: Any = None,
         is_seq_prefill: Any = None,
-        is_mix: bool = False,
+        is_mix: bool | None = False,
         cache_ids: Any = None,
         random_number_generators: Any = None,
     ) -> SamplingMetadata:
         """Metadata from arrays, each with one value per row, or one per group for all of its rows.
 
         batch_sequence_ids     int arrays, one per group: the sequences of the rows.
-        reserved_sequence_ids  int arrays, one per group: the ids for the siblings of best_of.
+        reserved_sequence_ids  int arrays, one per group: the ids for the siblings of best_of, and for the
+                               beams that begin.
         repetition_penalty to do_sample, seeds  as in `SamplingParam`; a sequence's seed takes effect
                                when the sequence begins. do_sample=False stays greedy; without do_sample
                                the rows with a temperature, top_k or top_p sample, and sequences that have
                                sampled go on: with their temperature, top_k and top_p if all are omitted.
         top_logprobs           0 to 20: the number of likeliest tokens to list.
+        num_top_tokens         what the output says of their number; None: top_logprobs.
         best_of                1 to 8192: this many siblings begin with the row of a group that has one
                                sequence; they sample. In a later call, rows above 1 sample.
+        use_beam_search        whether the rows of a group are the texts of one beam search: then best_of,
+                               do_sample, temperature, top_k and top_p have no effect on them.
+        n                      1 to 8192: how many texts a beam search continues.
         cumulative_logprobs    the sequences' sums so far.
+        output_lengths         how many tokens the sequences of a beam search have so far; None: 0.
         all_sequence_ids       the ids in `batch_sequence_ids`, in one array.
         is_seq_prefill         bool per row, for a mixed batch; otherwise `is_prefill` applies to all rows.
 
-        num_top_tokens, n, output_lengths, is_mix, cache_ids and random_number_generators are accepted
-        for MindIE's callers, and have no effect: they serve beam search and MindIE's memory.
-        Beam search is refused: `Scheduler.add_group` supports it. Raises `ValidationError`.
+        is_mix, cache_ids and random_number_generators are stored for MindIE's callers, and have no effect.
+        Raises `ValidationError`.
         """
         check_flag("is_prefill", is_prefill)
+        check_flag("is_mix", bool(is_mix) if is_mix is None else is_mix)
         check_callable("to_tensor", to_tensor)
         groups = _groups("batch_sequence_ids", batch_sequence_ids)
         reserved = [_ids("reserved_sequence_ids", ())] * len(groups)
@@ -143,8 +178,7 @@ class SamplingMetadata:
             raise InconsistencyError(f"reserved_sequence_ids has {len(reserved)} groups of {len(groups)}")
         if not all(len(ids) for ids in groups) or not groups:
             raise InconsistencyError("batch_sequence_ids has a group without sequences, or no group")
-        sizes = np.array([len(ids) for ids in groups])
-        ends = np.cumsum(sizes)
+        sizes = [len(ids) for ids in groups]
         sequences = np.concatenate(groups)
         check_different("batch_sequence_ids", sequences)
         if (
@@ -154,24 +188,24 @@ class SamplingMetadata:
             raise InconsistencyError(f"all_sequence_ids differ from batch_sequence_ids, {sequences.tolist()}")
 
         def column(field: Field, values: Any) -> np.ndarray | None:
-            checked = field.check(values)
-            if checked is not None and len(checked) == len(groups):
-                checked = np.repeat(checked, sizes)
-            check_lengths(len(sequences), {field.name: checked}, "the batch")
-            return checked
+            return _of_rows(field, values, sizes)
 
         def filled(field: Field, values: Any, default: Any) -> np.ndarray:
             checked = column(field, values)
             return np.full(len(sequences), default, field.dtype) if checked is None else checked
 
-        if filled(_BEAMS, use_beam_search, False).any():
-            raise ValidationError("use_beam_search=True is not allowed here: Scheduler.add_group supports it")
+        best_of_array = filled(_BEST_OF, best_of, 1)
+        beams = filled(_BEAMS, use_beam_search, False)
+        top = filled(_TOP_LOGPROBS, top_logprobs, 0)
         metadata = cls(
             groups,
             reserved,
+            is_prefill,
+            bool(is_mix),
             sequences,
-            list(zip((ends - sizes).tolist(), ends.tolist(), strict=True)),
-            filled(_PREFILL, is_seq_prefill, is_prefill),
+            sequences,
+            spans_of(sizes),
+            to_tensor,
             column(PARAMS["repetition_penalty"], repetition_penalty),
             column(PARAMS["frequency_penalty"], frequency_penalty),
             column(PARAMS["presence_penalty"], presence_penalty),
@@ -180,12 +214,79 @@ class SamplingMetadata:
             column(PARAMS["top_p"], top_p),
             column(PARAMS["do_sample"], do_sample),
             column(_SEEDS, seeds),
-            filled(_TOP_LOGPROBS, top_logprobs, 0),
-            filled(_BEST_OF, best_of, 1),
+            top,
+            top if num_top_tokens is None else filled(_TOP_TOKENS, num_top_tokens, 0),
+            best_of_array if (best_of_array > 1).any() else None,
+            beams if beams.any() else None,
+            filled(_WIDTH, n, 1),
             filled(_CUMULATIVE, cumulative_logprobs, 0.0),
-            to_tensor,
+            column(_LENGTHS, output_lengths),
+            column(_PREFILL, is_seq_prefill),
+            column(ids_field("cache_ids"), cache_ids),
+            random_number_generators,
         )
-        metadata._check_siblings()
+        metadata._check_groups()
+        return metadata
+
+    @classmethod
+    def from_batch(
+        cls,
+        input_metadata: Any,
+        batch_sampling_params: np.ndarray,
+        num_top_tokens: Any,
+        to_tensor: ToTensor | None,
+        **kwargs: Any,
+    ) -> SamplingMetadata:
+        """Metadata from what MindIE's generator has of a batch.
+
+        input_metadata         with batch_sequence_ids, reserved_sequence_ids, is_prefill and, if it knows
+                               them, all_sequence_ids and the lengths of the prompts: batch_seq_len, or of
+                               prompts in parts split_end_position.
+        batch_sampling_params  a record array of floats, with repetition_penalty, frequency_penalty,
+                               presence_penalty, temperature, top_k, top_p, do_sample and top_logprobs.
+        kwargs                 batch_seeds, batch_best_of, batch_n, batch_use_beam_search,
+                               batch_output_lengths, batch_cumulative_logprobs, is_seq_prefill, is_mix,
+                               cache_ids and random_number_generators, None for what is not given; None in
+                               an array of seeds is a row without one.
+
+        The rest is as in `from_numpy`, and so are the errors.
+        """
+        names = ("batch_sequence_ids", "reserved_sequence_ids", "is_prefill")
+        with_attributes(names, "input_metadata", input_metadata, f"an object with {', '.join(names)}")
+        metadata = cls.from_numpy(
+            batch_sequence_ids=input_metadata.batch_sequence_ids,
+            reserved_sequence_ids=input_metadata.reserved_sequence_ids,
+            is_prefill=input_metadata.is_prefill,
+            all_sequence_ids=getattr(input_metadata, "all_sequence_ids", None),
+            num_top_tokens=num_top_tokens,
+            to_tensor=to_tensor,
+            **batch_columns(batch_sampling_params, kwargs),
+        )
+        metadata.prompt_lengths = _prompt_lengths(metadata, input_metadata)
+        return metadata
+
+    @classmethod
+    def from_deprecated(cls, sampling_data: SamplingData, sampling_param: SamplingParam) -> SamplingMetadata:
+        """Metadata from the older pair. Without `request_ids`, the sequences are 0, 1, 2, …"""
+        param = sampling_param
+        given = (getattr(param, name) for name in PARAMS)
+        arrays = (sampling_data.request_ids, sampling_data.all_input_ids, sampling_data.output_ids, *given)
+        rows = next((len(array) for array in arrays if array is not None), 0)
+        ids = np.arange(rows) if sampling_data.request_ids is None else sampling_data.request_ids
+        metadata = cls.from_numpy(
+            list(ids[:, None]),
+            is_prefill=sampling_data.is_prefill,
+            repetition_penalty=param.repetition_penalty,
+            frequency_penalty=param.frequency_penalty,
+            presence_penalty=param.presence_penalty,
+            temperature=param.temperature,
+            top_k=param.top_k,
+            top_p=param.top_p,
+            do_sample=param.do_sample,
+            seeds=param.seed,
+            to_tensor=sampling_data.to_tensor,
+        )
+        metadata.update_token_ids(sampling_data.all_input_ids, sampling_data.output_ids)
         return metadata
 
     def update_token_ids(self, all_token_ids: Any, output_token_ids: Any) -> None:
@@ -201,6 +302,27 @@ class SamplingMetadata:
         for name, array in arrays.items():
             if array is not None:
                 setattr(self, name, array)
+                self.known_lengths = None
+
+    def update_beam_search(self, cumulative_logprobs: Any, output_lengths: Any) -> None:
+        """Set the sums of the sequences' logprobs, float [rows], and how many tokens they have, int [rows].
+
+        These lengths also say where the output ends in the rows of `output_token_ids`, whatever pads them.
+        Raises `ValidationError` before either changes.
+        """
+        ones = [1] * len(self.all_sequence_ids)
+        sums = _of_rows(_CUMULATIVE, cumulative_logprobs, ones)
+        lengths = _of_rows(_LENGTHS, output_lengths, ones)
+        if lengths is not None and self.output_token_ids is not None:
+            longest, width = int(lengths.max()), self.output_token_ids.shape[1]
+            if longest > width:
+                raise InconsistencyError(
+                    f"output_lengths={longest} is not allowed: output_token_ids are {width} long"
+                )
+        if sums is not None:
+            self.cumulative_logprobs = sums
+        if lengths is not None:
+            self.output_lengths = self.known_lengths = lengths
 
     def columns(self) -> dict[str, np.ndarray | None]:
         """The settings under the names in `SamplingParam`."""
@@ -216,9 +338,29 @@ class SamplingMetadata:
         }
 
     @property
+    def prefill_array(self) -> np.ndarray:
+        """bool [rows], whether a row draws its sequence's first token."""
+        rows = len(self.all_sequence_ids)
+        if self.is_seq_prefill is None:
+            return np.full(rows, self.is_prefill)
+        given = host_array("is_seq_prefill", self.is_seq_prefill, "biu", "bool").astype(np.bool_)
+        return _filled_rows(_PREFILL, given, [end - start for start, end in self.group_indices])
+
+    @property
+    def has_siblings(self) -> np.ndarray:
+        """bool [rows], whether a row belongs to one of several texts by `best_of`."""
+        none = np.zeros(len(self.all_sequence_ids), np.bool_)
+        return none if self.best_of_array is None else self.best_of_array > 1
+
+    @property
     def siblings(self) -> np.ndarray:
         """int64 [rows], the number of siblings that begin with each row."""
-        return np.where(self.prefill_array, self.best_of_array, 1)
+        if self.best_of_array is None:
+            return np.ones(len(self.all_sequence_ids), np.int64)
+        begins = self.prefill_array
+        if self.use_beam_search_array is not None:
+            begins = begins & ~self.use_beam_search_array
+        return np.where(begins, self.best_of_array, 1)
 
     def expansion(self) -> Expansion:
         """The rows together with those of the siblings that begin."""
@@ -232,6 +374,32 @@ class SamplingMetadata:
         siblings = [number for count in counts.tolist() for number in range(count)]
         return Expansion(np.repeat(np.arange(len(counts)), counts), ids, siblings, groups)
 
+    def beam_groups(self) -> list[int]:
+        """The numbers of the groups that are beam searches."""
+        beams = self.use_beam_search_array
+        if beams is None:
+            return []
+        return [number for number, (start, _) in enumerate(self.group_indices) if beams[start]]
+
+    def part(self, groups: Sequence[int]) -> tuple[SamplingMetadata, np.ndarray]:
+        """The metadata of the groups with these numbers, and the numbers of their rows, int64 [rows]."""
+        spans = [self.group_indices[number] for number in groups]
+        rows = np.concatenate([np.arange(start, end) for start, end in spans])
+        arrays = {name: getattr(self, name) for name in _OF_ROWS}
+        sequences = self.all_sequence_ids[rows]
+        part = replace(
+            self,
+            batch_sequence_ids=[self.batch_sequence_ids[number] for number in groups],
+            reserved_sequence_ids=[self.reserved_sequence_ids[number] for number in groups],
+            group_indices=spans_of(end - start for start, end in spans),
+            all_sequence_ids=sequences,
+            parent_sequence_ids=sequences,
+            is_seq_prefill=self.prefill_array[rows],
+            known_lengths=None if self.known_lengths is None else self.known_lengths[rows],
+            **{name: array[rows] for name, array in arrays.items() if array is not None},
+        )
+        return part, rows
+
     def mask(self, vocab_size: int) -> np.ndarray | None:
         """The checked `guided_bitmask`."""
         if self.guided_bitmask is None:
@@ -244,109 +412,70 @@ class SamplingMetadata:
             raise InconsistencyError(f"guided_bitmask has shape {mask.shape}, allowed is {shape}")
         return mask
 
-    def _check_siblings(self) -> None:
-        counts = self.siblings
+    def _check_groups(self) -> None:
+        """Raise unless siblings and beams can begin where they are to begin."""
+        siblings, prefill, beams = self.siblings, self.prefill_array, self.use_beam_search_array
         for group, (start, end) in enumerate(self.group_indices):
-            count, reserved = int(counts[start:end].max()), len(self.reserved_sequence_ids[group])
+            searches = beams is not None and bool(beams[start])
+            if beams is not None and (beams[start:end] != searches).any():
+                raise InconsistencyError(f"use_beam_search differs within the group of row {start}")
+            count, name = int(siblings[start:end].max()), "best_of"
+            if searches and prefill[start]:
+                count, name = int(self.beam_width_array[start]), "use_beam_search and n"
+            reserved = len(self.reserved_sequence_ids[group])
             requirement = ""
             if count > 1 and end - start > 1:
                 requirement = "a group of one sequence"
-            elif count > 1 and self.temperature is not None and self.temperature[start] < GREEDY_BELOW:
+            elif count > 1 and not searches and self._is_cold(start):
                 requirement = "a temperature above 0"
             elif count - 1 > reserved:
                 requirement = f"{count - 1} reserved_sequence_ids, there are {reserved}"
             if requirement:
-                raise InconsistencyError(f"best_of={count} in row {start} needs {requirement}")
+                raise InconsistencyError(f"{name}={count} in row {start} needs {requirement}")
         check_different(
             "batch_sequence_ids and reserved_sequence_ids", np.array(self.expansion().sequence_ids)
         )
 
-
-@dataclass(eq=False)
-class SamplingOutput:
-    """The results of a `SamplingMetadata` batch: arrays with one entry per row, siblings included.
-
-    NumPy arrays; with `return_tensors` of `Sampler`, token ids and logprobs are of the logits' library, on
-    its device.
-
-    sequence_ids         int64, the sequences of the tokens.
-    parent_sequence_ids  int64, the sequences whose caches they continue.
-    group_indices        (start, end) for each group.
-    repeating_indices    int64, the row of the logits that each row uses.
-    token_ids            int64, −1 for a faulty row.
-    logprobs             float32: for a sampled token the natural logarithm after all processing; for a
-                         greedy one after penalties, if top_logprobs are requested; otherwise −9999.
-    top_token_ids        int64 [rows, k], the likeliest first, k the greatest requested number; −1 for none.
-    top_logprobs         float32 [rows, k], −9999 for none.
-    cumulative_logprobs  float32, the given sums plus `logprobs`, where they exist.
-    num_new_tokens       int64, 1, or 0 for a faulty row.
-    num_top_tokens       int64, the number that each row requested.
-    seeds                uint64, the seeds of the draws; those of siblings are below 2^63.
-    is_structured_accepted  bool, whether a token allowed by `guided_bitmask` was found; None without one.
-    """
-
-    sequence_ids: np.ndarray
-    parent_sequence_ids: np.ndarray
-    group_indices: list[tuple[int, int]]
-    repeating_indices: np.ndarray
-    token_ids: Any
-    logprobs: Any
-    top_token_ids: Any
-    top_logprobs: Any
-    cumulative_logprobs: Any
-    num_new_tokens: np.ndarray
-    num_top_tokens: np.ndarray
-    seeds: np.ndarray
-    is_structured_accepted: np.ndarray | None = None
-
-    @classmethod
-    def of(cls, metadata: SamplingMetadata, expansion: Expansion, result: StepResult) -> SamplingOutput:
-        """The output of a step with the rows of `expansion`."""
-        sources, tokens = expansion.sources, result.token_ids
-        requested = metadata.top_logprobs_array[sources]
-        ids = np.full((len(tokens), 1 + int(requested.max())), -1, np.int64)
-        values = np.full(ids.shape, NO_LOGPROB, np.float32)
-        if isinstance(result.logprobs, Logprobs):
-            width = result.logprobs.token_ids.shape[1]
-            listed = np.isfinite(result.logprobs.logprobs)
-            ids[:, :width][listed] = result.logprobs.token_ids[listed]
-            values[:, :width][listed] = result.logprobs.logprobs[listed]
-        beyond = np.arange(ids.shape[1]) > requested[:, None]
-        ids[beyond], values[beyond] = -1, NO_LOGPROB
-        logprobs = values[:, 0].copy()
-        increments = np.where(logprobs == NO_LOGPROB, np.float32(0), logprobs)
-        return cls(
-            np.array(expansion.sequence_ids, np.int64),
-            metadata.all_sequence_ids[sources],
-            expansion.groups,
-            sources,
-            tokens,
-            logprobs,
-            ids[:, 1:].copy(),
-            values[:, 1:].copy(),
-            metadata.cumulative_logprobs[sources] + increments,
-            (tokens >= 0).astype(np.int64),
-            requested,
-            np.array(result.seeds, np.uint64),
-            None if metadata.guided_bitmask is None else tokens >= 0,
-        )
-
-    def moved_to(self, logits: Any) -> SamplingOutput:
-        """The same with token ids and logprobs as arrays of the library of `logits`, on its device."""
-        ids, values = ("token_ids", "top_token_ids"), ("logprobs", "top_logprobs", "cumulative_logprobs")
-        moved = {name: like(logits, getattr(self, name), "int64") for name in ids}
-        moved |= {name: like(logits, getattr(self, name), "float32") for name in values}
-        return replace(self, **moved)
-
-    def to_deprecated(self) -> tuple[Any, Any]:
-        """(token_ids, logprobs)."""
-        return self.token_ids, self.logprobs
+    def _is_cold(self, row: int) -> bool:
+        return self.temperature is not None and bool(self.temperature[row] < GREEDY_BELOW)
 
 
 def sibling_seed(seed: int, number: int) -> int:
     """The seed of sibling `number`: `seed` itself for 0, for others 63 bits of the library's child seed,
     so that this interface accepts it as a seed."""
     return child_seed(seed, number) % 2**63
+
+
+def spans_of(sizes: Iterable[int]) -> list[tuple[int, int]]:
+    """(start, end) of consecutive parts with these sizes."""
+    ends = np.cumsum(list(sizes)).tolist()
+    return list(zip([0, *ends[:-1]], ends, strict=True))
+
+
+def _of_rows(field: Field, values: Any, sizes: Sequence[int]) -> np.ndarray | None:
+    """The checked values of a field for each row of groups with these sizes; None for None."""
+    checked = field.check(values)
+    return None if checked is None else _filled_rows(field, checked, sizes)
+
+
+def _filled_rows(field: Field, values: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
+    """`values` for each row, given for each row or for each group."""
+    if len(values) == len(sizes):
+        values = np.repeat(values, sizes)
+    check_lengths(sum(sizes), {field.name: values}, "the batch")
+    return values
+
+
+def _prompt_lengths(metadata: SamplingMetadata, input_metadata: Any) -> np.ndarray | None:
+    """int64 [rows], how long the prompts of a batch are whose first tokens are drawn; None if unknown."""
+    if not metadata.is_prefill:
+        return None
+    sizes = [end - start for start, end in metadata.group_indices]
+    for name in ("split_end_position", "batch_seq_len"):
+        lengths = getattr(input_metadata, name, None)
+        if lengths is not None and np.size(lengths) == len(sizes):
+            return _of_rows(Field(name, "int", 0, low=0), lengths, sizes)
+    return None
 
 
 def _groups(name: str, values: Any) -> list[np.ndarray]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import secrets
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -12,13 +12,14 @@ import numpy as np
 
 from ...arithmetic import LogitRows
 from ...backends.choose import named_backend
-from ...base.arguments import integers_of
+from ...base.arguments import entries_of, integers_of
 from ...contract import Backend
 from ...params import SamplingParams
 from ...scheduler import StepResult
 from .._tensors import library_of, like, to_numpy
 from .batches import JoinedBatch, ids_key, join_requests, join_rows
 from .cache import CachedRequest, RequestCache
+from .config import SamplerConfig
 from .errors import InconsistencyError, OutOfBoundsError, UnsupportedTypeError
 from .fields import (
     MAX_ROWS,
@@ -29,11 +30,13 @@ from .fields import (
     host_array,
     ids_field,
 )
+from .groups import Groups, given_tokens
 from .growing import GrowingIds
 from .histories import GivenTokens, Padding
 from .inputs import SamplingData, SamplingParam
-from .metadata import SamplingMetadata, SamplingOutput, sibling_seed
-from .settings import MODES, default_settings, group_settings, pair_settings, with_seed
+from .metadata import SamplingMetadata
+from .output import SamplingOutput
+from .settings import MODES, default_settings, pair_settings
 from .values import Scores
 
 logger = logging.getLogger("engine_sampler")
@@ -48,6 +51,8 @@ _T = TypeVar("_T")
 class Sampler:
     """Draws the next tokens of a batch, as MindIE's `sample` does.
 
+    sampler_config  as MindIE's generator makes its sampler: a call is then one of the newer interface, with
+                  `SamplingMetadata` or without anything, and returns a `SamplingOutput`.
     mode          "documented": a row samples if `do_sample` is True or if a sampling setting is given for
                   it: a temperature, top_k or top_p that is not neutral, or a seed (−1 is none). Top_p keeps
                   the fewest tokens whose probabilities reach p.
@@ -61,6 +66,10 @@ class Sampler:
                   MindIE's document recommends.
     logprobs      False: without logprobs, which cost more than the draw; `logits_or_logprobs` is None, and
                   a `SamplingMetadata` has only the top logprobs that it asks for.
+    count_prompts  False: the first token of a request is drawn at position 0, whatever the length of its
+                  prompt. True: at the position after the prompt, as a `Scheduler` does, so that the same
+                  seed draws the same tokens there; a request that samples with a seed begins with
+                  `all_input_ids` then.
     return_tensors  return arrays of the logits' library, on its device, instead of NumPy arrays.
     idle_rounds   a request is forgotten when the other requests have drawn this many tokens each since
                   its last one, or after so many calls in which all rows draw their first token; None: only
@@ -68,34 +77,35 @@ class Sampler:
     cache_bytes   requests are kept until `clear_cache`, but no more than about this many bytes of them, and
                   at most 4096 (those of one call always): the longest idle are forgotten first. A token
                   takes about 56 bytes. None: only the number counts.
-    backend, num_threads  as in `Scheduler`.
+    backend, num_threads  as in `Scheduler`; `num_threads` of a `sampler_config` is taken up to the number of
+                  processors.
 
     Requests with ids are cached from their first call on: tokens, seed and position. A call may repeat
     tokens and settings or omit them. Given values take effect at once, a changed seed included; if a call
     takes tokens back, the cached state is rolled back as well. A prefill starts a request from scratch,
     unless `all_input_ids` repeat its cached prompt and output: then it continues.
 
-    The first token of a request is drawn at position 0, whatever the length of its prompt. A `Scheduler`
-    counts the prompt unless its `add` gets `position=0`: then the same seed draws the same tokens.
-
-    Rows without ids draw at the position that their tokens tell: the length of `output_ids`, or else of
-    `all_input_ids`. Without either, their position is the number of such calls before, so that a seed does
-    not repeat its draw.
+    Rows without ids draw at the position that their tokens tell: the length of `output_ids`, or else, and
+    with `count_prompts` always, of `all_input_ids`. Without either, their position is the number of such
+    calls before, so that a seed does not repeat its draw.
     """
 
     def __init__(
         self,
+        sampler_config: SamplerConfig | None = None,
         *,
         mode: str = "documented",
         pad_token_id: int | None = None,
         eos_token_ids: Sequence[int] = (),
         logprobs: bool = True,
         return_tensors: bool = False,
+        count_prompts: bool = False,
         idle_rounds: int | None = None,
         cache_bytes: int | None = 2**29,
         backend: str | Backend = "auto",
         num_threads: int | None = None,
     ) -> None:
+        config = _instance("sampler_config", sampler_config, SamplerConfig)
         if not isinstance(mode, str) or mode not in MODES:
             raise OutOfBoundsError(f"mode={mode!r} is not allowed: one of {', '.join(MODES)}")
         _check_integer("pad_token_id", pad_token_id, -1, "a token id from -1 on, or None")
@@ -103,15 +113,19 @@ class Sampler:
         _check_integer("cache_bytes", cache_bytes, 0, "a number of bytes, or None")
         check_flag("logprobs", logprobs)
         check_flag("return_tensors", return_tensors)
+        check_flag("count_prompts", count_prompts)
+        if config is not None and num_threads is None:
+            _check_integer("num_threads", config.num_threads, 1, "an integer of at least 1, or None")
+            num_threads = config.num_threads and min(config.num_threads, os.cpu_count() or 1)
         _check_integer("num_threads", num_threads, 1, "an integer of at least 1, or None")
         named_backend(backend)
+        self.sampler_config = config
         self.mode = mode
         self.pad_token_id = pad_token_id
-        self.eos_token_ids = tuple(integers_of("eos_token_ids", eos_token_ids))
-        for token_id in self.eos_token_ids:
-            _check_integer("eos_token_ids", token_id, 0, "token ids from 0 on")
+        self.eos_token_ids = _eos_token_ids("eos_token_ids", eos_token_ids)
         self.logprobs = logprobs
         self.return_tensors = return_tensors
+        self.count_prompts = count_prompts
         self.errors: list[str | None] = []
         """The reasons why rows of the last call have no token; None for the others."""
         self._cache = RequestCache(backend, num_threads, idle_rounds, _MOST_REQUESTS, cache_bytes)
@@ -123,6 +137,17 @@ class Sampler:
         """The batch of the last call, if the next one may repeat it."""
         self._param: _KnownParam | None = None
         self._configured: dict[int, SamplingParams] = {}
+        self._groups = Groups(self._cache, mode, logprobs, backend, self._configured, count_prompts)
+
+    def initialize(self, device: Any, eos_token_id: Any) -> None:
+        """Take the tokens that end a text: an id, or a list of ids. Lists of several ids among them, which
+        together end a text, end no beam. `device` is accepted for MindIE's callers: a call reads its
+        logits where they lie."""
+        allowed = "a token id, or a list of them"
+        one = isinstance(eos_token_id, (int, np.integer))
+        ids = [eos_token_id] if one else entries_of("eos_token_id", eos_token_id, allowed)
+        ends = [entry if isinstance(entry, (list, tuple)) else [entry] for entry in ids]
+        self.eos_token_ids = _eos_token_ids("eos_token_id", [end[0] for end in ends if len(end) == 1])
 
     def sample(
         self,
@@ -170,23 +195,46 @@ class Sampler:
     def __call__(
         self,
         logits: Any,
-        sampling_data: SamplingData | SamplingMetadata | None = None,
+        sampling_metadata: SamplingData | SamplingMetadata | None = None,
         sampling_param: SamplingParam | None = None,
     ) -> tuple[Any, Any] | SamplingOutput:
         """`sample` in the order that the method body in MindIE's document expects:
-        (logits_or_logprobs, next_tokens)."""
-        output = self.sample(logits, sampling_data, sampling_param)
-        return output if isinstance(output, SamplingOutput) else output[::-1]
+        (logits_or_logprobs, next_tokens); a `SamplingOutput` with `SamplingMetadata`, and from a sampler made
+        with a `sampler_config` also without anything."""
+        if self.sampler_config is not None and sampling_metadata is None and sampling_param is None:
+            tokens, _ = self._sample_pair(readable(logits), SamplingData(), None)
+            output = SamplingOutput.without_metadata(tokens)
+            return output.moved_to(logits) if self.return_tensors else output
+        result = self.sample(logits, sampling_metadata, sampling_param)
+        return result if isinstance(result, SamplingOutput) else result[::-1]
 
-    def configure(self, sampling_data: SamplingData, sampling_param: SamplingParam) -> None:
-        """Store the settings of the requests in `sampling_data.request_ids` for their next call without
-        `sampling_param`. Raises `ValidationError` before anything changes."""
-        data = _instance("sampling_data", sampling_data, SamplingData)
-        param = _instance("sampling_param", sampling_param, SamplingParam)
-        if data is None or param is None or data.request_ids is None:
-            raise InconsistencyError("configure needs sampling_data with request_ids, and sampling_param")
-        settings = self._settings(param, len(data.request_ids))
-        self._configured.update(zip(data.request_ids.tolist(), settings, strict=True))
+    def configure(
+        self,
+        sampling_metadata: SamplingData | SamplingMetadata | None = None,
+        sampling_param: SamplingParam | None = None,
+        *,
+        sampling_data: SamplingData | None = None,
+    ) -> None:
+        """Store settings for requests whose first token is drawn elsewhere, until they are drawn here.
+
+        With `SamplingMetadata` alone: of its sequences, siblings included; their next call says the rest, and
+        their seeds hold. With `SamplingData` that has `request_ids`, and `SamplingParam`: of these requests,
+        for their next call without `sampling_param`. Raises `ValidationError` before anything changes.
+        """
+        if isinstance(sampling_metadata, SamplingMetadata) and sampling_param is None:
+            settings = self._groups.configure(sampling_metadata)
+        else:
+            data = _instance(
+                "sampling_data", sampling_metadata if sampling_data is None else sampling_data, SamplingData
+            )
+            param = _instance("sampling_param", sampling_param, SamplingParam)
+            if data is None or param is None or data.request_ids is None:
+                raise InconsistencyError(
+                    "configure needs sampling_data with request_ids, and sampling_param; or SamplingMetadata"
+                )
+            rows = self._settings(param, len(data.request_ids))
+            settings = dict(zip(data.request_ids.tolist(), rows, strict=True))
+        self._configured.update(settings)
         while len(self._configured) > max(_MOST_REQUESTS, len(settings)):
             del self._configured[next(iter(self._configured))]
 
@@ -201,6 +249,7 @@ class Sampler:
         forgotten = [] if (checked := ids_field("sequence_ids").check(ids)) is None else checked.tolist()
         self._batch = None
         self._cache.forget(forgotten)
+        self._groups.forget(forgotten)
         for request_id in forgotten:
             self._configured.pop(request_id, None)
 
@@ -238,7 +287,7 @@ class Sampler:
             batch = self._joined(data, key, settings, padding)
         self._calls += without_ids and not has_tokens
         result = cache.step(logits, batch.ids, None)
-        self._note_errors(result)
+        self._note_errors(result.errors)
         batch.draws += 1
         batch.tokens = result.token_ids
         faultless = result.errors.count(None) == len(logits)
@@ -267,13 +316,15 @@ class Sampler:
         if data.request_ids is None:
             assert settings is not None
             prefill = [data.is_prefill] * len(settings)
-            given = _given(padding, data.all_input_ids, data.output_ids, prefill)
+            given = given_tokens(padding, data.all_input_ids, data.output_ids, prefill)
             ids = list(range(len(settings)))
-            requests = join_rows(self._rows, given, settings, padding.vocab_size, self._calls)
+            requests = join_rows(
+                self._rows, given, settings, padding.vocab_size, self._calls, self.count_prompts
+            )
         else:
             ids = data.request_ids.tolist()
-            given = _given(padding, data.all_input_ids, data.output_ids, [data.is_prefill] * len(ids))
-            requests = self._join(ids, given, settings, padding, masked=False, keep_seeds=False)
+            given = given_tokens(padding, data.all_input_ids, data.output_ids, [data.is_prefill] * len(ids))
+            requests = self._join(ids, given, settings, padding)
         growing = GrowingIds((data.all_input_ids, data.output_ids), padding)
         return JoinedBatch(ids, key, padding.vocab_size, settings, requests, growing)
 
@@ -283,15 +334,20 @@ class Sampler:
         histories: Sequence[GivenTokens],
         settings: Sequence[SamplingParams] | None,
         padding: Padding,
-        *,
-        masked: bool,
-        keep_seeds: bool,
     ) -> list[CachedRequest]:
         """`join_requests` with the settings of the call, or else those configured ahead."""
         own = [self._configured.get(i) for i in ids] if settings is None else settings
         default = default_settings(self.mode, self.logprobs)
         requests = join_requests(
-            self._cache, ids, histories, own, default, padding, masked=masked, keep_seeds=keep_seeds
+            self._cache,
+            ids,
+            histories,
+            own,
+            default,
+            padding,
+            masked=False,
+            keep_seeds=False,
+            count_prompts=self.count_prompts,
         )
         for request_id in ids:
             self._configured.pop(request_id, None)
@@ -299,58 +355,10 @@ class Sampler:
 
     def _sample_groups(self, logits: LogitRows, metadata: SamplingMetadata) -> SamplingOutput:
         """`sample` for `SamplingMetadata`."""
-        check_lengths(len(logits), {"all_sequence_ids": metadata.all_sequence_ids}, "logits")
-        padding = self._padding(logits.width)
-        siblings = metadata.siblings
-        prefill = metadata.prefill_array.tolist()
-        histories = _given(padding, metadata.all_token_ids, metadata.output_token_ids, prefill)
-        settings = group_settings(
-            metadata.columns(),
-            self.mode,
-            self.logprobs,
-            metadata.top_logprobs_array,
-            metadata.best_of_array > 1,
-            self._continued(metadata.all_sequence_ids.tolist(), histories, padding.vocab_size),
-        )
-        bitmask = metadata.mask(logits.width)
-        expansion = metadata.expansion()
-        sources = expansion.sources.tolist()
-        parents = [
-            with_seed(params, secrets.randbits(63)) if count > 1 and params.seed is None else params
-            for params, count in zip(settings, siblings.tolist(), strict=True)
-        ]
-        drawn = [
-            with_seed(parents[source], sibling_seed(parents[source].seed, number))
-            if number
-            else parents[source]
-            for source, number in zip(sources, expansion.siblings, strict=True)
-        ]
-        if bitmask is not None:
-            bitmask = bitmask[expansion.sources]
         self._batch = None
-        self._join(
-            expansion.sequence_ids,
-            [histories[i] for i in sources],
-            drawn,
-            padding,
-            masked=bitmask is not None,
-            keep_seeds=True,
-        )
-        rows = logits if len(sources) == len(logits) else logits.take(list(sources))
-        result = self._cache.step(rows, expansion.sequence_ids, bitmask)
-        self._note_errors(result)
-        return SamplingOutput.of(metadata, expansion, result)
-
-    def _continued(
-        self, ids: list[int], histories: Sequence[GivenTokens], vocab_size: int
-    ) -> list[SamplingParams | None]:
-        """The settings of the request that each row continues; None for rows that begin."""
-        rows = []
-        for request_id, tokens in zip(ids, histories, strict=True):
-            cached = self._cache.find(request_id, vocab_size)
-            goes_on = cached is not None and (not tokens.is_prefill or tokens.resumes(cached.row))
-            rows.append(cached.params if cached is not None and goes_on else None)
-        return rows
+        output, errors = self._groups.draw(logits, metadata, self._padding(logits.width), self.eos_token_ids)
+        self._note_errors(errors)
+        return output
 
     def _padding(self, vocab_size: int) -> Padding:
         """What is padding in rows of ids; raises OutOfBoundsError for a pad token beyond the vocabulary."""
@@ -359,8 +367,8 @@ class Sampler:
             raise OutOfBoundsError(f"pad_token_id={pad} is not allowed: -1 to {vocab_size}, or None")
         return Padding(vocab_size, None if pad in self.eos_token_ids else pad)
 
-    def _note_errors(self, result: StepResult) -> None:
-        self.errors = result.errors
+    def _note_errors(self, errors: list[str | None]) -> None:
+        self.errors = errors
         for row, error in enumerate(self.errors):
             if error is not None:
                 logger.error("row %d: %s", row, error)
@@ -397,22 +405,12 @@ def _counts_output(param: SamplingParam | None, data: SamplingData) -> bool:
     return any(column is not None and bool(column.any()) for column in counting)
 
 
-def _given(
-    padding: Padding, all_ids: np.ndarray | None, output: np.ndarray | None, prefill: Sequence[bool]
-) -> list[GivenTokens]:
-    """What a call says about the tokens of each row."""
-    rows = len(prefill)
-    return [
-        GivenTokens(row, all_row, output_row, bool(first))
-        for row, (all_row, output_row, first) in enumerate(
-            zip(
-                padding.rows("all_input_ids", all_ids, rows),
-                padding.rows("output_ids", output, rows),
-                prefill,
-                strict=True,
-            )
-        )
-    ]
+def _eos_token_ids(name: str, ids: Any) -> tuple[int, ...]:
+    """The checked token ids that end a text."""
+    checked = tuple(integers_of(name, ids))
+    for token_id in checked:
+        _check_integer(name, token_id, 0, "token ids from 0 on")
+    return checked
 
 
 def readable(logits: Any) -> LogitRows:

@@ -11,7 +11,7 @@ from ...params import SamplingParams
 from ...samplers.penalties import divided, lowered
 from ...scheduler import StepResult
 from .cache import CachedRequest
-from .metadata import NO_LOGPROB
+from .output import NO_LOGPROB
 from .settings import has_penalty, is_greedy
 
 

@@ -21,6 +21,7 @@ class Family:
                `section`, or else `begin` up to the first placeholder
     thinking   the marks around the model's thoughts; None: it has none
     after_thinking  what follows them
+    closing         what is put after the second mark where thoughts are cut short, so that an answer follows
     starts_inside   whether the chat template opens the thoughts, so that a text begins within them
     skipped    what may stand in place of thoughts that are left out
     excludes   what occurs neither in thoughts nor in free text, besides the marks around thoughts; if
@@ -37,6 +38,7 @@ class Family:
     trigger: str = ""
     thinking: tuple[str, str] | None = THINK
     after_thinking: str = ""
+    closing: str = ""
     starts_inside: bool = True
     skipped: str = ""
     excludes: tuple[str, ...] = ()
@@ -150,7 +152,11 @@ FAMILIES: dict[str, Family] = {
         thinking=("<|START_THINKING|>", "<|END_THINKING|>"),
     ),
     "harmony": Family(
-        "", "<|call|>", thinking=("<|channel|>analysis<|message|>", "<|end|>"), layout="harmony"
+        "",
+        "<|call|>",
+        thinking=("<|channel|>analysis<|message|>", "<|end|>"),
+        closing="<|start|>assistant<|channel|>final<|message|>",
+        layout="harmony",
     ),
     "mistral": _json_list("[TOOL_CALLS]", ""),
     "mistral_v11": Family(

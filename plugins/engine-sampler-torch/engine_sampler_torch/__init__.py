@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from engine_sampler import hookimpl
+from engine_sampler import DeferredBackend, hookimpl
 
-from .backend import TorchBackend
+if TYPE_CHECKING:
+    from .backend import TorchBackend
 
 __all__ = ["TorchBackend", "register_backends"]
 
 
 @hookimpl
 def register_backends(register: Any) -> None:
-    register(TorchBackend())
+    register(DeferredBackend("torch", "engine_sampler_torch.backend:TorchBackend", hosts_the_rest=True))
+
+
+def __getattr__(name: str) -> Any:
+    if name == "TorchBackend":  # when it is first needed: it imports torch
+        from .backend import TorchBackend
+
+        return TorchBackend
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .dlpack import capsule_of
+from .dlpack import new_capsule
 
 if TYPE_CHECKING:
     from .device import SimDevice
@@ -102,14 +102,20 @@ class SimArray:
         if dl_device not in (None, (12, 0)):
             raise BufferError(f"an array of the device is not exported to {dl_device}")
         strides = (self._stride, 1)[-len(self.shape) :] if len(self.shape) > 1 else (1,)
-        kind = _TYPES[self.dtype][1], 8 * self.itemsize
-        return capsule_of(self._address, (12, 0), kind, self.shape, strides, self._owner)
+        code, bits = _TYPES[self.dtype][1], 8 * self.itemsize
+        export = self._device.lib.sim_export(
+            self._owner.pointer, self.row_pointer(0), code, bits, len(self.shape), self.shape, strides
+        )
+        if not export:
+            raise MemoryError("no memory to export an array")
+        return new_capsule(self._device, export)
 
 
 class _Memory:
     """A block, given back when nothing refers to it any more."""
 
     def __init__(self, device: SimDevice, pointer: Any) -> None:
+        self.pointer = pointer
         self.free = weakref.finalize(self, device.lib.sim_deallocate, pointer)
 
 

@@ -39,8 +39,8 @@ def kernels() -> Path:
 
 
 def compile_library(out: Path, *flags: str, compiler: str | None = None) -> Path:
-    """Compile the library to `out`. Raises `subprocess.CalledProcessError` if the compiler refuses it, with
-    its message in `stderr`, and OSError if there is none."""
+    """Compile the library to `out`. Raises RuntimeError with the compiler's message if it refuses the sources,
+    and OSError if there is none."""
     command = [
         *shlex.split(compiler or os.environ.get("CC", "cc")),
         *FLAGS,
@@ -54,5 +54,7 @@ def compile_library(out: Path, *flags: str, compiler: str | None = None) -> Path
         "-ldl",
         "-lm",
     ]
-    subprocess.run(command, check=True, capture_output=True, text=True)
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
     return out

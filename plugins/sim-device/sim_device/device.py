@@ -7,7 +7,7 @@ import functools
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,7 @@ import numpy as np
 
 from .arrays import SimArray
 from .building import LIBRARY, SOURCES, compile_library, kernels
-
-NAME = "npu:0"
-DEVICE_TYPE = 12
-"""DLPack's number for devices that it does not know."""
+from .dlpack import offer_capsule_functions
 
 
 class SimError(RuntimeError):
@@ -66,6 +63,7 @@ class SimDevice:
         for header in ("sim_device.h", "sim_library.h"):
             self.ffi.cdef(_declarations(SOURCES / header))
         self.lib = self.ffi.dlopen(str(path))
+        offer_capsule_functions(self)
         self.enter()
         self.check("sim_use_kernels", self.lib.sim_use_kernels(str(kernels()).encode()))
         self.configure()
@@ -109,8 +107,11 @@ class SimDevice:
             )
 
     def pool(self, n_bytes: int) -> SimArray:
-        """Some memory, for `LibraryBackend(allocate=...)`."""
-        return self.empty((n_bytes,), "uint8")
+        """Some memory, for `LibraryBackend(allocate=...)`. Raises MemoryError if there is none."""
+        try:
+            return self.empty((n_bytes,), "uint8")
+        except SimError as error:
+            raise MemoryError(str(error)) from error
 
     # --- counters and failures -----------------------------------------------------------------------
 
@@ -130,6 +131,20 @@ class SimDevice:
     def fail(self, call: str, code: str = "SIM_FAILED", *, skip: int = 0, times: int = 1) -> None:
         """Let `skip` calls of `call` pass, and the next `times` fail; names as in sim_device.h."""
         self.check("sim_fail", self.lib.sim_fail(call.encode(), skip, times, self.number(code)))
+
+    @property
+    def failures_left(self) -> int:
+        """How many failures have been asked for and have not happened."""
+        return int(self.lib.sim_failures_left())
+
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """No failures in the block, which is not counted among the calls that pass."""
+        self.lib.sim_hold_failures(1)
+        try:
+            yield
+        finally:
+            self.lib.sim_hold_failures(0)
 
     def remove_operator(self, name: str) -> None:
         """Be an older version, without an operator."""
@@ -177,6 +192,3 @@ def _declarations(header: Path) -> str:
     """The text between the marks of a header, as cffi reads it."""
     text = header.read_text(encoding="utf-8")
     return re.split(r"/\* cdef: (?:begin|end) \*/", text)[1]
-
-
-Counters = Mapping[str, int]

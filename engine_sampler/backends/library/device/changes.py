@@ -65,8 +65,8 @@ class Changes:
             return number("ES_LEFT"), 0
         if slot in self._joined:
             return number("ES_JOINED"), 0
-        if slots.epochs[slot] != self._epochs[slot]:  # by how much, nobody knows: the prompt is as it was
-            return number("ES_ROLLED_BACK"), int(slots.prompt_lengths[slot])
+        if slots.epochs[slot] != self._epochs[slot]:  # from where on, nobody knows
+            return number("ES_ROLLED_BACK"), 0
         return number("ES_GREW"), int(self._lengths[slot])
 
     def _grow(self, capacity: int) -> None:

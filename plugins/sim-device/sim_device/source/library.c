@@ -151,19 +151,22 @@ static const es_op *op_at(const es_program *of, int32_t i) {
     return (const es_op *)(const void *)((const char *)of->ops + (size_t)i * of->ops->size);
 }
 
-static int32_t is_truncation(int32_t kind) {
-    const uint64_t others = (uint64_t)1 << ES_OP_SMOOTHING | (uint64_t)1 << ES_OP_TEMPERATURE;
-    return kind >= ES_OP_TOP_N_SIGMA && kind < ES_OP_INFILL && !(others >> kind & 1);
-}
+/* Cuts that can be made again in what they have left: by ranks, or by the peak. */
+static int32_t is_repeatable(int32_t kind) { return kind == ES_OP_TOP_K || kind == ES_OP_MIN_P; }
 
-/* Where a cut keeps all ties, what follows it would not be exact. */
+static int32_t is_truncation(int32_t kind) { return kind >= ES_OP_TOP_N_SIGMA && kind <= ES_OP_XTC; }
+
+/* Where a cut keeps all ties, nothing may follow it but the same cut on the host. */
 static int32_t check_ties(es_context *context, const es_program *from, program *out) {
-    int32_t truncations = 0;
-    for (int32_t i = 0; i < from->n_ops; i++) truncations += is_truncation(op_at(from, i)->kind);
+    int32_t truncations = 0, repeatable = 0;
+    for (int32_t i = 0; i < from->n_ops; i++) {
+        truncations += is_truncation(op_at(from, i)->kind);
+        repeatable += is_repeatable(op_at(from, i)->kind);
+    }
     if (context->settings.ties != ES_TIES_KEPT || !truncations) return ES_OK;
     out->keeps_ties = 1;
-    return truncations == from->n_ops ? ES_OK
-                                      : refuse(context, ES_UNSUPPORTED, "more than cuts that keep ties");
+    return repeatable == from->n_ops ? ES_OK
+                                     : refuse(context, ES_UNSUPPORTED, "more than cuts that keep ties");
 }
 
 static int32_t read_program(es_context *context, const es_program *from, program *out) {
@@ -279,7 +282,7 @@ static es_api table_of(const sim_settings *s) {
         .stage_masks = stage_masks,
         .read_rows = read_rows,
         .target = target_of,
-        .write = write_memory,
+        .copy = copy_memory,
     };
     if (s->synchronous) api.wait = NULL, api.poll = NULL;
     if (s->without & SIM_WITHOUT_POLL) api.poll = NULL;

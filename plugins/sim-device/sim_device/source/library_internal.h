@@ -101,7 +101,8 @@ struct es_context {
     int32_t n_plans;
     uint64_t tickets; /* the last one */
     sim_stream *uploads;
-    sim_event *uploaded;
+    sim_event *uploaded; /* fails from the first upload that has failed, until `forget_requests` */
+    int32_t forgot;      /* since `uploaded` was recorded last */
     /* requests */
     mirror *mirrors;
     int32_t capacity;
@@ -188,6 +189,10 @@ uint64_t oldest_ticket(const es_context *context); /* that is not done; UINT64_M
 int32_t update_requests(es_context *context, const es_changes *changes);
 void free_requests(es_context *context);
 void free_retired(es_context *context);
+/* Record `uploaded`, behind what has been queued. */
+int32_t record_uploads(es_context *context);
+/* Wait for all uploads, after a failure. */
+void settle_uploads(es_context *context);
 void forget_requests(es_context *context); /* what the device holds is not known any more */
 
 /* Pinned memory for one upload, whose event has happened. */
@@ -208,7 +213,8 @@ int32_t poll_step(es_context *context, uint64_t ticket);
 int32_t read_rows(es_context *context, const es_tensor *logits, const int64_t *rows, int64_t n, void *stream,
                   void *out);
 
-int32_t write_memory(es_context *context, void *to, const void *from, int64_t bytes, void *stream);
+int32_t copy_memory(es_context *context, void *to, const void *from, int64_t bytes, int32_t to_device,
+                    void *stream);
 
 /* A token of a row [n], -inf = removed, by random numbers of the host's. */
 int64_t draw_by_bits(const float *row, int64_t n, uint64_t bits);

@@ -34,6 +34,7 @@ int32_t take_staging(es_context *context, int64_t bytes, staging **out) {
     }
     *out = &context->stagings[0]; /* all are being read: rather wait than take more and more */
     const int32_t code = sim_synchronize(context->uploads);
+    if (code != SIM_OK) forget_requests(context);
     return code == SIM_OK ? make_staging(*out, bytes) : code;
 }
 
@@ -111,10 +112,10 @@ int32_t stage_masks(es_context *context, const es_masks *masks, uint64_t *number
         set->has[row] = 1;
     }
     code = sim_copy(set->device, set->upload.pinned, masks->total * words * 4, context->uploads);
+    if (code == SIM_OK) code = record_uploads(context);
     if (code == SIM_OK) code = sim_record(set->upload.event, context->uploads);
-    if (code == SIM_OK) code = sim_record(context->uploaded, context->uploads);
     if (code != SIM_OK) {
-        sim_synchronize(context->uploads); /* the copy reads memory that is used again */
+        settle_uploads(context);
         return refuse_device(context, "the upload of masks", code);
     }
     *number = set->number = ++context->mask_numbers;

@@ -126,7 +126,7 @@ static int32_t check_plan(es_context *context, const es_batch *b, const plan *p)
         return refuse(context, ES_INVALID, "%d rows in a plan for %lld", b->n, (long long)p->rows);
     if (b->vocab_size != p->vocab_size || b->logits.code != p->code || b->logits.bits != p->bits)
         return refuse(context, ES_INVALID, "the logits are not those of plan %u", b->plan);
-    if (!b->pinned || (uintptr_t)b->pinned % SIM_ALIGNMENT)
+    if (!b->pinned || (uintptr_t)b->pinned % 8)
         return refuse(context, ES_INVALID,
                       b->pinned ? "the pinned memory is misaligned" : "no pinned memory");
     if (b->masked && !p->masked)
@@ -143,8 +143,10 @@ static int64_t stride_of(const es_tensor *t) { return t->strides ? t->strides[0]
 
 static const char *first_row(const es_tensor *t) { return (const char *)t->data + t->byte_offset; }
 
-static int32_t check_row(es_context *context, const es_tensor *t, int64_t vocab_size, int64_t row) {
-    const int64_t size = t->bits / 8, alignment = context->settings.alignment;
+/* Rows that are only copied need no alignment. */
+static int32_t check_row(es_context *context, const es_tensor *t, int64_t vocab_size, int64_t row,
+                         int64_t alignment) {
+    const int64_t size = t->bits / 8;
     const char *at = first_row(t) + row * stride_of(t) * size;
     if (row < 0 || row >= t->shape[0])
         return refuse(context, ES_INVALID, "row %lld of %lld does not exist", (long long)row,
@@ -175,7 +177,7 @@ static int32_t check_entry(es_context *context, const es_batch *b, int32_t i) {
             return refuse(context, ES_INVALID, "entry %d: a top_k of %lld, beyond %lld", i,
                           (long long)p->top_k, (long long)most);
     }
-    return check_row(context, &b->logits, b->vocab_size, b->rows[i]);
+    return check_row(context, &b->logits, b->vocab_size, b->rows[i], context->settings.alignment);
 }
 
 static int32_t check_batch(es_context *context, const es_batch *b) {
@@ -191,6 +193,9 @@ static int32_t check_batch(es_context *context, const es_batch *b) {
     for (int32_t i = 0; i < b->n; i++) {
         const int32_t wrong = check_entry(context, b, i);
         if (wrong != ES_OK) return wrong;
+        const int32_t is_edited = b->logprobs && b->logprobs_kinds[i] & ES_LOGPROBS_PENALIZED;
+        if (is_edited && (!b->edits || b->edits[i] >= context->n_programs))
+            return refuse(context, ES_INVALID, "entry %d: no program of edits", i);
         const int32_t draws = context->programs[b->programs[i]].selector == ES_OP_DIST;
         if (draws && context->settings.random && !b->random)
             return refuse(context, ES_INVALID, "entry %d: no random numbers", i);
@@ -239,10 +244,14 @@ static uint16_t pack_mask(packing *out, const es_batch *b, const mask_set *stage
     return (uint16_t)(2 + (*packed)++);
 }
 
-static void pack_logprobs(packing *out, const es_batch *b) {
+static void pack_logprobs(packing *out, const es_context *context, const es_batch *b) {
     for (int32_t i = 0; i < b->n; i++) {
-        const wire_logprobs wanted = {b->edits ? b->edits[i] : 0, (int32_t)b->top_n[i], b->logprobs_kinds[i],
-                                      0};
+        const int32_t is_edited = b->edits && b->logprobs_kinds[i] & ES_LOGPROBS_PENALIZED;
+        const wire_logprobs wanted = {
+            .edits = is_edited ? context->programs[b->edits[i]].whole : 0,
+            .top_n = (int32_t)b->top_n[i],
+            .kinds = b->logprobs_kinds[i],
+        };
         pack(out, &wanted, sizeof wanted);
     }
 }
@@ -266,7 +275,7 @@ static int64_t pack_step(const es_context *context, const es_batch *b, const mas
     }
     if (b->logprobs) {
         header->logprobs = out.used;
-        pack_logprobs(&out, b);
+        pack_logprobs(&out, context, b);
     }
     int32_t packed = 0;
     header->masks = out.used;
@@ -446,16 +455,19 @@ int32_t poll_step(es_context *context, uint64_t ticket) {
 
 /* --- rows for the host, and from it --------------------------------------------------------------------- */
 
-int32_t write_memory(es_context *context, void *to, const void *from, int64_t bytes, void *stream) {
+int32_t copy_memory(es_context *context, void *to, const void *from, int64_t bytes, int32_t to_device,
+                    void *stream) {
     staging *via;
     int32_t code = take_staging(context, bytes, &via);
     if (code == SIM_OK) {
-        memcpy(via->pinned, from, (size_t)bytes);
-        code = sim_copy(to, via->pinned, bytes, stream);
+        if (to_device) memcpy(via->pinned, from, (size_t)bytes);
+        code = to_device ? sim_copy(to, via->pinned, bytes, stream)
+                         : sim_copy(via->pinned, from, bytes, stream);
         const int32_t waited = sim_synchronize(stream);
         if (code == SIM_OK) code = waited;
+        if (code == SIM_OK && !to_device) memcpy(to, via->pinned, (size_t)bytes);
     }
-    return refuse_device(context, "writing", code);
+    return refuse_device(context, "copying", code);
 }
 
 int32_t read_rows(es_context *context, const es_tensor *logits, const int64_t *rows, int64_t n, void *stream,
@@ -465,7 +477,7 @@ int32_t read_rows(es_context *context, const es_tensor *logits, const int64_t *r
     const int64_t bytes = logits->shape[1] * logits->bits / 8, stride = stride_of(logits) * logits->bits / 8;
     staging *to;
     for (int64_t i = 0; i < n; i++) {
-        const int32_t wrong = check_row(context, logits, logits->shape[1], rows[i]);
+        const int32_t wrong = check_row(context, logits, logits->shape[1], rows[i], 0);
         if (wrong != ES_OK) return wrong;
     }
     int32_t code = take_staging(context, n * bytes, &to);

@@ -1,7 +1,7 @@
 /* Requests near the logits: parameters, lists and histories, brought up to date by `update`.
  *
- * A request that joins is uploaded at once into a block of its own, which no step in flight can know. Tokens
- * that join a history travel with the next step. Blocks are given back when the steps that may read them
+ * A request that joins, or is rolled back, is uploaded at once into a new block, which no step in flight can know.
+ * Tokens that join a history travel with the next step. Blocks are given back when the steps that may read them
  * are done.
  */
 #include "library_internal.h"
@@ -142,10 +142,10 @@ static int32_t upload(es_context *context, const es_table *table, int32_t slot) 
     if (code != SIM_OK) return code;
     write_image(from->pinned, table, slot, m->capacity, &m->tokens_at);
     code = sim_copy(m->block, from->pinned, bytes, context->uploads);
+    if (code == SIM_OK) code = record_uploads(context);
     if (code == SIM_OK) code = sim_record(from->event, context->uploads);
-    if (code == SIM_OK) code = sim_record(context->uploaded, context->uploads);
     if (code != SIM_OK) {
-        sim_synchronize(context->uploads); /* the copy reads memory that is used again */
+        settle_uploads(context);
         retire(context, m);
     }
     return code;
@@ -174,11 +174,8 @@ static int32_t update_slot(es_context *context, const es_changes *changes, int32
         *m = (mirror){0};
         return SIM_OK;
     }
-    /* A step in flight may still read the tokens that are rolled back. */
-    const int32_t is_read = kind == ES_ROLLED_BACK && oldest_ticket(context) != UINT64_MAX;
-    if (kind == ES_JOINED || is_read || !note_growth(context, table, slot, changes->befores[i]))
-        return upload(context, table, slot);
-    return SIM_OK;
+    const int32_t goes_on = kind == ES_GREW && note_growth(context, table, slot, changes->befores[i]);
+    return goes_on ? SIM_OK : upload(context, table, slot);
 }
 
 static int32_t check_changes(es_context *context, const es_changes *changes) {
@@ -228,6 +225,21 @@ int32_t update_requests(es_context *context, const es_changes *changes) {
 void forget_requests(es_context *context) {
     for (int32_t slot = 0; slot < context->capacity; slot++) retire(context, &context->mirrors[slot]);
     context->n_records = 0;
+    context->forgot = 1;
+}
+
+/* --- uploads -------------------------------------------------------------------------------------------- */
+
+int32_t record_uploads(es_context *context) {
+    /* What has failed before is not forgotten with the event's next record. */
+    const int32_t code = context->forgot ? SIM_OK : sim_wait_on_stream(context->uploads, context->uploaded);
+    context->forgot = 0;
+    return code == SIM_OK ? sim_record(context->uploaded, context->uploads) : code;
+}
+
+void settle_uploads(es_context *context) {
+    sim_synchronize(context->uploads); /* the copies read memory that is used again */
+    forget_requests(context);          /* which of them have failed is not known any more */
 }
 
 void free_requests(es_context *context) {

@@ -58,6 +58,7 @@ typedef struct sim_counters {
     int64_t allocations;                 /* in total, pinned ones too */
     int64_t allocations_in_steps;        /* between sim_begin_step and sim_end_step */
     int64_t streams, events, executors;  /* live */
+    int64_t exports; /* live, to DLPack */
     int64_t overruns;                    /* blocks whose end has been written over */
 } sim_counters;
 
@@ -72,6 +73,8 @@ const char *sim_name_of(int32_t code);
 int32_t sim_enter_thread(void);
 
 int32_t sim_allocate(int64_t bytes, void **out);
+/* One more owner of a block: it is free when all have deallocated it. */
+int32_t sim_retain(void *pointer);
 int32_t sim_deallocate(void *pointer);
 int32_t sim_allocate_pinned(int64_t bytes, void **out);
 int32_t sim_deallocate_pinned(void *pointer);
@@ -101,6 +104,15 @@ int32_t sim_discard(sim_executor *executor);
 /* For kernels: where a device pointer lies while the device works. */
 void *sim_mapped(const void *pointer);
 
+/* --- DLPack and Python --- */
+
+/* A DLManagedTensor of memory in a block, with its own hold on that; NULL without memory. */
+void *sim_export(void *block, void *data, int32_t code, int32_t bits, int32_t ndim, const int64_t *shape,
+                 const int64_t *strides);
+const char *sim_capsule_name(void);
+void sim_set_capsule_functions(void *valid, void *get); /* PyCapsule_IsValid, PyCapsule_GetPointer */
+void sim_destroy_capsule(void *capsule);
+
 /* --- for tests --- */
 
 void sim_count(sim_counters *out);
@@ -114,6 +126,8 @@ void sim_reset(void);
  * "record", "copy", "launch", "prepare", "execute", "poll", "wait", "enter", and of work as it is done:
  * "copying", "working". SIM_INVALID for another. SIM_LOST loses the device. */
 int32_t sim_fail(const char *call, int64_t skip, int64_t times, int32_t code);
+int64_t sim_failures_left(void);
+void sim_hold_failures(int32_t held); /* nothing fails, and no call is counted, while 1 */
 int32_t sim_remove_operator(const char *name); /* as in older versions; until sim_reset */
 void sim_set_polls(int64_t until_done);        /* SIM_NOT_READY so often before the work is done; 3 */
 void sim_set_late_events(int64_t polls);       /* and so often after it has been done; 0 */

@@ -23,7 +23,7 @@ static failure failures[] = {
 enum { N_FAILURES = sizeof failures / sizeof *failures };
 
 static char removed[MOST_REMOVED][48];
-static int32_t n_removed;
+static int32_t n_removed, are_held;
 static _Thread_local int32_t has_entered;
 static pthread_mutex_t lock;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -59,6 +59,7 @@ const char *sim_name_of(int32_t code) {
 
 int32_t sim_injected(const char *call) {
     if (sim_device.lost) return SIM_LOST;
+    if (are_held) return SIM_OK;
     for (int32_t i = 0; i < N_FAILURES; i++) {
         failure *f = &failures[i];
         if (strcmp(f->call, call) || !f->times) continue;
@@ -95,6 +96,20 @@ int32_t sim_fail(const char *call, int64_t skip, int64_t times, int32_t code) {
     return known;
 }
 
+int64_t sim_failures_left(void) {
+    int64_t left = 0;
+    sim_lock();
+    for (int32_t i = 0; i < N_FAILURES; i++) left += failures[i].times;
+    sim_unlock();
+    return left;
+}
+
+void sim_hold_failures(int32_t held) {
+    sim_lock();
+    are_held = held;
+    sim_unlock();
+}
+
 int32_t sim_remove_operator(const char *name) {
     sim_lock();
     const int32_t fits = n_removed < MOST_REMOVED && strlen(name) < sizeof removed[0];
@@ -112,7 +127,7 @@ int32_t sim_is_removed(const char *name) {
 void sim_reset(void) {
     sim_lock();
     for (int32_t i = 0; i < N_FAILURES; i++) failures[i].times = 0;
-    n_removed = 0;
+    n_removed = are_held = 0;
     sim_counters *c = &sim_device.counters;
     sim_device.lost = 0;
     sim_device.polls_until_done = 3;

@@ -19,6 +19,7 @@ typedef struct block {
     int64_t bytes;      /* asked for */
     int64_t extent;     /* with its guard, a multiple of GRAIN */
     int32_t is_pinned;
+    int32_t owners;
 } block;
 
 static char *base;
@@ -130,6 +131,7 @@ int32_t sim_allocate(int64_t bytes, void **out) {
     if (code == SIM_OK && !b) code = SIM_NO_MEMORY;
     if (code == SIM_OK) {
         b->bytes = bytes;
+        b->owners = 1;
         b->extent = (bytes + sim_device.misalignment + GUARD + GRAIN - 1) / GRAIN * GRAIN;
         code = place(b);
     }
@@ -152,7 +154,7 @@ int32_t sim_allocate_pinned(int64_t bytes, void **out) {
     if (code == SIM_OK) {
         b->pointer = b->start + sim_device.misalignment % SIM_ALIGNMENT;
         b->bytes = bytes;
-        b->is_pinned = 1;
+        b->is_pinned = b->owners = 1;
         b->next = pinned;
         pinned = b;
         count(b, 1);
@@ -162,31 +164,39 @@ int32_t sim_allocate_pinned(int64_t bytes, void **out) {
     return code;
 }
 
-/* Take the block of a mapped pointer from its list. */
-static block *take(block **list, const void *mapped) {
-    for (block **link = list; *link; link = &(*link)->next)
-        if ((*link)->pointer == mapped) {
-            block *b = *link;
-            *link = b->next;
-            return b;
-        }
-    return NULL;
+/* The link to the block of a mapped pointer; it points to NULL if there is none. */
+static block **link_to(block **list, const void *mapped) {
+    while (*list && (*list)->pointer != mapped) list = &(*list)->next;
+    return list;
+}
+
+static void free_block(block *b) {
+    count(b, -1);
+    if (b->is_pinned) free(b->start);
+    else {
+        sim_device.counters.overruns += is_overrun(b);
+        fill(b);
+    }
+    free(b);
 }
 
 /* Memory is also given back after the device is lost. */
 static int32_t give_back(block **list, const void *mapped) {
     if (!mapped) return SIM_OK;
     sim_lock();
-    block *b = take(list, mapped);
-    if (b) {
-        count(b, -1);
-        if (b->is_pinned) free(b->start);
-        else {
-            sim_device.counters.overruns += is_overrun(b);
-            fill(b);
-        }
-        free(b);
+    block **link = link_to(list, mapped), *b = *link;
+    if (b && !--b->owners) {
+        *link = b->next;
+        free_block(b);
     }
+    sim_unlock();
+    return b ? SIM_OK : SIM_INVALID;
+}
+
+int32_t sim_retain(void *pointer) {
+    sim_lock();
+    block *b = *link_to(&blocks, sim_mapped(pointer));
+    if (b) b->owners++;
     sim_unlock();
     return b ? SIM_OK : SIM_INVALID;
 }

@@ -228,7 +228,6 @@ int32_t sim_record(sim_event *event, sim_stream *stream) {
     if (code == SIM_OK) {
         event->stream = real(stream);
         event->polls = 0;
-        event->error = SIM_OK;
         c->event = event;
         c->number = ++event->recorded;
         queue(event->stream, c);

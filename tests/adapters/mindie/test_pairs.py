@@ -20,7 +20,7 @@ from engine_sampler.adapters.mindie import (
     ValidationError,
 )
 from engine_sampler.scheduler.logprobs import LogprobsCollector
-from tests.adapters.mindie_reference import padded, penalised, processed
+from tests.adapters.mindie.reference import padded, penalised, processed
 from tests.chi_square import assert_drawn_from
 from tests.conftest import shared_data
 

@@ -16,7 +16,7 @@ from engine_sampler.adapters.mindie import (
 )
 from engine_sampler.adapters.mindie.cache import RequestCache
 from engine_sampler.adapters.mindie.histories import Padding
-from tests.adapters.mindie_reference import padded
+from tests.adapters.mindie.reference import padded
 from tests.chi_square import assert_drawn_from
 
 VOCAB = 20
@@ -715,3 +715,36 @@ def test_greedy_values_do_not_take_whole_rows():
     data = SamplingData([[1]] * 8, [[1]] * 8)
     sampler = Sampler()
     assert peak_memory(lambda: sampler.sample(logits, data, settings)) < 1_000_000  # they have 2,800,000
+
+
+def scheduled_run():
+    """The tokens that a scheduler draws, [steps, rows], whose positions count the prompts."""
+    scheduler = Scheduler(VOCAB)
+    settings = zip([1.2, 1.5, 1.0], [0.9, 2.0, 2.0], [7, 8, 9], PROMPTS, strict=True)
+    for penalty, temperature, seed, prompt in settings:
+        q, t = float(np.float32(penalty)), float(np.float32(temperature))
+        params = SamplingParams(order="mindie", repetition_penalty=q, temperature=t, seed=seed)
+        scheduler.add(params, prompt)
+    return [scheduler.step(logits).token_ids.tolist() for logits in STEPS]
+
+
+@pytest.mark.parametrize("with_ids", [True, False], ids=["cached", "without ids"])
+@pytest.mark.parametrize("given", [all_ids, both], ids=lambda given: given.__name__)
+def test_counted_prompts_give_a_schedulers_tokens(given, with_ids):
+    sampler, outputs, tokens = Sampler(count_prompts=True), [[], [], []], []
+    for step, logits in enumerate(STEPS):
+        ids = {"is_prefill": step == 0} | ({"request_ids": IDS} if with_ids else {})
+        history = given(outputs) if step else {"all_input_ids": full_history(outputs)}
+        drawn, _ = sampler.sample(logits, SamplingData(**history, **ids), SETTINGS_OF_PROMPTS)
+        tokens.append(drawn.tolist())
+        for output, token in zip(outputs, tokens[-1], strict=True):
+            output.append(token)
+    assert tokens == scheduled_run()
+
+
+def test_counted_prompts_must_be_given_to_rows_that_sample_with_a_seed():
+    sampler = Sampler(count_prompts=True)
+    with pytest.raises(InconsistencyError, match="seed=7 in row 0 needs all_input_ids: with count_prompts"):
+        sampler.sample(STEPS[0][:1], SamplingData(request_ids=[1]), SamplingParam(seed=[7]))
+    sampler.sample(STEPS[0][:1], SamplingData(request_ids=[1]), SamplingParam(temperature=[2.0]))
+    assert sampler.sample(STEPS[0][:1], SamplingData(request_ids=[1]))[1] is None

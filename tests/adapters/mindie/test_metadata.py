@@ -15,10 +15,9 @@ from engine_sampler.adapters.mindie import (
     SamplingOutput,
     SamplingParam,
     UnsupportedTypeError,
-    ValidationError,
 )
 from engine_sampler.arithmetic import child_seed
-from tests.adapters.mindie_reference import penalised, processed
+from tests.adapters.mindie.reference import penalised, processed
 
 VOCAB = 40
 LOGITS = np.random.default_rng(4).normal(size=(3, VOCAB)).astype(np.float32)
@@ -90,7 +89,7 @@ def test_token_ids_and_logprobs_are_of_the_logits_library_by_request(monkeypatch
         moved.append((model, dtype))
         return values.tolist()
 
-    monkeypatch.setattr("engine_sampler.adapters.mindie.metadata.like", like)
+    monkeypatch.setattr("engine_sampler.adapters.mindie.output.like", like)
     request = metadata(do_sample=np.full(3, True), seeds=[1, 2, 3], top_logprobs=[2, 2, 2])
     expected = Sampler().sample(LOGITS, request)
     assert not moved
@@ -236,7 +235,7 @@ def test_a_guided_bitmask_constrains_its_row():
         mask[0] = [0, 1 << 4 | 1 << 6]
         mask[1] = [1 << 9, 0]
         request.guided_bitmask = mask
-        request.prefill_array = np.full(3, step == 0)
+        request.is_prefill = step == 0
         output = sampler.sample(FLAT, request)
         for row in range(3):
             tokens_by_row[row].add(int(output.token_ids[row]))
@@ -320,7 +319,6 @@ def test_torch_logits_are_read():
         ({"best_of": [2] * 3, "temperature": [0.0] * 3}, InconsistencyError, "needs a temperature above 0"),
         ({"top_k": [1, 2]}, InconsistencyError, "top_k has 2 rows"),
         ({"all_sequence_ids": [5, 6, 8]}, InconsistencyError, "all_sequence_ids differ"),
-        ({"use_beam_search": [True] * 3}, ValidationError, "use_beam_search=True"),
         ({"reserved_sequence_ids": [[1]]}, InconsistencyError, "1 groups of 3"),
         (
             {"reserved_sequence_ids": [[6], [], []], "best_of": [2, 1, 1]},

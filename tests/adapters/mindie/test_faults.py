@@ -20,7 +20,7 @@ from engine_sampler.adapters.mindie import (
     SamplingParam,
     UnsupportedTypeError,
 )
-from tests.adapters.mindie_reference import processed
+from tests.adapters.mindie.reference import processed
 from tests.chi_square import assert_drawn_from
 
 VOCAB = 16
@@ -130,7 +130,7 @@ def test_changed_settings_take_effect_at_once():
     metadata = SamplingMetadata.from_numpy([[1], [2]], temperature=np.full(2, 50.0), seeds=np.array([1, 2]))
     sampler.sample(FLAT[:2], metadata)
     metadata.temperature = np.zeros(2, np.float32)
-    metadata.prefill_array = np.array([False, False])
+    metadata.is_prefill = False
     assert sampler.sample(LOGITS[:2], metadata).token_ids.tolist() == LOGITS[:2].argmax(axis=1).tolist()
 
 

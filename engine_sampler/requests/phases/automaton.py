@@ -1,0 +1,175 @@
+"""The phases of a request, resolved for one vocabulary; forks share them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ... import samplers
+from ...base.calling import call_for_add
+from ...contract import Chain, ParameterError, Sampler, Vocabulary
+from ...contract.values import Phrase
+from ...params import SamplingParams, build_chain
+from ...params.phases import Phase, PhasePlan
+from ...registry.phase_params import MAX_FORCED
+from .markers import Marker, Markers, Match, resolve_marker
+from .symbols import MAX_UNFINISHED, SymbolTable, is_unfinished
+
+MAX_SCANNED = 1 << 15
+"""The most tokens at the end of a prompt in which the beginning of a phase is looked for."""
+
+MAX_TRIED = 256
+"""The most tokens of them that are looked at more closely."""
+
+
+class PhaseState:
+    """One phase of an automaton, resolved.
+
+    phase     as the parameters describe it.
+    chain     its chain; `resolved` is the data of the samplers, by name.
+    markers   those that end it.
+    is_under_grammar  whether a grammar begins with it, which has not held before.
+    """
+
+    def __init__(
+        self,
+        parameter: str,
+        phase: Phase,
+        vocabulary: Vocabulary,
+        is_thinking: bool,
+        resolved: dict[Any, Any],
+    ) -> None:
+        self.phase = phase
+        self.is_under_grammar = False
+        self.chain: Chain = build_chain(phase.params)
+        self.resolved: dict[str, Any] = {}
+        for sampler in self.chain.samplers:
+            key = sampler.name, _values_for(sampler, phase.params)
+            if key not in resolved:
+                resolved[key] = call_for_add(sampler.name, sampler.resolve, phase.params, vocabulary)
+            self.resolved[sampler.name] = resolved[key]
+        self._parameter = parameter
+        self._tokenizer = vocabulary.tokenizer
+        self.markers = Markers(
+            _resolved(parameter, [end.marker for end in phase.ends], vocabulary, is_thinking), vocabulary
+        )
+        self._completed = Markers(_resolved(parameter, phase.completed, vocabulary, is_thinking), vocabulary)
+        self._closing = self._encoded(phase.closing, vocabulary)
+        self._forced = self._encoded(phase.forced, vocabulary) + self._closing
+        if len(self._forced) > MAX_FORCED:
+            raise ParameterError(
+                f"{parameter} forces {len(self._forced)} tokens, which is not allowed: at most {MAX_FORCED}"
+            )
+
+    def _encoded(self, phrases: Iterable[Phrase], vocabulary: Vocabulary) -> tuple[int, ...]:
+        """The phrases as token ids."""
+        ids: tuple[int, ...] = ()
+        for phrase in phrases:
+            if isinstance(phrase, str):
+                alphabet = SymbolTable.of(vocabulary.need_tokenizer(self._parameter))
+                phrase = alphabet.single(phrase)[:1] or alphabet.encode(
+                    self._parameter, alphabet.parse(phrase)
+                )
+            ids += phrase
+        vocabulary.check_ids(self._parameter, ids)
+        return ids
+
+    def marker_ids(self, vocabulary: Vocabulary) -> list[tuple[int, ...]]:
+        """The markers that end the phase as token ids, those that are texts in one division."""
+        return [self._encoded([end.marker], vocabulary) for end in self.phase.ends]
+
+    def forced(self, tokens: np.ndarray, begin: int) -> tuple[int, ...]:
+        """What is put after `tokens`, of which those from `begin` on belong to the phase, to end it."""
+        found = self._completed.beginning(tokens, begin)
+        return self._forced if found is None else (*self._rest_of(*found), *self._closing)
+
+    def _rest_of(self, marker: Marker, count: int) -> tuple[int, ...]:
+        rest = marker.symbols[count:]
+        if not marker.is_text:
+            return rest
+        assert self._tokenizer is not None
+        return SymbolTable.of(self._tokenizer).encode(self._parameter, rest)
+
+    def is_within_character(self, tokens: np.ndarray) -> bool:
+        """Whether a character has begun in `tokens` and not ended, as far as the tokenizer tells."""
+        if self._tokenizer is None:
+            return False
+        alphabet = SymbolTable.of(self._tokenizer)
+        last = [alphabet.symbols(token) for token in tokens[-MAX_UNFINISHED:].tolist()]
+        return is_unfinished([symbol for piece in last for symbol in piece])
+
+
+class Automaton:
+    """The phases of a request.
+
+    plan          as the parameters describe it.
+    states        the phases, resolved.
+    eos_token_ids  those of the vocabulary.
+
+    Raises `ParameterError` for what the vocabulary does not allow.
+    """
+
+    def __init__(self, plan: PhasePlan, vocabulary: Vocabulary) -> None:
+        self.plan = plan
+        self.vocabulary = vocabulary
+        is_thinking = plan.opened is not None
+        parameter = "thinking" if is_thinking else "phases"
+        resolved: dict[Any, Any] = {}
+        """The data of samplers that phases share, so that many phases cost little more than one."""
+        self.states = [
+            PhaseState(parameter, phase, vocabulary, is_thinking, resolved) for phase in plan.phases
+        ]
+        if not all(phase.has_grammar for phase in plan.phases):
+            for state in self.states:
+                state.is_under_grammar = state.phase.has_grammar
+        self.eos_token_ids = frozenset(vocabulary.eos_token_ids)
+
+    def opening_of(self, prompt: np.ndarray) -> int | None:
+        """Where the phase that the prompt has opened begins in it; None if it has not opened one."""
+        plan = self.plan
+        if plan.opened is None or plan.inside is False:
+            return None
+        first = max(0, len(prompt) - MAX_SCANNED)
+        closer = self._latest(plan.opened, prompt, first)
+        opener = self._latest(0, prompt, first if closer is None else closer)
+        if opener is None:
+            return len(prompt) if plan.inside is True else None
+        return opener
+
+    def _latest(self, number: int, prompt: np.ndarray, first: int) -> int | None:
+        """The length of the longest beginning of `prompt` at whose end a marker of a phase stands, within
+        the tokens from `first` on."""
+        markers = self.states[number].markers
+        places = first + np.flatnonzero(np.isin(prompt[first:], markers.watched))
+        for place in places[: -MAX_TRIED - 1 : -1].tolist():
+            if self.match(number, prompt[: place + 1], first) is not None:
+                return int(place) + 1
+        return None
+
+    def openings(self) -> list[tuple[int, ...]]:
+        """The markers with which a text under a grammar may begin, as token ids; [] if none may."""
+        first = self.states[0]
+        return first.marker_ids(self.vocabulary) if first.is_under_grammar else []
+
+    def match(self, number: int, tokens: np.ndarray, begin: int) -> Match | None:
+        """The marker that ends a phase with the last of `tokens`."""
+        return self.states[number].markers.match(tokens, begin)
+
+
+def _values_for(sampler: Sampler, params: SamplingParams) -> Any:
+    """What the data of a sampler depends on: for a built-in one its own parameters, and the stop tokens."""
+    if type(sampler).__module__.startswith(samplers.__name__):
+        return (*(params[param.name] for param in sampler.params), params["stop_token_ids"])
+    return params
+
+
+def _resolved(
+    parameter: str, phrases: Iterable[Phrase], vocabulary: Vocabulary, prefers_token: bool
+) -> list[Marker]:
+    return [
+        marker
+        for number, phrase in enumerate(phrases)
+        for marker in resolve_marker(parameter, number, phrase, vocabulary, prefers_token)
+    ]

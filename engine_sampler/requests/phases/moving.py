@@ -1,0 +1,145 @@
+"""A request comes into another phase: its chain, grammar, text and stop checks change together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...base.calling import call_plugin
+from ...base.errors import ParameterError, PluginFault
+from ...contract import Work
+from ...grammar.limits import REQUEST_WORK
+from ...params.phases import PhasePlan
+from ..history import History
+from ..later_output import LaterOutput
+from ..state import RequestState
+from .automaton import Automaton
+from .opening import OpeningMatcher
+from .phases import Phases
+
+if TYPE_CHECKING:
+    from ...contract import Vocabulary
+    from ..constraint import Constraint
+    from ..request import Request
+    from ..slots import Slots
+
+
+class RequestPhases(Phases):
+    """The phases of one request, which give it what belongs to each of them."""
+
+    @classmethod
+    def of(cls, plan: PhasePlan, vocabulary: Vocabulary, history: History) -> RequestPhases:
+        """The phases of a request with this prompt. Raises `ParameterError`."""
+        return cls(Automaton(plan, vocabulary), history.prompt_token_ids)
+
+    def constrain(self, grammar: Constraint) -> None:
+        """The request has this grammar, which has accepted nothing."""
+        self.is_constrained = True
+        if markers := self.automaton.openings():
+            grammar.put_before(OpeningMatcher(grammar.matcher, markers))
+
+    def lead(self, request: Request, slots: Slots | None, length: int | None = None) -> None:
+        """Heed the newest token of the request, which fails if a part of it cannot follow.
+
+        slots   where it has its slot; None if it has none.
+        length  the length of its history up to that token; None: the whole.
+        """
+        if not request.live:
+            return
+        state, begin = self.state, self.begin
+        try:
+            if not self.follow(request.history.token_ids[:length], _Beginning(request, self)):
+                return
+            request.has_moved = True
+            if self.state is not state or self.begin != begin:
+                self.equip(request, slots)
+            elif slots is not None:
+                slots.watch(request.slot, request.check_trigger())
+        except (ParameterError, PluginFault) as fault:
+            request.fail(str(fault))
+
+    def equip(self, request: Request, slots: Slots | None, *, anew: bool = True) -> None:
+        """Give the request what belongs to its present phase. Raises `ParameterError` or `PluginFault`.
+
+        anew  whether it comes there from an earlier phase.
+        """
+        state, phase, history = self.state, self.state.phase, request.history
+        if request.constraint is not None:
+            self._open_or_close(request.constraint, resets=anew and not phase.has_grammar)
+        is_later = self.begin > history.prompt_length
+        opened = RequestState(state.chain, LaterOutput(history, self.begin) if is_later else history)
+        opened.open(phase.params, self.automaton.vocabulary, state.resolved)
+        request.chain, request.state = state.chain, opened
+        request.grammar = request.constraint if phase.has_grammar else None
+        if request.grammar is not None:
+            request.grammar.mask_ready = False
+        checks = request.stop_checks
+        checks.limit_to(self.begin - history.prompt_length, phase.has_stops)
+        if request.text is not None:
+            request.text.use(checks.text_matchers if phase.has_stops else (), anew=anew)
+        if slots is not None:
+            slots.replace(request.slot, opened, phase.params.given, request.check_trigger())
+
+    def _open_or_close(self, grammar: Constraint, *, resets: bool) -> None:
+        """Let thoughts begin only before everything else; what a grammar has accepted of their marker does
+        not count if it `resets`."""
+        if isinstance(grammar.matcher, OpeningMatcher):
+            grammar.matcher.is_open = self.may_open
+        if resets and grammar.accepted:
+            call_plugin("the grammar", grammar.rollback, grammar.accepted)
+
+    def go_back(
+        self, request: Request, slots: Slots, had_begun: int | None, *, interrupted: bool = False
+    ) -> list[str]:
+        """Give the request, whose history has been cut, what belongs to its present phase; returns why parts
+        cannot follow.
+
+        had_begun    where its grammar had begun before, see `grammar_begin`.
+        interrupted  whether a change of it was interrupted.
+        """
+        faults: list[str] = []
+        request.has_moved = True
+        try:
+            self.equip(request, slots, anew=False)
+        except (ParameterError, PluginFault) as fault:
+            faults.append(str(fault))
+        if request.constraint is not None:
+            try:
+                call_plugin("the grammar", self._rewind, request, request.constraint, had_begun, interrupted)
+            except PluginFault as fault:
+                faults.append(str(fault))
+        return faults
+
+    def _rewind(
+        self, request: Request, grammar: Constraint, had_begun: int | None, interrupted: bool
+    ) -> None:
+        """Bring a grammar back to the tokens in which it holds."""
+        begin, tokens = self.grammar_begin, request.history.token_ids
+        left = [] if begin is None else tokens[begin:].tolist()
+        kept = len(left) if begin == had_begun else 0
+        if interrupted:
+            grammar.settle(kept)
+        else:
+            grammar.rollback(grammar.accepted - kept)
+        for token_id in left[kept:]:  # a part of a marker
+            grammar.accept(token_id)
+
+
+class _Beginning:
+    """Gives the grammar of a request the tokens with which a phase would begin."""
+
+    def __init__(self, request: Request, phases: Phases) -> None:
+        self._request = request
+        self._phases = phases
+
+    def __call__(self, number: int, tokens: np.ndarray) -> bool:
+        grammar, phase = self._request.constraint, self._phases.automaton.states[number].phase
+        if grammar is None or self._request.grammar is not None or not phase.has_grammar:
+            return True
+        work = Work(REQUEST_WORK, REQUEST_WORK)
+        for count, token_id in enumerate(tokens.tolist()):
+            if not call_plugin("the grammar", grammar.accept, token_id, work):
+                call_plugin("the grammar", grammar.rollback, count)
+                return False
+        return True

@@ -1,0 +1,96 @@
+"""`OpeningMatcher`: an answer under a grammar, which thoughts may precede."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...contract import Work, is_bounded
+
+
+class OpeningMatcher:
+    """A matcher before whose text a start marker may stand: it allows what its `inner` matcher allows, and
+    the next token of a marker as long as there has been nothing else.
+
+    is_open  whether markers are allowed.
+    """
+
+    def __init__(self, inner: Any, markers: Sequence[tuple[int, ...]]) -> None:
+        self.inner = inner
+        self.is_open = True
+        self._markers = markers
+        self._tokens: list[int] = []
+        self._taken = 0
+        """How many of the tokens, from the first on, the inner matcher has accepted."""
+        self._before: int | None = getattr(inner, "accepted_calls", None)
+
+    @property
+    def bounded(self) -> bool:
+        return is_bounded(self.inner)
+
+    @property
+    def accepted_calls(self) -> int | None:
+        """How many tokens it has accepted, if the inner matcher knows that of itself."""
+        return None if self._before is None else len(self._tokens)
+
+    def fill_bitmask(self, bitmask: Any, row: int = 0, work: Work | None = None) -> None:
+        if self._goes_on:
+            self.inner.fill_bitmask(bitmask, row, **_limits(work))
+        else:
+            bitmask[row] = 0
+        done = len(self._tokens)
+        for marker in self._markers if self.is_open else ():
+            if len(marker) > done and list(marker[:done]) == self._tokens:
+                bitmask.view("uint32")[row, marker[done] // 32] |= 1 << marker[done] % 32
+
+    def accept(self, token_id: int, work: Work | None = None) -> bool:
+        tokens = [*self._tokens, token_id]
+        opens = self.is_open and any(list(marker[: len(tokens)]) == tokens for marker in self._markers)
+        limits = () if work is None else (work,)
+        takes = self._goes_on and bool(self.inner.accept(token_id, *limits))
+        if takes or opens:
+            self._tokens = tokens
+            self._taken += takes
+        return takes or opens
+
+    def rollback(self, n: int) -> None:
+        self._cut(len(self._tokens) - n)
+
+    def rewind(self, count: int) -> None:
+        """Go back to the first `count` tokens after a call that was interrupted."""
+        if self._before is not None:
+            self.inner.rewind(self._before + min(self._taken, count))
+        self._tokens, self._taken = self._tokens[:count], min(self._taken, count)
+
+    def fork(self) -> OpeningMatcher:
+        child = OpeningMatcher(self.inner.fork(), self._markers)
+        child.is_open, child._tokens, child._taken = self.is_open, self._tokens, self._taken
+        child._before = self._before
+        return child
+
+    def is_accepting(self) -> bool:
+        return self._goes_on and bool(self.inner.is_accepting())
+
+    def is_terminated(self) -> bool:
+        return self._goes_on and bool(self.inner.is_terminated())
+
+    def forced_tokens(self, *, work: Work | None = None) -> list[int]:
+        forced = getattr(self.inner, "forced_tokens", None)
+        if forced is None or not self._goes_on or (self.is_open and not self._tokens):
+            return []
+        tokens: list[int] = forced(**_limits(work))
+        return tokens
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether the inner matcher has accepted all tokens."""
+        return self._taken == len(self._tokens)
+
+    def _cut(self, count: int) -> None:
+        if self._taken > count:
+            self.inner.rollback(self._taken - count)
+        self._tokens, self._taken = self._tokens[:count], min(self._taken, count)
+
+
+def _limits(work: Work | None) -> dict[str, Work]:
+    return {} if work is None else {"work": work}

@@ -1,0 +1,210 @@
+"""`Phases`: where a request is in its automaton, in a few integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ..history import UNBOUNDED
+from ..slots import CheckTrigger
+from .automaton import Automaton, PhaseState
+from .markers import Match
+from .symbols import MAX_UNFINISHED
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+TakesBegin = Callable[[int, np.ndarray], bool]
+"""The number of a phase and the tokens with which it would begin → whether its grammar takes them."""
+
+
+class PhaseEntry(NamedTuple):
+    """A phase, or the text that is forced at its end, in a log. All but the first are lengths of the history.
+
+    number    the number of the phase.
+    since     when it was entered.
+    begin     where its tokens begin, which may be before that: with a marker.
+    counted   where those begin that `Phase.tokens` counts, and in which its markers lie.
+    is_forced  whether the end of the phase is being forced, token by token from `begin` on.
+    """
+
+    number: int
+    since: int
+    begin: int
+    counted: int
+    is_forced: bool = False
+
+
+class Phases:
+    """The phases that a request has gone through, which its tokens determine.
+
+    automaton  shared by forks.
+    log        the phases so far, the last of them the present one. Replaced, never changed in place.
+    forced     the tokens that are being put at the end of the present phase; () if none are.
+    is_constrained  whether the request has a grammar. One that begins with the answer goes on to its end: a
+                marker is looked for only before it.
+    is_closing  whether the token that comes next has taken the place of an EOS token.
+    """
+
+    def __init__(self, automaton: Automaton, prompt: np.ndarray) -> None:
+        self.automaton = automaton
+        self.is_constrained = self.is_closing = False
+        self.forced: tuple[int, ...] = ()
+        length = len(prompt)
+        opening = automaton.opening_of(prompt)
+        if opening is not None and automaton.plan.opened is not None:
+            self.log: tuple[PhaseEntry, ...] = (PhaseEntry(automaton.plan.opened, length, length, opening),)
+        else:
+            is_marked = automaton.plan.opened is not None  # a marker may begin in the prompt
+            self.log = (PhaseEntry(0, length, length, 0 if is_marked else length),)
+        self._prompt_length = length
+        self._heed_count(prompt)
+
+    # --- facts -----------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> PhaseState:
+        """The present phase."""
+        return self.automaton.states[self.log[-1].number]
+
+    @property
+    def steers(self) -> bool:
+        """Whether the next token may be another one than the drawn."""
+        return self.log[-1].is_forced or self.state.phase.closes
+
+    @property
+    def begin(self) -> int:
+        """The length of the history at which the output of the present phase's samplers begins."""
+        entry = self.log[-1]
+        return entry.begin if self.state.phase.is_output and not entry.is_forced else self._prompt_length
+
+    @property
+    def grammar_begin(self) -> int | None:
+        """The length of the history at which the grammar begins; None where none holds."""
+        begin = None
+        for entry in reversed(self.log):
+            if not self.automaton.states[entry.number].phase.has_grammar:
+                break
+            begin = entry.begin
+        return begin
+
+    def trigger(self) -> CheckTrigger:
+        """After which tokens `follow` must be called."""
+        entry, phase = self.log[-1], self.state.phase
+        if entry.is_forced:
+            return CheckTrigger(length=entry.begin + len(self.forced))
+        limit = UNBOUNDED if phase.tokens is None else entry.counted + phase.tokens
+        return CheckTrigger(self.state.markers.watched, limit)
+
+    def counts(self, length: int) -> dict[str, int]:
+        """How many tokens of the output each phase has had so far, by name, in a history of this length."""
+        counts: dict[str, int] = {}
+        ends = [entry.begin for entry in self.log[1:]]
+        for entry, end in zip(self.log, (*ends, length), strict=True):
+            name = self.automaton.states[entry.number].phase.name
+            counts[name] = counts.get(name, 0) + end - entry.begin
+        return counts
+
+    def left_to_force(self, length: int) -> tuple[int, ...]:
+        """The forced tokens that are still to come after a history of this length."""
+        entry = self.log[-1]
+        return self.forced[length - entry.begin :] if entry.is_forced else ()
+
+    # --- changes ---------------------------------------------------------------------------------
+
+    def steer(self, tokens: np.ndarray, drawn: int) -> int:
+        """The token that follows `tokens`, where `drawn` has been drawn."""
+        entry = self.log[-1]
+        if entry.is_forced:
+            return self.forced[len(tokens) - entry.begin]
+        if drawn not in self.automaton.eos_token_ids:
+            return drawn
+        self.is_closing = True
+        return self.state.forced(tokens, entry.counted)[0]
+
+    def follow(self, tokens: np.ndarray, takes_begin: TakesBegin) -> bool:
+        """Heed the last of `tokens`, which are the whole history; returns whether anything has changed."""
+        before, length = self.log, len(tokens)
+        entry = self.log[-1]
+        if entry.is_forced:
+            if length - entry.begin >= len(self.forced):
+                self._enter(self.state.phase.then, length, length)
+        elif self.is_closing:
+            self._force(tokens[:-1], length)
+        else:
+            self._heed_markers(tokens, takes_begin)
+        self.is_closing = False
+        self._heed_count(tokens)
+        return self.log is not before
+
+    def cut(self, tokens: np.ndarray) -> bool:
+        """Go back to where the request was when its history was `tokens`; returns whether it was in another
+        phase."""
+        self.is_closing = False
+        log = tuple(entry for entry in self.log if entry.since <= len(tokens))
+        if len(log) == len(self.log):
+            return False
+        self.log = log
+        entry = log[-1]
+        self.forced = ()
+        if entry.is_forced:
+            self.forced = self.state.forced(tokens[: entry.begin], entry.counted)
+        return True
+
+    def fork(self) -> Self:
+        """An independent copy."""
+        child = object.__new__(type(self))
+        child.automaton, child._prompt_length = self.automaton, self._prompt_length
+        child.log, child.forced = self.log, self.forced
+        child.is_constrained, child.is_closing = self.is_constrained, self.is_closing
+        return child
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _heed_markers(self, tokens: np.ndarray, takes_begin: TakesBegin) -> None:
+        entry = self.log[-1]
+        match = self.automaton.match(entry.number, tokens, entry.counted)
+        if match is None or (self.is_constrained and not self._may_leave_grammar(match)):
+            return
+        end, length = self.state.phase.ends[match.number], len(tokens)
+        if end.is_begin:
+            if match.is_aligned and takes_begin(end.then, tokens[match.start :]):
+                self._enter(end.then, length, match.start)
+        else:
+            is_start = self.automaton.plan.opened == end.then
+            self._enter(end.then, length, max(match.start, entry.begin) if is_start else length)
+
+    def _may_leave_grammar(self, match: Match) -> bool:
+        """Whether a marker ends the present phase although a grammar may hold: only at the very beginning."""
+        return not self.state.is_under_grammar or (self.may_open and match.start <= self._prompt_length)
+
+    @property
+    def may_open(self) -> bool:
+        """Whether the request is where thoughts may precede everything else."""
+        return len(self.log) == 1 and self.log[0].number == 0
+
+    def _heed_count(self, tokens: np.ndarray) -> None:
+        """End the present phase if it has had its tokens, once its last character is whole."""
+        entry, phase, length = self.log[-1], self.state.phase, len(tokens)
+        if entry.is_forced or phase.tokens is None or length - entry.counted < phase.tokens:
+            return
+        if not phase.forced:
+            self._enter(phase.then, length, length)
+        elif length - entry.counted - phase.tokens >= MAX_UNFINISHED or not self.state.is_within_character(
+            tokens[entry.counted :]
+        ):
+            self._force(tokens, length)
+
+    def _enter(self, number: int, since: int, begin: int) -> None:
+        self.forced = ()
+        self.log = (*self.log, PhaseEntry(number, since, begin, since))
+
+    def _force(self, tokens: np.ndarray, since: int) -> None:
+        """Begin to force the end of the present phase after `tokens`."""
+        entry = self.log[-1]
+        self.forced = self.state.forced(tokens, entry.counted)
+        self.log = (*self.log, PhaseEntry(entry.number, since, len(tokens), entry.counted, is_forced=True))
+        if since - len(tokens) >= len(self.forced):
+            self._enter(self.state.phase.then, since, since)

@@ -1,0 +1,110 @@
+"""Tokens as symbols: the bytes of text, and special tokens, which are no text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from ...base.errors import ParameterError, quoted
+from ...tokenizer import Tokenizer
+
+Symbols = tuple[int, ...]
+"""Bytes, from 0 to 255, and special tokens, from `SPECIAL` on."""
+
+SPECIAL = 256
+"""The symbol of a special token is this plus its id."""
+
+MAX_UNFINISHED = 3
+"""The most bytes of a character that has not ended."""
+
+
+class SymbolTable:
+    """The symbols of the tokens of one tokenizer; made once for each."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._bytes = tokenizer.token_bytes
+        self._special = tokenizer.special_token_ids
+        self._names = {name: i for i in sorted(self._special) if (name := self._bytes[i])}
+        self._longest = max(map(len, self._names), default=0)
+        self._starts = {name[0] for name in self._names}
+        self._first = np.array([data[0] if data else -1 for data in self._bytes], np.int16)
+        """The first byte of every token; −1 for one that has none."""
+        self._first[sorted(self._special)] = -1
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> SymbolTable:
+        """The alphabet of `tokenizer`: the same object each time."""
+        kept: SymbolTable = tokenizer.kept("phases", lambda: cls(tokenizer))
+        return kept
+
+    def symbols(self, token_id: int) -> Symbols:
+        """The symbols of a token; none for one without bytes, or beyond the tokenizer's."""
+        if token_id in self._special:
+            return (SPECIAL + token_id,)
+        return tuple(self._bytes[token_id]) if token_id < len(self._bytes) else ()
+
+    def parse(self, text: str) -> Symbols:
+        """The symbols of a text, in which names of special tokens stand for these, the longest first."""
+        data, symbols, at = text.encode(), [], 0
+        if self._starts.isdisjoint(data):
+            return tuple(data)
+        while at < len(data):
+            name = self._name_at(data, at)
+            symbols.append(data[at] if name is None else SPECIAL + self._names[name])
+            at += 1 if name is None else len(name)
+        return tuple(symbols)
+
+    def encode(self, parameter: str, symbols: Sequence[int]) -> tuple[int, ...]:
+        """Token ids with these symbols. Raises `ParameterError`, which names `parameter`, if there are
+        none."""
+        ids: list[int] = []
+        for is_text, run in groupby(symbols, key=lambda symbol: symbol < SPECIAL):
+            if is_text:
+                ids += self._encode_bytes(parameter, bytes(run))
+            else:
+                ids += [symbol - SPECIAL for symbol in run]
+        return tuple(ids)
+
+    def single(self, text: str) -> tuple[int, ...]:
+        """The tokens that are `text` as a whole, special ones first."""
+        data = text.encode()
+        return (self._names[data],) if data in self._names else self._tokenizer.ids_of(data)
+
+    def completing(self, symbols: Symbols) -> np.ndarray:
+        """Ids of tokens, int64, ascending, in which `symbols` may end: all of those, and perhaps others."""
+        last = symbols[-1]
+        if last >= SPECIAL:
+            return np.array([last - SPECIAL], np.int64)
+        found: Any = np.flatnonzero(self._first == last)
+        if len(symbols) > 1 and symbols[-2] < SPECIAL:
+            found = np.union1d(found, self._tokenizer.substrings.containing(bytes(symbols[-2:])))
+        return found.astype(np.int64)
+
+    def _name_at(self, data: bytes, at: int) -> bytes | None:
+        if data[at] not in self._starts:
+            return None
+        ends = range(min(at + self._longest, len(data)), at, -1)
+        return next((data[at:end] for end in ends if data[at:end] in self._names), None)
+
+    def _encode_bytes(self, parameter: str, data: bytes) -> list[int]:
+        try:
+            ids = list(self._tokenizer.encode_bytes(data))
+        except ValueError as error:
+            raise ParameterError(f"{parameter}: {quoted(data)} cannot be encoded: {error}") from None
+        if not ids:
+            raise ParameterError(f"{parameter}: {quoted(data)} has no tokens")
+        return ids
+
+
+def is_unfinished(symbols: Sequence[int]) -> bool:
+    """Whether `symbols` end within a character of UTF-8, as far as their last bytes tell."""
+    for count, symbol in enumerate(reversed(symbols[-MAX_UNFINISHED:]), 1):
+        if symbol >= SPECIAL or symbol < 0x80:
+            return False
+        if symbol >= 0xC0:
+            return count < (2 if symbol < 0xE0 else 3 if symbol < 0xF0 else 4)
+    return False

@@ -1,0 +1,166 @@
+"""Whole schedulers on the simulated device: tokens equal NumPy's, whatever the device can do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sim_twins import VOCAB, Twins
+
+from engine_sampler import LibraryBackend
+from tests.random_chains import ROUNDS, random_settings
+
+FEW = (
+    {},
+    {"temperature": 0.7, "top_k": 9},
+    {"top_p": 0.8, "min_p": 0.02},
+    {"temperature": 0.0, "repetition_penalty": 1.3},
+    {"frequency_penalty": 0.4, "top_k": 30, "logit_bias": {3: 2.0, 7: -np.inf}},
+    {"dry_multiplier": 1.5, "dry_allowed_length": 1, "ignore_eos": True},
+    {"mirostat": 2, "mirostat_tau": 3.0, "mirostat_eta": 0.5},
+    {"no_repeat_ngram_size": 2, "bad_words": [[4], [5, 6]], "xtc_probability": 0.5, "xtc_threshold": 0.05},
+)
+"""Some chains of every kind."""
+
+# Programs of the device, by the names of its settings: the numbers of ES_OP_TOP_K and ES_OP_MIN_P, say.
+TOP_K, MIN_P, TEMPERATURE = 1 << 10, 1 << 15, 1 << 21
+
+
+def settings_of(seed: int, n: int = 6) -> list[dict[str, Any]]:
+    random = np.random.default_rng(seed)
+    return [random_settings(random, VOCAB) for _ in range(n)]
+
+
+@pytest.mark.parametrize("seed", range(12 * ROUNDS))
+def test_random_chains_draw_the_tokens_of_the_reference(device: Any, seed: int) -> None:
+    twins = Twins(device, settings_of(seed), dtype=("float32", "float16", "bfloat16")[seed % 3])
+    twins.run(5)
+    assert not twins.backend.lost
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "everything": {},
+    "synchronous": {"synchronous": 1},
+    "no selectors": {"selectors": 0},
+    "no samplers": {"samplers": 0},
+    "nothing": {"samplers": 0, "selectors": 0},
+    "a fused cut": {"samplers": TOP_K | TEMPERATURE, "selectors": 0},
+    "cuts that keep ties": {"ties": 1},
+    "few survivors": {"selectors": 0, "max_survivors": 8},
+    "random bits": {"random": 1},
+    "few rows": {"max_rows": 4},
+    "small top_k": {"max_top_k": 10},
+    "few programs": {"most_programs": 2},
+    "float16 alone": {"types": 2},
+    "alignment": {"alignment": 256},
+    "no poll, no masks": {"without": 1 | 8},
+    "no memory, no rows": {"without": 2 | 16},
+    "no hook for threads": {"without": 4 | 32},
+    "no row faults": {"promises": 0xFFFF & ~32},
+    "tokens on the host": {"promises": 0xFFFF & ~1024},
+    "no masks, no logprobs": {"promises": 0xFFFF & ~(64 | 256)},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_device_draws_the_tokens_of_the_reference(device: Any, kind: str) -> None:
+    device.configure(**KINDS[kind])
+    twins = Twins(device, FEW)
+    for _ in range(4):
+        twins.step()
+    assert not twins.backend.lost
+
+
+@pytest.mark.parametrize("width", [VOCAB, VOCAB + 4, 128])
+def test_rows_may_be_padded(device: Any, width: int) -> None:
+    device.configure(alignment=512 if width == 128 else 0)
+    twins = Twins(device, FEW[:3])
+    for _ in range(3):
+        values = twins.logits(3)
+        array = device.array(values, width=width)
+        twins.results = twins.own.step(array), twins.reference.step(values)
+        twins.compare()
+
+
+def test_bad_rows_end_their_own_requests_alone(device: Any) -> None:
+    twins = Twins(device, FEW)
+    values = twins.logits(len(FEW))
+    values[1], values[3, 5], values[6] = -np.inf, np.nan, np.inf
+    twins.step(values)
+    assert [error is not None for error in twins.results[0].errors] == [
+        i in (1, 3, 6) for i in range(len(FEW))
+    ]
+    twins.run(3)
+
+
+def test_requests_come_and_go(device: Any) -> None:
+    random = np.random.default_rng(3)
+    twins = Twins(device, FEW)
+    for seed in range(20):
+        twins.step()
+        ids = twins.own.request_ids
+        if ids and random.random() < 0.5:
+            gone = ids[int(random.integers(len(ids)))]
+            for scheduler in (twins.own, twins.reference):
+                scheduler.remove(gone)
+        twins.add(FEW[int(random.integers(len(FEW)))], 100 + seed)
+
+
+def test_tokens_that_were_chosen_elsewhere_join_the_histories(device: Any) -> None:
+    twins = Twins(device, FEW)
+    for _ in range(3):
+        twins.step()
+        for scheduler in (twins.own, twins.reference):
+            for request in scheduler.request_ids[::2]:
+                scheduler.accept(request, [4, 5])
+
+
+def test_grammars_mask_the_rows(device: Any) -> None:
+    chosen = ({"regex": r"(ab?|\n)*"}, {}, {"choice": ["ab", "abba", "b"], "temperature": 0.5}, {"top_k": 5})
+    twins = Twins(device, chosen)
+    for _ in range(6):
+        for scheduler in (twins.own, twins.reference):
+            scheduler.prepare()
+        if twins.own.request_ids:
+            twins.step()
+
+
+def test_drafts_are_verified(device: Any) -> None:
+    twins = Twins(device, FEW[:5])
+    random = np.random.default_rng(4)
+    for _ in range(5):
+        ids = twins.own.request_ids
+        drafts = [random.integers(0, VOCAB, 2).tolist() for _ in ids]
+        values = np.repeat(twins.logits(len(ids)), 3, axis=0)
+        array = device.array(values)
+        results = (
+            twins.own.step(array, draft_token_ids=drafts),
+            twins.reference.step(values, draft_token_ids=drafts),
+        )
+        twins.results = results
+        twins.compare()
+
+
+def test_logprobs_equal_those_of_the_reference(device: Any) -> None:
+    modes = ("raw", "penalized", "processed", ("raw", "processed"))
+    chosen = [{**FEW[i], "logprobs": i, "logprobs_mode": mode} for i, mode in enumerate(modes)]
+    twins = Twins(device, chosen)
+    for _ in range(3):
+        twins.step()
+        own, reference = (result.logprobs for result in twins.results)
+        assert str(own) == str(reference)
+
+
+@pytest.mark.parametrize("random", [2, 3], ids=["uniform", "exponential"])
+def test_numbers_of_the_host_draw_from_the_distribution(device: Any, random: int) -> None:
+    device.configure(random=random)
+    backend = LibraryBackend(device.path, allocate=device.pool)
+    assert not backend.exact
+    values = np.log(np.array([[0.5, 0.3, 0.15, 0.05]], np.float32))
+    logits = np.full((400, VOCAB), -np.inf, np.float32)
+    logits[:, 1:5] = values
+    twins = Twins(device, [{} for _ in range(400)], backend=backend)
+    result = twins.own.step(device.array(logits))
+    shares = np.bincount(result.token_ids, minlength=VOCAB)[1:5] / 400
+    assert np.allclose(shares, np.exp(values[0]), atol=0.08)
