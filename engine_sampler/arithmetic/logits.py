@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -155,9 +155,21 @@ class RemoteRows:
     copied_bytes  how many bytes these copies have.
     order         where they are ready, as the caller has said it; None if not.
     exported      what a backend keeps that reads them where they lie; None if none does.
+    reader        copies rows [n, width] to the host in place of the array's own ways, bfloat16 as uint16 that
+                  holds its bits; None if there is no such function, or if it returns None.
     """
 
-    __slots__ = ("_array", "_rows", "_source", "bfloat16", "copied_bytes", "exported", "order", "shape")
+    __slots__ = (
+        "_array",
+        "_rows",
+        "_source",
+        "bfloat16",
+        "copied_bytes",
+        "exported",
+        "order",
+        "reader",
+        "shape",
+    )
 
     def __init__(self, source: Any, shape: tuple[int, ...], bfloat16: bool) -> None:
         self._source = source
@@ -168,6 +180,7 @@ class RemoteRows:
         self.copied_bytes = 0
         self.order: OnStream | None = None
         self.exported: Any = None
+        self.reader: Callable[[Sequence[int]], np.ndarray | None] | None = None
 
     @classmethod
     def of(cls, logits: Any, device: str) -> RemoteRows | None:
@@ -195,8 +208,13 @@ class RemoteRows:
 
     def fetch(self, rows: Iterable[int]) -> None:
         """Copy what is missing of these rows, in one copy."""
-        missing = self.missing(rows)
+        missing = self._missing(rows)
         if not missing:
+            return
+        copies = None if self.reader is None else self.reader(missing)
+        if copies is not None:
+            self.copied_bytes += copies.nbytes
+            self._rows.update(zip(missing, copies, strict=True))
             return
         if len(missing) == self.shape[0]:
             self._array = self._copied(self._source)
@@ -205,14 +223,9 @@ class RemoteRows:
         where = slice(first, end) if end - first == len(missing) else np.array(missing)
         self._rows.update(zip(missing, self._copied(self._source[where]), strict=True))
 
-    def missing(self, rows: Iterable[int]) -> list[int]:
+    def _missing(self, rows: Iterable[int]) -> list[int]:
         """Those of `rows` that have not been copied, ascending."""
         return [] if self._array is not None else sorted({int(i) for i in rows}.difference(self._rows))
-
-    def keep(self, rows: Sequence[int], copies: np.ndarray) -> None:
-        """Take `copies` [n, width] as the copies of `rows`; bfloat16 as uint16 that holds its bits."""
-        self.copied_bytes += copies.nbytes
-        self._rows.update(zip(rows, copies, strict=True))
 
     def _copied(self, logits: Any) -> np.ndarray:
         array, _ = _as_numpy(logits)

@@ -149,7 +149,7 @@ class BegunStep:
     """What `Scheduler.begin` returns; `finish` gives the result of the step, once.
 
     token_ids_on_device  int64 [rows] on the device of the logits, in the order of its stream: the tokens of
-                         all rows as they will be there, −1 for a faulty row; None if the backend leaves none
+                         all rows as they will be there, anything for a faulty row; None if the backend leaves none
                          there. One that a grammar refuses, or in whose place a phase puts another, is among
                          them: `StepResult.token_ids_on_device` is None then.
 

@@ -17,14 +17,15 @@
  * everything it passes alive and unchanged until the call has returned. A call leaves the process
  * and its thread as it finds them: current folder, locale, environment, signals, rounding and denormals.
  *
- * Devices. A context belongs to one device, `es_options.device`; the host opens one for each kind of device that
- * its logits come from, and learns there whether the library serves it. On a device other than the host's
- * memory, `es_batch.logits`, `workspace` and `token_ids_on_device` point to its memory, which the host never
- * reads; everything else a library is given lies in the host's memory. A step is then
+ * Devices. A context belongs to one device, `es_options.device`; the host opens one for each kind of device
+ * that its logits come from, and learns there whether the library serves it. On a device other than the
+ * host's memory, `es_batch.logits`, `workspace` and `token_ids_on_device` point to its memory, which the
+ * host never reads; everything else a library is given lies in the host's memory. A step is then
  *   prepare (once for a shape) → update? → stage_masks? → run → (poll)* → wait,
  * where `run` only queues work on the caller's stream and leaves a ticket: the engine begins its next forward
- * pass on that stream at once, and `wait` gives the host the results. A library waits for the one stream, never
- * for the device, and allocates nothing in `run`.
+ * pass on that stream at once, and `wait` gives the host the results. A library waits for the one stream,
+ * never for the device, and allocates nothing in `run`. The device that a thread works on belongs to the
+ * engine: a library that has to set it puts back what it found.
  *
  * Errors. Every function returns an es_code. The host responds as follows:
  *   ES_UNSUPPORTED  the host's own samplers do this work from now on, noted in `explain()`;
@@ -33,8 +34,10 @@
  *   ES_DEVICE       the library is not called again; the host takes over for good;
  *   ES_BUSY         the host takes over for this step; from `poll`: not done yet.
  * `wait` returns what `run` would have returned: after it, too, the host takes over for this step. After
- * ES_DEVICE, contexts are closed; a user may have the library opened again. The host can take over at any call, since inputs are never written and the whole state of a request is in
- * its parameters, its tokens and its notes. Outputs of a failed call are ignored.
+ * ES_DEVICE, contexts are closed; a user may have the library opened again. The host can take over at any
+ * call, since inputs are never written and the whole state of a request is in its parameters, its tokens
+ * and its notes. Outputs of a failed call are ignored; once it has returned, nothing of it is running any
+ * more.
  *
  * Exactness. A library that promises ES_EXACT returns the token that the arithmetic contract (docstring of
  * engine_sampler.arithmetic) prescribes, bit for bit. Other libraries are used only when requested by
@@ -74,8 +77,8 @@ typedef enum es_code {
 } es_code;
 
 /* The outcome of one row. A row that is not ES_ROW_OK yields no token; the host runs it again by itself,
- * which also produces the error message. It reads every status, whatever `faults` says; one that is not in this
- * list ends the row's request. */
+ * which also produces the error message. It reads every status, whatever `faults` says; one that is not in
+ * this list ends the row's request. */
 typedef enum es_row_status {
     ES_ROW_OK = 0,
     ES_ROW_BAD_LOGITS = 1, /* NaN, +inf or a logit above 2^100 */
@@ -87,7 +90,7 @@ typedef enum es_row_status {
 
 /* Steps of a program. Each means what the sampler of the same name means in engine_sampler. */
 typedef enum es_op_kind {
-    ES_OP_FUNCTION = 0, /* es_op.function */
+    ES_OP_FUNCTION = 0,     /* es_op.function */
     ES_OP_ALLOWED_TOKEN_IDS = 1,
     ES_OP_BAD_WORDS = 2,
     ES_OP_IGNORE_EOS = 3,
@@ -132,9 +135,9 @@ typedef enum es_promise {
     ES_ON_DEVICE = 1024     /* es_batch.token_ids_on_device is honoured */
 } es_promise;
 
-/* Which of several equal logits a cut keeps (es_answer.ties). After a cut that keeps them all, the host cuts
- * again: there, ES_EXACT asks of the survivors of a program only that no token is missing, and that logits are as
- * given. Such programs consist of truncations. */
+/* Which of several equal logits a cut keeps (es_answer.ties). After a program of top_k and min_p alone that
+ * keeps them all, the host cuts again: there, ES_EXACT asks of the survivors only that no token is missing,
+ * and that logits are as given. (Other cuts depend on the weight of what has been removed.) */
 typedef enum es_ties {
     ES_TIES_BY_ID = 0, /* those with the lowest ids, as the arithmetic contract has it */
     ES_TIES_KEPT = 1,  /* all that equal the last one kept */
@@ -149,7 +152,7 @@ typedef enum es_random {
     ES_RANDOM_NONE = 0,       /* none are needed */
     ES_RANDOM_BITS = 1,       /* uint64_t [n]: the bits that draw the token */
     ES_RANDOM_UNIFORM = 2,    /* float [n]: their u */
-    ES_RANDOM_EXPONENTIAL = 3 /* float [n, vocab_size]: -ln(u) of the bits number t for token t */
+    ES_RANDOM_EXPONENTIAL = 3 /* float [n, random_width]: -ln(u) of bits number 0, 1, … of the row */
 } es_random;
 
 typedef enum es_memory {
@@ -196,14 +199,14 @@ typedef struct es_sequences {
     int64_t n;
 } es_sequences;
 
-/* The parameters of one request, written when it joins and constant while its epoch is; for free slots, only the
- * size is set. Parameters that were not given are neutral; defaults and formulas are those of
+/* The parameters of one request, written when it joins and constant while its epoch is; for free slots,
+ * only the size is set. Parameters that were not given are neutral; defaults and formulas are those of
  * engine_sampler's samplers. */
 typedef struct es_params {
     uint32_t size;
-    int32_t top_p_cut;       /* 0 reach, 1 exceed, 2 below */
-    int32_t tfs_cut;         /* 0 llama.cpp, 1 koboldai */
-    int32_t forced_end;      /* 1 + the token that infill may force, 0 none */
+    int32_t top_p_cut;  /* 0 reach, 1 exceed, 2 below */
+    int32_t tfs_cut;    /* 0 llama.cpp, 1 koboldai */
+    int32_t forced_end; /* 1 + the token that infill may force, 0 none */
     double temperature, dynatemp_range, dynatemp_exponent;
     double smoothing_factor, smoothing_curve;
     double top_p, min_p, typical_p, tfs, top_a, top_h, top_n_sigma;
@@ -240,8 +243,8 @@ typedef struct es_params {
 /* Every live request of a host's scheduler, by slot. Arrays may move between calls. A request's tokens are
  * tokens[offsets[slot] .. + lengths[slot]), the prompt first. `notes` parallels the tokens: what the selector
  * noted when it drew the token, NaN for output that was chosen elsewhere, anything for the prompt. Tokens and
- * notes of a slot only grow while epochs[slot] is unchanged; a library may keep tables derived from them until
- * it changes. */
+ * notes of a slot only grow while epochs[slot] is unchanged; a library may keep tables derived from them
+ * until it changes. */
 typedef struct es_table {
     uint32_t size;
     int32_t capacity;
@@ -322,30 +325,37 @@ typedef struct es_answer {
     int64_t max_survivors; /* with ES_SURVIVORS: of a row; a row with more is ES_ROW_DECLINED */
     int32_t random;        /* es_random, what the host must compute */
     int32_t ties;          /* es_ties */
+    int64_t random_width;  /* how many exponential numbers of a row are read; 0 = vocab_size */
 } es_answer;
 
 typedef struct es_options {
     uint32_t size;
     int32_t num_threads; /* 0 = the library's choice */
     const char *isa;     /* instruction set by name, NULL = the best on this machine */
-    es_device device;    /* where logits lie; `open` returns ES_UNSUPPORTED for a kind it does not serve */
+    es_device device;    /* where logits lie; ES_UNSUPPORTED if it is not served */
+    char *why;           /* [why_bytes], or NULL: where `open` may say in words why it refuses */
+    int64_t why_bytes;
 } es_options;
 
 /* What a plan is for: runs of at most `rows` rows of these programs, whose logits have this form. */
 typedef struct es_shape {
     uint32_t size;
-    int32_t masked;            /* some rows have a bitmask */
+    int32_t masked;           /* some rows have a bitmask */
     int64_t rows;
     int64_t vocab_size;
-    int64_t stride;            /* from row to row of the logits, in elements */
-    uint8_t code, bits;        /* of the logits, as in es_tensor */
+    int64_t stride;           /* from row to row of the logits, in elements */
+    uint8_t code, bits;       /* of the logits, as in es_tensor */
     uint16_t reserved;
-    uint32_t wants;            /* es_promise bits: what is asked for beside tokens */
-    const uint32_t *programs;  /* [n_programs], their numbers */
+    uint32_t wants;           /* es_promise bits: what is asked for beside tokens */
+    const uint32_t *programs; /* [n_programs], their numbers */
     int64_t n_programs;
+    int64_t most_top_k;       /* no row has a greater top_k; 0: some may have none */
+    int64_t most_logprobs;    /* no row wants more of the likeliest tokens; -1: some may want all */
 } es_shape;
 
-/* Memory that every run of a plan is given, at the same addresses until the plan is released. */
+/* Memory that every run of a plan is given, at the same addresses until the plan is released. At most one
+ * run of a plan is open. Memory of the host that a library has not allocated itself is aligned to 64 bytes.
+ * */
 typedef struct es_plan {
     uint32_t size;
     uint32_t number;         /* for es_batch.plan, from 1 */
@@ -353,21 +363,22 @@ typedef struct es_plan {
     int64_t pinned_bytes;    /* of the host */
 } es_plan;
 
-/* How requests have changed since the last call of `update`, for libraries that keep counts and histories near
- * the logits. Entry i concerns slot slots[i]; what it holds now is in the table. */
+/* How requests have changed since the last call of `update`, for libraries that keep counts and histories
+ * near the logits. Entry i concerns slot slots[i]; what it holds now is in the table. */
 typedef enum es_change {
-    ES_JOINED = 0,   /* another request, with its prompt */
-    ES_LEFT = 1,     /* none any more */
-    ES_GREW = 2,     /* tokens from befores[i] on are new */
-    ES_ROLLED_BACK = 3 /* another epoch: tokens from befores[i] on may be others, and so may its parameters */
+    ES_JOINED = 0,     /* another request, with its prompt */
+    ES_LEFT = 1,       /* none any more */
+    ES_GREW = 2,       /* tokens from befores[i] on are new */
+    ES_ROLLED_BACK = 3 /* tokens from befores[i] on may be others, and so may its parameters */
 } es_change;
 
 typedef struct es_changes {
     uint32_t size;
     int32_t n;
     const es_table *table;
-    const int32_t *slots; /* each at most once */
-    const int32_t *kinds; /* es_change */
+    int64_t vocab_size;
+    const int32_t *slots;   /* each at most once */
+    const int32_t *kinds;   /* es_change */
     const int64_t *befores; /* how many of the request's tokens are as they were */
 } es_changes;
 
@@ -378,7 +389,7 @@ typedef struct es_masks {
     const int64_t *rows;
     const int32_t *bitmask;
     int64_t bitmask_stride; /* in words */
-    int64_t total; /* the number of rows that a step will have */
+    int64_t total;          /* the number of rows that a step will have */
     int64_t vocab_size;
 } es_masks;
 
@@ -387,65 +398,66 @@ typedef struct es_masks {
 typedef struct es_survivors {
     uint32_t size;
     uint32_t reserved;
-    int64_t width; /* at least the program's max_survivors, or vocab_size if that is less */
-    int64_t *counts; /* [n] */
+    int64_t width;      /* at least the program's max_survivors, or vocab_size if that is less */
+    int64_t *counts;    /* [n] */
     int64_t *token_ids; /* [n, width] */
-    float *logits; /* [n, width] */
+    float *logits;      /* [n, width] */
 } es_survivors;
 
 /* Where logprobs of one kind go. The entries of row r of the logits are starts[r] .. starts[r + 1]: the drawn
- * token, then the likeliest in (logit descending, id ascending) order. ln(p) is a token's logit minus ln(sum of exp), computed as the
- * arithmetic contract defines it. Raw and penalized lists end with removed tokens, by id,
- * at -inf; processed ones leave them out. Entries that a row does not have are left as they are. */
+ * token, then the likeliest in (logit descending, id ascending) order. ln(p) is a token's logit minus
+ * ln(sum of exp), computed as the arithmetic contract defines it. Raw and penalized lists end with removed
+ * tokens, by id, at -inf; processed ones leave them out. Entries that a row does not have are left as they
+ * are. */
 typedef struct es_logprobs {
     uint32_t size;
     uint32_t reserved;
     const int64_t *starts; /* [rows + 1], ascending; room for 1 + the row's top_n */
-    int64_t *token_ids; /* [starts[rows]] */
-    float *logprobs; /* [starts[rows]] */
-    int64_t *ranks; /* [rows], of the drawn token, from 1 */
+    int64_t *token_ids;    /* [starts[rows]] */
+    float *logprobs;       /* [starts[rows]] */
+    int64_t *ranks;        /* [rows], of the drawn token, from 1 */
 } es_logprobs;
 
 /* One step. Entry i of n is row rows[i] of the logits, request slots[i], program programs[i]. */
 typedef struct es_batch {
     uint32_t size;
     int32_t n;
-    es_tensor logits; /* [rows, at least vocab_size] */
+    es_tensor logits;       /* [rows, at least vocab_size] */
     int64_t vocab_size;
     const es_table *table;
     const int64_t *rows;
-    const int32_t *slots; /* each at most once */
+    const int32_t *slots;   /* each at most once */
     const uint32_t *programs;
-    const uint8_t *masked; /* [n], or NULL: no row is masked */
+    const uint8_t *masked;  /* [n], or NULL: no row is masked */
     const int32_t *bitmask; /* row rows[i]: bit t % 32 of word t / 32 = token t allowed */
     int64_t bitmask_stride; /* in words */
     /* [n] or NULL: where row i goes after its last sampler, float32 [vocab_size], -inf = removed;
      * NULL = not wanted. */
     float *const *processed;
     int64_t *token_ids; /* out, by row of the logits; -1 without a selector */
-    double *notes; /* out, by row of the logits; NaN if there is none */
-    int32_t *status; /* out [n], es_row_status */
-    int64_t faults; /* out: how many rows are not ES_ROW_OK */
+    double *notes;      /* out, by row of the logits; NaN if there is none */
+    int32_t *status;    /* out [n], es_row_status */
+    int64_t faults;     /* out: how many rows are not ES_ROW_OK */
     /* Logprobs are reported for rows that are ES_ROW_OK and have a selector. */
-    const es_logprobs *logprobs; /* [3]: raw, penalized, processed; NULL: none are wanted */
+    const es_logprobs *logprobs;   /* [3]: raw, penalized, processed; NULL: none are wanted */
     const uint8_t *logprobs_kinds; /* [n], es_logprobs_kind bits */
-    const int64_t *top_n; /* [n], how many of the likeliest tokens; -1 = all */
-    const uint32_t *edits; /* [n], for ES_LOGPROBS_PENALIZED: the program of masks, biases and
-                                    * penalties alone */
-    const void *random; /* as es_answer.random of the programs asks; NULL if none does */
+    const int64_t *top_n;          /* [n], how many of the likeliest tokens; -1 = all */
+    const uint32_t *edits;         /* [n], for penalized ones: masks, biases, penalties alone */
+    const void *random;            /* as es_answer.random of the programs asks; NULL if none does */
     const es_survivors *survivors; /* or NULL */
     /* From here on for devices; NULL or 0 in the host's memory. */
-    void *stream; /* the caller's, in the device's own type; NULL = its default stream */
-    void *ready; /* an event that the work must wait for, or NULL */
-    uint32_t plan; /* a number that `prepare` gave, whose rows are at least n; 0 without `prepare` */
+    void *stream;    /* the caller's, in the device's own type; NULL = its default stream */
+    void *ready;     /* an event that the work must wait for, or NULL */
+    uint32_t plan;   /* a number that `prepare` gave, for at least n rows; 0 without `prepare` */
     uint32_t reserved;
     void *workspace; /* of the plan */
-    void *pinned; /* of the plan */
-    int64_t
-        *token_ids_on_device; /* out, by row of the logits, -1 where there is none; written in the stream's
-                                   * order. NULL = not wanted */
-    uint64_t masks; /* a number that `stage_masks` gave, 0 without any: these rows of the masks are on the
-                            * device already, all but `changed` */
+    void *pinned;    /* of the plan */
+    /* Out, by row of the logits, for the rows of the batch, in the order of the stream; anything for a row
+     * whose status is not ES_ROW_OK. NULL = not wanted. */
+    int64_t *token_ids_on_device;
+    /* A number that `stage_masks` gave, 0 without any: the masks of the step are on the device already, all
+     * but those of the rows `changed`. */
+    uint64_t masks;
     const int64_t *changed; /* [n_changed], rows of `bitmask` that have been filled since */
     int64_t n_changed;
     uint64_t ticket; /* out: what `wait` takes; 0 = all is done */
@@ -467,33 +479,35 @@ typedef struct es_api {
     /* Assign a program its number for es_batch.programs. The library copies the program; the cells and `user`
      * of its functions still belong to the host. */
     int32_t (*compile)(es_context *context, const es_program *program, uint32_t *number);
-    /* One step. With a ticket, `batch` itself, its logits, masks, workspace and all outputs stay as they are until
-     * `wait` has returned, or `poll` other than ES_BUSY; everything else may change once `run` has returned. */
+    /* One step. With a ticket, `batch` itself, its logits, masks, workspace and all outputs stay as they
+     * are until `wait` has returned, or `poll` other than ES_BUSY; everything else may change once `run`
+     * has returned. */
     int32_t (*run)(es_context *context, es_batch *batch);
     /* Optional from here on: may be NULL. */
     /* Until the step of a ticket is done, and its outputs in the host's memory are written: its code. Several
-     * tickets may be open; they end in any order, each with one `wait`, or one `poll` that is not ES_BUSY. Without
-     * this function, `run` returns when all is done. */
+     * tickets may be open; they end in any order, each with one `wait`, or one `poll` that is not ES_BUSY.
+     * Without this function, `run` returns when all is done. */
     int32_t (*wait)(es_context *context, uint64_t ticket);
-    /* The same at once: ES_BUSY while it is not done. */
+    /* The same at once: ES_BUSY while it is not done, which `wait` never returns. */
     int32_t (*poll)(es_context *context, uint64_t ticket);
-    /* Plan runs of a shape: what they need, which the host then gives to every run. Required of libraries that
-     * need memory on a device; `release` ends a plan none of whose runs is open. */
+    /* Plan runs of a shape: what they need, which the host then gives to every run. Required of libraries
+     * that need memory on a device; `release` ends a plan none of whose runs is open, and `close` all. */
     int32_t (*prepare)(es_context *context, const es_shape *shape, es_plan *plan);
     int32_t (*release)(es_context *context, uint32_t plan);
     /* Memory for plans and outputs, where the engine has no pool of its own: aligned as the device wants it.
-     * Never called between `run` and `wait` of one step. */
+     * Never called between `run` and `wait` of one step. All is given back before `close`. */
     int32_t (*allocate)(es_context *context, int32_t memory, int64_t bytes, void **out);
     int32_t (*deallocate)(es_context *context, int32_t memory, void *pointer);
-    /* Called in each thread of the host before its first other call. */
+    /* Called in each thread of the host before its first other call, but for `open` and `close`. */
     int32_t (*enter_thread)(es_context *context);
-    /* Before `run`: what has happened to the requests of the table. */
+    /* Before `run`: what has happened to the requests of the table. What is not taken is told again. */
     int32_t (*update)(es_context *context, const es_changes *changes);
     /* Start to copy grammar masks to the device, for the next step: `bitmask` may change after the call. The
      * number is for one es_batch.masks, and is void after the next call. */
     int32_t (*stage_masks)(es_context *context, const es_masks *masks, uint64_t *number);
-    /* Copy the rows rows[0..n) of logits on the device to `out`, in the logits' type, compact, once `stream` is
-     * there: for what the host runs itself. Returns when it is done. */
+    /* Copy the rows rows[0..n) of logits on the device to `out`, in the logits' type, each with all
+     * logits->shape[1] elements, once `stream` is there: for what the host runs itself. Returns when it is
+     * done. */
     int32_t (*read_rows)(es_context *context, const es_tensor *logits, const int64_t *rows, int64_t n,
                          void *stream, void *out);
     /* The name of the instruction set or device in use. */
@@ -505,11 +519,12 @@ typedef struct es_api {
     int32_t (*log_sums)(es_context *context, const es_tensor *logits, int64_t vocab_size, const int64_t *rows,
                         int64_t n, double *out);
     /* The logprobs of token token_ids[i] in row i of the logits, and of the top_n likeliest
-     * (-1 = all). Rows with bad logits, or nothing but -inf, get rank 0 and are otherwise left as they are. */
+     * (-1 = all). Rows with bad logits, or nothing but -inf, get rank 0 and are otherwise left as they are.
+     * */
     int32_t (*logprobs)(es_context *context, const es_tensor *logits, int64_t vocab_size,
                         const int64_t *token_ids, int64_t top_n, const es_logprobs *out);
-    /* Copy bytes between the host and memory that `allocate` gave: to the device if `to_device`, else from it.
-     * Returns when it is done. For `engine-sampler check`, which puts its logits there. */
+    /* Copy bytes between the host and memory that `allocate` gave: to the device if `to_device`, else from
+     * it. Returns when it is done. For `engine-sampler check`, which puts its logits there. */
     int32_t (*copy)(es_context *context, void *to, const void *from, int64_t bytes, int32_t to_device,
                     void *stream);
 } es_api;

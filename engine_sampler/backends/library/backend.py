@@ -21,10 +21,10 @@ from ...contract import Backend, Batch, Chain, Group, Rows, Sampler, Selection, 
 from ..host_run import HostRun, clear_rows
 from ..numpy import NumpyBackend
 from ..processed import processed_rows
-from .binding import HOST, Context, Device, Layout, Library, LibraryError, Refusal, limits_of
+from .binding import FLOATS, HOST, Answer, Context, Device, Layout, Library, LibraryError, Refusal, limits_of
 from .call_rows import Entry
 from .calls import Call
-from .device import DeviceSteps, DeviceTensor, StepOnDevice
+from .device import DeviceHost, DeviceSteps, DeviceTensor, StepOnDevice
 from .device.memory import Allocate
 from .device.names import device_of
 from .functions import uses_row_function
@@ -244,7 +244,7 @@ class LibraryBackend(Backend):
             context = self._first_context()
             self._serves_host = context.device == HOST
             self._context = context
-            self._answer = context.query()
+            self._answer = _general_answer(context)
         except Refusal as refusal:
             raise LibraryError(str(refusal)) from None
 
@@ -253,9 +253,9 @@ class LibraryBackend(Backend):
         try:
             return Context(self.library, isa=self._isa)
         except Refusal as refusal:
-            elsewhere = None
-            if refusal.code == number("ES_UNSUPPORTED") and self._isa is None:
-                elsewhere = self._devices.any_context()
+            if refusal.code != number("ES_UNSUPPORTED"):
+                raise
+            elsewhere = self._devices.any_context()
             if elsewhere is None:
                 raise
             return elsewhere
@@ -283,12 +283,10 @@ class LibraryBackend(Backend):
     def _run_on_host(self, batch: Batch) -> None:
         """Run all rows on the host, whatever has been written for them so far."""
         batch.cache.pop(self, None)
-        host = HostRun(self.name)
+        host = HostRun(self.name) if batch.logits.remote is None else DeviceHost(self.name)
         groups = [group for group in batch.groups if len(group.index)]
         for group in groups:
             clear_rows(batch, group.index)
-        if not self.lost:
-            self._devices.fetch(batch)
         host.run(batch, groups, "lost" if self.lost else "declined")
         host.tell()
 
@@ -374,6 +372,17 @@ class LibraryBackend(Backend):
             trusted=self.trusted,
             device=device,
         )
+
+
+def _general_answer(context: Context) -> Answer:
+    """What a library promises in general, for logits of the first type that it takes."""
+    for layout in (FLOATS, FLOATS._replace(bits=16), FLOATS._replace(code=4, bits=16)):
+        try:
+            return context.query(layout=layout)
+        except Refusal as refusal:
+            if refusal.code != number("ES_UNSUPPORTED") or layout.code == 4:
+                raise
+    raise AssertionError("the last type is answered or refused")
 
 
 class _Begun:

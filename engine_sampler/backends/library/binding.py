@@ -21,6 +21,10 @@ ANY_VOCABULARY = 1 << 17
 """The vocabulary size used in queries when none is known."""
 
 
+_MOST_WORDS = 400
+"""Room for why a library does not open."""
+
+
 class LibraryError(BackendError):
     """A library cannot be used, or breaks the contract; the text names it and gives the reason."""
 
@@ -55,6 +59,7 @@ class Answer(NamedTuple):
     max_survivors: int = 0
     random: int = 0
     ties: int = 0
+    random_width: int = 0
 
     def promise(self, name: str) -> bool:
         """Whether it makes the promise `name`, such as "EXACT"."""
@@ -156,19 +161,26 @@ class Context:
     ) -> None:
         ffi = contract()
         name = ffi.NULL if isa is None else ffi.new("char[]", isa.encode())
+        why = ffi.new("char[]", _MOST_WORDS)
         options = sized("es_options", num_threads=num_threads, isa=name, device=device)
+        options.why, options.why_bytes = why, _MOST_WORDS
         out = ffi.new("es_context **")
         self.library = library
         self.device = device
         self.pointer = ffi.NULL
+        self.memory: dict[Any, int] = {}
+        """What the library has allocated and not been given back, and of which `es_memory` it is."""
         self._enter = library.function("enter_thread")
         self._threads = threading.local()
         chosen = "" if isa is None else f" for the instruction set {isa}"
-        self.check(f"open{chosen}", library.function("open")(options, out))
+        code = library.function("open")(options, out)
+        why[_MOST_WORDS - 1] = b"\0"
+        self.check(f"open{chosen}", code, _text(why))
         if not out[0]:
             raise library.error("open returned no context")
         self.pointer = out[0]
-        self.close = weakref.finalize(self, _close, library, self.pointer)
+        self._threads.entered = True
+        self.close = weakref.finalize(self, _close, library, self.pointer, self.memory)
 
     def enter(self) -> None:
         """Tell the library of this thread, if it wants to know; before any other call in it."""
@@ -220,13 +232,13 @@ class Context:
         target = self.library.function("target")
         return "" if target is None else _text(target(self.pointer))
 
-    def check(self, call: str, code: int) -> None:
-        """Raise for a `code` that is not ES_OK."""
+    def check(self, call: str, code: int, why: str = "") -> None:
+        """Raise for a `code` that is not ES_OK; `why` in words if the library has no context to say so."""
         if code == number("ES_OK"):
             return
         if self.library.quarantined:
             raise Refusal(number("ES_DEVICE"), f"{self.library.path}: {self.library.quarantined}")
-        words = _text(self.library.function("error")(self.pointer)) if self.pointer else ""
+        words = _text(self.library.function("error")(self.pointer)) if self.pointer else why
         text = f"{call} returned {named('es_code', code)}" + (f": {words}" if words else "")
         if code in map(number, ("ES_UNSUPPORTED", "ES_NO_MEMORY", "ES_DEVICE", "ES_BUSY")):
             raise Refusal(code, f"{self.library.path}: {text}")
@@ -248,9 +260,14 @@ def logprobs_struct(outs: Sequence[Logprobs | None]) -> tuple[Any, list[Any]]:
     return structs, held
 
 
-def _close(library: Library, pointer: Any) -> None:
-    if not library.quarantined:
-        library.function("close")(pointer)
+def _close(library: Library, pointer: Any, memory: dict[Any, int]) -> None:
+    """Close a context, once all its memory is given back."""
+    if library.quarantined:
+        return
+    deallocate = library.function("deallocate")
+    for address, kind in memory.items() if deallocate is not None else ():
+        deallocate(pointer, kind, address)
+    library.function("close")(pointer)
 
 
 def _text(pointer: Any) -> str:

@@ -70,8 +70,13 @@ class TorchBackend(Backend):
         return DevicePlan.of(chain)
 
     def run(self, batch: Batch) -> None:
+        rest = self.begin(batch)
+        if rest is not None:
+            rest()
+
+    def begin(self, batch: Batch) -> _Rest | None:
         if not any(len(group.index) for group in batch.groups):
-            return
+            return None
         with work_on(batch.logits):
             logits = tensor_of(batch.logits)
             key = batch.logits.device, logits.nbytes  # the pieces depend on both
@@ -79,7 +84,9 @@ class TorchBackend(Backend):
             if prepared is None:
                 room = self._room(batch.groups[0].rows, batch.logits)
                 prepared = batch.cache[key] = Prepared(room)
-            StepRun(self.name, prepared, logits, batch).run()
+            step = StepRun(self.name, prepared, logits, batch)
+            step.begin()
+        return _Rest(step, batch.logits)
 
     def process(self, batch: Batch) -> Any:
         if not batch.groups:
@@ -110,6 +117,22 @@ class TorchBackend(Backend):
             if device not in rooms:
                 rooms[device] = DeviceRoom.on(device)
             return rooms[device]
+
+
+class _Rest:
+    """Finishes a step that has begun."""
+
+    def __init__(self, step: StepRun, logits: LogitRows) -> None:
+        self._step = step
+        self._logits = logits
+
+    def __call__(self) -> None:
+        with work_on(self._logits):
+            self._step.finish()
+
+    def is_done(self) -> bool:
+        """Whether it need not wait for the device."""
+        return self._step.is_done()
 
 
 def _device_of(logits: LogitRows) -> torch.device:

@@ -39,8 +39,8 @@ def kernels() -> Path:
 
 
 def compile_library(out: Path, *flags: str, compiler: str | None = None) -> Path:
-    """Compile the library to `out`. Raises RuntimeError with the compiler's message if it refuses the sources,
-    and OSError if there is none."""
+    """Compile the library to `out`. Raises RuntimeError with the compiler's message if it refuses them, and
+    OSError if there is no compiler."""
     command = [
         *shlex.split(compiler or os.environ.get("CC", "cc")),
         *FLAGS,

@@ -55,10 +55,12 @@ class SimDevice:
 
     path  the library, for `LibraryBackend`.
     ffi, lib  cffi's, of sim_device.h and sim_library.h.
+    keeps_memory  whether arrays can still be read once the device is lost.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.keeps_memory = False
         self.ffi = cffi.FFI()
         for header in ("sim_device.h", "sim_library.h"):
             self.ffi.cdef(_declarations(SOURCES / header))
@@ -152,6 +154,7 @@ class SimDevice:
 
     def reset(self) -> None:
         """Be like new, but for what is live."""
+        self.keeps_memory = False
         self.lib.sim_work_in_background(0)
         self.lib.sim_reset()
 

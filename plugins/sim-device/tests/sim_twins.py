@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,19 +49,32 @@ class Twins:
         for scheduler in (self.own, self.reference):
             scheduler.add(SamplingParams(**given), prompt, **options)
 
+    def on_both(self, change: Callable[[Scheduler], object]) -> None:
+        """Do the same to both schedulers; what one of them raises, the other must raise."""
+        outcomes = []
+        for scheduler in (self.own, self.reference):
+            try:
+                change(scheduler)
+                outcomes.append("")
+            except ValueError as error:
+                outcomes.append(str(error))
+        assert outcomes[0] == outcomes[1]
+
     def logits(self, rows: int) -> np.ndarray:
         """float32 [rows, vocab] that every dtype holds."""
         values = random_logits(self.random, rows, self.vocab)
         return np.clip(values, -1e4, 1e4).astype(np.float16).astype(np.float32).round()
 
-    def step(self, logits: np.ndarray | None = None, **options: Any) -> None:
-        """One step of both with the same logits; the results must be equal."""
+    def step(self, logits: np.ndarray | None = None, *, only_own: bool = False) -> None:
+        """One step of both with the same logits; the results must be equal. The reference goes first: if the
+        device's step raises, `only_own` repeats that alone."""
         ids = self.own.request_ids
-        assert ids == self.reference.request_ids
         values = self.logits(len(ids)) if logits is None else logits
         with self.device.undisturbed():
             array = self.device.array(values, self.dtype)
-        self.results = self.own.step(array, **options), self.reference.step(values, **options)
+        expected = self.results[1] if only_own else self.reference.step(values)
+        self.results = None, expected
+        self.results = self.own.step(array), expected
         self.compare()
 
     def compare(self) -> None:
@@ -69,9 +82,10 @@ class Twins:
         assert own.token_ids.tolist() == reference.token_ids.tolist()
         assert own.errors == reference.errors
         assert own.finish_reasons == reference.finish_reasons
+        assert self.own.request_ids == self.reference.request_ids
 
-    def run(self, steps: int, **options: Any) -> None:
+    def run(self, steps: int) -> None:
         """Some steps, until all requests have ended."""
         for _ in range(steps):
             if self.own.request_ids:
-                self.step(**options)
+                self.step()

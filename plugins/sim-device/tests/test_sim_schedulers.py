@@ -49,7 +49,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "cuts that keep ties": {"ties": 1},
     "few survivors": {"selectors": 0, "max_survivors": 8},
     "random bits": {"random": 1},
-    "few rows": {"max_rows": 4},
+    "few rows": {"max_rows": 3},
     "small top_k": {"max_top_k": 10},
     "few programs": {"most_programs": 2},
     "float16 alone": {"types": 2},
@@ -66,10 +66,18 @@ KINDS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_device_draws_the_tokens_of_the_reference(device: Any, kind: str) -> None:
     device.configure(**KINDS[kind])
-    twins = Twins(device, FEW)
+    twins = Twins(device, FEW, dtype="float16" if kind == "float16 alone" else "float32")
     for _ in range(4):
         twins.step()
     assert not twins.backend.lost
+
+
+def test_a_library_is_its_own_pool_where_the_engine_has_none(device: Any) -> None:
+    twins = Twins(device, FEW, pool=False)
+    twins.run(3)
+    with device.counted() as changes:
+        twins.step()
+    assert changes["allocations_in_steps"] == 0
 
 
 @pytest.mark.parametrize("width", [VOCAB, VOCAB + 4, 128])

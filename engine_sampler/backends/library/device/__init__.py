@@ -2,6 +2,6 @@
 
 from .backend import DeviceSteps
 from .logits import DeviceTensor
-from .steps import StepOnDevice
+from .steps import DeviceHost, StepOnDevice
 
-__all__ = ["DeviceSteps", "DeviceTensor", "StepOnDevice"]
+__all__ = ["DeviceHost", "DeviceSteps", "DeviceTensor", "StepOnDevice"]

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+import functools
+import sys
+from typing import Any, NamedTuple
 
+from ....base.packaged import load_functions
 from ..binding import Device
 from ..header import contract
 from .memory import MemoryBlock
 from .names import name_of
+
+_NAME = b"dltensor"
+_Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class DeviceArray:
@@ -39,16 +45,21 @@ class DeviceArray:
         return self._numbers
 
     def __dlpack__(self, *, stream: Any = None, **options: Any) -> Any:
+        collect_released()
         managed = _Managed()
         managed.data = int(contract().cast("uintptr_t", self._block.pointer))
         managed.device_type, managed.device_id = self._numbers
         managed.code, managed.bits = _TYPES[self.dtype]
         managed.ndim, managed.lanes = len(self.shape), 1
         managed.shape = (ctypes.c_int64 * len(self.shape))(*self.shape)
-        managed.deleter = _DELETE
-        address = ctypes.addressof(managed)
-        _EXPORTED[address] = managed, self._block
-        return _new_capsule(address, _NAME, _DESTROY)
+        managed.manager_ctx = ctypes.addressof(managed) + _Managed.released.offset
+        managed.deleter = _deleter()
+        capsule = _new_capsule(ctypes.addressof(managed), _NAME, None)
+        _EXPORTED.append(_Export(managed, capsule, self._block))
+        return capsule
+
+    def __del__(self) -> None:
+        collect_released()
 
 
 _TYPES = {"int64": (0, 64), "float32": (2, 32), "float16": (2, 16), "bfloat16": (4, 16)}
@@ -56,10 +67,9 @@ _TYPES = {"int64": (0, 64), "float32": (2, 32), "float16": (2, 16), "bfloat16": 
 
 
 class _Managed(ctypes.Structure):
-    """DLPack's DLManagedTensor."""
+    """DLPack's DLManagedTensor, and whether its deleter has been called."""
 
 
-_Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _Managed._fields_ = [
     ("data", ctypes.c_void_p),
     ("device_type", ctypes.c_int32),
@@ -73,35 +83,55 @@ _Managed._fields_ = [
     ("byte_offset", ctypes.c_uint64),
     ("manager_ctx", ctypes.c_void_p),
     ("deleter", _Deleter),
+    ("released", ctypes.c_int32),
 ]
 
-_EXPORTED: dict[int, tuple[_Managed, MemoryBlock]] = {}
-"""What consumers of DLPack have not released yet, by address."""
 
-_NAME = b"dltensor"
+class _Export(NamedTuple):
+    """An array that a framework may use: the memory stays as long as it does."""
+
+    managed: _Managed
+    capsule: Any
+    block: MemoryBlock
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether its deleter has been called, or nobody has the capsule, or ever took anything from it."""
+        is_ours = sys.getrefcount(self.capsule) == _OWN_REFERENCES
+        return bool(self.managed.released) or (is_ours and _is_valid(self.capsule, _NAME))
 
 
-def _delete(address: int) -> None:
-    _EXPORTED.pop(address, None)
+_OWN_REFERENCES = 2
+"""That of the tuple, and that of the call that asks."""
+
+_EXPORTED: list[_Export] = []
 
 
-def _destroy(capsule: int) -> None:
-    """A capsule that nobody has taken anything from, or that has been used up."""
-    if _is_valid(capsule, _NAME):
-        _delete(_pointer_in(capsule, _NAME))
+def collect_released() -> None:
+    """Forget the arrays that no framework uses any more. Capsules have no destructors for that, which would run
+    Python while exceptions are being raised."""
+    if _EXPORTED:
+        _EXPORTED[:] = [export for export in _EXPORTED if not export.is_unused]
 
 
-_DELETE = _Deleter(_delete)
-_DESTROY = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(_destroy)
-for _function in (_DELETE, _DESTROY):  # arrays may be freed after this module
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_function))
+@functools.cache
+def _deleter() -> Any:
+    """What frameworks call: in C where the package has been compiled."""
+    loaded = load_functions("engine_sampler_arrays.h", "es_release_array")
+    if loaded is None:
+        return _Deleter(_release)
+    library, ffi = loaded
+    address = int(ffi.cast("uintptr_t", ffi.addressof(library, "es_release_array")))
+    return _Deleter(address)
+
+
+def _release(address: int) -> None:
+    _Managed.from_address(address).released = 1
+
 
 _new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
     ("PyCapsule_New", ctypes.pythonapi)
 )
-_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(
+_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_IsValid", ctypes.pythonapi)
-)
-_pointer_in = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
-    ("PyCapsule_GetPointer", ctypes.pythonapi)
 )

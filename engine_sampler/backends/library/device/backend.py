@@ -55,8 +55,18 @@ class DeviceSteps:
         return self._contexts[device]
 
     def any_context(self) -> Context | None:
-        """A context on the first kind of device that the library serves."""
-        return next(filter(None, (self.context_on(Device(kind, 0)) for kind in KINDS)), None)
+        """A context on the first kind of device that the library serves. Raises `Refusal` if it serves one,
+        but cannot open it."""
+        for kind in KINDS:
+            device = Device(kind, 0)
+            try:
+                self._contexts[device] = context = self._new_context(device)
+                return context
+            except Refusal as refusal:
+                if refusal.code != number("ES_UNSUPPORTED"):
+                    raise
+                self._contexts[device] = None
+        return None
 
     def tensor(self, logits: LogitRows) -> DeviceTensor | None:
         """`logits` where they lie, if the library serves that device."""
@@ -87,13 +97,6 @@ class DeviceSteps:
         device = device_of(name)
         parts = None if device is None else self._latest.get(device)
         return None if parts is None else parts.stage_masks(bitmask, rows)
-
-    def fetch(self, batch: Batch) -> None:
-        """Copy the rows of all groups to the host, if the library can."""
-        tensor = device_tensor(batch.logits)
-        parts = None if tensor is None else self._latest.get(tensor.layout.device)
-        if parts is not None:
-            parts.fetch(batch.logits, [row for group in batch.groups for row in group.index.tolist()])
 
     def _parts_of(self, slots: SlotTable, device: Device) -> DeviceParts:
         by_device = self._parts.setdefault(slots, {})

@@ -29,6 +29,7 @@ class CallLimits(NamedTuple):
     alignment: int
     max_survivors: int
     random: int
+    random_width: int
     on_device: bool
 
     @classmethod
@@ -39,8 +40,21 @@ class CallLimits(NamedTuple):
             max(answer.alignment for answer in answers),
             max(answer.max_survivors for answer in answers),
             answers[0].random,
+            answers[0].random_width,
             all(answer.promise("ON_DEVICE") for answer in answers),
         )
+
+
+def _rounded(rows: int, max_rows: int) -> int:
+    """Rows for a plan: a power of two, or the most that the library takes."""
+    power = 1 << max(rows - 1, 0).bit_length()
+    return min(power, max_rows) if max_rows else power
+
+
+def _most_top_k(entries: Sequence[Entry]) -> int:
+    """The greatest top_k of all rows, rounded up to a power of two; 0 if a row has none."""
+    top_k = np.concatenate([np.asarray(entry.group.rows["top_k"]) for entry in entries])
+    return 0 if top_k.min() < 1 else 1 << int(top_k.max() - 1).bit_length()
 
 
 class DeviceInput:
@@ -78,8 +92,9 @@ class DeviceCall(Call):
         *,
         reports: bool = False,
         cuts: bool = False,
+        most_logprobs: int = 0,
     ) -> None:
-        """`reports` and `cuts` as in `Call`."""
+        """`reports` and `cuts` as in `Call`; `most_logprobs` as in `es_shape`."""
         self._parts = parts
         self._tensor, self._limits = tensor, limits
         super().__init__(
@@ -105,16 +120,19 @@ class DeviceCall(Call):
         self._numbers: RandomNumbers | None = None
         if limits.random:
             slots = np.concatenate([entry.group.rows.slot_numbers for entry in entries])
-            self._numbers = RandomNumbers(limits.random, self._slots, slots)
+            width = min(limits.random_width, parts.vocab_size) or parts.vocab_size
+            self._numbers = RandomNumbers(limits.random, self._slots, slots, width)
             rows.arrays["random"] = self._numbers.array
         rows.point(self._struct)
         self._plan_shape = PlanShape(
             tuple(sorted({entry.number for entry in entries})),
             tensor.layout,
-            min(rows.n, limits.max_rows or rows.n),
+            _rounded(rows.n, limits.max_rows),
             tensor.stride,
             any(entry.group.masked for entry in entries),
             self._wants(),
+            _most_top_k(entries),
+            most_logprobs if reports else 0,
         )
 
     def _input_for(self, tensor: Any, layout: Layout, vocab_size: int) -> Any:

@@ -50,6 +50,7 @@ class Changes:
             "es_changes",
             n=len(which),
             table=self._table.pointer,
+            vocab_size=slots.vocabulary.size,
             slots=(held_slots := ffi.from_buffer("int32_t[]", which.astype(np.int32))),
             kinds=(held_kinds := ffi.from_buffer("int32_t[]", kinds.astype(np.int32))),
             befores=(held_befores := ffi.from_buffer("int64_t[]", befores.astype(np.int64))),

@@ -24,6 +24,9 @@ class _Unused(NamedTuple):
     pointer: Any
 
 
+_ALIGNMENT = 64
+"""Of memory that the host brings, in bytes."""
+
 _MOST_UNUSED = 8
 """So many blocks are kept for the next steps, such as those of tokens."""
 
@@ -70,8 +73,9 @@ class DeviceMemory:
         if n_bytes <= 0:
             return NOTHING
         if self._context.library.function("allocate") is None:
-            block = contract().new("char[]", n_bytes)
-            return MemoryBlock(contract().cast("void *", block), block)
+            block = contract().new("char[]", n_bytes + _ALIGNMENT)
+            address = int(contract().cast("uintptr_t", block))
+            return MemoryBlock(contract().cast("void *", address + -address % _ALIGNMENT), block)
         return self._of_library("ES_MEMORY_PINNED", n_bytes)
 
     def clean_up(self) -> None:
@@ -79,7 +83,7 @@ class DeviceMemory:
         deallocate = self._context.library.function("deallocate")
         while len(self._unused) > _MOST_UNUSED:
             unused = self._unused.popleft()
-            if deallocate is not None:
+            if deallocate is not None and self._context.memory.pop(unused.pointer, None) is not None:
                 code = deallocate(self._context.pointer, unused.kind, unused.pointer)
                 self._context.check("deallocate", code)
 
@@ -88,7 +92,7 @@ class DeviceMemory:
         for unused in list(self._unused):
             if (unused.kind, unused.n_bytes) == (memory, n_bytes):
                 self._unused.remove(unused)
-                return MemoryBlock(unused.pointer, _LibraryMemory(self._unused, unused))
+                return MemoryBlock(unused.pointer, _LibraryMemory(self._context, self._unused, unused))
         allocate, out = self._context.library.function("allocate"), contract().new("void **")
         if allocate is None:
             raise self._context.library.error("it asks for memory, and has no function allocate")
@@ -96,14 +100,16 @@ class DeviceMemory:
         self._context.check("allocate", code)
         if not out[0]:
             raise Refusal(number("ES_NO_MEMORY"), "allocate gave no memory")
-        return MemoryBlock(out[0], _LibraryMemory(self._unused, _Unused(memory, n_bytes, out[0])))
+        self._context.memory[out[0]] = memory
+        unused = _Unused(memory, n_bytes, out[0])
+        return MemoryBlock(out[0], _LibraryMemory(self._context, self._unused, unused))
 
 
 class _LibraryMemory:
-    """Puts memory among the unused when nothing refers to it any more."""
+    """Puts memory among the unused when nothing refers to it any more; until then its context is open."""
 
-    def __init__(self, unused: deque[_Unused], memory: _Unused) -> None:
-        self._unused, self._memory = unused, memory
+    def __init__(self, context: Context, unused: deque[_Unused], memory: _Unused) -> None:
+        self._context, self._unused, self._memory = context, unused, memory
 
     def __del__(self) -> None:
         self._unused.append(self._memory)

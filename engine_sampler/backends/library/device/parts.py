@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,6 +55,8 @@ class DeviceParts:
             for call in list(self.open_calls):
                 call.settle_down()
             batch.token_ids[:], batch.notes[:] = -1, np.nan  # where those may have written
+        if batch.logits.remote.reader is None:
+            batch.logits.remote.reader = self.reader(batch.logits)
         self.memory.clean_up()
         self._changes.tell()
 
@@ -107,16 +110,17 @@ class DeviceParts:
         handle = None if prepared is None else prepared.handle
         return handle.number if isinstance(handle, StagedMasks) and handle.owner is self else None
 
-    def fetch(self, logits: LogitRows, rows: Sequence[int]) -> None:
-        """Copy rows of `logits` to the host, if the library can; else they are read as the array allows."""
-        found, remote = device_tensor(logits), logits.remote
-        if remote is None or found is None or self._read_rows is None:
-            return
-        missing = remote.missing(rows)
-        if not missing:
-            return
-        which = np.array(missing, np.int64)
-        copies: np.ndarray = np.empty((len(which), logits.width), _dtype_of(found))
+    def reader(self, logits: LogitRows) -> Callable[[Sequence[int]], np.ndarray | None] | None:
+        """What copies rows of `logits` to the host; None if the library does not."""
+        found = device_tensor(logits)
+        if found is None or self._read_rows is None:
+            return None
+        return partial(self._copies, found, logits.width)
+
+    def _copies(self, found: DeviceTensor, width: int, rows: Sequence[int]) -> np.ndarray | None:
+        """Rows of logits, [n, width]; None if the library cannot read them now."""
+        which = np.array(rows, np.int64)
+        copies: np.ndarray = np.empty((len(which), width), _dtype_of(found))
         ffi = contract()
         self.session.context.enter()
         code = self._read_rows(
@@ -127,8 +131,7 @@ class DeviceParts:
             ffi.cast("void *", found.stream),
             ffi.from_buffer(copies),
         )
-        if code == number("ES_OK"):
-            remote.keep(missing, copies)
+        return copies if code == number("ES_OK") else None
 
 
 def _dtype_of(tensor: DeviceTensor) -> type:

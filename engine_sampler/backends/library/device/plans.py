@@ -22,6 +22,8 @@ class PlanShape(NamedTuple):
     stride: int
     masked: bool
     wants: int
+    most_top_k: int
+    most_logprobs: int
 
 
 class LibraryPlan(NamedTuple):
@@ -40,7 +42,7 @@ UNPLANNED = LibraryPlan(0, NOTHING, 0, NOTHING, 0)
 class Plans:
     """The plans of a context, by shape.
 
-    A plan serves runs of fewer rows, too, so that shapes count their rows in powers of two.
+    A plan serves runs of fewer rows, too.
     """
 
     def __init__(self, context: Context, memory: DeviceMemory, vocab_size: int) -> None:
@@ -54,13 +56,12 @@ class Plans:
         """The plan for a shape; `like` is an array on the device. Raises `Refusal` if there is none."""
         if self._prepare is None:
             return UNPLANNED
-        rounded = shape._replace(rows=1 << max(shape.rows - 1, 0).bit_length())
-        plan = self._plans.get(rounded)
+        plan = self._plans.get(shape)
         if plan is None:
             while len(self._plans) >= _MOST:
                 self._release(self._plans.popitem(last=False)[1])
-            plan = self._plans[rounded] = self._new(rounded, like)
-        self._plans.move_to_end(rounded)
+            plan = self._plans[shape] = self._new(shape, like)
+        self._plans.move_to_end(shape)
         return plan
 
     def _new(self, shape: PlanShape, like: Any) -> LibraryPlan:
@@ -76,6 +77,8 @@ class Plans:
             wants=shape.wants,
             programs=programs,
             n_programs=len(shape.programs),
+            most_top_k=shape.most_top_k,
+            most_logprobs=shape.most_logprobs,
         )
         out = sized("es_plan")
         self._context.check("prepare", self._prepare(self._context.pointer, struct, out))

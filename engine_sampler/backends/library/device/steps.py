@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....contract import Batch, Group, Truncation
+from ....base.errors import INTERRUPTIONS, failure
+from ....contract import Batch, Group, LogprobsRequest
 from ...host_run import HostRun, Reason, members_of
-from ..binding import Answer
+from ..binding import Answer, LibraryError
 from ..call_rows import Entry
 from ..declined import Fallback
 from ..header import number as code_of
@@ -23,15 +24,22 @@ from .parts import DeviceParts
 
 
 class DeviceHost(HostRun):
-    """Runs on the host what a device leaves to it, from copies that the library has made of the rows."""
-
-    def __init__(self, backend: str, parts: DeviceParts) -> None:
-        super().__init__(backend)
-        self._parts = parts
+    """Runs on the host what a device leaves to it. Raises `LibraryError`, before anything has changed, if its
+    rows cannot be read, as when the device is lost: the engine may have them elsewhere."""
 
     def run(self, batch: Batch, groups: Sequence[Group], why: Reason | None) -> None:
-        self._parts.fetch(batch.logits, [row for group in groups for row in group.index.tolist()])
+        try:
+            batch.logits.fetch([row for group in groups for row in group.index.tolist()])
+        except (MemoryError, *INTERRUPTIONS):
+            raise
+        except BaseException as error:
+            where = f"the logits on {batch.logits.device} cannot be read"
+            raise LibraryError(f"backend {self.backend}: {failure(where, error)}") from error
         super().run(batch, groups, why)
+
+
+_CUT_AGAIN = {"top_k", "min_p"}
+"""Truncations that keep the same tokens of what one like them has left."""
 
 
 class _Cut(NamedTuple):
@@ -57,7 +65,8 @@ class StepOnDevice:
         self.wholes: list[DeviceCall] = []
         self.cuts: list[_Cut] = []
         self.hosted: list[Group] = []
-        self._generation = parts.session.generation
+        self.generation = parts.session.generation
+        """Of the session, as the step was prepared."""
 
     def run(self, batch: Batch) -> bool:
         """Fill `batch`; False if this preparation does not fit it."""
@@ -68,7 +77,7 @@ class StepOnDevice:
 
     def begin(self, batch: Batch) -> bool:
         """Queue the device's work; False, with nothing queued, if this preparation does not fit `batch`."""
-        if self.parts.session.generation != self._generation:
+        if self.parts.session.generation != self.generation:
             return False
         self.parts.begin_step(batch)
         calls = self._calls()
@@ -123,42 +132,64 @@ def prepare_step(
     tensor: DeviceTensor,
 ) -> StepOnDevice:
     """Decide which rows of `groups` the device of `parts` runs."""
-    step = StepOnDevice(parts, DeviceHost(name, parts))
-    wholes: dict[int, list[_Offer]] = defaultdict(list)
-    cuts: dict[int, list[_Offer]] = defaultdict(list)
+    step = StepOnDevice(parts, DeviceHost(name))
+    wholes: dict[tuple[Any, ...], list[_Offer]] = defaultdict(list)
+    cuts: dict[tuple[Any, ...], list[_Offer]] = defaultdict(list)
+    reports = batch.logprobs is not None and exact
     for group in groups:
         need = Requirements(tensor.layout, group.masked, group.want_processed, exact)
-        for part in _within_limits(parts, group, need, tensor, step.hosted):
-            chosen = wholes if part.steps is None else cuts
-            chosen[part.answer.random].append(part)
+        for offer in _within_limits(parts, group, need, tensor, step.hosted, reports=reports):
+            chosen = wholes if offer.steps is None else cuts
+            chosen[offer.answer.random, offer.answer.random_width, offer.edits is None].append(offer)
+    most = 0 if batch.logprobs is None else _most_logprobs(batch.logprobs)
     for offers in wholes.values():
-        entries, reports = _entries(parts, offers, batch, exact, tensor)
+        entries = [Entry(offer.group, offer.parts, offer.number, offer.edits) for offer in offers]
         limits = CallLimits.of([offer.answer for offer in offers])
-        step.wholes.append(DeviceCall(parts, fallback, step.host, entries, tensor, limits, reports=reports))
+        reported = offers[0].edits is not None
+        call = DeviceCall(
+            parts, fallback, step.host, entries, tensor, limits, reports=reported, most_logprobs=most
+        )
+        step.wholes.append(call)
     for offers in cuts.values():
         entries = [Entry(offer.group, offer.parts, offer.number) for offer in offers]
         limits = CallLimits.of([offer.answer for offer in offers])
         call = DeviceCall(parts, fallback, step.host, entries, tensor, limits, cuts=True)
         step.cuts.append(_Cut(call, [o.group for o in offers], [o.steps or 0 for o in offers]))
+    step.generation = parts.session.generation  # the library may have refused programs meanwhile
     return step
+
+
+def _most_logprobs(request: LogprobsRequest) -> int:
+    """The most of the likeliest tokens that a row wants, rounded up to a power of two; −1: all."""
+    most = int(request.top_n.max(initial=0))
+    return -1 if (request.top_n < 0).any() else 1 << max(most - 1, 0).bit_length()
 
 
 class _Offer(NamedTuple):
     """A program that the library runs for a group: the whole chain, or the first part of it, after which the
-    host goes on with the sampler number `steps`."""
+    host goes on with the sampler number `steps`. `edits` as in `Entry`."""
 
     group: Group
     parts: Parts
     number: int
     answer: Answer
-    steps: int | None
+    steps: int | None = None
+    edits: int | None = None
 
 
 def _within_limits(
-    parts: DeviceParts, group: Group, need: Requirements, tensor: DeviceTensor, hosted: list[Group]
+    parts: DeviceParts,
+    group: Group,
+    need: Requirements,
+    tensor: DeviceTensor,
+    hosted: list[Group],
+    *,
+    reports: bool,
 ) -> list[_Offer]:
     """What the library runs of a group; rows that are beyond its limits go to `hosted`."""
-    offer = _offer(parts, group, need, tensor)
+    offer = (_reporting(parts, group, need, tensor) if reports else None) or _offer(
+        parts, group, need, tensor
+    )
     if offer is None:
         hosted.append(group)
         return []
@@ -183,20 +214,30 @@ def _beyond_top_k(offer: _Offer) -> np.ndarray:
     return beyond
 
 
+def _reporting(parts: DeviceParts, group: Group, need: Requirements, tensor: DeviceTensor) -> _Offer | None:
+    """The whole chain of a group, if the library also writes its logprobs: then nobody needs the rows."""
+    whole: Parts = (*group.plan.samplers, group.plan.selector)
+    answer = _accepted(parts, whole, replace(need, processed=False), tensor)
+    if answer is None or (compiled := parts.session.compile(whole)) is None:
+        return None
+    edits = parts.session.edits_program(group, whole, tensor.layout)
+    return None if edits is None else _Offer(group, whole, compiled, answer, edits=edits)
+
+
 def _offer(parts: DeviceParts, group: Group, need: Requirements, tensor: DeviceTensor) -> _Offer | None:
     """The longest part of a chain that the library runs on logits as they lie; None if there is none."""
     chain = group.plan
     whole: Parts = (*chain.samplers, chain.selector)
     answer = _accepted(parts, whole, need, tensor)
     if answer is not None and (compiled := parts.session.compile(whole)) is not None:
-        return _Offer(group, whole, compiled, answer, None)
+        return _Offer(group, whole, compiled, answer)
     for n in range(len(chain.samplers), 0, -1):
         first: Parts = chain.samplers[:n]
         answer = _accepted(parts, first, replace(need, processed=False), tensor)
         if answer is None or not answer.promise("SURVIVORS") or answer.max_survivors < 1:
             continue
         keeps_ties = answer.ties == code_of("ES_TIES_KEPT")
-        if keeps_ties and not all(isinstance(part, Truncation) for part in first):
+        if keeps_ties and not all(part.name in _CUT_AGAIN for part in first):
             continue
         if (compiled := parts.session.compile(first)) is not None:
             # With ties kept, the library leaves too many tokens: the host cuts again.
@@ -210,15 +251,3 @@ def _accepted(parts: DeviceParts, program: Parts, need: Requirements, tensor: De
     if not need.met_by(answer, given=True, processed=need.processed) or answer is None:
         return None
     return None if answer.alignment > tensor.alignment else answer
-
-
-def _entries(
-    parts: DeviceParts, offers: Sequence[_Offer], batch: Batch, exact: bool, tensor: DeviceTensor
-) -> tuple[list[Entry], bool]:
-    """The entries of whole chains, and whether the library reports the logprobs of all of them."""
-    reported = batch.logprobs is not None and exact
-    entries = []
-    for offer in offers:
-        edits = parts.session.edits_program(offer.group, offer.parts, tensor.layout) if reported else None
-        entries.append(Entry(offer.group, offer.parts, offer.number, edits))
-    return entries, bool(entries) and all(entry.edits is not None for entry in entries)

@@ -63,23 +63,35 @@ class StepRun:
 
     def run(self) -> None:
         """Fill the batch."""
+        self.begin()
+        self.finish()
+
+    def begin(self) -> None:
+        """Queue the device's work, and the copy of its results; leave the tokens on the device."""
         by_group = {number: self._pieces(number, group) for number, group in enumerate(self._batch.groups)}
         if self._kept is not None:
             self._kept.send()
             self._prepared.pieces.update(by_group)
         self._upload.send()
         outcomes = [(piece, self._run(number, piece)) for number, some in by_group.items() for piece in some]
-        results = [
+        self._results = [
             Results(piece, outcome, self._download) for piece, outcome in outcomes if outcome is not None
         ]
-        tokens = self._tokens(outcomes)
+        self._batch.token_ids_on_device = self._tokens(outcomes)
+        self._download.queue()
+
+    def is_done(self) -> bool:
+        """Whether `finish` need not wait for the device."""
+        return self._download.is_done
+
+    def finish(self) -> None:
+        """Take the results, and let the host do the rest."""
         self._download.receive()
-        for result in results:
+        for result in self._results:
             self._store(result)
         if self._hosted:
+            self._batch.token_ids_on_device = None
             self._host.run(self._batch, self._hosted, "unsupported")
-        else:
-            self._batch.token_ids_on_device = tokens
         self._host.tell()
 
     def _pieces(self, number: int, group: Group) -> list[GroupPiece]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -17,6 +17,15 @@ _DTYPES = {
 }
 _NUMPY = {dtype: name for name, dtype in _DTYPES.items()}
 _MOST_VIEWS = 1024
+
+
+class Event(Protocol):
+    """An event on a device's stream, as torch's are."""
+
+    def synchronize(self) -> Any: ...
+
+    def query(self) -> bool: ...
+
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -126,19 +135,47 @@ class Download:
         self._buffers = buffers
         self._tensors: list[Tensor] = []
         self._arrays: list[np.ndarray] = []
+        self._whole: Tensor | None = None
+        """All tensors as one, on the host if the copy could be queued."""
+        self._done: Event | None = None
+        """When that is there."""
 
     def add(self, tensor: Tensor) -> int:
         """Have `tensor` copied; returns its number."""
         self._tensors.append(tensor.contiguous())
         return len(self._tensors) - 1
 
+    def queue(self) -> None:
+        """Queue the copy of all of them, without waiting where the device allows that."""
+        if not self._tensors:
+            return
+        whole = self._tensors[0]
+        if len(self._tensors) > 1:
+            whole = torch.cat([_bytes_of(tensor) for tensor in self._tensors])
+        if whole.is_cuda:
+            there, whole = whole, self._buffers.landing(whole)
+            whole.copy_(there, non_blocking=True)
+            self._done = torch.cuda.current_stream(there.device).record_event()
+        self._whole = whole
+
+    @property
+    def is_done(self) -> bool:
+        """Whether `receive` need not wait, once it is queued."""
+        return self._done is None or self._done.query()
+
     def receive(self) -> None:
         """Copy all of them, and wait for that."""
+        if self._whole is None:
+            self.queue()
         tensors, self._tensors = self._tensors, []
-        if len(tensors) < 2:
-            self._arrays = [self._on_host(tensor).copy() for tensor in tensors]
+        if self._whole is None:
             return
-        whole = self._on_host(torch.cat([_bytes_of(tensor) for tensor in tensors]))
+        if self._done is not None:
+            wait(self._done)
+        whole, self._whole = self._whole.cpu().numpy(), None
+        if len(tensors) == 1:
+            self._arrays = [whole.copy()]
+            return
         offset = 0
         for tensor in tensors:
             size = tensor.numel() * tensor.element_size()
@@ -146,22 +183,14 @@ class Download:
             self._arrays.append(array.reshape(tensor.shape))
             offset += size
 
-    def _on_host(self, tensor: Tensor) -> np.ndarray:
-        """A contiguous tensor on the host, valid until the next step."""
-        if tensor.is_cuda:
-            there, tensor = tensor, self._buffers.landing(tensor)
-            tensor.copy_(there, non_blocking=True)
-            wait(there.device)
-        return tensor.cpu().numpy()
-
     def __getitem__(self, number: int) -> np.ndarray:
         """The tensor of this number, on the host."""
         return self._arrays[number]
 
 
-def wait(device: torch.device) -> None:
-    """Wait for everything on the current stream."""
-    torch.cuda.current_stream(device).synchronize()
+def wait(done: Event) -> None:
+    """Wait for an event on a stream, and for nothing behind it."""
+    done.synchronize()
 
 
 def _bytes_of(tensor: Tensor) -> Tensor:

@@ -193,3 +193,26 @@ def test_process_equals_the_host() -> None:
 def test_a_whole_step_may_have_no_requests() -> None:
     pair = Pair()
     assert pair.step(np.zeros((0, VOCAB), np.float32)).token_ids.tolist() == []
+
+
+def test_a_step_in_two_halves_waits_in_the_second_alone() -> None:
+    logits = torch.from_numpy(np.random.default_rng(0).normal(0, 3, (4, 300)).astype(np.float32))
+    tokens = []
+    with CountingDevice() as device:
+        for backend, halves in (("torch", True), ("numpy", False)):
+            scheduler = Scheduler(300, backend=backend)
+            for seed in range(4):
+                scheduler.add(SamplingParams(seed=seed, top_k=20, temperature=0.8), [1, 2])
+            for _ in range(3):
+                if halves:
+                    device.reset()
+                    begun = scheduler.begin(device.place(logits))
+                    there = begun.token_ids_on_device
+                    assert device.synchronisations == 0
+                    result = begun.finish()
+                    assert device.synchronisations == 1
+                    assert there.cpu().tolist() == result.token_ids.tolist()
+                else:
+                    result = scheduler.step(logits.numpy())
+                tokens.append(result.token_ids.tolist())
+    assert tokens[:3] == tokens[3:]

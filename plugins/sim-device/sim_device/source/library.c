@@ -66,7 +66,6 @@ void sim_default_settings(sim_settings *out) {
         .promises = CAN_PROMISE,
         .types = 7,
         .max_survivors = 1024,
-        .max_logprobs = 20,
         .most_programs = MOST_PROGRAMS,
     };
 }
@@ -90,8 +89,7 @@ int32_t sim_use_kernels(const char *path) {
 
 /* --- contexts ------------------------------------------------------------------------------------------- */
 
-static void close_context(es_context *context) {
-    sim_enter_thread();
+static void free_context(es_context *context) {
     for (int32_t i = 0; i < context->n_plans; i++)
         if (context->plans[i].number) release_plan(context, context->plans[i].number);
     if (context->uploads) sim_synchronize(context->uploads);
@@ -107,31 +105,51 @@ static void close_context(es_context *context) {
     live_contexts--;
 }
 
-static int32_t open_on_device(es_context *context) {
-    const es_options options = {sizeof options, 1, NULL, {1, 0}};
-    int32_t code = sim_enter_thread();
-    if (code == SIM_OK) code = sim_create_stream(&context->uploads);
-    if (code == SIM_OK) code = sim_create_event(&context->uploaded);
-    if (code != SIM_OK) return code_of(code);
+static int32_t fill_context(es_context *context) {
+    const es_options options = {.size = sizeof options, .num_threads = 1, .device = {1, 0}};
+    int32_t code = refuse_device(context, "entering a thread", sim_enter_thread());
+    if (code == ES_OK) code = refuse_device(context, "a stream", sim_create_stream(&context->uploads));
+    if (code == ES_OK) code = refuse_device(context, "an event", sim_create_event(&context->uploaded));
+    if (code != ES_OK) return code;
     context->records = grown(NULL, MOST_RECORDS, sizeof *context->records);
-    if (!context->records) return ES_NO_MEMORY;
+    if (!context->records) return refuse(context, ES_NO_MEMORY, "no memory for a context");
     const es_program nothing = {sizeof nothing, 0, NULL};
     code = sim_kernels->open(&options, &context->kernels);
-    return code == ES_OK ? sim_kernels->compile(context->kernels, &nothing, &context->nothing) : code;
+    if (code == ES_OK) code = sim_kernels->compile(context->kernels, &nothing, &context->nothing);
+    return code == ES_OK ? ES_OK : refuse(context, code, "the packaged kernels do not open");
+}
+
+static int32_t open_on_device(const es_options *options, es_context **out) {
+    es_context *context = calloc(1, sizeof *context);
+    if (!context) return ES_NO_MEMORY;
+    live_contexts++;
+    context->settings = current;
+    const int32_t code = fill_context(context);
+    if (code == ES_OK) {
+        *out = context;
+        return ES_OK;
+    }
+    if (options->why && options->why_bytes > 0)
+        snprintf(options->why, (size_t)options->why_bytes, "%s", context->error);
+    free_context(context);
+    return code;
 }
 
 static int32_t open_context(const es_options *options, es_context **out) {
     *out = NULL;
     if (options->device.type != SIM_DEVICE_TYPE || options->device.id) return ES_UNSUPPORTED;
     if (!sim_kernels && sim_use_kernels(SIM_KERNELS) != SIM_OK) return ES_UNSUPPORTED;
-    es_context *context = calloc(1, sizeof *context);
-    if (!context) return ES_NO_MEMORY;
-    live_contexts++;
-    context->settings = current;
-    const int32_t code = open_on_device(context);
-    if (code == ES_OK) *out = context;
-    else close_context(context);
+    const int32_t had_entered = sim_has_entered();
+    const int32_t code = open_on_device(options, out);
+    if (!had_entered) sim_leave_thread();
     return code;
+}
+
+static void close_context(es_context *context) {
+    const int32_t had_entered = sim_has_entered();
+    sim_enter_thread();
+    free_context(context);
+    if (!had_entered) sim_leave_thread();
 }
 
 static const char *error_of(const es_context *context) { return context->error; }

@@ -83,6 +83,7 @@ typedef struct plan {
     int64_t rows, vocab_size, stride;
     uint8_t code, bits;
     uint32_t wants;
+    int64_t most_logprobs;
     layout at;
     sim_event *event;
     /* of its step that is not done */
@@ -122,6 +123,7 @@ struct es_context {
 typedef struct request {
     es_params params; /* without pointers */
     uint64_t seed;
+    int64_t length; /* of the history that has arrived here */
     int64_t prompt_length, tokens, notes;
     int64_t penalty_exempt, allowed, eos, ending, biased, biases;
     int64_t bad_words, bad_word_ends, breakers, breaker_ends;

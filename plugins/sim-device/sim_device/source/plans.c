@@ -27,8 +27,9 @@ static int64_t survivors_width(const es_context *context, const plan *p) {
     return most ? lesser(most, p->vocab_size) : p->vocab_size;
 }
 
-static int64_t logprobs_width(const es_context *context, const plan *p) {
-    return p->wants & ES_LOGPROBS ? 1 + lesser(context->settings.max_logprobs, p->vocab_size) : 0;
+static int64_t logprobs_width(const plan *p) {
+    if (!(p->wants & ES_LOGPROBS)) return 0;
+    return 1 + (p->most_logprobs < 0 ? p->vocab_size : lesser(p->most_logprobs, p->vocab_size));
 }
 
 static int64_t part(int64_t *end, int64_t bytes) {
@@ -39,7 +40,7 @@ static int64_t part(int64_t *end, int64_t bytes) {
 
 static layout lay_out(const es_context *context, const plan *p) {
     const int64_t n = p->rows, survivors = n * survivors_width(context, p);
-    const int64_t logprobs = 3 * n * logprobs_width(context, p);
+    const int64_t logprobs = 3 * n * logprobs_width(p);
     layout l = {0};
     l.up = padded(sizeof(wire_header)) + padded(n * (int64_t)sizeof(wire_entry)) +
            padded(MOST_RECORDS * (int64_t)sizeof(record)) + padded(n * random_bytes(context, p->vocab_size)) +
@@ -98,6 +99,7 @@ int32_t prepare_plan(es_context *context, const es_shape *shape, es_plan *out) {
         .code = shape->code,
         .bits = shape->bits,
         .wants = shape->wants,
+        .most_logprobs = shape->most_logprobs,
     };
     p->at = lay_out(context, p);
     const int32_t code = sim_create_event(&p->event);
@@ -119,6 +121,11 @@ int32_t release_plan(es_context *context, uint32_t number) {
 
 /* --- checks --------------------------------------------------------------------------------------------- */
 
+/* How many logprobs of one kind an entry has: the token's, and those of the likeliest. */
+static int64_t entries_of(const es_batch *b, int32_t i) {
+    return 1 + (b->top_n[i] < 0 ? b->vocab_size : lesser(b->top_n[i], b->vocab_size));
+}
+
 static int32_t check_plan(es_context *context, const es_batch *b, const plan *p) {
     if (!p) return refuse(context, ES_INVALID, "plan %u does not exist", b->plan);
     if (p->ticket) return refuse(context, ES_INVALID, "plan %u has a step that is not done", b->plan);
@@ -126,7 +133,7 @@ static int32_t check_plan(es_context *context, const es_batch *b, const plan *p)
         return refuse(context, ES_INVALID, "%d rows in a plan for %lld", b->n, (long long)p->rows);
     if (b->vocab_size != p->vocab_size || b->logits.code != p->code || b->logits.bits != p->bits)
         return refuse(context, ES_INVALID, "the logits are not those of plan %u", b->plan);
-    if (!b->pinned || (uintptr_t)b->pinned % 8)
+    if (!b->pinned || (uintptr_t)b->pinned % SIM_ALIGNMENT)
         return refuse(context, ES_INVALID,
                       b->pinned ? "the pinned memory is misaligned" : "no pinned memory");
     if (b->masked && !p->masked)
@@ -134,8 +141,9 @@ static int32_t check_plan(es_context *context, const es_batch *b, const plan *p)
             if (b->masked[i]) return refuse(context, ES_INVALID, "row %d has a mask in a plan without", i);
     if (b->survivors && (!(p->wants & ES_SURVIVORS) || b->survivors->width < survivors_width(context, p)))
         return refuse(context, ES_INVALID, "survivors that plan %u has no room for", b->plan);
-    if (b->logprobs && !(p->wants & ES_LOGPROBS))
-        return refuse(context, ES_INVALID, "logprobs that plan %u has no room for", b->plan);
+    for (int32_t i = 0; b->logprobs && i < b->n; i++)
+        if (b->logprobs_kinds[i] && entries_of(b, i) > logprobs_width(p))
+            return refuse(context, ES_INVALID, "logprobs that plan %u has no room for", b->plan);
     return ES_OK;
 }
 
@@ -223,9 +231,8 @@ static int32_t status_of(const es_context *context, const es_batch *b, int32_t i
     if (!m->block || (m->has_many_breakers && context->programs[b->programs[i]].has_dry))
         return ES_ROW_DECLINED;
     if (!b->logprobs || !b->logprobs_kinds[i]) return ES_ROW_OK;
-    /* The logprobs of a draw by the host's numbers are not computed here, nor are very many. */
-    const int64_t n = b->top_n[i] < 0 ? b->vocab_size : b->top_n[i];
-    return context->settings.random || n > context->settings.max_logprobs ? ES_ROW_DECLINED : ES_ROW_OK;
+    /* The logprobs of a draw by the host's numbers are not computed here. */
+    return context->settings.random ? ES_ROW_DECLINED : ES_ROW_OK;
 }
 
 static int32_t is_changed(const es_batch *b, int64_t row) {
@@ -313,7 +320,7 @@ static step_arguments arguments_of(const es_context *context, const es_batch *b,
         .mask_words = (p->vocab_size + 31) / 32,
         .token_ids_on_device = b->token_ids_on_device,
         .survivors_width = survivors_width(context, p),
-        .logprobs_width = logprobs_width(context, p),
+        .logprobs_width = logprobs_width(p),
         .wants_survivors = b->survivors != NULL,
     };
 }
@@ -389,7 +396,7 @@ static void unpack_survivors(const plan *p, const es_survivors *out, int32_t i, 
 static void unpack_logprobs(const plan *p, int32_t i, int64_t width) {
     const es_batch *b = p->batch;
     const char *pinned = b->pinned;
-    const int64_t n = lesser(b->top_n[i], b->vocab_size) + 1, row = b->rows[i];
+    const int64_t n = entries_of(b, i), row = b->rows[i];
     for (int32_t kind = 0; kind < 3; kind++) {
         const es_logprobs *out = (const es_logprobs *)(const void *)((const char *)b->logprobs +
                                                                      (size_t)kind * b->logprobs->size);
@@ -415,7 +422,7 @@ static void unpack(const es_context *context, const plan *p) {
         b->faults += results[i].status != ES_ROW_OK;
         if (results[i].status != ES_ROW_OK) continue;
         if (b->survivors && !selects) unpack_survivors(p, b->survivors, i, survivors_width(context, p));
-        if (b->logprobs && selects) unpack_logprobs(p, i, logprobs_width(context, p));
+        if (b->logprobs && selects) unpack_logprobs(p, i, logprobs_width(p));
     }
 }
 
@@ -428,6 +435,8 @@ static int32_t finish(es_context *context, plan *p, int32_t code) {
     p->batch = NULL;
     p->ticket = 0;
     free_retired(context);
+    /* ES_BUSY would mean that it is not done: with this one, the host tries less, then does the step itself. */
+    if (code == SIM_FAILED) return refuse(context, ES_NO_MEMORY, "a step: %s", sim_name_of(code));
     return refuse_device(context, "a step", code);
 }
 
@@ -447,8 +456,7 @@ int32_t poll_step(es_context *context, uint64_t ticket) {
     plan *p = plan_with(context, ticket);
     if (!p) return refuse(context, ES_INVALID, "ticket %llu is not open", (unsigned long long)ticket);
     const int32_t code = sim_poll(p->event);
-    /* A failure without a reason is ES_BUSY, which only `wait` may return at the end of a step. */
-    if (code == SIM_NOT_READY || code == SIM_FAILED) return ES_BUSY;
+    if (code == SIM_NOT_READY) return ES_BUSY;
     if (code != SIM_OK) sim_wait(p->event); /* nothing may use the host's memory any more */
     return finish(context, p, code);
 }

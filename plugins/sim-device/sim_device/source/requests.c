@@ -104,7 +104,9 @@ static void append_history(writer *w, const void *from, int64_t length, int64_t 
 static int64_t write_image(char *image, const es_table *table, int32_t slot, int64_t capacity,
                            int64_t *tokens) {
     writer w = {image, padded(sizeof(request))};
-    request r = {.seed = table->seeds[slot], .prompt_length = table->prompt_lengths[slot]};
+    request r = {.seed = table->seeds[slot],
+                 .length = table->lengths[slot],
+                 .prompt_length = table->prompt_lengths[slot]};
     const es_params *p = params_of(table, slot);
     r.params = *p;
     r.params.size = sizeof r.params;

@@ -71,6 +71,8 @@ typedef struct sim_operator {
 
 const char *sim_name_of(int32_t code);
 int32_t sim_enter_thread(void);
+int32_t sim_has_entered(void);
+void sim_leave_thread(void);
 
 int32_t sim_allocate(int64_t bytes, void **out);
 /* One more owner of a block: it is free when all have deallocated it. */
@@ -127,7 +129,7 @@ void sim_reset(void);
  * "copying", "working". SIM_INVALID for another. SIM_LOST loses the device. */
 int32_t sim_fail(const char *call, int64_t skip, int64_t times, int32_t code);
 int64_t sim_failures_left(void);
-void sim_hold_failures(int32_t held); /* nothing fails, and no call is counted, while 1 */
+void sim_hold_failures(int32_t held); /* nothing fails or counts as a call while 1, not even when lost */
 int32_t sim_remove_operator(const char *name); /* as in older versions; until sim_reset */
 void sim_set_polls(int64_t until_done);        /* SIM_NOT_READY so often before the work is done; 3 */
 void sim_set_late_events(int64_t polls);       /* and so often after it has been done; 0 */

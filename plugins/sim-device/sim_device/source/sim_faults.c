@@ -57,8 +57,10 @@ const char *sim_name_of(int32_t code) {
     return code >= 0 && code < n ? names[code] : "an unknown code";
 }
 
+int32_t sim_is_lost(void) { return sim_device.lost && !are_held; }
+
 int32_t sim_injected(const char *call) {
-    if (sim_device.lost) return SIM_LOST;
+    if (sim_is_lost()) return SIM_LOST;
     if (are_held) return SIM_OK;
     for (int32_t i = 0; i < N_FAILURES; i++) {
         failure *f = &failures[i];
@@ -83,6 +85,10 @@ int32_t sim_enter_thread(void) {
     sim_unlock();
     return code;
 }
+
+int32_t sim_has_entered(void) { return has_entered; }
+
+void sim_leave_thread(void) { has_entered = 0; }
 
 int32_t sim_fail(const char *call, int64_t skip, int64_t times, int32_t code) {
     int32_t known = SIM_INVALID;

@@ -21,6 +21,7 @@ void sim_unlock(void);
 int32_t sim_enter(const char *call);
 /* The same for work, which belongs to no thread of the host. */
 int32_t sim_injected(const char *call);
+int32_t sim_is_lost(void);
 int32_t sim_is_removed(const char *name);
 void sim_forget_failures(void);
 

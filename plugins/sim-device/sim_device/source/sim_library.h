@@ -22,7 +22,7 @@ typedef struct sim_settings {
     uint64_t selectors; /* bit k: the op of kind 64 + k */
     uint32_t promises; /* es_promise bits, of those that it can keep */
     uint32_t types; /* of logits, as bits: 1 float32, 2 float16, 4 bfloat16 */
-    int64_t max_rows, max_top_k, alignment, max_survivors, max_logprobs;
+    int64_t max_rows, max_top_k, alignment, max_survivors;
     int32_t random; /* es_random, what it wants for `dist` */
     int32_t ties; /* es_ties; if they are kept, truncations run without a selector only */
     int32_t synchronous; /* `run` returns when all is done */

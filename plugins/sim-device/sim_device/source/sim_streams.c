@@ -117,7 +117,7 @@ static void await_event(sim_stream *stream, const command *c) {
 
 static void note_record(sim_stream *stream, const command *c) {
     c->event->done = c->number;
-    c->event->error = sim_device.lost ? SIM_LOST : stream->error;
+    c->event->error = sim_is_lost() ? SIM_LOST : stream->error;
     stream->error = SIM_OK;
 }
 
@@ -144,7 +144,7 @@ static int32_t do_first(sim_stream *stream) {
 
 static int32_t drain(sim_stream *stream) {
     while (do_first(stream)) {}
-    const int32_t error = sim_device.lost ? SIM_LOST : stream->error;
+    const int32_t error = sim_is_lost() ? SIM_LOST : stream->error;
     stream->error = SIM_OK;
     return error;
 }
@@ -270,7 +270,7 @@ int32_t sim_wait(sim_event *event) {
     sim_device.counters.waits++;
     while (is_pending(event) && do_first(event->stream)) {}
     if (code == SIM_OK && is_pending(event)) code = SIM_FAILED; /* two streams wait for each other */
-    if (code == SIM_OK) code = sim_device.lost ? SIM_LOST : event->error;
+    if (code == SIM_OK) code = sim_is_lost() ? SIM_LOST : event->error;
     sim_unlock();
     return code;
 }
@@ -385,7 +385,7 @@ int32_t sim_prepare(const sim_operator *operator_, const void *arguments, int64_
     if (executor) executor->arguments = malloc((size_t)bytes + 1);
     if (code == SIM_OK && (!executor || !executor->arguments)) code = SIM_NO_MEMORY;
     if (code == SIM_OK) {
-        memcpy(executor->arguments, arguments, (size_t)bytes);
+        if (bytes > 0) memcpy(executor->arguments, arguments, (size_t)bytes);
         executor->operator_ = operator_;
         *workspace_bytes = executor->workspace_bytes = operator_->workspace_bytes(arguments);
         sim_device.counters.executors++;

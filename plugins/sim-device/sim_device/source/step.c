@@ -24,9 +24,10 @@ static const void *at(const void *block, int64_t offset) {
 static void add_to_histories(const record *records, int32_t n) {
     for (int32_t i = 0; i < n; i++) {
         char *block = sim_mapped(records[i].block);
-        const request *r = (const request *)(const void *)block;
-        ((int64_t *)(void *)(block + r->tokens))[records[i].index] = records[i].token;
-        ((double *)(void *)(block + r->notes))[records[i].index] = records[i].note;
+        request *r = (request *)(void *)block;
+        if (records[i].index != r->length) continue; /* there already, or something before it has been lost */
+        ((int64_t *)(void *)(block + r->tokens))[r->length] = records[i].token;
+        ((double *)(void *)(block + r->notes))[r->length++] = records[i].note;
     }
 }
 
@@ -235,8 +236,10 @@ static int32_t work(void *arguments, void *workspace) {
     for (int32_t i = 0; i < header->n; i++) {
         job j = {.step = s, .workspace = workspace, .header = header, .entry = &entries[i], .number = i};
         results[i] = (wire_result){-1, entries[i].status, NAN};
-        if (entries[i].status == ES_ROW_OK) {
-            j.request = sim_mapped(entries[i].block);
+        j.request = sim_mapped(entries[i].block);
+        /* Where the step failed that had some tokens with it, the host runs the row. */
+        if (j.request && j.request->length != entries[i].length) results[i].status = ES_ROW_DECLINED;
+        if (results[i].status == ES_ROW_OK) {
             point_params(&j);
             results[i] = run_entry(&j);
         }
