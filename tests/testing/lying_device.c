@@ -19,7 +19,7 @@
 /* clang-format off */
 #define LIES(X) \
     X(outputs_late) X(status_late) X(poll_too_early) X(poll_never_done) X(writes_after_end) X(ends_oldest) \
-    X(ticket_of_last) X(sets_n) X(token_on_device_wrong) X(token_on_device_late) X(fault_on_device) \
+    X(ticket_of_last) X(sets_n) X(token_on_device_wrong) X(token_on_device_late) \
     X(nothing_on_device) X(tokens_by_entry) X(survivor_missing) X(survivor_doubled) X(survivors_unsorted) \
     X(survivor_scaled) X(survivors_truncated) X(survivor_forbidden) X(ties_by_id_kept) X(changed_ignored) \
     X(masks_stale) X(masks_late) X(masks_always_used) X(masks_of_entries) X(positions_late) X(slots_late) \
@@ -29,7 +29,7 @@
     X(writes_past_workspace) X(writes_before_pinned) X(writes_past_tokens) X(writes_past_survivors) \
     X(logits_changed) X(random_ignored) X(random_of_first) X(random_rotated) X(top_k_untrue) X(rows_untrue) \
     X(alignment_untrue) X(alignment_odd) X(survivors_of_none) X(random_unknown) X(ties_any) X(answers_differ) \
-    X(no_enter_thread) X(static_programs) X(rollback_by_prompt) X(rows_read_in_order) X(declines_all) X(logprobs_shifted) \
+    X(no_enter_thread) X(static_programs) X(rollback_by_prompt) X(rows_read_in_order) X(declines_all) \
     X(memory_shared) X(deallocate_refused) X(faults_zero) X(stops_at_250) X(deallocate_ignored) X(run_refuses_pinned)
 /* clang-format on */
 
@@ -214,8 +214,6 @@ static void hand_over_logprobs(step *s) {
         memcpy(to->token_ids, from->token_ids, cells * 8);
         memcpy(to->logprobs, from->logprobs, cells * 4);
         memcpy(to->ranks, from->ranks, (size_t)s->n_rows * 8);
-        for (size_t k = 0; lie == logprobs_shifted && k < cells; k++)
-            if (to->token_ids[k] >= 0) to->logprobs[k] -= 1e-6f;
     }
 }
 
@@ -254,8 +252,6 @@ static void spoil_device(es_context *context, const step *s) {
         const int64_t row = s->inner.rows[0];
         if (lie == token_on_device_wrong && s->inner.n > 4 && s->inner.token_ids[row] > 0)
             write_on_device(context, tokens + row, s->inner.token_ids[row] - 1);
-        for (int32_t i = 0; lie == fault_on_device && i < s->inner.n; i++)
-            if (s->inner.status[i] != ES_ROW_OK) write_on_device(context, tokens + s->inner.rows[i], 0);
         for (int32_t i = 0; lie == token_on_device_late && i < s->inner.n; i++)
             write_on_device(context, tokens + s->inner.rows[i], s->inner.token_ids[s->inner.rows[i]]);
         for (int32_t i = 0; lie == tokens_by_entry && i < s->inner.n; i++)
@@ -577,6 +573,8 @@ static int read_settings(void *library) {
     if (limits)
         sscanf(limits, "%lld %lld %lld %lld %d %d %d", &rows, &top_k, &alignment, &most, &random, &ties,
                &synchronous);
+    /* The simulated device writes entries of logprobs that a row does not have. */
+    settings.promises &= ~(uint32_t)ES_LOGPROBS;
     settings.max_rows = rows, settings.max_top_k = top_k, settings.alignment = alignment;
     settings.max_survivors = most, settings.random = random, settings.synchronous = synchronous;
     settings.ties = lie == ties_by_id_kept ? ES_TIES_KEPT : ties;

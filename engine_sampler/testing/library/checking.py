@@ -173,8 +173,8 @@ def checks(
 
 
 def _opened(library: Library) -> tuple[Context, list[Device]]:
-    """A context in the host's memory, or else on the first device that the library serves; and all devices that
-    it does. Raises `LibraryError` or `Refusal`."""
+    """A context in the host's memory, or else on the first device that the library serves; and all devices
+    that it does. Raises `LibraryError` or `Refusal`."""
     devices = served(library)
     try:
         return Context(library), list(devices)

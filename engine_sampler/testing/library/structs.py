@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -98,7 +98,7 @@ class TableCopy:
 _PARAMS = "the parameters"
 _IDS = ("penalty_exempt", "allowed_token_ids", "eos_token_ids", "ending_token_ids", "biased_token_ids")
 
-_SPOILERS = {
+_SPOILERS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     "seeds": np.invert,
     "positions": lambda positions: positions ^ 1,
     "offsets": np.zeros_like,

@@ -19,9 +19,9 @@ from ..memory import Memory
 from ..observing import GAP, LibraryCall, LibraryStep, Observed
 from ..structs import TableCopy
 from ..surroundings import Surroundings
-from .memory import Block
+from .memory import GuardedBlock
 from .reports import wrong_reports
-from .room import DeviceRoom, Plan, wants
+from .room import GuardedPlan, RoomOnDevice, most_wanted, wants
 from .survivors import wrong_survivors
 
 _NO_TOKEN = -77
@@ -69,27 +69,27 @@ class Manner:
     masks: int = 0
     changed: Sequence[int] = ()
     numbers: np.ndarray | None = None
-    plan: Plan | None = None
+    plan: GuardedPlan | None = None
 
 
-class DeviceCall(LibraryCall):
+class CallOnDevice(LibraryCall):
     """A call of `run` on a device. `begin`, then `finish`; both report breaches in what `finish` returns."""
 
-    def __init__(self, room: DeviceRoom, step: LibraryStep, manner: Manner = Manner()) -> None:
+    def __init__(self, room: RoomOnDevice, step: LibraryStep, manner: Manner = Manner()) -> None:
         """Take memory, and put everything where it belongs."""
         super().__init__(step, Memory())
         self._room, self._manner = room, manner
         self._context = room.session.context
         self._breaches: list[str] = []
-        self._blocks: list[Block] = []
-        self._tokens: Block | None = None
+        self._blocks: list[GuardedBlock] = []
+        self._tokens: GuardedBlock | None = None
         self._early: np.ndarray | None = None
         self._limits = room.limits(step)
         self._add_inputs()
         self._add_outputs()
         self._add_numbers()
         self._add_masks()
-        self._plan: Plan | None = manner.plan
+        self._plan: GuardedPlan | None = manner.plan
 
     def shape(self) -> PlanShape:
         """The shape that the call needs a plan for."""
@@ -105,9 +105,10 @@ class DeviceCall(LibraryCall):
             int(self._strides[0]),
             step.bitmask is not None and any(group.masked for group, _ in step.entries),
             wants(step, on_device=self._tokens is not None),
+            *most_wanted(step),
         )
 
-    def use(self, plan: Plan) -> None:
+    def use(self, plan: GuardedPlan) -> None:
         """Run with this plan."""
         self._plan = plan
         for name, block in (("workspace", plan.workspace), ("pinned", plan.pinned)):
@@ -157,10 +158,6 @@ class DeviceCall(LibraryCall):
         late = [name for name, whole in self._outputs.items() if whole.tobytes() != self._finished[name]]
         return [f"{name} is written after the call has ended" for name in late[:1]]
 
-    def abandon(self) -> None:
-        """The context has been closed: look at nothing but the host's memory."""
-        self._finished = {name: whole.tobytes() for name, whole in self._outputs.items()}
-
     def _ended(self, ticket: int) -> int:
         function = self._room.library.function
         wait, poll = function("wait"), function("poll")
@@ -175,7 +172,10 @@ class DeviceCall(LibraryCall):
         if wait is None:
             self._breaches.append(f"run gives the ticket {ticket}, and the library has no function wait")
             return number("ES_INVALID")
-        return int(wait(self._context.pointer, ticket))
+        code = int(wait(self._context.pointer, ticket))
+        if code == number("ES_BUSY"):
+            self._breaches.append("wait returns BUSY")
+        return code
 
     def _overwrite(self) -> None:
         for name in _VOLATILE:
@@ -230,9 +230,7 @@ class DeviceCall(LibraryCall):
             return
         numbers = self._manner.numbers
         if numbers is None:
-            own = RandomNumbers(self._limits.random, self._room.slots, self._step.slot_numbers)
-            own.draw()
-            numbers = own.numbers
+            numbers = numbers_of(self._room, self._step)
         held = self._memory.put(_NUMBERS, np.ascontiguousarray(numbers))
         self._held.append(held)
         self._struct.random = contract().cast("void *", contract().from_buffer(held))
@@ -243,7 +241,7 @@ class DeviceCall(LibraryCall):
         self._struct.masks, self._struct.n_changed = self._manner.masks, len(self._manner.changed)
         self._struct.changed = self._input("the changed rows", "int64_t[]", self._manner.changed, np.int64)
 
-    def _take(self, n_bytes: int, *, ahead: int = 0) -> Block:
+    def _take(self, n_bytes: int, *, ahead: int = 0) -> GuardedBlock:
         block = self._room.memory.take(n_bytes, ahead=ahead)
         self._blocks.append(block)
         return block
@@ -251,15 +249,14 @@ class DeviceCall(LibraryCall):
     # --- what it did ---------------------------------------------------------------------------------
 
     def _wrong_tokens(self) -> list[str]:
-        """Tokens on the device that are not those on the host, which are −1 for rows without one."""
+        """Tokens on the device that are not those on the host; rows without one may hold anything there."""
         if self._tokens is None:
             return []
-        ok, order = self._result("status") == number("ES_ROW_OK"), self._index
-        right = np.full(self._n, -1, np.int64)
-        right[order[ok]] = self._result("token_ids")[order[ok]]
+        rows = self._index[self._result("status") == number("ES_ROW_OK")]
+        right = self._result("token_ids")
         for what, tokens in (("", self._tokens.read(np.int64)), (", read before the end", self._early)):
-            if tokens is not None and not np.array_equal(tokens, right):
-                row = int(np.flatnonzero(tokens != right)[0])
+            if tokens is not None and not np.array_equal(tokens[rows], right[rows]):
+                row = int(rows[tokens[rows] != right[rows]][0])
                 return [f"token {tokens[row]} of row {row} on the device{what}, {right[row]} on the host"]
         return []
 
@@ -288,36 +285,45 @@ def _aligned(n_bytes: int, alignment: int, barely: bool) -> int:
 
 
 def attempt(
-    room: DeviceRoom, step: LibraryStep, tally: Tally, manner: Manner = Manner()
+    room: RoomOnDevice, step: LibraryStep, tally: Tally, manner: Manner = Manner()
 ) -> tuple[str | None, Observed]:
     """Make a call on the device, after its notices; what is wrong with it, or None, and what it did."""
     room.notices.tell()
-    call = DeviceCall(room, step, manner)
+    call = CallOnDevice(room, step, manner)
     call.begin()
     return judged_on_device(room, step, tally, call.finish())
 
 
-def own_plans(room: DeviceRoom, calls: Sequence[DeviceCall]) -> list[Plan]:
+def numbers_of(room: RoomOnDevice, step: LibraryStep) -> np.ndarray:
+    """The random numbers of the requests of a step."""
+    limits = room.limits(step)
+    width = min(limits.random_width, room.size) or room.size
+    table = RandomNumbers(limits.random, room.slots, step.slot_numbers, width)
+    table.draw()
+    return table.numbers
+
+
+def own_plans(room: RoomOnDevice, calls: Sequence[CallOnDevice]) -> list[GuardedPlan]:
     """A plan for each of some calls, which may then be open together; none if the library does not plan."""
-    plans: list[Plan] = []
+    plans: list[GuardedPlan] = []
     for call in calls if room.library.function("prepare") is not None else ():
         plans.append(room.prepare(call.shape(), [*room.live_plans(), *(plan.number for plan in plans)]))
         call.use(plans[-1])
     return plans
 
 
-def shape_of(room: DeviceRoom, step: LibraryStep, manner: Manner = Manner()) -> PlanShape:
+def shape_of(room: RoomOnDevice, step: LibraryStep, manner: Manner = Manner()) -> PlanShape:
     """The shape that a call needs a plan for."""
-    call = DeviceCall(room, step, manner)
+    call = CallOnDevice(room, step, manner)
     call.drop()
     return call.shape()
 
 
 def judged_on_device(
-    room: DeviceRoom, step: LibraryStep, tally: Tally, observed: Observed, *, may_refuse: bool = False
+    room: RoomOnDevice, step: LibraryStep, tally: Tally, observed: Observed, *, may_refuse: bool = False
 ) -> tuple[str | None, Observed]:
-    """What is wrong with a call that has been observed, and what it did. `may_refuse`: whether there may be too
-    much at once."""
+    """What is wrong with a call that has been observed, and what it did. `may_refuse`: whether there may be
+    too much at once."""
     breach = breach_of(room, observed, may_refuse=may_refuse)
     if breach is not None or step.width:
         tally.calls += 1
@@ -326,7 +332,7 @@ def judged_on_device(
         return breach or wrong_survivors(room, step, observed), observed
 
     def again(one: LibraryStep) -> Observed:
-        call = DeviceCall(room, one)
+        call = CallOnDevice(room, one)
         call.begin()
         return call.finish()
 
@@ -336,9 +342,9 @@ def judged_on_device(
     return problem, observed
 
 
-def breach_of(room: DeviceRoom, observed: Observed, *, may_refuse: bool = False) -> str | None:
-    """What a call did, beside its results, that a library must not do; None if nothing. A call that runs alone is
-    refused for good or not at all."""
+def breach_of(room: RoomOnDevice, observed: Observed, *, may_refuse: bool = False) -> str | None:
+    """What a call did, beside its results, that a library must not do; None if nothing. A call that is alone
+    is refused for good or not at all."""
     if observed.code == number("ES_OK"):
         return observed.breaches[0] if observed.breaches else None
     try:

@@ -13,9 +13,9 @@ from ....params import SamplingParams, build_chain
 from ..bench import Settings, Tally, normal_rows
 from ..observing import LibraryStep
 from ..random_steps import random_tokens
-from .calling import DeviceCall, Manner, attempt, judged_on_device, own_plans
+from .calling import CallOnDevice, Manner, attempt, judged_on_device, own_plans
 from .checks import Tried
-from .room import DeviceRoom
+from .room import RoomOnDevice
 from .steps import PENALTIES, by_random_kind, chains_on, most_rows
 
 _SIZE, _TURNS = 13, 5
@@ -27,18 +27,18 @@ class _Request(NamedTuple):
 
 
 def changes(library: Library, device: Device, tally: Tally) -> Tried:
-    """Histories that grow, are rolled back and grow otherwise; slots that change hands; notices in pieces, early,
-    and again. The tokens follow from the histories."""
-    with DeviceRoom(library, device, _SIZE, capacity=2) as probe:
+    """Histories that grow, are rolled back and grow otherwise; slots that change hands; notices in pieces,
+    early, and again. The tokens follow from the histories."""
+    with RoomOnDevice(library, device, _SIZE, capacity=2) as probe:
         kinds = by_random_kind(probe, chains_on(probe, PENALTIES))
     for together in kinds:
         for seed in range(_TURNS):
-            with DeviceRoom(library, device, _SIZE, capacity=2) as room:
+            with RoomOnDevice(library, device, _SIZE, capacity=2) as room:
                 yield from _Story(room, together, seed, tally).told()
 
 
 class _Story:
-    def __init__(self, room: DeviceRoom, chains: Sequence[Settings], seed: int, tally: Tally) -> None:
+    def __init__(self, room: RoomOnDevice, chains: Sequence[Settings], seed: int, tally: Tally) -> None:
         self._room, self._chains, self._tally = room, chains, tally
         self._random = np.random.default_rng(seed)
         self._most = most_rows(room, chains, 99)
@@ -141,7 +141,7 @@ class _Story:
         others = self._requests[2 : 2 + self._most]
         first, second = (self._of(few) for few in (self._requests[: min(2, self._most)], others))
         self._tell()
-        early, late = DeviceCall(room, first), DeviceCall(room, second)
+        early, late = CallOnDevice(room, first), CallOnDevice(room, second)
         plans = own_plans(room, [early, late])
         late.drop()
         early.begin()
@@ -149,7 +149,7 @@ class _Story:
             room.slots.rollback(request.slot, 1)
             room.slots.accept(request.slot, random_tokens(self._random, _SIZE, 2), [float("nan")] * 2)
         self._tell()
-        late = DeviceCall(room, second, Manner(polls=True, plan=plans[1] if plans else None))
+        late = CallOnDevice(room, second, Manner(polls=True, plan=plans[1] if plans else None))
         late.begin()
         for call, step in ((late, second), (early, first)):
             problem = judged_on_device(room, step, self._tally, call.finish())[0]

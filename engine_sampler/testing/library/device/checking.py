@@ -34,8 +34,8 @@ LIVES = "random lives"
 
 
 def served(library: Library) -> dict[Device, Context]:
-    """A context on each kind of device that the library serves, beside the host's memory. Raises `LibraryError`,
-    or `Refusal` if a device is served that is not there."""
+    """A context on each kind of device that the library serves, beside the host's memory. Raises
+    `LibraryError`, or `Refusal` if a device is served that is not there."""
     contexts = {}
     for kind in KINDS:
         try:

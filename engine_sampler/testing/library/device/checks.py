@@ -13,8 +13,8 @@ from ....backends.library.binding import Device, Library
 from ....params import SamplingParams, build_chain
 from ..bench import Settings, Tally, normal_rows
 from ..observing import LibraryStep
-from .calling import DeviceCall, Manner, attempt, judged_on_device, own_plans, shape_of
-from .room import DeviceRoom
+from .calling import CallOnDevice, Manner, attempt, judged_on_device, own_plans, shape_of
+from .room import GuardedPlan, RoomOnDevice
 from .steps import (
     by_random_kind,
     chains_on,
@@ -36,12 +36,12 @@ def plans(library: Library, device: Device, tally: Tally) -> Tried:
     """Plans side by side, runs of fewer rows than the plan's, plans released and prepared again."""
     if library.function("prepare") is None:
         return
-    with DeviceRoom(library, device, 61) as room:
+    with RoomOnDevice(library, device, 61) as room:
         chains = by_random_kind(room, chains_on(room))
         random = np.random.default_rng(0)
         for together in chains[:2]:
             steps = [step_of(room, together, n, random) for n in (1, 3, 6, 6)]
-            live = []
+            live: list[tuple[LibraryStep, GuardedPlan]] = []
             for step, spare in itertools.product(steps, (0, 5)):
                 room.notices.tell()
                 shape = shape_of(room, step, Manner(spare_rows=spare))
@@ -60,26 +60,25 @@ def plans(library: Library, device: Device, tally: Tally) -> Tried:
                 numbers = [p.number for _, p in live[1::2]] + room.live_plans()
                 plan = room.prepare(shape, numbers, newer=round_ % 2 > 0)
                 yield "plans prepared again", attempt(room, steps[2], tally, Manner(plan=plan))[0]
-                few = replace(steps[2], **_fewer(steps[2]))
+                few = _fewer(steps[2])
                 yield "fewer rows than the plan's", attempt(room, few, tally, Manner(plan=plan))[0]
                 room.release(plan)
             for _, plan in live[1::2]:
                 room.release(plan)
 
 
-def _fewer(step: LibraryStep) -> dict[str, object]:
+def _fewer(step: LibraryStep) -> LibraryStep:
     """The first group of a step alone."""
     group, parts = step.entries[0]
     order = np.argsort(group.index)
-    rows = group.rows.take(order)
-    logits = step.logits.take(np.sort(group.index))
-    return {"entries": [(replace(group, index=np.arange(len(order)), rows=rows), parts)], "logits": logits}
+    alone = replace(group, index=np.arange(len(order)), rows=group.rows.take(order))
+    return replace(step, entries=[(alone, parts)], logits=step.logits.take(np.sort(group.index).tolist()))
 
 
 def early_tokens(library: Library, device: Device, tally: Tally) -> Tried:
     """Tokens on the device, read in the order of the stream before the call has ended, and after it."""
     for size in (3, 64, 1009):
-        with DeviceRoom(library, device, size) as room:
+        with RoomOnDevice(library, device, size) as room:
             for seed, early in itertools.product(range(3), (True, False)):
                 for step in plain_steps(room, 9, seed):
                     if not room.limits(step).on_device:
@@ -95,7 +94,7 @@ def early_tokens(library: Library, device: Device, tally: Tally) -> Tried:
 
 def late_inputs(library: Library, device: Device, tally: Tally) -> Tried:
     """Everything that may change once `run` has returned is overwritten then."""
-    with DeviceRoom(library, device, 113) as room:
+    with RoomOnDevice(library, device, 113) as room:
         for seed, polls in itertools.product(range(4), (False, True)):
             for step in plain_steps(room, 12, seed):
                 yield "inputs overwritten", attempt(room, step, tally, Manner(polls=polls))[0]
@@ -105,7 +104,7 @@ def late_inputs(library: Library, device: Device, tally: Tally) -> Tried:
 def guards(library: Library, device: Device, tally: Tally) -> Tried:
     """Nothing but the outputs is written, and these are not once a call has ended."""
     for size in (1, 33, 257, 4097):
-        with DeviceRoom(library, device, size) as room:
+        with RoomOnDevice(library, device, size) as room:
             strides = all(room.promises(p, "ANY_STRIDE") for s in plain_steps(room, 1) for _, p in s.entries)
             for seed, n in enumerate((1, 2, 7, 16)):
                 for step in plain_steps(room, n, seed):
@@ -125,11 +124,11 @@ def tickets(library: Library, device: Device, tally: Tally) -> Tried:
     """Several calls begun before the first has ended, by `wait` and `poll`, in any order."""
     open_at_once = 4
     random = np.random.default_rng(1)
-    with DeviceRoom(library, device, 89) as room:
+    with RoomOnDevice(library, device, 89) as room:
         for turn in range(8):
             steps = [step for seed in range(open_at_once) for step in plain_steps(room, 4, 10 * turn + seed)]
             room.notices.tell()
-            calls = [DeviceCall(room, step, Manner(polls=bool(random.random() < 0.5))) for step in steps]
+            calls = [CallOnDevice(room, step, Manner(polls=bool(random.random() < 0.5))) for step in steps]
             plans = own_plans(room, calls)
             for call in calls:
                 call.begin()
@@ -141,35 +140,13 @@ def tickets(library: Library, device: Device, tally: Tally) -> Tried:
                 room.release(plan)
             for step in steps:
                 drop(room, step)
-    yield from _closed_while_open(library, device, tally)
-
-
-def _closed_while_open(library: Library, device: Device, tally: Tally) -> Tried:
-    """A context is closed while a call is open: nothing is written any more, and others work."""
-    with DeviceRoom(library, device, 89) as other:
-        for turn in range(3):
-            room = DeviceRoom(library, device, 89)
-            for step in plain_steps(room, 5, turn):
-                room.notices.tell()
-                call = DeviceCall(room, step)
-                call.begin()
-                break
-            else:
-                return
-            room.session.context.close()
-            call.abandon()
-            for step in plain_steps(other, 5, turn):
-                problem = attempt(other, step, tally)[0]
-                late = call.changed_since()
-                yield "a context closed while a call is open", problem or (late[0] if late else None)
-                drop(other, step)
 
 
 def threads(library: Library, device: Device, tally: Tally) -> Tried:
     """Two contexts from two threads at once, and one that goes from thread to thread."""
     problems: list[str] = []
 
-    def turns(room: DeviceRoom, seed: int) -> None:
+    def turns(room: RoomOnDevice, seed: int) -> None:
         try:
             room.session.context.enter()
             for turn in range(6):
@@ -181,7 +158,7 @@ def threads(library: Library, device: Device, tally: Tally) -> Tried:
         except Exception as error:  # a thread's own would be lost
             problems.append(str(error))
 
-    with DeviceRoom(library, device, 71) as first, DeviceRoom(library, device, 72) as second:
+    with RoomOnDevice(library, device, 71) as first, RoomOnDevice(library, device, 72) as second:
         for step in reversed(list(plain_steps(second, 5))):  # other numbers for the same programs
             for _, parts in reversed(step.entries):
                 second.session.compile(parts)
@@ -205,7 +182,7 @@ def staged_masks(library: Library, device: Device, tally: Tally) -> Tried:
         return
     random = np.random.default_rng(5)
     for size in (5, 64, 333):
-        with DeviceRoom(library, device, size) as room:
+        with RoomOnDevice(library, device, size) as room:
             for chains in by_random_kind(room, chains_on(room, masked=True)):
                 for turn in range(12):
                     n = int(random.integers(1, 9))
@@ -217,7 +194,7 @@ def staged_masks(library: Library, device: Device, tally: Tally) -> Tried:
 
 
 def _staged(
-    room: DeviceRoom, step: LibraryStep, turn: int, random: np.random.Generator, tally: Tally
+    room: RoomOnDevice, step: LibraryStep, turn: int, random: np.random.Generator, tally: Tally
 ) -> tuple[str, str | None]:
     assert step.bitmask is not None
     n, masks = len(step.logits), step.bitmask[: len(step.logits)]
@@ -238,7 +215,7 @@ def _staged(
 def survivors(library: Library, device: Device, tally: Tally) -> Tried:
     """What the first parts of chains leave: ties, −∞, rows with more than there is room for, faulty rows."""
     for size in (2, 40, 1500, 3000):
-        with DeviceRoom(library, device, size) as room:
+        with RoomOnDevice(library, device, size) as room:
             for seed in range(3):
                 random = np.random.default_rng([seed, size])
                 chains = [one for one in chains_to_cut(room) if _fits(room, one)]
@@ -249,7 +226,7 @@ def survivors(library: Library, device: Device, tally: Tally) -> Tried:
                         drop(room, step)
 
 
-def _fits(room: DeviceRoom, given: Settings) -> bool:
+def _fits(room: RoomOnDevice, given: Settings) -> bool:
     """Whether the library takes this top_k in a cut."""
     answer = room.answer(cut_of(room, build_chain(SamplingParams(**given))) or ())
     return answer is not None and (not answer.max_top_k or 0 < given.get("top_k", 0) <= answer.max_top_k)
@@ -274,7 +251,7 @@ def rows_read(library: Library, device: Device, tally: Tally) -> Tried:
     if library.function("read_rows") is None:
         return
     random = np.random.default_rng(8)
-    with DeviceRoom(library, device, 77) as room:
+    with RoomOnDevice(library, device, 77) as room:
         for dtype, code in ((np.float32, 2), (np.float16, 2), (np.uint16, 4)):
             values = normal_rows(random, 7, 77).astype(dtype)
             problem = room.read_rows(values, code, np.array([5, 0, 3, 6]))

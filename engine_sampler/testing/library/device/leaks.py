@@ -13,14 +13,14 @@ from ....backends.library.binding import Device, Library, Refusal
 from ..bench import Tally
 from .calling import Manner, attempt
 from .checks import Tried
-from .room import DeviceRoom
+from .room import RoomOnDevice
 from .steps import drop, plain_steps
 
 _WARM, _MEASURED = 40, 160
 """Calls before memory is measured, and while it is."""
 
 _LARGE, _TIMES = 1 << 24, 24
-"""Bytes of the blocks that are taken one after another, and how many: more than a small device has at once."""
+"""Bytes of the blocks that are taken one after another, and how many: a small device has fewer at once."""
 
 _BYTES_A_CALL = 8192
 """What a call may leave behind on average: less than that cannot be told from noise."""
@@ -28,7 +28,7 @@ _BYTES_A_CALL = 8192
 
 def leaks(library: Library, device: Device, tally: Tally) -> Tried:
     """Hundreds of calls, requests, plans and contexts; memory taken and given back."""
-    with DeviceRoom(library, device, 47) as room:
+    with RoomOnDevice(library, device, 47) as room:
         blocks = [room.memory.take(1 << k, pinned=k % 2 > 0) for k in range(4, 18)]
         for block in blocks[::2] + blocks[1::2]:
             values = np.arange(block.n_bytes, dtype=np.uint8)
@@ -50,23 +50,23 @@ def leaks(library: Library, device: Device, tally: Tally) -> Tried:
             None if grown < most else f"it has grown by {grown:,} bytes in {_MEASURED} calls",
         )
     for turn in range(12):
-        with DeviceRoom(library, device, 47) as room:
+        with RoomOnDevice(library, device, 47) as room:
             for step in plain_steps(room, 3, turn):
                 yield "contexts opened and closed", attempt(room, step, tally)[0]
 
 
-def _given_back(room: DeviceRoom) -> str | None:
+def _given_back(room: RoomOnDevice) -> str | None:
     """Take more than there may be, and give each block back before the next: of the device, and pinned."""
     for pinned in (False, True):
         for turn in range(_TIMES):
             try:
                 room.memory.free(room.memory.take(_LARGE, pinned=pinned, filled=False))
             except Refusal as refusal:
-                return f"{refusal}, for block {turn + 1} of {_LARGE:,} bytes, when the others have been given back"
+                return f"{refusal}, for block {turn + 1} of {_LARGE:,} bytes, all others being given back"
     return None
 
 
-def _calls(room: DeviceRoom, n: int, tally: Tally) -> Tried:
+def _calls(room: RoomOnDevice, n: int, tally: Tally) -> Tried:
     done = 0
     while done < n:
         for step in plain_steps(room, 1 + done % 4, done):

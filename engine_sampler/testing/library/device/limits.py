@@ -13,7 +13,7 @@ from ..bench import CHAINS, Tally, normal_rows, parts_of
 from .calling import Manner, attempt
 from .checks import Tried
 from .memory import GUARD
-from .room import DeviceRoom
+from .room import RoomOnDevice
 from .steps import FILTERS, by_random_kind, chains_on, drop, plain_steps, step_of
 
 _MOST_TRIED = 512
@@ -22,9 +22,9 @@ _MOST_TRIED = 512
 
 def limits(library: Library, device: Device, tally: Tally) -> Tried:
     """Answers of two contexts, and calls at their limits: alignment, rows, top_k."""
-    with DeviceRoom(library, device, 211) as room, DeviceRoom(library, device, 211) as other:
+    with RoomOnDevice(library, device, 211) as room, RoomOnDevice(library, device, 211) as other:
         yield from _answers(room, other)
-    with DeviceRoom(library, device, 211) as room:
+    with RoomOnDevice(library, device, 211) as room:
         for step in plain_steps(room, 5):
             for shift in (0, 1):
                 manner = Manner(barely=True, shift=shift)
@@ -34,7 +34,7 @@ def limits(library: Library, device: Device, tally: Tally) -> Tried:
         yield from _greatest_top_k(room, tally)
 
 
-def _answers(room: DeviceRoom, other: DeviceRoom) -> Tried:
+def _answers(room: RoomOnDevice, other: RoomOnDevice) -> Tried:
     programs: list[tuple[Sampler | Selector, ...]] = [(part,) for part in built_in_parts()]
     for given in [*CHAINS, *FILTERS]:
         chain = build_chain(SamplingParams(**given))
@@ -53,7 +53,10 @@ def _answers(room: DeviceRoom, other: DeviceRoom) -> Tried:
 
 
 def _implausible(answer: Answer, *, selects: bool, n: int) -> str | None:
-    least = {name: getattr(answer, name) for name in ("max_rows", "max_top_k", "max_survivors", "alignment")}
+    least = {
+        name: getattr(answer, name)
+        for name in ("max_rows", "max_top_k", "max_survivors", "alignment", "random_width")
+    }
     for name, value in least.items():
         if value < 0:
             return f"{name} is {value}; allowed are 0 and more"
@@ -69,7 +72,7 @@ def _implausible(answer: Answer, *, selects: bool, n: int) -> str | None:
     return None
 
 
-def _most_rows(room: DeviceRoom, tally: Tally) -> Tried:
+def _most_rows(room: RoomOnDevice, tally: Tally) -> Tried:
     random = np.random.default_rng(0)
     for together in by_random_kind(room, chains_on(room)):
         for given in together:
@@ -83,7 +86,7 @@ def _most_rows(room: DeviceRoom, tally: Tally) -> Tried:
             break
 
 
-def _greatest_top_k(room: DeviceRoom, tally: Tally) -> Tried:
+def _greatest_top_k(room: RoomOnDevice, tally: Tally) -> Tried:
     random = np.random.default_rng(1)
     chain = build_chain(SamplingParams(top_k=2))
     answer = room.answer(parts_of(chain))

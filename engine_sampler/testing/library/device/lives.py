@@ -16,7 +16,7 @@ from ..random_programs import Life, Trying, searched
 from ..random_steps import Repertoire
 from ..settings import Random
 from .calling import Manner, attempt
-from .room import DeviceRoom
+from .room import RoomOnDevice
 from .steps import is_run, random_masks
 from .survivors import cut_step
 
@@ -33,14 +33,14 @@ def random_device_lives(
 
     def lives(library: Library, known: Repertoire, number: int, tally: Tally) -> Iterator[str | None]:
         random = np.random.default_rng([11, number])
-        with DeviceRoom(library, device, int(random.choice([3, 40, 300])), capacity=2) as room:
+        with RoomOnDevice(library, device, int(random.choice([3, 40, 300])), capacity=2) as room:
             yield from _DeviceLife(room, known, random, tally).steps()
 
     return searched(name, "steps", lives, library, seconds, seed, trying, device)
 
 
 class _DeviceLife(Life):
-    _room: DeviceRoom
+    _room: RoomOnDevice
 
     def _together(self, chains: list[Chain]) -> list[Chain]:
         kinds = [self._room.random_kind(chain) for chain in chains]
@@ -102,7 +102,7 @@ class _DeviceLife(Life):
         return reporting(step, random)
 
 
-def can_report(room: DeviceRoom, step: LibraryStep) -> bool:
+def can_report(room: RoomOnDevice, step: LibraryStep) -> bool:
     """Whether the library reports the logprobs of all programs of a step."""
     edits = [room.session.edits_program(group, parts, FLOATS) for group, parts in step.entries]
     own = (room.promises(parts, "LOGPROBS", masked=group.masked) for group, parts in step.entries)

@@ -19,7 +19,7 @@ NEEDED = ("allocate", "deallocate", "copy")
 """Functions without which nothing can be put on a device."""
 
 
-class DeviceMemory:
+class GuardedMemory:
     """The blocks that a check has taken from a context.
 
     live  how many have not been given back.
@@ -29,19 +29,21 @@ class DeviceMemory:
         self.context = context
         functions = context.library.function
         self._allocate, self._deallocate, self._copy = map(functions, NEEDED)
-        self._blocks: list[Block] = []
+        self._blocks: list[GuardedBlock] = []
 
     @property
     def live(self) -> int:
         return len(self._blocks)
 
-    def take(self, n_bytes: int, *, pinned: bool = False, ahead: int = 0, filled: bool = True) -> Block:
+    def take(
+        self, n_bytes: int, *, pinned: bool = False, ahead: int = 0, filled: bool = True
+    ) -> GuardedBlock:
         """A block of `n_bytes`, the first of which is `ahead` bytes behind a multiple of `GUARD`'s alignment.
         Raises `Refusal` or `LibraryError`."""
         memory = number("ES_MEMORY_PINNED" if pinned else "ES_MEMORY_DEVICE")
         whole, out = n_bytes + ahead + 2 * GUARD, contract().new("void **")
         self.context.check("allocate", self._allocate(self.context.pointer, memory, whole, out))
-        block = Block(self, memory, out[0], whole, GUARD + ahead, n_bytes)
+        block = GuardedBlock(self, memory, out[0], whole, GUARD + ahead, n_bytes)
         wrong = self._problem(block)
         if wrong:
             raise self.context.library.error(f"allocate gave memory {wrong}")
@@ -50,7 +52,7 @@ class DeviceMemory:
             block.fill()
         return block
 
-    def free(self, block: Block) -> None:
+    def free(self, block: GuardedBlock) -> None:
         """Give a block back. Raises `LibraryError` if the library refuses it."""
         self._blocks.remove(block)
         self.context.check("deallocate", self._deallocate(self.context.pointer, block.memory, block.start))
@@ -66,7 +68,7 @@ class DeviceMemory:
         code = self._copy(self.context.pointer, to, source, n_bytes, to_device, null)
         self.context.check("copy", code)
 
-    def _problem(self, block: Block) -> str | None:
+    def _problem(self, block: GuardedBlock) -> str | None:
         if not block.start:
             return "at NULL"
         own = range(block.address, block.address + block.whole)
@@ -76,14 +78,14 @@ class DeviceMemory:
         return None
 
 
-class Block:
+class GuardedBlock:
     """Some memory.
 
     pointer  a `void *` to its first byte behind the guard; `address` is that of the guard.
     """
 
     def __init__(
-        self, owner: DeviceMemory, memory: int, start: Any, whole: int, first: int, n_bytes: int
+        self, owner: GuardedMemory, memory: int, start: Any, whole: int, first: int, n_bytes: int
     ) -> None:
         self._owner, self.memory, self.start, self.whole = owner, memory, start, whole
         self._first, self.n_bytes = first, n_bytes

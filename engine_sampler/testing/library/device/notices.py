@@ -74,7 +74,9 @@ class Notices:
         before, known = self._known[slot]
         if epoch == before:
             return (number("ES_GREW"), len(known)) if len(tokens) > len(known) else None
-        same = next((i for i, pair in enumerate(zip(known, tokens)) if pair[0] != pair[1]), None)
+        same = next(
+            (i for i, pair in enumerate(zip(known, tokens, strict=False)) if pair[0] != pair[1]), None
+        )
         most = min(len(known), len(tokens)) if same is None else same
         if random is None or random.random() < 0.5:
             return number("ES_ROLLED_BACK"), 0
@@ -87,6 +89,7 @@ class Notices:
         table = TableCopy(self._session, self._slots, memory, newer, whole=live)
         struct, whole = larger("es_changes", newer)
         struct.n, struct.table = len(entries), table.pointer
+        struct.vocab_size = self._slots.vocabulary.size
         held: list[Any] = []
         for name, values, kind, dtype in (
             ("slots", columns[0], "int32_t[]", np.int32),

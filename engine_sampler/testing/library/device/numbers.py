@@ -8,16 +8,15 @@ from dataclasses import replace
 import numpy as np
 
 from ....backends.library.binding import Device, Library
-from ....backends.library.device.numbers import RandomNumbers
 from ....backends.library.header import named, number
 from ....params import SamplingParams, build_chain
 from ..bench import CHAINS, Settings, Tally, expected_of, normal_rows
 from ..drawing import chance_of
 from ..observing import LibraryStep
 from ..random_steps import random_tokens
-from .calling import DeviceCall, Manner, breach_of
+from .calling import CallOnDevice, Manner, breach_of, numbers_of
 from .checks import Tried
-from .room import DeviceRoom
+from .room import RoomOnDevice
 from .steps import FILTERS, chains_on, most_rows
 
 _DRAWS = 2000
@@ -26,24 +25,24 @@ _DRAWS = 2000
 def numbers(library: Library, device: Device, tally: Tally) -> Tried:
     """Numbers of other requests, in another order, and many: the tokens follow from them."""
     for size in (5, 150):
-        with DeviceRoom(library, device, size) as room:
+        with RoomOnDevice(library, device, size) as room:
             for given in _that_draw(room, [*CHAINS, *FILTERS]):
                 kind = named("es_random", room.random_kind(build_chain(SamplingParams(**given)))).lower()
                 for seed in range(2):
                     yield f"{kind} of other requests", _by_others(room, given, seed, tally)
                     yield f"{kind} in another order", _in_another_order(room, given, seed, tally)
-    with DeviceRoom(library, device, 20) as room:
+    with RoomOnDevice(library, device, 20) as room:
         for given in _that_draw(room, [{}]):
             yield f"the distribution of {_DRAWS:,} draws", _distribution(room, given, tally)
 
 
-def _that_draw(room: DeviceRoom, given: Sequence[Settings]) -> list[Settings]:
+def _that_draw(room: RoomOnDevice, given: Sequence[Settings]) -> list[Settings]:
     """Those settings whose chains are given random numbers."""
     return [one for one in chains_on(room, given) if room.random_kind(build_chain(SamplingParams(**one)))]
 
 
 def _step(
-    room: DeviceRoom, given: Settings, seeds: np.ndarray, prompt: Sequence[int], logits: np.ndarray
+    room: RoomOnDevice, given: Settings, seeds: np.ndarray, prompt: Sequence[int], logits: np.ndarray
 ) -> LibraryStep:
     """Requests with these seeds and the same prompt, in the rows of `logits`."""
     rows = room.requests(given, seeds, prompts=[prompt] * len(seeds))
@@ -51,18 +50,12 @@ def _step(
     return room.step([group], logits)
 
 
-def _numbers_of(room: DeviceRoom, step: LibraryStep) -> np.ndarray:
-    table = RandomNumbers(room.limits(step).random, room.slots, step.slot_numbers)
-    table.draw()
-    return table.numbers
-
-
 def _drawn(
-    room: DeviceRoom, step: LibraryStep, tally: Tally, given: np.ndarray
+    room: RoomOnDevice, step: LibraryStep, tally: Tally, given: np.ndarray
 ) -> tuple[str | None, np.ndarray]:
-    """What is wrong with a call with these numbers beside its tokens, and the tokens, −1 where there is none."""
+    """What is wrong with a call with these numbers beside its tokens, and these, −1 where there is none."""
     room.notices.tell()
-    call = DeviceCall(room, step, Manner(numbers=given))
+    call = CallOnDevice(room, step, Manner(numbers=given))
     call.begin()
     observed = call.finish()
     tally.calls, tally.rows = tally.calls + 1, tally.rows + len(step.index)
@@ -71,13 +64,13 @@ def _drawn(
     return breach_of(room, observed), tokens
 
 
-def _by_others(room: DeviceRoom, given: Settings, seed: int, tally: Tally) -> str | None:
+def _by_others(room: RoomOnDevice, given: Settings, seed: int, tally: Tally) -> str | None:
     """Numbers of other requests give the tokens that these draw."""
     random = np.random.default_rng([seed, room.size])
     n = most_rows(room, [given], 10)
     prompt, logits = random_tokens(random, room.size, 5), normal_rows(random, n, room.size)
     step, others = (_step(room, given, random.integers(0, 2**63, n), prompt, logits) for _ in range(2))
-    theirs = _numbers_of(room, others)
+    theirs = numbers_of(room, others)
     problem, tokens = _drawn(room, step, tally, theirs)
     if room.promises(step.entries[0][1], "EXACT"):
         right = expected_of(others).token_ids
@@ -86,13 +79,13 @@ def _by_others(room: DeviceRoom, given: Settings, seed: int, tally: Tally) -> st
     return problem or _difference(tokens, right, "the numbers of another request")
 
 
-def _in_another_order(room: DeviceRoom, given: Settings, seed: int, tally: Tally) -> str | None:
+def _in_another_order(room: RoomOnDevice, given: Settings, seed: int, tally: Tally) -> str | None:
     """Equal rows draw what their numbers say."""
     random = np.random.default_rng([seed, room.size, 1])
     n = most_rows(room, [given], 12)
     prompt, row = random_tokens(random, room.size, 5), normal_rows(random, 1, room.size)
     step = _step(room, given, random.integers(0, 2**63, n), prompt, np.tile(row, (n, 1)))
-    own, order = _numbers_of(room, step), random.permutation(n)
+    own, order = numbers_of(room, step), random.permutation(n)
     first, tokens = _drawn(room, step, tally, own)
     second, turned = _drawn(room, step, tally, own[order])
     return first or second or _difference(turned, tokens[order], "its number")
@@ -106,13 +99,13 @@ def _difference(tokens: np.ndarray, right: np.ndarray, why: str) -> str | None:
     return f"token {tokens[i]} for entry {i} of {len(tokens)}, not {right[i]}, by {why}"
 
 
-def _distribution(room: DeviceRoom, given: Settings, tally: Tally) -> str | None:
+def _distribution(room: RoomOnDevice, given: Settings, tally: Tally) -> str | None:
     """Whether draws have the distribution, by Pearson's chi-square test."""
     logits, n = np.linspace(0, 4, room.size, dtype=np.float32), most_rows(room, [given], 500)
     drawn: list[int] = []
     for first in range(0, _DRAWS, n):
         step = _step(room, given, np.arange(first, first + n), [1], np.tile(logits, (n, 1)))
-        problem, tokens = _drawn(room, step, tally, _numbers_of(room, step))
+        problem, tokens = _drawn(room, step, tally, numbers_of(room, step))
         if problem is not None or (tokens < 0).any():
             return problem or "a row gives no token"
         drawn += tokens.tolist()

@@ -1,4 +1,4 @@
-"""How each promise of the header is tried on a device: on every sampler and selector that the library runs."""
+"""How each promise of the header is tried on a device: on every sampler and selector that it runs."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ...results import FAILED, NOT_PROMISED, PASSED, CheckResult
 from ...trials import built_in_parts
 from ..bench import CHAINS, Settings, Tally, normal_rows, parts_of
 from ..observing import LibraryStep, Observed
-from .calling import DeviceCall, Manner, attempt
+from .calling import CallOnDevice, Manner, attempt
 from .lives import can_report, reporting
-from .room import DeviceRoom
+from .room import RoomOnDevice
 from .steps import FILTERS, drop, is_run, random_masks, step_of
 from .survivors import cut_of, cut_step
 
 _SIZES = (40, 2100)
 _ROWS = 6
 
-Attempt = Callable[[DeviceRoom, Settings, np.random.Generator, Tally], "str | None"]
+Attempt = Callable[[RoomOnDevice, Settings, np.random.Generator, Tally], "str | None"]
 """Tries a promise with requests of one kind; what is wrong, or None."""
 
 
@@ -38,7 +38,7 @@ def promises_on(library: Library, device: Device) -> Iterator[CheckResult]:
 def _promise(library: Library, device: Device, name: str, tried: Attempt) -> CheckResult:
     tally, held = Tally(), 0
     for size in _SIZES:
-        with DeviceRoom(library, device, size) as room:
+        with RoomOnDevice(library, device, size) as room:
             for i, given in enumerate(_settings() if size == _SIZES[0] else [*CHAINS, *FILTERS]):
                 if not _is_promised(room, given, name):
                     continue
@@ -57,7 +57,7 @@ def _settings() -> list[Settings]:
     return [*examples, *CHAINS, *FILTERS]
 
 
-def _is_promised(room: DeviceRoom, given: Settings, name: str) -> bool:
+def _is_promised(room: RoomOnDevice, given: Settings, name: str) -> bool:
     chain, masked = build_chain(SamplingParams(**given)), name == "MASKS"
     if name == "SURVIVORS":
         return cut_of(room, chain) is not None
@@ -67,16 +67,16 @@ def _is_promised(room: DeviceRoom, given: Settings, name: str) -> bool:
 
 
 def _step(
-    room: DeviceRoom, given: Settings, random: np.random.Generator, logits: np.ndarray | None = None
+    room: RoomOnDevice, given: Settings, random: np.random.Generator, logits: np.ndarray | None = None
 ) -> LibraryStep:
     rows = normal_rows(random, _ROWS, room.size) if logits is None else logits
     rows[-1] = np.round(rows[-1])
     return step_of(room, [given], _ROWS, random, logits=rows)
 
 
-def _observed(room: DeviceRoom, step: LibraryStep) -> Observed:
+def _observed(room: RoomOnDevice, step: LibraryStep) -> Observed:
     room.notices.tell()
-    call = DeviceCall(room, step)
+    call = CallOnDevice(room, step)
     call.begin()
     return call.finish()
 
@@ -88,7 +88,7 @@ def _difference(step: LibraryStep, one: Observed, other: Observed) -> str | None
     return f"another token in row {rows[differ][0]}" if differ.any() else None
 
 
-def _exact(room: DeviceRoom, given: Settings, random: np.random.Generator, tally: Tally) -> str | None:
+def _exact(room: RoomOnDevice, given: Settings, random: np.random.Generator, tally: Tally) -> str | None:
     step = _step(room, given, random)
     values, size = np.array(step.logits.array), room.size
     for logits in (
@@ -104,7 +104,7 @@ def _exact(room: DeviceRoom, given: Settings, random: np.random.Generator, tally
 
 
 def _deterministic(
-    room: DeviceRoom, given: Settings, random: np.random.Generator, tally: Tally
+    room: RoomOnDevice, given: Settings, random: np.random.Generator, tally: Tally
 ) -> str | None:
     step = _step(room, given, random)
     tally.calls, tally.rows = tally.calls + 2, tally.rows + 2 * len(step.index)
@@ -112,7 +112,7 @@ def _deterministic(
 
 
 def _batch_invariant(
-    room: DeviceRoom, given: Settings, random: np.random.Generator, tally: Tally
+    room: RoomOnDevice, given: Settings, random: np.random.Generator, tally: Tally
 ) -> str | None:
     step = _step(room, given, random)
     whole = _observed(room, step)
@@ -125,17 +125,17 @@ def _batch_invariant(
     return None
 
 
-def _reads_only(room: DeviceRoom, given: Settings, random: np.random.Generator, tally: Tally) -> str | None:
+def _reads_only(room: RoomOnDevice, given: Settings, random: np.random.Generator, tally: Tally) -> str | None:
     return attempt(room, _step(room, given, random), tally)[0]
 
 
-def _any_stride(room: DeviceRoom, given: Settings, random: np.random.Generator, tally: Tally) -> str | None:
+def _any_stride(room: RoomOnDevice, given: Settings, random: np.random.Generator, tally: Tally) -> str | None:
     step = _step(room, given, random)
     manners = [Manner(padding=padding, shift=padding % 5) for padding in (1, 7, 64, room.size)]
     return next(filter(None, (attempt(room, step, tally, manner)[0] for manner in manners)), None)
 
 
-def _row_faults(room: DeviceRoom, given: Settings, random: np.random.Generator, tally: Tally) -> str | None:
+def _row_faults(room: RoomOnDevice, given: Settings, random: np.random.Generator, tally: Tally) -> str | None:
     logits = normal_rows(random, _ROWS, room.size)
     logits[0, -1], logits[2, 0], logits[4] = np.nan, np.inf, -np.inf
     logits[5, room.size // 2] = 2 * LOGIT_LIMIT
@@ -147,7 +147,7 @@ def _row_faults(room: DeviceRoom, given: Settings, random: np.random.Generator, 
     return problem
 
 
-def _masks(room: DeviceRoom, given: Settings, random: np.random.Generator, tally: Tally) -> str | None:
+def _masks(room: RoomOnDevice, given: Settings, random: np.random.Generator, tally: Tally) -> str | None:
     for share in (0.02, 0.5):
         masks = random_masks(random, _ROWS, room.size, share)
         step = step_of(room, [given], _ROWS, random, bitmask=masks)
@@ -161,25 +161,25 @@ def _masks(room: DeviceRoom, given: Settings, random: np.random.Generator, tally
     return None
 
 
-def _processed(room: DeviceRoom, given: Settings, random: np.random.Generator, tally: Tally) -> str | None:
+def _processed(room: RoomOnDevice, given: Settings, random: np.random.Generator, tally: Tally) -> str | None:
     step = _step(room, given, random)
     entries = [(replace(group, want_processed=True), parts) for group, parts in step.entries]
     return attempt(room, replace(step, entries=entries), tally)[0]
 
 
-def _logprobs(room: DeviceRoom, given: Settings, random: np.random.Generator, tally: Tally) -> str | None:
+def _logprobs(room: RoomOnDevice, given: Settings, random: np.random.Generator, tally: Tally) -> str | None:
     step = _step(room, given, random)
     if not can_report(room, step):
         return None
     return attempt(room, reporting(step, random), tally)[0]
 
 
-def _survivors(room: DeviceRoom, given: Settings, random: np.random.Generator, tally: Tally) -> str | None:
+def _survivors(room: RoomOnDevice, given: Settings, random: np.random.Generator, tally: Tally) -> str | None:
     cut = cut_step(room, _step(room, given, random))
     return None if cut is None else attempt(room, cut, tally)[0]
 
 
-def _on_device(room: DeviceRoom, given: Settings, random: np.random.Generator, tally: Tally) -> str | None:
+def _on_device(room: RoomOnDevice, given: Settings, random: np.random.Generator, tally: Tally) -> str | None:
     step = _step(room, given, random)
     return attempt(room, step, tally, Manner(early=True))[0] or attempt(room, step, tally)[0]
 

@@ -11,34 +11,34 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....backends.library.binding import Answer, Device, Library, LibraryError, Refusal
+from ....backends.library.device.calls import CallLimits
 from ....backends.library.device.plans import PlanShape
-from ....backends.library.device.steps import CallLimits
 from ....backends.library.header import contract, number
 from ....backends.library.tensor import prepare
 from ....contract import Chain
 from ..bench import Room, parts_of
 from ..observing import LibraryStep
 from ..structs import larger
-from .memory import Block, DeviceMemory
+from .memory import GuardedBlock, GuardedMemory
 from .notices import Notices
 
 _MOST_PLANS = 6
 
 
-class Plan(NamedTuple):
+class GuardedPlan(NamedTuple):
     """A plan, and the memory of its runs; None for what it does not need."""
 
     number: int
     rows: int
-    workspace: Block | None
-    pinned: Block | None
+    workspace: GuardedBlock | None
+    pinned: GuardedBlock | None
 
     @property
-    def blocks(self) -> list[Block]:
+    def blocks(self) -> list[GuardedBlock]:
         return [block for block in (self.workspace, self.pinned) if block is not None]
 
 
-class DeviceRoom(Room):
+class RoomOnDevice(Room):
     """A room whose logits lie on a device; leaving its `with` block closes it.
 
     recent  the calls that have been finished last: their outputs must stay as they are.
@@ -47,13 +47,13 @@ class DeviceRoom(Room):
     def __init__(self, library: Library, device: Device, size: int, *, capacity: int = 64) -> None:
         super().__init__(library, size, capacity=capacity, device=device)
         self.library = library
-        self.memory = DeviceMemory(self.session.context)
+        self.memory = GuardedMemory(self.session.context)
         self.notices = Notices(self.session, self.slots)
         self.recent: list[Any] = []
-        self._plans: OrderedDict[PlanShape, Plan] = OrderedDict()
+        self._plans: OrderedDict[PlanShape, GuardedPlan] = OrderedDict()
         self.session.context.enter()
 
-    def __enter__(self) -> DeviceRoom:
+    def __enter__(self) -> RoomOnDevice:
         return self
 
     def __exit__(
@@ -90,10 +90,10 @@ class DeviceRoom(Room):
 
     # --- plans ---------------------------------------------------------------------------------------
 
-    def plan(self, shape: PlanShape) -> Plan:
+    def plan(self, shape: PlanShape) -> GuardedPlan:
         """A plan for a shape, kept for the next calls."""
         if self.library.function("prepare") is None:
-            return Plan(0, shape.rows, None, None)
+            return GuardedPlan(0, shape.rows, None, None)
         if shape not in self._plans:
             while len(self._plans) >= _MOST_PLANS:
                 self.release(self._plans.popitem(last=False)[1])
@@ -105,12 +105,13 @@ class DeviceRoom(Room):
         """The numbers of the plans that are kept."""
         return [plan.number for plan in self._plans.values()]
 
-    def prepare(self, shape: PlanShape, taken: Sequence[int] = (), *, newer: bool = False) -> Plan:
+    def prepare(self, shape: PlanShape, taken: Sequence[int] = (), *, newer: bool = False) -> GuardedPlan:
         """A new plan. Raises `LibraryError` if it cannot be."""
         programs = np.array(shape.programs, np.uint32)
         struct, whole = larger("es_shape", newer)
         struct.masked, struct.rows, struct.vocab_size = shape.masked, shape.rows, self.size
         struct.stride, struct.wants = shape.stride, shape.wants
+        struct.most_top_k, struct.most_logprobs = shape.most_top_k, shape.most_logprobs
         struct.code, struct.bits = shape.layout.code, shape.layout.bits
         struct.programs = contract().from_buffer("uint32_t[]", programs)
         struct.n_programs = len(programs)
@@ -128,9 +129,9 @@ class DeviceRoom(Room):
             raise self.library.error(f"prepare asks for {plan.workspace_bytes} and {plan.pinned_bytes} bytes")
         workspace = self.memory.take(plan.workspace_bytes) if plan.workspace_bytes else None
         pinned = self.memory.take(plan.pinned_bytes, pinned=True) if plan.pinned_bytes else None
-        return Plan(plan.number, shape.rows, workspace, pinned)
+        return GuardedPlan(plan.number, shape.rows, workspace, pinned)
 
-    def release(self, plan: Plan) -> None:
+    def release(self, plan: GuardedPlan) -> None:
         """End a plan, and give back its memory. Raises `LibraryError` if the library refuses that."""
         context, release = self.session.context, self.library.function("release")
         if plan.number and release is not None:
@@ -197,3 +198,13 @@ def wants(step: LibraryStep, *, on_device: bool) -> int:
         "ES_ON_DEVICE": on_device,
     }
     return sum(number(name) for name, wanted in asked.items() if wanted)
+
+
+def most_wanted(step: LibraryStep) -> tuple[int, int]:
+    """The greatest top_k of a step, 0 if some rows have none, and the most logprobs, -1 if some want all."""
+    top_k = step.entries[0][0].rows.slots.column("top_k")[step.slot_numbers]
+    most_logprobs = 0
+    if step.logprobs is not None:
+        top_n = step.logprobs[1][step.index]
+        most_logprobs = -1 if top_n.min() < 0 else int(top_n.max())
+    return (0 if top_k.min() < 1 else int(top_k.max())), most_logprobs

@@ -13,7 +13,7 @@ from ....params import SamplingParams, build_chain
 from ..bench import CHAINS, Settings, mask_of, normal_rows, parts_of
 from ..observing import LibraryStep
 from ..random_steps import random_tokens
-from .room import DeviceRoom
+from .room import RoomOnDevice
 from .survivors import cut_of
 
 FILTERS: Sequence[Settings] = (
@@ -36,19 +36,19 @@ PENALTIES: Sequence[Settings] = (
 """Chains whose tokens depend on the history."""
 
 
-def chains_on(room: DeviceRoom, given: Sequence[Settings] = CHAINS, **what: bool) -> list[Settings]:
+def chains_on(room: RoomOnDevice, given: Sequence[Settings] = CHAINS, **what: bool) -> list[Settings]:
     """Those settings whose chains the library runs, and whose top_k is not too great."""
     return [
         one for one in given if is_run(room, build_chain(SamplingParams(**one)), one.get("top_k", 0), **what)
     ]
 
 
-def chains_to_cut(room: DeviceRoom, given: Sequence[Settings] = FILTERS) -> list[Settings]:
+def chains_to_cut(room: RoomOnDevice, given: Sequence[Settings] = FILTERS) -> list[Settings]:
     """Those settings whose first samplers leave survivors."""
     return [one for one in given if cut_of(room, build_chain(SamplingParams(**one))) is not None]
 
 
-def is_run(room: DeviceRoom, chain: Chain, top_k: int = 0, *, masked: bool = False) -> bool:
+def is_run(room: RoomOnDevice, chain: Chain, top_k: int = 0, *, masked: bool = False) -> bool:
     """Whether the library runs a chain for requests with this top_k."""
     answer = room.answer(parts_of(chain), masked=masked)
     if answer is None or (masked and not answer.promise("MASKS")):
@@ -57,7 +57,7 @@ def is_run(room: DeviceRoom, chain: Chain, top_k: int = 0, *, masked: bool = Fal
     return not (answer.max_top_k and has_top_k) or 0 < top_k <= answer.max_top_k
 
 
-def by_random_kind(room: DeviceRoom, given: Sequence[Settings]) -> list[list[Settings]]:
+def by_random_kind(room: RoomOnDevice, given: Sequence[Settings]) -> list[list[Settings]]:
     """The settings that may be in one call, together: those that want the same random numbers."""
     kinds: dict[int, list[Settings]] = {}
     for one in given:
@@ -65,14 +65,14 @@ def by_random_kind(room: DeviceRoom, given: Sequence[Settings]) -> list[list[Set
     return list(kinds.values())
 
 
-def most_rows(room: DeviceRoom, chains: Sequence[Settings], n: int) -> int:
+def most_rows(room: RoomOnDevice, chains: Sequence[Settings], n: int) -> int:
     """n, or how many rows a call for `chains` may have, if that is less."""
     answers = [room.answer(parts_of(build_chain(SamplingParams(**given)))) for given in chains]
     return min((answer.max_rows for answer in answers if answer and 0 < answer.max_rows < n), default=n)
 
 
 def step_of(
-    room: DeviceRoom,
+    room: RoomOnDevice,
     chains: Sequence[Settings],
     n: int,
     random: np.random.Generator,
@@ -99,13 +99,13 @@ def random_masks(random: np.random.Generator, n: int, size: int, share: float = 
     return mask_of(bits)
 
 
-def drop(room: DeviceRoom, step: LibraryStep) -> None:
+def drop(room: RoomOnDevice, step: LibraryStep) -> None:
     """The requests of a step leave."""
     for slot in step.slot_numbers.tolist():
         room.slots.remove(slot)
 
 
-def plain_steps(room: DeviceRoom, n: int, seed: int = 0) -> Iterator[LibraryStep]:
+def plain_steps(room: RoomOnDevice, n: int, seed: int = 0) -> Iterator[LibraryStep]:
     """A step of n rows for each kind of random numbers, with all chains of that kind."""
     random = np.random.default_rng([seed, room.size, n])
     for chains in by_random_kind(room, chains_on(room)):

@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from ....backends.library.header import number
 from ....backends.library.segmented import chain_of
-from ....contract import Chain, Group, Truncation
+from ....contract import Chain, Group
 from ..bench import expected_of, where_of
 from ..observing import LibraryStep, Observed
-from .room import DeviceRoom
+from .room import RoomOnDevice
 
-Part = object
+_CUT_AGAIN = ("top_k", "min_p")
+"""The samplers after which ties may be kept."""
 
 
-def cut_of(room: DeviceRoom, chain: Chain, *, masked: bool = False) -> tuple[Part, ...] | None:
+def cut_of(room: RoomOnDevice, chain: Chain, *, masked: bool = False) -> tuple[Any, ...] | None:
     """The longest first part of a chain whose survivors the library leaves; None if there is none."""
     for n in range(len(chain.samplers), 0, -1):
         first = chain.samplers[:n]
         answer = room.answer(first, masked=masked)
         if answer is None or not answer.promise("SURVIVORS") or answer.max_survivors < 1:
             continue
-        if answer.ties == number("ES_TIES_KEPT") and not all(isinstance(p, Truncation) for p in first):
+        if answer.ties == number("ES_TIES_KEPT") and not all(part.name in _CUT_AGAIN for part in first):
             continue
         return first
     return None
 
 
-def cut_step(room: DeviceRoom, step: LibraryStep) -> LibraryStep | None:
+def cut_step(room: RoomOnDevice, step: LibraryStep) -> LibraryStep | None:
     """The step with the first parts of its chains alone; None if some have none."""
-    entries: list[tuple[Group, tuple[Part, ...]]] = []
+    entries: list[tuple[Group, tuple[Any, ...]]] = []
     for group, _ in step.entries:
         first = cut_of(room, group.plan, masked=group.masked)
         if first is None:
@@ -43,7 +44,7 @@ def cut_step(room: DeviceRoom, step: LibraryStep) -> LibraryStep | None:
     return replace(cut, width=width)
 
 
-def wrong_survivors(room: DeviceRoom, step: LibraryStep, observed: Observed) -> str | None:
+def wrong_survivors(room: RoomOnDevice, step: LibraryStep, observed: Observed) -> str | None:
     """The first row whose survivors are not those of its program."""
     if observed.code != number("ES_OK"):
         return None
@@ -125,11 +126,3 @@ def _wrong_rest(
     else:
         same = np.array_equal(logits, right[1])
     return None if same else "other logits of survivors"
-
-
-def steps_to_cut(room: DeviceRoom, steps: Sequence[LibraryStep]) -> Iterator[LibraryStep]:
-    """Those of `steps` that can be cut, cut."""
-    for step in steps:
-        cut = cut_step(room, step)
-        if cut is not None:
-            yield cut
