@@ -8,7 +8,7 @@ from engine_sampler import Param
 from engine_sampler.adapters import koboldai
 from engine_sampler.adapters.llama_cpp import requests
 from engine_sampler.params.openai import LEFT_TO_THE_SERVER, NOTICED, RENAMED
-from engine_sampler.registry import CORE_PARAMS, GRAMMAR_OPTIONS, STRUCTURED_PARAMS, Catalogue
+from engine_sampler.registry import CORE_PARAMS, GRAMMAR_OPTIONS, PHASE_PARAMS, STRUCTURED_PARAMS, Catalogue
 
 from .docstrings import inline
 from .parts import GROUPS, group_of, in_chain_order
@@ -83,7 +83,9 @@ def _groups(catalogue: Catalogue) -> Iterator[tuple[str, list[Param], Mapping[st
     criteria = catalogue.stopping_criteria.values()
     owners = {p.name: f"criteria/{part.name}.md" for part in criteria for p in part.params}
     yield "Ends", [p for part in criteria for p in part.params], owners
-    yield "Request", [p for name, p in CORE_PARAMS.items() if name not in structure], {}
+    phases = {param.name: param for param in PHASE_PARAMS}
+    yield "Phases", list(PHASE_PARAMS), dict.fromkeys(phases, "reasoning.md")
+    yield "Request", [p for name, p in CORE_PARAMS.items() if name not in {**structure, **phases}], {}
 
 
 def request_table(system: str) -> str:

@@ -85,6 +85,13 @@ PAGES = (
         ),
     ),
     Page(
+        "messages",
+        "Messages",
+        "Answers of models, read as thoughts, content and calls while they grow. "
+        "[Messages](../messages.md) shows them at work.",
+        ("engine_sampler.messages",),
+    ),
+    Page(
         "criteria",
         "Stopping criteria",
         "What a criterion subclasses or returns. "

@@ -42,6 +42,7 @@ def keywords(settings: Mapping[str, Any]) -> str:
 
 KINDS = {
     "allowed_token_ids": "list",
+    "answer": "dict",
     "bad_words": "list",
     "choice": "list",
     "dry_sequence_breakers": "list",
@@ -50,8 +51,10 @@ KINDS = {
     "logit_bias": "dict",
     "logprobs_mode": "str or list",
     "order": "str or list",
+    "phases": "list",
     "seed": "int",
     "structural_tag": "dict or str",
+    "thinking": "dict or str",
     "whitespace": "str or int",
 }
 """What parameters take that convert their values themselves."""

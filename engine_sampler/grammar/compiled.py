@@ -105,8 +105,10 @@ def _bound(
     """
     specials, ends = tokenizer.special_token_ids, tokenizer.eos_token_ids
     if binding.kind == "marker":
-        found = special.get(binding.name)
-        return None if found is None or found in ends else (found,)
+        found = (
+            (special[binding.name],) if binding.name in special else tokenizer.markers.get(binding.name, ())
+        )
+        return None if not found or not set(ends).isdisjoint(found) else found
     if binding.kind == "text":
         return None if specials.issuperset(named) else ()
     if binding.kind == "ordinary_except":

@@ -14,6 +14,7 @@ from ..contract.values import id_of_digits
 from .bodies import mapping
 from .schemas import check_text
 from .structured import structured_parameters
+from .thinking_keys import take_thinking
 from .tools import Reasoning
 
 logger = logging.getLogger("engine_sampler")
@@ -27,7 +28,7 @@ LEFT_TO_THE_SERVER: Mapping[str, tuple[str, ...]] = {
         "how the model is to answer": "reasoning_effort verbosity prediction web_search_options",
         "how the answer is sent": "stream stream_options echo detokenize output_kind "
         "output_text_buffer_length flat_logprobs spaces_between_special_tokens return_token_ids "
-        "return_tokens_as_token_ids include_reasoning modalities audio",
+        "return_tokens_as_token_ids include_reasoning separate_reasoning stream_reasoning modalities audio",
         "who asks, and what the server keeps": "user store metadata service_tier safety_identifier priority "
         "request_id prompt_cache_key prompt_cache_retention cache_salt kv_transfer_params "
         "skip_reading_prefix_cache",
@@ -53,23 +54,28 @@ RENAMED = {"max_completion_tokens": "max_tokens", "sampling_seed": "seed"}
 
 
 def parameters_of(
-    body: Mapping[str, Any], tool_family: str | None = None, reasoning: Reasoning = "disabled"
+    body: Mapping[str, Any],
+    tool_family: str | None = None,
+    reasoning: Reasoning = "disabled",
+    thinking: Any = None,
 ) -> dict[str, Any]:
     """The keyword arguments for `SamplingParams` in a request body.
 
     None means the default; transport keys are left out. `response_format`, `structured_outputs`,
     `tools` with `tool_choice` and the like become a structured parameter (see `structured`), `logprobs` with
-    `top_logprobs` becomes a number, `logit_bias` keys become ids, and the contents of `extra_args` (REST:
-    `vllm_xargs`) are merged in. The order is "vllm" unless the body gives another. Raises `ParameterError`
+    `top_logprobs` becomes a number, `logit_bias` keys become ids, budgets of thoughts become
+    `thinking_token_budget` (see `thinking_keys`), and the contents of `extra_args` (REST: `vllm_xargs`) are
+    merged in. The order is "vllm" unless the body gives another. Raises `ParameterError`
     for unsupported forms.
     """
     unread = dict(mapping("body", body))
     structured = structured_parameters(unread, tool_family, reasoning)
+    thoughts = take_thinking(unread, thinking, tool_family, covers=reasoning != "disabled")
     unread = without_transport(unread, TRANSPORT)
     parameters: dict[str, Any] = {"order": "vllm"}
     for key in ("extra_args", "vllm_xargs"):
         parameters |= without_transport(mapping(key, unread.pop(key, {})), TRANSPORT)
-    parameters |= structured
+    parameters |= structured | thoughts
     parameters |= openai_logprobs(
         unread.pop("logprobs", None), unread.pop("top_logprobs", None), default_count=0
     )

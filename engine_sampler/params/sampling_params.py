@@ -101,7 +101,12 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
 
     @classmethod
     def from_dict(
-        cls, body: Mapping[str, Any], *, tool_family: str | None = None, reasoning: Reasoning = "disabled"
+        cls,
+        body: Mapping[str, Any],
+        *,
+        tool_family: str | None = None,
+        reasoning: Reasoning = "disabled",
+        thinking: Any = None,
     ) -> SamplingParams:
         """Settings from the JSON body of an OpenAI or vLLM request.
 
@@ -109,6 +114,9 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
                      `engine_sampler.grammar.TOOL_FAMILIES`; None: only calls that `tool_choice` forces are
                      constrained, as JSON
         reasoning    whether the grammar of such calls covers the thoughts before them, as in `tool_calls`
+        thinking     how the model that is served marks its thoughts, as in the parameter of this name; None:
+                     as the body says, or as in `tool_family` if the body has a budget for them. A body that
+                     turns thoughts off (`chat_template_kwargs.enable_thinking`) has none
 
         The order is "vllm" (temperature before the truncations) unless the body gives another; null means the
         default. Keys that concern the transport only, such as `model` and `messages`, are left to the server;
@@ -118,7 +126,7 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
         """
         from .openai import parameters_of
 
-        return guarded(lambda: cls(**parameters_of(body, tool_family, reasoning)), "the request")
+        return guarded(lambda: cls(**parameters_of(body, tool_family, reasoning, thinking)), "the request")
 
     @staticmethod
     def parameters() -> Mapping[str, Param]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import numpy as np
 
 from ..arithmetic import Logprobs
+
+if TYPE_CHECKING:
+    from ..messages import Event
 
 RequestId = Hashable
 """What names a request: any hashable value."""
@@ -39,6 +42,9 @@ class StepResult:
     seeds           the seed of its draws, given or chosen at random.
     parent_ids      the request whose cache it continues: itself, except under beam search.
 
+    deltas          what its parser has read since the last step, events as `MessageParser.feed` gives them;
+                    [] for a request without one. None if no request has a parser.
+
     skipped         the numbers of the requests that had left before the step: removed, or ended by `accept`.
                     Their rows were not read; the finish reason is `abort`, or theirs.
     phase_tokens    how many tokens of its output each phase of a request has had, by the phase's name: in a
@@ -61,6 +67,7 @@ class StepResult:
     skipped: Sequence[int] = ()
     phase_tokens: list[dict[str, int] | None] = field(default_factory=list)
     token_ids_on_device: Any = None
+    deltas: list[list[Event]] | None = None
 
     def tokens(self, i: int) -> list[int]:
         """The tokens of request number i in this step: one, or several with drafts."""
@@ -74,8 +81,10 @@ class StepResult:
 
 
 def _copied(part: Any) -> Any:
-    if isinstance(part, (list, np.ndarray)):
-        return part.copy()  # their entries cannot be changed
+    if isinstance(part, list):
+        return [entry.copy() if type(entry) is dict else entry for entry in part]
+    if isinstance(part, np.ndarray):
+        return part.copy()
     return copy.deepcopy(part)
 
 
@@ -149,9 +158,9 @@ class BegunStep:
     """What `Scheduler.begin` returns; `finish` gives the result of the step, once.
 
     token_ids_on_device  int64 [rows] on the device of the logits, in the order of its stream: the tokens of
-                         all rows as they will be there, anything for a faulty row; None if the backend leaves none
-                         there. One that a grammar refuses, or in whose place a phase puts another, is among
-                         them: `StepResult.token_ids_on_device` is None then.
+                         all rows as they will be there, anything for a faulty row; None if the backend leaves
+                         none there. One that a grammar refuses, or in whose place a phase puts another, is
+                         among them: `StepResult.token_ids_on_device` is None then.
 
     A begun step that is dropped has not been done, and so has one whose `finish` is interrupted: the logits
     can be given to another.

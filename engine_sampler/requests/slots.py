@@ -27,8 +27,11 @@ class CheckTrigger:
 
     def joined(self, other: CheckTrigger) -> CheckTrigger:
         """When either says so."""
+        ids, others = self.token_ids, other.token_ids
+        if len(ids) and len(others):
+            others = np.union1d(ids, others)
         return CheckTrigger(
-            np.union1d(self.token_ids, other.token_ids),
+            others if len(others) else ids,
             min(self.length, other.length),
             self.always or other.always,
         )
@@ -161,17 +164,27 @@ class Slots:
         self.refill(slot)
 
     def replace(
-        self, slot: int, entry: RequestState, given: Mapping[str, Any], trigger: CheckTrigger
+        self,
+        slot: int,
+        entry: RequestState,
+        given: Mapping[str, Any],
+        trigger: CheckTrigger,
+        *,
+        keeps_tables: bool = False,
     ) -> None:
         """Give the request in a slot other parameters, for which `entry` has the states, over the same
-        history."""
+        history.
+
+        keeps_tables  whether tables that are derived from the history do not depend on what changes.
+        """
         for name in self._given[slot].keys() | given.keys():
             if name in self._columns:
                 self._columns[name][slot] = given.get(name, self.params[name].neutral)
         self.entries[slot], self._given[slot] = entry, given
         history = entry.history
         self.pool.output_begins[slot] = len(history.prompt_token_ids)
-        self.pool.renew_epoch(slot)
+        if not keeps_tables:
+            self.pool.renew_epoch(slot)
         self.watch(slot, trigger)
         self.refill(slot)
 

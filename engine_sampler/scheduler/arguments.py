@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,8 @@ import numpy as np
 from ..base.arguments import integer_of
 from ..base.errors import quoted
 from ..contract import Param, ParameterError, Vocabulary
+from ..requests.request import RequestError
+from ..requests.results import RequestId
 
 POSITION = Param("position", int, None, low=0, high=2**62)
 """The index of the next token of a request."""
@@ -61,3 +63,19 @@ def chosen_tokens_in(
     if len(logprobs) not in (0, len(tokens)):
         raise ParameterError(f"logprobs has {len(logprobs)} entries for {len(tokens)} tokens")
     return tokens, [*logprobs] or [0.0] * len(tokens)
+
+
+def drafts_in(drafts: Any, request_ids: Sequence[RequestId], vocabulary: Vocabulary) -> list[list[int]]:
+    """The drafts of each request, in row order, from a list of them or a mapping by id. Raises `RequestError`
+    or `ParameterError`."""
+    if isinstance(drafts, Mapping):
+        known = set(request_ids)
+        for request_id in drafts:
+            if request_id not in known:
+                raise RequestError(
+                    f"draft_token_ids names {quoted(request_id)}, which has no rows in this step"
+                )
+        drafts = [drafts.get(request_id, ()) for request_id in request_ids]
+    if len(drafts) != len(request_ids):
+        raise RequestError(f"draft_token_ids has {len(drafts)} entries for {len(request_ids)} requests")
+    return [few_token_ids_in("draft_token_ids", d, vocabulary) for d in drafts]

@@ -66,7 +66,6 @@ class InputBatch:
     preparing   the samplers that prepare, each with its request as a single row, by the request's index.
     scored      the indices of those that need logprobs.
     steered     the indices of those whose next token may be another one than the drawn.
-    is_judged   whether any of them is masked, scored or steered.
     logprobs    which logprobs they need; None if none does.
     streamed    the indices of those with text.
     members, groups  the requests by configuration, and the groups where every request has one row; None until
@@ -100,7 +99,6 @@ class InputBatch:
         self.preparing = {i: r.preparing(slots) for i, r in enumerate(self.requests) if r.chain.preparing}
         self.scored = [i for i, r in enumerate(self.requests) if r.needs_logprobs]
         self.steered = [i for i, r in enumerate(self.requests) if r.phases is not None and r.phases.steers]
-        self.is_judged = bool(self.masked or self.scored or self.steered)
         self.streamed = [i for i, r in enumerate(self.requests) if r.text is not None]
         self.logprobs = LogprobsPlan(self.requests, slots.vocabulary.size) if self.scored else None
         self.members: list[Members] | None = None

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,11 +19,12 @@ from ..grammar.constraints import prepare_for, start_compiling
 from ..grammar.service import GrammarCompiler
 from ..params import RequestLimits, SamplingParams
 from ..registry import CORE_PARAMS, default_registry
+from ..requests.answers import ParsedAnswers, check_parser
 from ..requests.request import RequestError
 from ..requests.results import BegunStep, Record, RequestId, StepResult
 from ..requests.slots import Slots
 from ..tokenizer import Tokenizer, check_tokenizer
-from .arguments import POSITION, check_at_least_one, chosen_tokens_in, few_token_ids_in
+from .arguments import POSITION, check_at_least_one, chosen_tokens_in, drafts_in
 from .beam_groups import check_beam_rows
 from .joining import Newcomers, check_single, checked_count, matcher_for
 from .live_requests import LiveRequests
@@ -32,6 +33,9 @@ from .row_plans import BeamPlan, DraftPlan, RowPlan
 from .runner import BegunRun, StepRunner
 from .siblings import ranked
 from .waiting import WaitingRequests
+
+if TYPE_CHECKING:
+    from ..messages import MessageParser
 
 logger = logging.getLogger("engine_sampler")
 
@@ -104,6 +108,7 @@ class Scheduler:
         self._requests = LiveRequests(slots, registry)
         self._step_lock = self._requests.step_lock
         self._runner = StepRunner(self._requests, named_backend(backend), postpone)
+        self._answers = ParsedAnswers(self._requests.find)
         self._waiting = WaitingRequests(self._requests, self.vocabulary)
         self._compiler, self._on_ready = grammar_compiler, on_ready
         if grammar_compiler is not None:
@@ -156,6 +161,7 @@ class Scheduler:
         stopping_criteria: Sequence[Callable[..., Any]] = (),
         position: int | None = None,
         client: Hashable = None,
+        parser: MessageParser | None = None,
     ) -> RequestId:
         """Add a request; returns its id (`request_id`, or a new integer).
 
@@ -174,16 +180,21 @@ class Scheduler:
         position          the index of its next token; default: the length of its history.
         client            whose request it is, see `GrammarCompiler.submit`: clients take turns where grammars
                           are compiled in the background.
+        parser            what reads the answer: `StepResult.deltas` says what it has read. It follows the
+                          request through drafts, `accept`, `rollback` and `fork`.
 
         Raises `ParameterError` or `RequestError` before anything changes, also for parameters beyond the
         `limits`, and RuntimeError if the `grammar_compiler` is closed.
         """
         check_single(params, checked_count(self, params, grammar))
         position = POSITION.check(position)
+        check_parser(parser)
         ids = [self._requests.free_id(request_id)]
         tokens = prompt_token_ids, output_token_ids
         newcomers = Newcomers.of(self, ids, params, tokens, stopping_criteria, position=position)
         self._admit(newcomers, grammar, client)
+        if parser is not None:
+            self._answers.add(ids, parser, newcomers.history.output_token_ids.tolist())
         return ids[0]
 
     def add_group(
@@ -195,8 +206,10 @@ class Scheduler:
         grammar: Any = None,
         stopping_criteria: Sequence[Callable[..., Any]] = (),
         client: Hashable = None,
+        parser: MessageParser | None = None,
     ) -> list[RequestId]:
-        """Add `best_of` (default `n`) siblings of one prompt; returns their ids.
+        """Add `best_of` (default `n`) siblings of one prompt; returns their ids. `parser` and copies of it
+        read their answers, as in `add`.
 
         Sibling 0 has the request's seed, sibling i its Philox child. The engine may give the same
         row of logits for all of them in the first step. `best` ranks them when they are done.
@@ -207,6 +220,7 @@ class Scheduler:
         together, the best text under the first id; until then they have no text.
         """
         count = checked_count(self, params, grammar)
+        check_parser(parser, is_search=params["use_beam_search"])
         if request_ids is None:
             request_ids = [self._requests.free_id(None) for _ in range(count)]
         if len(request_ids) != count or len(set(request_ids)) != count:
@@ -216,6 +230,8 @@ class Scheduler:
         ids, tokens = list(request_ids), (prompt_token_ids, ())
         newcomers = Newcomers.of(self, ids, params, tokens, stopping_criteria, is_group=True)
         self._admit(newcomers, grammar, client)
+        if parser is not None:
+            self._answers.add(ids, parser, ())
         return ids
 
     def best(self, request_ids: Sequence[RequestId]) -> list[RequestId]:
@@ -251,6 +267,7 @@ class Scheduler:
         with self._step_lock.lock:
             record = self._requests.remove(request_id)
             self._waiting.drop_removed()
+        self._answers.forget(request_id)
         return record
 
     def record(self, request_id: RequestId) -> Record:
@@ -268,6 +285,7 @@ class Scheduler:
                 child = parent.fork(self._requests.free_id(new_request_id), seed)
                 child.position = int(self._requests.slots.positions[parent.slot])
             self._requests.add([child])
+            self._answers.fork(request_id, child.id)
             return child.id
 
     def suspend(self, request_id: RequestId) -> Record:
@@ -301,6 +319,7 @@ class Scheduler:
                     f"n={n} is not allowed: request {quoted(request_id)} has {have} output tokens"
                 )
             self._requests.roll_back(request, n)
+            self._answers.cut(request_id, have - n)
 
     # --- steps -----------------------------------------------------------------------------------
 
@@ -455,6 +474,9 @@ class Scheduler:
         self._requests.add(*siblings)
 
     def _notify(self, result: StepResult, plan: RowPlan, rows: LogitRows, started: float) -> None:
+        """Tell parsers and observers of a step that is done."""
+        if self._answers:
+            result.deltas = self._answers.deltas(result)
         if self._requests.observed:
             self._requests.notify_step(result, lambda: self._runner.measures(result, plan, rows, started))
 
@@ -473,18 +495,4 @@ class Scheduler:
             return BeamPlan(inputs, self._requests.slots, groups)
         if drafts is None:
             return plan
-        return DraftPlan(inputs, self._requests.slots, self._drafts(drafts, inputs.named))
-
-    def _drafts(self, drafts: Any, request_ids: Sequence[RequestId]) -> list[list[int]]:
-        """The drafts of each request, in row order."""
-        if isinstance(drafts, Mapping):
-            known = set(request_ids)
-            for request_id in drafts:
-                if request_id not in known:
-                    raise RequestError(
-                        f"draft_token_ids names {quoted(request_id)}, which has no rows in this step"
-                    )
-            drafts = [drafts.get(request_id, ()) for request_id in request_ids]
-        if len(drafts) != len(request_ids):
-            raise RequestError(f"draft_token_ids has {len(drafts)} entries for {len(request_ids)} requests")
-        return [few_token_ids_in("draft_token_ids", d, self.vocabulary) for d in drafts]
+        return DraftPlan(inputs, self._requests.slots, drafts_in(drafts, inputs.named, self.vocabulary))

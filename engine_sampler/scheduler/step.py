@@ -28,7 +28,7 @@ class _Judgement(NamedTuple):
     """What is known about the drawn tokens before they join the histories, by index in the round.
 
     refused         those whose token does not count: their requests have ended, or are postponed.
-    may_have_ended  those whose grammar may be over, or whose token another one has taken the place of.
+    may_have_ended  those whose grammar may be over.
     logprobs        the raw logprobs of the tokens, for requests that record them.
     """
 
@@ -124,10 +124,11 @@ class Step:
         batch, left_out = self._begun or self._start(drawing)
         # 3. The backend draws.
         is_faulty = self._draw(drawing, batch)
-        # 4. Tokens that do not count are refused, others take the place of some, logprobs are collected, and
-        #    the grammars get their tokens.
+        # 4. Phases force tokens. Tokens that do not count are refused, logprobs collected, and the grammars
+        #    get their tokens.
+        closing = self._steer(drawing, batch) if inputs.steered else ()
         judged = _ALL_COUNT
-        if is_faulty or left_out or inputs.is_judged:
+        if is_faulty or left_out or inputs.masked or inputs.scored:
             judged = self._judge(drawing, batch)
         if not self._advances:
             self._stay(drawing, batch, judged)
@@ -140,8 +141,8 @@ class Step:
         # 6. The texts get their tokens.
         text_ends = self._extend_texts(drawing, judged.refused) if inputs.streamed else {}
         # 7. Everything else follows, and requests come to their ends.
-        if due or text_ends or judged.may_have_ended or judged.refused:
-            self._follow(drawing, judged, text_ends)
+        if due or text_ends or closing or judged.may_have_ended or judged.refused:
+            self._follow(drawing, judged, text_ends, closing)
         # 8. `result`, once all rounds are done.
 
     def result(self, plan: RowPlan, number: int) -> StepResult:
@@ -272,7 +273,6 @@ class Step:
         """Find the tokens that do not count, collect logprobs, and give the grammars their tokens."""
         inputs, rows, token_ids = drawing.inputs, drawing.rows, self.outputs.token_ids
         refused = self._faulty(drawing, batch)
-        steered = self._steer(drawing, batch, refused) if inputs.steered else []
         logprobs: dict[int, float] = {}
         if self._logprobs is not None and inputs.logprobs is not None:
             logprobs = self._collect_logprobs(drawing, batch, self._logprobs, inputs.logprobs, refused)
@@ -283,22 +283,24 @@ class Step:
         if self._token_ids_on_device is not None and (token_ids[rows[refused]] != -1).any():
             self._token_ids_on_device = None
         token_ids[rows[refused]] = -1
-        return _Judgement(refused, may_have_ended + steered, logprobs)
+        return _Judgement(refused, may_have_ended, logprobs)
 
-    def _steer(self, drawing: Round, batch: Batch, refused: Sequence[int]) -> list[int]:
+    def _steer(self, drawing: Round, batch: Batch) -> list[int]:
         """Put the tokens that phases force in the places of drawn ones, after everything that has led to
-        these. Returns the indices of the requests whose drawn tokens have been replaced."""
-        draws, steered = drawing.inputs.draws, []
-        for i in drawing.inputs.steered:
+        these. Returns the indices of the requests whose EOS tokens have been replaced."""
+        draws, closing = drawing.inputs.draws, []
+        drawn_ids = draws.token_ids[drawing.inputs.steered].tolist()
+        for i, drawn in zip(drawing.inputs.steered, drawn_ids, strict=True):
             request = drawing.inputs.requests[i]
-            assert request.phases is not None
-            if i in refused:
+            phases = request.phases
+            if phases is None or not phases.replaces(drawn):
                 continue
-            row, drawn = int(drawing.rows[i]), int(draws.token_ids[i])
-            token_id = request.phases.steer(request.history.token_ids, drawn)
-            if not (request.phases.is_closing or request.phases.log[-1].is_forced):
+            row = int(drawing.rows[i])
+            if batch.errors[row] is not None or drawn < 0 or request.sits_out:
                 continue
-            steered.append(i)
+            token_id = phases.steer(request.history.token_ids)
+            if phases.is_closing:
+                closing.append(i)
             draws.token_ids[i] = self.outputs.token_ids[row] = token_id
             draws.notes[i] = self.outputs.notes[row] = np.nan
             if token_id != drawn:
@@ -306,7 +308,7 @@ class Step:
             if batch.logprobs is not None:  # nothing else may follow, so that its processed logprob is 0
                 batch.logprobs.done[row] = False
                 batch.survivors[row] = np.array([token_id], np.int64), np.zeros(1, np.float32)
-        return steered
+        return closing
 
     def _faulty(self, drawing: Round, batch: Batch) -> list[int]:
         """The indices of the requests whose rows gave no token; they end with the reason, unless they
@@ -411,10 +413,17 @@ class Step:
 
     # --- 7. ends ----------------------------------------------------------------------------------
 
-    def _follow(self, drawing: Round, judged: _Judgement, text_ends: dict[int, MatchedEnds]) -> None:
-        """Bring the requests that must be checked up to their tokens; some end."""
+    def _follow(
+        self,
+        drawing: Round,
+        judged: _Judgement,
+        text_ends: dict[int, MatchedEnds],
+        closing: Sequence[int],
+    ) -> None:
+        """Bring the requests that must be checked up to their tokens; some end, others come into another
+        phase."""
         draws, due = drawing.inputs.draws, drawing.inputs.draws.due
-        due[[*text_ends, *judged.may_have_ended]] = True
+        due[[*text_ends, *judged.may_have_ended, *(i for i in closing if i not in judged.refused)]] = True
         checked = np.flatnonzero(due).tolist()
         for i in checked:
             note = None if np.isnan(draws.notes[i]) else float(draws.notes[i])

@@ -40,7 +40,7 @@ def read(source: Any) -> TokenTable:
     token_bytes = [literal(p) if i in verbatim else decode(p) for i, p in enumerate(tokens)]
     inside = path is not source
     encoding = Encoding(partial(_encode, source)) if inside else encoding_of(keys, user_defined, special)
-    return TokenTable(token_bytes, eos, special, eot, *encoding)
+    return TokenTable(token_bytes, eos, special, eot, *encoding, added_token_ids=user_defined)
 
 
 def _vocabulary(path: str | os.PathLike[str]) -> dict[str, Any]:

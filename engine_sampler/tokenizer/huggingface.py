@@ -23,7 +23,8 @@ def from_tokenizers(tokenizer: Any) -> TokenTable:
     special = {i: token.content for i, token in tokens.items() if token.special}
     added = {i: tokenizer.id_to_token(i) for i in tokens if i not in special}  # as matched in the text
     token_bytes = _token_bytes(tokenizer.get_vocab(), added, special, _decoding(decoder))
-    return TokenTable(token_bytes, (), list(special), encode=partial(_encode, tokenizer))
+    encode = partial(_encode, tokenizer)
+    return TokenTable(token_bytes, (), list(special), encode=encode, added_token_ids=list(added))
 
 
 def from_transformers(tokenizer: Any) -> TokenTable:
@@ -55,7 +56,8 @@ def _from_slow(tokenizer: Any) -> TokenTable:
     special = {i: token.content for i, token in tokens.items() if token.special}
     added = {i: token.content for i, token in tokens.items() if i not in special}
     token_bytes = _token_bytes(tokenizer.get_vocab(), added, special, decode)
-    return TokenTable(token_bytes, (), list(special), encode=partial(_encode_slowly, tokenizer))
+    encode = partial(_encode_slowly, tokenizer)
+    return TokenTable(token_bytes, (), list(special), encode=encode, added_token_ids=list(added))
 
 
 def _token_bytes(

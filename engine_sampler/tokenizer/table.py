@@ -20,6 +20,8 @@ class TokenTable(NamedTuple):
     can."""
     inexact: str | None = None
     """Why `encode`, or the longest match in its place, may give other ids than the source itself."""
+    added_token_ids: Iterable[int] = ()
+    """Tokens that were added to the vocabulary as text: each is found in a text before others split it."""
 
 
 def warn_inexact(reason: str) -> None:

@@ -29,11 +29,15 @@ class Tokenizer:
     eos_token_ids      tokens that end a text.
     special_token_ids  tokens that are not text; they include the EOS and end-of-turn ids.
     eot_token_id       the end-of-turn token, by default the first EOS id.
+    added_token_ids    tokens that are text, and stand for their name wherever it marks a part of a message:
+                       Qwen's `<tool_call>`, say. A marker is that token then, in masks of structural tags
+                       and in parsing, and its name spelled in other tokens is not. None for a model that
+                       writes markers in ordinary tokens.
     encode             the encoding of the model's own tokenizer, str -> list of ids; without it, the
                        longest matching token is taken at each position.
 
-    Classmethods read all of this from other libraries; eos_token_ids, special_token_ids and
-    eot_token_id passed to them override what the source declares. The concatenated bytes of an encoded
+    Classmethods read all of this from other libraries; eos_token_ids, special_token_ids, eot_token_id and
+    added_token_ids passed to them override what the source declares. The concatenated bytes of an encoded
     text are the text; one that was encoded with a dummy prefix begins with a space.
 
     Raises ValueError for ids outside the vocabulary.
@@ -50,6 +54,7 @@ class Tokenizer:
         eot_token_id: int | None = None,
         *,
         encode: Callable[[str], list[int]] | None = None,
+        added_token_ids: Iterable[int] = (),
     ) -> None:
         self.token_bytes = tuple(entries_of("token_bytes", token_bytes, _BYTES))
         if not all(issubclass(kind, bytes) for kind in set(map(type, self.token_bytes))):
@@ -64,6 +69,7 @@ class Tokenizer:
         self.eot_token_id = eot_token_id
         ends = self.eos_token_ids if eot_token_id is None else (*self.eos_token_ids, eot_token_id)
         self.special_token_ids = frozenset(self._ids("special_token_ids", special_token_ids)).union(ends)
+        self.added_token_ids = frozenset(self._ids("added_token_ids", added_token_ids))
         # The tokens without text, indexed by `skip_special_tokens`.
         self._silent = (frozenset(self.eos_token_ids), self.special_token_ids)
         self._encode = encode
@@ -138,6 +144,7 @@ class Tokenizer:
         eos_token_ids: int | Iterable[int] | None = None,
         special_token_ids: Iterable[int] | None = None,
         eot_token_id: int | None = None,
+        added_token_ids: Iterable[int] | None = None,
     ) -> Tokenizer:
         """From a tokenizer of `transformers`: fast, SentencePiece, byte-level or mistral-common.
 
@@ -149,7 +156,7 @@ class Tokenizer:
         from . import huggingface
 
         table = huggingface.from_transformers(tokenizer)
-        return cls._from_table(table, eos_token_ids, special_token_ids, eot_token_id)
+        return cls._from_table(table, eos_token_ids, special_token_ids, eot_token_id, added_token_ids)
 
     @classmethod
     def from_tokenizers(
@@ -158,6 +165,7 @@ class Tokenizer:
         eos_token_ids: int | Iterable[int] = (),
         special_token_ids: Iterable[int] | None = None,
         eot_token_id: int | None = None,
+        added_token_ids: Iterable[int] | None = None,
     ) -> Tokenizer:
         """From a `tokenizers.Tokenizer`, which does not declare an EOS token.
 
@@ -169,7 +177,7 @@ class Tokenizer:
         from . import huggingface
 
         table = huggingface.from_tokenizers(tokenizer)
-        return cls._from_table(table, eos_token_ids, special_token_ids, eot_token_id)
+        return cls._from_table(table, eos_token_ids, special_token_ids, eot_token_id, added_token_ids)
 
     @classmethod
     def from_tiktoken(
@@ -221,6 +229,7 @@ class Tokenizer:
         eos_token_ids: int | Iterable[int] | None = None,
         special_token_ids: Iterable[int] | None = None,
         eot_token_id: int | None = None,
+        added_token_ids: Iterable[int] | None = None,
     ) -> Tokenizer:
         """From the path of a GGUF file, or from a `llama_cpp.Llama`, for which `vocab_only` suffices.
 
@@ -233,7 +242,7 @@ class Tokenizer:
         from . import gguf
 
         table = gguf.read(source)
-        return cls._from_table(table, eos_token_ids, special_token_ids, eot_token_id)
+        return cls._from_table(table, eos_token_ids, special_token_ids, eot_token_id, added_token_ids)
 
     @classmethod
     def _from_table(
@@ -242,6 +251,7 @@ class Tokenizer:
         eos_token_ids: int | Iterable[int] | None,
         special_token_ids: Iterable[int] | None,
         eot_token_id: int | None,
+        added_token_ids: Iterable[int] | None = None,
     ) -> Tokenizer:
         """The caller's values, where not None, override those of the source."""
         eos = table.eos_token_ids if eos_token_ids is None else eos_token_ids
@@ -251,9 +261,26 @@ class Tokenizer:
             table.special_token_ids if special_token_ids is None else special_token_ids,
             table.eot_token_id if eot_token_id is None else eot_token_id,
             encode=table.encode,
+            added_token_ids=table.added_token_ids if added_token_ids is None else added_token_ids,
         )
         tokenizer._inexact = table.inexact
         return tokenizer
+
+    @cached_property
+    def markers(self) -> dict[str, tuple[int, ...]]:
+        """The tokens that stand for their names wherever these mark something, by name: special tokens, and
+        those that were added to the vocabulary."""
+        found: dict[str, tuple[int, ...]] = {}
+        for i in sorted(self.special_token_ids | self.added_token_ids):
+            name = self.token_bytes[i].decode(errors="replace")
+            if name:
+                found[name] = (*found.get(name, ()), i)
+        return found
+
+    @cached_property
+    def marker_ids(self) -> frozenset[int]:
+        """The tokens in `markers`."""
+        return frozenset(i for ids in self.markers.values() for i in ids)
 
     def prepare(self) -> None:
         """Build now what the first text in a request's parameters would build: a few tenths of a second for

@@ -346,3 +346,22 @@ def everything_at_once(random: Random, size: int) -> Body:
     for make in (many_stop_strings, many_sequence_breakers, large_bias, all_logprobs):
         body |= make(random, size)
     return body | _structured("regex", PATTERNS["wide_counted_classes"])
+
+
+@client
+def markers_that_nearly_match(random: Random, size: int) -> Body:
+    near = ["e " * 40 + letter + "e" for letter in "abcdefghijkl"]
+    marks = {"start": near, "end": near, "starts_inside": True, "eos": "close", "message": "so " * 200}
+    return {"prompt": [7] * 30_000, "thinking": marks, "thinking_token_budget": 5}
+
+
+@client
+def a_phase_for_every_token(random: Random, size: int) -> Body:
+    history = {"repetition_penalty": 1.1, "dry_multiplier": 0.8, "no_repeat_ngram_size": 9}
+    phases = [{"tokens": 1, "params": {"top_p": 0.5}}, {"tokens": 1, "then": 0}]
+    return {"prompt": [7] * 100_000, "phases": phases, "ignore_eos": True, **history}
+
+
+@client
+def forced_text_without_an_end(random: Random, size: int) -> Body:
+    return {"phases": [{"tokens": 0, "force": [1, 2, 3], "then": 0}], "logprobs": 20}

@@ -190,6 +190,19 @@ def _endings(random: Random, longest: int) -> dict[str, Any]:
     return settings
 
 
+def _phases(random: Random) -> list[dict[str, Any]]:
+    """Phases in a circle, with markers and numbers of tokens at which one ends."""
+    changes = [{"temperature": 0.5}, {"frequency_penalty": 0.3}, {"logit_bias": {3: 1.5}}, {"top_k": 4}, {}]
+    listed: list[dict[str, Any]] = []
+    for i in range(int(random.integers(2, 5))):
+        phase: dict[str, Any] = {"tokens": int(random.integers(1, 9)), "params": changes[random.integers(5)]}
+        if random.random() < 0.5:
+            phase["until"] = _some(random, ["ab", "b", "ba", "cad", [2, 3]], 2)
+        listed.append({**phase, "then": i + 1})
+    listed[-1]["then"] = 0
+    return listed
+
+
 def random_order(random: Random, longest: int, ends: bool) -> Order:
     """A request of any kind, with up to `longest` tokens of output; `ends`: whether there is EOS."""
     without = [
@@ -211,6 +224,8 @@ def random_order(random: Random, longest: int, ends: bool) -> Order:
         settings |= STRUCTURES[int(random.integers(len(STRUCTURES)))]
     elif random.random() < 0.2:
         grammar = str(random.choice(list(GRAMMARS)))
+    if random.random() < 0.2 and "grammar_bias" not in settings:
+        settings["phases"] = _phases(random)
     criteria = tuple(_some(random, list(CRITERIA), 2)) if random.random() < 0.3 else ()
     position = int(random.choice([0, 5, 2**33])) if random.random() < 0.1 else None
     prompt = tuple(random.integers(0, VOCAB, random.integers(0, 8)).tolist())
@@ -224,6 +239,6 @@ def group_params(random: Random, params: SamplingParams) -> SamplingParams:
         return params.replace(n=n, best_of=None if random.random() < 0.3 else n + int(random.integers(0, 2)))
     plain = {"logprobs": None, "mirostat": 0, "adaptive_target": -1, "repetition_detection": None}
     penalty, early = float(random.choice([0.0, 1.0, 2.0])), random.choice(["yes", "no", "never"])
-    beams = {"use_beam_search": True, "n": 1, "beam_width": n, "length_penalty": penalty}
+    beams = {"use_beam_search": True, "phases": (), "n": 1, "beam_width": n, "length_penalty": penalty}
     stopping = {"yes": True, "no": False}.get(early, "never")
     return params.replace(**plain, **beams, early_stopping=stopping)

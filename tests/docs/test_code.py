@@ -9,8 +9,8 @@ import pytest
 
 from .pages import DOCS, PAGES, blocks_of, given_names, name_of
 
-SERVER = "class Server"
-"""In the block that `test_serving_engine.py` runs."""
+SERVERS = ("class Server", "class ChatServer")
+"""In the blocks that `test_serving_engine.py` and `test_chat_server.py` run."""
 
 
 PRINTED = {
@@ -32,7 +32,7 @@ def test_the_code_of_a_page_runs(page: Path, capsys: pytest.CaptureFixture[str])
     sent: list[Any] = []
     names = given_names(sent)
     for block in blocks_of(page):
-        if SERVER not in block:
+        if not any(server in block for server in SERVERS):
             exec(compile(block, name_of(page), "exec"), names)
     assert all(finish_reason in (None, "stop", "length") for _, _, finish_reason in sent)
     printed = capsys.readouterr().out

@@ -18,6 +18,7 @@ from ...params.openai import TRANSPORT as OPENAI_TRANSPORT
 from ...params.openai import canonical_keys, openai_logprobs, without_transport
 from ...params.schemas import check_text
 from ...params.structured import response_format
+from ...params.thinking_keys import MARKS, take_thinking
 from ...params.tools import Function, Reasoning, call_list, chosen_functions, take_tools, tool_calls
 from ...registry import MAX_COUNT
 from ...tokenizer import Tokenizer, check_tokenizer
@@ -41,7 +42,6 @@ TRANSPORT = OPENAI_TRANSPORT | frozenset(
     "input_extra chat_format chat_parser parse_tool_calls reasoning_format reasoning_in_content "
     "generation_prompt thinking_forced_open preserved_tokens reasoning_control backend_sampling n_prev "
     "t_max_prompt_ms oaicompat_model grammar_type "
-    "reasoning_budget_start_tag reasoning_budget_end_tag reasoning_budget_end_tags reasoning_budget_message "
     "speculative.n_max speculative.n_min speculative.p_min speculative.type "
     "speculative.ngram_size_n speculative.ngram_size_m speculative.ngram_min_hits".split()
 )
@@ -64,7 +64,6 @@ UNSUPPORTED = {
     "n_indent": (0,),
     "grammar_lazy": (False,),
     "grammar_triggers": ([],),
-    "reasoning_budget_tokens": (-1,),
 }
 """Features of the server that this library lacks, with the values that switch them off."""
 
@@ -133,7 +132,7 @@ _ALIASES = {
 SPECIAL = (
     *("samplers", "stop", "n_probs", "logprobs", "top_logprobs", "post_sampling_probs", "logit_bias"),
     *("grammar", "response_format", "tools", "tool_choice", "functions", "function_call"),
-    "parallel_tool_calls",
+    *("parallel_tool_calls", "reasoning_budget_tokens", *MARKS),
 )
 """Keys that need more than a value with limits."""
 
@@ -180,7 +179,9 @@ def from_request(
       chat template, and calls are not constrained, which is logged, unless tool_choice forces one: the answer
       then has the server's generic form, `{"tool_call": {"name": ..., "arguments": {...}}}`, or with
       parallel_tool_calls `{"tool_calls": [...]}`.
-    - n_indent, lazy grammars and reasoning budgets are not supported, and are refused unless switched off.
+    - reasoning_budget_tokens: with reasoning_budget_start_tag and reasoning_budget_end_tag, or a
+      `tool_family` that thinks. `chat_template_kwargs` that turn thoughts off turn the budget off, too.
+    - n_indent and lazy grammars are not supported, and are refused unless switched off.
 
     Parameters of ours that the server lacks pass under their own names. Raises `ParameterError` naming the
     key, the value and what is allowed; for unknown keys it names near matches.
@@ -206,9 +207,10 @@ def _parameters(
     refuse_unsupported(fields, UNSUPPORTED)
     refuse_unknown(fields, {*FIELDS, *RENAMED, *SPECIAL})
     calls = _tools(fields, tool_family, reasoning)
+    thoughts = _thinking(body, fields, tool_family, reasoning)
     names = _sampler_names(fields.pop("samplers", None))
     parameters: dict[str, Any] = {"penalty_scope": "all", "order": "llama.cpp"}
-    parameters |= stop_strings("stop", fields.pop("stop", ()))
+    parameters |= stop_strings("stop", fields.pop("stop", ())) | thoughts
     parameters |= _logprobs(fields)
     parameters |= _biases(fields.pop("logit_bias", ()), tokenizer, vocab_size)
     parameters |= from_gbnf("grammar", fields.pop("grammar", ""))
@@ -305,6 +307,15 @@ def _tools(fields: dict[str, Any], family: str | None, reasoning: Reasoning) -> 
     if functions:
         logger.warning("tools: the calls that the model makes are not constrained")
     return {}
+
+
+def _thinking(
+    body: Mapping[str, Any], fields: dict[str, Any], family: str | None, reasoning: Reasoning
+) -> dict[str, Any]:
+    """The budget of thoughts and their marks."""
+    asked = {key: fields.pop(key) for key in ("reasoning_budget_tokens", *MARKS) if key in fields}
+    asked["chat_template_kwargs"] = body.get("chat_template_kwargs")
+    return take_thinking(asked, None, family, covers=reasoning != "disabled")
 
 
 def _generic_calls(functions: Sequence[Function], is_parallel: bool) -> dict[str, Any]:

@@ -43,6 +43,6 @@ The first is short for `triggered_tags` over tags that contain `json_schema`. A 
 
 Text is valid UTF-8. Inside a tag, text at the end of the content stops where the tag's end first occurs. If
 one trigger completes another, a tag of either may follow. What looks like the name of a special token in a
-string (see `marks`) is that token where the vocabulary has it, and text elsewhere; special tokens are never
-part of free text.
+string (see `marks`) is that token where the vocabulary has it, as a special token or as one that was added,
+and text elsewhere; special tokens are never part of free text.
 """

@@ -32,15 +32,9 @@ class Marks:
 
     def text(self, text: str) -> Body:
         """A string."""
-        parts: list[Body] = []
-        at = 0
-        for found in _MARK.finditer(text):
-            if found.start() > at:
-                parts.append(self._literal(text[at : found.start()]))
-            parts.append(self._mark(found.group()))
-            at = found.end()
-        if at < len(text):
-            parts.append(self._literal(text[at:]))
+        parts: list[Body] = [
+            self._mark(part) if is_mark else self._literal(part) for part, is_mark in split_marks(text)
+        ]
         return parts[0] if len(parts) == 1 else sequence(*parts)
 
     def _literal(self, text: str) -> int:
@@ -83,6 +77,17 @@ class Marks:
             before = ((text_before(end, ends | others, excludes, max_chars), end) for end in sorted(ends))
             return alternatives(*(sequence(terminal(text), self.text(end)) for text, end in before))
         return terminal(text_until(ends, others, excludes, max_chars))
+
+
+def split_marks(text: str) -> list[tuple[str, bool]]:
+    """The parts of a string, and whether each may be the name of a special token."""
+    parts, at = [], 0
+    for found in _MARK.finditer(text):
+        if found.start() > at:
+            parts.append((text[at : found.start()], False))
+        parts.append((found.group(), True))
+        at = found.end()
+    return [*parts, (text[at:], False)] if at < len(text) else parts
 
 
 def has_mark(text: str) -> bool:

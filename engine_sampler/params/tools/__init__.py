@@ -1,6 +1,6 @@
 """Calls of tools: from OpenAI's `tools` and `tool_choice` to the structural tag of a family of models."""
 
-from .building import Reasoning, tool_calls
+from .building import Reasoning, formatted_answer, tool_calls
 from .families import FAMILIES, Family
 from .requests import Function, call_list, chosen_functions, take_tools
 
@@ -11,6 +11,7 @@ __all__ = [
     "Reasoning",
     "call_list",
     "chosen_functions",
+    "formatted_answer",
     "take_tools",
     "tool_calls",
 ]

@@ -54,6 +54,23 @@ def tool_calls(
     return {"type": "structural_tag", "format": _LAYOUTS[asked.family.layout](asked)}
 
 
+def formatted_answer(family: str, content: Format, reasoning: Reasoning) -> dict[str, Any]:
+    """The structural tag of an answer that is of one format, after the thoughts of the family.
+
+    family     a name in `FAMILIES`
+    content    a format of structural tags, without text around it
+    reasoning  as in `tool_calls`
+
+    Raises `ParameterError` for a family that is not one of them.
+    """
+    if family not in FAMILIES:
+        raise ParameterError(f"family={quoted(family)} is not allowed: one of {', '.join(FAMILIES)}")
+    asked = _Asked(FAMILIES[family], (), "auto", True, reasoning)
+    if asked.family.layout != "text":
+        raise ParameterError(f"a response_format beside thoughts is not supported for family={family!r}")
+    return {"type": "structural_tag", "format": _sequence([*_thoughts(asked), content])}
+
+
 class _Asked(NamedTuple):
     """What one tag is built from; `choice` is "auto", "required" or "named"."""
 

@@ -9,19 +9,13 @@ import numpy as np
 
 from ... import samplers
 from ...base.calling import call_for_add
-from ...contract import Chain, ParameterError, Sampler, Vocabulary
+from ...contract import Chain, ParameterError, Sampler, Selector, Vocabulary
 from ...contract.values import Phrase
 from ...params import SamplingParams, build_chain
 from ...params.phases import Phase, PhasePlan
 from ...registry.phase_params import MAX_FORCED
 from .markers import Marker, Markers, Match, resolve_marker
 from .symbols import MAX_UNFINISHED, SymbolTable, is_unfinished
-
-MAX_SCANNED = 1 << 15
-"""The most tokens at the end of a prompt in which the beginning of a phase is looked for."""
-
-MAX_TRIED = 256
-"""The most tokens of them that are looked at more closely."""
 
 
 class PhaseState:
@@ -30,6 +24,7 @@ class PhaseState:
     phase     as the parameters describe it.
     chain     its chain; `resolved` is the data of the samplers, by name.
     markers   those that end it.
+    history_key  what the tables that are made of the history depend on; () if none are.
     is_under_grammar  whether a grammar begins with it, which has not held before.
     """
 
@@ -50,6 +45,11 @@ class PhaseState:
             if key not in resolved:
                 resolved[key] = call_for_add(sampler.name, sampler.resolve, phase.params, vocabulary)
             self.resolved[sampler.name] = resolved[key]
+        counting = [sampler for sampler in self.chain.samplers if sampler.cost == "history"]
+        parts: list[Sampler | Selector] = [self.chain.selector, *counting]
+        self.history_key = tuple(
+            (part.name, *(phase.params[param.name] for param in part.params)) for part in parts if part.params
+        )
         self._parameter = parameter
         self._tokenizer = vocabulary.tokenizer
         self.markers = Markers(
@@ -68,10 +68,8 @@ class PhaseState:
         ids: tuple[int, ...] = ()
         for phrase in phrases:
             if isinstance(phrase, str):
-                alphabet = SymbolTable.of(vocabulary.need_tokenizer(self._parameter))
-                phrase = alphabet.single(phrase)[:1] or alphabet.encode(
-                    self._parameter, alphabet.parse(phrase)
-                )
+                table = SymbolTable.of(vocabulary.need_tokenizer(self._parameter))
+                phrase = table.single(phrase)[:1] or table.encode(self._parameter, table.parse(phrase))
             ids += phrase
         vocabulary.check_ids(self._parameter, ids)
         return ids
@@ -86,19 +84,16 @@ class PhaseState:
         return self._forced if found is None else (*self._rest_of(*found), *self._closing)
 
     def _rest_of(self, marker: Marker, count: int) -> tuple[int, ...]:
-        rest = marker.symbols[count:]
-        if not marker.is_text:
-            return rest
-        assert self._tokenizer is not None
-        return SymbolTable.of(self._tokenizer).encode(self._parameter, rest)
+        if marker.ids or self._tokenizer is None:
+            return marker.ids[count:]
+        return SymbolTable.of(self._tokenizer).encode(self._parameter, marker.symbols[count:])
 
     def is_within_character(self, tokens: np.ndarray) -> bool:
         """Whether a character has begun in `tokens` and not ended, as far as the tokenizer tells."""
         if self._tokenizer is None:
             return False
-        alphabet = SymbolTable.of(self._tokenizer)
-        last = [alphabet.symbols(token) for token in tokens[-MAX_UNFINISHED:].tolist()]
-        return is_unfinished([symbol for piece in last for symbol in piece])
+        table = SymbolTable.of(self._tokenizer)
+        return is_unfinished("".join(map(table.symbols, tokens[-MAX_UNFINISHED:].tolist())))
 
 
 class Automaton:
@@ -131,22 +126,10 @@ class Automaton:
         plan = self.plan
         if plan.opened is None or plan.inside is False:
             return None
-        first = max(0, len(prompt) - MAX_SCANNED)
-        closer = self._latest(plan.opened, prompt, first)
-        opener = self._latest(0, prompt, first if closer is None else closer)
-        if opener is None:
-            return len(prompt) if plan.inside is True else None
-        return opener
-
-    def _latest(self, number: int, prompt: np.ndarray, first: int) -> int | None:
-        """The length of the longest beginning of `prompt` at whose end a marker of a phase stands, within
-        the tokens from `first` on."""
-        markers = self.states[number].markers
-        places = first + np.flatnonzero(np.isin(prompt[first:], markers.watched))
-        for place in places[: -MAX_TRIED - 1 : -1].tolist():
-            if self.match(number, prompt[: place + 1], first) is not None:
-                return int(place) + 1
-        return None
+        opener = self.states[0].markers.latest(prompt)
+        if opener and opener > self.states[plan.opened].markers.latest(prompt):
+            return opener
+        return len(prompt) if plan.inside is True else None
 
     def openings(self) -> list[tuple[int, ...]]:
         """The markers with which a text under a grammar may begin, as token ids; [] if none may."""

@@ -11,6 +11,9 @@ from ...contract import Vocabulary
 from ...contract.values import Phrase
 from .symbols import Symbols, SymbolTable
 
+MAX_READ = 4096
+"""The most tokens at the end of a prompt in which a text is looked for."""
+
 MAX_BACK = 4
 """How many tokens are read for each symbol of a text, some of which have no bytes."""
 
@@ -19,13 +22,13 @@ class Marker(NamedTuple):
     """One marker of a phase.
 
     number   the number of the end that it belongs to.
-    symbols  token ids, or the symbols of a text.
-    is_text  which of the two.
+    ids      its token ids; () for a text.
+    symbols  those of a text; "" for token ids.
     """
 
     number: int
-    symbols: tuple[int, ...]
-    is_text: bool
+    ids: tuple[int, ...] = ()
+    symbols: Symbols = ""
 
 
 class Match(NamedTuple):
@@ -38,7 +41,7 @@ class Match(NamedTuple):
 
     number: int
     start: int
-    is_aligned: bool
+    is_aligned: bool = True
 
 
 def resolve_marker(
@@ -53,11 +56,11 @@ def resolve_marker(
     """
     if not isinstance(phrase, str):
         vocabulary.check_ids(parameter, phrase)
-        return [Marker(number, phrase, is_text=False)]
-    alphabet = SymbolTable.of(vocabulary.need_tokenizer(parameter))
-    if prefers_token and (tokens := alphabet.single(phrase)):
-        return [Marker(number, (token,), is_text=False) for token in tokens]
-    return [Marker(number, alphabet.parse(phrase), is_text=True)]
+        return [Marker(number, phrase)]
+    table = SymbolTable.of(vocabulary.need_tokenizer(parameter))
+    if prefers_token and (tokens := table.single(phrase)):
+        return [Marker(number, (token,)) for token in tokens]
+    return [Marker(number, symbols=table.parse(phrase))]
 
 
 class Markers:
@@ -67,79 +70,98 @@ class Markers:
     """
 
     def __init__(self, markers: Sequence[Marker], vocabulary: Vocabulary) -> None:
-        self._markers = markers
-        self._alphabet = (
-            SymbolTable.of(vocabulary.need_tokenizer("phases")) if any(m.is_text for m in markers) else None
-        )
+        self._of_ids = [marker for marker in markers if marker.ids]
+        self._of_text = [marker for marker in markers if marker.symbols]
+        self._table = None
+        if self._of_text:
+            self._table = SymbolTable.of(vocabulary.need_tokenizer("phases"))
         watched = np.unique(np.concatenate([np.empty(0, np.int64), *map(self._completing, markers)]))
         self.watched = watched[watched < vocabulary.size]
         self._watched = frozenset(self.watched.tolist())
-        self._longest = max((len(m.symbols) for m in markers if m.is_text), default=0)
+        self._longest = max((len(marker.symbols) for marker in self._of_text), default=0)
 
     def _completing(self, marker: Marker) -> np.ndarray:
-        if not marker.is_text:
-            return np.array(marker.symbols[-1:], np.int64)
-        assert self._alphabet is not None
-        return self._alphabet.completing(marker.symbols)
+        if self._table is None or marker.ids:
+            return np.array(marker.ids[-1:], np.int64)
+        return self._table.completing(marker.symbols)
 
     def match(self, tokens: np.ndarray, begin: int) -> Match | None:
         """The first marker that ends in the last of `tokens`, and lies in those from `begin` on."""
         if len(tokens) <= begin or int(tokens[-1]) not in self._watched:
             return None
-        pieces = self._pieces(tokens, begin) if self._longest else []
-        for marker in self._markers:
-            if marker.is_text:
-                match = _match_text(marker, pieces, len(tokens))
-            else:
-                match = _match_ids(marker, tokens, begin)
-            if match is not None:
-                return match
-        return None
+        for marker in self._of_ids:
+            start = len(tokens) - len(marker.ids)
+            if start >= begin and tokens[start:].tolist() == list(marker.ids):
+                return Match(marker.number, start)
+        return self._match_in(self._pieces(tokens, begin), len(tokens)) if self._of_text else None
+
+    def latest(self, tokens: np.ndarray) -> int:
+        """The length of the longest beginning of `tokens` at whose end a marker is complete; 0 without
+        any."""
+        ends = [_latest_ids(marker.ids, tokens) for marker in self._of_ids]
+        if self._of_text and self._table is not None:
+            first = max(0, len(tokens) - MAX_READ)
+            pieces = [self._table.symbols(token_id) for token_id in tokens[first:].tolist()]
+            text, lengths = "".join(pieces), np.cumsum([len(piece) for piece in pieces], dtype=np.int64)
+            for marker in self._of_text:
+                if (place := text.rfind(marker.symbols)) >= 0:
+                    ends.append(first + 1 + int(np.searchsorted(lengths, place + len(marker.symbols))))
+        return max(ends, default=0)
 
     def beginning(self, tokens: np.ndarray, begin: int) -> tuple[Marker, int] | None:
-        """The marker of which the most symbols, but not all, are the end of `tokens` from `begin` on, and
-        how many these are; None if there is none."""
-        text = [symbol for piece in self._pieces(tokens, begin) for symbol in piece] if self._longest else []
-        found = None
-        for marker in self._markers:
-            tail = (
-                text if marker.is_text else tokens[max(begin, len(tokens) - len(marker.symbols)) :].tolist()
-            )
-            count = _overlap(tail, marker.symbols)
-            if count and (found is None or count > found[1]):
-                found = marker, count
-        return found
+        """The marker of which the most symbols, or ids, but not all, are the end of `tokens` from `begin` on,
+        and how many these are; None if there is none."""
+        found, most = None, 0
+        for marker in self._of_ids:
+            tail = tokens[max(begin, len(tokens) - len(marker.ids)) :].tolist()
+            for count in range(min(len(tail), len(marker.ids) - 1), most, -1):
+                if tail[len(tail) - count :] == list(marker.ids[:count]):
+                    found, most = marker, count
+                    break
+        text = "".join(self._pieces(tokens, begin))
+        for marker in self._of_text:
+            for count in range(min(len(text), len(marker.symbols) - 1), most, -1):
+                if text.endswith(marker.symbols[:count]):
+                    found, most = marker, count
+                    break
+        return None if found is None else (found, most)
+
+    def _match_in(self, pieces: Sequence[Symbols], length: int) -> Match | None:
+        """The first marker that ends in the last of `pieces`, which are those of the last of `length`
+        tokens."""
+        text, newest = "".join(pieces), len(pieces[-1])
+        for marker in self._of_text:
+            size = len(marker.symbols)
+            place = text.find(marker.symbols, max(0, len(text) - newest - size + 1))
+            if place >= 0:
+                start, is_first = _token_of(pieces, place)
+                return Match(
+                    marker.number, length - len(pieces) + start, is_first and place + size == len(text)
+                )
+        return None
 
     def _pieces(self, tokens: np.ndarray, begin: int) -> list[Symbols]:
         """The symbols of the last tokens, as many as a text may stand in."""
-        assert self._alphabet is not None
+        if self._table is None:
+            return []
         first = max(begin, len(tokens) - MAX_BACK * self._longest)
         pieces: list[Symbols] = []
-        count = -len(self._alphabet.symbols(int(tokens[-1]))) if len(tokens) else 0
+        count = 0
         for token_id in reversed(tokens[first:].tolist()):
+            pieces.append(self._table.symbols(token_id))
+            count += len(pieces[-1]) if len(pieces) > 1 else 0
             if count >= self._longest:
                 break
-            pieces.append(self._alphabet.symbols(token_id))
-            count += len(pieces[-1])
         return pieces[::-1]
 
 
-def _match_ids(marker: Marker, tokens: np.ndarray, begin: int) -> Match | None:
-    start = len(tokens) - len(marker.symbols)
-    if start < begin or tokens[start:].tolist() != list(marker.symbols):
-        return None
-    return Match(marker.number, start, True)
-
-
-def _match_text(marker: Marker, pieces: Sequence[Symbols], length: int) -> Match | None:
-    """The first place of a text that ends in the last of the pieces, which are those of the last tokens."""
-    symbols = [symbol for piece in pieces for symbol in piece]
-    size, count = len(marker.symbols), len(symbols)
-    for end in range(max(count - len(pieces[-1]) + 1, size), count + 1):
-        if tuple(symbols[end - size : end]) == marker.symbols:
-            start, is_first = _token_of(pieces, end - size)
-            return Match(marker.number, length - len(pieces) + start, is_first and end == count)
-    return None
+def _latest_ids(ids: Sequence[int], tokens: np.ndarray) -> int:
+    """The length of the longest beginning of `tokens` that ends with `ids`; 0 without any."""
+    ends = 1 + np.flatnonzero(tokens == ids[-1])
+    ends = ends[ends >= len(ids)]
+    for back, token_id in enumerate(reversed(ids), 1):
+        ends = ends[tokens[ends - back] == token_id]
+    return int(ends[-1]) if len(ends) else 0
 
 
 def _token_of(pieces: Iterable[Symbols], place: int) -> tuple[int, bool]:
@@ -149,11 +171,3 @@ def _token_of(pieces: Iterable[Symbols], place: int) -> tuple[int, bool]:
             return number, place == 0
         place -= len(piece)
     raise AssertionError("the place is beyond the pieces")
-
-
-def _overlap(tail: Sequence[int], symbols: Sequence[int]) -> int:
-    """How many of the first symbols, but not all, are the last of `tail`; the most there are."""
-    for count in range(min(len(tail), len(symbols) - 1), 0, -1):
-        if list(tail[len(tail) - count :]) == list(symbols[:count]):
-            return count
-    return 0

@@ -53,16 +53,20 @@ class RequestPhases(Phases):
                 return
             request.has_moved = True
             if self.state is not state or self.begin != begin:
-                self.equip(request, slots)
+                keeps = self.state.history_key == state.history_key and self.begin == begin
+                self.equip(request, slots, keeps_tables=keeps)
             elif slots is not None:
                 slots.watch(request.slot, request.check_trigger())
         except (ParameterError, PluginFault) as fault:
             request.fail(str(fault))
 
-    def equip(self, request: Request, slots: Slots | None, *, anew: bool = True) -> None:
+    def equip(
+        self, request: Request, slots: Slots | None, *, anew: bool = True, keeps_tables: bool = False
+    ) -> None:
         """Give the request what belongs to its present phase. Raises `ParameterError` or `PluginFault`.
 
-        anew  whether it comes there from an earlier phase.
+        anew          whether it comes there from an earlier phase.
+        keeps_tables  whether tables that are made of its history hold for both.
         """
         state, phase, history = self.state, self.state.phase, request.history
         if request.constraint is not None:
@@ -79,7 +83,8 @@ class RequestPhases(Phases):
         if request.text is not None:
             request.text.use(checks.text_matchers if phase.has_stops else (), anew=anew)
         if slots is not None:
-            slots.replace(request.slot, opened, phase.params.given, request.check_trigger())
+            trigger = request.check_trigger()
+            slots.replace(request.slot, opened, phase.params.given, trigger, keeps_tables=keeps_tables)
 
     def _open_or_close(self, grammar: Constraint, *, resets: bool) -> None:
         """Let thoughts begin only before everything else; what a grammar has accepted of their marker does

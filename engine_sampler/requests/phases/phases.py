@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ...base.errors import PluginFault
 from ..history import UNBOUNDED
 from ..slots import CheckTrigger
 from .automaton import Automaton, PhaseState
@@ -15,6 +16,13 @@ from .symbols import MAX_UNFINISHED
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+MAX_CHANGES = 1 << 10
+"""How often a request may come into another phase, or have text forced."""
+
+DEAR_CHANGES, TOKENS_PER_DEAR = 64, 16
+"""How often it may do so if that costs work in proportion to its history: so often, and once more for every
+so many tokens of output."""
 
 TakesBegin = Callable[[int, np.ndarray], bool]
 """The number of a phase and the tokens with which it would begin → whether its grammar takes them."""
@@ -59,6 +67,10 @@ class Phases:
         else:
             is_marked = automaton.plan.opened is not None  # a marker may begin in the prompt
             self.log = (PhaseEntry(0, length, length, 0 if is_marked else length),)
+        self._ended: dict[str, int] = {}
+        """The tokens of the phases that have ended, by name. Replaced, never changed in place."""
+        self._dear = 0
+        """How many changes so far have cost work in proportion to the history."""
         self._prompt_length = length
         self._heed_count(prompt)
 
@@ -100,12 +112,8 @@ class Phases:
 
     def counts(self, length: int) -> dict[str, int]:
         """How many tokens of the output each phase has had so far, by name, in a history of this length."""
-        counts: dict[str, int] = {}
-        ends = [entry.begin for entry in self.log[1:]]
-        for entry, end in zip(self.log, (*ends, length), strict=True):
-            name = self.automaton.states[entry.number].phase.name
-            counts[name] = counts.get(name, 0) + end - entry.begin
-        return counts
+        entry, name = self.log[-1], self.state.phase.name
+        return {**self._ended, name: self._ended.get(name, 0) + length - entry.begin}
 
     def left_to_force(self, length: int) -> tuple[int, ...]:
         """The forced tokens that are still to come after a history of this length."""
@@ -114,13 +122,15 @@ class Phases:
 
     # --- changes ---------------------------------------------------------------------------------
 
-    def steer(self, tokens: np.ndarray, drawn: int) -> int:
-        """The token that follows `tokens`, where `drawn` has been drawn."""
+    def replaces(self, drawn: int) -> bool:
+        """Whether the next token, where `drawn` has been drawn, is another one; asked where it `steers`."""
+        return bool(self.forced) or drawn in self.automaton.eos_token_ids
+
+    def steer(self, tokens: np.ndarray) -> int:
+        """The token that follows `tokens` in place of the drawn one."""
         entry = self.log[-1]
         if entry.is_forced:
             return self.forced[len(tokens) - entry.begin]
-        if drawn not in self.automaton.eos_token_ids:
-            return drawn
         self.is_closing = True
         return self.state.forced(tokens, entry.counted)[0]
 
@@ -137,6 +147,8 @@ class Phases:
             self._heed_markers(tokens, takes_begin)
         self.is_closing = False
         self._heed_count(tokens)
+        if self.log is not before:
+            self._check_changes(length - self._prompt_length)
         return self.log is not before
 
     def cut(self, tokens: np.ndarray) -> bool:
@@ -144,11 +156,13 @@ class Phases:
         phase."""
         self.is_closing = False
         log = tuple(entry for entry in self.log if entry.since <= len(tokens))
-        if len(log) == len(self.log):
+        is_same = len(log) == len(self.log)
+        self.log, self._ended, self._dear = log[:1], {}, 0
+        for entry in log[1:]:
+            self._append(entry)
+        if is_same:
             return False
-        self.log = log
-        entry = log[-1]
-        self.forced = ()
+        entry, self.forced = log[-1], ()
         if entry.is_forced:
             self.forced = self.state.forced(tokens[: entry.begin], entry.counted)
         return True
@@ -158,6 +172,7 @@ class Phases:
         child = object.__new__(type(self))
         child.automaton, child._prompt_length = self.automaton, self._prompt_length
         child.log, child.forced = self.log, self.forced
+        child._ended, child._dear = self._ended, self._dear
         child.is_constrained, child.is_closing = self.is_constrained, self.is_closing
         return child
 
@@ -175,6 +190,19 @@ class Phases:
         else:
             is_start = self.automaton.plan.opened == end.then
             self._enter(end.then, length, max(match.start, entry.begin) if is_start else length)
+
+    def _check_changes(self, output_length: int) -> None:
+        """Raise `PluginFault` if there have been too many changes."""
+        dear = DEAR_CHANGES + output_length // TOKENS_PER_DEAR
+        if len(self.log) > MAX_CHANGES:
+            raise PluginFault(
+                f"phases: the request has changed them {MAX_CHANGES:,} times, which is the limit"
+            )
+        if self._dear > dear:
+            raise PluginFault(
+                f"phases: the request has changed penalties and the like {dear} times in {output_length} "
+                "tokens, which is the limit"
+            )
 
     def _may_leave_grammar(self, match: Match) -> bool:
         """Whether a marker ends the present phase although a grammar may hold: only at the very beginning."""
@@ -199,12 +227,18 @@ class Phases:
 
     def _enter(self, number: int, since: int, begin: int) -> None:
         self.forced = ()
-        self.log = (*self.log, PhaseEntry(number, since, begin, since))
+        self._append(PhaseEntry(number, since, begin, since))
 
     def _force(self, tokens: np.ndarray, since: int) -> None:
         """Begin to force the end of the present phase after `tokens`."""
         entry = self.log[-1]
         self.forced = self.state.forced(tokens, entry.counted)
-        self.log = (*self.log, PhaseEntry(entry.number, since, len(tokens), entry.counted, is_forced=True))
+        self._append(PhaseEntry(entry.number, since, len(tokens), entry.counted, is_forced=True))
         if since - len(tokens) >= len(self.forced):
             self._enter(self.state.phase.then, since, since)
+
+    def _append(self, entry: PhaseEntry) -> None:
+        key, begin = self.state.history_key, self.begin
+        self._ended = self.counts(entry.begin)
+        self.log = (*self.log, entry)
+        self._dear += self.state.history_key != key or (bool(key) and self.begin != begin)

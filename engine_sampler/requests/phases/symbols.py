@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import groupby
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ...base.errors import ParameterError, quoted
 from ...tokenizer import Tokenizer
 
-Symbols = tuple[int, ...]
-"""Bytes, from 0 to 255, and special tokens, from `SPECIAL` on."""
+Symbols: TypeAlias = str
+"""A character for each byte, the first 256 of Unicode, and one for each special token, from `SPECIAL` on."""
 
 SPECIAL = 256
-"""The symbol of a special token is this plus its id."""
+"""The character of a special token is this plus its id."""
 
 MAX_UNFINISHED = 3
 """The most bytes of a character that has not ended."""
@@ -37,36 +35,39 @@ class SymbolTable:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> SymbolTable:
-        """The alphabet of `tokenizer`: the same object each time."""
+        """The table of `tokenizer`: the same object each time."""
         kept: SymbolTable = tokenizer.kept("phases", lambda: cls(tokenizer))
         return kept
 
     def symbols(self, token_id: int) -> Symbols:
         """The symbols of a token; none for one without bytes, or beyond the tokenizer's."""
         if token_id in self._special:
-            return (SPECIAL + token_id,)
-        return tuple(self._bytes[token_id]) if token_id < len(self._bytes) else ()
+            return chr(SPECIAL + token_id)
+        return self._bytes[token_id].decode("latin-1") if token_id < len(self._bytes) else ""
 
     def parse(self, text: str) -> Symbols:
         """The symbols of a text, in which names of special tokens stand for these, the longest first."""
         data, symbols, at = text.encode(), [], 0
         if self._starts.isdisjoint(data):
-            return tuple(data)
+            return data.decode("latin-1")
         while at < len(data):
             name = self._name_at(data, at)
-            symbols.append(data[at] if name is None else SPECIAL + self._names[name])
+            symbols.append(chr(data[at] if name is None else SPECIAL + self._names[name]))
             at += 1 if name is None else len(name)
-        return tuple(symbols)
+        return "".join(symbols)
 
-    def encode(self, parameter: str, symbols: Sequence[int]) -> tuple[int, ...]:
+    def encode(self, parameter: str, symbols: Symbols) -> tuple[int, ...]:
         """Token ids with these symbols. Raises `ParameterError`, which names `parameter`, if there are
         none."""
         ids: list[int] = []
-        for is_text, run in groupby(symbols, key=lambda symbol: symbol < SPECIAL):
-            if is_text:
-                ids += self._encode_bytes(parameter, bytes(run))
-            else:
-                ids += [symbol - SPECIAL for symbol in run]
+        begin = 0
+        for end, symbol in enumerate((*symbols, chr(SPECIAL))):
+            if ord(symbol) < SPECIAL:
+                continue
+            if end > begin:
+                ids += self._encode_bytes(parameter, symbols[begin:end].encode("latin-1"))
+            ids += [ord(symbol) - SPECIAL] if end < len(symbols) else []
+            begin = end + 1
         return tuple(ids)
 
     def single(self, text: str) -> tuple[int, ...]:
@@ -76,12 +77,13 @@ class SymbolTable:
 
     def completing(self, symbols: Symbols) -> np.ndarray:
         """Ids of tokens, int64, ascending, in which `symbols` may end: all of those, and perhaps others."""
-        last = symbols[-1]
+        last, *before = map(ord, symbols[-1:-3:-1])
         if last >= SPECIAL:
             return np.array([last - SPECIAL], np.int64)
         found: Any = np.flatnonzero(self._first == last)
-        if len(symbols) > 1 and symbols[-2] < SPECIAL:
-            found = np.union1d(found, self._tokenizer.substrings.containing(bytes(symbols[-2:])))
+        if before and before[0] < SPECIAL:
+            pair = bytes((before[0], last))
+            found = np.union1d(found, self._tokenizer.substrings.containing(pair))
         return found.astype(np.int64)
 
     def _name_at(self, data: bytes, at: int) -> bytes | None:
@@ -100,9 +102,9 @@ class SymbolTable:
         return ids
 
 
-def is_unfinished(symbols: Sequence[int]) -> bool:
+def is_unfinished(symbols: Symbols) -> bool:
     """Whether `symbols` end within a character of UTF-8, as far as their last bytes tell."""
-    for count, symbol in enumerate(reversed(symbols[-MAX_UNFINISHED:]), 1):
+    for count, symbol in enumerate(map(ord, symbols[: -MAX_UNFINISHED - 1 : -1]), 1):
         if symbol >= SPECIAL or symbol < 0x80:
             return False
         if symbol >= 0xC0:

@@ -7,9 +7,10 @@ import json
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 
-from engine_sampler import ParameterError, SamplingParams, Tokenizer
+from engine_sampler import ParameterError, SamplingParams, Tokenizer, allocate_bitmask, unpack_bitmask
 from engine_sampler.grammar import TOOL_FAMILIES, Grammar, tool_calls
 
 from .transcripts import TOOLS, TRANSCRIPTS
@@ -32,6 +33,13 @@ SPECIAL = Tokenizer(
     range(257, 257 + len(MARKS)),
 )
 """A vocabulary in which the marks of all families are special tokens."""
+ADDED_MARKS = ("<tool_call>", "</tool_call>", "<think>", "</think>")
+ADDED = Tokenizer(
+    [*(bytes([i]) for i in range(256)), b"<eos>", *(mark.encode() for mark in ADDED_MARKS)],
+    [256],
+    added_token_ids=range(257, 261),
+)
+"""A vocabulary to which marks were added as text, as in those of Qwen and GLM."""
 _TOKEN = re.compile("|".join(map(re.escape, sorted(MARKS, key=len, reverse=True))))
 
 
@@ -205,6 +213,32 @@ def test_marks_that_are_special_tokens_are_these_tokens(family: str) -> None:
     matcher.rollback(len(tokens_of(text)))
     spelled = all(map(matcher.accept, text.encode()))
     assert spelled is (len(tokens_of(text)) == len(text.encode()))
+
+
+@pytest.mark.parametrize("family", ["qwen_3", "qwen_3_5", "glm_4_5", "glm_4_7", "exaone"])
+def test_marks_that_were_added_as_text_are_these_tokens(family: str) -> None:
+    tag = tool_calls(family, TOOLS, "required", reasoning="auto")
+    matcher = Grammar.from_structural_tag(tag).compile(ADDED).matcher()
+    assert set(np.flatnonzero(allowed(matcher))) == {257, 259}
+    assert not matcher.accept(ord("<"))
+    text = TRANSCRIPTS[family].calls()
+    ids = [257, *text.removeprefix("<tool_call>").removesuffix("</tool_call>").encode(), 258]
+    assert all(map(matcher.accept, ids))
+    assert matcher.is_accepting()
+
+
+def test_a_model_may_write_added_tokens_as_text() -> None:
+    plain = Tokenizer(ADDED.token_bytes, [256])
+    tag = tool_calls("qwen_3", TOOLS, "required")
+    matcher = Grammar.from_structural_tag(tag).compile(plain).matcher()
+    assert set(np.flatnonzero(allowed(matcher))) == {ord("<"), 257}
+
+
+def allowed(matcher: Any) -> np.ndarray:
+    """Which tokens of `ADDED` may follow."""
+    bitmask = allocate_bitmask(1, len(ADDED))
+    matcher.fill_bitmask(bitmask)
+    return unpack_bitmask(bitmask[0], len(ADDED))
 
 
 def test_strictness_decides_what_arguments_may_be() -> None:

@@ -59,7 +59,7 @@ def cases(count: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("case", cases(60), ids=lambda case: str(case[0]))
+@pytest.mark.parametrize("case", cases(36), ids=lambda case: str(case[0]))
 def test_a_request_with_phases_equals_requests_put_together_by_hand(backend: str, case: Any) -> None:
     seed, thinking, answer, (start, start_ids, end, end_ids), budget, is_apart = case
     likely = [*start_ids, *end_ids]
@@ -107,7 +107,7 @@ def test_a_request_with_phases_equals_requests_put_together_by_hand(backend: str
     assert sum((record.phase_tokens or {}).values()) == len(tokens)
 
 
-@pytest.mark.parametrize("case", cases(24), ids=lambda case: str(case[0]))
+@pytest.mark.parametrize("case", cases(8), ids=lambda case: str(case[0]))
 def test_backends_batches_and_neighbours_do_not_matter(case: Any) -> None:
     _, thinking, answer, (start, start_ids, end, end_ids), budget, is_apart = case
     marks = {"start": start, "end": end, "scope": "answer" if is_apart else "all"}
@@ -130,7 +130,7 @@ def test_backends_batches_and_neighbours_do_not_matter(case: Any) -> None:
 
 
 def test_markers_alone_change_nothing() -> None:
-    for seed in range(12):
+    for seed in range(5):
         chat = Chat.with_backend("native", [START, END])
         plain, marked = (
             chat.add([START], mirostat=2, seed=seed, max_tokens=30, **more)
@@ -139,3 +139,43 @@ def test_markers_alone_change_nothing() -> None:
         chat.run()
         assert chat.record(plain).token_ids == chat.record(marked).token_ids
         assert EOS not in chat.record(marked).token_ids[:-1]
+
+
+OF_THE_ANSWER: list[dict[str, Any]] = [
+    {"stop": ["ab", "1"], "stop_token_ids": [9]},
+    {"stop_regex": ["[bc]+d"], "min_tokens": 6, "stop": ["a"]},
+    {"regex": "[abcd ]{6,20}", "min_tokens": 4},
+    {"json_object": True, "include_stop_str_in_output": True, "stop": ["2"]},
+]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("given", OF_THE_ANSWER, ids=lambda given: next(iter(given)))
+def test_what_holds_in_the_answer_holds_as_in_a_request_of_its_own(
+    backend: str, given: dict[str, Any]
+) -> None:
+    for seed in range(8):
+        sampling = {"temperature": 1.1, "frequency_penalty": 0.3, "seed": seed}
+        chat = Chat.with_backend(backend, [END])
+        phased = chat.add(
+            [2, START],
+            **sampling,
+            **given,
+            thinking={"start": "<think>", "end": "</think>", "eos": "mask"},
+            thinking_token_budget=6,
+            max_tokens=MOST,
+        )
+        chat.run()
+        by_hand = ByHand(
+            backend,
+            [END],
+            {**sampling, "ignore_eos": True},
+            {**sampling, **given},
+            6,
+            [START] if "stop" in given and "json_object" not in given else [EOS, EOS],
+            [END],
+            [END],
+        )
+        tokens, reason = by_hand.run([2, START], MOST, begins_inside=True)
+        record = chat.record(phased)
+        assert (record.token_ids, record.finish_reason) == (tokens, reason)

@@ -85,7 +85,7 @@ def test_all_requests_go_through_several_phases(whole: Any) -> None:
 @pytest.mark.parametrize("right", [0.6, 1.0])
 def test_drafts_give_the_tokens_of_single_steps(whole: Any, right: float) -> None:
     backend, expected = whole
-    for seed in range(6):
+    for seed in range(3):
         random = np.random.default_rng(seed)
         chat = chat_with_all(backend)
         for _ in range(MOST):
@@ -102,8 +102,8 @@ def test_drafts_give_the_tokens_of_single_steps(whole: Any, right: float) -> Non
 
 def test_rollback_of_any_number_of_tokens_equals_a_fresh_request(whole: Any) -> None:
     backend, expected = whole
-    for steps in range(2, MOST, 7):
-        for back in (1, 2, 3, 5, 8, 13, 21, 34):
+    for steps in range(5, MOST, 8):
+        for back in (1, 3, 8, 20):
             chat = chat_with_all(backend)
             for _ in range(steps):
                 if chat.scheduler.request_ids:
@@ -120,7 +120,7 @@ def test_a_request_continues_from_its_output(whole: Any) -> None:
     for i, given in enumerate(REQUESTS):
         if given.get("mirostat") or "eos" in str(given):
             continue  # what was drawn is not known from the tokens
-        for done in range(1, len(expected[i][0]) - 1, 2):
+        for done in range(1, len(expected[i][0]) - 1, 3):
             chat = Chat.with_backend(backend, LIKELY)
             resumed = chat.add(PROMPTS[i], expected[i][0][:done], max_tokens=MOST, **given)
             chat.run()
@@ -128,7 +128,7 @@ def test_a_request_continues_from_its_output(whole: Any) -> None:
             assert outcome(chat.record(resumed))[2:] == expected[i][2:], done
 
 
-@pytest.mark.parametrize("steps", range(1, 20, 3))
+@pytest.mark.parametrize("steps", range(1, 20, 5))
 def test_a_fork_and_a_suspended_request_continue_as_if_they_had_stayed(whole: Any, steps: int) -> None:
     backend, expected = whole
     chat = chat_with_all(backend)
@@ -175,7 +175,7 @@ def test_forced_tokens_can_be_run_ahead() -> None:
 def test_a_step_that_is_interrupted_has_not_been_done(monkeypatch: pytest.MonkeyPatch) -> None:
     from engine_sampler.requests.request import Request
 
-    for steps in range(14):
+    for steps in range(1, 14, 2):
         chat, expected = chat_with_all("native"), chat_with_all("native")
         expected.run()
         for _ in range(steps):

@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import ParameterError, RequestLimits, SamplingParams, Scheduler, Tokenizer
+from engine_sampler import (
+    ParameterError,
+    RequestLimits,
+    SamplingParams,
+    Scheduler,
+    Tokenizer,
+    process_logits,
+    sample,
+)
 
 from .world import BACKENDS, END, EOS, OTHER, START, TOKENIZER, VOCAB, Chat, ids
 
@@ -346,6 +354,25 @@ def test_a_request_without_phases_has_no_counts() -> None:
     assert chat.record(plain).phase_tokens is None
 
 
+def test_rows_without_a_scheduler_know_their_phase() -> None:
+    params = SamplingParams(thinking={**TEXT, "message": "ok"}, thinking_token_budget=1, temperature=0)
+    logits = np.zeros((3, VOCAB), np.float32)
+    logits[:, C] = 9
+    outputs = [[], [A], [A, OK]]
+    found = sample(
+        logits, params, prompt_token_ids=[[START]] * 3, output_token_ids=outputs, tokenizer=TOKENIZER
+    )
+    assert found.token_ids.tolist() == [C, OK, END]
+    again = sample(
+        logits[:1], params, prompt_token_ids=[[START]], output_token_ids=[[A, OK, END]], tokenizer=TOKENIZER
+    )
+    assert again.token_ids.tolist() == [C]
+    rows = process_logits(
+        logits, params, prompt_token_ids=[[START]] * 3, output_token_ids=outputs, tokenizer=TOKENIZER
+    )
+    assert rows.argmax(axis=1).tolist() == [C, OK, END]
+
+
 # --- parameters ----------------------------------------------------------------------------------------
 
 
@@ -445,3 +472,11 @@ def test_a_word_moves_on_and_a_cycle_returns() -> None:
 def test_phases_may_force_text_again_and_again() -> None:
     script = Script([], thinking=None, phases=[{"tokens": 0, "force": "ok", "then": 0}])
     assert script.want(A, B, C) == [OK, OK, OK]
+
+
+def test_a_grammar_that_covers_the_thoughts_may_refuse_what_is_forced() -> None:
+    for given in ({"thinking_token_budget": 1}, {}):
+        marks = {**TEXT, "grammar": "all", "eos": "close"}
+        script = Script([START], thinking=marks, regex="[ab]{0,9}", **given)
+        script.want(A, EOS)
+        assert script.record.error == f"the grammar refuses token {END}"

@@ -108,8 +108,8 @@ _EXPORTED: list[_Export] = []
 
 
 def collect_released() -> None:
-    """Forget the arrays that no framework uses any more. Capsules have no destructors for that, which would run
-    Python while exceptions are being raised."""
+    """Forget the arrays that no framework uses any more. Capsules have no destructors for that, which would
+    run Python while exceptions are being raised."""
     if _EXPORTED:
         _EXPORTED[:] = [export for export in _EXPORTED if not export.is_unused]
 

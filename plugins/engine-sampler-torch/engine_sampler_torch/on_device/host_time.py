@@ -46,11 +46,11 @@ def _host_time(device: str, rows: int, vocab_size: int, chain: dict[str, Any]) -
 class _Waiting:
     """`transfer.wait`, with the seconds it took."""
 
-    def __init__(self, wait: Callable[[transfer.Event], None]) -> None:
+    def __init__(self, wait: Callable[[transfer.StreamEvent], None]) -> None:
         self.seconds = 0.0
         self._wait = wait
 
-    def __call__(self, done: transfer.Event) -> None:
+    def __call__(self, done: transfer.StreamEvent) -> None:
         start = time.perf_counter()
         self._wait(done)
         self.seconds += time.perf_counter() - start

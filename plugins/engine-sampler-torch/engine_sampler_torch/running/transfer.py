@@ -19,7 +19,7 @@ _NUMPY = {dtype: name for name, dtype in _DTYPES.items()}
 _MOST_VIEWS = 1024
 
 
-class Event(Protocol):
+class StreamEvent(Protocol):
     """An event on a device's stream, as torch's are."""
 
     def synchronize(self) -> Any: ...
@@ -137,7 +137,7 @@ class Download:
         self._arrays: list[np.ndarray] = []
         self._whole: Tensor | None = None
         """All tensors as one, on the host if the copy could be queued."""
-        self._done: Event | None = None
+        self._done: StreamEvent | None = None
         """When that is there."""
 
     def add(self, tensor: Tensor) -> int:
@@ -188,7 +188,7 @@ class Download:
         return self._arrays[number]
 
 
-def wait(done: Event) -> None:
+def wait(done: StreamEvent) -> None:
     """Wait for an event on a stream, and for nothing behind it."""
     done.synchronize()
 

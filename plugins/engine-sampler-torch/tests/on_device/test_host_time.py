@@ -32,7 +32,7 @@ class Steps:
         transfer.wait(Done())
         self.now += 20e-6
 
-    def wait(self, done: transfer.Event) -> None:
+    def wait(self, done: transfer.StreamEvent) -> None:
         self.now += 900e-6
 
 

@@ -374,7 +374,7 @@ class BatchShardedScheduler:
         """Add the newcomers, at their owner by `add`. Every rank finds out before whether they can be built,
         but for their grammar."""
         ids, request = newcomers.ids, newcomers.first_without_grammar()
-        prompt, output = request.state.history.prompt_token_ids, request.state.history.output_token_ids
+        prompt, output = request.history.prompt_token_ids, request.history.output_token_ids
         modes, recorded = request.logprobs_modes, request.raw_logprobs
         entries = [LedgerEntry(i, request.params, -1, len(output), beams, modes, recorded) for i in ids]
 

@@ -130,6 +130,9 @@ def checked_chain(params: SamplingParams) -> Chain:
     names = structured_in(params.given)
     if names:
         raise _refused(f"{names[0]}={params[names[0]]!r:.40}", "give its masks as `bitmask`, or")
+    for name in ("thinking", "phases"):
+        if params[name]:
+            raise _refused(f"{name}={params[name]!r:.40}")
     if params["logprobs"] is not None:
         raise _refused(f"logprobs={params['logprobs']}")
     chain: Chain = build_chain(params).for_choice()

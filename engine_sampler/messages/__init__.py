@@ -1,0 +1,53 @@
+"""Answers of models as messages: the definition that constrains an answer also reads it.
+
+    parser = MessageParser("qwen_3", tools, tokenizer=tokenizer)
+    for token_id in answer:
+        send(chat_deltas(parser.feed([token_id])))
+    send(chat_deltas(parser.finish()))
+    message = chat_message(parser)
+
+`definition` makes of a family, `tags` of a structural tag, what `following` follows through a text;
+`arguments` has a reader for each way to write arguments. `chat`, `responses` and `anthropic` say what was
+read in the forms of these interfaces.
+"""
+
+from .anthropic import AnthropicStream, anthropic_content
+from .chat import chat_deltas, chat_message
+from .events import Event
+from .format import ChatFormat
+from .message import MessagePart
+from .parser import MessageParser
+from .replies import (
+    ChatChoice,
+    ChatChunk,
+    ChatCompletion,
+    ChatUsage,
+    chat_finish_reason,
+    chat_logprobs,
+    completion_logprobs,
+    error_body,
+)
+from .responses import ResponsesStream, response_items
+from .value import ValueReader
+
+__all__ = [
+    "AnthropicStream",
+    "ChatChoice",
+    "ChatChunk",
+    "ChatCompletion",
+    "ChatFormat",
+    "ChatUsage",
+    "Event",
+    "MessageParser",
+    "MessagePart",
+    "ResponsesStream",
+    "ValueReader",
+    "anthropic_content",
+    "chat_deltas",
+    "chat_finish_reason",
+    "chat_logprobs",
+    "chat_message",
+    "completion_logprobs",
+    "error_body",
+    "response_items",
+]

@@ -1,0 +1,251 @@
+"""Reads elements within elements, each with its marks (`grammar.structural_tag.elements`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from ...grammar.structural_tag.elements import Notation
+from ..alphabet import MarkerAlphabet
+from ..events import DeviationError
+from ..schemas import SchemaView
+from ..templates import MAX_GAP, PARTIAL, Part, Template
+from ..writing import escaped_json, quoted_json
+from .json_text import JsonReader
+from .parameters import special_in, unescaped
+from .reader import ArgumentsReader, check_depth, held_from, hold, skip_space, typed_json
+
+_PLACES = re.compile(r"(\{name\}|\{kind\})")
+
+
+class _Marks(NamedTuple):
+    """The marks of a notation; `member_end` and `item_end` may contain `{name}`."""
+
+    member: Template
+    member_end: str
+    item: Template
+    item_end: str
+    kinds: Mapping[str, str]
+    special: Callable[[str], object]
+    escapes: tuple[tuple[str, str], ...]
+
+
+class _Open(NamedTuple):
+    """An object or a list within which the text is."""
+
+    is_list: bool
+    view: SchemaView
+    end: str
+    size: int = 0
+
+
+def marks_of_elements(notation: Notation, alphabet: MarkerAlphabet) -> _Marks:
+    """The marks of a notation."""
+    kinds = {kind: name for name, kind in reversed(tuple(notation.kinds.items()))}
+    kinds |= {notation.kinds[name]: name for name in ("string", "object", "array") if name in notation.kinds}
+    escapes = tuple((mark, character) for character, mark in reversed(tuple(notation.escapes.items())))
+    encode = alphabet.encode
+    return _Marks(
+        _template(encode(notation.member)),
+        encode(notation.member_end),
+        _template(encode(notation.item)),
+        encode(notation.item_end),
+        kinds,
+        special_in(encode(notation.item_end)),
+        escapes,
+    )
+
+
+def _template(mark: str) -> Template:
+    """The template of a mark with places for a name and a type."""
+    pieces = _PLACES.split(mark)
+    parts = []
+    for number, piece in enumerate(pieces):
+        is_place = piece in ("{name}", "{kind}")
+        parts.append(Part("until", pieces[number + 1]) if is_place else Part("text", piece))
+    return Template([part for part in parts if part.text])
+
+
+class ElementsReader(ArgumentsReader):
+    """Reads the members of the arguments, and what is within them.
+
+    State: `_state` is between (members or items), decide (the type of a value, by what it begins with),
+    text, held, json or closing, as in `ParametersReader`.
+    """
+
+    __slots__ = ("_element_end", "_element_view", "_held", "_inner", "_marks", "_open", "_state")
+
+    def __init__(self, marks: _Marks, view: SchemaView) -> None:
+        super().__init__()
+        self._marks = marks
+        self._open = [_Open(False, view, "")]
+        self._state = "start"
+        self._element_end, self._element_view = "", view
+        self._held: list[str] = []
+        self._inner: JsonReader | None = None
+
+    @property
+    def special(self) -> Callable[[str], object] | None:
+        return self._marks.special if self._state == "text" else None
+
+    @property
+    def held(self) -> str:
+        return "".join(self._held)
+
+    def read(self, text: str, at: int, out: list[str]) -> int:
+        if self._state == "start":
+            out.append("{")
+            self._state = "between"
+        before: tuple[int, str] | None = None
+        while before != (at, self._state) and not self.is_done:
+            before = at, self._state
+            at = _READ[self._state](self, text, at, out)
+        return at
+
+    # --- Members and items ---
+
+    def _read_between(self, text: str, at: int, out: list[str]) -> int:
+        at = skip_space(text, at)
+        if at == len(text):
+            return at
+        inside = self._open[-1]
+        closing = inside.end
+        if closing and text.startswith(closing, at):
+            self._close(out)
+            return at + len(closing)
+        end, name, kind = (self._marks.item if inside.is_list else self._marks.member).match(text, at)
+        may_close = bool(closing) and closing.startswith(text[at:])
+        is_mark = name.startswith("/") or self._is_end_mark(text, at)
+        if end >= 0 and not is_mark:
+            self._begin(name, kind, at, out)
+            return end
+        if may_close or (end == PARTIAL and not is_mark):
+            return at
+        if len(self._open) > 1:
+            raise DeviationError(at, "an element within an argument does not end")
+        out.append("}")
+        self.is_done = True
+        return at
+
+    def _is_end_mark(self, text: str, at: int) -> bool:
+        """Whether an opening mark in the text is that of an end: `</`."""
+        first = self._marks.member.parts[0].text
+        return first.endswith("<") and text.startswith(first + "/", at)
+
+    def _begin(self, name: str, kind: str, at: int, out: list[str]) -> None:
+        inside, marks = self._open[-1], self._marks
+        if inside.is_list:
+            kind, end, view = name, marks.item_end, inside.view.item(inside.size)
+        else:
+            written, name = name, unescaped(name, marks.escapes)
+            end, view = marks.member_end.replace("{name}", written), inside.view.member(name)
+        out.append(", " if inside.size else "")
+        if not inside.is_list:
+            out.append(f"{quoted_json(name)}: ")
+        self._open[-1] = inside._replace(size=inside.size + 1)
+        self._element_end, self._element_view = end, view
+        if not marks.kinds:
+            self._state = "decide"
+        elif kind not in marks.kinds:
+            raise DeviationError(at, "a value is of a type that its style lacks")
+        else:
+            self._begin_typed(marks.kinds[kind], at, out)
+
+    def _begin_typed(self, kind: str, at: int, out: list[str]) -> None:
+        if kind in ("object", "array"):
+            check_depth(len(self._open), at)
+            out.append("[" if kind == "array" else "{")
+            self._open.append(_Open(kind == "array", self._element_view, self._element_end))
+            self._state = "between"
+        else:
+            self._state = "text" if kind == "string" else "held"
+            if kind == "string":
+                out.append('"')
+
+    def _close(self, out: list[str]) -> None:
+        out.append("]" if self._open.pop().is_list else "}")
+
+    def _read_decide(self, text: str, at: int, out: list[str]) -> int:
+        """The type of a value without one in its mark: elements begin an object or a list."""
+        types = self._element_view.types
+        if not types & {"object", "array"}:
+            self._begin_typed("string" if self._element_view.is_text else "json", at, out)
+            return at
+        after, first = skip_space(text, at), self._marks.member.parts[0].text
+        is_element = after - at <= MAX_GAP and text.startswith(first, after)
+        if after - at <= MAX_GAP and (after == len(text) or first.startswith(text[after:])):
+            return at
+        if is_element and text.startswith(self._element_end, after):
+            kind = "string" if "string" in types else "array" if "array" in types else "object"
+        elif is_element and self._element_end.startswith(text[after:]):
+            return at
+        elif is_element and not text.startswith(first + "/", after):
+            is_item, item = text.startswith(self._marks.item.parts[0].text, after), "array" in types
+            if item and not is_item and self._marks.item.parts[0].text.startswith(text[after:]):
+                return at
+            kind = "array" if is_item and item else "object"
+        else:
+            kind = "string" if self._element_view.is_text else "json"
+        self._begin_typed(kind, at, out)
+        return at
+
+    # --- Values ---
+
+    def _read_text(self, text: str, at: int, out: list[str]) -> int:
+        found = text.find(self._element_end, at)
+        end = held_from(text, at, self._element_end) if found < 0 else found
+        if end > at:
+            out.append(escaped_json(text[at:end]))
+        if found < 0:
+            return end
+        out.append('"')
+        self._state = "between"
+        return found + len(self._element_end)
+
+    def _read_held(self, text: str, at: int, out: list[str]) -> int:
+        if not self._held:
+            after = skip_space(text, at)
+            if after < len(text) and text[after] in "{[":
+                self._state, self._inner = "json", JsonReader("{[")
+                return after
+        found = text.find(self._element_end, at)
+        end = held_from(text, at, self._element_end) if found < 0 else found
+        if end > at:
+            hold(self._held, text[at:end], at)
+        if found < 0:
+            return end
+        out.append(typed_json("".join(self._held), self._typed_view()))
+        self._held = []
+        self._state = "between"
+        return found + len(self._element_end)
+
+    def _typed_view(self) -> SchemaView:
+        return _NO_STRING if self._marks.kinds else self._element_view
+
+    def _read_json(self, text: str, at: int, out: list[str]) -> int:
+        assert self._inner is not None
+        at = self._inner.read(text, at, out)
+        if self._inner.is_done:
+            self._state, self._inner = "closing", None
+        return at
+
+    def _read_closing(self, text: str, at: int, out: list[str]) -> int:
+        at = skip_space(text, at)
+        if text.startswith(self._element_end, at):
+            self._state = "between"
+            return at + len(self._element_end)
+        if not self._element_end.startswith(text[at:]):
+            raise DeviationError(at, "an argument does not end after its value")
+        return at
+
+
+_NO_STRING = SchemaView({"type": ["number", "boolean", "null", "object", "array"]})
+_READ = {
+    "between": ElementsReader._read_between,
+    "decide": ElementsReader._read_decide,
+    "text": ElementsReader._read_text,
+    "held": ElementsReader._read_held,
+    "json": ElementsReader._read_json,
+    "closing": ElementsReader._read_closing,
+}

@@ -1,0 +1,205 @@
+"""Reads parameters, each with its name and its value between marks (`grammar.structural_tag.parameters`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ...grammar.structural_tag.parameters import Style
+from ..alphabet import MarkerAlphabet
+from ..events import DeviationError
+from ..schemas import SchemaView
+from ..templates import FAILED, PARTIAL, Part, Template, literal
+from ..writing import escaped_json, quoted_json
+from .json_text import JsonReader
+from .reader import NOT_PLAIN, ArgumentsReader, held_from, hold, skip_space, typed_json
+
+MAX_PARAMETERS = 256
+"""Maximum number of parameters in a call."""
+
+
+class _Marks(NamedTuple):
+    """The marks of a style: `opening` up to the type or the value, what says a type, `value`, `closing`."""
+
+    opening: Template
+    types: tuple[tuple[str, Template], ...]
+    value: Template
+    closing: str
+    special: Callable[[str], object]
+    escapes: tuple[tuple[str, str], ...]
+    is_padded: bool
+
+
+def marks_of_parameters(style: Style, alphabet: MarkerAlphabet, is_padded: bool) -> _Marks:
+    """The marks of a style; `is_padded`: a line break before and after a value is not part of it."""
+    before, after = alphabet.encode(style.before), alphabet.encode(style.after)
+    opening = Template([Part("text", before), Part("until", after), Part("text", after)])
+    strings: dict[str, str] = {}
+    for kind, mark in style.types.items():
+        strings.setdefault(mark, "string" if kind == "string" else "json")
+    types = tuple((kind, Template([Part("text", alphabet.encode(mark))])) for mark, kind in strings.items())
+    value = Template([Part("space"), *literal(style.value, alphabet).parts]) if style.value else Template(())
+    escapes = tuple((mark, character) for character, mark in reversed(tuple(style.escapes.items())))
+    closing = alphabet.encode(style.closing)
+    return _Marks(opening, types, value, closing, special_in(closing), escapes, is_padded)
+
+
+def special_in(closing: str) -> Callable[[str], object]:
+    """Finds what does not just go on with a text that ends with `closing`."""
+    return re.compile(f"[{NOT_PLAIN}{re.escape(closing[0])}]").search
+
+
+def unescaped(name: str, escapes: tuple[tuple[str, str], ...]) -> str:
+    """A name without the escapes of its style."""
+    for mark, character in escapes:
+        name = name.replace(mark, character)
+    return name
+
+
+class ParametersReader(ArgumentsReader):
+    """Reads the parameters of a call up to what is none.
+
+    State: `_state` is between (parameters), text (a string), held (a value whose type its end decides),
+    json (an object or a list) or closing.
+    """
+
+    __slots__ = ("_at_begin", "_held", "_inner", "_marks", "_names", "_state", "_value_view", "_view")
+
+    def __init__(self, marks: _Marks, view: SchemaView) -> None:
+        super().__init__()
+        self._marks, self._view = marks, view
+        self._state = "start"
+        self._names: list[str] = []
+        self._held: list[str] = []
+        self._inner: JsonReader | None = None
+        self._value_view = view
+        self._at_begin = False
+
+    @property
+    def special(self) -> Callable[[str], object] | None:
+        return self._marks.special if self._state == "text" and not self._at_begin else None
+
+    @property
+    def held(self) -> str:
+        return "".join(self._held)
+
+    def read(self, text: str, at: int, out: list[str]) -> int:
+        if self._state == "start":
+            out.append("{")
+            self._state = "between"
+        before: tuple[int, str] | None = None
+        while before != (at, self._state) and not self.is_done:
+            before = at, self._state
+            at = _READ[self._state](self, text, at, out)
+        return at
+
+    def _read_between(self, text: str, at: int, out: list[str]) -> int:
+        at = skip_space(text, at)
+        if at == len(text):
+            return at
+        marks = self._marks
+        end, name, _ = marks.opening.match(text, at)
+        kind = ""
+        if end >= 0 and marks.types:
+            found = [(kind, template.match(text, end).end) for kind, template in marks.types]
+            end = max(one for _, one in found)
+            kind = next((kind for kind, one in found if one == end), "")
+            if end == FAILED:
+                raise DeviationError(at, "a parameter has no type of its style")
+        if end >= 0 and marks.value:
+            end = marks.value.match(text, end).end
+            if end == FAILED:
+                raise DeviationError(at, "a parameter has no value")
+        if end == PARTIAL:
+            return at
+        if end == FAILED:
+            out.append("}")
+            self.is_done = True
+            return at
+        self._begin(unescaped(name, marks.escapes), kind, at, out)
+        return end
+
+    def _begin(self, name: str, kind: str, at: int, out: list[str]) -> None:
+        if name in self._names:
+            raise DeviationError(at, "a parameter comes twice")
+        if len(self._names) == MAX_PARAMETERS:
+            raise DeviationError(at, f"a call has more than {MAX_PARAMETERS} parameters")
+        out.append(f"{', ' if self._names else ''}{quoted_json(name)}: ")
+        self._names.append(name)
+        self._value_view = self._view.member(name)
+        self._at_begin = True
+        is_text = kind == "string" or (not kind and self._value_view.is_text)
+        self._state = "text" if is_text else "held"
+        if is_text:
+            out.append('"')
+
+    def _read_text(self, text: str, at: int, out: list[str]) -> int:
+        closing, is_padded = self._marks.closing, self._marks.is_padded
+        if self._at_begin and is_padded:
+            if at == len(text):
+                return at
+            at += text[at] == "\n"
+        self._at_begin = False
+        found = text.find(closing, at)
+        if found >= 0:
+            end = found - (is_padded and found > at and text[found - 1] == "\n")
+            out.append(escaped_json(text[at:end]) + '"')
+            self._state = "between"
+            return found + len(closing)
+        end = held_from(text, at, closing)
+        if is_padded and end > at and text[end - 1] == "\n":
+            end -= 1
+        if end > at:
+            out.append(escaped_json(text[at:end]))
+        return end
+
+    def _read_held(self, text: str, at: int, out: list[str]) -> int:
+        closing = self._marks.closing
+        if not self._held and (not self._value_view.strings or self._marks.types):
+            at = skip_space(text, at)
+            if at < len(text) and text[at] in "{[":
+                self._state, self._inner = "json", JsonReader("{[")
+                return at
+        found = text.find(closing, at)
+        end = held_from(text, at, closing) if found < 0 else found
+        if end > at:
+            hold(self._held, text[at:end], at)
+        if found < 0:
+            return end
+        out.append(self._typed("".join(self._held)))
+        self._held = []
+        self._state = "between"
+        return found + len(closing)
+
+    def _typed(self, text: str) -> str:
+        if self._marks.is_padded:
+            text = text.removeprefix("\n").removesuffix("\n")
+        return typed_json(text, _UNTYPED if self._marks.types else self._value_view)
+
+    def _read_json(self, text: str, at: int, out: list[str]) -> int:
+        assert self._inner is not None
+        at = self._inner.read(text, at, out)
+        if self._inner.is_done:
+            self._state, self._inner = "closing", None
+        return at
+
+    def _read_closing(self, text: str, at: int, out: list[str]) -> int:
+        at, closing = skip_space(text, at), self._marks.closing
+        if text.startswith(closing, at):
+            self._state = "between"
+            return at + len(closing)
+        if not closing.startswith(text[at:]):
+            raise DeviationError(at, "a parameter does not end after its value")
+        return at
+
+
+_UNTYPED = SchemaView({"type": ["number", "boolean", "null", "object", "array"]})
+"""Where a mark says that a value is no string."""
+_READ = {
+    "between": ParametersReader._read_between,
+    "text": ParametersReader._read_text,
+    "held": ParametersReader._read_held,
+    "json": ParametersReader._read_json,
+    "closing": ParametersReader._read_closing,
+}

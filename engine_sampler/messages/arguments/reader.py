@@ -1,0 +1,108 @@
+"""What all readers of arguments have in common."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TypeAlias, TypeVar
+
+from ..alphabet import SURROGATES
+from ..events import DeviationError
+from ..schemas import SchemaView, type_of
+from ..writing import json_value, quoted_json
+
+SPACE = re.compile(r"[ \t\r\n]*")
+NOT_PLAIN = r"\"\\\\\x00-\x1f" + SURROGATES
+"""What does not stand in a JSON string as it is, in patterns."""
+MAX_DEPTH = 256
+"""Maximum depth to which values are nested: JSON that is nested deeper is refused by most readers."""
+
+MAX_HELD = 16_384
+"""Maximum number of characters of a number, or of another value whose type its end decides."""
+
+R = TypeVar("R", bound="ArgumentsReader")
+
+
+class ArgumentsReader:
+    """Reads arguments from a growing text.
+
+    is_done  whether the arguments are complete
+    """
+
+    __slots__ = ("is_done",)
+
+    def __init__(self) -> None:
+        self.is_done = False
+
+    def read(self, text: str, at: int, out: list[str]) -> int:
+        """Takes what is certain from `at` on, and appends it to `out` as JSON; returns where that ends. What
+        follows it must be given again, with more text. Raises DeviationError, after what is right before."""
+        raise NotImplementedError
+
+    @property
+    def held(self) -> str:
+        """What was taken and is not in `out` yet: it depends on what follows."""
+        return ""
+
+    @property
+    def special(self) -> Callable[[str], object] | None:
+        """Finds in a text what does not just go on with a string: a text without any is JSON as it stands.
+        None if the text is not within a string."""
+        return None
+
+    def copy(self: R) -> R:
+        """A reader in the same state, which goes on independently."""
+        new = type(self).__new__(type(self))
+        for kind in type(self).__mro__[:-1]:
+            for name in kind.__slots__:  # type: ignore[attr-defined]
+                value = getattr(self, name)
+                if isinstance(value, (list, ArgumentsReader)):
+                    value = value.copy()
+                setattr(new, name, value)
+        return new
+
+
+ReaderMaker: TypeAlias = Callable[[SchemaView], ArgumentsReader]
+
+
+def skip_space(text: str, at: int) -> int:
+    """Where the white space at a position ends."""
+    return SPACE.match(text, at).end()  # type: ignore[union-attr]
+
+
+def held_from(text: str, at: int, stop: str) -> int:
+    """From where on the end of a text may be the beginning of `stop`, which does not occur from `at` on."""
+    first = max(at, len(text) - len(stop) + 1)
+    while first < len(text) and not stop.startswith(text[first:]):
+        first += 1
+    return first
+
+
+def hold(held: list[str], text: str, at: int) -> None:
+    """Append to a value that is held back. Raises DeviationError for one that is too long."""
+    if sum(map(len, held)) + len(text) > MAX_HELD:
+        raise DeviationError(at, f"a value that is not simply text has more than {MAX_HELD} characters")
+    held[:] = ["".join((*held, text))]
+
+
+def typed_json(text: str, view: SchemaView) -> str:
+    """The JSON of a value that is written as its text is, where its schema tells strings from others. What is
+    neither one of its strings nor JSON is a string."""
+    trimmed = text.strip(" \t\r\n")
+    strings = view.strings
+    if strings is None:
+        return quoted_json(text)
+    for one in (text, trimmed):
+        if one in strings:
+            return quoted_json(one)
+    try:
+        value = json_value(trimmed)
+    except ValueError:
+        return quoted_json(text)
+    return trimmed if type_of(value) in view.types or not strings else quoted_json(text)
+
+
+def check_depth(depth: int, at: int) -> None:
+    """Raise DeviationError for values that are nested too deep."""
+    if depth >= MAX_DEPTH:
+        raise DeviationError(at, f"a value is nested more than {MAX_DEPTH} levels deep")

@@ -1,0 +1,214 @@
+"""How the answers of a model are written, as its parser follows them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from ..params.tools import Family
+from .alphabet import SURROGATES, MarkerAlphabet
+from .arguments import ArgumentsReader, reader_maker
+from .harmony import HarmonyHeader
+from .schemas import ANYTHING, SchemaView
+from .templates import FAILED, Found, Part, Template, call_template, exact, literal
+
+Schemas = Mapping[str, SchemaView]
+"""The schemas of functions by name."""
+
+
+class Beginning(Protocol):
+    """What can be found at a place of a text; `first` are the characters with which it may begin."""
+
+    @property
+    def first(self) -> frozenset[str]: ...
+
+    def match(self, text: str, at: int) -> Found:
+        """How the text from `at` on begins with it."""
+        ...
+
+
+@dataclass(frozen=True)
+class CallForm:
+    """One way to write a call.
+
+    begin       what precedes its arguments
+    end         what follows them
+    make        what makes the reader of its arguments
+    name        the function's, if `begin` has no place for it
+    schemas     the functions; None: any
+    """
+
+    begin: Beginning
+    end: Template
+    make: Callable[[SchemaView], ArgumentsReader]
+    name: str = ""
+    schemas: Schemas | None = None
+
+    def reader(self, name: str) -> ArgumentsReader:
+        """A reader of the arguments of one call."""
+        return self.make(ANYTHING if self.schemas is None else self.schemas.get(name, ANYTHING))
+
+
+@dataclass(frozen=True)
+class Opener:
+    """What has a meaning in free text, by `kind`:
+
+    call       begins a call; section: also begins the section in which it stands
+    thoughts   begins thoughts; thinking end: ends them
+    content    begins content, and is dropped; so are other marks around it
+    header     begins thoughts, content or a call, as it says itself
+    stop       ends the answer, and is no part of it; it ends thoughts, too
+    excluded   does not occur in free text; it is text
+    trigger    can only be the beginning of a call; where none follows, the text is not as defined
+    """
+
+    kind: str
+    begin: Beginning
+    form: CallForm | None = None
+    only_first: bool = False
+
+
+@dataclass(frozen=True)
+class AnswerDefinition:
+    """How an answer is written.
+
+    openers          what has a meaning in free text
+    thinking_end     what ends thoughts; None: there are none
+    after_thinking   what then precedes the text
+    starts_inside    whether the text begins within thoughts
+    thinking_begin   what may stand there nonetheless; None: nothing
+    forms            the calls of a section
+    section_end      what ends a section; None: there are none
+    separator        what stands between its calls
+    calls_end_thoughts   whether a call ends thoughts that it interrupts; else it is a part of them
+    """
+
+    openers: tuple[Opener, ...] = ()
+    thinking_end: Template | None = None
+    after_thinking: str = ""
+    starts_inside: bool = False
+    thinking_begin: Template | None = None
+    forms: tuple[CallForm, ...] = ()
+    section_end: Template | None = None
+    separator: Template = field(default_factory=lambda: Template(()))
+    calls_end_thoughts: bool = False
+
+    def stopping_at(self, strings: Sequence[str]) -> AnswerDefinition:
+        """This definition, of answers that end at one of some strings."""
+        stops = (Opener("stop", Template([Part("text", one)])) for one in strings)
+        return replace(self, openers=(*stops, *self.openers)) if strings else self
+
+    def thinking_ends(self) -> tuple[Opener, ...]:
+        """What ends thoughts."""
+        ends = [Opener("thinking end", self.thinking_end)] if self.thinking_end else []
+        kinds = ("stop", "call", "section") if self.calls_end_thoughts else ("stop",)
+        return (*ends, *(one for one in self.openers if one.kind in kinds and not one.only_first))
+
+    def candidates(self, is_first: bool) -> re.Pattern[str]:
+        """Finds where in free text something may begin; `is_first`: at the beginning of an answer."""
+        begins = (one.begin.first for one in self.openers if is_first or not one.only_first)
+        characters: frozenset[str] = frozenset().union(*begins)
+        return character_class(characters)
+
+
+def character_class(characters: frozenset[str]) -> re.Pattern[str]:
+    """A pattern that finds the first of some characters, or of markers."""
+    inside = "".join(map(re.escape, sorted(characters)))
+    return re.compile(f"[{SURROGATES}{inside}]")
+
+
+def family_definition(
+    family: Family, schemas: Schemas | None, reasoning: str, starts_inside: bool, alphabet: MarkerAlphabet
+) -> AnswerDefinition:
+    """The definition of a family's answers.
+
+    schemas        the functions that may be called; None: any
+    reasoning      as in `tool_calls`
+    starts_inside  whether the text begins within thoughts
+    """
+    if family.layout == "harmony":
+        return _harmony(schemas, alphabet)
+    is_json = '"{name}"' in family.begin
+    begin = call_template(family.begin, alphabet, schemas, is_json)
+    end = literal(family.end, alphabet, is_json)
+    form = CallForm(begin, end, reader_maker(family.style, alphabet, family.begin), schemas=schemas)
+    has_calls = schemas is None or bool(schemas)
+    openers: list[Opener] = []
+    section_end = None
+    if family.section is not None and has_calls:
+        section_begin = literal(family.section[0], alphabet, is_json)
+        section_end = literal(family.section[1], alphabet, is_json)
+        opening = CallForm(section_begin.then(begin), end, form.make, schemas=schemas)
+        openers.append(Opener("section", opening.begin, opening, only_first=family.layout == "whole"))
+    elif has_calls:
+        openers.append(Opener("call", begin, form))
+    thinking = family.thinking if reasoning != "disabled" else None
+    marks = None
+    if thinking is not None:
+        marks = exact(thinking[0], alphabet), exact(thinking[1], alphabet)
+        openers.append(Opener("thoughts", marks[0]))
+        if family.skipped:
+            openers.append(Opener("content", literal(family.skipped, alphabet), only_first=True))
+    if family.layout == "kimi_k3":
+        openers += [Opener("content", literal(mark, alphabet)) for mark in _KIMI_K3]
+    if has_calls:
+        openers += _triggers(family, alphabet, is_json)
+    excluded: list[str] = [*(family.thinking or ()), *family.excludes]
+    openers += [Opener("excluded", literal(mark, alphabet)) for mark in excluded]
+    return AnswerDefinition(
+        tuple(openers),
+        marks[1] if marks else None,
+        family.after_thinking,
+        starts_inside and marks is not None,
+        marks[0] if marks else None,
+        (form,),
+        section_end,
+        literal(family.separator, alphabet, is_json),
+    )
+
+
+_KIMI_K3 = ("<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>")
+
+
+def _triggers(family: Family, alphabet: MarkerAlphabet, is_json: bool) -> list[Opener]:
+    """What can only be the beginning of a call; nothing where a whole answer is one."""
+    if family.layout == "whole":
+        return []
+    text = family.trigger or (family.section[0] if family.section else family.begin.partition("{")[0])
+    return [Opener("trigger", literal(text, alphabet, is_json))] if text else []
+
+
+def _harmony(schemas: Schemas | None, alphabet: MarkerAlphabet) -> AnswerDefinition:
+    openers = []
+    for only_first in (False, True):
+        header = HarmonyHeader(alphabet, schemas, only_first)
+        form = CallForm(header, Template(()), reader_maker("json", alphabet, ""), schemas=schemas)
+        openers.append(Opener("header", header, form, only_first))
+    ends = [literal(mark, alphabet) for mark in ("<|end|>", "<|return|>", "<|call|>")]
+    openers += [Opener("content", end) for end in ends]
+    openers += [Opener("trigger", literal(mark, alphabet)) for mark in ("<|start|>", "<|channel|>")]
+    return AnswerDefinition(tuple(openers), ends[0])
+
+
+def thinking_definition(
+    begin: str, end: str, starts_inside: bool, alphabet: MarkerAlphabet
+) -> AnswerDefinition:
+    """The definition of text with thoughts, and no calls."""
+    marks = exact(begin, alphabet), exact(end, alphabet)
+    openers = [Opener("thoughts", marks[0]), Opener("excluded", marks[1])]
+    return AnswerDefinition(tuple(openers), marks[1], "", starts_inside, marks[0])
+
+
+def longest(candidates: Sequence[Any], text: str, at: int) -> tuple[Any, Found]:
+    """Which of some beginnings, each with a `begin`, the text has from `at` on: the longest one; or a partial
+    match, if there is any; or one that failed."""
+    best: tuple[Any, Found] = (None, Found(FAILED))
+    for one in candidates:
+        found = one.begin.match(text, at)
+        if found.end == -1:
+            return one, found
+        if found.end > best[1].end:
+            best = one, found
+    return best

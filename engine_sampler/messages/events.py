@@ -1,0 +1,51 @@
+"""What a parser reports of an answer, in the order of its text."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+EventKind = Literal[
+    "section_began",
+    "section_ended",
+    "thought",
+    "content",
+    "call_began",
+    "arguments",
+    "value",
+    "call_complete",
+    "deviation",
+]
+
+
+class Event(NamedTuple):
+    """One thing that is certain about an answer.
+
+    kind     what it is:
+
+             section_began, section_ended    text: "thoughts" or "calls"
+             thought, content                text: what the answer goes on with
+             call_began                      text: the function's name; id: the call's
+             arguments                       text: what the call's arguments go on with, as JSON
+             value                           pointer: which part of the arguments (RFC 6901); text: what it
+                                             goes on with, the characters of a string, or other JSON
+             call_complete                   the call's arguments are whole
+             deviation                       text: where the answer leaves its definition, and how
+    text     see above
+    call     which call, from 0; -1 for what belongs to none
+    pointer  see above
+    id       see above
+    """
+
+    kind: EventKind
+    text: str = ""
+    call: int = -1
+    pointer: str = ""
+    id: str = ""
+
+
+class DeviationError(Exception):
+    """The text leaves its definition at a position; raised by readers, and caught by the parser."""
+
+    def __init__(self, at: int, why: str) -> None:
+        super().__init__(why)
+        self.at = at

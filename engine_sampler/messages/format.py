@@ -1,0 +1,154 @@
+"""`ChatFormat`: all that an engine needs for the answer to a chat request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..base.errors import quoted
+from ..contract import ParameterError
+from ..params import SamplingParams
+from ..params.openai import parameters_of
+from ..params.structured import structured_parameters
+from ..params.tools import FAMILIES, Reasoning, formatted_answer
+from ..registry import structured_in
+from ..tokenizer import Tokenizer
+from .parser import MessageParser, stops_in
+
+KEYS = ("tools", "tool_choice", "functions", "function_call", "parallel_tool_calls", "response_format")
+"""What of a request body a format is made of."""
+
+_ENDS = {"harmony": ("<|return|>", "<|call|>")}
+"""The marks that end an answer, of families in which those are not all EOS tokens."""
+
+
+class ChatFormat:
+    """How an answer to a chat request is written: what constrains it, what ends it, and what reads it.
+
+    family       how the model that is served writes thoughts and calls: a name in `TOOL_FAMILIES`
+    tools, tool_choice, parallel_tool_calls, response_format    as in OpenAI's request bodies
+    reasoning    "enabled": thoughts come first, and the answer begins within them where the chat template
+                 opens them; "auto": thoughts, with both their marks, or none; "disabled": none
+    starts_inside  whether the answer begins within thoughts; None: as `reasoning` says
+
+        format = ChatFormat("qwen_3", tools, tool_choice="required")
+        scheduler.add(format.params(body, tokenizer), prompt_token_ids)
+        parser = format.parser(tokenizer)
+
+    Raises `ParameterError` for what is not allowed.
+    """
+
+    def __init__(
+        self,
+        family: str,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        tool_choice: Any = None,
+        parallel_tool_calls: bool | None = None,
+        reasoning: Reasoning = "auto",
+        response_format: Mapping[str, Any] | None = None,
+        starts_inside: bool | None = None,
+    ) -> None:
+        if family not in FAMILIES:
+            raise ParameterError(f"family={quoted(family)} is not allowed: one of {', '.join(FAMILIES)}")
+        self.family, self.tools, self.reasoning = family, tools, reasoning
+        self.tool_choice = "none" if tool_choice is None and not tools else tool_choice
+        self.starts_inside = starts_inside
+        given = {
+            "tools": tools,
+            "tool_choice": tool_choice,
+            "parallel_tool_calls": parallel_tool_calls,
+            "response_format": response_format,
+        }
+        asked = {key: value for key, value in given.items() if value is not None}
+        self.constraint = self._with_thoughts(structured_parameters(asked, family, reasoning))
+
+    @classmethod
+    def from_dict(
+        cls,
+        body: Mapping[str, Any],
+        family: str,
+        *,
+        reasoning: Reasoning = "auto",
+        starts_inside: bool | None = None,
+    ) -> ChatFormat:
+        """The format that the body of a chat request asks for. `chat_template_kwargs` with a false
+        `enable_thinking` (or `thinking`) disables thoughts."""
+        template = body.get("chat_template_kwargs")
+        switches = template if isinstance(template, Mapping) else {}
+        if switches.get("enable_thinking") is False or switches.get("thinking") is False:
+            reasoning = "disabled"
+        tools, choice = body.get("tools"), body.get("tool_choice")
+        if tools is None and body.get("functions") is not None:
+            tools, choice = body["functions"], body.get("function_call")
+        return cls(
+            family,
+            tools,
+            tool_choice=choice,
+            parallel_tool_calls=body.get("parallel_tool_calls"),
+            reasoning=reasoning,
+            response_format=body.get("response_format"),
+            starts_inside=starts_inside,
+        )
+
+    def _with_thoughts(self, constraint: dict[str, Any]) -> dict[str, Any]:
+        """A constraint on the content, behind the family's thoughts."""
+        if self.reasoning == "disabled" or FAMILIES[self.family].thinking is None:
+            return constraint
+        if constraint.get("json_object"):
+            content: dict[str, Any] = {"type": "json_schema", "json_schema": {"type": "object"}}
+        elif "json_schema" in constraint:
+            content = {"type": "json_schema", "json_schema": constraint["json_schema"]}
+        elif "regex" in constraint:
+            content = {"type": "regex", "pattern": constraint["regex"]}
+        else:
+            return constraint
+        return {"structural_tag": formatted_answer(self.family, content, self.reasoning)}
+
+    def params(self, body: Mapping[str, Any], tokenizer: Tokenizer | None = None) -> SamplingParams:
+        """The parameters of a request body (see `SamplingParams.from_dict`), with this format's constraint. A
+        budget of thoughts holds between the family's marks.
+
+        tokenizer  whose ids of the marks that end an answer stop it
+
+        Raises `ParameterError`, for another constraint beside this one, too.
+        """
+        rest = {key: value for key, value in body.items() if key not in KEYS}
+        if self.reasoning == "disabled":
+            rest["thinking"] = False
+        parameters = parameters_of(rest, self.family, self.reasoning)
+        if self.starts_inside is not None and "thinking" in parameters:
+            parameters["thinking"].setdefault("starts_inside", self.starts_inside)
+        named = structured_in(parameters)
+        if named and self.constraint:
+            raise ParameterError(f"{named[0]} is not allowed beside tools or a response_format")
+        ends = self.stop_token_ids(tokenizer)
+        if ends:
+            parameters["stop_token_ids"] = [*(parameters.get("stop_token_ids") or ()), *ends]
+        return SamplingParams(**parameters, **self.constraint)
+
+    def stop_token_ids(self, tokenizer: Tokenizer | None) -> list[int]:
+        """The tokens that end an answer besides a tokenizer's EOS tokens."""
+        if tokenizer is None:
+            return []
+        ids = (i for name in _ENDS.get(self.family, ()) for i in tokenizer.markers.get(name, ()))
+        return [i for i in ids if i not in tokenizer.eos_token_ids]
+
+    def parser(
+        self, tokenizer: Tokenizer | None = None, *, stop: Any = None, **options: Any
+    ) -> MessageParser:
+        """What reads an answer, fed with ids of `tokenizer`, or with text.
+
+        stop     the stop strings of the request
+        options  further arguments of `MessageParser`
+        """
+        return MessageParser(
+            self.family,
+            self.tools,
+            tool_choice="none" if self.tool_choice == "none" else "auto",
+            reasoning=self.reasoning,
+            starts_inside=self.starts_inside,
+            tokenizer=tokenizer,
+            stop=() if stop is None else stops_in(stop),
+            **options,
+        )

@@ -1,0 +1,51 @@
+"""What has been read of an answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .value import ValueReader
+
+
+class MessagePart:
+    """Thoughts, content, or a call, as far as it has been read.
+
+    kind         "thought", "content" or "call"
+    index        which call, from 0; -1 for others
+    name, id     of a call
+    is_complete  whether a call's arguments are whole
+    """
+
+    __slots__ = ("_joined", "_reader", "id", "index", "is_complete", "kind", "name", "pieces")
+
+    def __init__(self, kind: str, index: int = -1, name: str = "", call_id: str = "") -> None:
+        self.kind, self.index, self.name, self.id = kind, index, name, call_id
+        self.is_complete = False
+        self.pieces: list[str] = []
+        self._reader: tuple[ValueReader, int] | None = None
+
+    @property
+    def text(self) -> str:
+        """The text, or the arguments as JSON, so far."""
+        return "".join(self.pieces)
+
+    @property
+    def value(self) -> Any:
+        """The value of the arguments, or of the text read as JSON, so far: strings, objects and lists may
+        still grow. None if there is none yet. Raises ValueError for what is not the beginning of JSON."""
+        reader, read = self._reader or (ValueReader(), 0)
+        reader.feed("".join(self.pieces[read:]))
+        self._reader = reader, len(self.pieces)
+        return reader.value
+
+    def cut(self, count: int) -> None:
+        """Keep the first pieces only."""
+        if count < len(self.pieces):
+            del self.pieces[count:]
+            self._reader = None
+
+    def copy(self) -> MessagePart:
+        """A part that grows independently."""
+        new = MessagePart(self.kind, self.index, self.name, self.id)
+        new.is_complete, new.pieces = self.is_complete, self.pieces.copy()
+        return new

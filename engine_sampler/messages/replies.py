@@ -1,0 +1,188 @@
+"""What a server that speaks OpenAI's protocols sends: completions, chunks, usage, logprobs and errors."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..arithmetic import Logprobs
+from ..tokenizer import Tokenizer
+from .parser import MessageParser
+
+_NAMED = re.compile(r"(?:unknown parameter:? '?)?(\w[\w.]*)(?==|: |'| is | has | requires )")
+
+
+def _now() -> int:
+    return int(time.time())
+
+
+@dataclass
+class ChatUsage:
+    """How many tokens a request had: in its prompt (of which `cached_tokens` were known) and in its answers,
+    of which `reasoning_tokens` were thoughts."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    reasoning_tokens: int = 0
+    cached_tokens: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """The object `usage`."""
+        return {
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "total_tokens": self.prompt_tokens + self.completion_tokens,
+            "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
+            "completion_tokens_details": {"reasoning_tokens": self.reasoning_tokens},
+        }
+
+
+@dataclass
+class ChatChoice:
+    """One answer: its message (see `chat_message`), and why it ended (see `chat_finish_reason`)."""
+
+    message: Mapping[str, Any]
+    finish_reason: str
+    index: int = 0
+    logprobs: Mapping[str, Any] | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """An object in `choices`."""
+        return {
+            "index": self.index,
+            "message": dict(self.message),
+            "logprobs": self.logprobs,
+            "finish_reason": self.finish_reason,
+        }
+
+
+@dataclass
+class ChatCompletion:
+    """All answers to a request at once. `created` is in seconds since 1970."""
+
+    id: str
+    model: str
+    choices: Sequence[ChatChoice]
+    usage: ChatUsage
+    created: int = field(default_factory=_now)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The object `chat.completion`."""
+        return {
+            "id": self.id,
+            "object": "chat.completion",
+            "created": self.created,
+            "model": self.model,
+            "choices": [choice.as_dict() for choice in self.choices],
+            "usage": self.usage.as_dict(),
+        }
+
+
+@dataclass
+class ChatChunk:
+    """A part of a stream: a delta of one answer (see `chat_deltas`); or, without a delta, the usage alone."""
+
+    id: str
+    model: str
+    delta: Mapping[str, Any] | None = None
+    index: int = 0
+    finish_reason: str | None = None
+    logprobs: Mapping[str, Any] | None = None
+    usage: ChatUsage | None = None
+    created: int = field(default_factory=_now)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The object `chat.completion.chunk`."""
+        choice = {
+            "index": self.index,
+            "delta": None if self.delta is None else dict(self.delta),
+            "logprobs": self.logprobs,
+            "finish_reason": self.finish_reason,
+        }
+        chunk: dict[str, Any] = {
+            "id": self.id,
+            "object": "chat.completion.chunk",
+            "created": self.created,
+            "model": self.model,
+            "choices": [] if self.delta is None else [choice],
+        }
+        return chunk if self.usage is None else {**chunk, "usage": self.usage.as_dict()}
+
+    def as_event(self) -> str:
+        """The chunk as a server-sent event."""
+        return f"data: {json.dumps(self.as_dict(), ensure_ascii=False)}\n\n"
+
+
+def chat_finish_reason(parser: MessageParser, finish_reason: str | None) -> str | None:
+    """Why an answer ended, as chat completions say it: `tool_calls` in place of `stop` if it calls tools.
+
+    finish_reason  the scheduler's; other reasons than stop and length are stop
+    """
+    if finish_reason is None or finish_reason == "length":
+        return finish_reason
+    has_calls = any(part.kind == "call" and part.is_complete for part in parser.parts)
+    return "tool_calls" if has_calls else "stop"
+
+
+def _entry(tokenizer: Tokenizer, token_id: int, logprob: float) -> dict[str, Any]:
+    data = tokenizer.token_bytes[token_id]
+    text = data.decode("utf-8", errors="replace")
+    return {"token": text, "logprob": logprob, "bytes": list(data)}
+
+
+def _rows(logprobs: Logprobs, rows: Iterable[int]) -> list[list[tuple[int, float]]]:
+    """The entries of some rows that have any: ids with their logprobs, the chosen token first."""
+    found = []
+    for row in rows:
+        entries = logprobs.row(row)
+        values = (max(one, -9999.0) for one in entries.logprobs.tolist())  # JSON has no infinity
+        found.append(list(zip(entries.token_ids.tolist(), values, strict=True)))
+    return [row for row in found if row]
+
+
+def chat_logprobs(tokenizer: Tokenizer, logprobs: Logprobs, rows: Iterable[int]) -> dict[str, Any]:
+    """The logprobs of some rows of a step as chat completions give them; the chosen token is among the top
+    ones only if it is one of them."""
+    content = []
+    for (chosen, logprob), *others in _rows(logprobs, rows):
+        best = sorted(dict([(chosen, logprob), *others]).items(), key=lambda one: (-one[1], one[0]))
+        top = [_entry(tokenizer, *one) for one in best[: len(others)]]
+        content.append({**_entry(tokenizer, chosen, logprob), "top_logprobs": top})
+    return {"content": content, "refusal": None}
+
+
+def completion_logprobs(
+    tokenizer: Tokenizer, logprobs: Logprobs, rows: Iterable[int], text_offset: int = 0
+) -> dict[str, Any]:
+    """The logprobs of some rows of a step as OpenAI's older completions give them.
+
+    text_offset  the number of characters before the first of the tokens
+    """
+    form: dict[str, Any] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
+    for row in _rows(logprobs, rows):
+        entries = [_entry(tokenizer, *one) for one in row]
+        form["tokens"].append(entries[0]["token"])
+        form["token_logprobs"].append(entries[0]["logprob"])
+        form["top_logprobs"].append({one["token"]: one["logprob"] for one in entries})
+        form["text_offset"].append(text_offset)
+        text_offset += len(entries[0]["token"])
+    return form
+
+
+def error_body(error: BaseException) -> dict[str, Any]:
+    """The body of the answer to a request that is not allowed, for HTTP 400: what is wrong, and with which
+    parameter."""
+    text = str(error)
+    named = _NAMED.match(text)
+    return {
+        "error": {
+            "message": text,
+            "type": "invalid_request_error",
+            "param": named[1] if named else None,
+            "code": None,
+        }
+    }

@@ -1,0 +1,159 @@
+"""The definition of the answers that a structural tag allows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..grammar.structural_tag.document import format_of
+from ..params.tools import FAMILIES
+from .alphabet import MarkerAlphabet
+from .arguments import reader_maker
+from .definition import AnswerDefinition, CallForm, Opener, Schemas
+from .schemas import SchemaView
+from .templates import Part, Template, exact, literal
+
+_NAME = re.compile(r"(?:name|function|functions|tool)[\"']?\s*[=:.]\s*[\"']?([\w.:/-]+)")
+_WORD = re.compile(r"[A-Za-z_][\w.:/-]*")
+_THOUGHTS = {one.thinking for one in FAMILIES.values() if one.thinking}
+_JSON = ("json_schema", "qwen_xml_parameter")
+_INNER = ("content", "elements", "tags", "rules")
+
+
+def tag_definition(
+    tag: Mapping[str, Any] | str,
+    schemas: Schemas | None,
+    marks: tuple[str, str] | None,
+    starts_inside: bool,
+    alphabet: MarkerAlphabet,
+) -> AnswerDefinition:
+    """The definition of the answers that a structural tag allows, in either of its forms.
+
+    A tag whose content has a schema is a call: of that function of `schemas` whose name its beginning
+    contains, or of what its beginning names. A tag with the marks of thoughts is thoughts. Marks of other
+    tags are dropped, and what is between them is content. The definition does not say how often tags come,
+    or in which order. Raises GrammarError for what is no structural tag.
+
+    schemas        the functions by name; None: not known
+    marks          the marks of thoughts besides those of known families
+    starts_inside  whether the text begins within thoughts
+    """
+    reading = _Reading(schemas, marks, alphabet)
+    reading.walk(format_of(tag))
+    return reading.definition(starts_inside)
+
+
+class _Reading:
+    def __init__(
+        self, schemas: Schemas | None, marks: tuple[str, str] | None, alphabet: MarkerAlphabet
+    ) -> None:
+        self._schemas, self._alphabet = schemas, alphabet
+        self._marks = {*_THOUGHTS, *([marks] if marks else [])}
+        self._thoughts = marks
+        self._starts_inside = False
+        self._calls: list[Opener] = []
+        self._dropped: dict[str, None] = {}
+
+    def definition(self, starts_inside: bool) -> AnswerDefinition:
+        """What has been read."""
+        openers = list(self._calls)
+        begin = end = None
+        if self._thoughts:
+            begin, end = (exact(mark, self._alphabet) for mark in self._thoughts)
+            openers.append(Opener("thoughts", begin))
+        known = set(self._thoughts or ())
+        for mark in self._dropped:
+            template = literal(mark, self._alphabet)
+            if template and mark not in known:
+                openers.append(Opener("content", template))
+        inside = end is not None and (starts_inside or self._starts_inside)
+        return AnswerDefinition(tuple(openers), end, "", inside, begin)
+
+    def walk(self, given: Any) -> None:
+        """Reads a format and those within it."""
+        if isinstance(given, list | tuple):
+            for one in given:
+                self.walk(one)
+        elif isinstance(given, Mapping):
+            if "begin" in given and "end" in given:
+                self._read_tag(given)
+            else:
+                if given.get("type") == "const_string":
+                    self._drop(given.get("value"))
+                for name in _INNER:
+                    self.walk(given.get(name))
+
+    def _read_tag(self, tag: Mapping[str, Any]) -> None:
+        begin, content = _string_of(tag["begin"]), tag.get("content")
+        ends = [_string_of(one) for one in (tag["end"] if isinstance(tag["end"], list) else [tag["end"]])]
+        if any(begin in ("", pair[0]) and pair[1] in ends for pair in self._marks) and content:
+            self._starts_inside = self._starts_inside or not begin
+            self._thoughts = next(pair for pair in self._marks if begin in ("", pair[0]) and pair[1] in ends)
+            return
+        arguments = _arguments_of(content)
+        if arguments is None:
+            self._drop(begin)
+            self.walk(content)
+        else:
+            parts, schema = arguments
+            self._add_call(begin, parts, schema, ends)
+        for end in ends if arguments is None or "" in ends else ():
+            self._drop(end)
+
+    def _add_call(
+        self, begin: str, parts: list[str | None], schema: Mapping[str, Any], ends: list[str]
+    ) -> None:
+        is_json = '{"' in begin
+        template = literal(begin, self._alphabet, is_json)
+        for part in parts:
+            after = Template([Part("id")]) if part is None else literal(part, self._alphabet, is_json)
+            template = template.then(after)
+        style = "qwen_xml" if schema["type"] == "qwen_xml_parameter" else schema.get("style", "json")
+        if not template.first:
+            return
+        end = Template(()) if "" in ends else literal(ends[0], self._alphabet, is_json)
+        make: Callable[..., Any] = reader_maker(style, self._alphabet, begin)
+        name = self._name_of(begin + "".join(part or "" for part in parts))
+        view = SchemaView(schema.get("json_schema", True))
+        schemas = self._schemas if self._schemas and name in self._schemas else {name: view}
+        self._calls.append(Opener("call", template, CallForm(template, end, make, name, schemas)))
+
+    def _name_of(self, begin: str) -> str:
+        known = [name for name in self._schemas or () if name in begin]
+        if known:
+            return max(known, key=len)
+        found = _NAME.search(begin)
+        if found:
+            return found[1]
+        return max(_WORD.findall(begin), key=len, default="")
+
+    def _drop(self, mark: Any) -> None:
+        if isinstance(mark, str) and mark.strip():
+            self._dropped[mark] = None
+
+
+def _string_of(mark: Any) -> str:
+    """The text of a mark, which may be a token by its name."""
+    if isinstance(mark, Mapping):
+        mark = mark.get("token", "")
+    return mark if isinstance(mark, str) else ""
+
+
+def _arguments_of(content: Any) -> tuple[list[str | None], Mapping[str, Any]] | None:
+    """What precedes the arguments in the content of a call's tag, strings or None for an id, and their
+    format; None for other tags."""
+    elements = (
+        content.get("elements") if isinstance(content, Mapping) and "elements" in content else [content]
+    )
+    if not elements or not isinstance(elements[-1], Mapping) or elements[-1].get("type") not in _JSON:
+        return None
+    parts: list[str | None] = []
+    for one in elements[:-1]:
+        if one.get("type") == "const_string":
+            parts.append(one.get("value", ""))
+        elif one.get("type") == "regex":
+            parts.append(None)
+        else:
+            return None
+    return parts, elements[-1]

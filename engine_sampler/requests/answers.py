@@ -1,0 +1,76 @@
+"""`ParsedAnswers`: the parsers that follow the outputs of requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..base.arguments import not_allowed
+from .request import Request, RequestError
+from .results import RequestId, StepResult
+
+if TYPE_CHECKING:
+    from ..messages import Event, MessageParser
+
+
+class ParsedAnswers:
+    """Parsers by request. Each is brought up to its request's output after a step, however that has come.
+
+    find  gives a request by its id, or raises `RequestError`
+    """
+
+    def __init__(self, find: Callable[[RequestId], Request]) -> None:
+        self._find = find
+        self._parsers: dict[RequestId, MessageParser] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._parsers)
+
+    def add(self, ids: Sequence[RequestId], parser: MessageParser, output: Sequence[int]) -> None:
+        """Follow requests that begin with some output: the first with `parser`, the others with copies."""
+        parser.feed(output[len(parser) :])
+        for request_id in reversed(ids):
+            self._parsers[request_id] = parser if request_id == ids[0] else parser.fork()
+
+    def fork(self, request_id: RequestId, child_id: RequestId) -> None:
+        """Follow a copy of a request."""
+        if request_id in self._parsers:
+            self._parsers[child_id] = self._parsers[request_id].fork()
+
+    def cut(self, request_id: RequestId, length: int) -> None:
+        """Follow a request back to an output of some length."""
+        parser = self._parsers.get(request_id)
+        if parser is not None and len(parser) > length:
+            parser.rollback(len(parser) - length)
+
+    def forget(self, request_id: RequestId) -> None:
+        """Follow a request no longer."""
+        self._parsers.pop(request_id, None)
+
+    def deltas(self, result: StepResult) -> list[list[Event]]:
+        """What each request of a step has said since the last one; [] for those without a parser."""
+        return [self._delta(result, i) for i in range(len(result.request_ids))]
+
+    def _delta(self, result: StepResult, i: int) -> list[Event]:
+        request_id = result.request_ids[i]
+        parser = self._parsers.get(request_id)
+        if parser is None or parser.is_finished:
+            return []
+        try:
+            tokens = self._find(request_id).history.output_token_ids[len(parser) :].tolist()
+        except RequestError:  # another thread has removed it
+            tokens = result.tokens(i)
+        events = parser.feed(tokens)
+        return events if result.finish_reasons[i] is None else events + parser.finish()
+
+
+def check_parser(parser: Any, is_search: bool = False) -> None:
+    """Raise `ParameterError` for an argument `parser` that cannot follow requests."""
+    if parser is None:
+        return
+    from ..messages import MessageParser  # when one is given: it loads the readers of structural tags
+
+    if not isinstance(parser, MessageParser) or not parser.takes_ids:
+        raise not_allowed("parser", parser, "a MessageParser with a tokenizer, or None")
+    if is_search:
+        raise not_allowed("parser", parser, "None with use_beam_search, whose texts change until it ends")

@@ -1,0 +1,152 @@
+"""The chat server on the page about embedding serves OpenAI's client, and everybody else."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from engine_sampler.demo.engine import Engine
+
+from .pages import DOCS, blocks_of
+from .test_serving_engine import SERVER, Embedded
+
+CHATS = next(block for block in blocks_of(DOCS / "embed.md") if "class ChatServer" in block)
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "get_weather",
+            "parameters": {
+                "type": "object",
+                "properties": {"city": {"enum": ["Paris", "Rome"]}, "days": {"enum": [1, 2]}},
+                "required": ["city", "days"],
+                "additionalProperties": False,
+            },
+        },
+    }
+]
+MESSAGES = [{"role": "user", "content": "The class"}]
+BODY = {"model": "demo", "messages": MESSAGES, "max_tokens": 80, "seed": 3}
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    engine = Engine.load()
+    names = {"model": Embedded(engine), "tokenizer": engine.tokenizer, "print": lambda *_, **__: None}
+    exec(compile(SERVER, "embed.md", "exec"), names)
+    exec(compile(CHATS, "embed.md", "exec"), names)
+    yield f"http://127.0.0.1:{names['web'].server_port}"
+    names["web"].shutdown()
+
+
+def post(address: str, body: dict[str, Any]) -> tuple[int, str]:
+    data = json.dumps({**BODY, **body}).encode()
+    try:
+        with urllib.request.urlopen(urllib.request.Request(f"{address}/v1/chat/completions", data)) as reply:
+            return reply.status, reply.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def chunks_of(text: str) -> list[dict[str, Any]]:
+    *events, last = [one.removeprefix("data: ") for one in text.split("\n\n") if one]
+    assert last == "[DONE]"
+    return [json.loads(one) for one in events]
+
+
+def test_the_chat_server_fits_on_two_pages() -> None:
+    assert len([line for line in CHATS.splitlines() if line.strip()]) <= 125
+
+
+def test_a_required_call_comes_whole_or_in_parts(address: str) -> None:
+    body = {"tools": TOOLS, "tool_choice": "required", "parallel_tool_calls": False}
+    status, text = post(address, body)
+    reply = json.loads(text)
+    assert status == 200
+    (choice,) = reply["choices"]
+    assert choice["finish_reason"] == "tool_calls"
+    (call,) = choice["message"]["tool_calls"]
+    assert call["function"]["name"] == "get_weather"
+    assert json.loads(call["function"]["arguments"])["city"] in ("Paris", "Rome")
+    usage = reply["usage"]
+    assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
+    _, text = post(address, {**body, "stream": True, "stream_options": {"include_usage": True}})
+    *chunks, last = chunks_of(text)
+    assert last["usage"] == usage
+    deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
+    parts = [delta["tool_calls"][0]["function"] for delta in deltas if "tool_calls" in delta]
+    assert "".join(one["arguments"] for one in parts) == call["function"]["arguments"]
+    assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
+
+
+def test_a_text_comes_whole_or_in_parts(address: str) -> None:
+    body = {"stop": ["\n\n"], "logprobs": True, "top_logprobs": 2, "n": 2}
+    _, text = post(address, body)
+    choices = json.loads(text)["choices"]
+    contents = [one["message"]["content"] for one in choices]
+    assert not any("\n\n" in one for one in contents)
+    for one in choices:
+        entries = one["logprobs"]["content"]
+        assert all(len(entry["top_logprobs"]) == 2 for entry in entries)
+        written = b"".join(bytes(entry["bytes"]) for entry in entries).decode(errors="replace")
+        assert written.startswith(one["message"]["content"])
+    _, text = post(address, {**body, "stream": True})
+    streamed = ["", ""]
+    for chunk in chunks_of(text):
+        choice = chunk["choices"][0]
+        streamed[choice["index"]] += choice["delta"].get("content", "")
+    assert streamed == contents
+
+
+def test_what_is_not_allowed_is_a_bad_request(address: str) -> None:
+    wrong = {
+        "top_p": {"top_p": 7},
+        "tools": {"tools": "ls"},
+        "tool_choice": {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "f"}}},
+        "response_format": {"response_format": {"type": "xml"}},
+    }
+    for name, body in wrong.items():
+        status, text = post(address, body)
+        assert (status, json.loads(text)["error"]["param"]) == (400, name)
+
+
+def test_the_client_of_openai_is_served(address: str) -> None:
+    openai = pytest.importorskip("openai")
+    pydantic = pytest.importorskip("pydantic")
+    client = openai.OpenAI(base_url=f"{address}/v1", api_key="none")
+    common: dict[str, Any] = {"model": "demo", "messages": MESSAGES, "seed": 3, "max_tokens": 80}
+    text = client.chat.completions.create(**common)
+    streamed = "".join(
+        chunk.choices[0].delta.content or ""
+        for chunk in client.chat.completions.create(**common, stream=True)
+    )
+    assert text.choices[0].message.content == streamed
+    named = {"type": "function", "function": {"name": "get_weather"}}
+    for choice in ("required", named):
+        options = {"tools": TOOLS, "tool_choice": choice, "parallel_tool_calls": False}
+        reply = client.chat.completions.create(**common, **options)
+        calls = reply.choices[0].message.tool_calls
+        assert {call.function.name for call in calls} == {"get_weather"}
+        with client.chat.completions.stream(**common, **options) as stream:
+            stream.until_done()
+            final = stream.get_final_completion().choices[0].message
+        assert [one.function.arguments for one in final.tool_calls] == [
+            one.function.arguments for one in calls
+        ]
+    auto = client.chat.completions.create(**common, tools=TOOLS, tool_choice="auto")
+    assert auto.choices[0].message.content
+
+    class Weather(pydantic.BaseModel):
+        days: int
+        city: str = pydantic.Field(max_length=8)
+
+    parsed = client.chat.completions.parse(**{**common, "max_tokens": 400}, response_format=Weather)
+    assert isinstance(parsed.choices[0].message.parsed, Weather)
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.chat.completions.create(**{**common, "temperature": -1})
+    assert refused.value.body["param"] == "temperature"

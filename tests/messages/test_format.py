@@ -1,0 +1,137 @@
+"""What the body of a chat request says about its answer."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine_sampler import ParameterError, SamplingParams, Scheduler
+from engine_sampler.grammar import Grammar, tool_calls
+from engine_sampler.messages import ChatFormat, chat_message
+
+from ..params.tools.transcripts import TOOLS, TRANSCRIPTS
+from .vocabularies import EOS, SPECIAL
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+FORMAT = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
+
+
+@pytest.mark.parametrize("family", TRANSCRIPTS)
+@pytest.mark.parametrize("choice", ["auto", "required"])
+def test_what_is_constrained_is_what_is_read(family: str, choice: str) -> None:
+    transcript = TRANSCRIPTS[family]
+    body = {"tools": TOOLS, "tool_choice": choice, "messages": []}
+    form = ChatFormat.from_dict(body, family, reasoning="enabled" if transcript.thoughts else "disabled")
+    text = transcript.thoughts + transcript.calls()
+    assert Grammar.from_structural_tag(form.params(body).structural_tag).check(text).valid
+    parser = form.parser()
+    parser.feed(text)
+    parser.finish()
+    assert parser.deviation is None
+    message = chat_message(parser)
+    assert [one["function"]["name"] for one in message["tool_calls"]] == ["get_weather"]
+    assert message.get("reasoning_content") == ("I look it up." if transcript.thoughts else None)
+
+
+def test_parameters_are_those_of_the_body_with_the_constraint() -> None:
+    body = {"model": "m", "temperature": 0.5, "tools": TOOLS, "tool_choice": "required", "stop": ["x"]}
+    form = ChatFormat.from_dict(body, "qwen_3", reasoning="enabled")
+    params = form.params(body)
+    assert (params.temperature, params.order, list(params.stop)) == (0.5, "vllm", ["x"])
+    assert json.loads(params.structural_tag) == tool_calls("qwen_3", TOOLS, "required", reasoning="enabled")
+    assert ChatFormat.from_dict({}, "qwen_3").params({}) == SamplingParams.from_dict({})
+
+
+@pytest.mark.parametrize("switch", ["enable_thinking", "thinking"])
+def test_a_body_may_switch_thoughts_off(switch: str) -> None:
+    body: dict[str, Any] = {"chat_template_kwargs": {switch: False}}
+    assert ChatFormat.from_dict(body, "qwen_3", reasoning="enabled").reasoning == "disabled"
+    body["chat_template_kwargs"][switch] = True
+    assert ChatFormat.from_dict(body, "qwen_3", reasoning="enabled").reasoning == "enabled"
+
+
+@pytest.mark.parametrize("key", ["thinking_token_budget", "reasoning_budget"])
+def test_a_budget_ends_the_thoughts_before_a_call(key: str) -> None:
+    vocabulary = SPECIAL
+    body = {"tools": TOOLS, "tool_choice": "required", key: 3, "seed": 5, "max_tokens": 400}
+    form = ChatFormat.from_dict(body, "qwen_3", reasoning="enabled", starts_inside=True)
+    scheduler = Scheduler(len(vocabulary), vocabulary, eos_token_ids=[EOS])
+    parser = form.parser(vocabulary)
+    request_id = scheduler.add(form.params(body, vocabulary), [1], parser=parser)
+    random = np.random.default_rng(0)
+    while scheduler.request_ids:
+        scheduler.step(random.normal(0, 1, (1, len(vocabulary))).astype(np.float32))
+    record = scheduler.record(request_id)
+    assert record.phase_tokens is not None
+    assert 3 <= record.phase_tokens["reasoning"] <= 12  # the budget, a whole character, and the end
+    assert parser.deviation is None
+    assert record.finish_reason != "error"
+
+
+def test_a_budget_means_nothing_where_there_are_no_thoughts() -> None:
+    body = {"thinking_token_budget": 3}
+    assert ChatFormat.from_dict(body, "qwen_3", reasoning="disabled").params(
+        body
+    ) == SamplingParams.from_dict({})
+
+
+def test_a_format_of_the_response_comes_after_the_thoughts() -> None:
+    for response_format, content, wrong in (
+        (FORMAT, '{"a": 1}', '{"a": "1"}'),
+        ({"type": "json_object"}, '{"b": []}', "[]"),
+        ({"type": "regex", "regex": "[0-9]+"}, "12", "x"),
+    ):
+        body = {"response_format": response_format}
+        form = ChatFormat.from_dict(body, "qwen_3", reasoning="enabled")
+        grammar = Grammar.from_structural_tag(form.params(body).structural_tag)
+        assert grammar.check(f"Hm.</think>\n\n{content}").valid
+        assert not grammar.check(f"Hm.</think>\n\n{wrong}").valid
+        assert not grammar.check(content).valid
+        parser = form.parser()
+        parser.feed(f"Hm.</think>\n\n{content}")
+        assert chat_message(parser)["content"] == content
+    assert ChatFormat.from_dict({"response_format": FORMAT}, "hermes").constraint == {"json_schema": SCHEMA}
+
+
+def test_marks_that_end_an_answer_stop_it() -> None:
+    form = ChatFormat("harmony", TOOLS)
+    assert len(form.stop_token_ids(SPECIAL)) == 1  # <|call|>: the vocabulary has no <|return|>
+    assert EOS not in form.stop_token_ids(SPECIAL)
+    assert list(form.params({}, SPECIAL).stop_token_ids) == form.stop_token_ids(SPECIAL)
+    assert ChatFormat("qwen_3", TOOLS).stop_token_ids(SPECIAL) == []
+
+
+@pytest.mark.parametrize("thinks", [False, True], ids=["content", "thoughts"])
+def test_a_stop_string_ends_what_is_read(thinks: bool) -> None:
+    form = ChatFormat("qwen_3", reasoning="enabled" if thinks else "auto")
+    parser = form.parser(stop=["END", "\n\n"])
+    kind = "thought" if thinks else "content"
+    assert [(one.kind, one.text) for one in parser.feed("One. E") if one.kind == kind] == [(kind, "One. ")]
+    assert [(one.kind, one.text) for one in parser.feed("N.\n")] == [(kind, "EN.")]
+    assert parser.feed("\nTwo.") == []
+    assert parser.finish() == []
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"tools": "ls"}, "tools='ls' is not allowed"),
+        ({"tool_choice": "required"}, "tool_choice requires a call"),
+        ({"response_format": {"type": "xml"}}, "response_format=.* is not allowed"),
+        ({"tools": TOOLS, "parallel_tool_calls": 5}, "parallel_tool_calls=5 is not allowed"),
+        ({"tools": TOOLS, "regex": "x"}, "regex is not allowed beside tools"),
+        ({"temperature": "hot"}, "temperature='hot'"),
+    ],
+)
+def test_what_is_not_allowed_is_named(body: dict[str, Any], words: str) -> None:
+    with pytest.raises(ParameterError, match=words):
+        ChatFormat.from_dict(body, "qwen_3").params(body)
+    with pytest.raises(ParameterError, match="family='x' is not allowed"):
+        ChatFormat("x")
+    with pytest.raises(ParameterError, match=r"stop=\[5\] is not allowed: strings"):
+        ChatFormat("qwen_3").parser(stop=[5])
+    with pytest.raises(ParameterError, match="not supported for family='harmony'"):
+        ChatFormat("harmony", response_format=FORMAT)

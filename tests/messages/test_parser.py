@@ -1,0 +1,261 @@
+"""What a parser makes of answers that are as defined, nearly so, or not at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine_sampler import ParameterError, Tokenizer
+from engine_sampler.grammar import Grammar, GrammarError, tool_calls
+from engine_sampler.messages import Event, MessageParser
+
+from ..params.tools.transcripts import TOOLS, TRANSCRIPTS
+from .vocabularies import ADDED, MARKERS, SPECIAL
+
+CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>'
+
+
+def read(text: Any, family: str | None = "qwen_3", **options: Any) -> tuple[MessageParser, list[Event]]:
+    options.setdefault("call_id", lambda index, name, given: f"call_{index}")
+    parser = MessageParser(family, **options)
+    return parser, parser.feed(text) + parser.finish()
+
+
+def parts(text: Any, family: str | None = "qwen_3", **options: Any) -> list[tuple[str, str]]:
+    return [(one.name or one.kind, one.text) for one in read(text, family, **options)[0].parts]
+
+
+def test_events_follow_the_text() -> None:
+    _, events = read(f"<think>Hm.</think>\n\nLook: {CALL}", tools=TOOLS, values=True)
+    assert events == [
+        Event("section_began", "thoughts"),
+        Event("thought", "Hm."),
+        Event("section_ended", "thoughts"),
+        Event("content", "Look: "),
+        Event("call_began", "get_weather", 0, "", "call_0"),
+        Event("arguments", '{"city": "Paris"}', 0),
+        Event("value", "Paris", 0, "/city"),
+        Event("call_complete", "", 0),
+    ]
+
+
+def test_what_might_be_a_marker_is_held_back_and_nothing_else() -> None:
+    parser = MessageParser("qwen_3", TOOLS)
+    assert parser.feed("1 < 2, <b>, <tool") == [Event("content", "1 < 2, <b>, ")]
+    assert parser.feed("box>") == [Event("content", "<toolbox>")]
+    assert parser.feed(" <tool_call") == [Event("content", " ")]
+    assert parser.finish() == [Event("content", "<tool_call")]
+    with pytest.raises(ValueError, match="the answer is finished"):
+        parser.feed("x")
+
+
+def test_arguments_come_as_they_are_written() -> None:
+    parser = MessageParser("qwen_3_5", TOOLS, call_id=lambda *_: "1")
+    parser.feed("<tool_call>\n<function=get_weather>\n<parameter=city>\nPar")
+    assert parser.parts[0].text == '{"city": "Par'
+    assert parser.parts[0].value == {"city": "Par"}
+    assert parser.feed('is "centre"\n</par') == [Event("arguments", 'is \\"centre\\"', 0)]
+    parser.feed("ameter>\n<parameter=days>\n3\n</parameter>\n</function>\n</tool_call>")
+    assert parser.parts[0].value == {"city": 'Paris "centre"', "days": 3}
+    assert parser.parts[0].is_complete
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('<tool_call>{"name":"now","arguments":{}}</tool_call>', [("now", "{}")]),
+        ('<tool_call>\n\n{ "name" : "now",\n "arguments" : {} }\n</tool_call>\n', [("now", "{}")]),
+        ("  Hello.\n", [("content", "  Hello.\n")]),
+        ("\n \n", [("content", "\n \n")]),
+        ("<think>", []),
+        ("<think>a</think>\n\n\nb", [("thought", "a"), ("content", "\nb")]),
+        ("<think>a</think>b<think>c</think>", [("thought", "a"), ("content", "b"), ("thought", "c")]),
+        (f"{CALL}\n\n{CALL} Done.", [*[("get_weather", '{"city": "Paris"}')] * 2, ("content", " Done.")]),
+        ("a </think> b", [("content", "a </think> b")]),
+    ],
+)
+def test_white_space_is_free_and_counts_only_within_content(
+    text: str, expected: list[tuple[str, str]]
+) -> None:
+    assert parts(text, tools=TOOLS) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "expected"),
+    [
+        ('<tool_call>\n{"name": "f"}', "0: what can only be", [("content", '<tool_call>\n{"name": "f"}')]),
+        ("<tool_call>Hm", "0: what can only be", [("content", "<tool_call>Hm")]),
+        ("a </think> b", "2: free text contains a mark", [("content", "a </think> b")]),
+        (CALL[:-20], "text ends within a call", [("get_weather", '{"city": "P')]),
+        (
+            CALL.replace('"Paris"', "Paris") + " Bye.",
+            "58: the arguments are not JSON",
+            [("get_weather", '{"city": '), ("content", "Paris}}\n</tool_call> Bye.")],
+        ),
+        (
+            CALL.replace("}}", "}") + " Bye.",
+            "a call does not end",
+            [("get_weather", '{"city": "Paris"}'), ("content", "\n</tool_call> Bye.")],
+        ),
+    ],
+    ids=["unknown name", "no call", "stray mark", "cut", "wrong arguments", "wrong end"],
+)
+def test_the_first_deviation_is_reported_and_the_rest_is_content(
+    text: str, where: str, expected: list[tuple[str, str]]
+) -> None:
+    parser, events = read(text, tools=TOOLS)
+    assert where in str(parser.deviation)
+    assert [one.text for one in events if one.kind == "deviation"] == [parser.deviation]
+    assert [(one.name or one.kind, one.text) for one in parser.parts] == expected
+
+
+def test_a_parser_may_read_on_after_a_call_that_is_none() -> None:
+    text = f"<tool_call>Hm{CALL}"
+    assert parts(text, tools=TOOLS) == [("content", text)]
+    expected = [("content", "<tool_call>Hm"), ("get_weather", '{"city": "Paris"}')]
+    assert parts(text, tools=TOOLS, resume=True) == expected
+
+
+def test_no_call_is_read_where_none_may_be_made() -> None:
+    assert parts(CALL, tool_choice="none") == [("content", CALL)]
+    assert parts(f"<think>a</think>{CALL}", tools=[]) == [("thought", "a"), ("content", CALL)]
+
+
+def test_any_function_may_be_called_if_none_is_named() -> None:
+    assert parts(CALL.replace("get_weather", "any.name-1")) == [("any.name-1", '{"city": "Paris"}')]
+
+
+def test_thoughts_begin_where_it_is_said() -> None:
+    text = "Hm.</think>\n\nHello."
+    assert parts(text, reasoning="enabled") == [("thought", "Hm."), ("content", "Hello.")]
+    assert parts(f"<think>{text}", reasoning="enabled") == [("thought", "Hm."), ("content", "Hello.")]
+    assert parts(text, starts_inside=True) == [("thought", "Hm."), ("content", "Hello.")]
+    assert parts(text, "mimo", reasoning="enabled") == [("content", text)]
+    assert parts(f"<think>{text}", reasoning="disabled") == [("content", f"<think>{text}")]
+    parser = MessageParser("qwen_3", reasoning="enabled")
+    assert parser.is_thinking
+    parser.feed("Hm.</think>")
+    assert not parser.is_thinking
+
+
+def test_thoughts_of_models_without_a_family() -> None:
+    marks = ("[THINK]", "[/THINK]")
+    assert parts("[THINK]a[/THINK]b", None, reasoning_marks=marks) == [("thought", "a"), ("content", "b")]
+    assert parts("a[/THINK]b", None, reasoning_marks=marks, reasoning="enabled") == [
+        ("thought", "a"),
+        ("content", "b"),
+    ]
+    assert parts("[THINK]a", None) == [("content", "[THINK]a")]
+
+
+@pytest.mark.parametrize("tokenizer", [SPECIAL, ADDED], ids=["special", "added"])
+def test_a_marker_that_is_a_token_is_that_token(tokenizer: Tokenizer) -> None:
+    spelled = list(CALL.encode())
+    assert parts(spelled, tokenizer=tokenizer) == [("content", CALL)]
+    first = len(tokenizer) - len(MARKERS)
+    begin, end = (first + MARKERS.index(mark) for mark in ("<tool_call>", "</tool_call>"))
+    ids = [begin, *CALL[len("<tool_call>") : -len("</tool_call>")].encode(), end]
+    assert parts(ids, tokenizer=tokenizer) == [("get_weather", '{"city": "Paris"}')]
+    assert parts([end], tokenizer=tokenizer) == [("content", "</tool_call>")]
+
+
+def test_a_marker_within_an_argument_is_its_name_there() -> None:
+    first = len(ADDED) - len(MARKERS)
+    think, begin, end = (first + MARKERS.index(mark) for mark in ("<think>", "<tool_call>", "</tool_call>"))
+    text = CALL[len("<tool_call>") : -len("</tool_call>")]
+    before, after = text.split("Paris")
+    ids = [begin, *before.encode(), think, *after.encode(), end]
+    assert parts(ids, tokenizer=ADDED) == [("get_weather", '{"city": "<think>"}')]
+
+
+def test_a_character_may_be_divided_between_tokens() -> None:
+    data = "東🙂".encode()
+    tokenizer = Tokenizer([bytes([i]) for i in range(256)])
+    parser = MessageParser("qwen_3", tokenizer=tokenizer)
+    assert parser.feed(data[:2]) == []
+    assert parser.feed(data[2:5]) == [Event("content", "東")]
+    assert parser.finish() == [Event("content", "\ufffd")]
+    parser.rollback(2)
+    assert parser.feed(data[3:]) == [Event("content", "🙂")]
+
+
+@pytest.mark.parametrize("family", TRANSCRIPTS)
+@pytest.mark.parametrize("choice", ["auto", "required"])
+def test_a_structural_tag_of_a_family_reads_what_it_constrains(family: str, choice: str) -> None:
+    transcript = TRANSCRIPTS[family]
+    thinks = bool(transcript.thoughts)
+    tag = tool_calls(family, TOOLS, choice, reasoning="enabled" if thinks else "disabled")
+    text = transcript.thoughts + transcript.calls(2)
+    assert Grammar.from_structural_tag(tag).check(text).valid
+    read = parts(text, None, structural_tag=tag, tools=TOOLS)
+    assert [one for one in read if one[0] == "get_weather"] == [("get_weather", '{"city": "Paris"}')] * 2
+    assert [text for kind, text in read if kind == "thought"] == ["I look it up."] * thinks
+
+
+def test_a_structural_tag_of_any_kind() -> None:
+    tag = {
+        "type": "structural_tag",
+        "triggers": ["<tool"],
+        "structures": [{"begin": "<tool=add>", "schema": {"type": "object"}, "end": "</tool>"}],
+    }
+    text = 'One.<tool=add>{"a": 1}</tool>Two.'
+    expected = [("content", "One."), ("add", '{"a": 1}'), ("content", "Two.")]
+    assert parts(text, None, structural_tag=tag) == expected
+    tag = {
+        "type": "structural_tag",
+        "format": {
+            "type": "sequence",
+            "elements": [
+                {"type": "tag", "begin": "<a>", "content": {"type": "any_text"}, "end": "</a>"},
+                {"type": "tag", "begin": {"token": "<b>"}, "content": {"type": "any_text"}, "end": "</b>"},
+            ],
+        },
+    }
+    assert parts("<a>x</a><b>y</b>", None, structural_tag=tag) == [("content", "xy")]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"family": "nobody"}, "family='nobody' is not allowed: one of llama"),
+        ({"reasoning": "maybe"}, "reasoning='maybe' is not allowed"),
+        ({"family": "llama", "structural_tag": {}}, "family is not allowed beside structural_tag"),
+        ({"reasoning_marks": ("<a>",)}, "reasoning_marks=.* is not allowed: two strings"),
+        ({"family": "llama", "tools": "ls"}, "tools='ls' is not allowed"),
+        ({"tokenizer": "llama"}, "tokenizer='llama' is not allowed"),
+    ],
+)
+def test_what_is_not_allowed_is_named(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ParameterError, match=words):
+        MessageParser(**options)
+    with pytest.raises(GrammarError, match="structural tag"):
+        MessageParser(structural_tag={"type": "tag"})
+    with pytest.raises(ParameterError, match="pieces='x' is not allowed: ids, with a tokenizer"):
+        MessageParser(tokenizer=ADDED).feed("x")
+    with pytest.raises(ParameterError, match=r"pieces=\[1\] is not allowed: text"):
+        MessageParser().feed([1])
+    parser = MessageParser(tokenizer=ADDED)
+    with pytest.raises(ParameterError, match=r"token id=1.5 is not allowed"):
+        parser.feed([65, 1.5])  # type: ignore[list-item]
+    assert len(parser) == 1
+    with pytest.raises(ValueError, match="n=1 is not allowed: 0 to 0"):
+        MessageParser().rollback(1)
+
+
+def test_the_first_answers_of_a_vocabulary_are_read_without_a_family() -> None:
+    assert parts("<think>a</think>", None) == [("content", "<think>a</think>")]
+
+
+@pytest.mark.parametrize("family", TRANSCRIPTS)
+def test_work_is_linear_in_what_hostile_answers_repeat(family: str) -> None:
+    transcript = TRANSCRIPTS[family]
+    call = transcript.calls()
+    for piece in (" ", "<", call[:20], call[:-3], '{"name": ', "[" * 10, '"\\u12'):
+        text = (piece * 1000)[:1_000]
+        for start in ("", call[: call.index("Paris")], call[:10], "<think>"):
+            parser = MessageParser(family)
+            for at in range(0, len(text), 9):
+                parser.feed(start + text[at : at + 9] if at == 0 else text[at : at + 9])
+                assert len(parser._following._pending) < 600
+            parser.finish()

@@ -1,0 +1,93 @@
+"""Vocabularies of bytes, pieces of text, and markers that are tokens."""
+
+from __future__ import annotations
+
+import re
+from random import Random
+
+from engine_sampler import Tokenizer
+from engine_sampler.grammar import TOOL_FAMILIES
+
+EOS = 256
+_PIECES = [
+    b"get",
+    b"_weather",
+    b" the",
+    b"\n\n",
+    b'": "',
+    b'", "',
+    b'"}',
+    b"</",
+    b"para",
+    b"meter",
+    b"ool_c",
+    b"all",
+]
+_PIECES += ["é".encode(), "東".encode(), "東京".encode()[1:], "🙂".encode()[:2], b"Paris", b"<", b"|>"]
+
+
+def markers() -> list[str]:
+    """What in the definitions of all families looks like the name of a token."""
+    look = (
+        r"｜DSML｜|<\|[^<>]*\|>|</?[a-z:_]+>|<[^<>= ]*\|>|<\|[^<>= ]*>|<｜(?!D)[^<>]*>"
+        r"|\[/?[A-Z_]+\]|\]<\]minimax\[>\["
+    )
+    texts = [
+        text
+        for one in TOOL_FAMILIES.values()
+        for text in (one.begin, one.end, *(one.section or ()), *(one.thinking or ()), '<|"|>', "<|open|>")
+    ]
+    texts += ["<|channel|>", "<|start|>", "<|message|>", "<|end|>", "<|close|>", "<|sep|>"]
+    return sorted({mark for text in texts for mark in re.findall(look, text)})
+
+
+MARKERS = markers()
+
+
+def vocabulary(special: bool) -> Tokenizer:
+    """A vocabulary in which markers are special tokens, or added ones."""
+    ordinary = [*(bytes([i]) for i in range(256)), b"<eos>", *_PIECES]
+    ids = range(len(ordinary), len(ordinary) + len(MARKERS))
+    names = [mark.encode() for mark in MARKERS]
+    if special:
+        return Tokenizer([*ordinary, *names], [EOS], ids)
+    return Tokenizer([*ordinary, *names], [EOS], added_token_ids=ids)
+
+
+SPECIAL, ADDED = vocabulary(True), vocabulary(False)
+_FIND = re.compile("|".join(map(re.escape, sorted(MARKERS, key=len, reverse=True))))
+_BY_FIRST: dict[int, list[tuple[int, bytes]]] = {}
+for _number, _piece in enumerate(_PIECES):
+    _BY_FIRST.setdefault(_piece[0], []).append((257 + _number, _piece))
+
+
+def random_ids(text: str, random: Random) -> list[int]:
+    """One of the ways to write a text in the tokens of these vocabularies; markers are tokens."""
+    ids: list[int] = []
+    at = 0
+    for found in [*_FIND.finditer(text), None]:
+        plain = text[at : found.start() if found else None].encode()
+        start = 0
+        while start < len(plain):
+            fitting = [one for one in _BY_FIRST.get(plain[start], ()) if plain.startswith(one[1], start)]
+            token, piece = (
+                random.choice(fitting) if fitting and random.random() < 0.7 else (plain[start], b"x")
+            )
+            ids.append(token)
+            start += len(piece)
+        if found:
+            ids.append(257 + len(_PIECES) + MARKERS.index(found.group()))
+            at = found.end()
+    return ids
+
+
+def random_cuts(text: str, random: Random) -> list[str]:
+    """A text in pieces of any length."""
+    pieces = []
+    at = 0
+    longest = random.choice([1, 3, 30, len(text) or 1])
+    while at < len(text):
+        length = random.randint(1, longest)
+        pieces.append(text[at : at + length])
+        at += length
+    return pieces

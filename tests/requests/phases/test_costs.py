@@ -1,0 +1,95 @@
+"""What hostile phases cost a step: work is counted, in calls, not timed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine_sampler import SamplingParams, Scheduler, Tokenizer
+
+PIECES = [bytes([i]) for i in range(256)] + [b" " * n for n in range(2, 100)] + [b"<eos>"]
+VOCAB = len(PIECES)
+TOKENIZER = Tokenizer(PIECES, eos_token_ids=[VOCAB - 1])
+MANY = [" " * 100 + chr(65 + i) + " " for i in range(16)]
+HOSTILE: dict[str, dict[str, Any]] = {
+    "markers that may end anywhere": {"thinking": {"start": MANY, "end": MANY, "starts_inside": True}},
+    "a phase for each token": {"phases": [{"tokens": 1, "params": {"top_p": 0.5}}, {"tokens": 1, "then": 0}]},
+    "nothing but forced text": {"phases": [{"tokens": 0, "force": "ab", "then": 0}]},
+    "an end for each start": {
+        "thinking": {"start": " ", "end": "b", "message": "a" * 9},
+        "thinking_token_budget": 0,
+    },
+}
+CALLS = 900
+"""Some 60 microseconds."""
+
+
+def count_calls(work: Callable[[], Any]) -> int:
+    calls = 0
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@pytest.mark.parametrize("given", HOSTILE.values(), ids=HOSTILE)
+def test_no_step_costs_much(given: dict[str, Any]) -> None:
+    scheduler = Scheduler(VOCAB, TOKENIZER)
+    scheduler.add(SamplingParams(temperature=0, **given), [65] * 4096)
+    row = np.zeros((1, VOCAB), np.float32)
+    row[0, 32] = 1
+    calls = [count_calls(lambda: scheduler.step(row)) for _ in range(150)]
+    assert max(calls[3:]) <= CALLS
+    assert max(calls[120:]) <= max(calls[3:110])
+
+
+def test_a_request_that_changes_its_phase_for_ever_ends() -> None:
+    scheduler = Scheduler(VOCAB)
+    endless = scheduler.add(SamplingParams(phases=[{"tokens": 1}, {"tokens": 1, "then": 0}]))
+    neighbour = scheduler.add(SamplingParams(max_tokens=1200))
+    while endless in scheduler.request_ids:
+        scheduler.step(np.zeros((2, VOCAB), np.float32))
+    record = scheduler.record(endless)
+    assert record.finish_reason == "error"
+    assert record.error == "phases: the request has changed them 1,024 times, which is the limit"
+    assert scheduler.request_ids == [neighbour]
+
+
+def test_changes_that_cost_much_are_fewer() -> None:
+    phases = [{"tokens": 1, "params": {"frequency_penalty": 0.1}}, {"tokens": 1, "then": 0}]
+    scheduler = Scheduler(VOCAB)
+    often = scheduler.add(SamplingParams(phases=phases))
+    seldom = scheduler.add(
+        SamplingParams(phases=[{**phase, "tokens": 16} for phase in phases], max_tokens=1600)
+    )
+    for _ in range(1600):
+        scheduler.step(np.zeros((len(scheduler.request_ids), VOCAB), np.float32))
+    assert scheduler.record(often).error == (
+        "phases: the request has changed penalties and the like 68 times in 69 tokens, which is the limit"
+    )
+    assert scheduler.record(seldom).finish_reason == "length"
+
+
+def test_a_row_that_only_counts_costs_what_a_plain_one_does() -> None:
+    row = np.zeros((8, VOCAB), np.float32)
+    row[:, 32:64] = 3
+    work = []
+    for more in ({}, {"thinking": {"start": [[1]], "end": [[2]], "starts_inside": True}}):
+        scheduler = Scheduler(VOCAB)
+        for seed in range(8):
+            scheduler.add(SamplingParams(seed=seed, top_k=20, **more), [1])
+        for _ in range(4):
+            scheduler.step(row)
+        work.append(count_calls(lambda s=scheduler: s.step(row)))  # type: ignore[misc]
+    assert work[0] == work[1]
