@@ -30,7 +30,7 @@
     X(logits_changed) X(random_ignored) X(random_of_first) X(random_rotated) X(top_k_untrue) X(rows_untrue) \
     X(alignment_untrue) X(alignment_odd) X(survivors_of_none) X(random_unknown) X(ties_any) X(answers_differ) \
     X(no_enter_thread) X(static_programs) X(rollback_by_prompt) X(rows_read_in_order) X(declines_all) \
-    X(memory_shared) X(deallocate_refused) X(faults_zero) X(stops_at_250) X(deallocate_ignored) X(run_refuses_pinned)
+    X(memory_shared) X(deallocate_refused) X(faults_zero) X(stops_at_150) X(deallocate_ignored) X(run_refuses_pinned)
 /* clang-format on */
 
 #include "lies.h"
@@ -382,7 +382,7 @@ static int32_t forward_run(es_context *context, es_batch *given) {
     const int64_t align = given->logits.strides ? given->logits.strides[0] * given->logits.bits / 8 : 64;
     const es_params *params = given->table->params;
     finish_ended(context);
-    if (lie == stops_at_250 && ++context->runs > 250) return ES_NO_MEMORY;
+    if (lie == stops_at_150 && ++context->runs > 150) return ES_NO_MEMORY;
     if (lie == leak_per_step) memset(malloc(1 << 14), 1, 1 << 14);
     if (lie == rows_untrue && given->n > 8) return ES_INVALID;
     if (lie == alignment_untrue && given->logits.shape[0] > 1 && align % 64) return ES_INVALID;
