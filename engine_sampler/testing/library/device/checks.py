@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Iterator
@@ -9,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ....backends.library.binding import Device, Library
+from ....backends.library.binding import Device, Library, Refusal
 from ....params import SamplingParams, build_chain
 from ..bench import Settings, Tally, normal_rows
 from ..observing import LibraryStep
@@ -208,8 +209,16 @@ def _staged(
     changed = np.union1d(filled, np.setdiff1d(np.arange(n), staged))
     if turn % 4 == 2:
         return "staged masks that are not used", attempt(room, step, tally)[0]
-    what = ("masks staged", "staged twice", "", "staged, then the requests change")[turn % 4]
-    return what, attempt(room, step, tally, Manner(masks=number_, changed=changed.tolist()))[0]
+    manner = Manner(masks=number_, changed=changed.tolist())
+    if turn % 4 != 3:
+        return ("masks staged", "staged twice")[turn % 4], attempt(room, step, tally, manner)[0]
+    room.notices.tell()
+    call = CallOnDevice(room, step, manner)
+    call.begin()
+    for _ in range(6):
+        with contextlib.suppress(Refusal):  # too many at once
+            room.stage(random_masks(random, n, room.size), np.arange(n))
+    return "staged while a call is open", judged_on_device(room, step, tally, call.finish())[0]
 
 
 def survivors(library: Library, device: Device, tally: Tally) -> Tried:
