@@ -80,6 +80,8 @@ class _Story:
         yield from self._step("forks")
         self._grow(150)
         yield from self._step("long histories")
+        self._grow(400)
+        yield from self._step("long histories")
         for i in (5, 4, 2):
             self._leave(i)
             del self._requests[i]

@@ -19,7 +19,8 @@ from .checks import Tried
 from .room import RoomOnDevice
 from .steps import FILTERS, chains_on, most_rows
 
-_DRAWS = 2000
+_DRAWS, _AT_ONCE = 20_000, 500
+"""How many draws show the distribution, and how many of them a call has."""
 
 
 def numbers(library: Library, device: Device, tally: Tally) -> Tried:
@@ -100,15 +101,23 @@ def _difference(tokens: np.ndarray, right: np.ndarray, why: str) -> str | None:
 
 
 def _distribution(room: RoomOnDevice, given: Settings, tally: Tally) -> str | None:
-    """Whether draws have the distribution, by Pearson's chi-square test."""
-    logits, n = np.linspace(0, 4, room.size, dtype=np.float32), most_rows(room, [given], 500)
+    """Whether draws have the distribution, by Pearson's chi-square test; uniform numbers are evenly
+    spread."""
+    logits, n = np.linspace(0, 4, room.size, dtype=np.float32), most_rows(room, [given], _AT_ONCE)
+    step = _step(room, given, np.arange(n), [1], np.tile(logits, (n, 1)))
+    like, random = numbers_of(room, step), np.random.default_rng(0)
+    calls = _DRAWS // _AT_ONCE
+    places = random.permutation(calls * n).reshape(calls, n)
     drawn: list[int] = []
-    for first in range(0, _DRAWS, n):
-        step = _step(room, given, np.arange(first, first + n), [1], np.tile(logits, (n, 1)))
-        problem, tokens = _drawn(room, step, tally, numbers_of(room, step))
+    for own in places:
+        if like.dtype == np.uint64:
+            numbers_ = random.integers(0, 2**64, like.shape, np.uint64)
+        elif like.ndim == 1:
+            numbers_ = ((own + 0.5) / places.size).astype(np.float32)
+        else:
+            numbers_ = -np.log(1 - random.random(like.shape)).astype(np.float32)
+        problem, tokens = _drawn(room, step, tally, numbers_)
         if problem is not None or (tokens < 0).any():
             return problem or "a row gives no token"
         drawn += tokens.tolist()
-        for slot in step.slot_numbers.tolist():
-            room.slots.remove(slot)
     return chance_of(np.array(drawn), np.exp(logits.astype(np.float64)))

@@ -66,8 +66,11 @@ def by_random_kind(room: RoomOnDevice, given: Sequence[Settings]) -> list[list[S
 
 
 def most_rows(room: RoomOnDevice, chains: Sequence[Settings], n: int) -> int:
-    """n, or how many rows a call for `chains` may have, if that is less."""
-    answers = [room.answer(parts_of(build_chain(SamplingParams(**given)))) for given in chains]
+    """n, or how many rows a call for `chains`, or for their first parts, may have, if that is less."""
+    answers = []
+    for given in chains:
+        chain = build_chain(SamplingParams(**given))
+        answers += [room.answer(parts_of(chain)), room.answer(cut_of(room, chain) or parts_of(chain))]
     return min((answer.max_rows for answer in answers if answer and 0 < answer.max_rows < n), default=n)
 
 

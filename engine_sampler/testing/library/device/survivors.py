@@ -40,7 +40,9 @@ def cut_step(room: RoomOnDevice, step: LibraryStep) -> LibraryStep | None:
             return None
         entries.append((replace(group, want_processed=False), first))
     cut = replace(step, entries=entries, logprobs=None)
-    width = min(room.limits(cut).max_survivors, room.size)
+    width = (
+        min(room.limits(cut).max_survivors, room.size) + (len(step.index) + 1) % 3
+    )  # at least what is needed
     return replace(cut, width=width)
 
 
