@@ -50,6 +50,7 @@ SMALL = VOCABULARIES[0]
 TINY = 64
 """Small enough that the time left is the cost of a step apart from its logits."""
 BATCHES = (1, 8, 64)
+ADAPTER_ROWS = (1, 16, 64, 256)
 KEY_CASES = ("greedy", "min_p", "default chain", "top_p", "temperature")
 """Measured with every vocabulary size and on a flat row."""
 MIXTURE = ("greedy", "min_p", "default chain", "top_n_sigma", "temperature")

@@ -14,6 +14,7 @@ from engine_sampler.cli.bench.rows import VOCABULARIES
 
 from .bars import PEAKED, Bar, of_case, others, tally
 from .cases import (
+    ADAPTER_ROWS,
     BATCHES,
     CASES,
     FLAT,
@@ -28,7 +29,9 @@ from .cases import (
 )
 from .plot import draw
 from .results import (
+    ADAPTER,
     ADD_AND_REMOVE,
+    BENEATH,
     FILLED,
     FIVE,
     FLOOR,
@@ -89,6 +92,8 @@ def report(results: Results) -> str:
             with_masks(results),
             "### Around a step, microseconds",
             around_a_step(results),
+            "### The adapters for MindIE and ATB, relative to what they are built on",
+            adapters(results),
             noise(results),
         )
     )
@@ -205,6 +210,15 @@ def with_masks(results: Results) -> str:
     ]
     heads = [f"{n} row{'s' * (n > 1)}, {share:.1%} allowed" for n, share in cells]
     return table(["settings", *heads], rows)
+
+
+def adapters(results: Results) -> str:
+    cases = dict.fromkeys(entry.case for entry in results.entries if entry.series == ADAPTER)
+    rows = [
+        [case, *(times(results.times(ADAPTER, Shape(case, MAIN, n), BENEATH)) for n in ADAPTER_ROWS)]
+        for case in cases
+    ]
+    return table(["call", *(f"{n} rows" for n in ADAPTER_ROWS)], rows)
 
 
 def around_a_step(results: Results) -> str:

@@ -48,6 +48,15 @@ def to_numpy(tensor: Any) -> np.ndarray:
     return array.astype(np.float32) if dtype_name(array) == "bfloat16" else array
 
 
+def why_unreadable(name: str, tensor: Any, error: Exception) -> str:
+    """What to say of a `tensor` that NumPy cannot read, of which `error` tells why."""
+    kind, names = type(tensor).__name__, ("dtype", "layout", "device")
+    details = ", ".join(f"{name} {getattr(tensor, name)}" for name in names if hasattr(tensor, name))
+    described = f"{kind} ({details})" if details else kind
+    reason = str(error).strip().partition("\n")[0]
+    return f"{name} of type {described} is not an array: {reason}"
+
+
 def unmoved(tensor: Any) -> Any:
     """`tensor` as an array if it lies in the host's memory, else as it is."""
     device = str(getattr(tensor, "device", "cpu"))

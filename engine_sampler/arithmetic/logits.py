@@ -188,6 +188,9 @@ class RemoteRows:
         Raises TypeError for other dtypes."""
         if "cpu" in device.lower() or not (hasattr(logits, "shape") and hasattr(logits, "dtype")):
             return None
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(logits, torch.Tensor):
+            _check_dense(logits, torch)
         dtype = str(logits.dtype).rpartition(".")[2]
         if dtype not in SUPPORTED:
             raise _unsupported(dtype)
@@ -237,15 +240,28 @@ def _as_numpy(logits: Any) -> tuple[np.ndarray, bool]:
     """(array, is_bfloat16): bfloat16 is returned as uint16 that holds its bits."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(logits, torch.Tensor):
+        _check_dense(logits, torch)
         tensor = logits.detach().cpu()
         if tensor.dtype == torch.bfloat16:
             return tensor.view(torch.uint16).numpy(), True
-        array = tensor.numpy()
+        try:
+            array = tensor.numpy()
+        except TypeError:  # a type that NumPy lacks
+            raise _unsupported(str(tensor.dtype).rpartition(".")[2]) from None
     elif isinstance(logits, np.ndarray):
         array = np.asarray(logits)  # np.matrix has its own indexing rules
     else:
         array = _from_protocols(logits)
     return _with_dtype_checked(array)
+
+
+def _check_dense(tensor: Any, torch: Any) -> None:
+    """Raise TypeError for a tensor of torch that has no values, or not one after the other."""
+    if tensor.is_nested or tensor.layout is not torch.strided:
+        kind = "nested" if tensor.is_nested else f"of the layout {tensor.layout}"
+        raise TypeError(f"logits are {kind}; allowed are dense tensors")
+    if tensor.is_meta:
+        raise TypeError("logits are on the device meta, where tensors have no values")
 
 
 def _with_dtype_checked(array: np.ndarray) -> tuple[np.ndarray, bool]:

@@ -147,8 +147,7 @@ static int check_programs(const es_api *api, es_context *context) {
                         {.size = sizeof(es_op), .kind = ES_OP_DIST}};
         es_program program = {sizeof program, 2, ops};
         if (!break_program(k, &program, ops)) break;
-        const es_query query = {
-            .size = sizeof query, .program = &program, .code = 2, .bits = 32};
+        const es_query query = {.size = sizeof query, .program = &program, .code = 2, .bits = 32};
         es_answer answer = {.size = sizeof answer};
         tried += must_refuse(api, context, api->compile(context, &program, &number), "program", k);
         tried += must_refuse(api, context, api->query(context, &query, &answer), "query for program", k);

@@ -33,9 +33,9 @@ typedef enum es_probabilities_draw {
 /* Rows of probabilities, and what decides each. Tables are indexed by the 16 bits of a number; strides count
  * elements. Arrays that `draw` does not use may be NULL. */
 typedef struct es_probabilities {
-    const uint16_t *bits;    /* row r begins at bits + r * stride; every number is from +0 to 1 */
+    const uint16_t *bits;    /* row r begins at bits + r * stride */
     int64_t stride;
-    const uint16_t *noise;   /* finite, at least 0 */
+    const uint16_t *noise;
     int64_t noise_stride;
     int64_t vocab_size;
     int32_t bfloat16;        /* 1: bfloat16, 0: float16 */
@@ -45,7 +45,6 @@ typedef struct es_probabilities {
     const float *values;     /* [65536], the numbers */
     const float *logits;     /* [65536], their logarithms */
     const int64_t *masses;   /* [65536], the numbers as multiples of 2^-40; not for ROUNDED */
-    const uint16_t *peaks;   /* [n], the greatest bits of each row, above 0 */
     const int64_t *topk;     /* [n], at least 1 */
     const int64_t *needed;   /* [n], the mass that top-p must reach, or -1: it keeps all; not for ROUNDED */
     const double *topp;      /* [n]; only for ROUNDED */
@@ -54,8 +53,9 @@ typedef struct es_probabilities {
 } es_probabilities;
 
 /* Draw for rows[i] of the table, for every i below n: tokens[i]; masses[i], the sum of the probabilities kept;
- * and leading[i * lists ...], the bits of the likeliest that are kept, in order, then 0. Numbers that change
- * meanwhile give any token. Returns 0, or -1 without memory. */
+ * and leading[i * lists ...], the bits of the likeliest that are kept, in order, then 0. The token is -1 for a row
+ * with a number below 0 or above 1, for one of zeros, and for noise that is negative, infinite or NaN; -0 is 0.
+ * Numbers that change meanwhile give any token. Returns 0, or -1 without memory. */
 int32_t es_probabilities_sample(const es_probabilities *given, int64_t n, const int64_t *rows,
                                 int64_t *tokens, double *masses, uint16_t *leading);
 

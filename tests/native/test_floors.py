@@ -32,7 +32,7 @@ HOUSES: Mapping[str, Sequence[str]] = {
         "include",
     ),
     "histories": ("src/histories.c", "include"),
-    "probabilities": ("src/probabilities.c", "src/numbers.h", "include"),
+    "probabilities": ("src/probabilities", "src/numbers.h", "include"),
 }
 """The floors of each house, from the top; those on one floor do not include each other. No house includes
 another one."""

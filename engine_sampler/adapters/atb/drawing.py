@@ -17,7 +17,8 @@ class Drawing(Protocol):
     """A way to draw tokens."""
 
     def draw(self, inputs: OperatorInputs, rows: np.ndarray, decision: Decision) -> Draws:
-        """The draws of `rows` int64 [n] of `inputs`; `decision` has numbers for these rows only."""
+        """The draws of `rows` int64 [n] of `inputs`; `decision` has numbers for these rows only. The token is
+        −1 for a row whose numbers `inputs.fault_of` refuses."""
 
 
 class DrawingInC:
@@ -60,7 +61,6 @@ class DrawingInC:
             "values": ("float[]", table.values),
             "logits": ("float[]", table.logits),
             "masses": ("int64_t[]", table.masses),
-            "peaks": ("uint16_t[]", inputs.peaks[rows]),
             "topk": ("int64_t[]", inputs.topk[rows]),
             "needed": ("int64_t[]", needed_masses(inputs.topp[rows])),
             "topp": ("double[]", inputs.topp[rows]),
@@ -90,7 +90,11 @@ class DrawingInNumpy:
         tokens, masses = np.empty(len(rows), np.int64), np.empty(len(rows), np.float64)
         shares = np.zeros((len(rows), decision.lists), np.float32)
         for i in range(len(rows)):
-            drawn = draw(inputs.at(rows[i : i + 1]), decision.at(i))
+            row = inputs.at(rows[i : i + 1]).without_signed_zeros()
+            if row.fault_of(0) is not None:
+                tokens[i], masses[i] = -1, 0
+                continue
+            drawn = draw(row, decision.at(i))
             tokens[i], masses[i] = drawn.tokens[0], drawn.masses[0]
             listed = drawn.shares[0, : decision.lists]
             shares[i, : len(listed)] = listed

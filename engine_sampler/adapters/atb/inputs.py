@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from .._tensors import dtype_name, library_of, to_numpy
-from .rows import OperatorInputs, half_float_table
+from .._tensors import dtype_name, library_of, to_numpy, why_unreadable
+from .rows import OperatorInputs
 
 _HALVES = ("float16", "bfloat16")
-_SIGN = 0x8000
-_ONE = {"float16": 0x3C00, "bfloat16": 0x3F80}
-_INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80}
 
 Errors = list[str | None]
 """For each row why it cannot be drawn from, or None."""
@@ -25,7 +22,8 @@ def checked_inputs(
     """The tensors in `given` as `OperatorInputs`; if topk is None, `shared_topk` applies to all rows.
 
     `observed` selects the limits of topk. Raises TypeError for wrong dtypes, and ValueError for wrong shapes
-    and for a wrong value that applies to all rows; a wrong value of one row is an error of that row.
+    and for a wrong value that applies to all rows; a wrong value of one row is an error of that row. Wrong
+    numbers in `probs` and `exp` are found when they are drawn from.
     """
     bits = _half_bits("probs", given["probs"], _HALVES)
     if bits.ndim != 2 or not bits.size:
@@ -42,23 +40,24 @@ def checked_inputs(
         exp = _half_bits("exp", exp, (dtype,))
         if exp.shape != bits.shape:
             raise ValueError(f"exp has shape {exp.shape}; allowed is that of probs, {bits.shape}")
-        _note_noise(errors, exp, dtype)
     if single:
         topk = np.array([vocab if observed and not shared_topk else shared_topk], np.int64)
         low, high = 1, vocab
     else:
         # float16 itself cannot hold the sizes of large vocabularies.
-        topk = _column("topk", given["topk"], ("int32", "float16"), rows).astype(np.float64)
+        topk = _column("topk", given["topk"], ("int32", "float16"), rows)
+        topk = topk if topk.dtype.kind == "i" else topk.astype(np.float64)
         low, high = (0, vocab - 1) if observed else (1, vocab)
     _note_outside(errors, "topk", topk, low, high)
-    for row in np.flatnonzero(topk != np.rint(topk)).tolist():
-        errors[row] = errors[row] or "topk has a fraction; allowed are whole numbers"
-    bits, peaks = _probabilities(errors, bits, dtype)
-    whole = _for_all(np.nan_to_num(topk).astype(np.int64), rows)
+    if topk.dtype.kind == "f":
+        for row in np.flatnonzero(topk != np.rint(topk)).tolist():
+            errors[row] = errors[row] or "topk has a fraction; allowed are whole numbers"
+        topk = np.nan_to_num(topk)
+    whole = _for_all(topk.astype(np.int64), rows)
     if observed and not single:
         whole += 1  # there topk is the index of the last token kept
     spread = _for_all(topp.astype(np.float64), rows)
-    return OperatorInputs(bits, peaks, dtype == "bfloat16", whole, spread, exp, rand), errors
+    return OperatorInputs(bits, dtype == "bfloat16", whole, spread, exp, rand), errors
 
 
 def _for_all(column: np.ndarray, rows: int) -> np.ndarray:
@@ -71,11 +70,19 @@ def _half_bits(name: str, tensor: Any, dtypes: tuple[str, ...]) -> np.ndarray:
     dtype = _checked_dtype(name, tensor, dtypes)
     library = library_of(tensor)
     if library.__name__ == "torch":
-        return np.asarray(tensor.detach().cpu().view(library.int16).numpy().view(np.uint16))
+        return _read(name, tensor, lambda t: t.detach().cpu().view(library.int16).numpy().view(np.uint16))
     if dtype == "float16" or library is np:
         array = to_numpy(tensor) if dtype == "float16" else np.asarray(tensor)
         return array.view(np.uint16)
     return (to_numpy(tensor).view(np.uint32) >> 16).astype(np.uint16)
+
+
+def _read(name: str, tensor: Any, read: Callable[[Any], np.ndarray]) -> np.ndarray:
+    """`read(tensor)`; raises TypeError for a tensor without values, or of another layout."""
+    try:
+        return np.asarray(read(tensor))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(why_unreadable(name, tensor, error)) from error
 
 
 def _checked_dtype(name: str, tensor: Any, dtypes: tuple[str, ...]) -> str:
@@ -90,7 +97,7 @@ def _column(
 ) -> np.ndarray:
     """The entries [rows] of a tensor [rows, 1], or [1] of a tensor [1, 1] that may apply to all rows."""
     _checked_dtype(name, tensor, dtypes)
-    column = to_numpy(tensor)
+    column = _read(name, tensor, to_numpy)
     if column.shape != (rows, 1) and not (one_for_all and column.shape == (1, 1)):
         raise ValueError(f"{name} has shape {column.shape}; allowed is ({rows}, 1)")
     return column[:, 0]
@@ -98,34 +105,11 @@ def _column(
 
 def _note_outside(errors: Errors, name: str, values: np.ndarray, low: float, high: float) -> None:
     """Note the rows whose value is not within the bounds; raise for the only value of several rows."""
-    for row in np.flatnonzero(~((values >= low) & (values <= high))).tolist():
+    inside = (values >= low) & (values <= high)
+    if inside.all():
+        return
+    for row in np.flatnonzero(~inside).tolist():
         error = f"{name} has {values[row]:.16g}; allowed are numbers from {low} to {high}"
         if len(values) < len(errors):
             raise ValueError(error)
         errors[row] = errors[row] or error
-
-
-def _note_noise(errors: Errors, bits: np.ndarray, dtype: str) -> None:
-    """Note the rows whose noise is negative, infinite or NaN."""
-    for row in np.flatnonzero(bits.max(axis=1) >= _INFINITY[dtype]).tolist():
-        values = half_float_table(dtype == "bfloat16").values[bits[row]]
-        wrong = values[~((values >= 0) & (values < np.inf))]
-        if len(wrong):
-            errors[row] = errors[row] or f"exp has {wrong[0]}; allowed are finite numbers of at least 0"
-
-
-def _probabilities(errors: Errors, bits: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray]:
-    """The bits without −0, and the greatest of each row; notes the rows that are not probabilities."""
-    greatest = bits.max(axis=1)
-    if (greatest > _ONE[dtype]).any():
-        bits = np.where(bits == _SIGN, np.uint16(0), bits)
-        greatest = bits.max(axis=1)
-    for row in np.flatnonzero((greatest > _ONE[dtype]) | (greatest == 0)).tolist():
-        values = half_float_table(dtype == "bfloat16").values[bits[row]]
-        wrong = values[~((values >= 0) & (values <= 1))]
-        errors[row] = errors[row] or (
-            f"row {row} of probs has {wrong[0]}; allowed are numbers from 0 to 1"
-            if len(wrong)
-            else f"row {row} of probs is all 0; allowed are rows with a probability above 0"
-        )
-    return bits, greatest

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...arithmetic import LN_2, log2_64
 from ...base.arguments import entries_of, one_of
 from ...contract import ParameterError
 from .._tensors import dtype_name, like, to_numpy
@@ -107,10 +108,6 @@ class TopkToppSampling:
         inputs, errors = checked_inputs(given, settings.topk, self.mode == "observed")
         _check_sizes(settings, *inputs.bits.shape)
         self._warn_of_rounded(topk)
-        self.errors = errors
-        for i, error in enumerate(errors):
-            if error is not None:
-                logger.error("row %d: %s", i, error)
         tokens = np.full((len(inputs), 1), -1, np.int32)
         chosen = np.zeros((len(inputs), 1), np.float32)
         logprobs = np.full((len(inputs), settings.lists), REMOVED, np.float32)
@@ -118,8 +115,16 @@ class TopkToppSampling:
         if len(rows):
             drawn = self._drawing.draw(inputs, rows, self._decision(inputs, settings, rows))
             tokens[rows, 0] = drawn.tokens
+            sound = drawn.tokens >= 0
+            for row in rows[~sound].tolist():
+                errors[row] = inputs.fault_of(row) or "its numbers changed meanwhile"
+            rows, drawn = rows[sound], drawn.at(sound)
             chosen[rows, 0] = inputs.table.values[inputs.bits[rows, drawn.tokens]]
             logprobs[rows] = _logprobs(drawn)
+        self.errors = errors
+        for i, error in enumerate(errors):
+            if error is not None:
+                logger.error("row %d: %s", i, error)
         results = [like(probs, tokens, "int32"), like(probs, chosen, dtype_name(probs))]
         return (*results, like(probs, logprobs, "float32")) if settings.gives_logprobs else tuple(results)
 
@@ -189,5 +194,6 @@ def _logprobs(drawn: Draws) -> np.ndarray:
         return drawn.shares
     shares = drawn.shares.astype(np.float64) / drawn.masses[:, None]
     out = np.full(shares.shape, REMOVED, np.float32)
-    np.log(shares, out=out, where=shares > 0, casting="same_kind")
+    there = shares > 0
+    out[there] = log2_64(shares[there]) * LN_2
     return out

@@ -11,6 +11,7 @@ import numpy as np
 from ...arithmetic import LN_2, log2_64
 
 MASS_BITS = 40
+_MINUS_ZERO = 0x8000
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,7 @@ class Decision:
 class OperatorInputs:
     """The operator's checked inputs.
 
-    bits      uint16 [B, V], the bits of the probabilities, from +0 to 1: they are ordered as the numbers are.
-    peaks     uint16 [B], the greatest of each row.
+    bits      uint16 [B, V], the bits of the probabilities; from +0 to 1 they are ordered as the numbers are.
     bfloat16  whether they are bfloat16, else float16.
     topk      int64 [B].
     topp      float64 [B].
@@ -95,7 +95,6 @@ class OperatorInputs:
     """
 
     bits: np.ndarray
-    peaks: np.ndarray
     bfloat16: bool
     topk: np.ndarray
     topp: np.ndarray
@@ -114,6 +113,27 @@ class OperatorInputs:
         given = {f.name: getattr(self, f.name) for f in fields(self)}
         return replace(self, **{n: a[rows] for n, a in given.items() if isinstance(a, np.ndarray)})
 
+    def without_signed_zeros(self) -> OperatorInputs:
+        """The same with +0 in place of −0 among the probabilities."""
+        if not (self.bits == _MINUS_ZERO).any():
+            return self
+        return replace(self, bits=np.where(self.bits == _MINUS_ZERO, np.uint16(0), self.bits))
+
+    def fault_of(self, row: int) -> str | None:
+        """Why a row cannot be drawn from; None if its numbers are allowed."""
+        if self.exp is not None:
+            noise = self.table.values[self.exp[row]]
+            if len(wrong := noise[~((noise >= 0) & (noise < np.inf))]):
+                return f"exp has {wrong[0]}; allowed are finite numbers of at least 0"
+        values = self.table.values[self.bits[row]]
+        if len(wrong := values[~((values >= 0) & (values <= 1))]):
+            return f"row {row} of probs has {wrong[0]}; allowed are numbers from 0 to 1"
+        return (
+            None
+            if (values > 0).any()
+            else (f"row {row} of probs is all 0; allowed are rows with a probability above 0")
+        )
+
     def noise(self, ids: np.ndarray) -> np.ndarray:
         """The noise of each row at `ids` [B, M], float32, without −0."""
         assert self.exp is not None
@@ -129,7 +149,7 @@ def needed_masses(topp: np.ndarray) -> np.ndarray:
 class Draws:
     """The results of the rows.
 
-    tokens  int64 [B], the drawn ids.
+    tokens  int64 [B], the drawn ids; −1 for a row without one.
     shares  float32 [B, lists], the likeliest probabilities of the tokens they were drawn from, then 0.
     masses  float64 [B], what logprobs divide these by.
     """
@@ -137,6 +157,10 @@ class Draws:
     tokens: np.ndarray
     shares: np.ndarray
     masses: np.ndarray
+
+    def at(self, rows: np.ndarray) -> Draws:
+        """The results of the rows for which the bool [B] `rows` is True."""
+        return Draws(self.tokens[rows], self.shares[rows], self.masses[rows])
 
 
 def race(values: np.ndarray, times: np.ndarray) -> np.ndarray:

@@ -8,12 +8,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ...params import SamplingParams
+from ...scheduler import StepResult
 from .cache import CachedRequest, RequestCache
 from .errors import InconsistencyError
-from .growing import GrowingIds, Ids
+from .growing import GrowingIds, Ids, Lengths
 from .histories import NOTHING, GivenTokens, HistoryRow, Padding
 from .settings import is_greedy
 from .values import Scores
+
+_MOST_REPEATS = 4096
+"""Draws of one batch before its requests are looked up again."""
 
 _LONGEST_SURPLUS = 4096
 """Rows without request ids begin anew if they have so many more tokens than their call gives, so that their
@@ -44,12 +48,19 @@ class JoinedBatch:
     scores: Scores | None = None
 
     def goes_on(
-        self, key: bytes, vocab_size: int, settings: list[SamplingParams] | None, ids: Ids, by_id: bool
+        self,
+        key: bytes,
+        vocab_size: int,
+        settings: list[SamplingParams] | None,
+        ids: Ids,
+        by_id: bool,
+        lengths: Lengths = (None, None),
     ) -> bool:
         """Whether a call leaves everything as the last draw left it.
 
         ids    the tokens that the call gives: none, or those of the last call and of its draw.
         by_id  whether the requests have ids, so that tokens may be given or omitted as the caller likes.
+        lengths  how many tokens the rows of `ids` have, if the call tells it.
         """
         if not self.draws or not (settings is None or settings is self.settings):
             return False
@@ -58,10 +69,16 @@ class JoinedBatch:
         if not by_id and (settings is None or len(settings) != len(self.ids)):
             return False
         if any(array is not None for array in ids):
-            return self.growing.grow(ids, self.tokens)
+            return self.growing.grow(ids, self.tokens, self.requests, lengths)
         if by_id and any(self.growing.gives()):
             self.growing = GrowingIds((None, None), Padding(vocab_size, None))
         return not any(self.growing.gives())
+
+    def lasts(self, result: StepResult) -> bool:
+        """Note a draw; whether the next call may go on from it without looking up the requests."""
+        self.draws += 1
+        self.tokens = result.token_ids
+        return self.draws < _MOST_REPEATS and result.errors.count(None) == len(result.errors)
 
 
 def join_requests(

@@ -81,7 +81,10 @@ class CachedRequest:
     def assign(self, row: HistoryRow) -> None:
         """Take over a row."""
         self.params, self.position = row.params, row.position
-        self.prompt = row.prompt if row.prompt.base is None else row.prompt.copy()  # not a whole batch's ids
+        own = row.prompt.base is None and row.prompt.dtype == np.int64
+        self.prompt = (
+            row.prompt if own else row.prompt.astype(np.int64)
+        )  # not the caller's, nor a whole batch's
         self._length = len(row.output)
         self._buffer = np.empty(2 * self._length + 16, np.int64)
         self._buffer[: self._length] = row.output

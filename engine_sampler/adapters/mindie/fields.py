@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .._tensors import to_numpy
+from .._tensors import to_numpy, why_unreadable
 from .errors import InconsistencyError, OutOfBoundsError, UnsupportedTypeError
 
 MAX_ROWS = 819_200
@@ -19,6 +20,7 @@ MAX_LENGTH = 10**6
 NO_SEED = -1
 """In an array of seeds: none for this row."""
 
+_INT64 = np.iinfo(np.int64)
 _KINDS = {"float": "fiu", "int": "iu", "bool": "b"}
 _DTYPES = {"float": np.float32, "int": np.int64, "bool": np.bool_}
 
@@ -46,6 +48,8 @@ class Field:
             return None
         array = host_array(self.name, values, _KINDS[self.kind], self.kind)
         check_shape(self.name, array, 1)
+        if self._is_any(array):
+            return frozen(array.astype(self.dtype))
         with np.errstate(over="ignore", under="ignore"):
             converted = array.astype(self.dtype) if self.kind == "float" else array
         outside = np.flatnonzero(~self._inside(converted))
@@ -60,6 +64,10 @@ class Field:
     def dtype(self) -> type:
         """The NumPy type of its checked values."""
         return _DTYPES[self.kind]
+
+    def _is_any(self, array: np.ndarray) -> bool:
+        """Whether every value of the array's dtype is allowed."""
+        return array.dtype.kind in "ib" and self.low == _INT64.min and self.high == _INT64.max
 
     def _inside(self, values: np.ndarray) -> np.ndarray:
         """bool [rows], whether each value is allowed."""
@@ -95,20 +103,24 @@ PARAMS: Mapping[str, Field] = {
 """The fields of `SamplingParam` in the order of `from_numpy`'s arguments."""
 
 
+@functools.cache
 def ids_field(name: str) -> Field:
     """The field for one request id or sequence id per row."""
-    return Field(name, "int", None, low=-(2**63), high=2**63 - 1)
+    return Field(name, "int", None, low=_INT64.min, high=_INT64.max)
 
 
 def token_rows(name: str, values: Any) -> np.ndarray | None:
-    """Token ids [rows, length] as a read-only int64 copy on the host; None for None."""
+    """Token ids [rows, length] on the host, read-only, of any type of integers; None for None.
+
+    They are not copied: a row may be a million tokens long, of which a call reads a few.
+    """
     if values is None:
         return None
     array = host_array(name, values, "iu", "int")
     check_shape(name, array, 2)
     if array.shape[1] > MAX_LENGTH:
         raise OutOfBoundsError(f"{name} is {array.shape[1]} tokens long, allowed are {MAX_LENGTH}")
-    return frozen(array.astype(np.int64))
+    return frozen(array.view())
 
 
 def host_array(name: str, values: Any, kinds: str, allowed: str) -> np.ndarray:
@@ -117,7 +129,7 @@ def host_array(name: str, values: Any, kinds: str, allowed: str) -> np.ndarray:
     try:
         array = to_numpy(values)
     except (TypeError, ValueError, RuntimeError) as error:  # tensors without data or with unknown layouts
-        raise unreadable(name, values, error) from error
+        raise UnsupportedTypeError(why_unreadable(name, values, error)) from error
     if array.dtype.kind not in kinds and array.size:
         raise UnsupportedTypeError(f"{name} has dtype {array.dtype}, allowed is {allowed}")
     return array
@@ -127,15 +139,6 @@ def check_unmasked(name: str, values: Any) -> None:
     """Raise for a masked array, whose mask NumPy would drop in silence."""
     if isinstance(values, np.ma.MaskedArray):
         raise UnsupportedTypeError(f"{name} is a masked array, which is not allowed: fill it first")
-
-
-def unreadable(name: str, values: Any, error: Exception) -> UnsupportedTypeError:
-    """The error for `values` that NumPy cannot read, of which `error` tells why."""
-    kind, names = type(values).__name__, ("dtype", "layout", "device")
-    details = ", ".join(f"{name} {getattr(values, name)}" for name in names if hasattr(values, name))
-    described = f"{kind} ({details})" if details else kind
-    reason = str(error).strip().partition("\n")[0]
-    return UnsupportedTypeError(f"{name} of type {described} is not an array: {reason}")
 
 
 def check_shape(name: str, array: np.ndarray, dimensions: int) -> None:
@@ -172,7 +175,7 @@ def check_lengths(rows: int | None, arrays: Mapping[str, np.ndarray | None], ref
 
 def check_different(name: str, ids: np.ndarray | None) -> None:
     """Raise for a repeated id."""
-    if ids is not None and len(np.unique(ids)) < len(ids):
+    if ids is not None and len(set(ids.tolist())) < len(ids):
         raise InconsistencyError(f"{name}={ids.tolist()} names an id twice")
 
 

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import operator
 import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ...arithmetic import LogitRows
 from ...contract import Backend
 from ...params import SamplingParams
-from .batches import join_requests
+from .batches import JoinedBatch, join_requests
 from .beams import search_beams
 from .cache import RequestCache
 from .fields import check_lengths
-from .histories import GivenTokens, Padding
+from .growing import GrowingIds, Lengths
+from .histories import GivenTokens, Padding, TokenRows
+from .lengths import PromptLengths, read_up_to
 from .metadata import Expansion, SamplingMetadata, sibling_seed
 from .output import SamplingOutput, in_order
 from .settings import default_settings, group_settings, has_penalty, with_seed
 
-_MOST_LENGTHS = 16_384
-"""Of how many sequences the lengths of their prompts are remembered."""
+_CHANGING = {
+    "all_token_ids", "output_token_ids", "known_lengths", "output_lengths", "cumulative_logprobs",
+    "guided_bitmask", "random_number_generators", "to_tensor", "parent_sequence_ids",
+}  # fmt: skip
+"""The fields of metadata that a step may change, or that have no effect."""
 
 _UNKNOWN_TOKEN = np.zeros(1, np.int64)
 """The output of a sequence that has been configured ahead and whose tokens are not given: one token, which
@@ -44,14 +52,16 @@ class Groups:
     ) -> None:
         self._cache, self._mode, self._logprobs, self._backend = cache, mode, logprobs, backend
         self._ahead, self._count_prompts = ahead, count_prompts
-        self._prompt_lengths: dict[int, int] = {}
+        self._prompts = PromptLengths()
+        self._steady: _SteadyBatch | None = None
+        """The batch of the last call, if the next one may repeat it."""
 
     def draw(
         self, logits: LogitRows, metadata: SamplingMetadata, padding: Padding, eos_token_ids: Sequence[int]
     ) -> tuple[SamplingOutput, list[str | None]]:
         """The output, and why rows of it have no token; for a beam search, why rows of `logits` have none."""
         check_lengths(len(logits), {"all_sequence_ids": metadata.all_sequence_ids}, "logits")
-        self._note_prompts(metadata)
+        self._prompts.note(metadata)
         beams = metadata.beam_groups()
         if not beams:
             return self._draw_sequences(logits, metadata, padding)
@@ -73,41 +83,61 @@ class Groups:
 
     def configure(self, metadata: SamplingMetadata) -> dict[int, SamplingParams]:
         """The settings of the sequences of `metadata`, siblings included, as of their first token."""
-        self._note_prompts(metadata)
+        self._prompts.note(metadata)
         expansion = metadata.expansion()
         settings = self._settings(metadata, [None] * len(metadata.all_sequence_ids))
         return dict(zip(expansion.sequence_ids, _seeded(settings, metadata, expansion), strict=True))
 
     def forget(self, sequence_ids: Sequence[int]) -> None:
         """Forget the sequences, which have ended."""
-        for sequence_id in sequence_ids:
-            self._prompt_lengths.pop(sequence_id, None)
+        self._prompts.forget(sequence_ids)
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Look up the requests of the next call: others have changed the cache."""
+        self._steady = None
 
     def _draw_sequences(
         self, logits: LogitRows, metadata: SamplingMetadata, padding: Padding
     ) -> tuple[SamplingOutput, list[str | None]]:
-        histories = self._histories(metadata, padding)
+        lengths, bitmask = self._prompts.lengths(metadata), metadata.mask(logits.width)
+        steady, self._steady = self._steady, None
+        if steady is None or bitmask is not None or not steady.goes_on(metadata, padding, lengths):
+            steady = self._joined(metadata, padding, lengths, bitmask is not None)
+        expansion, batch = steady.expansion, steady.batch
+        sources = expansion.sources
+        rows = logits if len(sources) == len(logits) else logits.take(sources.tolist())
+        result = self._cache.step(rows, batch.ids, None if bitmask is None else bitmask[sources])
+        if bitmask is None and batch.lasts(result) and not metadata.prefill_array.any():
+            self._steady = steady
+        return SamplingOutput.of(metadata, expansion, result), result.errors
+
+    def _joined(
+        self, metadata: SamplingMetadata, padding: Padding, lengths: Lengths, masked: bool
+    ) -> _SteadyBatch:
+        """The batch of a call whose requests are brought up to its data."""
+        all_ids = read_up_to(padding, "all_token_ids", metadata.all_token_ids, lengths[0])
+        output = read_up_to(padding, "output_token_ids", metadata.output_token_ids, lengths[1])
+        histories = self._given(metadata, all_ids, output)
         settings = self._settings(metadata, self._continued(metadata, histories, padding.vocab_size))
-        bitmask = metadata.mask(logits.width)
         expansion = metadata.expansion()
-        if bitmask is not None:
-            bitmask = bitmask[expansion.sources]
-        join_requests(
+        ids, drawn = expansion.sequence_ids, _seeded(settings, metadata, expansion)
+        requests = join_requests(
             self._cache,
-            expansion.sequence_ids,
+            ids,
             [histories[i] for i in expansion.sources.tolist()],
-            _seeded(settings, metadata, expansion),
+            drawn,
             default_settings(self._mode, self._logprobs),
             padding,
-            masked=bitmask is not None,
+            masked=masked,
             keep_seeds=True,
             count_prompts=self._count_prompts,
         )
-        for sequence_id in expansion.sequence_ids:
+        for sequence_id in ids:
             self._ahead.pop(sequence_id, None)
-        rows = logits if len(expansion.sources) == len(logits) else logits.take(expansion.sources.tolist())
-        result = self._cache.step(rows, expansion.sequence_ids, bitmask)
-        return SamplingOutput.of(metadata, expansion, result), result.errors
+        growing = GrowingIds((all_ids, output), padding)
+        batch = JoinedBatch(ids, b"", padding.vocab_size, drawn, requests, growing)
+        return _SteadyBatch(metadata, _fixed_fields(metadata), padding, expansion, batch)
 
     def _search(
         self, logits: LogitRows, metadata: SamplingMetadata, padding: Padding, eos_token_ids: Sequence[int]
@@ -120,10 +150,13 @@ class Groups:
             np.zeros(len(logits), np.bool_),
             [None] * len(logits),
         )
-        histories = [
-            tokens.uncached(params)
-            for tokens, params in zip(self._histories(metadata, padding), settings, strict=True)
-        ]
+        lengths = self._prompts.lengths(metadata)
+        given = self._given(
+            metadata,
+            read_up_to(padding, "all_token_ids", metadata.all_token_ids, lengths[0]),
+            read_up_to(padding, "output_token_ids", metadata.output_token_ids, lengths[1]),
+        )
+        histories = [tokens.uncached(params) for tokens, params in zip(given, settings, strict=True)]
         mask = metadata.mask(logits.width)
         return search_beams(logits, metadata, histories, mask, eos_token_ids, self._backend)
 
@@ -158,35 +191,11 @@ class Groups:
             rows.append(cached.params if cached is not None and goes_on else ahead)
         return rows
 
-    def _note_prompts(self, metadata: SamplingMetadata) -> None:
-        """Remember the lengths of the prompts for sequences that begin, those of their siblings and beams
-        included."""
-        lengths = metadata.prompt_lengths
-        if lengths is None:
-            return
-        begins = metadata.prefill_array
-        for (start, _), group, reserved in zip(
-            metadata.group_indices, metadata.batch_sequence_ids, metadata.reserved_sequence_ids, strict=True
-        ):
-            if begins[start]:
-                ids = (*group.tolist(), *reserved.tolist())
-                self._prompt_lengths.update(dict.fromkeys(ids, int(lengths[start])))
-        while len(self._prompt_lengths) > max(_MOST_LENGTHS, len(lengths)):
-            del self._prompt_lengths[next(iter(self._prompt_lengths))]
-
-    def _histories(self, metadata: SamplingMetadata, padding: Padding) -> list[GivenTokens]:
-        """What the metadata says of the tokens of each row, up to the lengths that are known."""
-        all_ids, output = metadata.all_token_ids, metadata.output_token_ids
-        rows, prefill = len(metadata.all_sequence_ids), metadata.prefill_array
-        lengths = metadata.known_lengths
-        if self._prompt_lengths and all_ids is not None:
-            added = np.zeros(rows, np.int64) if lengths is None else lengths
-            known = [self._prompt_lengths.get(i, -1) for i in metadata.all_sequence_ids.tolist()]
-            totals = np.where((prefill | (lengths is not None)) & (np.array(known) >= 0), known + added, -1)
-            all_ids = _cut(all_ids, totals, padding)
-        if lengths is not None and output is not None:
-            output = _cut(output, lengths, padding)
-        given = given_tokens(padding, all_ids, output, prefill.tolist())
+    def _given(
+        self, metadata: SamplingMetadata, all_ids: TokenRows | None, output: TokenRows | None
+    ) -> list[GivenTokens]:
+        """What the metadata says of the tokens of each row."""
+        given = given_tokens(all_ids, output, metadata.prefill_array.tolist())
         for tokens, sequence_id in zip(given, metadata.all_sequence_ids.tolist(), strict=True):
             ahead = self._ahead.get(sequence_id)
             if ahead is not None and not (tokens.is_prefill or tokens.has_any or has_penalty(ahead)):
@@ -194,21 +203,51 @@ class Groups:
         return given
 
 
+@dataclass(frozen=True, eq=False)
+class _SteadyBatch:
+    """The batch of a call, and the metadata that it was made from.
+
+    fixed  those fields of the metadata that decide more than the tokens of its rows.
+    """
+
+    metadata: SamplingMetadata
+    fixed: list[Any]
+    padding: Padding
+    expansion: Expansion
+    batch: JoinedBatch
+
+    def goes_on(self, metadata: SamplingMetadata, padding: Padding, lengths: Lengths) -> bool:
+        """Whether a call leaves everything as the last draw left it."""
+        if metadata is not self.metadata or padding != self.padding:
+            return False
+        if not all(map(operator.is_, _fixed_fields(metadata), self.fixed)):
+            return False
+        ids, batch = (metadata.all_token_ids, metadata.output_token_ids), self.batch
+        return batch.goes_on(b"", padding.vocab_size, batch.settings, ids, by_id=True, lengths=lengths)
+
+
+def _fixed_fields(metadata: SamplingMetadata) -> list[Any]:
+    """The fields of `metadata` that decide more than the tokens of its rows; one that may change as it is
+    stands for nothing."""
+    return [
+        object() if isinstance(value, np.ndarray) and value.flags.writeable else value
+        for name, value in vars(metadata).items()
+        if name not in _CHANGING
+    ]
+
+
 def given_tokens(
-    padding: Padding, all_ids: np.ndarray | None, output: np.ndarray | None, prefill: Sequence[bool]
+    all_ids: TokenRows | None, output: TokenRows | None, prefill: Sequence[bool]
 ) -> list[GivenTokens]:
     """What a call says about the tokens of each row."""
-    rows = len(prefill)
     return [
-        GivenTokens(row, all_row, output_row, bool(first))
-        for row, (all_row, output_row, first) in enumerate(
-            zip(
-                padding.rows("all_input_ids", all_ids, rows),
-                padding.rows("output_ids", output, rows),
-                prefill,
-                strict=True,
-            )
+        GivenTokens(
+            row,
+            None if all_ids is None else all_ids.tokens(row),
+            None if output is None else output.tokens(row),
+            bool(first),
         )
+        for row, first in enumerate(prefill)
     ]
 
 
@@ -226,11 +265,3 @@ def _seeded(
     return [
         with_seed(params, sibling_seed(params.seed, number)) if number else params for params, number in rows
     ]
-
-
-def _cut(ids: np.ndarray, lengths: np.ndarray, padding: Padding) -> np.ndarray:
-    """`ids` [rows, length], padded beyond the `lengths` [rows]; −1 leaves a row as it is."""
-    lengths = np.where(lengths < 0, ids.shape[1], lengths)
-    if (lengths >= ids.shape[1]).all():
-        return ids
-    return np.where(np.arange(ids.shape[1]) < lengths[:, None], ids, padding.vocab_size)

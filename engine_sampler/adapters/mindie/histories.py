@@ -50,22 +50,23 @@ class Padding:
     vocab_size: int
     token_id: int | None
 
-    def rows(self, name: str, ids: np.ndarray | None, count: int) -> Sequence[np.ndarray | None]:
-        """The tokens of each of `count` rows of ids [rows, length]; None for each if there are no ids.
+    def read(self, name: str, ids: np.ndarray | None) -> TokenRows | None:
+        """The tokens in rows of ids [rows, length]; None for None.
 
         Raises OutOfBoundsError for ids that are neither tokens nor padding.
         """
         if ids is None:
-            return [None] * count
+            return None
         if self.is_absent_from(ids):
-            return [self.trimmed(row) for row in ids]
+            whole = [(0, ids.shape[1])] * len(ids)
+            return TokenRows(self, ids, whole if self.token_id is None else [self._inner(row) for row in ids])
         if ids.min() < -1 or ids.max() > self.vocab_size:
             row, column = np.argwhere((ids < -1) | (ids > self.vocab_size))[0]
             allowed = f"0 to {self.vocab_size - 1}, and {self.vocab_size} or -1 as padding"
             raise OutOfBoundsError(
                 f"{name} has token id {ids[row, column]} in row {row}, allowed are {allowed}"
             )
-        return [self._tokens(row) for row in ids]
+        return TokenRows(self, ids, [self.span(row) for row in ids])
 
     def is_absent_from(self, ids: np.ndarray) -> bool:
         """Whether all ids are tokens, `token_id` included."""
@@ -75,29 +76,44 @@ class Padding:
         """Where the tokens of a row begin and end; None if they have padding between them."""
         start, end = 0, len(row)
         if not self.is_absent_from(row):
-            valid = self._valid(row)
+            valid = self.valid(row)
             start, end = _filled(valid)
             if np.count_nonzero(valid) < end - start:
                 return None
-        if end > start and self.token_id in (row[start], row[end - 1]):
-            first, last = _filled(row[start:end] != self.token_id)
-            start, end = start + first, start + last
-        return (start, end) if end > start else (0, 0)
+        first, last = self._inner(row[start:end])
+        return (start + first, start + last) if last > first else (0, 0)
 
     def trimmed(self, tokens: np.ndarray) -> np.ndarray:
         """`tokens` without the padding token at both ends."""
+        return tokens[slice(*self._inner(tokens))]
+
+    def _inner(self, tokens: np.ndarray) -> tuple[int, int]:
+        """Where `tokens` begin and end without the padding token at both ends; (0, 0) if nothing is left."""
         if self.token_id is None or not len(tokens) or self.token_id not in (tokens[0], tokens[-1]):
-            return tokens
-        first, last = _filled(tokens != self.token_id)
-        return tokens[first:last]
+            return 0, len(tokens)
+        return _filled(tokens != self.token_id)
 
-    def _tokens(self, row: np.ndarray) -> np.ndarray:
-        span = self.span(row)
-        return self.trimmed(row[self._valid(row)]) if span is None else row[slice(*span)]
-
-    def _valid(self, row: np.ndarray) -> np.ndarray:
+    def valid(self, row: np.ndarray) -> np.ndarray:
+        """bool [length], which ids are tokens, `token_id` included."""
         valid: np.ndarray = (row >= 0) & (row < self.vocab_size)
         return valid
+
+
+@dataclass(frozen=True, eq=False)
+class TokenRows:
+    """Rows of ids [rows, length] as a call gives them, which may be the caller's memory.
+
+    spans  where the tokens of each row begin and end; None for a row that has padding between them.
+    """
+
+    padding: Padding
+    ids: np.ndarray
+    spans: Sequence[tuple[int, int] | None]
+
+    def tokens(self, row: int) -> np.ndarray:
+        """The tokens of a row."""
+        ids, span = self.ids[row], self.spans[row]
+        return self.padding.trimmed(ids[self.padding.valid(ids)]) if span is None else ids[slice(*span)]
 
 
 @dataclass(eq=False, slots=True)

@@ -1,4 +1,4 @@
-"""`SamplingData` and `SamplingParam`: the batch and its settings, copied and checked at construction."""
+"""`SamplingData` and `SamplingParam`: the batch and its settings, checked at construction."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class SamplingData:
     to_tensor      accepted for MindIE's callers, and stored. Sampling runs on the host, where it is not
                    needed.
 
-    NumPy, torch and MindSpore arrays are copied to the host. `Sampler` defines what is padding. Raises
-    `ValidationError`.
+    NumPy, torch and MindSpore arrays. `request_ids` are copied; the token ids are read when they are sampled
+    with. `Sampler` defines what is padding. Raises `ValidationError`.
     """
 
     all_input_ids: Any = None

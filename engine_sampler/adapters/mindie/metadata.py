@@ -22,6 +22,7 @@ from .fields import (
     check_flag,
     check_lengths,
     check_unmasked,
+    frozen,
     host_array,
     ids_field,
     token_rows,
@@ -179,7 +180,7 @@ class SamplingMetadata:
         if not all(len(ids) for ids in groups) or not groups:
             raise InconsistencyError("batch_sequence_ids has a group without sequences, or no group")
         sizes = [len(ids) for ids in groups]
-        sequences = np.concatenate(groups)
+        sequences = frozen(np.concatenate(groups))
         check_different("batch_sequence_ids", sequences)
         if (
             all_sequence_ids is not None
@@ -192,7 +193,7 @@ class SamplingMetadata:
 
         def filled(field: Field, values: Any, default: Any) -> np.ndarray:
             checked = column(field, values)
-            return np.full(len(sequences), default, field.dtype) if checked is None else checked
+            return frozen(np.full(len(sequences), default, field.dtype)) if checked is None else checked
 
         best_of_array = filled(_BEST_OF, best_of, 1)
         beams = filled(_BEAMS, use_beam_search, False)
@@ -461,7 +462,7 @@ def _of_rows(field: Field, values: Any, sizes: Sequence[int]) -> np.ndarray | No
 def _filled_rows(field: Field, values: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
     """`values` for each row, given for each row or for each group."""
     if len(values) == len(sizes):
-        values = np.repeat(values, sizes)
+        values = frozen(np.repeat(values, sizes))
     check_lengths(sum(sizes), {field.name: values}, "the batch")
     return values
 

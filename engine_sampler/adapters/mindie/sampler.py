@@ -234,6 +234,7 @@ class Sampler:
                 )
             rows = self._settings(param, len(data.request_ids))
             settings = dict(zip(data.request_ids.tolist(), rows, strict=True))
+        self._groups.look_again()
         self._configured.update(settings)
         while len(self._configured) > max(_MOST_REQUESTS, len(settings)):
             del self._configured[next(iter(self._configured))]
@@ -288,11 +289,8 @@ class Sampler:
         self._calls += without_ids and not has_tokens
         result = cache.step(logits, batch.ids, None)
         self._note_errors(result.errors)
-        batch.draws += 1
-        batch.tokens = result.token_ids
-        faultless = result.errors.count(None) == len(logits)
-        lasting = batch.draws < _MOST_REPEATS and not (without_ids and _counts_output(param, data))
-        self._batch = batch if faultless and lasting else None
+        lasts = batch.lasts(result) and not (without_ids and _counts_output(param, data))
+        self._batch = batch if lasts else None
         return result.token_ids, self._values(logits, batch, result) if self.logprobs else None
 
     def _values(self, logits: LogitRows, batch: JoinedBatch, result: StepResult) -> np.ndarray | None:
@@ -313,19 +311,21 @@ class Sampler:
     ) -> JoinedBatch:
         """The batch of a call whose requests are brought up to its data."""
         self._batch = None
+        self._groups.look_again()
+        all_ids = padding.read("all_input_ids", data.all_input_ids)
+        output = padding.read("output_ids", data.output_ids)
         if data.request_ids is None:
             assert settings is not None
-            prefill = [data.is_prefill] * len(settings)
-            given = given_tokens(padding, data.all_input_ids, data.output_ids, prefill)
+            given = given_tokens(all_ids, output, [data.is_prefill] * len(settings))
             ids = list(range(len(settings)))
             requests = join_rows(
                 self._rows, given, settings, padding.vocab_size, self._calls, self.count_prompts
             )
         else:
             ids = data.request_ids.tolist()
-            given = given_tokens(padding, data.all_input_ids, data.output_ids, [data.is_prefill] * len(ids))
+            given = given_tokens(all_ids, output, [data.is_prefill] * len(ids))
             requests = self._join(ids, given, settings, padding)
-        growing = GrowingIds((data.all_input_ids, data.output_ids), padding)
+        growing = GrowingIds((all_ids, output), padding)
         return JoinedBatch(ids, key, padding.vocab_size, settings, requests, growing)
 
     def _join(
@@ -384,8 +384,6 @@ class _KnownParam:
 
 
 _GREEDY = SamplingParam()
-_MOST_REPEATS = 4096
-"""Draws of one batch before its requests are looked up again."""
 
 
 def _check_integer(name: str, value: Any, low: int, allowed: str) -> None:

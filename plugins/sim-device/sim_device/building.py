@@ -11,7 +11,7 @@ from pathlib import Path
 
 SOURCES = Path(__file__).resolve().parent / "source"
 LIBRARY = Path(__file__).resolve().with_name("sim_device.so")
-"""What an installation has compiled."""
+"""Where an installation has its library."""
 
 FLAGS = (
     "-std=gnu11",
@@ -24,6 +24,15 @@ FLAGS = (
     "-Wextra",
     "-Wpedantic",
 )
+
+
+def installed_library() -> Path | None:
+    """What an installation has compiled, unless it lies in a checkout whose sources are newer."""
+    if not LIBRARY.is_file():
+        return None
+    is_checkout = LIBRARY.parents[1].joinpath("hatch_build.py").is_file()
+    newest = max(path.stat().st_mtime for path in (*SOURCES.iterdir(), headers() / "engine_sampler.h"))
+    return None if is_checkout and newest > LIBRARY.stat().st_mtime else LIBRARY
 
 
 def headers() -> Path:

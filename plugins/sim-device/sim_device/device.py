@@ -16,7 +16,7 @@ import cffi  # type: ignore[import-untyped]
 import numpy as np
 
 from .arrays import SimArray
-from .building import LIBRARY, SOURCES, compile_library, kernels
+from .building import LIBRARY, SOURCES, compile_library, installed_library, kernels
 from .dlpack import offer_capsule_functions
 
 
@@ -64,7 +64,8 @@ class SimDevice:
         self.ffi = cffi.FFI()
         for header in ("sim_device.h", "sim_library.h"):
             self.ffi.cdef(_declarations(SOURCES / header))
-        self.lib = self.ffi.dlopen(str(path))
+        # Arrays may be freed after this object: the library stays until the process ends.
+        self.lib = self.ffi.dlopen(str(path), self.ffi.RTLD_NOW | self.ffi.RTLD_NODELETE)
         offer_capsule_functions(self)
         self.enter()
         self.check("sim_use_kernels", self.lib.sim_use_kernels(str(kernels()).encode()))
@@ -184,8 +185,9 @@ def bits_of(values: np.ndarray, dtype: str) -> np.ndarray:
 @functools.cache
 def sim_device() -> SimDevice:
     """The device of this process, with the library of the installation or, without one, a new one."""
-    if LIBRARY.is_file():
-        return SimDevice(LIBRARY)
+    installed = installed_library()
+    if installed is not None:
+        return SimDevice(installed)
     folder = tempfile.mkdtemp(prefix="sim-device-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return SimDevice(compile_library(Path(folder) / LIBRARY.name))

@@ -65,17 +65,34 @@ class Twins:
         values = random_logits(self.random, rows, self.vocab)
         return np.clip(values, -1e4, 1e4).astype(np.float16).astype(np.float32).round()
 
-    def step(self, logits: np.ndarray | None = None, *, only_own: bool = False) -> None:
+    def step(
+        self,
+        logits: np.ndarray | None = None,
+        *,
+        only_own: bool = False,
+        half: Callable[[Any], object] | None = None,
+    ) -> None:
         """One step of both with the same logits; the results must be equal. The reference goes first: if the
-        device's step raises, `only_own` repeats that alone."""
+        device's step raises, `only_own` repeats that alone. `half` is done with the begun step before it is
+        finished, which may give it up."""
         ids = self.own.request_ids
         values = self.logits(len(ids)) if logits is None else logits
         with self.device.undisturbed():
             array = self.device.array(values, self.dtype)
         expected = self.results[1] if only_own else self.reference.step(values)
         self.results = None, expected
-        self.results = self.own.step(array), expected
+        self.results = self._stepped(array, half), expected
         self.compare()
+
+    def _stepped(self, array: Any, half: Callable[[Any], object] | None) -> Any:
+        if half is None:
+            return self.own.step(array)
+        begun = self.own.begin(array)
+        half(begun)
+        try:
+            return begun.finish()
+        except RuntimeError:  # given up
+            return self.own.step(array)
 
     def compare(self) -> None:
         own, reference = self.results

@@ -131,8 +131,10 @@ def test_tokens_are_left_on_the_device(device: Any) -> None:
     result = twins.results[0]
     tokens = result.token_ids_on_device
     assert tokens.__dlpack_device__() == (12, 0)
+    with pytest.raises(RuntimeError, match="Unsupported device"):
+        np.from_dlpack(tokens)
     host = np.zeros(4, np.int64)
-    address = device.ffi.cast("void *", tokens._block.pointer)
+    address = device.ffi.cast("void *", int(device.ffi.cast("uintptr_t", tokens.pointer)))
     code = device.lib.sim_copy(device.ffi.from_buffer(host), address, host.nbytes, device.ffi.NULL)
     device.check("sim_copy", code)
     assert host.tolist() == result.token_ids.tolist()

@@ -61,10 +61,14 @@ def change_requests(twins: Twins, random: np.random.Generator, seed: int) -> Non
         twins.on_both(lambda scheduler: scheduler.prepare())
 
 
-def survive(step: Callable[..., None], values: np.ndarray) -> None:
+HALVES: tuple[Any, ...] = (None, None, lambda begun: None, lambda begun: begun.give_up())
+"""Steps as a whole, in halves, and begun in vain."""
+
+
+def survive(step: Callable[..., None], values: np.ndarray, half: Any) -> None:
     """A step, repeated if the library gives it up by an error."""
     try:
-        step(values)
+        step(values, half=half)
     except BackendError:
         step(values, only_own=True)
 
@@ -82,5 +86,5 @@ def test_random_lives_end_with_the_tokens_of_the_reference(device: Any, seed: in
             call, code = str(random.choice(CALLS)), str(random.choice(CODES))
             device.fail(call, code, skip=int(random.integers(12)), times=int(random.integers(1, 4)))
         if ids := twins.own.request_ids:
-            survive(twins.step, twins.logits(len(ids)))
+            survive(twins.step, twins.logits(len(ids)), HALVES[int(random.integers(len(HALVES)))])
         change_requests(twins, random, 1000 + number)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from threading import Thread
 from typing import Any
 
 import numpy as np
 import pytest
 from sim_twins import VOCAB, Twins
 
-from engine_sampler import LibraryBackend
+from engine_sampler import LibraryBackend, SamplingParams
 from tests.random_chains import ROUNDS, random_settings
 
 FEW = (
@@ -160,9 +161,48 @@ def test_logprobs_equal_those_of_the_reference(device: Any) -> None:
         assert str(own) == str(reference)
 
 
-@pytest.mark.parametrize("random", [2, 3], ids=["uniform", "exponential"])
-def test_numbers_of_the_host_draw_from_the_distribution(device: Any, random: int) -> None:
-    device.configure(random=random)
+def test_siblings_and_beams_keep_their_histories_apart(device: Any) -> None:
+    siblings = SamplingParams(n=3, repetition_penalty=1.5, seed=1)
+    beams = SamplingParams(use_beam_search=True, beam_width=3, max_tokens=6, frequency_penalty=0.3, seed=2)
+    twins = Twins(device, ())
+    twins.on_both(lambda scheduler: scheduler.add_group(siblings, [1, 2, 3]))
+    twins.on_both(lambda scheduler: scheduler.add_group(beams, [1, 2, 3]))
+    twins.run(6)
+
+
+def test_a_watched_step_runs_in_a_thread_that_has_entered_the_device(device: Any) -> None:
+    backend = LibraryBackend(device.path, allocate=device.pool, timeout=60)
+    twins = Twins(device, FEW, backend=backend)
+    with device.counted() as changes:
+        twins.run(3)
+    assert not backend.lost
+    assert changes["copies_up"] > len(FEW), "the device did the work"
+
+
+def test_schedulers_in_two_threads_do_not_meet(device: Any) -> None:
+    backend = LibraryBackend(device.path, allocate=device.pool)
+    errors: list[BaseException] = []
+
+    def live(settings: Any) -> None:
+        try:
+            device.enter()
+            Twins(device, settings, backend=backend).run(6)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [Thread(target=live, args=(FEW[i : i + 4],)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+
+
+@pytest.mark.parametrize(
+    ("random", "width"), [(2, 0), (3, 0), (3, 6)], ids=["uniform", "exponential", "exponential by rank"]
+)
+def test_numbers_of_the_host_draw_from_the_distribution(device: Any, random: int, width: int) -> None:
+    device.configure(random=random, random_width=width)
     backend = LibraryBackend(device.path, allocate=device.pool)
     assert not backend.exact
     values = np.log(np.array([[0.5, 0.3, 0.15, 0.05]], np.float32))
@@ -171,4 +211,14 @@ def test_numbers_of_the_host_draw_from_the_distribution(device: Any, random: int
     twins = Twins(device, [{} for _ in range(400)], backend=backend)
     result = twins.own.step(device.array(logits))
     shares = np.bincount(result.token_ids, minlength=VOCAB)[1:5] / 400
+    assert result.errors == [None] * 400
     assert np.allclose(shares, np.exp(values[0]), atol=0.08)
+
+
+def test_a_row_with_more_tokens_than_numbers_is_left_to_the_host(device: Any) -> None:
+    device.configure(random=3, random_width=6)
+    backend = LibraryBackend(device.path, allocate=device.pool)
+    twins = Twins(device, ({"top_k": 7},), backend=backend)
+    with device.counted() as changes:
+        twins.step()
+    assert changes["copies_down"] == 2, "the result, and the row for the host"

@@ -690,7 +690,7 @@ def test_long_outputs_of_which_some_do_not_grow_are_not_added_anew(monkeypatch, 
 def test_padding_is_found_wherever_it_is(pad):
     rows = np.array([[pad or 0, 5, 6, pad or 0], [5, 6, 7, 8], [pad or 0] * 4, [5, pad or 0, 6, 7]])
     padding = Padding(VOCAB, pad)
-    tokens = [row.tolist() for row in padding.rows("all_input_ids", rows, 4)]
+    tokens = [padding.read("all_input_ids", rows).tokens(row).tolist() for row in range(4)]
     inner = [5, 6, 7] if pad in (-1, VOCAB) else [5, 0, 6, 7]
     if pad is None:
         assert tokens == rows.tolist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -35,11 +36,13 @@ def count_calls(work: Callable[[], Any]) -> int:
         nonlocal calls
         calls += event in ("call", "c_call")
 
+    gc.disable()
     sys.setprofile(count)
     try:
         work()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return calls
 
 

@@ -22,11 +22,14 @@ static int64_t weight_of(float logit, float peak) {
     return (int64_t)rounded(p * ldexpf(1.0f, (int)n + 30));
 }
 
-static float peak_of(const float *row, int64_t n) {
-    float peak = row[0];
-    for (int64_t i = 1; i < n; i++) peak = row[i] > peak ? row[i] : peak;
-    return peak;
+static int64_t best_of(const float *row, int64_t n) {
+    int64_t best = 0;
+    for (int64_t i = 1; i < n; i++)
+        if (row[i] > row[best]) best = i;
+    return best;
 }
+
+static float peak_of(const float *row, int64_t n) { return row[best_of(row, n)]; }
 
 static int64_t total_of(const float *row, int64_t n, float peak) {
     int64_t total = 0;
@@ -73,4 +76,18 @@ int64_t draw_by_exponential(const float *row, int64_t n, const float *noise) {
         if (speed > best) best = speed, token = i;
     }
     return token;
+}
+
+int64_t draw_by_rank(float *row, int64_t n, const float *noise, int64_t width) {
+    const float peak = peak_of(row, n);
+    double fastest = -1;
+    int64_t token = 0;
+    for (int64_t rank = 0;; rank++) {
+        const int64_t best = best_of(row, n);
+        if (!(row[best] > -INFINITY)) return token;
+        if (rank == width) return -1;
+        const double speed = (double)weight_of(row[best], peak) / (double)noise[rank];
+        if (speed > fastest) fastest = speed, token = best;
+        row[best] = -INFINITY;
+    }
 }

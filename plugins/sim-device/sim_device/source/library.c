@@ -137,6 +137,7 @@ static int32_t open_on_device(const es_options *options, es_context **out) {
 
 static int32_t open_context(const es_options *options, es_context **out) {
     *out = NULL;
+    if (options->size < sizeof *options) return ES_INVALID;
     if (options->device.type != SIM_DEVICE_TYPE || options->device.id) return ES_UNSUPPORTED;
     if (!sim_kernels && sim_use_kernels(SIM_KERNELS) != SIM_OK) return ES_UNSUPPORTED;
     const int32_t had_entered = sim_has_entered();
@@ -216,6 +217,10 @@ static uint32_t promises_for(const sim_settings *s, const program *asked) {
     return promises;
 }
 
+int64_t random_width(const sim_settings *s, int64_t vocab_size) {
+    return s->random_width && s->random_width < vocab_size ? s->random_width : 0;
+}
+
 static int32_t type_bit(uint8_t code, uint8_t bits) {
     if (bits == 16) return code == 2 ? 2 : code == 4 ? 4 : 0;
     return code == 2 && bits == 32 ? 1 : 0;
@@ -224,6 +229,8 @@ static int32_t type_bit(uint8_t code, uint8_t bits) {
 static int32_t query(es_context *context, const es_query *request, es_answer *answer) {
     const sim_settings *s = &context->settings;
     program asked = {.selector = -1};
+    if (request->size < sizeof *request || answer->size < sizeof *answer)
+        return refuse(context, ES_INVALID, "a query or an answer of another version");
     if (!(type_bit(request->code, request->bits) & (int32_t)s->types))
         return refuse(context, ES_UNSUPPORTED, "logits of code %u with %u bits", request->code,
                       request->bits);
@@ -242,6 +249,7 @@ static int32_t query(es_context *context, const es_query *request, es_answer *an
     answer->max_survivors = s->max_survivors;
     answer->ties = asked.keeps_ties ? ES_TIES_KEPT : ES_TIES_BY_ID;
     answer->random = asked.selector == ES_OP_DIST ? s->random : ES_RANDOM_NONE;
+    if (answer->random == ES_RANDOM_EXPONENTIAL) answer->random_width = random_width(s, request->vocab_size);
     return ES_OK;
 }
 

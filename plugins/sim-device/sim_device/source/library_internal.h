@@ -166,6 +166,7 @@ typedef struct step_arguments {
     const void *logits; /* the first row */
     uint8_t code, bits;
     int32_t random;
+    int64_t random_width;
     uint32_t nothing; /* the program that leaves rows as they are given, but for their masks */
     const void *staged_masks;
     int64_t mask_words;
@@ -185,6 +186,8 @@ int32_t refuse_device(es_context *context, const char *what, int32_t code);
 void *grown(void *array, int64_t n, int64_t size);
 
 int64_t padded(int64_t bytes);
+/* As in es_answer. */
+int64_t random_width(const sim_settings *settings, int64_t vocab_size);
 int64_t mask_bytes(int64_t vocab_size); /* of a mask that travels with a step */
 uint64_t oldest_ticket(const es_context *context); /* that is not done; UINT64_MAX without any */
 
@@ -222,6 +225,8 @@ int32_t copy_memory(es_context *context, void *to, const void *from, int64_t byt
 int64_t draw_by_bits(const float *row, int64_t n, uint64_t bits);
 int64_t draw_by_uniform(const float *row, int64_t n, float u);
 int64_t draw_by_exponential(const float *row, int64_t n, const float *noise);
+/* The same with noise [width] by rank; takes all tokens from the row. -1 if it has more than `width`. */
+int64_t draw_by_rank(float *row, int64_t n, const float *noise, int64_t width);
 
 extern const es_api *sim_kernels; /* of the packaged library, NULL until it is loaded */
 

@@ -12,7 +12,10 @@ static int64_t random_bytes(const es_context *context, int64_t vocab_size) {
     switch (context->settings.random) {
     case ES_RANDOM_BITS: return 8;
     case ES_RANDOM_UNIFORM: return 4;
-    case ES_RANDOM_EXPONENTIAL: return 4 * vocab_size;
+    case ES_RANDOM_EXPONENTIAL: {
+        const int64_t width = random_width(&context->settings, vocab_size);
+        return 4 * (width ? width : vocab_size);
+    }
     default: return 0;
     }
 }
@@ -79,7 +82,8 @@ static plan *new_plan(es_context *context) {
 }
 
 int32_t prepare_plan(es_context *context, const es_shape *shape, es_plan *out) {
-    if (!shape || shape->size < sizeof *shape || shape->rows < 1 || shape->vocab_size < 1)
+    if (!shape || shape->size < sizeof *shape || out->size < sizeof *out || shape->rows < 1 ||
+        shape->vocab_size < 1)
         return refuse(context, ES_INVALID, "invalid shape");
     const int64_t most = context->settings.max_rows;
     if (most && shape->rows > most)
@@ -315,6 +319,7 @@ static step_arguments arguments_of(const es_context *context, const es_batch *b,
         .code = p->code,
         .bits = p->bits,
         .random = context->settings.random,
+        .random_width = random_width(&context->settings, p->vocab_size),
         .nothing = context->nothing,
         .staged_masks = p->masks ? p->masks->device : NULL,
         .mask_words = (p->vocab_size + 31) / 32,

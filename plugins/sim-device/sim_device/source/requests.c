@@ -183,6 +183,9 @@ static int32_t update_slot(es_context *context, const es_changes *changes, int32
 static int32_t check_changes(es_context *context, const es_changes *changes) {
     if (!changes || changes->size < sizeof *changes || changes->n < 0 || !changes->table)
         return refuse(context, ES_INVALID, "invalid changes");
+    const es_table *table = changes->table;
+    if (table->size < sizeof *table || (changes->n && table->params->size < sizeof(es_params)))
+        return refuse(context, ES_INVALID, "a table of another version");
     if (changes->n && (!changes->slots || !changes->kinds || !changes->befores))
         return refuse(context, ES_INVALID, "an array of the changes is missing");
     for (int32_t i = 0; i < changes->n; i++) {

@@ -24,6 +24,7 @@ typedef struct sim_settings {
     uint32_t types; /* of logits, as bits: 1 float32, 2 float16, 4 bfloat16 */
     int64_t max_rows, max_top_k, alignment, max_survivors;
     int32_t random; /* es_random, what it wants for `dist` */
+    int32_t random_width; /* exponential numbers of a row, by rank of its tokens; 0: one for each token */
     int32_t ties; /* es_ties; if they are kept, truncations run without a selector only */
     int32_t synchronous; /* `run` returns when all is done */
     int32_t most_programs;

@@ -199,13 +199,16 @@ static int32_t write_survivors(const job *j, float *row) {
     return ES_ROW_OK;
 }
 
-static int64_t draw(const job *j, const float *row) {
+/* -1 where a row has more tokens than there are numbers. */
+static int64_t draw(const job *j, float *row) {
     const step_arguments *s = j->step;
     const void *random = at(j->workspace, j->header->random);
     const int64_t n = s->vocab_size;
     if (s->random == ES_RANDOM_BITS) return draw_by_bits(row, n, ((const uint64_t *)random)[j->number]);
     if (s->random == ES_RANDOM_UNIFORM) return draw_by_uniform(row, n, ((const float *)random)[j->number]);
-    return draw_by_exponential(row, n, (const float *)random + j->number * n);
+    const float *noise = random;
+    if (s->random_width) return draw_by_rank(row, n, noise + j->number * s->random_width, s->random_width);
+    return draw_by_exponential(row, n, noise + j->number * n);
 }
 
 static wire_result run_entry(const job *j) {
@@ -215,6 +218,7 @@ static wire_result run_entry(const job *j) {
     if (s->random && own->selector == ES_OP_DIST) {
         wire_result out = run_program(j, own->samplers, row, 0);
         if (out.status == ES_ROW_OK) out.token = (int32_t)draw(j, row);
+        if (out.status == ES_ROW_OK && out.token < 0) out.status = ES_ROW_DECLINED;
         return out;
     }
     const int32_t survive = s->wants_survivors && own->selector < 0;

@@ -1,9 +1,9 @@
 /* Draws from rows of 16-bit probabilities (engine_sampler_probabilities.h).
  *
  * A row has so few different numbers that counting how often each occurs takes the place of sorting. Bits of
- * probabilities are ordered as the numbers are, and are below BINS; those of a row that changes meanwhile are
- * taken modulo BINS. */
-#include "engine_sampler_probabilities.h"
+ * probabilities are ordered as the numbers are, and are below BINS; -0, and those of a row that changes meanwhile,
+ * are taken modulo BINS. */
+#include "probabilities.h"
 
 #include "numbers.h"
 
@@ -12,8 +12,11 @@
 enum {
     BINS = 1 << 14,
     CHUNK = 64, /* tokens that share one maximum */
-    FEW = 8,    /* top-k looks at maxima first if there are this many times as many chunks */
+    FEW = 8, /* top-k is sure of its tokens from the maxima if there are this many times as many chunks */
+    TRIES = 2, /* top-p tries the best 1 / 32 of the chunks, then 1 / 4, before it counts all */
 };
+
+static const int64_t TRIED[TRIES] = {32, 4};
 
 typedef struct row {
     const es_probabilities *given;
@@ -22,9 +25,8 @@ typedef struct row {
     const uint16_t *noise;
     int64_t n;
     uint16_t peak;
-    uint16_t low;   /* counts are right from here up to the peak */
+    uint16_t low; /* counts are right from here up to the peak */
     int32_t n_filled;
-    int has_maxima; /* chunks whose maximum is below `low` hold nothing that is kept */
     /* Kept are the tokens above `least`, and the first `of_least` of those equal to it. */
     uint16_t least;
     int64_t of_least;
@@ -35,8 +37,8 @@ typedef struct row {
     uint32_t *counts; /* [BINS] */
     int32_t *weights; /* [BINS]; right where counts are above 0 */
     uint16_t *filled; /* [BINS]; the bins from the peak down to `low` that have tokens */
-    uint16_t *maxima; /* [chunks] */
-    int64_t *sums;    /* [chunks] */
+    uint16_t *maxima; /* [chunks]; those below `low` have nothing that is kept */
+    int64_t *sums; /* [chunks] */
 } row;
 
 static inline int64_t least_of(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -72,21 +74,60 @@ static uint16_t greatest(const uint16_t *bits, int64_t n) {
     return most;
 }
 
-/* A number that at least k tokens reach: the k-th greatest of the chunks' maxima. */
-static void find_low(row *r, int64_t k) {
-    int32_t *const counts = r->weights; /* not yet in use, and narrow */
-    memset(counts, 0, BINS * sizeof counts[0]);
-    for (int64_t c = 0, start = 0; start < r->n; c++, start += CHUNK) {
-        r->maxima[c] = bin_of(greatest(r->bits + start, chunk_end(r, start) - start));
-        counts[r->maxima[c]]++;
+static inline int64_t chunks_of(const row *r) { return (r->n + CHUNK - 1) / CHUNK; }
+
+/* The greatest of a chunk in which there is something else than probabilities, or -1 unless that is only -0. */
+static int32_t greatest_without_sign(const row *r, int64_t start, uint16_t one) {
+    uint16_t most = 0;
+    for (int64_t i = start, end = chunk_end(r, start); i < end; i++) {
+        const uint16_t here = r->bits[i] == 0x8000 ? 0 : r->bits[i];
+        if (here > one) return -1;
+        most = here > most ? here : most;
     }
-    int32_t bin = r->peak;
-    for (int64_t reached = counts[bin]; bin > 1 && reached < k; reached += counts[bin]) bin--;
-    r->low = (uint16_t)bin;
-    r->has_maxima = 1;
+    return most;
 }
 
-static void count_high(row *r) {
+/* Find the maxima, and the peak; 0 if the row has no peak above 0 or is not one of probabilities. */
+static int find_maxima(row *r) {
+    const uint16_t one = r->given->bfloat16 ? 0x3F80 : 0x3C00;
+    r->peak = 0;
+    for (int64_t c = 0, start = 0; start < r->n; c++, start += CHUNK) {
+        int32_t most = greatest(r->bits + start, chunk_end(r, start) - start);
+        if (most > one && (most = greatest_without_sign(r, start, one)) < 0) return 0;
+        r->maxima[c] = (uint16_t)most;
+        if (most > r->peak) r->peak = (uint16_t)most;
+    }
+    return r->peak > 0;
+}
+
+/* Whether all noise is finite and at least 0, or -0. */
+static int has_noise(const row *r) {
+    const uint16_t infinity = r->given->bfloat16 ? 0x7F80 : 0x7C00;
+    for (int64_t start = 0; start < r->n; start += CHUNK) {
+        const int64_t end = chunk_end(r, start);
+        if (greatest(r->noise + start, end - start) < infinity) continue;
+        for (int64_t i = start; i < end; i++)
+            if (r->noise[i] >= infinity && r->noise[i] != 0x8000) return 0;
+    }
+    return 1;
+}
+
+/* How many chunks have their maximum in each bin, in place of the weights, which are not yet in use. */
+static void count_maxima(row *r) {
+    memset(r->weights, 0, BINS * sizeof r->weights[0]);
+    for (int64_t c = 0, chunks = chunks_of(r); c < chunks; c++) r->weights[r->maxima[c]]++;
+}
+
+/* A number that at least k tokens reach: the k-th greatest of the maxima, of which `*chunks` reach it. */
+static uint16_t reached_by(const row *r, int64_t k, int64_t *chunks) {
+    int32_t bin = r->peak;
+    *chunks = r->weights[bin];
+    while (bin > 1 && *chunks < k) *chunks += r->weights[--bin];
+    return (uint16_t)bin;
+}
+
+/* Count from `low` on; more than `most` of the peak alone need no number. */
+static void count_high(row *r, int64_t most) {
     for (int64_t c = 0, start = 0; start < r->n; c++, start += CHUNK) {
         if (r->maxima[c] < r->low) continue;
         const int64_t end = chunk_end(r, start);
@@ -94,11 +135,26 @@ static void count_high(row *r) {
             const uint16_t bin = bin_of(r->bits[i]);
             if (bin >= r->low) r->counts[bin]++;
         }
+        if (r->low == r->peak && r->counts[r->peak] > most) return;
     }
 }
 
+/* In two tables by turns: equal neighbours do not wait for each other. */
 static void count_all(row *r) {
-    for (int64_t i = 0; i < r->n; i++) r->counts[bin_of(r->bits[i])]++;
+    int32_t *const others = r->weights;
+    memset(others, 0, (size_t)(r->peak + 1) * sizeof others[0]);
+    r->counts[0] = 0;
+    for (int64_t c = 0, start = 0; start < r->n; c++, start += CHUNK) {
+        if (!r->maxima[c]) continue;
+        int64_t i = start;
+        const int64_t end = chunk_end(r, start);
+        for (; i + 1 < end; i += 2) {
+            r->counts[bin_of(r->bits[i])]++;
+            others[bin_of(r->bits[i + 1])]++;
+        }
+        if (i < end) r->counts[bin_of(r->bits[i])]++;
+    }
+    for (int32_t bin = 0; bin <= r->peak; bin++) r->counts[bin] += (uint32_t)others[bin];
 }
 
 /* Without a branch, which nobody could predict. */
@@ -110,15 +166,44 @@ static void list_filled(row *r) {
     }
 }
 
-/* Count the tokens of each bin, at least those of the k likeliest. */
-static void count(row *r, int64_t k) {
-    r->low = 1;
-    r->has_maxima = 0;
-    if (k <= r->n / CHUNK / FEW) find_low(r, k);
-    memset(r->counts + r->low, 0, (size_t)(r->peak - r->low + 1) * sizeof r->counts[0]);
-    if (r->has_maxima) count_high(r);
+/* Count the tokens of each bin from `low` on, of the peak alone no more than are needed for k. */
+static void count_from(row *r, uint16_t low, int64_t k) {
+    r->low = low;
+    memset(r->counts + low, 0, (size_t)(r->peak - low + 1) * sizeof r->counts[0]);
+    if (low > 1) count_high(r, r->given->keeps_ties ? r->n : k);
     else count_all(r);
     list_filled(r);
+}
+
+/* Whether the tokens counted are k, or have the mass `needed`. */
+static int has_enough(const row *r, int64_t k, int64_t needed) {
+    int64_t size = 0, mass = 0;
+    for (int32_t b = 0; b < r->n_filled && size < k && mass < needed; b++) {
+        const int64_t there = r->counts[r->filled[b]];
+        size += there;
+        mass += there * r->given->masses[r->filled[b]];
+    }
+    return size >= k || mass >= needed;
+}
+
+/* Count the tokens of each bin, at least the first k, or those of them that have the mass `needed`; -1: k. */
+static void count(row *r, int64_t k, int64_t needed) {
+    const int64_t chunks = chunks_of(r);
+    int64_t reaching;
+    if (k <= chunks / FEW) {
+        count_maxima(r);
+        count_from(r, reached_by(r, k, &reaching), k);
+        return;
+    }
+    for (int t = 0; needed >= 0 && t < TRIES; t++) {
+        if (chunks < TRIED[t]) continue;
+        count_maxima(r);
+        const uint16_t low = reached_by(r, chunks / TRIED[t], &reaching);
+        if (reaching > chunks / 2) break;
+        count_from(r, low, k);
+        if (has_enough(r, k, needed)) return;
+    }
+    count_from(r, 1, k);
 }
 
 /* --- what is kept --- */
@@ -164,7 +249,7 @@ static void keep_leading(row *r, int64_t k, int64_t needed) {
 static int64_t find_in_bin(const row *r, uint16_t bin, int64_t skip) {
     int64_t last = 0;
     for (int64_t c = 0, start = 0; start < r->n; c++, start += CHUNK) {
-        if (r->has_maxima && r->maxima[c] < bin) continue;
+        if (r->maxima[c] < bin) continue;
         const int64_t end = chunk_end(r, start);
         uint16_t equal = 0;
         for (int64_t i = start; i < end; i++) equal += r->bits[i] == bin;
@@ -222,8 +307,7 @@ static int64_t weight_between(const row *r, int64_t start, int64_t end) {
 static int64_t walk_far(const row *r, int64_t start, int64_t end, int64_t *left) {
     while (start < end) {
         const int64_t c = start / CHUNK, stop = least_of((c + 1) * CHUNK, end);
-        const int skips = r->has_maxima && r->maxima[c] < r->least;
-        const int64_t sum = skips ? 0 : weight_between(r, start, stop);
+        const int64_t sum = r->maxima[c] < r->least ? 0 : weight_between(r, start, stop);
         if (*left < sum) return walk(r, start, stop, left);
         *left -= sum;
         start = stop;
@@ -259,8 +343,10 @@ static int64_t draw_in_rank_order(const row *r) {
 static int64_t draw_from_all(row *r) {
     for (int32_t bin = 0; bin <= r->peak; bin++) r->weights[bin] = weight_of(r, (uint16_t)bin);
     int64_t total = 0;
-    for (int64_t c = 0, start = 0; start < r->n; c++, start += CHUNK)
-        total += r->sums[c] = weight_between(r, start, chunk_end(r, start));
+    for (int64_t c = 0, start = 0; start < r->n; c++, start += CHUNK) {
+        const int weighs_nothing = r->weights[r->maxima[c]] == 0;
+        total += r->sums[c] = weighs_nothing ? 0 : weight_between(r, start, chunk_end(r, start));
+    }
     int64_t left = es_scale_draw(r->given->numbers[r->i], total);
     for (int64_t c = 0, start = 0; start < r->n; c++, start += CHUNK) {
         if (left < r->sums[c]) {
@@ -294,10 +380,9 @@ static int64_t race_by_id(const row *r) {
     double best = -1;
     int64_t winner = 0;
     for (int64_t c = 0, start = 0; start < r->n; c++, start += CHUNK) {
-        if (r->has_maxima && r->maxima[c] < r->least) continue;
         const int64_t stop = chunk_end(r, start);
-        const uint16_t most = bin_of(greatest(r->bits + start, stop - start));
-        if (most < r->least) continue;
+        const uint16_t most = r->maxima[c];
+        if (most < r->least || (most == r->least && start >= end)) continue;
         /* No ratio of the chunk is above that of its greatest number to its least noise. */
         if (!(ratio_of(r, most, least_noise(r->noise + start, stop - start)) > best)) continue;
         for (int64_t i = start; i < stop; i++) {
@@ -418,7 +503,7 @@ static int64_t draw(row *r) {
     const int32_t way = r->given->draw;
     const int rounded = way == ES_ROUNDED_SHARE || way == ES_ROUNDED_RACE;
     if (needs_no_counts(r)) return draw_uncounted(r);
-    count(r, r->given->topk[r->i]);
+    count(r, r->given->topk[r->i], rounded ? -1 : r->given->needed[r->i]);
     keep_leading(r, r->given->topk[r->i], rounded ? -1 : r->given->needed[r->i]);
     if (rounded) return draw_rounded(r);
     if (way == ES_RACE) return race_by_id(r);
@@ -433,14 +518,18 @@ static void list_leading(const row *r, uint16_t *leading) {
     while (at < size) leading[at++] = 0;
 }
 
-int32_t es_probabilities_sample(const es_probabilities *given, int64_t n, const int64_t *rows,
-                                int64_t *tokens, double *masses, uint16_t *leading) {
-    const size_t chunks = (size_t)(given->vocab_size / CHUNK + 1);
-    const size_t counts = BINS * sizeof(uint32_t), sums = chunks * sizeof(int64_t);
-    char *const scratch = malloc(counts + sums + BINS * sizeof(int32_t) + (BINS + chunks) * sizeof(uint16_t));
-    if (!scratch) return -1;
+static size_t chunks_in(int64_t vocab_size) { return (size_t)(vocab_size / CHUNK + 1); }
+
+size_t es_probabilities_scratch(int64_t vocab_size) {
+    const size_t chunks = chunks_in(vocab_size), halves = (BINS + chunks) * sizeof(uint16_t);
+    return BINS * (sizeof(uint32_t) + sizeof(int32_t)) + chunks * sizeof(int64_t) + (halves + 7) / 8 * 8;
+}
+
+void es_probabilities_sample_in(const es_probabilities *given, int64_t n, const int64_t *rows,
+                                int64_t *tokens, double *masses, uint16_t *leading, char *scratch) {
+    const size_t counts = BINS * sizeof(uint32_t), sums = chunks_in(given->vocab_size) * sizeof(int64_t);
     for (int64_t i = 0; i < n; i++) {
-        row r = {.given = given, .i = i, .n = given->vocab_size, .peak = bin_of(given->peaks[i])};
+        row r = {.given = given, .i = i, .n = given->vocab_size};
         r.bits = given->bits + rows[i] * given->stride;
         r.noise = given->noise ? given->noise + rows[i] * given->noise_stride : NULL;
         r.counts = (uint32_t *)scratch;
@@ -448,10 +537,18 @@ int32_t es_probabilities_sample(const es_probabilities *given, int64_t n, const 
         r.weights = (int32_t *)(scratch + counts + sums);
         r.filled = (uint16_t *)(r.weights + BINS);
         r.maxima = r.filled + BINS;
-        tokens[i] = draw(&r);
+        const int sound = find_maxima(&r) && (!r.noise || has_noise(&r));
+        tokens[i] = sound ? draw(&r) : -1;
         masses[i] = r.mass;
-        if (given->lists) list_leading(&r, leading + i * given->lists);
+        if (given->lists) list_leading(&r, leading + i * given->lists); /* of an unsound row: nothing */
     }
+}
+
+int32_t es_probabilities_sample(const es_probabilities *given, int64_t n, const int64_t *rows,
+                                int64_t *tokens, double *masses, uint16_t *leading) {
+    char *const scratch = malloc(es_probabilities_scratch(given->vocab_size));
+    if (!scratch) return -1;
+    es_probabilities_sample_in(given, n, rows, tokens, masses, leading, scratch);
     free(scratch);
     return 0;
 }
