@@ -41,7 +41,8 @@ def outcomes(path: Path, *only: str) -> dict[str, CheckResult]:
 def test_the_toy_vendor_keeps_all_its_promises() -> None:
     checks = outcomes(toy())
     others = {name: check.outcome for name, check in checks.items() if check.outcome != PASSED}
-    assert others == {"LOGPROBS": NOT_PROMISED, "logprobs of steps": NOT_PROMISED}
+    missing = ("LOGPROBS", "logprobs of steps", "SURVIVORS", "ON_DEVICE")
+    assert others == dict.fromkeys(missing, NOT_PROMISED)
     assert set(SITUATIONS) <= set(checks)
     assert set(PROMISES) <= set(checks)
     assert checks["samplers and selectors"].detail == "4 of 27: temperature, top_k, dist, greedy"
@@ -187,5 +188,6 @@ def test_the_packaged_library_keeps_all_its_promises() -> None:
     if path is None:
         pytest.skip("the package was built without a C compiler")
     checks = outcomes(path, "promises", "passes", "contexts")
-    assert {check.outcome for check in checks.values()} == {PASSED}
+    others = {name: check.outcome for name, check in checks.items() if check.outcome != PASSED}
+    assert others == dict.fromkeys(("SURVIVORS", "ON_DEVICE"), NOT_PROMISED)
     assert set(PROMISES) <= set(checks)

@@ -179,7 +179,6 @@ class Context:
         if not out[0]:
             raise library.error("open returned no context")
         self.pointer = out[0]
-        self._threads.entered = True
         self.close = weakref.finalize(self, _close, library, self.pointer, self.memory)
 
     def enter(self) -> None:

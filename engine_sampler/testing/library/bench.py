@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...arithmetic import LogitRows
-from ...backends.library.binding import Layout, Library, Refusal
+from ...backends.library.binding import HOST, Device, Layout, Library, Refusal
 from ...backends.library.header import contract, named, number, size_of
 from ...backends.library.segmented import new_batch
 from ...backends.library.session import LibrarySession, Parts
@@ -66,11 +66,11 @@ class Room:
     witnesses  samplers with C functions, which programs may contain.
     """
 
-    def __init__(self, library: Library, size: int, *, capacity: int = 64) -> None:
+    def __init__(self, library: Library, size: int, *, capacity: int = 64, device: Device = HOST) -> None:
         self.size = size
         self.known = {**default_registry().catalogue.params, **WITNESS_PARAMS}
         self.slots = Slots(_vocabulary(size), self.known, capacity)
-        self.session = _OverwrittenPrograms(library, self.slots)
+        self.session = _OverwrittenPrograms(library, self.slots, device=device)
         self.session.functions = WitnessFunctions(self.slots, self.session.table)
         self.witnesses = tuple(Witness(name, self.slots) for name in NAMES)
         self.exact = self.session.context.query().promise("EXACT")
@@ -194,12 +194,20 @@ def observed_problem(
     ) as calls:
         observed = observe(step, memory)
     observed.breaches += calls.breaches
-    return _problem(room, step, tally, observed, calls.failed), observed
+    return judged(room, step, tally, observed, calls.failed), observed
 
 
-def _problem(
-    room: Room, step: LibraryStep, tally: Tally, observed: Observed, failing: set[int]
+def judged(
+    room: Room,
+    step: LibraryStep,
+    tally: Tally,
+    observed: Observed,
+    failing: Collection[int] = (),
+    again: Callable[[LibraryStep], Observed] = observe,
+    most: int = 1 << 20,
 ) -> str | None:
+    """What is wrong with a call that has been `observed`; None if nothing is. `failing`: the slots in which a
+    function of the host has failed; `again` makes another call, for at most `most` rows by themselves."""
     tally.calls += 1
     tally.rows += len(step.index)
     if observed.code != number("ES_OK"):
@@ -212,13 +220,15 @@ def _problem(
     failed = [i for i, slot in enumerate(step.slot_numbers.tolist()) if slot in failing]
     for i in failed:
         if observed.status[i] == number("ES_ROW_OK"):
-            observed.breaches.append(f"a token {_where(step, i)}, in which a function of the host has failed")
+            observed.breaches.append(
+                f"a token {where_of(step, i)}, in which a function of the host has failed"
+            )
     if observed.breaches:
         return observed.breaches[0]
-    if room.exact:
+    if room.exact or all(room.promises(p, "EXACT", masked=g.masked) for g, p in step.entries):
         return _difference(step, observed, expected_of(step))
     if all(room.promises(parts, "DETERMINISTIC", "BATCH_INVARIANT") for _, parts in step.entries):
-        return _difference_alone(step, observed)
+        return _difference_alone(step, observed, again, most)
     return None
 
 
@@ -238,7 +248,7 @@ def expected_of(step: LibraryStep) -> Batch:
 def _difference(step: LibraryStep, observed: Observed, expected: Batch) -> str | None:
     """The first row whose token, note or survivors are others."""
     for i, row in enumerate(step.index.tolist()):
-        where, status = _where(step, i), int(observed.status[i])
+        where, status = where_of(step, i), int(observed.status[i])
         if status in _FAULTS and expected.errors[row] is None:
             return f"status {named('es_row_status', status)} {where}, which has a token"
         if status != number("ES_ROW_OK"):
@@ -259,19 +269,24 @@ def _difference(step: LibraryStep, observed: Observed, expected: Batch) -> str |
     return None
 
 
-def _difference_alone(step: LibraryStep, observed: Observed) -> str | None:
-    for i, row in enumerate(step.index.tolist()):
+def _difference_alone(
+    step: LibraryStep, observed: Observed, again: Callable[[LibraryStep], Observed], most: int
+) -> str | None:
+    n = len(step.index)
+    for i in range(0, n, -(-n // most)):
+        row = int(step.index[i])
         if observed.status[i] != number("ES_ROW_OK"):
             continue
-        alone = observe(step.alone(i))
+        alone = again(step.alone(i))
         if alone.code == number("ES_OK") and alone.status[0] == number("ES_ROW_OK"):
             token, right = int(observed.token_ids[row]), int(alone.token_ids[0])
             if token != right:
-                return f"token {token} {_where(step, i)}, alone {right}"
+                return f"token {token} {where_of(step, i)}, alone {right}"
     return None
 
 
-def _where(step: LibraryStep, i: int) -> str:
+def where_of(step: LibraryStep, i: int) -> str:
+    """Which entry of a step number i is, in words."""
     counts = np.cumsum([len(group.index) for group, _ in step.entries])
     which = int(np.searchsorted(counts, i, side="right"))
     group = step.entries[which][0]

@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from ...backends.library import LibraryError
-from ...backends.library.binding import Context, Library, Refusal
+from ...backends.library.binding import HOST, Context, Device, Library, Refusal
+from ...backends.library.device.names import name_of
 from ...backends.library.header import described, number
 from ..results import FAILED, NOT_PROMISED, PASSED, CheckResult
 from ..trials import trials
 from . import table
 from .bench import Tally, problem_of
 from .contexts import contexts
+from .device import checks_on, served
 from .drawing import draws
 from .memory import SealedMemory, can_seal
 from .passes import passes
@@ -34,7 +36,20 @@ from .surroundings import Surroundings
 Check = Callable[[], Iterator[CheckResult]]
 Announce = Callable[..., None]
 
-OPTIONAL = ("wait", "target", "maxima", "log_sums", "logprobs")
+OPTIONAL = (
+    *(
+        "wait",
+        "poll",
+        "prepare",
+        "release",
+        "allocate",
+        "deallocate",
+        "enter_thread",
+        "update",
+        "stage_masks",
+    ),
+    *("read_rows", "target", "maxima", "log_sums", "logprobs", "copy"),
+)
 """Functions that a library may leave out."""
 
 MEMORY = "memory"
@@ -124,7 +139,7 @@ def checks(
     """The checks, one after another; `apart`: also those that may end the process."""
     try:
         library = Library(path)
-        context = Context(library)
+        context, devices = _opened(library)
         promises = context.query()
     except (LibraryError, Refusal) as error:
         yield CheckResult("loads", FAILED, str(error))
@@ -137,10 +152,16 @@ def checks(
         offered = [name for name in OPTIONAL if library.function(name) is not None]
         optional = ", ".join(offered) or "none"
         yield CheckResult("functions", PASSED, f"all required ones; optional: {optional}")
+        served_kinds = ", ".join(map(_name_of, ([HOST] if context.device == HOST else []) + devices))
+        yield CheckResult("devices", PASSED, served_kinds)
     tried = _of_the_table(library, context)
-    tried |= _by_name(library, promises.promise("EXACT"), seconds, seed, only, announce)
-    if apart and can_seal():
+    share = seconds / max(1, len(devices) + (context.device == HOST))
+    if context.device == HOST:
+        tried |= _by_name(library, promises.promise("EXACT"), share, seed, only, announce)
+    if context.device == HOST and apart and can_seal():
         tried[MEMORY] = lambda: iter([_memory(library)])
+    for device in devices:
+        tried |= checks_on(library, device, share, seed, lambda name: partial(announce, name))
     unknown = set(only) - tried.keys()
     if unknown:
         allowed = ", ".join(tried)
@@ -151,16 +172,33 @@ def checks(
             yield from _guarded(name, check)
 
 
+def _opened(library: Library) -> tuple[Context, list[Device]]:
+    """A context in the host's memory, or else on the first device that the library serves; and all devices
+    that it does. Raises `LibraryError` or `Refusal`."""
+    devices = served(library)
+    try:
+        return Context(library), list(devices)
+    except Refusal as refusal:
+        if refusal.code != number("ES_UNSUPPORTED") or not devices:
+            raise
+    return next(iter(devices.values())), list(devices)
+
+
+def _name_of(device: Device) -> str:
+    return "the host's memory" if device == HOST else name_of(device)
+
+
 def _of_the_table(library: Library, context: Context) -> dict[str, Check]:
     """What is tried of the functions of the table before anything runs."""
+    device = context.device
     return {
         "layout": lambda: iter([table.layout(library)]),
-        "names": lambda: iter([table.names(library)]),
+        "names": lambda: iter([table.names(library, device)]),
         "versions": lambda: iter([table.versions(library)]),
-        "opening": lambda: iter([table.opening(library)]),
+        "opening": lambda: iter([table.opening(library, device)]),
         "errors": lambda: iter([table.errors(context)]),
         "answers": lambda: iter([table.answers(context)]),
-        "programs of one op": lambda: iter([table.programs(library)]),
+        "programs of one op": lambda: iter([table.programs(library, device)]),
         "samplers and selectors": lambda: table.parts(context),
     }
 

@@ -22,10 +22,22 @@ def draws(library: Library) -> CheckResult:
     probabilities, token_ids = drawn
     if token_ids.min() < 0 or token_ids.max() >= len(probabilities):
         return CheckResult("draws", FAILED, "a row gives no token")
-    expected = probabilities * _DRAWS
-    counts = np.bincount(token_ids, minlength=len(expected))
-    p = p_value(float(((counts - expected) ** 2 / expected).sum()), len(expected) - 1)
+    p = _chance(token_ids, probabilities)
     return CheckResult("draws", PASSED if p > _SIGNIFICANCE else FAILED, f"{_DRAWS} draws, p = {p:.2g}")
+
+
+def chance_of(token_ids: np.ndarray, weights: np.ndarray) -> str | None:
+    """Why tokens have not been drawn by their weights; None if they may have been."""
+    p = _chance(token_ids, weights / weights.sum())
+    return (
+        None if p > _SIGNIFICANCE else f"{len(token_ids)} draws do not follow the distribution, p = {p:.2g}"
+    )
+
+
+def _chance(token_ids: np.ndarray, probabilities: np.ndarray) -> float:
+    expected = probabilities * len(token_ids)
+    counts = np.bincount(token_ids, minlength=len(expected))
+    return p_value(float(((counts - expected) ** 2 / expected).sum()), len(expected) - 1)
 
 
 def p_value(statistic: float, degrees: int) -> float:

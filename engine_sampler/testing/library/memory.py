@@ -21,6 +21,22 @@ class Memory:
         self._arrays.append((name, copy, values.tobytes()))
         return copy
 
+    def array(self, name: str) -> np.ndarray:
+        """The copy that was put last under a name."""
+        return next(array for its, array, _ in reversed(self._arrays) if its == name)
+
+    def has(self, name: str) -> bool:
+        """Whether something was put under a name."""
+        return any(its == name for its, _, _ in self._arrays)
+
+    def replace(self, name: str, values: np.ndarray) -> None:
+        """Overwrite the copy that was put last under a name."""
+        array = self.array(name)
+        array[...] = values
+        self._arrays = [
+            (its, other, array.tobytes() if other is array else before) for its, other, before in self._arrays
+        ]
+
     def seal(self) -> None:
         """The call begins."""
 

@@ -13,12 +13,12 @@ import numpy as np
 
 from ...arithmetic import LogitRows, Logprobs
 from ...backends.library.binding import logprobs_struct
-from ...backends.library.header import contract, number, size_of
-from ...backends.library.request_table import TABLE_ARRAYS
+from ...backends.library.header import contract, number
 from ...backends.library.session import LibrarySession, Parts
 from ...backends.library.tensor import prepare, type_of
 from ...contract import LOGPROBS_KINDS, Group
 from .memory import Memory
+from .structs import TableCopy, larger
 from .surroundings import Surroundings
 
 _UNWRITTEN, _NO_NOTE = -99, 123.25
@@ -35,6 +35,7 @@ class LibraryStep:
     logprobs  kinds (uint8 [rows], as bits) and top_n (int64 [rows]) of the logprobs to report, by row.
     newer     whether structs and entries of arrays are longer than this header's, as a later host's are, and
               the logits begin at `byte_offset`.
+    width     of the table of survivors that the programs, which have no selector, leave; 0: none is wanted.
     """
 
     session: LibrarySession
@@ -43,6 +44,7 @@ class LibraryStep:
     bitmask: np.ndarray | None = None
     logprobs: tuple[np.ndarray, np.ndarray] | None = None
     newer: bool = False
+    width: int = 0
 
     @property
     def slot_numbers(self) -> np.ndarray:
@@ -74,6 +76,7 @@ class Observed:
     token_ids, notes  by row of the logits, as they were left.
     status      int32 [n], by entry.
     survivors   (ids, logits) of the rows whose processed logits were wanted, by row.
+    left        (ids, logits) in the table of survivors of the rows that are ES_ROW_OK, by row.
     logprobs    the three tables, if any were asked for.
     breaches    what it did that a library must not do, in words.
     """
@@ -85,59 +88,62 @@ class Observed:
     survivors: Mapping[int, tuple[np.ndarray, np.ndarray]]
     logprobs: Sequence[Logprobs | None]
     breaches: list[str] = field(default_factory=list)
+    left: Mapping[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
 
 def observe(step: LibraryStep, memory: Memory | None = None) -> Observed:
     """Make the call. `memory` holds its inputs: by default, ordinary memory that is compared afterwards."""
-    return _Call(step, memory or Memory()).make()
+    return LibraryCall(step, memory or Memory()).make()
 
 
-_GAP = {np.dtype(np.float32): np.nan, np.dtype(np.float16): np.nan, np.dtype(np.uint16): 0x7FC0}
+GAP = {np.dtype(np.float32): np.nan, np.dtype(np.float16): np.nan, np.dtype(np.uint16): 0x7FC0}
 """NaN, by the type in which rows lie in memory."""
 
-_MORE, _RUBBISH = 24, 0x5B5B5B5B5B5B5B5B
-"""Bytes by which the structs of a later host are longer, and what they hold there."""
 
+class LibraryCall:
+    """One call, filled in, made, and looked at."""
 
-def _larger(kind: str, newer: bool) -> tuple[Any, Any]:
-    """A struct of the header, and its memory, which is longer if the host is `newer`."""
-    size = size_of(kind) + (_MORE if newer else 0)
-    whole = contract().new("char[]", size)
-    struct = contract().cast(f"{kind} *", whole)
-    contract().memmove(whole + size_of(kind), b"\x5b" * _MORE, size - size_of(kind))
-    struct.size = size
-    return struct, whole
-
-
-class _Call:
     def __init__(self, step: LibraryStep, memory: Memory) -> None:
         self._step, self._memory = step, memory
         self._held: list[Any] = []
         self._index = step.index
         self._n, self._size = len(self._index), step.session.vocab_size
         self._outputs: dict[str, np.ndarray] = {}
-        self._struct, self._whole = _larger("es_batch", step.newer)
+        self._struct, self._whole = larger("es_batch", step.newer)
         self._struct.n, self._struct.vocab_size = self._n, self._size
 
     def make(self) -> Observed:
         """Fill in the batch, call `run`, and look at everything."""
         self._add_inputs()
         self._add_outputs()
-        before = bytes(contract().buffer(self._whole))
+        self._note_batch()
         surroundings = Surroundings()
         self._memory.seal()
         try:
             code = self._step.session.step(self._step.session.context.pointer, self._struct)
         finally:
             self._memory.unseal()
-        changes = surroundings.changes()
+        return self._looked_at(code, surroundings.changes())
+
+    def _note_batch(self) -> None:
+        """Remember the fields of the batch, which the library may only read."""
+        self._before = self._fields()
+
+    def _fields(self) -> bytes:
+        """The batch without its outputs."""
+        whole = bytearray(contract().buffer(self._whole))
+        for name in ("faults", "ticket"):
+            start = contract().offsetof("es_batch", name)
+            whole[start : start + 8] = bytes(8)
+        return bytes(whole)
+
+    def _looked_at(self, code: int, breaches: Sequence[str]) -> Observed:
+        """What the call did, which returned `code`; `breaches` have been found already."""
         observed = self._observed(code)
-        observed.breaches += changes
+        observed.breaches += breaches
         observed.breaches += [f"it writes {name}" for name in self._memory.changed()]
         observed.breaches += self._written_beyond()
-        start = contract().offsetof("es_batch", "faults")
-        after = bytes(contract().buffer(self._whole))
-        if before[:start] != after[:start] or before[start + 8 :] != after[start + 8 :]:
+        if self._before != self._fields():
             observed.breaches.append("it writes a field of the batch other than faults")
         if code == number("ES_OK"):
             observed.breaches += self._wrong_outputs(observed)
@@ -177,7 +183,7 @@ class _Call:
         self._shape[0], self._shape[1] = array.shape
         self._strides[0] = apart
         first = max(0, -apart) * (len(array) - 1)
-        flat = np.full(abs(apart) * (len(array) - 1) + array.shape[1], _GAP[array.dtype], array.dtype)
+        flat = np.full(abs(apart) * (len(array) - 1) + array.shape[1], GAP[array.dtype], array.dtype)
         np.lib.stride_tricks.as_strided(flat[first:], array.shape, array.strides)[...] = array
         held = self._memory.put("the logits", flat)
         self._held.append(held)
@@ -189,24 +195,8 @@ class _Call:
 
     def _add_table(self) -> None:
         step = self._step
-        slots = step.entries[0][0].rows.slots
-        step.session.table.refresh()
-        table, whole = _larger("es_table", step.newer)
-        size = table.size
-        contract().memmove(table, step.session.table.pointer, size_of("es_table"))
-        table.size = size
-        for name, kind in TABLE_ARRAYS.items():
-            setattr(table, name, self._input(f"the table's {name}", kind, getattr(slots, name)))
-        words = size_of("es_params") // 8
-        given = np.frombuffer(contract().buffer(table.params, table.capacity * 8 * words), np.uint64)
-        params = given.reshape(table.capacity, words)
-        if step.newer:
-            params = np.pad(params, ((0, 0), (0, _MORE // 8)), constant_values=_RUBBISH)
-            params.view(np.uint32)[:, 0] = 8 * params.shape[1]
-        held = self._input("the parameters", "uint64_t[]", params.reshape(-1))
-        table.params = contract().cast("es_params *", held)
-        self._struct.table = table
-        self._held += [table, whole]
+        self._table = TableCopy(step.session, step.entries[0][0].rows.slots, self._memory, step.newer)
+        self._struct.table = self._table.pointer
 
     # --- outputs ---------------------------------------------------------------------------------
 
@@ -234,7 +224,21 @@ class _Call:
                 pointers[i] = self._output(f"processed {i}", "float[]", self._size, _NO_NOTE, np.float32)
             struct.processed = pointers
             self._held.append(pointers)
+        self._add_survivors()
         self._add_logprobs()
+
+    def _add_survivors(self) -> None:
+        width = self._step.width
+        if not width:
+            return
+        table, whole = larger("es_survivors", self._step.newer)
+        table.width = width
+        n = self._n * width
+        table.counts = self._output("the counts of survivors", "int64_t[]", self._n, _UNWRITTEN, np.int64)
+        table.token_ids = self._output("the ids of survivors", "int64_t[]", n, _UNWRITTEN, np.int64)
+        table.logits = self._output("the logits of survivors", "float[]", n, _NO_NOTE, np.float32)
+        self._struct.survivors = table
+        self._held += [table, whole]
 
     def _add_logprobs(self) -> None:
         step = self._step
@@ -271,7 +275,19 @@ class _Call:
             self._result("status"),
             survivors,
             self._tables,
+            left=self._left() if self._step.width and code == number("ES_OK") else {},
         )
+
+    def _left(self) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+        """What is in the table of survivors; rows whose count is impossible have what fits."""
+        width, counts = self._step.width, self._result("the counts of survivors")
+        ids, logits = (self._result(f"the {what} of survivors") for what in ("ids", "logits"))
+        left = {}
+        for i, row in enumerate(self._index.tolist()):
+            if self._result("status")[i] == number("ES_ROW_OK"):
+                place = slice(i * width, i * width + int(np.clip(counts[i], 0, width)))
+                left[row] = ids[place].copy(), logits[place].copy()
+        return left
 
     def _written_beyond(self) -> list[str]:
         """Outputs that are written before their beginning or after their end."""
@@ -297,4 +313,10 @@ class _Call:
         for table in filter(None, observed.logprobs):
             if (table.token_ids[outside] != -1).any():
                 breaches.append("it writes logprobs of a row that is not in the batch")
+        if self._step.width:
+            counts = self._result("the counts of survivors")[observed.status == number("ES_ROW_OK")]
+            if ((counts < 1) | (counts > self._step.width)).any():
+                breaches.append(
+                    f"it counts {counts.tolist()} survivors, where there is room for {self._step.width}"
+                )
         return breaches

@@ -147,7 +147,7 @@ def _logprobs_of_steps(library: Library) -> CheckResult:
             observed = observe(step)
             if observed.code != number("ES_OK"):
                 continue
-            problem = next(iter(observed.breaches), None) or _wrong_entry(step, observed)
+            problem = next(iter(observed.breaches), None) or wrong_entry(step, observed)
             if problem:
                 return CheckResult(name, FAILED, problem)
             rows += len(step.index)
@@ -171,7 +171,8 @@ def _reporting_steps(room: Room) -> Iterator[LibraryStep]:
         yield LibraryStep(step.session, step.entries, step.logits, None, (kinds, top_n))
 
 
-def _wrong_entry(step: LibraryStep, observed: Observed) -> str | None:
+def wrong_entry(step: LibraryStep, observed: Observed) -> str | None:
+    """The first row with other logprobs than those of its token; the survivors of all rows are known."""
     assert step.logprobs is not None
     kinds, top_n = step.logprobs
     edited = _edited(step)

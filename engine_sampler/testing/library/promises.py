@@ -11,10 +11,12 @@ import numpy as np
 from ...arithmetic import LOGIT_LIMIT, LogitRows, row_logprobs
 from ...backends.library import LibraryError
 from ...backends.library.binding import Refusal
+from ...backends.library.header import number
 from ...backends.library.tensor import layout_of
 from ...contract import LOGPROBS_KINDS, bitmask_words
 from ..results import FAILED, NOT_PROMISED, PASSED, CheckResult
 from ..trials import LibraryTrial, Outcome, logprobs_on_library, on_host, on_library
+from .observing import LibraryStep, observe
 from .passes import is_entry
 
 Attempt = Callable[[LibraryTrial], "str | None"]
@@ -213,6 +215,34 @@ def _logprobs(trial: LibraryTrial) -> str | None:
     return _compare(outcome, processed, "another result")
 
 
+def _survivors(trial: LibraryTrial) -> str | None:
+    """A program without a selector leaves what it leaves on the host, or more than may be left."""
+    samplers = trial.chain.samplers
+    answer = trial.session.query(samplers) if samplers else None
+    if answer is None or not answer.promise("SURVIVORS"):
+        return None
+    every = _every(trial)
+    width = min(answer.max_survivors, trial.session.vocab_size)
+    rows = LogitRows(trial.logits, trial.session.vocab_size)
+    observed = observe(LibraryStep(trial.session, [(trial.group(every), samplers)], rows, width=width))
+    expected = on_host(trial, trial.logits, trial.group(every, processed=True)).survivors
+    for row, (ids, logits) in observed.left.items():
+        if row not in expected:
+            return f"survivors of row {row}, which has none"
+        missing = np.setdiff1d(expected[row][0], ids)
+        if answer.promise("EXACT") and len(missing):
+            return f"token {missing[0]} of row {row} is missing among its survivors"
+        exact = answer.promise("EXACT") and answer.ties == number("ES_TIES_BY_ID")
+        if exact and not (np.array_equal(ids, expected[row][0]) and np.array_equal(logits, expected[row][1])):
+            return f"other survivors of row {row}"
+    return observed.breaches[0] if observed.breaches else None
+
+
+def _on_device(trial: LibraryTrial) -> str | None:
+    """In the host's memory, tokens are not wanted on a device: a step is what it is without the promise."""
+    return _compare(_plain(trial), _plain(trial), "two calls give different results")
+
+
 PROMISES: dict[str, Attempt] = {
     "DETERMINISTIC": _deterministic,
     "BATCH_INVARIANT": _batch_invariant,
@@ -223,5 +253,7 @@ PROMISES: dict[str, Attempt] = {
     "PROCESSED": _processed,
     "LOGPROBS": _logprobs,
     "EXACT": _exact,
+    "SURVIVORS": _survivors,
+    "ON_DEVICE": _on_device,
 }
-"""How each promise of the header is tried."""
+"""How each promise of the header is tried in the host's memory."""

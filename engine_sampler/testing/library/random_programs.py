@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from ...backends.library.binding import Library
+from ...backends.library.binding import HOST, Device, Library
 from ...backends.library.header import number as code_of
 from ...contract import Chain
 from ..cases import times
@@ -45,29 +45,37 @@ def random_programs(
 
     seconds  for how long; 0: for `BUDGET` of processor time.
     """
-    return _searched("random programs", "programs", _programs, library, seconds, seed, trying)
+    return searched("random programs", "programs", _programs, library, seconds, seed, trying)
 
 
 def random_lives(
     library: Library, seconds: float, seed: int = 0, trying: Trying = lambda what: None
 ) -> CheckResult:
     """Random lives of requests, which join, fork, are rolled back, and leave their slots to others."""
-    return _searched("random lives", "steps", _lives, library, seconds, seed, trying)
+    return searched("random lives", "steps", _lives, library, seconds, seed, trying)
 
 
 def random_boundaries(
     library: Library, seconds: float, seed: int = 0, trying: Trying = lambda what: None
 ) -> CheckResult:
     """Numbers at the value at which a result changes."""
-    return _searched("random boundaries", "boundaries", boundary_steps, library, seconds, seed, trying)
+    return searched("random boundaries", "boundaries", boundary_steps, library, seconds, seed, trying)
 
 
-def _searched(
-    name: str, unit: str, search: Search, library: Library, seconds: float, seed: int, trying: Trying
+def searched(
+    name: str,
+    unit: str,
+    search: Search,
+    library: Library,
+    seconds: float,
+    seed: int,
+    trying: Trying,
+    device: Device = HOST,
 ) -> CheckResult:
+    """The result of a search from `seed` on, for `seconds` or, if these are 0, for `BUDGET`."""
     clock, limit = (time.monotonic, seconds) if seconds > 0 else (time.process_time, times(1) * BUDGET)
     tally, done, end, number = Tally(), 0, clock() + limit, seed
-    known = Repertoire.of(library)
+    known = Repertoire.of(library, device)
     if not known.selectors:
         return CheckResult(name, NOT_PROMISED, "it runs no selector")
     while clock() < end:
@@ -109,14 +117,13 @@ def _programs(library: Library, known: Repertoire, number: int, tally: Tally) ->
 _STEPS, _MOST_LIVE = 24, 12
 
 
-class _Life:
-    """Requests in few slots, which change hands."""
+class Life:
+    """Requests of a room in few slots, which change hands. Subclasses may take other steps."""
 
-    def __init__(self, library: Library, known: Repertoire, random: Random, tally: Tally) -> None:
-        self._random, self._tally = random, tally
-        self._room = Room(library, int(random.choice([3, 40, 300])), capacity=2)
-        chains = (random_chain(random, self._room, known) for _ in range(4))
-        self._chains = [chain for chain in chains if chain is not None]
+    def __init__(self, room: Room, known: Repertoire, random: Random, tally: Tally) -> None:
+        self._random, self._tally, self._room = random, tally, room
+        chains = (random_chain(random, room, known) for _ in range(4))
+        self._chains = self._together([chain for chain in chains if chain is not None])
         self._live: list[tuple[Chain, int]] = []
 
     def steps(self) -> Iterator[str | None]:
@@ -127,13 +134,25 @@ class _Life:
             if not self._live:
                 continue
             some = random.permutation(len(self._live))[: random.integers(1, len(self._live) + 1)]
-            chosen = [self._live[i] for i in some]
-            step = random_step(random, self._room, chosen)
+            chosen = self._within_limits([self._live[i] for i in some])
+            step = random_step(random, self._room, chosen) if chosen else None
             if step is not None:
-                problem, observed = observed_problem(self._room, step, self._tally)
+                problem, observed = self._try(step)
                 yield problem
                 if observed is not None and random.random() < 0.8:
                     self._continue(step, observed)
+
+    def _together(self, chains: list[Chain]) -> list[Chain]:
+        """Those chains that may be in one call."""
+        return chains
+
+    def _within_limits(self, chosen: list[tuple[Chain, int]]) -> list[tuple[Chain, int]]:
+        """Those requests that a call may have."""
+        return chosen
+
+    def _try(self, step: LibraryStep) -> tuple[str | None, Observed | None]:
+        """Take a step; what is wrong with it, and what it did."""
+        return observed_problem(self._room, step, self._tally)
 
     def _change(self) -> None:
         """Requests join, are rolled back, fork, go on with tokens from elsewhere, and leave."""
@@ -167,4 +186,6 @@ class _Life:
 
 
 def _lives(library: Library, known: Repertoire, number: int, tally: Tally) -> Iterator[str | None]:
-    return _Life(library, known, np.random.default_rng([9, number]), tally).steps()
+    random = np.random.default_rng([9, number])
+    room = Room(library, int(random.choice([3, 40, 300])), capacity=2)
+    return Life(room, known, random, tally).steps()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...arithmetic import LOGIT_LIMIT, LogitRows
-from ...backends.library.binding import Layout, Library
+from ...backends.library.binding import HOST, Device, Layout, Library
 from ...contract import LOGPROBS_KINDS, Chain, ParameterError, Sampler, Selector
 from ..cases import KINDS
 from ..trials import built_in_parts
@@ -50,9 +50,9 @@ class Repertoire:
     functions: bool
 
     @classmethod
-    def of(cls, library: Library) -> Repertoire:
+    def of(cls, library: Library, device: Device = HOST) -> Repertoire:
         """What `library` says about every sampler and selector."""
-        room = Room(library, 333)
+        room = Room(library, 333, device=device)
         own = [part for part in built_in_parts() if room.session.query((part,)) is not None]
         samplers = [part for part in own if isinstance(part, Sampler)]
         return cls(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...backends.library.binding import Context, Library
+from ...backends.library.binding import HOST, Context, Device, Library
 from ...backends.library.header import contract, described, named, number, size_of, sized
 from ...backends.library.programs import LibraryProgram, Part, fill_for_query
 from ...backends.library.session import query_promises
@@ -27,9 +27,9 @@ def layout(library: Library) -> CheckResult:
     )
 
 
-def names(library: Library) -> CheckResult:
+def names(library: Library, device: Device = HOST) -> CheckResult:
     """The library's name and version, and the target of a context, are texts."""
-    context = Context(library)
+    context = Context(library, device=device)
     target = library.function("target")
     texts = {"name": library.table.name, "version": library.table.version}
     if target is not None:
@@ -53,7 +53,7 @@ def _unreadable(text: Any) -> str | None:
 
 def errors(context: Context) -> CheckResult:
     """A program that cannot be run is refused with a message, which belongs to its context alone."""
-    other = Context(context.library)
+    other = Context(context.library, device=context.device)
     before, _ = _error(other)
     unknown, _ops = _unknown_program()
     code = _compile(context, unknown)[0]
@@ -174,9 +174,9 @@ def _asked(context: Context, program: Any, **facts: int) -> _Answered:
     return _Answered(code, answer.promises, answer.max_rows, answer.size, extra)
 
 
-def programs(library: Library) -> CheckResult:
+def programs(library: Library, device: Device = HOST) -> CheckResult:
     """`compile` steps through ops by their size, writes nothing but the number, and numbers programs."""
-    context = Context(library)
+    context = Context(library, device=device)
     own = [part for part in built_in_parts() if query_promises(context, (part,)) is not None]
     numbers: dict[int, str] = {}
     for part in own:
@@ -219,12 +219,12 @@ def versions(library: Library) -> CheckResult:
     return CheckResult("versions", PASSED, "the same table for later hosts, none for another major version")
 
 
-def opening(library: Library) -> CheckResult:
+def opening(library: Library, device: Device = HOST) -> CheckResult:
     """Contexts of any number of threads open, and an unknown instruction set opens none."""
     for threads in (0, 1, 2, 5):
-        Context(library, threads)
+        Context(library, threads, device=device)
     for _ in range(40):
-        Context(library).close()
+        Context(library, device=device).close()
     return CheckResult("opening", PASSED, "44 contexts")
 
 

@@ -17,7 +17,9 @@ import pytest
 from ...native.building import ARITHMETIC, INCLUDE, WARNINGS, compiler
 
 HERE = Path(__file__).resolve().parent
-TOY_VENDOR = HERE.parents[2] / "plugins" / "toy-vendor"
+PLUGINS = HERE.parents[2] / "plugins"
+TOY_VENDOR = PLUGINS / "toy-vendor"
+SIM_DEVICE = PLUGINS / "sim-device" / "sim_device" / "source"
 
 
 @functools.cache
@@ -32,6 +34,7 @@ def library(source: Path, *definitions: str, optimized: bool = False) -> Path:
         "-fPIC",
         f"-I{INCLUDE}",
         f"-I{TOY_VENDOR}",
+        f"-I{SIM_DEVICE}",
         "-ldl",
         "-lm",
     ]
@@ -55,6 +58,27 @@ def toy(*definitions: str) -> Path:
 def variant(*definitions: str) -> Path:
     """The toy vendor's library with another table, as defined in variants.c."""
     return library(HERE / "variants.c", *definitions)
+
+
+@functools.cache
+def simulated_device() -> Path:
+    """The library of the simulated device."""
+    out = Path(tempfile.mkdtemp(dir=_folder())) / "device.so"
+    sources = sorted(map(str, SIM_DEVICE.glob("*.c")))
+    flags = [
+        "-std=gnu11",
+        "-O1",
+        "-ffp-contract=off",
+        "-fvisibility=hidden",
+        "-shared",
+        "-fPIC",
+        f"-I{INCLUDE}",
+    ]
+    command = [compiler(), *flags, *sources, "-o", str(out), "-lpthread", "-ldl", "-lm"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.fail(done.stderr, pytrace=False)
+    return out
 
 
 class FaultyToy:

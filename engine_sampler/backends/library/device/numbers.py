@@ -16,7 +16,7 @@ _LOW = 0xFFFFFFFF
 class RandomNumbers:
     """The numbers of the rows of a call, computed anew for every step.
 
-    array  a C array with one item for each row, which stays where it is.
+    numbers  [n], or [n, width] for exponential ones; array: the same as a C array, which stays where it is.
     """
 
     def __init__(self, kind: int, slots: SlotTable, slot_numbers: np.ndarray, width: int) -> None:
@@ -25,14 +25,14 @@ class RandomNumbers:
         self._slots, self._slot_numbers = slots, slot_numbers
         self._ahead = DrawsAhead(SELECTOR_STREAM, 0)
         if self._kind == "RANDOM_BITS":
-            self._numbers = np.zeros(n, np.uint64)
-            self.array: Any = ffi.from_buffer("uint64_t[]", self._numbers)
+            self.numbers = np.zeros(n, np.uint64)
+            self.array: Any = ffi.from_buffer("uint64_t[]", self.numbers)
         elif self._kind == "RANDOM_UNIFORM":
-            self._numbers = np.zeros(n, np.float32)
-            self.array = ffi.from_buffer("float[]", self._numbers)
+            self.numbers = np.zeros(n, np.float32)
+            self.array = ffi.from_buffer("float[]", self.numbers)
         else:
-            self._numbers = np.zeros((n, width), np.float32)
-            self.array = ffi.cast(f"float(*)[{width}]", ffi.from_buffer(self._numbers))
+            self.numbers = np.zeros((n, width), np.float32)
+            self.array = ffi.cast(f"float(*)[{width}]", ffi.from_buffer(self.numbers))
 
     def draw(self) -> None:
         """Compute the numbers for the tokens that the requests draw next."""
@@ -40,10 +40,10 @@ class RandomNumbers:
         if self._kind == "RANDOM_EXPONENTIAL":
             for i, (seed, position) in enumerate(zip(seeds.tolist(), positions.tolist(), strict=True)):
                 bits = _bits_in_order(seed, position, self._width)
-                self._numbers[i] = -np.log(uniforms(bits))
+                self.numbers[i] = -np.log(uniforms(bits))
             return
         bits = self._ahead.at(seeds, positions)
-        self._numbers[:] = bits if self._kind == "RANDOM_BITS" else uniforms(bits)
+        self.numbers[:] = bits if self._kind == "RANDOM_BITS" else uniforms(bits)
 
 
 def uniforms(bits: np.ndarray) -> np.ndarray:
