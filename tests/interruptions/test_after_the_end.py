@@ -21,7 +21,7 @@ from ..chaos.plugins import plugins
 from ..chaos.world import BACKENDS, ENGINES, VOCAB, model_row
 from ..engines import registered_plugin
 from .injecting import Injection
-from .scenes import outcomes, scene, step
+from .scenes import outcomes, rows_of, scene, step
 
 
 class Observing:
@@ -72,8 +72,9 @@ def test_a_step_that_was_not_done_leaves_the_result_before_it() -> None:
     scheduler = plain()
     assert scheduler.last_result is None
     first = step(scheduler)
+    logits = rows_of(scheduler, scheduler.request_ids)
     injection = Injection(KeyboardInterrupt, 60)
-    injection.during(lambda: step(scheduler))
+    injection.during(lambda: scheduler.step(logits))
     assert injection.passed
     assert scheduler.last_result is first
     assert len(scheduler.record("one").token_ids) == 1
