@@ -125,9 +125,9 @@ int32_t release_plan(es_context *context, uint32_t number) {
 
 /* --- checks --------------------------------------------------------------------------------------------- */
 
-/* How many logprobs of one kind an entry has: the token's, and those of the likeliest. */
-static int64_t entries_of(const es_batch *b, int32_t i) {
-    return 1 + (b->top_n[i] < 0 ? b->vocab_size : lesser(b->top_n[i], b->vocab_size));
+/* How many logprobs of one kind a row has at most: the token's, and those of the likeliest. */
+static int64_t most_entries(int64_t top_n, int64_t vocab_size) {
+    return 1 + (top_n < 0 ? vocab_size : lesser(top_n, vocab_size));
 }
 
 static int32_t check_plan(es_context *context, const es_batch *b, const plan *p) {
@@ -146,7 +146,7 @@ static int32_t check_plan(es_context *context, const es_batch *b, const plan *p)
     if (b->survivors && (!(p->wants & ES_SURVIVORS) || b->survivors->width < survivors_width(context, p)))
         return refuse(context, ES_INVALID, "survivors that plan %u has no room for", b->plan);
     for (int32_t i = 0; b->logprobs && i < b->n; i++)
-        if (b->logprobs_kinds[i] && entries_of(b, i) > logprobs_width(p))
+        if (b->logprobs_kinds[i] && most_entries(b->top_n[i], b->vocab_size) > logprobs_width(p))
             return refuse(context, ES_INVALID, "logprobs that plan %u has no room for", b->plan);
     return ES_OK;
 }
@@ -398,36 +398,44 @@ static void unpack_survivors(const plan *p, const es_survivors *out, int32_t i, 
     }
 }
 
-static void unpack_logprobs(const plan *p, int32_t i, int64_t width) {
+/* `wanted` as it was uploaded: the arrays of the batch may be others by now. */
+static void unpack_logprobs(const plan *p, const wire_logprobs *wanted, int32_t i, int64_t row) {
     const es_batch *b = p->batch;
     const char *pinned = b->pinned;
-    const int64_t n = entries_of(b, i), row = b->rows[i];
+    const int64_t most = most_entries(wanted->top_n, p->vocab_size), width = logprobs_width(p);
     for (int32_t kind = 0; kind < 3; kind++) {
         const es_logprobs *out = (const es_logprobs *)(const void *)((const char *)b->logprobs +
                                                                      (size_t)kind * b->logprobs->size);
-        if (!(b->logprobs_kinds[i] >> kind & 1)) continue;
-        const int64_t place = i * 3 + kind, at = place * width, start = out->starts[row];
-        memcpy(out->token_ids + start, (const int64_t *)(const void *)(pinned + p->at.logprob_ids) + at,
-               (size_t)n * sizeof *out->token_ids);
-        memcpy(out->logprobs + start, (const float *)(const void *)(pinned + p->at.logprob_values) + at,
-               (size_t)n * sizeof *out->logprobs);
+        if (!(wanted->kinds >> kind & 1)) continue;
+        const int64_t place = i * 3 + kind, start = out->starts[row];
+        const int64_t *ids = (const int64_t *)(const void *)(pinned + p->at.logprob_ids) + place * width;
+        const float *values = (const float *)(const void *)(pinned + p->at.logprob_values) + place * width;
+        for (int64_t k = 0; k < most && ids[k] >= 0; k++) {
+            out->token_ids[start + k] = ids[k];
+            out->logprobs[start + k] = values[k];
+        }
         out->ranks[row] = ((const int64_t *)(const void *)(pinned + p->at.logprob_ranks))[place];
     }
 }
 
 static void unpack(const es_context *context, const plan *p) {
     es_batch *b = p->batch;
-    const wire_result *results = (const wire_result *)(const void *)((char *)b->pinned + p->at.results);
+    const char *pinned = b->pinned;
+    const wire_result *results = (const wire_result *)(const void *)(pinned + p->at.results);
+    const wire_header *header = (const wire_header *)(const void *)pinned;
+    const wire_entry *entries = (const wire_entry *)(const void *)(header + 1);
+    const wire_logprobs *wanted = (const wire_logprobs *)(const void *)(pinned + header->logprobs);
     b->faults = 0;
     for (int32_t i = 0; i < b->n; i++) {
-        const int32_t selects = context->programs[b->programs[i]].selector >= 0;
-        b->token_ids[b->rows[i]] = results[i].token;
-        b->notes[b->rows[i]] = results[i].note;
+        const int32_t selects = context->programs[entries[i].program].selector >= 0;
+        const int64_t row = entries[i].row;
+        b->token_ids[row] = results[i].token;
+        b->notes[row] = results[i].note;
         b->status[i] = results[i].status;
         b->faults += results[i].status != ES_ROW_OK;
         if (results[i].status != ES_ROW_OK) continue;
         if (b->survivors && !selects) unpack_survivors(p, b->survivors, i, survivors_width(context, p));
-        if (b->logprobs && selects) unpack_logprobs(p, i, logprobs_width(p));
+        if (header->logprobs && selects) unpack_logprobs(p, &wanted[i], i, row);
     }
 }
 

@@ -106,6 +106,7 @@ static void point_logprobs(const job *j, const int64_t *starts, es_logprobs *out
             .logprobs = (float *)(void *)(j->workspace + l->logprob_values) + place * width,
             .ranks = (int64_t *)(void *)(j->workspace + l->logprob_ranks) + place,
         };
+        for (int64_t k = 0; k < width; k++) out[kind].token_ids[k] = -1; /* where the row has no entry */
     }
 }
 
