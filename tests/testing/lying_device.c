@@ -42,8 +42,8 @@ typedef struct step {
     struct step *next;
     es_batch *given, inner;
     es_table table;
-    uint64_t number;     /* the ticket that the host has */
-    int64_t n_rows;      /* of the logits */
+    uint64_t number; /* the ticket that the host has */
+    int64_t n_rows; /* of the logits */
     void *blocks[80];
     int n_blocks;
     es_survivors survivors;
@@ -189,7 +189,8 @@ static void hand_over_survivors(step *s) {
         if (lie == survivor_missing && n > 1 && i % 3 == 1) to->counts[i] = n - 1;
         if (lie == survivor_doubled && n > 1 && i % 3 == 1) ids[n - 1] = ids[n - 2];
         if (lie == survivor_scaled && i % 3 == 1) logits[n - 1] = nextafterf(logits[n - 1], 1e9f);
-        if (lie == survivor_forbidden && n < to->width && ids[n - 1] + 1 < s->inner.vocab_size && i % 3 == 1) {
+        if (lie == survivor_forbidden && n < to->width && ids[n - 1] + 1 < s->inner.vocab_size &&
+            i % 3 == 1) {
             ids[n] = ids[n - 1] + 1;
             logits[n] = 0;
             to->counts[i] = n + 1;
@@ -292,7 +293,8 @@ static void finish_ended(es_context *context) {
 }
 
 static int32_t end(es_context *context, step *s, int32_t code) {
-    const int reads = lie == positions_late || lie == slots_late || lie == programs_late || lie == random_late;
+    const int reads = lie == positions_late || lie == slots_late || lie == programs_late ||
+                      lie == random_late;
     step **link = &context->open;
     while (*link != s) link = &(*link)->next;
     *link = s->next;
@@ -339,7 +341,8 @@ static int32_t forward_update_now(es_context *context, const es_changes *given) 
     int64_t *befores = malloc((size_t)given->n * 8 + 8);
     if (!kinds || !befores) abort();
     for (int32_t slot = 0; slot < table.capacity; slot++)
-        if (table.offsets[slot] + table.lengths[slot] > cells) cells = table.offsets[slot] + table.lengths[slot];
+        if (table.offsets[slot] + table.lengths[slot] > cells)
+            cells = table.offsets[slot] + table.lengths[slot];
     tokens = malloc((size_t)cells * 8 + 8);
     if (!tokens) abort();
     memcpy(tokens, table.tokens, (size_t)cells * 8);
@@ -353,13 +356,15 @@ static int32_t forward_update_now(es_context *context, const es_changes *given) 
         befores[i] = given->befores[i];
         if (lie == rollback_ignored && kinds[i] == ES_ROLLED_BACK) kinds[i] = ES_GREW, befores[i] = all;
         if (lie == rollback_by_prompt && kinds[i] == ES_ROLLED_BACK)
-            kinds[i] = ES_GREW, befores[i] = all < table.prompt_lengths[slot] + 2 ? 0 : table.prompt_lengths[slot] + 2;
+            kinds[i] = ES_GREW,
+            befores[i] = all < table.prompt_lengths[slot] + 2 ? 0 : table.prompt_lengths[slot] + 2;
         if (lie == join_ignored && kinds[i] == ES_JOINED && context->has[slot])
             kinds[i] = ES_GREW, befores[i] = 0;
         const int64_t first = given->table->offsets[slot], start = befores[i];
         if (lie == growth_off_by_one && kinds[i] == ES_GREW && length > start + 1)
             tokens[first + length - 1] = tokens[first];
-        if (lie == growth_ignored && kinds[i] == ES_GREW && start < length) tokens[first + start] = tokens[first];
+        if (lie == growth_ignored && kinds[i] == ES_GREW && start < length)
+            tokens[first + start] = tokens[first];
         if (lie == leak_per_leave && kinds[i] == ES_LEFT) memset(malloc(1 << 14), 1, 1 << 14);
         context->has[slot] = kinds[i] != ES_LEFT;
         context->known[slot] = length;
@@ -389,8 +394,8 @@ static int32_t forward_run(es_context *context, es_batch *given) {
     if (lie == plan_rows_exact && given->n < context->plan_rows[given->plan]) return ES_INVALID;
     if (lie == run_refuses_pinned && given->n > 30) return ES_BUSY;
     for (int32_t i = 0; lie == top_k_untrue && i < given->n; i++)
-        if (((const es_params *)(const void *)((const char *)params +
-                                               (size_t)given->slots[i] * params->size))->top_k > 32)
+        if (((const es_params *)(const void *)((const char *)params + (size_t)given->slots[i] * params->size))
+                ->top_k > 32)
             return ES_INVALID;
     step *s = new_step(given);
     es_batch *inner = &s->inner;
@@ -402,14 +407,17 @@ static int32_t forward_run(es_context *context, es_batch *given) {
         base->stage_masks(context->inner, &context->late_masks, &inner->masks);
     for (int32_t i = 0; lie == static_programs && i < inner->n; i++) {
         const uint32_t own = inner->programs[i];
-        if (own < 64 && last_compiled[own] != context->ops[own]) ((uint32_t *)(intptr_t)inner->programs)[i] = 0;
+        if (own < 64 && last_compiled[own] != context->ops[own])
+            ((uint32_t *)(intptr_t)inner->programs)[i] = 0;
     }
     if (lie == random_ignored && inner->random)
-        memset((void *)(intptr_t)inner->random, 0x3c, (size_t)inner->n * random_bytes(settings.random, inner->vocab_size));
+        memset((void *)(intptr_t)inner->random, 0x3c,
+               (size_t)inner->n * random_bytes(settings.random, inner->vocab_size));
     if ((lie == random_of_first || lie == random_rotated) && inner->random && inner->n > 1) {
         const size_t one = random_bytes(settings.random, inner->vocab_size);
         char *at = (char *)(intptr_t)inner->random;
-        for (int32_t i = 1; lie == random_of_first && i < inner->n; i++) memcpy(at + (size_t)i * one, at, one);
+        for (int32_t i = 1; lie == random_of_first && i < inner->n; i++)
+            memcpy(at + (size_t)i * one, at, one);
         if (lie == random_rotated) memmove(at, at + one, one * (size_t)(inner->n - 1));
     }
     const int32_t code = base->run(context->inner, inner);
@@ -462,7 +470,8 @@ static int32_t forward_stage(es_context *context, const es_masks *given, uint64_
         context->late_masks = *given;
         context->late_masks.rows = rows;
     }
-    if (lie == masks_stale && context->old_masks && context->old_words >= words) masks.bitmask = context->old_masks;
+    if (lie == masks_stale && context->old_masks && context->old_words >= words)
+        masks.bitmask = context->old_masks;
     const int32_t code = base->stage_masks(context->inner, &masks, number);
     if (lie == masks_stale) {
         int32_t *kept = malloc((size_t)words * 4);
@@ -503,7 +512,8 @@ static int32_t forward_query(es_context *context, const es_query *query, es_answ
 
 static int32_t forward_compile(es_context *context, const es_program *program, uint32_t *number) {
     const int32_t code = base->compile(context->inner, program, number);
-    if (code == ES_OK && *number < 64) context->ops[*number] = last_compiled[*number] = (uint32_t)program->n_ops;
+    if (code == ES_OK && *number < 64)
+        context->ops[*number] = last_compiled[*number] = (uint32_t)program->n_ops;
     return code;
 }
 
@@ -587,7 +597,8 @@ ES_EXPORT int32_t es_get_api(uint32_t host_abi, const es_api **out);
 int32_t es_get_api(uint32_t host_abi, const es_api **out) {
     static es_api table;
     void *device = dlopen(getenv("LIE_DEVICE"), RTLD_NOW | RTLD_LOCAL);
-    if (host_abi >> 16 != ES_ABI_MAJOR || !choose_lie() || !device || !read_settings(device)) return ES_UNSUPPORTED;
+    if (host_abi >> 16 != ES_ABI_MAJOR || !choose_lie() || !device || !read_settings(device))
+        return ES_UNSUPPORTED;
     int32_t (*get)(uint32_t, const es_api **);
     *(void **)&get = dlsym(device, "es_get_api");
     if (get(host_abi, &base)) return ES_UNSUPPORTED;
