@@ -10,7 +10,7 @@ from ...arithmetic import LogitRows, Logprobs, RowLogprobs, log_total, row_logpr
 from ...backends.library.binding import Context, Library, Refusal
 from ...backends.library.header import contract, number
 from ...backends.library.tensor import Tensor, layout_of
-from ...contract import LOGPROBS_KINDS
+from ...contract import LOGPROBS_KINDS, unpack_bitmask
 from ..results import FAILED, NOT_PROMISED, PASSED, CheckResult
 from .bench import Room, normal_rows, parts_of
 from .observing import LibraryStep, Observed, observe
@@ -207,8 +207,11 @@ def _edited(step: LibraryStep) -> dict[int, np.ndarray]:
     for group, _ in step.entries:
         for i, row in enumerate(group.index.tolist()):
             values = step.logits.row(row)[None].copy()
+            if group.masked and step.bitmask is not None:
+                values[0, ~unpack_bitmask(step.bitmask[row], values.shape[1])] = -np.inf
             rows = group.rows.take(np.array([i]))
-            for sampler in group.edits.samplers:
-                sampler.apply(values, rows.bind(sampler))
+            with np.errstate(all="ignore"):
+                for sampler in group.edits.samplers:
+                    sampler.apply(values, rows.bind(sampler))
             edited[row] = values[0]
     return edited

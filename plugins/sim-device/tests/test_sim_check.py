@@ -1,0 +1,25 @@
+"""`engine-sampler check` on the simulated device, as on any library."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine_sampler.testing import LibraryContract
+from engine_sampler.testing.library.checking import check_apart
+from tests.random_chains import ROUNDS
+
+
+def test_logprobs_and_late_inputs_are_as_promised(device: Any) -> None:
+    only = ["LOGPROBS on npu:0", "late inputs on npu:0"]
+    assert {result.name: result.outcome for result in check_apart(device.path, only=only)} == dict.fromkeys(
+        only, "passed"
+    )
+
+
+@pytest.mark.skipif(ROUNDS < 2, reason="takes half a minute; ENGINE_SAMPLER_TEST_ROUNDS=2 tries it")
+def test_all_promises_are_kept(device: Any) -> None:
+    contract = LibraryContract()
+    contract.library = device.path  # type: ignore[misc]
+    contract.test_the_library_keeps_its_promises()
