@@ -42,7 +42,7 @@ from .samplers.temperature import (
 )
 from .samplers.top_n_sigma import SIGMA_CHUNK
 from .scheduler import LogprobsByMode, RequestId, sibling_count
-from .scheduler.arguments import chosen_tokens_in, few_token_ids_in, token_ids_in
+from .scheduler.arguments import chosen_tokens_in, drafts_in, few_token_ids_in, token_ids_in
 from .scheduler.beam_groups import check_beam_rows
 from .scheduler.joining import Newcomers, check_single, checked_count
 from .scheduler.logprobs import LogprobsCollector, LogprobsPlan
@@ -74,6 +74,7 @@ __all__ = [
     "corrected_adaptive_target",
     "current_mu",
     "default_registry",
+    "drafts_in",
     "dry_penalties",
     "failure",
     "favoured_ids",

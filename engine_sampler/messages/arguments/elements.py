@@ -14,7 +14,7 @@ from ..templates import MAX_GAP, PARTIAL, Part, Template
 from ..writing import escaped_json, quoted_json
 from .json_text import JsonReader
 from .parameters import special_in, unescaped
-from .reader import ArgumentsReader, begins_with_rest, check_depth, held_from, hold, skip_space, typed_json
+from .reader import ReaderInStates, begins_with_rest, check_depth, held_from, hold, skip_space, typed_json
 
 _PLACES = re.compile(r"(\{name\}|\{kind\})")
 
@@ -67,41 +67,25 @@ def _template(mark: str) -> Template:
     return Template([part for part in parts if part.text])
 
 
-class ElementsReader(ArgumentsReader):
+class ElementsReader(ReaderInStates):
     """Reads the members of the arguments, and what is within them.
 
     State: `_state` is between (members or items), decide (the type of a value, by what it begins with),
     text, held, json or closing, as in `ParametersReader`.
     """
 
-    __slots__ = ("_element_end", "_element_view", "_held", "_inner", "_marks", "_open", "_state")
+    __slots__ = ("_element_end", "_element_view", "_inner", "_marks", "_open")
 
     def __init__(self, marks: _Marks, view: SchemaView) -> None:
         super().__init__()
         self._marks = marks
         self._open = [_Open(False, view, "")]
-        self._state = "start"
         self._element_end, self._element_view = "", view
-        self._held: list[str] = []
         self._inner: JsonReader | None = None
 
     @property
     def special(self) -> Callable[[str], object] | None:
         return self._marks.special if self._state == "text" else None
-
-    @property
-    def held(self) -> str:
-        return "".join(self._held)
-
-    def read(self, text: str, at: int, out: list[str]) -> int:
-        if self._state == "start":
-            out.append("{")
-            self._state = "between"
-        before: tuple[int, str] | None = None
-        while before != (at, self._state) and not self.is_done:
-            before = at, self._state
-            at = _READ[self._state](self, text, at, out)
-        return at
 
     # --- Members and items ---
 
@@ -241,7 +225,7 @@ class ElementsReader(ArgumentsReader):
 
 
 _NO_STRING = SchemaView({"type": ["number", "boolean", "null", "object", "array"]})
-_READ = {
+ElementsReader.readers = {
     "between": ElementsReader._read_between,
     "decide": ElementsReader._read_decide,
     "text": ElementsReader._read_text,

@@ -13,7 +13,7 @@ from ..schemas import SchemaView
 from ..templates import FAILED, PARTIAL, Part, Template, literal
 from ..writing import escaped_json, quoted_json
 from .json_text import JsonReader
-from .reader import NOT_PLAIN, ArgumentsReader, begins_with_rest, held_from, hold, skip_space, typed_json
+from .reader import NOT_PLAIN, ReaderInStates, begins_with_rest, held_from, hold, skip_space, typed_json
 
 MAX_PARAMETERS = 256
 """Maximum number of parameters in a call."""
@@ -57,21 +57,19 @@ def unescaped(name: str, escapes: tuple[tuple[str, str], ...]) -> str:
     return name
 
 
-class ParametersReader(ArgumentsReader):
+class ParametersReader(ReaderInStates):
     """Reads the parameters of a call up to what is none.
 
     State: `_state` is between (parameters), text (a string), held (a value whose type its end decides),
     json (an object or a list) or closing.
     """
 
-    __slots__ = ("_at_begin", "_held", "_inner", "_marks", "_names", "_state", "_value_view", "_view")
+    __slots__ = ("_at_begin", "_inner", "_marks", "_names", "_value_view", "_view")
 
     def __init__(self, marks: _Marks, view: SchemaView) -> None:
         super().__init__()
         self._marks, self._view = marks, view
-        self._state = "start"
         self._names: list[str] = []
-        self._held: list[str] = []
         self._inner: JsonReader | None = None
         self._value_view = view
         self._at_begin = False
@@ -79,20 +77,6 @@ class ParametersReader(ArgumentsReader):
     @property
     def special(self) -> Callable[[str], object] | None:
         return self._marks.special if self._state == "text" and not self._at_begin else None
-
-    @property
-    def held(self) -> str:
-        return "".join(self._held)
-
-    def read(self, text: str, at: int, out: list[str]) -> int:
-        if self._state == "start":
-            out.append("{")
-            self._state = "between"
-        before: tuple[int, str] | None = None
-        while before != (at, self._state) and not self.is_done:
-            before = at, self._state
-            at = _READ[self._state](self, text, at, out)
-        return at
 
     def _read_between(self, text: str, at: int, out: list[str]) -> int:
         at = skip_space(text, at)
@@ -196,7 +180,7 @@ class ParametersReader(ArgumentsReader):
 
 _UNTYPED = SchemaView({"type": ["number", "boolean", "null", "object", "array"]})
 """Where a mark says that a value is no string."""
-_READ = {
+ParametersReader.readers = {
     "between": ParametersReader._read_between,
     "text": ParametersReader._read_text,
     "held": ParametersReader._read_held,

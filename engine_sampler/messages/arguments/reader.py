@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import TypeAlias, TypeVar
+from collections.abc import Callable, Mapping
+from typing import ClassVar, TypeAlias, TypeVar
 
 from ..alphabet import SURROGATES
 from ..events import DeviationError
@@ -60,6 +60,35 @@ class ArgumentsReader:
                     value = value.copy()
                 setattr(new, name, value)
         return new
+
+
+class ReaderInStates(ArgumentsReader):
+    """A reader of marks and values, which reads on as its state says.
+
+    readers  by state: (reader, text, at, out) → where it ends.
+    """
+
+    __slots__ = ("_held", "_state")
+    readers: ClassVar[Mapping[str, Callable[..., int]]]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._state = "start"
+        self._held: list[str] = []
+
+    @property
+    def held(self) -> str:
+        return "".join(self._held)
+
+    def read(self, text: str, at: int, out: list[str]) -> int:
+        if self._state == "start":
+            out.append("{")
+            self._state = "between"
+        before: tuple[int, str] | None = None
+        while before != (at, self._state) and not self.is_done:
+            before = at, self._state
+            at = self.readers[self._state](self, text, at, out)
+        return at
 
 
 ReaderMaker: TypeAlias = Callable[[SchemaView], ArgumentsReader]

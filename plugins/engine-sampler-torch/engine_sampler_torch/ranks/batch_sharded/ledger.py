@@ -6,7 +6,7 @@ import hashlib
 import heapq
 import itertools
 from collections import deque
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from engine_sampler import RequestError, SamplingParams, StepResult, Vocabulary
-from engine_sampler.for_backends import check_beam_rows, few_token_ids_in, quoted
+from engine_sampler.for_backends import check_beam_rows, drafts_in, quoted
 
 from ..exchange import digest
 
@@ -259,7 +259,7 @@ class Ledger:
         if len(set(ids)) != len(ids):
             raise RequestError(f"request_ids={quoted(ids)} names a request twice")
         entries = [self.find_live(request_id) for request_id in ids]
-        token_ids = None if drafts is None else self._drafts(drafts, ids)
+        token_ids = None if drafts is None else drafts_in(drafts, ids, self.vocabulary)
         return self._new_plan(entries, token_ids, digest(_canonical(ids), _canonical(token_ids)))
 
     def _new_plan(self, entries: list[LedgerEntry], drafts: list[list[int]] | None, number: int) -> StepPlan:
@@ -271,20 +271,6 @@ class Ledger:
         owners = np.array([self.owner(e) for e in entries], np.int64)
         by_owner = [np.flatnonzero(owners == rank) for rank in range(self.ranks)]
         return StepPlan(entries, drafts, np.cumsum(counts) - counts, counts, by_owner, number)
-
-    def _drafts(self, drafts: Any, ids: Sequence[RequestId]) -> list[list[int]]:
-        """The drafts of each request, in row order."""
-        if isinstance(drafts, Mapping):
-            named = set(ids)
-            for request_id in drafts:
-                if request_id not in named:
-                    raise RequestError(
-                        f"draft_token_ids names {request_id!r}, which has no rows in this step"
-                    )
-            drafts = [drafts.get(request_id, ()) for request_id in ids]
-        if len(drafts) != len(ids):
-            raise RequestError(f"draft_token_ids has {len(drafts)} entries for {len(ids)} requests")
-        return [few_token_ids_in("draft_token_ids", draft, self.vocabulary) for draft in drafts]
 
 
 def _canonical(part: Any) -> str | bytes:
