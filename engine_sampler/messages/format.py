@@ -10,7 +10,7 @@ from ..contract import ParameterError
 from ..params import SamplingParams
 from ..params.openai import parameters_of
 from ..params.structured import structured_parameters
-from ..params.tools import FAMILIES, Reasoning, formatted_answer
+from ..params.tools import FAMILIES, Reasoning
 from ..registry import structured_in
 from ..tokenizer import Tokenizer
 from .parser import MessageParser, stops_in
@@ -61,7 +61,7 @@ class ChatFormat:
             "response_format": response_format,
         }
         asked = {key: value for key, value in given.items() if value is not None}
-        self.constraint = self._with_thoughts(structured_parameters(asked, family, reasoning))
+        self.constraint = structured_parameters(asked, family, reasoning)
 
     @classmethod
     def from_dict(
@@ -90,20 +90,6 @@ class ChatFormat:
             response_format=body.get("response_format"),
             starts_inside=starts_inside,
         )
-
-    def _with_thoughts(self, constraint: dict[str, Any]) -> dict[str, Any]:
-        """A constraint on the content, behind the family's thoughts."""
-        if self.reasoning == "disabled" or FAMILIES[self.family].thinking is None:
-            return constraint
-        if constraint.get("json_object"):
-            content: dict[str, Any] = {"type": "json_schema", "json_schema": {"type": "object"}}
-        elif "json_schema" in constraint:
-            content = {"type": "json_schema", "json_schema": constraint["json_schema"]}
-        elif "regex" in constraint:
-            content = {"type": "regex", "pattern": constraint["regex"]}
-        else:
-            return constraint
-        return {"structural_tag": formatted_answer(self.family, content, self.reasoning)}
 
     def params(self, body: Mapping[str, Any], tokenizer: Tokenizer | None = None) -> SamplingParams:
         """The parameters of a request body (see `SamplingParams.from_dict`), with this format's constraint. A

@@ -10,7 +10,15 @@ from ..contract import ParameterError
 from ..registry import STRUCTURED_PARAMS
 from .bodies import mapping
 from .schemas import without_additional_properties
-from .tools import Reasoning, call_list, chosen_functions, take_tools, tool_calls
+from .tools import (
+    FAMILIES,
+    Reasoning,
+    call_list,
+    chosen_functions,
+    formatted_answer,
+    take_tools,
+    tool_calls,
+)
 
 _QUOTES = "'"
 _NAMES = {"json": "json_schema", "ebnf": "grammar"}
@@ -30,7 +38,8 @@ def structured_parameters(
 
     `response_format`, `structured_outputs`, its older form `guided_...`, SGLang's `ebnf`, and `tools` with
     `tool_choice` (see `tool_parameters`). As in vLLM, a required call takes the place of a `response_format`,
-    which describes answers that are no calls; the other constraints are refused beside it.
+    which describes answers that are no calls; the other constraints are refused beside it. JSON and patterns
+    come behind the thoughts of `tool_family` if its `reasoning` is not disabled.
 
     Raises `ParameterError` for forms that are unknown or contradict each other.
     """
@@ -52,7 +61,24 @@ def structured_parameters(
             f"{named[0]} is not allowed with tool_choice={quoted(asked.choice)}, which decides the text; "
             "allowed are a response_format, which has no effect then, and tool_choice='auto'"
         )
-    return _structured_outputs(outputs, call or formatted)
+    parameters = _structured_outputs(outputs, call or formatted)
+    return parameters if call else _behind_thoughts(parameters, tool_family, reasoning)
+
+
+def _behind_thoughts(parameters: dict[str, Any], family: str | None, reasoning: Reasoning) -> dict[str, Any]:
+    """The parameters of a constraint on the content, which follows the family's thoughts."""
+    if reasoning == "disabled" or family not in FAMILIES or FAMILIES[family].thinking is None:
+        return parameters
+    if parameters.get("json_object"):
+        content: dict[str, Any] = {"type": "json_schema", "json_schema": {"type": "object"}}
+    elif "json_schema" in parameters:
+        content = {"type": "json_schema", "json_schema": parameters["json_schema"]}
+    elif "regex" in parameters:
+        content = {"type": "regex", "pattern": parameters["regex"]}
+    else:
+        return parameters
+    rest = {k: v for k, v in parameters.items() if k not in ("json_object", "json_schema", "regex")}
+    return {**rest, "structural_tag": formatted_answer(family, content, reasoning)}
 
 
 def _is_given(outputs: Mapping[str, Any], name: str) -> bool:

@@ -135,3 +135,23 @@ def test_what_is_not_allowed_is_named(body: dict[str, Any], words: str) -> None:
         ChatFormat("qwen_3").parser(stop=[5])
     with pytest.raises(ParameterError, match="not supported for family='harmony'"):
         ChatFormat("harmony", response_format=FORMAT)
+
+
+@pytest.mark.parametrize(
+    ("asked", "content"),
+    [
+        ({"response_format": FORMAT}, '{"a": 1}'),
+        ({"response_format": {"type": "json_object"}}, '{"b": []}'),
+        ({"structured_outputs": {"json": json.dumps(SCHEMA)}}, '{"a": 1}'),
+        ({"structured_outputs": {"regex": "[0-9]+"}}, "12"),
+    ],
+    ids=["schema", "object", "text of a schema", "pattern"],
+)
+def test_a_body_whose_family_is_known_is_constrained_behind_the_thoughts(asked: Any, content: str) -> None:
+    params = SamplingParams.from_dict(asked, tool_family="qwen_3", reasoning="enabled")
+    grammar = Grammar.from_structural_tag(params.structural_tag)
+    assert grammar.check(f"So.</think>\n\n{content}").valid
+    assert not grammar.check(content).valid
+    assert not grammar.check("So.</think>\n\nno").valid
+    plain = SamplingParams.from_dict(asked, tool_family="qwen_3")
+    assert plain.structural_tag is None
