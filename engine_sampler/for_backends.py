@@ -42,7 +42,7 @@ from .samplers.temperature import (
 )
 from .samplers.top_n_sigma import SIGMA_CHUNK
 from .scheduler import LogprobsByMode, RequestId, sibling_count
-from .scheduler.arguments import chosen_tokens_in, drafts_in, few_token_ids_in, token_ids_in
+from .scheduler.arguments import chosen_tokens_in, drafts_in, token_ids_in
 from .scheduler.beam_groups import check_beam_rows
 from .scheduler.joining import Newcomers, check_single, checked_count
 from .scheduler.logprobs import LogprobsCollector, LogprobsPlan
@@ -78,7 +78,6 @@ __all__ = [
     "dry_penalties",
     "failure",
     "favoured_ids",
-    "few_token_ids_in",
     "fork_safe",
     "highest_temperature",
     "ids_completing_bad_words",
