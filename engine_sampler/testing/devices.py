@@ -36,6 +36,24 @@ class DeviceLaws(BackendTrials):
                 same = found.dtype == np.int64 and np.array_equal(found, batch.token_ids)
                 assert same, f"token_ids_on_device holds {found}, token_ids {batch.token_ids}, {trial}"
 
+    def test_a_step_in_two_halves_is_that_of_the_reference(self) -> None:
+        for number, trial in enumerate(self.trials()):
+            logits = trial.logits.copy()
+            logits[::5] = np.nan
+            groups = [self.group(b, trial) for b in (self.backend, NumpyBackend())]
+            if number % 3 == 0:  # one that is given up
+                self.backend.begin(new_batch(self.place(logits), groups[:1], None))
+            batch = new_batch(self.place(logits), groups[:1], None)
+            finish = self.backend.begin(batch)
+            early = batch.token_ids_on_device
+            assert finish is None or callable(finish), f"begin gives {described(finish)}, {trial}"
+            if finish is not None:
+                finish()
+            right = run_batch(NumpyBackend(), logits, groups[1:])
+            self.expect(trial, results_of(batch), right, "begun and finished")
+            if batch.token_ids_on_device is not None:
+                assert batch.token_ids_on_device is early, f"the tokens on the device are others, {trial}"
+
     def test_masks_may_be_prepared(self) -> None:
         for number, trial in enumerate(self.trials()):
             n, size = len(trial.rows), trial.case.vocab_size

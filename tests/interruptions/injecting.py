@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +32,9 @@ class Injection:
     def during(self, call: Callable[[], Any]) -> Any:
         """`call()`; None if it was interrupted."""
         before = sys.gettrace()
+        # An error in what frees garbage is lost, and raised there by a trace function it leaves CPython 3.11 with
+        # a trace function that has been freed.
+        gc.disable()
         sys.settrace(self._enter)
         try:
             return call()
@@ -41,6 +45,7 @@ class Injection:
             return None
         finally:
             sys.settrace(before)
+            gc.enable()
 
     def _enter(self, frame: FrameType, event: str, argument: Any) -> Any:
         code = frame.f_code

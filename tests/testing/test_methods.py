@@ -48,7 +48,8 @@ TRIED: tuple[tuple[type, tuple[type, ...]], ...] = (
 """What plugins subclass, and right plugins with which every method is tried."""
 
 GIVEN = {
-    *("BackendError", "Batch", "Chain", "Example", "GrammarMeasures", "Group", "LogprobsRequest", "Param"),
+    *("BackendError", "Batch", "Chain", "DeferredBackend", "Example", "GrammarMeasures", "Group"),
+    *("LogprobsRequest", "Param"),
     *("ParameterError", "PreparedMasks", "Rows", "Selection", "SlotEntry", "SlotTable", "Stateful"),
     *(
         "StepMeasures",

@@ -36,6 +36,27 @@ class HasNoReason(Plain):
     reason: Any = None
 
 
+@breaks("a_step_in_two_halves_is_that_of_the_reference")
+class DrawsTwice(Plain):
+    """Draws when a step begins, and leaves the rows of its last group without tokens when it is finished."""
+
+    def begin(self, batch: Batch) -> Any:
+        self.run(batch)
+
+        def finish() -> None:
+            batch.token_ids[batch.groups[-1].index] = -1
+
+        return finish
+
+
+@breaks("a_step_in_two_halves_is_that_of_the_reference")
+class BeginsNothing(Plain):
+    """Says that a step is done which it has not begun."""
+
+    def begin(self, batch: Batch) -> None:
+        return None
+
+
 @breaks("supports_gives_a_bool_and_the_same_one_again", ANY)
 class SupportsByName(Plain):
     """Returns a match in place of a bool."""
