@@ -33,10 +33,19 @@ class Injection:
         """`call()`; None if it was interrupted."""
         before = sys.gettrace()
         # An error in what frees garbage is lost, and raised there by a trace function it leaves CPython 3.11
-        # with a trace function that has been freed. gc.disable() sys.settrace(self._enter) try: return call()
-        # except BaseException as error: self.passed = isinstance(error, self.error) or self.error.__name__ in
-        # str(error) if self.where is None or not self.passed: raise return None finally: sys.settrace(before)
-        # gc.enable()
+        # with a trace function that has been freed.
+        gc.disable()
+        sys.settrace(self._enter)
+        try:
+            return call()
+        except BaseException as error:
+            self.passed = isinstance(error, self.error) or self.error.__name__ in str(error)
+            if self.where is None or not self.passed:
+                raise
+            return None
+        finally:
+            sys.settrace(before)
+            gc.enable()
 
     def _enter(self, frame: FrameType, event: str, argument: Any) -> Any:
         code = frame.f_code
