@@ -3,6 +3,7 @@ work."""
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -256,7 +257,11 @@ def _nothing() -> None:
 
 def _is_running(frame: Any, thread: int) -> bool:
     """Whether the call of `frame` runs on `thread`."""
+    was_enabled = gc.isenabled()
+    gc.disable()  # CPython 3.11 waits for ever if a `threading.local` is freed in the middle of what follows
     at = sys._current_frames().get(thread)
+    if was_enabled:
+        gc.enable()
     while at is not None and at is not frame:
         at = at.f_back
     return at is not None

@@ -25,6 +25,11 @@ _MOST_WORDS = 400
 """Room for why a library does not open."""
 
 
+_THREAD = threading.local()
+"""The contexts that each thread has entered. There is one such object, which is never freed: CPython 3.11 waits
+for ever if one is freed while it looks for the frames of threads, as `StepLock` has it do."""
+
+
 class LibraryError(BackendError):
     """A library cannot be used, or breaks the contract; the text names it and gives the reason."""
 
@@ -171,7 +176,6 @@ class Context:
         self.memory: dict[Any, int] = {}
         """What the library has allocated and not been given back, and of which `es_memory` it is."""
         self._enter = library.function("enter_thread")
-        self._threads = threading.local()
         chosen = "" if isa is None else f" for the instruction set {isa}"
         code = library.function("open")(options, out)
         why[_MOST_WORDS - 1] = b"\0"
@@ -183,9 +187,12 @@ class Context:
 
     def enter(self) -> None:
         """Tell the library of this thread, if it wants to know; before any other call in it."""
-        if self._enter is not None and not hasattr(self._threads, "entered"):
+        if self._enter is None:
+            return
+        entered = _THREAD.__dict__.setdefault("contexts", weakref.WeakSet())
+        if self not in entered:
             self.check("enter_thread", self._enter(self.pointer))
-            self._threads.entered = True
+            entered.add(self)
 
     def query(
         self,
