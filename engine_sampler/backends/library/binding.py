@@ -26,8 +26,8 @@ _MOST_WORDS = 400
 
 
 _THREAD = threading.local()
-"""The contexts that each thread has entered. There is one such object, which is never freed: CPython 3.11 waits
-for ever if one is freed while it looks for the frames of threads, as `StepLock` has it do."""
+"""The contexts that each thread has entered. There is one such object, which is never freed: CPython 3.11
+waits for ever if one is freed while it looks for the frames of threads, as `StepLock` has it do."""
 
 
 class LibraryError(BackendError):
