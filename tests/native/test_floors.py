@@ -32,6 +32,7 @@ HOUSES: Mapping[str, Sequence[str]] = {
         "include",
     ),
     "histories": ("src/histories.c", "include"),
+    "arrays": ("src/arrays.c", "include"),
     "probabilities": ("src/probabilities", "src/numbers.h", "include"),
 }
 """The floors of each house, from the top; those on one floor do not include each other. No house includes
@@ -42,6 +43,7 @@ PREFIXES = {
     "backend": ("es_", "ES_", "fz_", "FZ_"),
     "grammar engine": ("eg_", "EG_", "es_"),
     "histories": ("es_",),
+    "arrays": ("es_",),
     "probabilities": ("es_",),
 }
 
