@@ -277,7 +277,8 @@ static int find_isas(const es_api *api, const char **found) {
     static const char *const names[FZ_MOST_ISAS] = {"baseline", "avx2", "avx512", "neon", "portable"};
     int n = 0;
     for (int i = 0; i < FZ_MOST_ISAS; i++) {
-        const es_options options = {sizeof options, 1, names[i], {1, 0}};
+        const es_options options = {
+            .size = sizeof options, .num_threads = 1, .isa = names[i], .device = {1, 0}};
         es_context *context;
         if (api->open(&options, &context) != ES_OK) continue;
         if (strcmp(api->target(context), names[i])) fz_fail("%s is %s", names[i], api->target(context));

@@ -387,7 +387,7 @@ void fz_world_free(fz_world *w) {
 }
 
 es_context *fz_open(const es_api *api, const char *isa, int32_t threads, const fz_world *w) {
-    const es_options options = {sizeof options, threads, isa, {1, 0}};
+    const es_options options = {.size = sizeof options, .num_threads = threads, .isa = isa, .device = {1, 0}};
     es_context *context;
     if (api->open(&options, &context) != ES_OK) fz_fail("no context for %s", isa);
     for (uint32_t i = 0, n = (uint32_t)w->n_programs; i < 2 * n; i++) {
