@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import string
-import sys
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +16,8 @@ from engine_sampler.params.orders import DEFAULT
 from engine_sampler.registry import GRAMMAR_OPTIONS
 from engine_sampler.samplers import dry
 from engine_sampler.samplers.dry import Dry
+
+from .counting import count_calls
 
 VOCAB = 131_072
 CALLS = 60_000
@@ -106,24 +107,6 @@ NEEDED: dict[str, dict[str, Any]] = {
 """Parameters without which the value would not matter."""
 
 CASES = [(name, make) for name, makers in WORST.items() for make in makers]
-
-
-def count_calls(work: Callable[[], Any]) -> int:
-    """How many functions `work` calls, without those that free what others have left."""
-    calls = 0
-
-    def count(frame: Any, event: str, argument: Any) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    gc.disable()
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-        gc.enable()
-    return calls
 
 
 def peak_memory(work: Callable[[], Any]) -> int:

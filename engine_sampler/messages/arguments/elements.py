@@ -74,14 +74,13 @@ class ElementsReader(ReaderInStates):
     text, held, json or closing, as in `ParametersReader`.
     """
 
-    __slots__ = ("_element_end", "_element_view", "_inner", "_marks", "_open")
+    __slots__ = ("_element_end", "_element_view", "_marks", "_open")
 
     def __init__(self, marks: _Marks, view: SchemaView) -> None:
         super().__init__()
         self._marks = marks
         self._open = [_Open(False, view, "")]
         self._element_end, self._element_view = "", view
-        self._inner: JsonReader | None = None
 
     @property
     def special(self) -> Callable[[str], object] | None:
@@ -207,21 +206,8 @@ class ElementsReader(ReaderInStates):
     def _typed_view(self) -> SchemaView:
         return _NO_STRING if self._marks.kinds else self._element_view
 
-    def _read_json(self, text: str, at: int, out: list[str]) -> int:
-        assert self._inner is not None
-        at = self._inner.read(text, at, out)
-        if self._inner.is_done:
-            self._state, self._inner = "closing", None
-        return at
-
     def _read_closing(self, text: str, at: int, out: list[str]) -> int:
-        at = skip_space(text, at)
-        if text.startswith(self._element_end, at):
-            self._state = "between"
-            return at + len(self._element_end)
-        if not begins_with_rest(self._element_end, text, at):
-            raise DeviationError(at, "an argument does not end after its value")
-        return at
+        return self._read_mark(text, at, self._element_end, "an argument")
 
 
 _NO_STRING = SchemaView({"type": ["number", "boolean", "null", "object", "array"]})

@@ -13,7 +13,7 @@ from ..schemas import SchemaView
 from ..templates import FAILED, PARTIAL, Part, Template, literal
 from ..writing import escaped_json, quoted_json
 from .json_text import JsonReader
-from .reader import NOT_PLAIN, ReaderInStates, begins_with_rest, held_from, hold, skip_space, typed_json
+from .reader import NOT_PLAIN, ReaderInStates, held_from, hold, skip_space, typed_json
 
 MAX_PARAMETERS = 256
 """Maximum number of parameters in a call."""
@@ -64,13 +64,12 @@ class ParametersReader(ReaderInStates):
     json (an object or a list) or closing.
     """
 
-    __slots__ = ("_at_begin", "_inner", "_marks", "_names", "_value_view", "_view")
+    __slots__ = ("_at_begin", "_marks", "_names", "_value_view", "_view")
 
     def __init__(self, marks: _Marks, view: SchemaView) -> None:
         super().__init__()
         self._marks, self._view = marks, view
         self._names: list[str] = []
-        self._inner: JsonReader | None = None
         self._value_view = view
         self._at_begin = False
 
@@ -161,21 +160,8 @@ class ParametersReader(ReaderInStates):
             text = text.removeprefix("\n").removesuffix("\n")
         return typed_json(text, _UNTYPED if self._marks.types else self._value_view)
 
-    def _read_json(self, text: str, at: int, out: list[str]) -> int:
-        assert self._inner is not None
-        at = self._inner.read(text, at, out)
-        if self._inner.is_done:
-            self._state, self._inner = "closing", None
-        return at
-
     def _read_closing(self, text: str, at: int, out: list[str]) -> int:
-        at, closing = skip_space(text, at), self._marks.closing
-        if text.startswith(closing, at):
-            self._state = "between"
-            return at + len(closing)
-        if not begins_with_rest(closing, text, at):
-            raise DeviationError(at, "a parameter does not end after its value")
-        return at
+        return self._read_mark(text, at, self._marks.closing, "a parameter")
 
 
 _UNTYPED = SchemaView({"type": ["number", "boolean", "null", "object", "array"]})

@@ -68,13 +68,15 @@ class ReaderInStates(ArgumentsReader):
     readers  by state: (reader, text, at, out) → where it ends.
     """
 
-    __slots__ = ("_held", "_state")
+    __slots__ = ("_held", "_inner", "_state")
     readers: ClassVar[Mapping[str, Callable[..., int]]]
 
     def __init__(self) -> None:
         super().__init__()
         self._state = "start"
         self._held: list[str] = []
+        self._inner: ArgumentsReader | None = None
+        """What reads an object or a list."""
 
     @property
     def held(self) -> str:
@@ -88,6 +90,23 @@ class ReaderInStates(ArgumentsReader):
         while before != (at, self._state) and not self.is_done:
             before = at, self._state
             at = self.readers[self._state](self, text, at, out)
+        return at
+
+    def _read_json(self, text: str, at: int, out: list[str]) -> int:
+        assert self._inner is not None
+        at = self._inner.read(text, at, out)
+        if self._inner.is_done:
+            self._state, self._inner = "closing", None
+        return at
+
+    def _read_mark(self, text: str, at: int, mark: str, what: str) -> int:
+        """Read the mark behind a value of `what`."""
+        at = skip_space(text, at)
+        if text.startswith(mark, at):
+            self._state = "between"
+            return at + len(mark)
+        if not begins_with_rest(mark, text, at):
+            raise DeviationError(at, f"{what} does not end after its value")
         return at
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import gc
-import sys
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 from engine_sampler import SamplingParams, Scheduler, Tokenizer
+
+from ...params.counting import count_calls
 
 PIECES = [bytes([i]) for i in range(256)] + [b" " * n for n in range(2, 100)] + [b"<eos>"]
 VOCAB = len(PIECES)
@@ -27,23 +26,6 @@ HOSTILE: dict[str, dict[str, Any]] = {
 }
 CALLS = 900
 """Some 60 microseconds."""
-
-
-def count_calls(work: Callable[[], Any]) -> int:
-    calls = 0
-
-    def count(frame: Any, event: str, argument: Any) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    gc.disable()
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-        gc.enable()
-    return calls
 
 
 @pytest.mark.parametrize("given", HOSTILE.values(), ids=HOSTILE)

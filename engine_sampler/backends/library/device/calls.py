@@ -138,12 +138,6 @@ class DeviceCall(Call):
     def _input_for(self, tensor: Any, layout: Layout, vocab_size: int) -> Any:
         return DeviceInput(tensor, layout, self._tensor.stride, self._limits.alignment)
 
-    def run(self, batch: Batch) -> bool:
-        if not self.begin(batch):
-            return False
-        self.finish(batch)
-        return True
-
     def begin(self, batch: Batch) -> bool:
         """Queue the work; False if this call does not fit `batch`, and a new one is needed. Raises `Refusal`
         if the library has no plan for it, or does not take notice of the requests."""

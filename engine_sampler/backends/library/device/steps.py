@@ -68,13 +68,6 @@ class StepOnDevice:
         self.generation = parts.session.generation
         """Of the session, as the step was prepared."""
 
-    def run(self, batch: Batch) -> bool:
-        """Fill `batch`; False if this preparation does not fit it."""
-        if not self.begin(batch):
-            return False
-        self.finish(batch)
-        return True
-
     def begin(self, batch: Batch) -> bool:
         """Queue the device's work; False, with nothing queued, if this preparation does not fit `batch`."""
         if self.parts.session.generation != self.generation:
