@@ -178,7 +178,7 @@ def test_a_check_that_does_not_exist_is_named() -> None:
 
 
 def test_a_check_that_does_not_end_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine_sampler.testing.library.checking.LONGEST", 12.0)
+    monkeypatch.setattr("engine_sampler.testing.library.checking.LONGEST", 3.0)
     checks = list(check_apart(variant("LATE"), only=["rows"]))
     assert checks == [CheckResult("rows", FAILED, "it does not end")]
 

@@ -58,6 +58,9 @@ MEMORY = "memory"
 LONGEST = 300.0
 """Seconds that a check may take, apart from the time that the user chooses, before it counts as hanging."""
 
+LONGEST_START = 60.0
+"""Seconds that the other process may take before its first check, if that is more."""
+
 
 def check_library(
     path: str | Path,
@@ -94,7 +97,7 @@ def check_apart(
             late = True
             process.kill()
 
-        timer = threading.Timer(LONGEST + seconds, end)
+        timer = threading.Timer(max(LONGEST, LONGEST_START) + seconds, end)
         timer.start()
         for line in process.stdout:
             message = json.loads(line)
