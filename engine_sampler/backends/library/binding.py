@@ -12,7 +12,7 @@ import numpy as np
 
 from ...arithmetic import Logprobs
 from ...contract import BackendError
-from .header import contract, described, named, number, size_of, sized
+from .header import contract, described, named, number, size_of, sized, sized_with_room
 
 REQUIRED = ("open", "close", "error", "query", "compile", "run")
 """Functions that no library may leave out."""
@@ -208,9 +208,9 @@ class Context:
         query = sized("es_query", code=layout.code, bits=layout.bits)
         query.vocab_size, query.rows, query.masked = vocab_size, rows, masked
         query.program = contract().NULL if program is None else program
-        answer = sized("es_answer")
+        answer = sized_with_room("es_answer")
         self.check("query", self.library.function("query")(self.pointer, query, answer))
-        return Answer(*(getattr(answer, field) for field in Answer._fields))
+        return Answer(*(getattr(answer[0], field) for field in Answer._fields))
 
     def compile(self, program: Any) -> int:
         """The number of `program` (an `es_program *`) for `es_batch.programs`."""

@@ -33,6 +33,14 @@ def sized(kind: str, **fields: Any) -> Any:
     return contract().new(f"{kind} *", {"size": size_of(kind), **fields})
 
 
+def sized_with_room(kind: str) -> Any:
+    """Two new structs, the first with its size: one to be written, and room behind it, so that a library that
+    writes too far does not write into the heap."""
+    structs = contract().new(f"{kind}[2]")
+    structs[0].size = size_of(kind)
+    return structs
+
+
 @functools.cache
 def _numbers() -> dict[str, int]:
     numbers: dict[str, int] = {}

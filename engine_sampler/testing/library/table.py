@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...backends.library.binding import HOST, Context, Device, Library
-from ...backends.library.header import contract, described, named, number, size_of, sized
+from ...backends.library.header import contract, described, named, number, size_of, sized, sized_with_room
 from ...backends.library.programs import LibraryProgram, Part, fill_for_query
 from ...backends.library.session import query_promises
 from ...contract import Sampler
@@ -163,14 +163,14 @@ def _asked(context: Context, program: Any, **facts: int) -> _Answered:
     query = sized("es_query", code=2, bits=32, vocab_size=1 << 17, rows=1, program=program)
     for name, value in facts.items():
         setattr(query, name, value)
-    size = size_of("es_answer")
-    whole = contract().new("char[]", b"\x5b" * (size + 32))
-    answer = contract().cast("es_answer *", whole)
-    answer.size, answer.promises, answer.max_rows = size, 0, 0
+    answers = sized_with_room("es_answer")
+    answer, room = answers[0], contract().buffer(answers + 1)
+    untouched = b"\x5b" * len(room)
+    room[:] = untouched
     before = bytes(contract().buffer(query))
-    code = context.library.function("query")(context.pointer, query, answer)
-    behind = bytes(contract().buffer(whole + size, 32)) != b"\x5b" * 32
-    extra = behind or before != bytes(contract().buffer(query)) or answer.size != size
+    code = context.library.function("query")(context.pointer, query, answers)
+    extra = bytes(room) != untouched or before != bytes(contract().buffer(query))
+    extra |= answer.size != size_of("es_answer")
     return _Answered(code, answer.promises, answer.max_rows, answer.size, extra)
 
 
