@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ def token_ids_in(name: str, token_ids: Any, vocabulary: Vocabulary) -> np.ndarra
     """Token ids of the vocabulary, copied into an int64 array that cannot be written to."""
     if isinstance(token_ids, tuple) and not token_ids:
         return _NO_TOKENS
-    given = _integers(name, token_ids, np.array(token_ids))
+    given = _integers(name, token_ids, np.array)
     ids = given.astype(np.int64, copy=False)
     if (
         ids.size and np.maximum.reduce(ids.view(np.uint64)) >= vocabulary.size
@@ -36,17 +36,25 @@ def token_ids_in(name: str, token_ids: Any, vocabulary: Vocabulary) -> np.ndarra
 
 def few_token_ids_in(name: str, token_ids: Any, vocabulary: Vocabulary) -> list[int]:
     """`token_ids_in` as a list, which is faster for a handful."""
-    ids: list[int] = _integers(name, token_ids, np.asarray(token_ids)).tolist()
+    ids: list[int] = _integers(name, token_ids, np.asarray).tolist()
     if ids and (min(ids) < 0 or max(ids) >= vocabulary.size):
         vocabulary.check_ids(name, ids)
     return ids
 
 
-def _integers(name: str, token_ids: Any, ids: np.ndarray) -> np.ndarray:
-    """`ids`, which is `token_ids` as an array, if it is a list of integers."""
+def _integers(name: str, token_ids: Any, array: Callable[[Any], np.ndarray]) -> np.ndarray:
+    """`token_ids` as an array, made by `array`, if it is a list of integers."""
+    try:
+        ids = array(token_ids)
+    except Exception as error:  # ragged lists, or whatever an `__array__` raises
+        raise _not_ids(name, token_ids) from error
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
-        raise ParameterError(f"{name}={quoted(token_ids)} is not allowed: a list of token ids")
+        raise _not_ids(name, token_ids)
     return ids
+
+
+def _not_ids(name: str, token_ids: Any) -> ParameterError:
+    return ParameterError(f"{name}={quoted(token_ids)} is not allowed: a list of token ids")
 
 
 def check_at_least_one(name: str, value: int | None) -> None:

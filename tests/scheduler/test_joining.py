@@ -190,6 +190,7 @@ def test_other_sequences_are_prompts_too(given: Any) -> None:
         (np.array([[1, 2]]), "prompt_token_ids=.* is not allowed: a list of token ids"),
         (np.array([1.0]), "prompt_token_ids=.* is not allowed: a list of token ids"),
         ([True], "prompt_token_ids=.* is not allowed: a list of token ids"),
+        ([[1, 2], [3]], "prompt_token_ids=.* is not allowed: a list of token ids"),
         (None, "prompt_token_ids=None is not allowed: a list of token ids"),
     ],
 )
