@@ -230,7 +230,8 @@ class Chaos(Steps):
                 self._abort(self.shadows.pop(live[0]))
         for request_id in list(self.finished):
             self._forget(request_id)
-        assert not self.scheduler._requests.known
+        known = list(self.scheduler._requests.known)
+        assert not known, f"{known} are still known"
         assert LISTENER.added == LISTENER.finished, "an observer was called wrongly"
         assert set(LISTENER.added.values()) <= {1}
         assert not self.scheduler._requests.slots._watchers.any()
