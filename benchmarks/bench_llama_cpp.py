@@ -22,7 +22,7 @@ pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
 from tests.parity.llama import chain
 
-from .candidates import Candidates
+from .peers.candidates import Candidates
 
 
 def candidates_of(row: np.ndarray) -> Candidates:

@@ -61,11 +61,16 @@ CPUS = {(6, 207): "Emerald Rapids", (25, 17): "Zen 4"}
 
 def main(path: str) -> None:
     results = Results.read(Path(path))
-    readme = HERE / "README.md"
-    before, _, rest = readme.read_text("utf-8").partition(START)
-    _, _, after = rest.partition(END)
-    readme.write_text(f"{before}{START}\n\n{report(results)}\n\n{END}{after}", "utf-8")
+    write_between(START, END, report(results))
     draw(results, HERE / "speed.svg")
+
+
+def write_between(start: str, end: str, text: str) -> None:
+    """Put `text` between two markers of benchmarks/README.md."""
+    readme = HERE / "README.md"
+    before, _, rest = readme.read_text("utf-8").partition(start)
+    _, _, after = rest.partition(end)
+    readme.write_text(f"{before}{start}\n\n{text}\n\n{end}{after}", "utf-8")
 
 
 def report(results: Results) -> str:

@@ -9,17 +9,16 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from pathlib import Path
 
 import numpy as np
 
+from ..render import write_between
 from .cases import CHAIN
 from .engines import CASES, NEEDED, missing, opened
 from .race import Speed, race
 from .report import headline, report
 
 MAIN = 131_072
-README = Path(__file__).parents[1] / "README.md"
 START, END = "<!-- generation -->", "<!-- end of generation -->"
 
 
@@ -37,9 +36,7 @@ def main() -> None:
     text = report(speeds)
     print(text, f"docs/performance.md: {headline(speeds)}", sep="\n\n")
     if given.readme:
-        before, _, rest = README.read_text("utf-8").partition(START)
-        _, _, after = rest.partition(END)
-        README.write_text(f"{before}{START}\n\n{text}\n\n{END}{after}", "utf-8")
+        write_between(START, END, text)
 
 
 def _arguments() -> argparse.Namespace:

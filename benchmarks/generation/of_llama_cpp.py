@@ -31,7 +31,7 @@ from engine_sampler.adapters.llama_cpp import LogitsProcessor, Session, tokenize
 from engine_sampler.params import build_chain
 from tests.parity.llama import LlamaSampler, chain
 
-from ..candidates import Candidates
+from ..peers.candidates import Candidates
 from .cases import SCHEMA, TOP_N, Case, compiled_grammar, prompts
 from .race import ModelClock, Side
 

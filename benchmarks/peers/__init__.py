@@ -1,0 +1,1 @@
+"""Our whole sampler beside engines' own: the same rows, parameters and histories, in one process."""
