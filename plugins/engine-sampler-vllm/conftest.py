@@ -24,13 +24,13 @@ def _no_pinned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def runner() -> Iterator[Any]:
     """What the module of vLLM's model runner has by name, switched on."""
-    from engine_sampler_vllm import places
+    from engine_sampler_vllm import places, v1
     from vllm.v1.sample import logits_processor, metadata, rejection_sampler, sampler
 
     module: Any = ModuleType("runner")
     module.Sampler, module.RejectionSampler = sampler.Sampler, rejection_sampler.RejectionSampler
     module.SamplingMetadata = metadata.SamplingMetadata
     module.build_logitsprocs = logits_processor.build_logitsprocs
-    places.put_in(module)
+    v1.put_in(module)
     yield module
     places.put_back()

@@ -1,94 +1,66 @@
-"""Where vLLM is told to use other classes, and what these places must look like."""
+"""Where vLLM is told to use other objects, and what these places must look like."""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
-from vllm.exceptions import VLLMValidationError
-
-from .following import FollowingProcessor
-from .rejection import RowRejectionSampler
-from .sampler import RowwiseSampler
-from .settings import params_of
-
-VALIDATION = "validate_logits_processors_parameters"
-"""What the server calls for each request, in vLLM's module of logits processors."""
-
-SIGNATURES = {
-    VALIDATION: "logits_processors sampling_params",
-    "Sampler.__init__": "self logprobs_mode use_fp64_gumbel",
-    "Sampler.forward": "self logits sampling_metadata predict_bonus_token logprobs_mode_override",
-    "RejectionSampler.__init__": "self sampler spec_config device",
-    "RejectionSampler.forward": "self metadata draft_probs logits sampling_metadata",
-    "build_logitsprocs": "vllm_config device is_pin_memory is_pooling_model custom_logitsprocs",
-    "SamplingMetadata.__init__": "self temperature all_greedy all_random top_p top_k generators "
-    "max_num_logprobs no_penalties prompt_token_ids frequency_penalties presence_penalties "
-    "repetition_penalties output_token_ids allowed_token_ids_mask bad_words_token_ids logitsprocs "
-    "logprob_token_ids spec_token_ids thinking_budget_state_holder",
-}
-"""The parameters of what is replaced and read, most of it in vLLM's module of the model runner."""
-
 _ORIGINALS: list[tuple[Any, str, Any]] = []
-"""What has been replaced: the module, the name, and the object."""
+"""What has been replaced: the holder, the name, and the object."""
 
 
 class PeerError(RuntimeError):
     """vLLM is not as this package knows it; the message names what has changed."""
 
 
-def check_peer(runner: Any, processors: Any) -> None:
-    """Raise `PeerError`, which names every difference, unless the modules of the model runner and of logits
-    processors have these places."""
-    at = {name: processors if name == VALIDATION else runner for name in SIGNATURES}
-    wrong = [name for name, names in SIGNATURES.items() if _parameters(at[name], name) != names.split()]
+Signatures = Mapping[str, str]
+"""The names of parameters by the dotted names of functions; "" for what is no function."""
+
+
+def check_peer(expected: Iterable[tuple[Any, Signatures]]) -> None:
+    """Raise `PeerError`, which names every difference, unless these modules have these signatures."""
+    wrong = [
+        name
+        for module, signatures in expected
+        for name, parameters in signatures.items()
+        if _parameters(module, name) != parameters.split()
+    ]
     if wrong:
-        raise PeerError(f"vLLM has changed, and keeps its own sampler: {', '.join(wrong)}")
+        raise PeerError(f"vLLM has changed, and keeps what it has: {', '.join(wrong)}")
 
 
-def put_in(runner: Any = None) -> None:
-    """Replace vLLM's classes in the module of its model runner; they may be replaced already."""
-    if _ORIGINALS:
-        return
-    runner = runner or import_module("vllm.v1.worker.gpu_model_runner")
-    processors: Any = import_module("vllm.v1.sample.logits_processor")
-    check_peer(runner, processors)
-    build, validate = runner.build_logitsprocs, getattr(processors, VALIDATION)
+def peer_module(name: str) -> Any:
+    """A module of vLLM's. Raises `PeerError` if it is not there."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise PeerError(f"vLLM has changed, and keeps what it has: {name}: {error}") from error
 
-    def build_with_following(vllm_config: Any, *arguments: Any, **keywords: Any) -> Any:
-        """vLLM's processors, and one more, which follows the requests of the batch and changes nothing."""
-        built = build(vllm_config, *arguments, **keywords)
-        built.non_argmax_invariant.append(FollowingProcessor(vllm_config))
-        return built
 
-    def validate_ours_too(logits_processors: Any, sampling_params: Any) -> None:
-        """HTTP 400 for wrong `extra_args`."""
-        try:
-            params_of(sampling_params)
-        except ValueError as error:
-            raise VLLMValidationError(str(error)) from error
-        validate(logits_processors, sampling_params)
+def replace(holder: Any, name: str, mine: Any) -> None:
+    """Put `mine` where `holder` has an object, until `put_back`."""
+    _ORIGINALS.append((holder, name, getattr(holder, name)))
+    setattr(holder, name, mine)
 
-    for module, name, mine in (
-        (runner, "Sampler", RowwiseSampler),
-        (runner, "RejectionSampler", RowRejectionSampler),
-        (runner, "build_logitsprocs", build_with_following),
-        (processors, VALIDATION, validate_ours_too),
-    ):
-        _ORIGINALS.append((module, name, getattr(module, name)))
-        setattr(module, name, mine)
+
+def is_replaced(holder: Any, name: str) -> bool:
+    """Whether there is something of ours."""
+    return any(held is holder and replaced == name for held, replaced, _ in _ORIGINALS)
 
 
 def put_back() -> None:
-    """Restore vLLM's classes."""
+    """Restore all of vLLM's objects."""
     while _ORIGINALS:
         setattr(*_ORIGINALS.pop())
 
 
-def _parameters(runner: Any, name: str) -> list[str]:
-    """The names of the parameters of what `runner` has under a name; [] if it has nothing there."""
-    at: Any = runner
+def _parameters(module: Any, name: str) -> list[str] | None:
+    """The names of the parameters of what a module has under a name; None if it has nothing there."""
+    at = module
     for part in name.split("."):
-        at = getattr(at, part, None)
-    return [] if at is None else list(inspect.signature(at).parameters)
+        at = None if at is None else getattr(at, part, None)
+    if at is None:
+        return None
+    return list(inspect.signature(at).parameters) if callable(at) else []

@@ -9,8 +9,9 @@ import torch
 from vllm.v1.outputs import LogprobsTensors, SamplerOutput
 from vllm.v1.sample.rejection_sampler import RejectionSampler
 
+from .drawing import parts_of, tokens_of
 from .following import requests_in
-from .sampler import RowwiseSampler, parts_of
+from .sampler import RowwiseSampler
 
 
 class RowRejectionSampler(RejectionSampler):
@@ -35,7 +36,7 @@ class RowRejectionSampler(RejectionSampler):
         is_row = np.arange(width) <= np.array(counts)[:, None]
         places = np.where(is_row, places, 0)
         tokens = np.where(is_row, drawn.token_ids[places], -1)
-        firsts = self.sampler.tokens(drawn, rows).cpu().numpy()[drawn.first_rows]
+        firsts = tokens_of(drawn, rows).cpu().numpy()[drawn.first_rows]
         tokens[:, 0] = np.where(tokens[:, 0] < 0, firsts, tokens[:, 0])
         found = None
         if drawn.logprobs is not None:

@@ -22,6 +22,7 @@ from vllm_engine import (
 )
 
 places = pytest.importorskip("engine_sampler_vllm.places")
+v1 = pytest.importorskip("engine_sampler_vllm.v1")
 
 
 LOGITS = torch.tensor(np.random.default_rng(2).normal(0, 2, (6, VOCAB)).astype(np.float32))
@@ -163,7 +164,7 @@ def test_drafts_with_probabilities_are_left_to_vllm(runner: Any, monkeypatch: py
 
 def test_switching_it_off_restores_the_engine(runner: Any) -> None:
     assert runner.Sampler is not vllms.Sampler
-    places.put_in(runner)  # a second time
+    v1.put_in(runner)  # a second time
     engine_sampler_vllm.switch_off()
     engine_sampler_vllm.switch_off()
     assert runner.Sampler is vllms.Sampler
@@ -199,13 +200,29 @@ def test_wrong_extra_args_are_refused_when_the_request_arrives(runner: Any, extr
     logits_processor.validate_logits_processors_parameters(None, request)
 
 
-@pytest.mark.parametrize(("value", "is_on"), [("", False), ("0", False), ("1", True)])
-def test_the_environment_switches_it_on(value: str, is_on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("value", "parts"),
+    [
+        ("", None),
+        ("0", None),
+        ("1", ()),
+        ("grammars", ("grammars",)),
+        ("sampler,grammars", ("sampler", "grammars")),
+    ],
+)
+def test_the_environment_switches_it_on(
+    value: str, parts: tuple[str, ...] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     switched = []
-    monkeypatch.setattr(engine_sampler_vllm, "switch_on", lambda: switched.append(True))
+    monkeypatch.setattr(engine_sampler_vllm, "switch_on", lambda *names: switched.append(names))
     monkeypatch.setenv("ENGINE_SAMPLER_VLLM", value)
     engine_sampler_vllm.register()
-    assert bool(switched) is is_on
+    assert switched == ([] if parts is None else [parts])
+
+
+def test_an_unknown_part_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="ENGINE_SAMPLER_VLLM='logits' is not allowed"):
+        engine_sampler_vllm.switch_on("logits")
 
 
 @pytest.mark.parametrize("name", ["Sampler", "RejectionSampler", "build_logitsprocs", "SamplingMetadata"])
@@ -213,10 +230,10 @@ def test_a_changed_signature_fails_by_name(runner: Any, name: str) -> None:
     places.put_back()
     setattr(runner, name, lambda self: None)
     with pytest.raises(places.PeerError, match=name):
-        places.put_in(runner)
+        v1.put_in(runner)
     delattr(runner, name)
     with pytest.raises(places.PeerError, match=name):
-        places.put_in(runner)
+        v1.put_in(runner)
 
 
 def test_the_places_are_those_of_the_model_runner() -> None:
