@@ -53,12 +53,15 @@ NAMED: Mapping[str, tuple[str, ...]] = {
     "vllm": ("penalties", "temperature", "min_p", "top_k", "top_p"),
     "mindie": ("penalties", "temperature", "top_k", "top_p"),
     "mlx": ("penalties", "top_p", "min_p", "xtc", "top_k", "temperature"),
+    # SGLang cuts jointly: each filter reads the probabilities that come. Before top_k, the others do.
+    "sglang": ("penalties", "temperature", "top_p", "min_p", "top_k"),
 }
 """The chain of each system; samplers that it does not mention follow the default list."""
 
 RULES: Mapping[str, Mapping[str, str]] = {
     "koboldai": _KOBOLDAI_RULES,
     "mindie": {"top_p_cut": "exceed"},
+    "sglang": {"top_p_cut": "exceed"},
 }
 """Cut rules that a named order sets unless the request gives them."""
 

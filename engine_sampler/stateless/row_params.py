@@ -101,7 +101,8 @@ class RowParams:
             return range(len(base))
         changed = np.zeros(len(base), bool)
         if base is not self._base:
-            changed |= [one is not other for one, other in zip(base, self._base, strict=True)]
+            pairs = zip(base, self._base, strict=True)
+            changed |= np.fromiter((one is not other for one, other in pairs), bool, len(base))
         for name, column in columns.items():
             changed |= _differing(column, before[name])
         return np.flatnonzero(changed).tolist()

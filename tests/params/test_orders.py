@@ -56,6 +56,8 @@ def test_a_named_order_keeps_its_own_sequence(name: str) -> None:
         ("transformers", "temperature", "top_k"),
         ("mindie", "temperature", "top_k"),
         ("mlx", "xtc", "top_k"),
+        ("sglang", "temperature", "top_p"),
+        ("sglang", "min_p", "top_k"),
         ("koboldai", "typical_p", "temperature"),
     ],
 )
@@ -164,6 +166,7 @@ def test_other_values_are_refused(order: Any) -> None:
 def test_named_orders_set_their_systems_cut_rules() -> None:
     assert SamplingParams().top_p_cut == "reach"
     assert SamplingParams(order="mindie").top_p_cut == "exceed"
+    assert SamplingParams(order="sglang").top_p_cut == "exceed"
     kobold = SamplingParams(order="koboldai")
     assert (kobold.top_p_cut, kobold.tfs_cut) == ("below", "koboldai")
     assert SamplingParams(order=[6, 0, 1, 2, 3, 4, 5]).tfs_cut == "koboldai"

@@ -468,6 +468,12 @@ def test_logits_may_be_wider_read_only_and_of_half_precision() -> None:
     np.testing.assert_array_equal(drawn.token_ids, expected.token_ids)
 
 
+def test_no_rows_draw_nothing_whatever_parameters_they_have() -> None:
+    sampler = RowSampler(SIZE)
+    for params in ([], SamplingParams(), [], None):
+        assert not len(sampler.step(LOGITS[:0], [], params=params).token_ids)
+
+
 def test_no_rows_draw_nothing() -> None:
     sampler = RowSampler(SIZE)
     assert sampler.step(LOGITS, KEYS).errors == [None] * 6

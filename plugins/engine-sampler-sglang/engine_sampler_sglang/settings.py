@@ -1,0 +1,72 @@
+"""SGLang's parameters of a request, as ours."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from sglang.srt.runtime_context import get_exec
+from sglang.srt.sampling.sampling_params import TOP_K_ALL
+
+from engine_sampler import ParameterError, RequestLimits, RowSampler, SamplingParams
+from engine_sampler.arithmetic import child_seed
+
+from . import NAME
+
+logger = logging.getLogger("engine_sampler")
+
+
+def params_of(request: Any, seed: int = 0, request_id: str = "") -> SamplingParams:
+    """The parameters of a request that concern a draw, those in its `custom_params` that are ours included;
+    penalties, biases and masks are in the logits already. Keys that are not ours may belong to processors of
+    others. Raises `ParameterError` for values that are not allowed, and for names that SGLang has itself."""
+    own_seed = request.sampling_seed
+    params = SamplingParams(order="sglang").replace(
+        temperature=request.temperature,
+        top_p=request.top_p,
+        top_k=0 if request.top_k >= TOP_K_ALL else request.top_k,
+        min_p=request.min_p,
+        seed=child_seed(seed, _number_of(request_id)) if own_seed is None else own_seed,
+        **_ours_in(request.custom_params or {}, request),
+    )
+    RowSampler.check(params)
+    return params
+
+
+def params_or_sglangs(request: Any, seed: int, request_id: str) -> SamplingParams:
+    """`params_of`; without `custom_params` if these are wrong, since a sampler cannot end a request."""
+    try:
+        return params_of(request, seed, request_id)
+    except ParameterError as error:
+        logger.error("request %s continues without its custom_params: %s", request_id, error)
+        plain = copy.copy(request)
+        plain.custom_params = None
+        return params_of(plain, seed, request_id)
+
+
+def check_if_chosen(_: Any, request: Any, vocab_size: int) -> None:
+    """Raise ValueError, which SGLang answers with HTTP 400, for wrong `custom_params`, if our sampler is the
+    one that will read them."""
+    try:
+        chosen = get_exec().kernel.sampling_backend
+    except ValueError:  # nothing is configured in this process
+        return
+    if chosen == NAME:
+        params_of(request)
+
+
+def _ours_in(custom: Mapping[str, Any], request: Any) -> dict[str, Any]:
+    known = SamplingParams.parameters()
+    ours = {name: value for name, value in custom.items() if name in known and value is not None}
+    for name in ours:
+        if hasattr(request, name) or name == "seed":
+            raise ParameterError(f"{name} is not allowed in custom_params: SGLang has it itself, outside")
+    RequestLimits().check(SamplingParams(**ours), 2**31 - 1)
+    return ours
+
+
+def _number_of(request_id: str) -> int:
+    return int.from_bytes(hashlib.blake2b(str(request_id).encode(), digest_size=4).digest(), "little")
