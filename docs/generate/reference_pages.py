@@ -83,8 +83,9 @@ PAGES = (
         _words(
             "Grammar CompiledGrammar GrammarCompiler GrammarSource GrammarError GrammarLimitError "
             "UnsupportedKeywordError Limits library_grammar library_names constraint_of fill_masks "
-            "tool_calls TOOL_FAMILIES prepare CacheInfo cache_info clear_cache grammar_cache_info "
-            "clear_grammar_cache Matcher BoundedMatcher Work spending is_bounded UnfinishedError "
+            "tool_calls TOOL_FAMILIES tool_of openapi_tools schema_of prepare CacheInfo cache_info "
+            "clear_cache grammar_cache_info clear_grammar_cache Matcher BoundedMatcher Work spending "
+            "is_bounded UnfinishedError "
             "allocate_bitmask bitmask_words checked_bitmask unpack_bitmask allows"
         ),
     ),

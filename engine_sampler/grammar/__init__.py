@@ -20,9 +20,13 @@ completes and repairs finished texts. The modules `grammar` and `compiled` hold 
 their objects; `constraints` finds the grammar that the parameters of a request name.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from ..contract import Matcher, allocate_bitmask
 from ..params.tools import FAMILIES as TOOL_FAMILIES
-from ..params.tools import tool_calls
+from ..params.tools import openapi_tools, tool_calls
 from .cache import CacheInfo
 from .compiled import CompiledGrammar, cache_info, clear_cache, prepare
 from .constraints import constraint_of
@@ -32,6 +36,9 @@ from .grammar import Grammar, clear_grammar_cache, grammar_cache_info
 from .library import library_grammar, library_names
 from .limits import Limits
 from .service import GrammarCompiler, GrammarSource
+
+if TYPE_CHECKING:
+    from ..base.python_types import schema_of, tool_of
 
 __all__ = [
     "TOOL_FAMILIES",
@@ -54,6 +61,17 @@ __all__ = [
     "grammar_cache_info",
     "library_grammar",
     "library_names",
+    "openapi_tools",
     "prepare",
+    "schema_of",
     "tool_calls",
+    "tool_of",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("schema_of", "tool_of"):  # when they are first needed: few requests bring types
+        from ..base import python_types
+
+        return getattr(python_types, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

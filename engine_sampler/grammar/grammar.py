@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -13,10 +12,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr, Literal
 
 from ..base.errors import quoted
+from ..base.json_text import is_described
 from ..tokenizer import Tokenizer
+from .arguments import (
+    check_choice,
+    check_declared,
+    check_name,
+    check_text,
+    checked_path,
+    checked_paths,
+    chosen_texts,
+    text_of_pattern,
+    written_json,
+)
 from .cache import Cache, CacheInfo
 from .compiled import CompiledGrammar, SpecialName, cached_grammar, compiled_grammar
-from .errors import GrammarError, GrammarLimitError
+from .errors import GrammarError
 from .limits import LIMITS, Limits
 from .program.rules import PROGRAM_ARRAYS, Program, Rules
 from .program.special_names import Binding, SpecialNames
@@ -92,12 +103,12 @@ class Grammar:
         """
         from .lark.grammar import rules_from_lark
 
-        _check_choice("lexer", lexer, ("dynamic_complete", "contextual"))
-        _check_text("text", text, limits)
-        _check_name("start", start)
-        path = path if path is None else _checked_path("path", path)
-        paths = _checked_paths(import_paths)
-        _check_declared(declared)
+        check_choice("lexer", lexer, ("dynamic_complete", "contextual"))
+        check_text("text", text, limits)
+        check_name("start", start)
+        path = path if path is None else checked_path("path", path)
+        paths = checked_paths(import_paths)
+        check_declared(declared)
         names = SpecialNames()
 
         def build() -> Grammar:
@@ -131,8 +142,8 @@ class Grammar:
         """
         from .lark.grammar import rules_from_gbnf
 
-        _check_text("gbnf", text, limits)
-        _check_name("start", start)
+        check_text("gbnf", text, limits)
+        check_name("start", start)
 
         def build() -> Grammar:
             names = SpecialNames()
@@ -158,7 +169,7 @@ class Grammar:
         """
         from .lark.gbnf import is_gbnf
 
-        _check_text("grammar", text, limits)
+        check_text("grammar", text, limits)
         if not is_gbnf(text):
             return cls.from_lark(text, lexer=lexer, start="start" if start is None else start, limits=limits)
         if lexer != "dynamic_complete":
@@ -179,7 +190,7 @@ class Grammar:
         """From a JSON Schema (draft 2020-12, with the forms of drafts 4 to 2019-09): the JSON texts of valid
         values.
 
-        schema       a dict, a bool, or JSON text
+        schema       a dict, a bool, JSON text, or a type, as in `from_type`
         unsupported  "error" raises `UnsupportedKeywordError` for a keyword that cannot be enforced, "warn"
                      warns and ignores it
         formats      "assert": `format` restricts a string; "annotate": it does not
@@ -191,8 +202,8 @@ class Grammar:
         limits       bounds the length of the schema as JSON text, and the work of reading it
         """
         options = _schema_options(whitespace, key_order, unsupported, formats)
-        text = schema if isinstance(schema, str) else _json(schema)
-        _check_text("schema", text, limits)
+        text = schema if isinstance(schema, str) else written_json(schema)
+        check_text("schema", text, limits)
 
         def build() -> Grammar:
             from .schema.compiling import rules_from_schema  # loads a front end when it is first used
@@ -203,41 +214,69 @@ class Grammar:
         return cached_or_built(("json_schema", text, written), build, limits)
 
     @classmethod
+    def from_type(
+        cls,
+        described: Any,
+        *,
+        whitespace: str | int | None = None,
+        key_order: Literal["any", "schema"] = "any",
+        limits: Limits = LIMITS,
+    ) -> Grammar:
+        """The JSON texts of the values of a type; what a compiled pattern matches from beginning to end.
+
+        described  a pydantic model or `TypeAdapter`; a dataclass, `TypedDict`, `NamedTuple`, `Enum`,
+                   `Literal`, union, `list[...]` and the like, or a builtin type; a function: an object of
+                   its arguments; a compiled pattern. Where pydantic is installed, it reads what it can
+        whitespace, key_order, limits   as in `from_json_schema`; a pattern has only limits
+
+        Raises GrammarError for anything else. `from_json_schema` has more options, and takes the same.
+        """
+        if isinstance(described, re.Pattern):
+            if whitespace is not None or key_order != DEFAULTS.key_order:
+                raise GrammarError("whitespace and key_order are not allowed for a pattern, which is no JSON")
+            return cls.from_regex(described, limits=limits)
+        if not is_described(described):
+            raise GrammarError(f"described={quoted(described)} is not allowed: a type, or a function")
+        return cls.from_json_schema(described, whitespace=whitespace, key_order=key_order, limits=limits)
+
+    @classmethod
     def from_json_object(cls, *, whitespace: str | int | None = None, limits: Limits = LIMITS) -> Grammar:
         """Any JSON object; `whitespace` and `limits` as in `from_json_schema`."""
         return cls.from_json_schema({"type": "object"}, whitespace=whitespace, limits=limits)
 
     @classmethod
     def from_regex(
-        cls, pattern: str, *, dialect: Literal["python", "ecma"] = "python", limits: Limits = LIMITS
+        cls,
+        pattern: str | re.Pattern[str],
+        *,
+        dialect: Literal["python", "ecma"] = "python",
+        limits: Limits = LIMITS,
     ) -> Grammar:
         """The texts that `pattern` matches from beginning to end.
 
+        pattern  a text, or a compiled pattern, whose flags hold
         dialect  its syntax: that of Python's `re`, or that of ECMAScript's regular expressions
         limits   as in `from_lark`
         """
         from .regex.pattern import pattern_expression
 
-        _check_text("pattern", pattern, limits)
-        _check_choice("dialect", dialect, ("python", "ecma"))
+        text = text_of_pattern(pattern)
+        check_text("pattern", text, limits)
+        check_choice("dialect", dialect, ("python", "ecma"))
 
         def build() -> Grammar:
-            return cls("regex", _single_terminal("PATTERN", pattern_expression(pattern, dialect=dialect)))
+            return cls("regex", _single_terminal("PATTERN", pattern_expression(text, dialect=dialect)))
 
-        return cached_or_built(("regex", pattern, dialect), build, limits)
+        return cached_or_built(("regex", text, dialect), build, limits)
 
     @classmethod
-    def from_choices(cls, choices: Iterable[str], *, limits: Limits = LIMITS) -> Grammar:
-        """Exactly one of `choices`; `limits` as in `from_lark`."""
-        if isinstance(choices, str):
-            raise TypeError("choices is a string; allowed is a list of strings")
-        given = list(choices) if isinstance(choices, Iterable) else choices
-        if not isinstance(given, list) or not given or not all(map(_is_text, given)):
-            raise GrammarError(
-                f"choices={quoted(given)} is not allowed: one or more strings of whole characters"
-            )
-        texts = tuple(given)
-        _check_text("choices", "".join(texts), limits)
+    def from_choices(cls, choices: Any, *, limits: Limits = LIMITS) -> Grammar:
+        """Exactly one of `choices`; `limits` as in `from_lark`.
+
+        choices  strings; or an `Enum` or a `Literal` of strings or integers, which stand for themselves
+        """
+        texts = chosen_texts(choices)
+        check_text("choices", "".join(texts), limits)
 
         def build() -> Grammar:
             expression = any_of(text.encode() for text in texts)
@@ -265,8 +304,8 @@ class Grammar:
         """
         from .structural_tag.structural_tag import rules_from_tag
 
-        text = tag if isinstance(tag, str) else _json(tag)
-        _check_text("tag", text, limits)
+        text = tag if isinstance(tag, str) else written_json(tag)
+        check_text("tag", text, limits)
         names = SpecialNames()
         options = _schema_options(whitespace, key_order)
 
@@ -280,7 +319,7 @@ class Grammar:
     def from_file(cls, path: str | Path, *, limits: Limits = LIMITS) -> Grammar:
         """From a file: `.lark`, `.json` (a schema) or `.grammar` (written by `save`); `limits` as in
         `from_lark`."""
-        path = Path(_checked_path("path", path))
+        path = Path(checked_path("path", path))
         if path.suffix == ".lark":
             return cls.from_lark(path.read_text(encoding="utf-8"), path=str(path), limits=limits)
         if path.suffix == ".json":
@@ -426,64 +465,6 @@ def _schema_options(whitespace: str | int | None, key_order: Any, *others: Any) 
     if whitespace is None and rest == (DEFAULTS.key_order, DEFAULTS.unsupported, DEFAULTS.formats):
         return DEFAULTS
     return SchemaOptions(WHITESPACE_PATTERN if whitespace is None else whitespace, *rest)
-
-
-def _check_choice(name: str, value: Any, allowed: Sequence[str]) -> None:
-    if value not in allowed:
-        raise GrammarError(f"{name}={quoted(value)} is not allowed: {' or '.join(allowed)}")
-
-
-def _check_name(name: str, value: Any) -> None:
-    if not isinstance(value, str) or not value:
-        raise GrammarError(f"{name}={quoted(value)} is not allowed: the name of a rule")
-
-
-def _checked_path(name: str, value: Any) -> str:
-    if not isinstance(value, str | os.PathLike) or not isinstance(path := os.fspath(value), str):
-        raise GrammarError(f"{name}={quoted(value)} is not allowed: a path")
-    return path
-
-
-def _checked_paths(value: Any) -> tuple[str, ...]:
-    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-        raise GrammarError(f"import_paths={quoted(value)} is not allowed: a list of folders")
-    return tuple(_checked_path("import_paths", path) for path in value)
-
-
-def _check_declared(value: Any) -> None:
-    if value is None:
-        return
-    if not isinstance(value, Mapping) or not all(map(_is_text, (*value, *value.values()))):
-        raise GrammarError(
-            f"declared={quoted(value)} is not allowed: regular expressions by the names of terminals"
-        )
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and not re.search("[\ud800-\udfff]", value)
-
-
-def _check_text(name: str, text: Any, limits: Limits) -> None:
-    if not isinstance(text, str):
-        raise TypeError(f"{name} has type {type(text).__name__}; allowed is a string")
-    if not isinstance(limits, Limits):
-        raise GrammarError(f"limits={quoted(limits)} is not allowed: Limits")
-    if len(text) > limits.text:
-        raise GrammarLimitError(
-            f"{name} has {len(text)} characters, the limit is {limits.text} (Limits.text)"
-        )
-
-
-_encode_json = json.JSONEncoder(ensure_ascii=False).encode
-
-
-def _json(value: Any) -> str:
-    try:
-        return _encode_json(value)
-    except RecursionError:
-        raise GrammarLimitError("the schema is nested too deep") from None
-    except (TypeError, ValueError) as error:
-        raise GrammarError(f"the schema is not JSON: {error}") from None
 
 
 def _single_terminal(name: str, expression: Any) -> Program:

@@ -22,7 +22,8 @@ logger = logging.getLogger("engine_sampler")
 LEFT_TO_THE_SERVER: Mapping[str, tuple[str, ...]] = {
     topic: tuple(keys.split())
     for topic, keys in {
-        "what the model reads": "model messages prompt suffix prompt_embeds documents truncate_prompt_tokens "
+        "what the model reads": "model messages prompt input instructions system suffix "
+        "prompt_embeds documents truncate_prompt_tokens "
         "add_generation_prompt continue_final_message add_special_tokens chat_template chat_template_kwargs "
         "media_io_kwargs mm_processor_kwargs",
         "how the model is to answer": "reasoning_effort verbosity prediction web_search_options",
@@ -30,7 +31,8 @@ LEFT_TO_THE_SERVER: Mapping[str, tuple[str, ...]] = {
         "output_text_buffer_length flat_logprobs spaces_between_special_tokens return_token_ids "
         "return_tokens_as_token_ids include_reasoning separate_reasoning stream_reasoning modalities audio",
         "who asks, and what the server keeps": "user store metadata service_tier safety_identifier priority "
-        "request_id prompt_cache_key prompt_cache_retention cache_salt kv_transfer_params "
+        "request_id previous_response_id keep_alive "
+        "prompt_cache_key prompt_cache_retention cache_salt kv_transfer_params "
         "skip_reading_prefix_cache",
     }.items()
 }
@@ -50,7 +52,14 @@ NOTICED: Mapping[str, Any] = {
 """Transport keys that change what a client gets, unless they have this value: once in a process, the log says
 of each that it has no effect here."""
 
-RENAMED = {"max_completion_tokens": "max_tokens", "sampling_seed": "seed"}
+RENAMED = {
+    "max_completion_tokens": "max_tokens",
+    "max_output_tokens": "max_tokens",
+    "max_new_tokens": "max_tokens",
+    "stop_sequences": "stop",
+    "sampling_seed": "seed",
+}
+"""OpenAI's newer names, those of Responses, TGI, Anthropic and SGLang, and ours."""
 
 
 def parameters_of(

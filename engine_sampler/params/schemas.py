@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from ..base.errors import quoted
+from ..base.json_text import is_described
 from ..contract import ParameterError
 
 _VALUES = ("enum", "const", "default", "examples")
@@ -24,12 +26,24 @@ def check_text(parameters: Mapping[str, Any]) -> None:
             raise ParameterError(f"json_schema is not JSON: {error}") from None
 
 
+def described_schema(name: str, described: Any) -> dict[str, Any]:
+    """The schema of a type of Python. Raises `ParameterError`, which names the parameter."""
+    from ..base.python_types import schema_of  # few schemas are given so
+
+    try:
+        return schema_of(described)
+    except ValueError as error:
+        raise ParameterError(f"{name}={quoted(described)} is not allowed: {error}") from None
+
+
 def without_additional_properties(schema: Any) -> Any:
     """A schema in which every object that names properties allows no others, unless it says so itself.
 
     Text is read as JSON. Raises `ParameterError` for text that is not JSON, and for a schema nested too deep.
     """
     try:
+        if is_described(schema):
+            schema = described_schema("json_schema", schema)
         return _closed(json.loads(schema) if isinstance(schema, str) else schema)
     except RecursionError:
         raise ParameterError("json_schema is nested too deep for disable_additional_properties") from None

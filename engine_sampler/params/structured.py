@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..base.errors import quoted
+from ..base.json_text import is_described
 from ..contract import ParameterError
 from ..registry import STRUCTURED_PARAMS
 from .bodies import mapping
+from .forms import translate_forms
+from .lazy_grammars import take_lazy_grammar
 from .schemas import without_additional_properties
 from .tools import (
     FAMILIES,
@@ -37,12 +40,15 @@ def structured_parameters(
     """The structured parameters that a request asks for; removes their keys from `body`.
 
     `response_format`, `structured_outputs`, its older form `guided_...`, SGLang's `ebnf`, and `tools` with
-    `tool_choice` (see `tool_parameters`). As in vLLM, a required call takes the place of a `response_format`,
+    `tool_choice` (see `tool_parameters`); the forms of other interfaces (see `forms`), and llama.cpp's lazy
+    grammars. As in vLLM, a required call takes the place of a `response_format`,
     which describes answers that are no calls; the other constraints are refused beside it. JSON and patterns
     come behind the thoughts of `tool_family` if its `reasoning` is not disabled.
 
     Raises `ParameterError` for forms that are unknown or contradict each other.
     """
+    translate_forms(body)
+    body |= take_lazy_grammar(body)
     formatted = response_format(body.pop("response_format", {"type": "text"}))
     outputs = dict(mapping("structured_outputs", body.pop("structured_outputs", {})))
     guided = {name: body.pop(key) for key, name in _GUIDED.items() if key in body}
@@ -96,9 +102,11 @@ def response_format(value: Any) -> dict[str, Any]:
     """The structured parameter that a `response_format` stands for.
 
     OpenAI's types text, json_object and json_schema, whose schema may also be in `schema`, as in llama.cpp's
-    bodies; vLLM's structural_tag; and json, regex, grammar and
-    ebnf, whose value is in the key of that name, in `value`, `schema` or `pattern`.
+    bodies; vLLM's structural_tag; and json, regex, grammar and ebnf, whose value is in the key of that name,
+    in `value`, `schema` or `pattern`. A type of Python stands for its schema.
     """
+    if is_described(value):
+        return {"json_schema": value}
     kind = mapping("response_format", value).get("type")
     if kind == "text":
         return {}
@@ -181,4 +189,6 @@ def tool_parameters(
     functions, how = chosen_functions(tools, choice)
     if how == "auto":
         return {}
+    if len(functions) == 1 and functions[0].custom is not None:
+        return functions[0].custom.parameters
     return {"json_schema": functions[0].schema if how == "named" else call_list(functions, is_parallel)}

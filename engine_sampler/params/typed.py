@@ -24,7 +24,7 @@ class Parameters(TypedDict, total=False):
     prompt_logprobs: int | None
     skip_special_tokens: bool
     json_schema: Any
-    regex: str | None
+    regex: Any
     choice: Any
     grammar: str | None
     json_object: bool

@@ -3,13 +3,14 @@ output."""
 
 from __future__ import annotations
 
-import json
 import numbers
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
 
+from ..base.json_text import json_text
 from ..contract import Param
 from .phase_params import PHASE_PARAMS
 
@@ -71,15 +72,20 @@ def _early_stopping(value: Any) -> bool | str:
 
 
 def _json_text(value: Any) -> str:
-    """A JSON document as text; text is returned unchanged."""
+    """A JSON document as text, types of Python as their schemas; text is returned unchanged."""
     if isinstance(value, str):
         return value
-    if not isinstance(value, (dict, bool)):
+    if isinstance(value, _DATA) and not isinstance(value, bool):
         raise ValueError("an object, or JSON text")
     try:
-        return json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError):
-        raise ValueError("an object of JSON values, or JSON text") from None
+        return json_text(value)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"an object of JSON values, or JSON text: {error}") from None
+
+
+_DATA = (bytes, int, float, complex, Sequence, Set, np.generic, np.ndarray)
 
 
 def _whitespace(value: Any) -> str | int:
@@ -88,7 +94,22 @@ def _whitespace(value: Any) -> str | int:
     raise ValueError('"any", "compact", a number of characters, or a regular expression')
 
 
+def _pattern(value: Any) -> str:
+    """A pattern as text; that of a compiled one begins with its flags."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, re.Pattern):
+        from ..base.python_types import pattern_text  # few requests need it
+
+        return pattern_text(value)
+    raise TypeError("a string, or None")
+
+
 def _choices(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, (list, tuple)):
+        from ..base.python_types import choice_texts  # few requests need it
+
+        value = choice_texts(value)
     choices = tuple(value) if isinstance(value, Iterable) and not isinstance(value, (str, bytes)) else ()
     if not choices or not all(isinstance(choice, str) for choice in choices):
         raise ValueError("a list of one or more texts")
@@ -111,7 +132,14 @@ STRUCTURED_PARAMS = _by_name(
         limit=MAX_GRAMMAR,
         doc="the text is JSON that fits this schema",
     ),
-    Param("regex", str, None, limit=MAX_GRAMMAR, doc="the whole text matches this pattern"),
+    Param(
+        "regex",
+        str,
+        None,
+        convert=_pattern,
+        limit=MAX_GRAMMAR,
+        doc="the whole text matches this pattern",
+    ),
     Param("choice", object, None, convert=_choices, limit=MAX_GRAMMAR, doc="the text is one of these"),
     Param(
         "grammar",

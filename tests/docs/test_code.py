@@ -33,7 +33,7 @@ def test_the_code_of_a_page_runs(page: Path, capsys: pytest.CaptureFixture[str])
     names = given_names(sent)
     for block in blocks_of(page):
         if not any(server in block for server in SERVERS):
-            exec(compile(block, name_of(page), "exec"), names)
+            exec(compile(block, name_of(page), "exec", dont_inherit=True), names)
     assert all(finish_reason in (None, "stop", "length") for _, _, finish_reason in sent)
     printed = capsys.readouterr().out
     assert all(text in printed for text in PRINTED.get(name_of(page), "").split("|"))

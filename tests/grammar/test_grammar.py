@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import enum
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
-from engine_sampler.grammar import Grammar, GrammarError, Limits
+from engine_sampler import SamplingParams
+from engine_sampler.grammar import Grammar, GrammarError, GrammarSource, Limits
 from engine_sampler.grammar.errors import GrammarLimitError
 
 from .lark.oracle import LIBRARY
@@ -107,3 +111,68 @@ def test_what_other_limits_admit_is_not_found_in_the_cache() -> None:
 
 def test_equal_limits_find_the_same_grammar() -> None:
     assert Grammar.from_regex("[ab]{3}c", limits=Limits()) is Grammar.from_regex("[ab]{3}c")
+
+
+class Size(enum.Enum):
+    SMALL = "small"
+    LARGE = "large"
+
+
+@dataclasses.dataclass
+class Shirt:
+    size: Size
+    number: int = 1
+
+
+def order(shirt: Shirt, note: str = "") -> None:
+    """Order a shirt."""
+
+
+@pytest.mark.parametrize(
+    ("described", "valid", "invalid"),
+    [
+        (Shirt, '{"size": "small"}', '{"size": "tiny"}'),
+        (list[Shirt], '[{"size": "small", "number": 2}]', '{"size": "small"}'),
+        (Size, '"large"', "large"),
+        (int | None, "null", '"null"'),
+        (order, '{"shirt": {"size": "small"}}', '{"shirt": {"size": "small"}, "other": 1}'),
+        (re.compile("a.b", re.DOTALL | re.IGNORECASE), "A\nb", "ab"),
+    ],
+    ids=["dataclass", "list", "enum", "union", "function", "pattern"],
+)
+def test_a_type_is_a_grammar(described: Any, valid: str, invalid: str) -> None:
+    grammar = Grammar.from_type(described)
+    assert grammar.check(valid).valid
+    assert not grammar.check(invalid).valid
+
+
+@pytest.mark.parametrize("described", [3, "int", [int], {"type": "integer"}, None], ids=repr)
+def test_plain_data_is_no_type(described: Any) -> None:
+    with pytest.raises(GrammarError, match=r"described=.* is not allowed: a type, or a function"):
+        Grammar.from_type(described)
+
+
+def test_what_takes_schemas_patterns_and_choices_takes_types() -> None:
+    schema = Grammar.from_type(Shirt)
+    assert Grammar.from_json_schema(Shirt) == schema
+    assert GrammarSource("json_schema", Shirt).read() == schema
+    assert Grammar.from_json_schema(SamplingParams(json_schema=Shirt).json_schema) == schema
+    assert SamplingParams(choice=Size).choice == ("small", "large")
+    assert Grammar.from_choices(Size) == Grammar.from_choices(["small", "large"])
+    assert Grammar.from_choices(Literal["a", 2]) == Grammar.from_choices(["a", "2"])
+    pattern = re.compile("a", re.IGNORECASE)
+    assert SamplingParams(regex=pattern).regex == "(?i)a"
+    assert Grammar.from_regex(pattern) == Grammar.from_regex("(?i)a")
+    tag = {"format": {"type": "json_schema", "json_schema": list[Shirt]}}
+    assert Grammar.from_structural_tag(tag).check('[{"size": "small"}]').valid
+
+
+def test_options_of_json_are_refused_for_a_pattern() -> None:
+    with pytest.raises(GrammarError, match="not allowed for a pattern"):
+        Grammar.from_type(re.compile("a"), whitespace="compact")
+
+
+@pytest.mark.parametrize("pattern", [re.compile(b"a"), 3], ids=["bytes", "number"])
+def test_other_patterns_are_refused(pattern: Any) -> None:
+    with pytest.raises((GrammarError, TypeError), match="pattern"):
+        Grammar.from_regex(pattern)

@@ -14,6 +14,7 @@ from ...contract import ParameterError
 from ...params import SamplingParams
 from ...params.bodies import mapping
 from ...params.costs import check_repeats
+from ...params.lazy_grammars import LAZY_KEYS, take_lazy_grammar
 from ...params.openai import TRANSPORT as OPENAI_TRANSPORT
 from ...params.openai import canonical_keys, openai_logprobs, without_transport
 from ...params.schemas import check_text
@@ -62,8 +63,6 @@ RENAMED = {
 
 UNSUPPORTED = {
     "n_indent": (0,),
-    "grammar_lazy": (False,),
-    "grammar_triggers": ([],),
 }
 """Features of the server that this library lacks, with the values that switch them off."""
 
@@ -132,7 +131,7 @@ _ALIASES = {
 SPECIAL = (
     *("samplers", "stop", "n_probs", "logprobs", "top_logprobs", "post_sampling_probs", "logit_bias"),
     *("grammar", "response_format", "tools", "tool_choice", "functions", "function_call"),
-    *("parallel_tool_calls", "reasoning_budget_tokens", *MARKS),
+    *("parallel_tool_calls", "reasoning_budget_tokens", *MARKS, *LAZY_KEYS),
 )
 """Keys that need more than a value with limits."""
 
@@ -181,7 +180,9 @@ def from_request(
       parallel_tool_calls `{"tool_calls": [...]}`.
     - reasoning_budget_tokens: with reasoning_budget_start_tag and reasoning_budget_end_tag, or a
       `tool_family` that thinks. `chat_template_kwargs` that turn thoughts off turn the budget off, too.
-    - n_indent and lazy grammars are not supported, and are refused unless switched off.
+    - grammar_lazy: the grammar holds from the first word of `grammar_triggers` on, with which its text
+      begins. Patterns as triggers are refused.
+    - n_indent is not supported, and is refused unless it is 0.
 
     Parameters of ours that the server lacks pass under their own names. Raises `ParameterError` naming the
     key, the value and what is allowed; for unknown keys it names near matches.
@@ -213,7 +214,9 @@ def _parameters(
     parameters |= stop_strings("stop", fields.pop("stop", ())) | thoughts
     parameters |= _logprobs(fields)
     parameters |= _biases(fields.pop("logit_bias", ()), tokenizer, vocab_size)
-    parameters |= from_gbnf("grammar", fields.pop("grammar", ""))
+    grammar = from_gbnf("grammar", fields.pop("grammar", ""))
+    grammar |= {key: fields.pop(key) for key in LAZY_KEYS if key in fields}
+    parameters |= take_lazy_grammar(grammar) | grammar
     parameters |= response_format(fields.pop("response_format", {"type": "text"})) | calls
     _translate_special_values(fields)
     parameters |= read_fields(FIELDS, fields)

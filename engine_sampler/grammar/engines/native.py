@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base.copying import ForkedByCopy
 from ...base.packaged import header_declarations, library_path
 from ...contract import UnfinishedError, Work, bitmask_words, checked_bitmask
 from ...tokenizer import Tokenizer
@@ -223,7 +224,7 @@ def fill_rows(
     return {rows[i]: matchers[i]._failure(codes[i]) for i in failed}
 
 
-class NativeMatcher:
+class NativeMatcher(ForkedByCopy):
     """A text under a grammar; see `contract.BoundedMatcher`."""
 
     bounded = True

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from ...base.copying import ForkedByCopy
 from ...contract import UnfinishedError, Work, is_bounded, spending
 from ...tokenizer import Tokenizer
 from ..errors import GrammarLimitError
@@ -193,7 +194,7 @@ class _Search:
             self.untried.pop()
 
 
-class UniqueKeysMatcher:
+class UniqueKeysMatcher(ForkedByCopy):
     """A matcher of JSON texts in which no object repeats a key; see `contract.BoundedMatcher`.
 
     matcher  the engine's matcher of the text

@@ -2,6 +2,7 @@
 
 from .building import Reasoning, formatted_answer, tool_calls
 from .families import FAMILIES, Family
+from .openapi import openapi_tools
 from .requests import Function, call_list, chosen_functions, take_tools
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "call_list",
     "chosen_functions",
     "formatted_answer",
+    "openapi_tools",
     "take_tools",
     "tool_calls",
 ]

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from ...base.errors import quoted
 from ...contract import ParameterError
 from .families import FAMILIES, Family
-from .requests import Function, chosen_functions
+from .requests import Function, chosen_functions, json_schema_of
 
 Format: TypeAlias = "dict[str, Any]"
 Reasoning = Literal["disabled", "enabled", "auto"]
@@ -29,7 +29,8 @@ def tool_calls(
     """The structural tag of an answer of a model that may call tools.
 
     family       how the model writes calls: a name in `FAMILIES`
-    tools        functions in OpenAI's form
+    tools        functions in OpenAI's form or in Anthropic's; functions of Python, and classes such as
+                 pydantic models (see `tool_of`); OpenAI's custom tools
     tool_choice  "auto": text with calls in it; "none": text without; "required": a call at once; a function,
                  `{"type": "function", "function": {"name": ...}}`: a call of it, and nothing else;
                  `{"type": "allowed_tools", ...}`: of some functions
@@ -156,7 +157,8 @@ def _call(family: Family, function: Function) -> Format:
         else _const(part.replace("{name}", function.name))
         for part in _joined(parts)
     ]
-    arguments: Format = {"type": "json_schema", "json_schema": function.schema, "style": family.style}
+    schema = json_schema_of(function)
+    arguments: Format = {"type": "json_schema", "json_schema": schema, "style": family.style}
     if family.style == "kimi_k3_xml":
         arguments["excludes"] = ["<|open|>", "<|close|>", "<|sep|>"]
     return _tag(begin.replace("{name}", function.name), _sequence([*content, arguments]), family.end)
@@ -228,8 +230,11 @@ def _harmony(asked: _Asked) -> Format:
 
 
 def _harmony_calls(function: Function) -> list[Format]:
-    arguments = {"type": "json_schema", "json_schema": function.schema}
     name = f"to=functions.{function.name}"
+    if function.custom is not None:  # a text, not marked as JSON
+        heads = (f"<|channel|>commentary {name}<|message|>", f" {name}<|channel|>commentary<|message|>")
+        return [_tag(head, function.custom.format, ["<|call|>", ""]) for head in heads]
+    arguments = {"type": "json_schema", "json_schema": function.schema}
     begins = (
         f"<|channel|>commentary {name} <|constrain|>json<|message|>",
         f"<|channel|>commentary {name}<|constrain|>json<|message|>",

@@ -7,20 +7,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...base.errors import quoted
+from ...base.json_text import is_described
 from ...contract import ParameterError
 from ..bodies import mapping
-from ..schemas import without_additional_properties
+from ..schemas import described_schema, without_additional_properties
+from .custom import CustomInput, custom_input
 
 _NAME = re.compile(r"[\w.:/-]{1,256}")
 _CHOICES = "auto, none, required, or a function of tools"
 _ANY_OBJECT = {"type": "object"}
+_PLAIN = {"any": "required", "auto": "auto", "none": "none"}
 
 
 class Function(NamedTuple):
-    """A function, and the schema of its arguments."""
+    """A function, and the schema of its arguments; `custom` is the text that a custom tool takes instead."""
 
     name: str
     schema: Any
+    custom: CustomInput | None = None
 
 
 class Tools(NamedTuple):
@@ -33,7 +37,9 @@ class Tools(NamedTuple):
 def take_tools(body: dict[str, Any]) -> Tools:
     """The tools of a body, and the choice among them; removes their keys.
 
-    OpenAI's older `functions` and `function_call` stand for them. Raises `ParameterError` if both are given.
+    OpenAI's older `functions` and `function_call` stand for them, and so does what Anthropic's
+    `tool_choice` says (`disable_parallel_tool_use` becomes `parallel_tool_calls`). Raises `ParameterError`
+    if an older and a newer key are given.
     """
     for new, old in (("tools", "functions"), ("tool_choice", "function_call")):
         value = body.pop(old, None)
@@ -42,7 +48,16 @@ def take_tools(body: dict[str, Any]) -> Tools:
         if body.get(new) is not None:
             raise ParameterError(f"{old}={quoted(value)} is not allowed beside {new}, which replaces it")
         body[new] = value
-    return Tools(body.pop("tools", None), body.pop("tool_choice", None))
+    choice = body.pop("tool_choice", None)
+    if isinstance(choice, Mapping) and choice.get("disable_parallel_tool_use") is True:
+        body["parallel_tool_calls"] = False
+    return Tools(body.pop("tools", None), _plain_choice(choice))
+
+
+def _plain_choice(choice: Any) -> Any:
+    """A choice in OpenAI's form: Anthropic says `{"type": "any"}` for a call that is required."""
+    kind = choice.get("type") if isinstance(choice, Mapping) else None
+    return _PLAIN.get(kind, choice) if isinstance(kind, str) else choice
 
 
 def chosen_functions(tools: Any, choice: Any, strict: bool | None = None) -> tuple[list[Function], str]:
@@ -53,9 +68,10 @@ def chosen_functions(tools: Any, choice: Any, strict: bool | None = None) -> tup
 
     Raises `ParameterError` for anything that is not allowed.
     """
+    choice = _plain_choice(choice)
     if choice == "none":
         return [], "auto"
-    functions = {name: Function(name, _schema(one, strict)) for name, one in functions_of(tools).items()}
+    functions = {name: _function(name, one, strict) for name, one in functions_of(tools).items()}
     if choice is None or choice == "auto":
         return list(functions.values()), "auto"
     if not functions:
@@ -71,18 +87,48 @@ def chosen_functions(tools: Any, choice: Any, strict: bool | None = None) -> tup
 
 
 def functions_of(tools: Any) -> dict[str, Mapping[str, Any]]:
-    """The functions in `tools` by name."""
+    """The functions in `tools` by name, their schemas in `parameters` (Anthropic's: `input_schema`); of
+    custom tools, the tools themselves."""
     if tools is not None and not isinstance(tools, list | tuple):
         raise ParameterError(f"tools={quoted(tools)} is not allowed: a list of tools")
     functions: dict[str, Mapping[str, Any]] = {}
-    for tool in tools or ():
-        function = mapping("tools", tool).get("function", tool)
+    for given in tools or ():
+        tool = _as_tool(given)
+        plain = mapping("tools", tool)
+        function = plain.get("function", plain.get("custom", tool))
         name = mapping("tools.function", function).get("name")
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             allowed = "a function with a name of up to 256 letters, digits and _ . : / -"
             raise ParameterError(f"tools={quoted(tool)} is not allowed: {allowed}")
-        functions[name] = function
+        functions[name] = tool if plain.get("type") == "custom" else _with_schema(function)
     return functions
+
+
+def _as_tool(given: Any) -> Any:
+    """A tool in OpenAI's form: a function of Python, or a class such as a pydantic model, becomes one."""
+    if not is_described(given):
+        return given
+    from ...base.python_types import tool_of  # few tools are given so
+
+    try:
+        return tool_of(given)
+    except ValueError as error:
+        raise ParameterError(f"tools={quoted(given)} is not allowed: {error}") from None
+
+
+def _with_schema(function: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A function whose `parameters` are a schema, wherever they are given."""
+    schema = function.get("parameters", function.get("input_schema"))
+    if is_described(schema):
+        schema = described_schema("tools: the parameters", schema)
+    return function if schema is function.get("parameters") else {**function, "parameters": schema}
+
+
+def _function(name: str, given: Mapping[str, Any], strict: bool | None) -> Function:
+    custom = custom_input(given)
+    if custom is None:
+        return Function(name, _schema(given, strict))
+    return Function(name, True, custom)
 
 
 def _schema(function: Mapping[str, Any], strict: bool | None) -> Any:
@@ -106,10 +152,16 @@ def _allowed(given: Mapping[str, Any], functions: Mapping[str, Function]) -> tup
 
 def _name_of(given: Mapping[str, Any], functions: Mapping[str, Function], choice: Any) -> str:
     """The name in a reference to a function."""
-    name = mapping("tool_choice.function", given.get("function", given)).get("name")
+    name = mapping("tool_choice.function", given.get("function", given.get("custom", given))).get("name")
     if not isinstance(name, str) or name not in functions:
         raise ParameterError(f"tool_choice={quoted(choice)} is not allowed: {_CHOICES}")
     return name
+
+
+def json_schema_of(function: Function) -> Any:
+    """The schema of a function's arguments in JSON. Raises `ParameterError` for a custom tool without."""
+    custom = function.custom
+    return function.schema if custom is None else custom.schema(function.name)
 
 
 def call_list(functions: Sequence[Function], is_parallel: bool) -> dict[str, Any]:
@@ -121,7 +173,7 @@ def call_list(functions: Sequence[Function], is_parallel: bool) -> dict[str, Any
 
 def _call(function: Function) -> dict[str, Any]:
     """The schema of one call. An id of its own keeps the references of the parameters within them."""
-    name, schema = function
+    name, schema = function.name, json_schema_of(function)
     if isinstance(schema, Mapping):
         schema = {"$id": f"tool:{name}", "id": f"tool:{name}", **schema}  # "id" in draft 4
     return {

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...base.copying import ForkedByCopy
 from ...contract import Work, is_bounded
 
 
-class OpeningMatcher:
+class OpeningMatcher(ForkedByCopy):
     """A matcher before whose text a start marker may stand: it allows what its `inner` matcher allows, and
     the next token of a marker as long as there has been nothing else.
 

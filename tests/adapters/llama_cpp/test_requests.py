@@ -234,7 +234,7 @@ def test_a_value_is_read_as_the_server_reads_it(body: dict[str, Any], expected: 
         ({"dry_sequence_breakers": []}, r"dry_sequence_breakers=\[\] is not allowed"),
         ({"adaptive_target": 0.3}, "adaptive_target=0.3 is not allowed: samplers must list adaptive_p"),
         ({"n_indent": 4}, "n_indent=4 is not supported; it may be 0 or left out"),
-        ({"grammar_lazy": True}, "grammar_lazy=True is not supported"),
+        ({"grammar_lazy": True}, "grammar_triggers=None is not allowed: a list of 1 to 256 words"),
         ({"reasoning_budget_tokens": 9}, "thinking_token_budget=9 is not allowed here: it needs thinking"),
         ({"stop": [1]}, r"stop=\[1\] is not allowed: a text, or a list of texts"),
         ({"top_logprobs": 3}, "top_logprobs=3 is not allowed: logprobs must be true"),

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 import numpy.typing as npt
 
+from ....base.copying import ForkedByCopy
 from ....contract import checked_bitmask
 from ...derivatives.limits import MAX_SHARED_STATES
 from ...errors import GrammarError, GrammarLimitError
@@ -64,7 +65,7 @@ class ReferenceGrammar:
         return ReferenceMatcher(self.vocabulary, self.tables())
 
 
-class ReferenceMatcher:
+class ReferenceMatcher(ForkedByCopy):
     """A text under a grammar.
 
     A call that exceeds a limit raises GrammarLimitError, and so does every later call.
