@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import re
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -14,14 +12,24 @@ from typing import TYPE_CHECKING, Any, AnyStr, Literal
 
 from ..base.errors import quoted
 from ..tokenizer import Tokenizer
+from .arguments import (
+    check_choice,
+    check_declared,
+    check_name,
+    check_text,
+    checked_path,
+    checked_paths,
+    is_text,
+    json_of,
+)
 from .cache import Cache, CacheInfo
 from .compiled import CompiledGrammar, SpecialName, cached_grammar, compiled_grammar
-from .errors import GrammarError, GrammarLimitError
+from .errors import GrammarError
 from .limits import LIMITS, Limits
 from .program.rules import PROGRAM_ARRAYS, Program, Rules
 from .program.special_names import Binding, SpecialNames
 from .program.words import any_of
-from .schema.options import DEFAULTS, WHITESPACE_PATTERN, SchemaOptions
+from .schema.options import DEFAULTS, schema_options
 from .work import counted_work
 
 if TYPE_CHECKING:
@@ -92,12 +100,12 @@ class Grammar:
         """
         from .lark.grammar import rules_from_lark
 
-        _check_choice("lexer", lexer, ("dynamic_complete", "contextual"))
-        _check_text("text", text, limits)
-        _check_name("start", start)
-        path = path if path is None else _checked_path("path", path)
-        paths = _checked_paths(import_paths)
-        _check_declared(declared)
+        check_choice("lexer", lexer, ("dynamic_complete", "contextual"))
+        check_text("text", text, limits)
+        check_name("start", start)
+        path = path if path is None else checked_path("path", path)
+        paths = checked_paths(import_paths)
+        check_declared(declared)
         names = SpecialNames()
 
         def build() -> Grammar:
@@ -131,8 +139,8 @@ class Grammar:
         """
         from .lark.grammar import rules_from_gbnf
 
-        _check_text("gbnf", text, limits)
-        _check_name("start", start)
+        check_text("gbnf", text, limits)
+        check_name("start", start)
 
         def build() -> Grammar:
             names = SpecialNames()
@@ -158,7 +166,7 @@ class Grammar:
         """
         from .lark.gbnf import is_gbnf
 
-        _check_text("grammar", text, limits)
+        check_text("grammar", text, limits)
         if not is_gbnf(text):
             return cls.from_lark(text, lexer=lexer, start="start" if start is None else start, limits=limits)
         if lexer != "dynamic_complete":
@@ -173,6 +181,7 @@ class Grammar:
         unsupported: Literal["error", "warn"] = "error",
         formats: Literal["assert", "annotate"] = "assert",
         whitespace: str | int | None = None,
+        numbers: str | int | None = None,
         key_order: Literal["any", "schema"] = "any",
         limits: Limits = LIMITS,
     ) -> Grammar:
@@ -187,12 +196,16 @@ class Grammar:
                      then at most one line break with up to 40 blanks, as in pretty-printed documents; "any":
                      any amount; "compact": none, but for one blank after a comma or a colon; a number: up
                      to so many white-space characters; other strings: a regular expression for it
+        numbers      how they are written. A number: up to so many digits before the point, and after it, and
+                     up to 3 of an exponent (more where the schema itself needs more), and integers without
+                     point and exponent; "any": as JSON Schema has it, for which `1.0` and `1e5` are
+                     integers, of any length. None: 40
         key_order    "any", or "schema": the keys of `properties` in its order, then all others
         limits       bounds the length of the schema as JSON text, and the work of reading it
         """
-        options = _schema_options(whitespace, key_order, unsupported, formats)
-        text = schema if isinstance(schema, str) else _json(schema)
-        _check_text("schema", text, limits)
+        options = schema_options(whitespace, numbers, key_order, unsupported, formats)
+        text = schema if isinstance(schema, str) else json_of(schema)
+        check_text("schema", text, limits)
 
         def build() -> Grammar:
             from .schema.compiling import rules_from_schema  # loads a front end when it is first used
@@ -203,9 +216,15 @@ class Grammar:
         return cached_or_built(("json_schema", text, written), build, limits)
 
     @classmethod
-    def from_json_object(cls, *, whitespace: str | int | None = None, limits: Limits = LIMITS) -> Grammar:
-        """Any JSON object; `whitespace` and `limits` as in `from_json_schema`."""
-        return cls.from_json_schema({"type": "object"}, whitespace=whitespace, limits=limits)
+    def from_json_object(
+        cls,
+        *,
+        whitespace: str | int | None = None,
+        numbers: str | int | None = None,
+        limits: Limits = LIMITS,
+    ) -> Grammar:
+        """Any JSON object; `whitespace`, `numbers` and `limits` as in `from_json_schema`."""
+        return cls.from_json_schema({"type": "object"}, whitespace=whitespace, numbers=numbers, limits=limits)
 
     @classmethod
     def from_regex(
@@ -218,8 +237,8 @@ class Grammar:
         """
         from .regex.pattern import pattern_expression
 
-        _check_text("pattern", pattern, limits)
-        _check_choice("dialect", dialect, ("python", "ecma"))
+        check_text("pattern", pattern, limits)
+        check_choice("dialect", dialect, ("python", "ecma"))
 
         def build() -> Grammar:
             return cls("regex", _single_terminal("PATTERN", pattern_expression(pattern, dialect=dialect)))
@@ -232,12 +251,12 @@ class Grammar:
         if isinstance(choices, str):
             raise TypeError("choices is a string; allowed is a list of strings")
         given = list(choices) if isinstance(choices, Iterable) else choices
-        if not isinstance(given, list) or not given or not all(map(_is_text, given)):
+        if not isinstance(given, list) or not given or not all(map(is_text, given)):
             raise GrammarError(
                 f"choices={quoted(given)} is not allowed: one or more strings of whole characters"
             )
         texts = tuple(given)
-        _check_text("choices", "".join(texts), limits)
+        check_text("choices", "".join(texts), limits)
 
         def build() -> Grammar:
             expression = any_of(text.encode() for text in texts)
@@ -251,6 +270,7 @@ class Grammar:
         tag: Any,
         *,
         whitespace: str | int | None = None,
+        numbers: str | int | None = None,
         key_order: Literal["any", "schema"] = "any",
         limits: Limits = LIMITS,
     ) -> Grammar:
@@ -260,15 +280,16 @@ class Grammar:
         tag  a dict or JSON text, as in vLLM and xgrammar: `{"structures": [{"begin", "schema", "end"}],
              "triggers": [...]}` or `{"type": "structural_tag", "format": {...}}`
 
-        whitespace, key_order   of the JSON in it, as in `from_json_schema`, where its formats do not say so
-        limits                  as in `from_json_schema`
+        whitespace, numbers, key_order   of the JSON in it, as in `from_json_schema`, where its formats do not
+                                         say so
+        limits                           as in `from_json_schema`
         """
         from .structural_tag.structural_tag import rules_from_tag
 
-        text = tag if isinstance(tag, str) else _json(tag)
-        _check_text("tag", text, limits)
+        text = tag if isinstance(tag, str) else json_of(tag)
+        check_text("tag", text, limits)
         names = SpecialNames()
-        options = _schema_options(whitespace, key_order)
+        options = schema_options(whitespace, numbers, key_order)
 
         def build() -> Grammar:
             rules = rules_from_tag(text, special_tokens=names, options=options)
@@ -280,7 +301,7 @@ class Grammar:
     def from_file(cls, path: str | Path, *, limits: Limits = LIMITS) -> Grammar:
         """From a file: `.lark`, `.json` (a schema) or `.grammar` (written by `save`); `limits` as in
         `from_lark`."""
-        path = Path(_checked_path("path", path))
+        path = Path(checked_path("path", path))
         if path.suffix == ".lark":
             return cls.from_lark(path.read_text(encoding="utf-8"), path=str(path), limits=limits)
         if path.suffix == ".json":
@@ -419,71 +440,6 @@ def _add_schema(*arguments: Any) -> int:
     from .schema.compiling import add_schema
 
     return add_schema(*arguments)
-
-
-def _schema_options(whitespace: str | int | None, key_order: Any, *others: Any) -> SchemaOptions:
-    rest = (key_order, *others)
-    if whitespace is None and rest == (DEFAULTS.key_order, DEFAULTS.unsupported, DEFAULTS.formats):
-        return DEFAULTS
-    return SchemaOptions(WHITESPACE_PATTERN if whitespace is None else whitespace, *rest)
-
-
-def _check_choice(name: str, value: Any, allowed: Sequence[str]) -> None:
-    if value not in allowed:
-        raise GrammarError(f"{name}={quoted(value)} is not allowed: {' or '.join(allowed)}")
-
-
-def _check_name(name: str, value: Any) -> None:
-    if not isinstance(value, str) or not value:
-        raise GrammarError(f"{name}={quoted(value)} is not allowed: the name of a rule")
-
-
-def _checked_path(name: str, value: Any) -> str:
-    if not isinstance(value, str | os.PathLike) or not isinstance(path := os.fspath(value), str):
-        raise GrammarError(f"{name}={quoted(value)} is not allowed: a path")
-    return path
-
-
-def _checked_paths(value: Any) -> tuple[str, ...]:
-    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-        raise GrammarError(f"import_paths={quoted(value)} is not allowed: a list of folders")
-    return tuple(_checked_path("import_paths", path) for path in value)
-
-
-def _check_declared(value: Any) -> None:
-    if value is None:
-        return
-    if not isinstance(value, Mapping) or not all(map(_is_text, (*value, *value.values()))):
-        raise GrammarError(
-            f"declared={quoted(value)} is not allowed: regular expressions by the names of terminals"
-        )
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and not re.search("[\ud800-\udfff]", value)
-
-
-def _check_text(name: str, text: Any, limits: Limits) -> None:
-    if not isinstance(text, str):
-        raise TypeError(f"{name} has type {type(text).__name__}; allowed is a string")
-    if not isinstance(limits, Limits):
-        raise GrammarError(f"limits={quoted(limits)} is not allowed: Limits")
-    if len(text) > limits.text:
-        raise GrammarLimitError(
-            f"{name} has {len(text)} characters, the limit is {limits.text} (Limits.text)"
-        )
-
-
-_encode_json = json.JSONEncoder(ensure_ascii=False).encode
-
-
-def _json(value: Any) -> str:
-    try:
-        return _encode_json(value)
-    except RecursionError:
-        raise GrammarLimitError("the schema is nested too deep") from None
-    except (TypeError, ValueError) as error:
-        raise GrammarError(f"the schema is not JSON: {error}") from None
 
 
 def _single_terminal(name: str, expression: Any) -> Program:
