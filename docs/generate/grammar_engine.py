@@ -52,7 +52,7 @@ DOCUMENTS = (
     b'{"name": "Kim", "age": 42}',
     b'{"name": "Kim", "age": 42}',
     b'{"age": 7, "name": "Bo"}',
-    b'{"name": "Kimberley", "age": 1234567}',
+    b'{"name": "Kimberley", "age": 36}',
 )
 
 

@@ -56,6 +56,7 @@ KINDS = {
     "structural_tag": "dict or str",
     "thinking": "dict or str",
     "whitespace": "str or int",
+    "numbers": "str or int",
 }
 """What parameters take that convert their values themselves."""
 

@@ -32,7 +32,7 @@ from .limits import LIMITS, Limits
 from .program.rules import PROGRAM_ARRAYS, Program, Rules
 from .program.special_names import Binding, SpecialNames
 from .program.words import any_of
-from .schema.options import DEFAULTS, WHITESPACE_PATTERN, SchemaOptions
+from .schema.options import DEFAULTS, schema_options
 from .work import counted_work
 
 if TYPE_CHECKING:
@@ -184,6 +184,7 @@ class Grammar:
         unsupported: Literal["error", "warn"] = "error",
         formats: Literal["assert", "annotate"] = "assert",
         whitespace: str | int | None = None,
+        numbers: str | int | None = None,
         key_order: Literal["any", "schema"] = "any",
         limits: Limits = LIMITS,
     ) -> Grammar:
@@ -198,10 +199,14 @@ class Grammar:
                      then at most one line break with up to 40 blanks, as in pretty-printed documents; "any":
                      any amount; "compact": none, but for one blank after a comma or a colon; a number: up
                      to so many white-space characters; other strings: a regular expression for it
+        numbers      how they are written. A number: up to so many digits before the point, and after it, and
+                     up to 3 of an exponent (more where the schema itself needs more), and integers without
+                     point and exponent; "any": as JSON Schema has it, for which `1.0` and `1e5` are
+                     integers, of any length. None: 40
         key_order    "any", or "schema": the keys of `properties` in its order, then all others
         limits       bounds the length of the schema as JSON text, and the work of reading it
         """
-        options = _schema_options(whitespace, key_order, unsupported, formats)
+        options = schema_options(whitespace, numbers, key_order, unsupported, formats)
         text = schema if isinstance(schema, str) else written_json(schema)
         check_text("schema", text, limits)
 
@@ -219,6 +224,7 @@ class Grammar:
         described: Any,
         *,
         whitespace: str | int | None = None,
+        numbers: str | int | None = None,
         key_order: Literal["any", "schema"] = "any",
         limits: Limits = LIMITS,
     ) -> Grammar:
@@ -227,22 +233,32 @@ class Grammar:
         described  a pydantic model or `TypeAdapter`; a dataclass, `TypedDict`, `NamedTuple`, `Enum`,
                    `Literal`, union, `list[...]` and the like, or a builtin type; a function: an object of
                    its arguments; a compiled pattern. Where pydantic is installed, it reads what it can
-        whitespace, key_order, limits   as in `from_json_schema`; a pattern has only limits
+        whitespace, numbers, key_order, limits   as in `from_json_schema`; a pattern has only limits
 
         Raises GrammarError for anything else. `from_json_schema` has more options, and takes the same.
         """
         if isinstance(described, re.Pattern):
-            if whitespace is not None or key_order != DEFAULTS.key_order:
-                raise GrammarError("whitespace and key_order are not allowed for a pattern, which is no JSON")
+            if (whitespace, numbers, key_order) != (None, None, DEFAULTS.key_order):
+                raise GrammarError(
+                    "whitespace, numbers and key_order are not allowed for a pattern, which is no JSON"
+                )
             return cls.from_regex(described, limits=limits)
         if not is_described(described):
             raise GrammarError(f"described={quoted(described)} is not allowed: a type, or a function")
-        return cls.from_json_schema(described, whitespace=whitespace, key_order=key_order, limits=limits)
+        return cls.from_json_schema(
+            described, whitespace=whitespace, numbers=numbers, key_order=key_order, limits=limits
+        )
 
     @classmethod
-    def from_json_object(cls, *, whitespace: str | int | None = None, limits: Limits = LIMITS) -> Grammar:
-        """Any JSON object; `whitespace` and `limits` as in `from_json_schema`."""
-        return cls.from_json_schema({"type": "object"}, whitespace=whitespace, limits=limits)
+    def from_json_object(
+        cls,
+        *,
+        whitespace: str | int | None = None,
+        numbers: str | int | None = None,
+        limits: Limits = LIMITS,
+    ) -> Grammar:
+        """Any JSON object; `whitespace`, `numbers` and `limits` as in `from_json_schema`."""
+        return cls.from_json_schema({"type": "object"}, whitespace=whitespace, numbers=numbers, limits=limits)
 
     @classmethod
     def from_regex(
@@ -290,6 +306,7 @@ class Grammar:
         tag: Any,
         *,
         whitespace: str | int | None = None,
+        numbers: str | int | None = None,
         key_order: Literal["any", "schema"] = "any",
         limits: Limits = LIMITS,
     ) -> Grammar:
@@ -299,15 +316,16 @@ class Grammar:
         tag  a dict or JSON text, as in vLLM and xgrammar: `{"structures": [{"begin", "schema", "end"}],
              "triggers": [...]}` or `{"type": "structural_tag", "format": {...}}`
 
-        whitespace, key_order   of the JSON in it, as in `from_json_schema`, where its formats do not say so
-        limits                  as in `from_json_schema`
+        whitespace, numbers, key_order   of the JSON in it, as in `from_json_schema`, where its formats do not
+                                         say so
+        limits                           as in `from_json_schema`
         """
         from .structural_tag.structural_tag import rules_from_tag
 
         text = tag if isinstance(tag, str) else written_json(tag)
         check_text("tag", text, limits)
         names = SpecialNames()
-        options = _schema_options(whitespace, key_order)
+        options = schema_options(whitespace, numbers, key_order)
 
         def build() -> Grammar:
             rules = rules_from_tag(text, special_tokens=names, options=options)
@@ -458,13 +476,6 @@ def _add_schema(*arguments: Any) -> int:
     from .schema.compiling import add_schema
 
     return add_schema(*arguments)
-
-
-def _schema_options(whitespace: str | int | None, key_order: Any, *others: Any) -> SchemaOptions:
-    rest = (key_order, *others)
-    if whitespace is None and rest == (DEFAULTS.key_order, DEFAULTS.unsupported, DEFAULTS.formats):
-        return DEFAULTS
-    return SchemaOptions(WHITESPACE_PATTERN if whitespace is None else whitespace, *rest)
 
 
 def _single_terminal(name: str, expression: Any) -> Program:

@@ -74,8 +74,8 @@ def parameters_of(
     `tools` with `tool_choice` and the like become a structured parameter (see `structured`), `logprobs` with
     `top_logprobs` becomes a number, `logit_bias` keys become ids, budgets of thoughts become
     `thinking_token_budget` (see `thinking_keys`), and the contents of `extra_args` (REST: `vllm_xargs`) are
-    merged in. The order is "vllm" unless the body gives another. Raises `ParameterError`
-    for unsupported forms.
+    merged in. The order is "vllm", and that of keys in JSON "schema", unless the body gives another. Raises
+    `ParameterError` for unsupported forms.
     """
     unread = dict(mapping("body", body))
     structured = structured_parameters(unread, tool_family, reasoning)
@@ -92,6 +92,8 @@ def parameters_of(
         unread["logit_bias"] = _logit_bias(unread["logit_bias"])
     parameters |= canonical_keys(unread, RENAMED)
     check_text(parameters)
+    if parameters.get("json_schema") is not None or parameters.get("structural_tag") is not None:
+        parameters.setdefault("key_order", "schema")  # as both systems have it: reasons before answers
     return parameters
 
 

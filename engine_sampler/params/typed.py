@@ -30,6 +30,7 @@ class Parameters(TypedDict, total=False):
     json_object: bool
     structural_tag: Any
     whitespace: Any
+    numbers: Any
     key_order: Literal["any", "schema"]
     lexer: Literal["dynamic_complete", "contextual"]
     start: str | None

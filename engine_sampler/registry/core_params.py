@@ -105,6 +105,12 @@ def _pattern(value: Any) -> str:
     raise TypeError("a string, or None")
 
 
+def _numbers(value: Any) -> str | int:
+    if value == "any" or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+        return value
+    raise ValueError('"any", or a number of digits')
+
+
 def _choices(value: Any) -> tuple[str, ...]:
     if not isinstance(value, (list, tuple)):
         from ..base.python_types import choice_texts  # few requests need it
@@ -163,6 +169,7 @@ STRUCTURED_PARAMS = _by_name(
 _JSON = ("json_schema", "json_object", "structural_tag")
 GRAMMAR_OPTIONS: dict[str, tuple[str, ...]] = {
     "whitespace": _JSON,
+    "numbers": _JSON,
     "key_order": ("json_schema", "structural_tag"),
     "lexer": ("grammar",),
     "start": ("grammar",),
@@ -236,6 +243,13 @@ CORE_PARAMS = _by_name(
         convert=_whitespace,
         limit=MAX_OPTION,
         doc="in JSON: any, compact, a number or a pattern",
+    ),
+    Param(
+        "numbers",
+        object,
+        None,
+        convert=_numbers,
+        doc="in JSON: up to so many digits and plain integers (None: 40), or any",
     ),
     Param(
         "key_order", str, "any", choices=("any", "schema"), doc="in JSON: any, or as the schema names them"

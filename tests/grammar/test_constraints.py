@@ -354,7 +354,8 @@ def test_output_to_resume_from_must_be_in_the_language() -> None:
     ],
 )
 def test_request_bodies_request_grammars(body: Any, given: Any) -> None:
-    assert SamplingParams.from_dict(body) == SamplingParams(**given, order="vllm")
+    in_order = {"key_order": "schema"} if {"json_schema", "structural_tag"} & given.keys() else {}
+    assert SamplingParams.from_dict(body) == SamplingParams(**given, **in_order, order="vllm")
 
 
 def test_both_forms_of_structural_tags_can_be_requested_in_a_request_body() -> None:
@@ -529,6 +530,9 @@ def test_a_grammar_compiled_for_more_tokens_than_the_vocabulary_has_is_refused()
         ({"json_schema": SCHEMA, "whitespace": "compact"}, '{"size":1,"kind":"a"}', '{\n"size"'),
         ({"json_schema": SCHEMA}, '{\n  "size": 1,\n  "kind": "a"\n}', "{\n\n"),
         ({"json_schema": SCHEMA, "key_order": "schema"}, '{"size":1,"kind":"a"}', '{"kind"'),
+        ({"json_schema": {"type": "integer"}, "numbers": "any"}, "1.0", "1.5"),
+        ({"json_schema": {"type": "integer"}, "numbers": 2}, "12", "123"),
+        ({"json_object": True, "numbers": 1}, '{"a":1.5e2}', '{"a":12'),
         ({"json_object": True, "whitespace": 0}, '{"a":[]}', "{ "),
         ({"structural_tag": TRIGGERED, "whitespace": 0}, "<tool>true</tool>", "<tool> "),
         ({"grammar": 'root ::= "a" my_b\nmy_b ::= "b"'}, "ab", "b"),

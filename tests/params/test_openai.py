@@ -255,7 +255,15 @@ SCHEMA = {"type": "object"}
     ],
 )
 def test_structured_output_becomes_its_parameter(body: dict[str, Any], expected: dict[str, Any]) -> None:
-    assert parameters_of(body) == {"order": "vllm", **expected}
+    in_order = {"key_order": "schema"} if {"json_schema", "structural_tag"} & expected.keys() else {}
+    assert parameters_of(body) == {"order": "vllm", **expected, **in_order}
+
+
+def test_keys_are_in_the_order_of_the_schema_unless_the_body_says_otherwise() -> None:
+    for body in ({"structured_outputs": {"json": SCHEMA, "key_order": "any"}}, {"key_order": "any"}):
+        parameters = parameters_of({"response_format": {"type": "json_schema", "schema": SCHEMA}, **body})
+        assert parameters["key_order"] == "any"
+    assert "key_order" not in parameters_of({"response_format": {"type": "json_object"}})
 
 
 @pytest.mark.parametrize(

@@ -62,12 +62,26 @@ def terminal_text(expression: Expression, name: str) -> str:
         raise GrammarLimitError(f"the terminal {name} matches the empty text, which Lark does not allow")
     if expression[0] == LITERAL and expression[1].isascii() and expression[1].decode().isprintable():
         return json.dumps(expression[1].decode())
-    text = _quoted(expression) if _is_quoted(expression) else _sequence(_expanded(expression))
-    if name == "NUMBER" and expression[0] == AUTOMATON and _bytes_of(expression) <= _NUMERIC:
-        text += "(?![-+.0-9eE])"  # the first alternative that matches need not be the longest
+    if name == "NUMBER" and (parts := _numeric_parts(expression)):
+        text = _number(parts)
+    else:
+        text = _quoted(expression) if _is_quoted(expression) else _sequence(_expanded(expression))
     if len(text) > MAX_LENGTH:
         raise GrammarLimitError(f"the terminal {name} is longer than {MAX_LENGTH} characters")
     return f"/{text}/"
+
+
+def _numeric_parts(expression: Expression) -> tuple[Expression, ...]:
+    """What a set of numbers is the intersection of, if an automaton is part of it; else ()."""
+    parts = expression[1] if expression[0] == BOTH else (expression,)
+    automata = [part for part in parts if part[0] == AUTOMATON]
+    return parts if automata and all(_bytes_of(part) <= _NUMERIC for part in automata) else ()
+
+
+def _number(parts: tuple[Expression, ...]) -> str:
+    """The numbers that all parts match; the first alternative that matches need not be the longest."""
+    *others, last = (_sequence(_expanded(part)) + "(?![-+.0-9eE])" for part in parts)
+    return "".join(f"(?={one})" for one in others) + last
 
 
 def _bytes_of(expression: Expression) -> set[int]:

@@ -23,7 +23,7 @@ from .layout import (
 )
 from .nodes import Expander
 from .options import DEFAULTS, SchemaOptions
-from .scalars.numbers import NUMBER, PLAIN_INTEGER, WHOLE_NUMBER
+from .scalars.numbers import any_integer, any_number
 from .scalars.texts import ANY_CHARACTER, PLAIN_BODY, PLAIN_CHARACTER, STRING, WHITESPACE
 from .values import Literals, Values
 
@@ -36,7 +36,8 @@ def rules_from_schema(schema: Any, options: SchemaOptions = DEFAULTS) -> Rules:
     The texts are those of RFC 8259 in valid UTF-8, with white space between tokens. Three rules are
     stricter: printable ASCII characters in keys, and in strings with constraints beyond their length,
     are written plainly, without `\\uXXXX` (see `texts`); numbers with constraints beyond their type
-    have no needless exponent (see `numbers`); and a key that the schema names occurs at most once.
+    have no needless exponent (see `numbers`), and by default integers have none at all; and a key that the
+    schema names occurs at most once.
     Unknown keywords are annotations, as the standard requires.
 
     Raises GrammarError if `schema` is not a JSON Schema or has no valid value, GrammarLimitError if a
@@ -53,7 +54,10 @@ def rules_from_schema(schema: Any, options: SchemaOptions = DEFAULTS) -> Rules:
         return rules
 
 
-_FREQUENT = (ANY_CHARACTER, STRING, PLAIN_CHARACTER, PLAIN_BODY, NUMBER, WHOLE_NUMBER, PLAIN_INTEGER)
+_FREQUENT = (
+    *(ANY_CHARACTER, STRING, PLAIN_CHARACTER, PLAIN_BODY),
+    *(any_number(DEFAULTS.digits), any_integer(DEFAULTS.digits)),
+)
 """What terminals of most schemas contain."""
 
 
@@ -73,7 +77,7 @@ class _FirstTerminals(NamedTuple):
 @cached_if_short
 def _first_terminals(whitespace: str | int) -> _FirstTerminals:
     rules, spacing = Rules(), spacing_of(whitespace)
-    rules.prepare((*_FREQUENT, *expressions_of_any_value()))
+    rules.prepare((*_FREQUENT, *expressions_of_any_value(DEFAULTS.digits)))
     if spacing is None:
         rules.ignore = [rules.terminal("WHITESPACE", repeat(WHITESPACE, 1))]
         return _FirstTerminals(rules, punctuation(rules, Spacing(EPSILON, EPSILON, EPSILON)), None)
@@ -118,7 +122,8 @@ def _marks_within(rules: Rules, options: SchemaOptions) -> Punctuation:
 def _opened(
     schema: Any, rules: Rules, options: SchemaOptions, marks: Punctuation
 ) -> tuple[Emitter, Literals]:
-    values = Values(Expander(Document(schema), KEYWORDS, options.unsupported, options.formats))
+    expander = Expander(Document(schema), KEYWORDS, options.unsupported, options.formats, options.digits)
+    values = Values(expander)
     root = frozenset((values.expander.root(),)) - {ALWAYS}
     values.get(root)
     values.settle()

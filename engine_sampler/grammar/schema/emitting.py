@@ -98,7 +98,7 @@ class Emitter:
 
     def _any_value(self) -> tuple[int, ...]:
         """The symbols of any value; its rules are copied."""
-        rules, symbols = _rules_of_any_value(self._ordered)
+        rules, symbols = _rules_of_any_value(self._ordered, self.values.expander.digits)
         terminals, first = list(self._marks), len(self._marks)
         for name, text in zip(rules.terminal_names[first:], rules.expressions[first:], strict=True):
             terminals.append(self._rules.terminal(name, text or EMPTY))
@@ -156,7 +156,8 @@ class Emitter:
             return (self._rules.terminal("STRING", quoted_key(value)),)
         if value is None or isinstance(value, bool):
             return (self._rules.terminal("CONSTANT", literal(CONSTANTS[json_kind(value)])),)
-        return (self._rules.terminal("NUMBER", plain_numbers([decimal(value, "const")])),)
+        number = plain_numbers([decimal(value, "const")], self.values.expander.digits)
+        return (self._rules.terminal("NUMBER", number),)
 
     def _listed(self, rule: int, values: Mapping[Hashable, Any]) -> None:
         automaton = ListedAutomaton(values, self, self._marks, self._ordered)
@@ -185,21 +186,21 @@ class Emitter:
         self._rules.define_automaton(rule, states, bits, counters)
 
 
-@lru_cache(maxsize=2)
-def _rules_of_any_value(ordered: bool) -> tuple[Rules, tuple[int, ...]]:
+@lru_cache(maxsize=16)
+def _rules_of_any_value(ordered: bool, digits: int | None) -> tuple[Rules, tuple[int, ...]]:
     """The rules of any value, which most schemas need, and its symbols; the first terminals are the marks."""
     rules, anything = Rules(), frozenset[int]()
     marks = Punctuation(*(rules.special(name, ()) for name in Punctuation._fields))
-    values = Values(Expander(Document(True), {}, "error", "assert"))
+    values = Values(Expander(Document(True), {}, "error", "assert", digits))
     emitter = Emitter(values, rules, marks, "schema" if ordered else "any")
     emitter._symbols[anything] = emitter._new_symbols(anything)
     emitter.finish()
     return rules, emitter._symbols[anything]
 
 
-def expressions_of_any_value() -> list[Expression]:
-    """The expressions of its terminals."""
-    return [one for one in _rules_of_any_value(False)[0].expressions if one is not None]
+def expressions_of_any_value(digits: int | None) -> list[Expression]:
+    """The expressions of the terminals of any value."""
+    return [one for one in _rules_of_any_value(False, digits)[0].expressions if one is not None]
 
 
 @lru_cache(maxsize=256)

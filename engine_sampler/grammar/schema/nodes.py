@@ -114,12 +114,19 @@ class Expander:
     keywords     for each known keyword, the types to which it applies and its handler
     unsupported  "error" or "warn": the treatment of keywords that cannot be enforced
     formats      "assert" or "annotate"
+    digits       the bound on the digits of numbers, whose integers are plain then; None without one
     """
 
     def __init__(
-        self, document: Document, keywords: Mapping[str, tuple[int, Handler]], unsupported: str, formats: str
+        self,
+        document: Document,
+        keywords: Mapping[str, tuple[int, Handler]],
+        unsupported: str,
+        formats: str,
+        digits: int | None,
     ) -> None:
         self.document = document
+        self.digits = digits
         self.asserts_formats = formats == "assert"
         self._keywords = keywords
         self._known: dict[int, Collection[str]] = {2020: keywords}  # in each draft

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from ...base.errors import quoted
 from ..errors import GrammarError
+from .limits import MAX_DIGITS
 
 WHITESPACE_PATTERN = r"[ \t]{0,2}(?:\r?\n[ \t]{0,40})?"
 """The default white space: a few blanks, then at most one line break with its indentation.
@@ -18,6 +19,10 @@ blanks or line breaks leaves it after at most 44 characters.
 
 MAX_WHITESPACE = 10_000
 """The largest number of white-space characters that may be given as the bound."""
+
+MAX_NUMBER_DIGITS = 40
+"""The default bound on the digits of a number before its point, and after it: more than a float or an integer
+of 128 bits has. A model that repeats a digit leaves the number after so many."""
 
 KeyOrder = Literal["any", "schema"]
 
@@ -36,6 +41,14 @@ def check_whitespace(whitespace: Any) -> None:
         raise GrammarError(f"whitespace={quoted(whitespace)} is not allowed: {allowed}")
 
 
+def check_numbers(numbers: Any) -> None:
+    """Raise GrammarError for what is neither "any" nor an allowed number of digits."""
+    is_count = isinstance(numbers, int) and not isinstance(numbers, bool)
+    if numbers != "any" and not (is_count and 1 <= numbers <= MAX_DIGITS):
+        allowed = f"any, or a number of digits from 1 to {MAX_DIGITS}"
+        raise GrammarError(f"numbers={quoted(numbers)} is not allowed: {allowed}")
+
+
 @dataclass(frozen=True)
 class SchemaOptions:
     """How a JSON Schema is read, and how its values are written.
@@ -43,6 +56,10 @@ class SchemaOptions:
     whitespace   the white space between tokens: "any" amount; "compact": none, but for one blank after a
                  comma or a colon; a number: up to so many characters; or a regular expression. The default
                  is `WHITESPACE_PATTERN`
+    numbers      how numbers are written. A number: up to so many digits before the point, and after it, and
+                 up to 3 of an exponent (more where the schema itself needs more), and integers without point
+                 and exponent; "any": as RFC 8259 and JSON Schema have it, for which `1.0` and `1e5` are
+                 integers. The default is `MAX_NUMBER_DIGITS`
     key_order    "any", or "schema": the keys that the schema names come first, in its order
     unsupported  "error" raises UnsupportedKeywordError for a keyword that cannot be enforced token by
                  token; "warn" issues a warning and ignores the keyword
@@ -52,6 +69,7 @@ class SchemaOptions:
     """
 
     whitespace: str | int = WHITESPACE_PATTERN
+    numbers: str | int = MAX_NUMBER_DIGITS
     key_order: KeyOrder = "any"
     unsupported: Literal["error", "warn"] = "error"
     formats: Literal["assert", "annotate"] = "assert"
@@ -61,6 +79,27 @@ class SchemaOptions:
             if (value := getattr(self, name)) not in known:
                 raise ValueError(f"{name} must be one of {known}, not {quoted(value)}")
         check_whitespace(self.whitespace)  # here, because True equals 1 where options are compared
+        check_numbers(self.numbers)
+
+    @property
+    def digits(self) -> int | None:
+        """The bound on the digits of numbers; None without one."""
+        return self.numbers if isinstance(self.numbers, int) else None
 
 
 DEFAULTS = SchemaOptions()
+
+
+def schema_options(
+    whitespace: str | int | None, numbers: str | int | None, key_order: Any, *others: Any
+) -> SchemaOptions:
+    """Options of which None means the default. Raises ValueError as `SchemaOptions` does."""
+    rest = (key_order, *others)
+    default_rest = (DEFAULTS.key_order, DEFAULTS.unsupported, DEFAULTS.formats)
+    if whitespace is None and numbers is None and rest == default_rest:
+        return DEFAULTS
+    return SchemaOptions(
+        DEFAULTS.whitespace if whitespace is None else whitespace,
+        DEFAULTS.numbers if numbers is None else numbers,
+        *rest,
+    )

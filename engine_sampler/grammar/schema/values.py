@@ -9,7 +9,7 @@ automaton ever leads to a dead end.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import NamedTuple, Protocol, TypeAlias
 
 from ..errors import GrammarLimitError
@@ -31,8 +31,7 @@ from .outlines import (
     type_mask,
 )
 from .plain_objects import PlainObject, plain_object
-from .scalars.numbers import NUMBER as NUMBERS
-from .scalars.numbers import WHOLE_NUMBER, number_set
+from .scalars.numbers import any_integer, any_number, number_set
 from .scalars.strings import string_set
 from .scalars.texts import STRING as STRINGS
 
@@ -67,7 +66,7 @@ def _constants(texts: list[bytes]) -> Scalar:
 
 
 @lru_cache(maxsize=128)
-def _scalars_of(types: tuple[str, ...]) -> tuple[Scalar, ...]:
+def _scalars_of(types: tuple[str, ...], digits: int | None) -> tuple[Scalar, ...]:
     """The values of some types without other constraints; () if some are no scalars."""
     kinds = type_mask(list(types))
     if not kinds or kinds & (OBJECT | ARRAY):
@@ -76,7 +75,7 @@ def _scalars_of(types: tuple[str, ...]) -> tuple[Scalar, ...]:
     if kinds & _CONSTANT_KINDS:
         scalars.append(_constants([text for kind, text in CONSTANTS.items() if kinds & kind]))
     if kinds & NUMBER:
-        scalars.append(Scalar("NUMBER", NUMBERS if "number" in types else WHOLE_NUMBER))
+        scalars.append(Scalar("NUMBER", (any_number if "number" in types else any_integer)(digits)))
     if kinds & STRING:
         scalars.append(Scalar("STRING", STRINGS))
     return tuple(scalars)
@@ -119,7 +118,7 @@ class Values:
                 found = Value(literals)
                 self._new.append(found)
             else:
-                found = _anything()
+                found = _anything(self.expander.digits)
             self._values[literals] = found
         return found
 
@@ -196,7 +195,7 @@ class Values:
         if kinds & _CONSTANT_KINDS:
             self._add_constants(value, kinds, literals)
         if kinds & NUMBER and (formula := self._formula(literals, NUMBER)) != FALSE:
-            value.add("NUMBER", number_set(formula))
+            value.add("NUMBER", number_set(formula, self.expander.digits))
         if kinds & STRING and (formula := self._formula(literals, STRING)) != FALSE:
             value.add("STRING", string_set(formula))
         for kind in (OBJECT, ARRAY):
@@ -207,7 +206,7 @@ class Values:
         """Fill the value of a literal that says nothing but types, or the keys of an object; whether it is
         one."""
         types = self.expander.only_types(literal)
-        if types and (scalars := _scalars_of(types)):
+        if types and (scalars := _scalars_of(types, self.expander.digits)):
             value.scalars += scalars
             return True
         plain = plain_object(literal, self.expander)
@@ -247,10 +246,10 @@ class Values:
         return conjunction(self.expander.formula(literal, kind) for literal in literals)
 
 
-@cache
-def _anything() -> Value:
+@lru_cache(maxsize=16)
+def _anything(digits: int | None) -> Value:
     """The value that satisfies no literals in particular: the same in all schemas."""
-    values = Values(Expander(Document(True), {}, "error", "assert"))
+    values = Values(Expander(Document(True), {}, "error", "assert", digits))
     value = Value(frozenset())
     values._values[value.literals] = value
     values._new.append(value)

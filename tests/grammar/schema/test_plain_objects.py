@@ -22,7 +22,7 @@ VALUES: tuple[Any, ...] = (None, 1, "x", {}, {"a": 1}, {"b": None})
 
 
 def _read(schema: Any) -> Any:
-    expander = Expander(Document(schema), KEYWORDS, "error", "assert")
+    expander = Expander(Document(schema), KEYWORDS, "error", "assert", None)
     return plain_object(expander.root(), expander)
 
 

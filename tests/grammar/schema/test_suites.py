@@ -38,7 +38,9 @@ def test_real_schemas_are_judged_correctly_except_for_unique_items_of_unlisted_s
 
 
 def test_the_required_part_of_the_test_suite_is_judged_correctly_or_rejected() -> None:
-    count, correct, wrong, rejected = judged("json_schema_test_suite_2020-12.jsonl", formats="annotate")
+    count, correct, wrong, rejected = judged(
+        "json_schema_test_suite_2020-12.jsonl", formats="annotate", numbers="any"
+    )
     assert wrong == []
     assert count == 383
     assert correct >= 357

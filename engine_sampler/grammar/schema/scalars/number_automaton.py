@@ -64,6 +64,25 @@ def _atoms(formula: Formula) -> list[Formula]:
     return atoms
 
 
+def digits_of(formula: Formula) -> tuple[int, int]:
+    """Numbers of digits before the point, and after it, with which some number satisfies the formula if any
+    does: there is one beyond all bounds, or between two of them, that is a multiple of all divisors."""
+    whole = fraction = 1
+    of_divisors = 0
+    for atom in _atoms(formula):
+        values = atom[1] if atom[0] == WITHIN else atom[1:2]
+        for value in spend_on_each(values if atom[0] in (WITHIN, LESS, MULTIPLE) else ()):
+            number = value.as_tuple()
+            least = max(-int(number.exponent), 0)
+            most = max(len(number.digits) + int(number.exponent), 1)
+            fraction = max(fraction, least + 1)
+            if atom[0] == MULTIPLE:
+                of_divisors += most
+            else:
+                whole = max(whole, most + 1)
+    return whole + of_divisors, fraction
+
+
 def _compare_digit(digit: str, digits: str, at: int) -> int:
     """The comparison (-1, 0, 1) of `digit` with digit number `at` of `digits`, padded with zeros."""
     other = digits[at] if at < len(digits) else "0"

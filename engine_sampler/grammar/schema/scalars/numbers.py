@@ -4,6 +4,9 @@ If only the type is constrained, all forms of RFC 8259 are accepted. If the valu
 a plain decimal (`-12.50`) or has exactly one digit, not 0, before its point and an exponent (`1.25e+01`);
 zero may have any exponent. These forms are compared exactly by an automaton. A form for which an assertion
 cannot be decided (`1.5e3` and `integer`, an exponent and `multipleOf`) is excluded.
+
+Unless any form is asked for, the number of digits is bounded, and an integer has neither point nor exponent.
+The bound is wider where the constants of a formula need it, so it never leaves a formula without a number.
 """
 
 from __future__ import annotations
@@ -11,14 +14,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil, floor
 from typing import Any
 
 from ....base.errors import quoted
 from ...errors import GrammarError, GrammarLimitError
 from ...program.expression import (
+    EMPTY,
     Expression,
     Frequent,
+    both,
     byte_class,
     byte_range,
     concat,
@@ -40,10 +46,11 @@ from ..formula import (
     Formula,
     cached_if_small,
     conjunction,
+    disjunction,
     weight,
 )
 from ..limits import MAX_DIGITS
-from .number_automaton import NumberAutomaton
+from .number_automaton import NumberAutomaton, digits_of
 from .texts import bodies_of
 
 _DIGIT = byte_range(0x30, 0x39)
@@ -76,6 +83,35 @@ _MAX_EXPONENT_CONSTANTS = 16
 
 _FIXED = {TRUE: NUMBER, (INTEGER, False): WHOLE_NUMBER, (INTEGER, True): PLAIN_INTEGER}
 
+_MAX_EXPONENT_DIGITS = 3
+"""Maximum number of digits of an exponent where digits are bounded: enough for every float."""
+
+
+@lru_cache(maxsize=16)
+def any_number(digits: int | None) -> Expression:
+    """All numbers; `digits` bounds those before the point, and those after it."""
+    return NUMBER if digits is None else Frequent(_bounded(digits, digits, min(digits, _MAX_EXPONENT_DIGITS)))
+
+
+@lru_cache(maxsize=16)
+def any_integer(digits: int | None) -> Expression:
+    """All integers: in all forms, or plainly if their digits are bounded."""
+    return WHOLE_NUMBER if digits is None else Frequent(concat(_MINUS, _whole(digits)))
+
+
+def _whole(digits: int) -> Expression:
+    return union(literal(b"0"), concat(byte_range(0x31, 0x39), repeat(_DIGIT, 0, digits - 1)))
+
+
+def _bounded(whole: int, fraction: int, exponent: int) -> Expression:
+    """Numbers of up to so many digits before the point, after it, and in the exponent."""
+    return concat(
+        _MINUS,
+        _whole(whole),
+        optional(concat(literal(b"."), repeat(_DIGIT, 1, fraction))),
+        optional(concat(_E, _SIGN, repeat(_DIGIT, 1, exponent))),
+    )
+
 
 def decimal(value: Any, keyword: str) -> Decimal:
     """A number of a schema, exactly.
@@ -96,12 +132,26 @@ def decimal(value: Any, keyword: str) -> Decimal:
     return number
 
 
-@cached_if_small
-def number_set(formula: Formula) -> Expression:
+def number_set(formula: Formula, digits: int | None = None) -> Expression:
     """The texts of the numbers that a formula allows; `expression.EMPTY` if there are none.
+
+    digits  bounds those before the point and those after it, and integers are plain; None: all forms
 
     Raises GrammarLimitError or UnsupportedKeywordError if the automaton would be too large.
     """
+    if digits is None:
+        return _number_set(formula)
+    if formula == TRUE:
+        return any_number(digits)
+    if formula in _FIXED:
+        return any_integer(digits)
+    if formula[0] == WITHIN and len(formula[1]) > _MAX_EXPONENT_CONSTANTS:
+        return plain_numbers(sort(formula[1]), digits)
+    return _bounded_set(_with_plain_integers(formula), digits)
+
+
+@cached_if_small
+def _number_set(formula: Formula) -> Expression:
     found = _FIXED.get(formula)
     if found is not None:
         return found
@@ -110,6 +160,32 @@ def number_set(formula: Formula) -> Expression:
     if formula[0] == WITHIN and len(formula[1]) > _MAX_EXPONENT_CONSTANTS:
         return plain_numbers(sort(formula[1]))
     return NumberAutomaton(formula).expression()
+
+
+def _bounded_set(formula: Formula, digits: int) -> Expression:
+    """The numbers of a formula that have no more digits than it needs, or than are allowed."""
+    numbers = _number_set(formula)
+    if numbers == EMPTY:
+        return EMPTY
+    whole, fraction = digits_of(formula)
+    if formula[0] == AND and (INTEGER, True) in formula[1]:
+        bounds = _bounds(formula[1])
+        return numbers if all(bounds) else both(numbers, any_integer(max(digits, whole)))
+    exponent = min(digits, _MAX_EXPONENT_DIGITS)
+    return both(numbers, _bounded(max(digits, whole), max(digits, fraction), exponent))
+
+
+def _with_plain_integers(formula: Formula) -> Formula:
+    """The formula with integers that have neither point nor exponent."""
+    kind = formula[0]
+    if kind == INTEGER:
+        return (INTEGER, True)
+    if kind == NOT:
+        return (NOT, _with_plain_integers(formula[1]))
+    if kind in (AND, OR):
+        parts = [_with_plain_integers(part) for part in spend_on_each(formula[1])]
+        return conjunction(parts) if kind == AND else disjunction(parts)
+    return formula
 
 
 def _filtered(formula: Formula) -> Formula:
@@ -126,8 +202,7 @@ def whole_numbers(formulas: Iterable[Formula]) -> list[Decimal] | None:
     """The numbers that satisfy all formulas; None unless these are whole numbers in a short range."""
     formula = conjunction(formulas)
     atoms = formula[1] if formula[0] == AND else (formula,)
-    lows = [atom[1][1] for atom in atoms if atom[0] == NOT and atom[1][0] == LESS]
-    highs = [atom[1] for atom in atoms if atom[0] == LESS]
+    lows, highs = _bounds(atoms)
     if not any(atom[0] == INTEGER for atom in atoms) or not lows or not highs:
         return None
     low, high = floor(max(lows)), ceil(min(highs))
@@ -135,6 +210,12 @@ def whole_numbers(formulas: Iterable[Formula]) -> list[Decimal] | None:
         return None
     numbers = spend_on_each(map(Decimal, range(low, high + 1)), 4 * weight(formula))
     return [number for number in numbers if _is_true(formula, number)]
+
+
+def _bounds(atoms: Iterable[Formula]) -> tuple[list[Decimal], list[Decimal]]:
+    """The lower and the upper bounds among assertions."""
+    lows = [atom[1][1] for atom in atoms if atom[0] == NOT and atom[1][0] == LESS]
+    return lows, [atom[1] for atom in atoms if atom[0] == LESS]
 
 
 def _is_true(formula: Formula, value: Decimal) -> bool:
@@ -152,12 +233,19 @@ def _is_true(formula: Formula, value: Decimal) -> bool:
     return Fraction(value) % Fraction(formula[1] if kind == MULTIPLE else 1) == 0
 
 
-def plain_numbers(values: list[Decimal]) -> Expression:
-    """Constants, as plain decimals with any number of trailing zeros after the point."""
-    texts = sort([f"{value.normalize():f}" for value in spend_on_each(values, 2) if value])
+def _plain_text(value: Decimal) -> str:
+    """A number as a decimal without needless zeros."""
+    text = f"{value:f}"
+    return text.rstrip("0").removesuffix(".") if "." in text else text
+
+
+def plain_numbers(values: list[Decimal], digits: int | None = None) -> Expression:
+    """Constants, as plain decimals with trailing zeros after the point: up to `digits` of them, or any
+    number."""
+    zeros = optional(concat(literal(b"."), repeat(literal(b"0"), 1, digits)))
+    texts = sort([_plain_text(value) for value in spend_on_each(values, 2) if value])
     whole = [text for text in texts if "." not in text]
     fractional = [text for text in texts if "." in text]
-    zero = [concat(_MINUS, literal(b"0"), _ZEROS)] if len(texts) < len(values) else []
-    return union(
-        *zero, concat(bodies_of(whole), _ZEROS), concat(bodies_of(fractional), repeat(literal(b"0")))
-    )
+    zero = [concat(_MINUS, literal(b"0"), zeros)] if len(texts) < len(values) else []
+    trailing = repeat(literal(b"0"), 0, digits)
+    return union(*zero, concat(bodies_of(whole), zeros), concat(bodies_of(fractional), trailing))

@@ -23,8 +23,9 @@ from engine_sampler.grammar.schema.formula import (
     conjunction,
     disjunction,
 )
-from engine_sampler.grammar.schema.scalars.matching import ValueMatcher
-from engine_sampler.grammar.schema.scalars.numbers import number_set
+from engine_sampler.grammar.schema.options import SchemaOptions
+from engine_sampler.grammar.schema.scalars.matching import ValueMatcher, is_empty
+from engine_sampler.grammar.schema.scalars.numbers import _with_plain_integers, number_set
 
 from ..judging import Judge, accepted
 
@@ -93,7 +94,75 @@ def test_plain_decimals_match_by_value_and_exponents_never_match_wrongly(
     ],
 )
 def test_numbers_are_compared_by_value(schema: Any, good: list[str], bad: list[str]) -> None:
-    assert accepted({"type": "number", **schema}, *good, *bad) == good
+    assert accepted({"type": "number", **schema}, *good, *bad, numbers="any") == good
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        ({"type": "integer"}, ["0", "-0", "12"], ["1.0", "1e3", "10e0", "1E0", "01"]),
+        ({"type": "integer", "minimum": 5}, ["5", "60"], ["5.0", "6e1", "4"]),
+        ({"type": "integer", "multipleOf": 7, "maximum": 20}, ["-7", "0", "14"], ["14.0", "21", "8"]),
+        ({"type": "integer", "enum": [1, 2.0]}, ["1", "2"], ["1.0", "2.0", "3"]),
+        ({"not": {"type": "integer"}, "type": "number"}, ["1.5", "-0.25"], ["1", "1.0", "2e0"]),
+        ({"type": ["integer", "number"]}, ["1", "1.0", "1e3"], ["1."]),
+        ({"anyOf": [{"type": "integer"}, {"type": "string"}]}, ["7", '"7"'], ["7.0"]),
+        ({"type": "array", "items": {"type": "integer"}}, ["[1,2]"], ["[1.0]", "[1e2]"]),
+    ],
+)
+def test_integers_are_written_plainly(schema: Any, good: list[str], bad: list[str]) -> None:
+    assert accepted(schema, *good, *bad) == good
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        True,
+        {"type": "number"},
+        {"minimum": 0},
+        {"not": {"const": 3}},
+        {"exclusiveMinimum": -1, "not": {"const": 7}},
+    ],
+)
+def test_digits_are_bounded(schema: Any) -> None:
+    nines, zeros = "9" * 40, "0" * 40
+    good = [nines, f"0.{nines}", f"{nines}.{zeros}1"[:-1], "2e300"]
+    bad = [nines + "9", f"0.{nines}9", f"1.{zeros}0", "2e3000", "2e+0300"]
+    assert accepted(schema, *good, *bad) == good
+    assert accepted(schema, "12", "1.25", "123", "4e55", "4e555", numbers=2) == ["12", "1.25", "4e55"]
+    assert accepted(schema, *good, *bad, numbers="any") == [*good, *bad]
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        ({"type": "integer", "minimum": 10**60}, "1" + "0" * 60),
+        ({"type": "integer", "maximum": -(10**60)}, "-1" + "0" * 60),
+        ({"type": "integer", "multipleOf": 10**50, "minimum": 1}, "1" + "0" * 50),
+        ({"multipleOf": 1e-60, "exclusiveMinimum": 0, "maximum": 1e-60}, "0." + "0" * 59 + "1"),
+        ({"exclusiveMinimum": 1e-50, "exclusiveMaximum": 2e-50}, "0." + "0" * 49 + "15"),
+        ({"const": 10**45}, "1" + "0" * 45),
+        ({"enum": list(range(10**45, 10**45 + 20))}, "1" + "0" * 44 + "3"),
+        ({"const": {"a": [10**45]}}, '{"a":[1' + "0" * 45 + "]}"),
+        ({"type": "integer", "multipleOf": 7, "minimum": 10**40}, "1" + "0" * 39 + "3"),
+    ],
+)
+@pytest.mark.parametrize("numbers", [40, 1])
+def test_a_schema_that_needs_more_digits_gets_them(schema: Any, text: str, numbers: int) -> None:
+    assert accepted({"type": ["number", "object"], **schema}, text, numbers=numbers) == [text]
+
+
+@given(formulas, st.integers(1, 3))
+@settings(max_examples=60, deadline=None)
+def test_a_bound_on_digits_leaves_a_number_wherever_there_is_one(formula: Formula, digits: int) -> None:
+    numbers = number_set(formula, digits)
+    assert (numbers == EMPTY or is_empty(numbers)) == (number_set(_with_plain_integers(formula)) == EMPTY)
+
+
+@pytest.mark.parametrize("numbers", [0, -1, 401, True, 1.5, "all", None])
+def test_other_bounds_on_digits_are_refused(numbers: Any) -> None:
+    with pytest.raises(GrammarError, match="is not allowed: any, or a number of digits from 1 to 400"):
+        SchemaOptions(numbers=numbers)
 
 
 def test_an_integer_of_draft_4_has_no_decimal_point() -> None:
