@@ -33,7 +33,7 @@ class Beginning(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CallForm:
     """One way to write a call.
 
