@@ -47,6 +47,7 @@ class MessageParser:
     skip_special_tokens  whether special tokens that mark nothing have no text
     stop            strings at the first of which thoughts or content end, and with them what is read; within
                     arguments they have no effect. They are held back where they might begin
+    include_stop_str_in_output  whether the stop string is a part of what it ends
     calls_end_thoughts  whether a call that begins within thoughts ends them; else it is a part of them
     resume          whether calls are read again after a call that is not as defined; else all that follows
                     is content
@@ -80,6 +81,7 @@ class MessageParser:
         tokenizer: Tokenizer | None = None,
         skip_special_tokens: bool = True,
         stop: Sequence[str] = (),
+        include_stop_str_in_output: bool = False,
         calls_end_thoughts: bool = False,
         resume: bool = False,
         values: bool = False,
@@ -92,11 +94,12 @@ class MessageParser:
             MarkerAlphabet(tokenizer, skip_special_tokens),
             resume,
             stops_in(stop),
-            calls_end_thoughts,
+            (bool(include_stop_str_in_output), bool(calls_end_thoughts)),
             (family, tools, tool_choice, reasoning, starts_inside, structural_tag, reasoning_marks),
         )
         self._texts = self._automaton.texts
         self._takes_ids = tokenizer is not None
+        self._includes_stop = include_stop_str_in_output
         self._place = self._automaton.start
         self._reading = Reading(values, call_id or _default_ids())
         self._decoder = _Decoder("replace")
@@ -164,6 +167,14 @@ class MessageParser:
             self._apply(self._automaton.last_step(self._place), events)
             self._is_finished = True
         return joined(events)
+
+    def leaves_out(self, token_id: int, stop_reason: Any) -> bool:
+        """Whether the last token of an answer that has ended for a reason is none of its text: one of
+        `stop_token_ids` that marks nothing."""
+        if type(stop_reason) is not int or stop_reason != token_id or self._includes_stop:
+            return False
+        text = self._text_of(token_id)
+        return isinstance(text, bytes) or not self._automaton.alphabet.is_marker(text)
 
     def _read(self, pieces: Iterable[int | str], events: list[Event]) -> None:
         """Take pieces; those that are no more than text that goes on together, which is most of them."""
@@ -336,16 +347,18 @@ def _automaton_of(
     alphabet: MarkerAlphabet,
     resume: bool,
     stops: Sequence[str],
-    calls_end_thoughts: bool,
+    switches: tuple[bool, bool],
     given: _Given,
 ) -> MessageAutomaton:
     """The automaton of a parser with these arguments, shared by those for which all of it is the same."""
 
     def make(copies: _Given) -> MessageAutomaton:
         definition = _definition(*copies, alphabet).stopping_at(stops)
-        return MessageAutomaton(replace(definition, calls_end_thoughts=calls_end_thoughts), alphabet, resume)
+        includes_stop, calls_end_thoughts = switches
+        definition = replace(definition, includes_stop=includes_stop, calls_end_thoughts=calls_end_thoughts)
+        return MessageAutomaton(definition, alphabet, resume)
 
-    options = (alphabet.skips, bool(resume), bool(calls_end_thoughts), tuple(stops))
+    options = (alphabet.skips, bool(resume), switches, tuple(stops))
     return SharedAutomata.of(alphabet.tokenizer).find(options, given, make)
 
 

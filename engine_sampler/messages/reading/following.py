@@ -101,9 +101,11 @@ class Following(MessagePlace):
                     self._deviate(at, _EXCLUDED if opener.kind == "excluded" else _NO_CALL)
                 at = max(at + 1, found.end)
                 continue
-            self._content(text[begin:at])
             if opener.kind == "stop":
                 self.mode = "stopped"
+                at = found.end if self._automaton.definition.includes_stop else at
+            self._content(text[begin:at])
+            if opener.kind == "stop":
                 return at
             if opener.kind == "trigger":
                 return self._leave(at, _NO_CALL)
@@ -177,11 +179,11 @@ class Following(MessagePlace):
             if opener is None:
                 at += 1
                 continue
-            self._text("thought", text[begin:at])
-            if found.end == PARTIAL:
-                return at
-            if opener.kind == "stop":
+            if opener.kind == "stop" and found.end >= 0:
                 self.mode = "stopped"
+                at = found.end if self._automaton.definition.includes_stop else at
+            self._text("thought", text[begin:at])
+            if found.end == PARTIAL or opener.kind == "stop":
                 return at
             self._emit_section("thoughts", False)
             self.mode, self.was_thinking = "free", True
