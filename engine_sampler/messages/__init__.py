@@ -6,7 +6,7 @@
     send(chat_deltas(parser.finish()))
     message = chat_message(parser)
 
-`definition` makes of a family, `tags` of a structural tag, what `following` follows through a text;
+`definition` makes of a family, `tags` of a structural tag, what `reading` follows through a text;
 `arguments` has a reader for each way to write arguments. `chat`, `responses` and `anthropic` say what was
 read in the forms of these interfaces.
 """

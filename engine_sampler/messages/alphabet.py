@@ -31,7 +31,7 @@ class MarkerAlphabet:
 
     def __init__(self, tokenizer: Tokenizer | None = None, skip_special_tokens: bool = True) -> None:
         self.tokenizer = tokenizer
-        self._skips = skip_special_tokens
+        self.skips = bool(skip_special_tokens)
         self._ids = tokenizer.markers if tokenizer is not None else {}
         self._names: dict[str, str] = {}
         self._characters: dict[str, str] = {}
@@ -60,7 +60,7 @@ class MarkerAlphabet:
         """What tokens that are no markers add to any text, as far as `token` was asked for it."""
         if self.tokenizer is None:
             return {}
-        kept: dict[int, str | bytes] = self.tokenizer.kept(f"texts of tokens, {self._skips}", dict)
+        kept: dict[int, str | bytes] = self.tokenizer.kept(f"texts of tokens, {self.skips}", dict)
         return kept
 
     def token(self, token_id: int, texts: dict[int, str | bytes]) -> str | bytes:
@@ -70,7 +70,7 @@ class MarkerAlphabet:
         if marker is not None:
             return marker
         assert self.tokenizer is not None
-        data = self.tokenizer.text_bytes(token_id, self._skips)
+        data = self.tokenizer.text_bytes(token_id, self.skips)
         text: str | bytes = data
         with suppress(UnicodeDecodeError):
             text = data.decode()

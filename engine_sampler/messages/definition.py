@@ -33,7 +33,7 @@ class Beginning(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CallForm:
     """One way to write a call.
 
@@ -63,7 +63,7 @@ class Opener:
     thoughts   begins thoughts; thinking end: ends them
     content    begins content, and is dropped; so are other marks around it
     header     begins thoughts, content or a call, as it says itself
-    stop       ends the answer, and is no part of it; it ends thoughts, too
+    stop       ends the answer, and is a part of it only if the definition says so; it ends thoughts, too
     excluded   does not occur in free text; it is text
     trigger    can only be the beginning of a call; where none follows, the text is not as defined
     """
@@ -120,6 +120,7 @@ class AnswerDefinition:
     section_end      what ends a section; None: there are none
     separator        what stands between its calls
     calls_end_thoughts   whether a call ends thoughts that it interrupts; else it is a part of them
+    includes_stop    whether a stop string is a part of what it ends
     """
 
     openers: tuple[Opener, ...] = ()
@@ -131,6 +132,7 @@ class AnswerDefinition:
     section_end: Template | None = None
     separator: Template = field(default_factory=lambda: Template(()))
     calls_end_thoughts: bool = False
+    includes_stop: bool = False
 
     def stopping_at(self, strings: Sequence[str]) -> AnswerDefinition:
         """This definition, of answers that end at one of some strings."""

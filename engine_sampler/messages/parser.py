@@ -7,7 +7,7 @@ import importlib
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..base.arguments import not_allowed
 from ..base.errors import quoted
@@ -18,8 +18,8 @@ from ..tokenizer import Tokenizer, check_tokenizer
 from .alphabet import MarkerAlphabet, without_surrogates
 from .definition import AnswerDefinition, family_definition, thinking_definition
 from .events import Event
-from .following import Following
 from .message import MessagePart
+from .reading import MessageAutomaton, MessagePlace, MessageStep, Reading, SharedAutomata, joined
 from .schemas import SchemaView
 from .tags import tag_definition
 
@@ -47,6 +47,7 @@ class MessageParser:
     skip_special_tokens  whether special tokens that mark nothing have no text
     stop            strings at the first of which thoughts or content end, and with them what is read; within
                     arguments they have no effect. They are held back where they might begin
+    include_stop_str_in_output  whether the stop string is a part of what it ends
     calls_end_thoughts  whether a call that begins within thoughts ends them; else it is a part of them
     resume          whether calls are read again after a call that is not as defined; else all that follows
                     is content
@@ -80,6 +81,7 @@ class MessageParser:
         tokenizer: Tokenizer | None = None,
         skip_special_tokens: bool = True,
         stop: Sequence[str] = (),
+        include_stop_str_in_output: bool = False,
         calls_end_thoughts: bool = False,
         resume: bool = False,
         values: bool = False,
@@ -88,23 +90,20 @@ class MessageParser:
         check_tokenizer(tokenizer)
         if reasoning not in ("disabled", "enabled", "auto"):
             raise ParameterError(f"reasoning={quoted(reasoning)} is not allowed: disabled, enabled or auto")
-        self._alphabet = MarkerAlphabet(tokenizer, skip_special_tokens)
-        definition = _definition(
-            family,
-            tools,
-            tool_choice,
-            reasoning,
-            starts_inside,
-            structural_tag,
-            reasoning_marks,
-            self._alphabet,
+        self._automaton = _automaton_of(
+            MarkerAlphabet(tokenizer, skip_special_tokens),
+            resume,
+            stops_in(stop),
+            (bool(include_stop_str_in_output), bool(calls_end_thoughts)),
+            (family, tools, tool_choice, reasoning, starts_inside, structural_tag, reasoning_marks),
         )
-        definition = definition.stopping_at(stops_in(stop))
-        definition = replace(definition, calls_end_thoughts=calls_end_thoughts)
-        self._pieces = self._alphabet.texts
-        self._following = Following(definition, self._alphabet, resume, values, call_id or _default_ids())
+        self._texts = self._automaton.texts
+        self._takes_ids = tokenizer is not None
+        self._includes_stop = include_stop_str_in_output
+        self._place = self._automaton.start
+        self._reading = Reading(values, call_id or _default_ids())
         self._decoder = _Decoder("replace")
-        self._bytes_wait = False
+        self._bytes_wait = self._is_finished = False
         self._thinking_tokens = 0
         self._log: list[int | str] = []
         self._kept = [self._state()]
@@ -117,92 +116,129 @@ class MessageParser:
         Raises ValueError after `finish`, and `ParameterError` for text where a tokenizer is given, or for ids
         where none is; nothing has changed then.
         """
-        one = self._one(pieces) if type(pieces) is list or type(pieces) is tuple else None
-        if one is not None:
-            return [one]
+        events: list[Event] = []
+        is_whole = self._takes_ids and not self._bytes_wait and not self._is_finished
+        if is_whole and type(pieces) is list and len(pieces) == 1 and self._feed_one(pieces[0], events):
+            return events if len(events) < 2 else joined(events)
         if isinstance(pieces, str) is self.takes_ids:
             allowed = "ids, with a tokenizer" if self.takes_ids else "text, without a tokenizer"
             raise not_allowed("pieces", pieces, allowed)
-        if self._following.is_finished:
+        if self._is_finished:
             raise ValueError("the answer is finished")
         length = len(self._log)
         try:
-            self._read((pieces,) if isinstance(pieces, str) else pieces)
+            self._read((pieces,) if isinstance(pieces, str) else pieces, events)
         except BaseException:  # an interruption, or what is no id: nothing of it has come
             self._return_to(length)
             raise
-        return self._following.taken()
+        return joined(events)
 
-    def _one(self, pieces: Sequence[int]) -> Event | None:
-        """The event of a single token that is no more than text that goes on, as most are; else None, and
-        nothing has changed."""
-        following = self._following
-        special = following.special
-        if special is None or len(pieces) != 1 or self._bytes_wait or following.is_finished:
-            return None
-        text = self._pieces.get(pieces[0])
-        if not text or type(text) is not str or special(text) is not None:
-            return None
-        self._log.append(pieces[0])
-        if following.going_on == "thought":
+    def _feed_one(self, piece: int, events: list[Event]) -> bool:
+        """Take a token that is whole characters, as most are; else nothing has changed."""
+        place = self._place
+        special = place.special
+        text = self._texts.get(piece) if special is not None else None
+        if text and type(text) is str and special(text) is None:  # type: ignore[misc]
+            self._reading.length += len(text)
+            self._reading.go_on(place.going_on, text, events)
+        else:
+            step = place.steps.get(piece) or self._found(place, piece)
+            if step is None:
+                return False
+            try:
+                self._apply(step, events)
+            except BaseException:  # of what gives a call's id, or an interruption
+                self._return_to(len(self._log))
+                raise
+        if place.is_thinking:
             self._thinking_tokens += 1
-        event = following.go_on(text)
+        self._log.append(piece)
         if not len(self._log) % _EVERY:
             self._kept.append(self._state())
-        return event
+        return True
 
     def finish(self) -> list[Event]:
         """The last events: what was held back, since it might have been the beginning of something."""
-        if not self._following.is_finished:
-            self._following.finish(self._decoder.decode(b"", final=True))
-        return self._following.taken()
+        events: list[Event] = []
+        if not self._is_finished:
+            rest = self._decoder.decode(b"", final=True)
+            if rest:
+                self._apply(self._automaton.step(self._place, rest), events)
+            self._apply(self._automaton.last_step(self._place), events)
+            self._is_finished = True
+        return joined(events)
 
-    def _read(self, pieces: Iterable[int | str]) -> None:
+    def leaves_out(self, token_id: int, stop_reason: Any) -> bool:
+        """Whether the last token of an answer that has ended for a reason is none of its text: one of
+        `stop_token_ids` that marks nothing."""
+        if type(stop_reason) is not int or stop_reason != token_id or self._includes_stop:
+            return False
+        text = self._text_of(token_id)
+        return isinstance(text, bytes) or not self._automaton.alphabet.is_marker(text)
+
+    def _read(self, pieces: Iterable[int | str], events: list[Event]) -> None:
         """Take pieces; those that are no more than text that goes on together, which is most of them."""
-        following, log, known = self._following, self._log, self._pieces
+        log, known = self._log, self._texts
         run: list[str] = []
-        special = following.special
+        special = self._place.special
         for piece in pieces:
             text = piece if isinstance(piece, str) else known.get(piece)
             if special is not None and type(text) is str and special(text) is None and not self._bytes_wait:
                 run.append(text)
             else:
                 if run:
-                    self._go_on(run)
+                    self._go_on(run, events)
                     run = []
-                self._take(piece)
-                special = following.special
+                self._take(piece, events)
+                special = self._place.special
             log.append(piece)
             if not len(log) % _EVERY:
                 if run:
-                    self._go_on(run)
+                    self._go_on(run, events)
                     run = []
                 self._kept.append(self._state())
         if run:
-            self._go_on(run)
+            self._go_on(run, events)
 
-    def _go_on(self, run: list[str]) -> None:
-        if self._following.is_thinking:
+    def _go_on(self, run: list[str], events: list[Event]) -> None:
+        place = self._place
+        if place.is_thinking:
             self._thinking_tokens += len(run)
-        self._following.keep(self._following.go_on(run[0] if len(run) == 1 else "".join(run)))
-
-    def _take(self, piece: int | str) -> None:
-        """Take one piece of any kind."""
-        self._thinking_tokens += self._following.is_thinking
-        if isinstance(piece, str):
-            self._following.advance(without_surrogates(piece))
-            return
-        text = self._pieces.get(piece)
-        if text is None:
-            text = self._alphabet.token(piece, self._pieces)
-        if self._bytes_wait or isinstance(text, bytes):
-            text = self._decoded(text)
+        text = run[0] if len(run) == 1 else "".join(run)
         if text:
-            self._following.advance(text)
+            self._reading.length += len(text)
+            self._reading.go_on(place.going_on, text, events)
+
+    def _take(self, piece: int | str, events: list[Event]) -> None:
+        """Take one piece of any kind."""
+        place = self._place
+        step = None if self._bytes_wait else place.steps.get(piece) or self._found(place, piece)
+        if step is None:
+            text = self._decoded(piece if isinstance(piece, str) else self._text_of(piece))
+            step = self._automaton.step(place, text)
+        self._apply(step, events)
+        self._thinking_tokens += place.is_thinking
+
+    def _found(self, place: MessagePlace, piece: int | str) -> MessageStep | None:
+        """What a piece does that has not been met here; None for bytes that are not whole characters."""
+        text = without_surrogates(piece) if isinstance(piece, str) else self._text_of(piece)
+        return None if isinstance(text, bytes) else self._automaton.known_step(place, piece, text)
+
+    def _text_of(self, token_id: int) -> str | bytes:
+        text = self._texts.get(token_id)
+        return self._automaton.alphabet.token(token_id, self._texts) if text is None else text
+
+    def _apply(self, step: MessageStep, events: list[Event]) -> None:
+        self._place, length, kind, text, facts = step
+        if kind is not None:
+            self._reading.go_on(kind, text, events)
+        elif facts:
+            self._reading.apply(facts, events)
+        self._reading.length += length
 
     def _decoded(self, piece: str | bytes) -> str:
         """A piece after bytes that were not whole characters."""
-        is_marker = isinstance(piece, str) and self._alphabet.is_marker(piece)
+        is_marker = isinstance(piece, str) and self._automaton.alphabet.is_marker(piece)
         if is_marker:
             before, self._bytes_wait = self._decoder.decode(b"", final=True), False
             self._decoder.reset()
@@ -214,12 +250,8 @@ class MessageParser:
     # --- Going back ---
 
     def _state(self) -> tuple[Any, ...]:
-        return self._following.state(), self._decoder.getstate(), self._bytes_wait, self._thinking_tokens
-
-    def _restore(self, state: tuple[Any, ...]) -> None:
-        following, decoder, self._bytes_wait, self._thinking_tokens = state
-        self._following.restore(following)
-        self._decoder.setstate(decoder)
+        decoder = self._decoder.getstate()
+        return self._place, self._reading.state(), decoder, self._bytes_wait, self._thinking_tokens
 
     def rollback(self, n: int) -> None:
         """Take back the last `n` tokens, or pieces of text: the parser is then as if they had not come.
@@ -228,28 +260,29 @@ class MessageParser:
         """
         if not 0 <= n <= len(self._log):
             raise ValueError(f"n={n} is not allowed: 0 to {len(self._log)}")
-        if not n and not self._following.is_finished:
+        if not n and not self._is_finished:
             return
         self._return_to(len(self._log) - n)
 
     def _return_to(self, left: int) -> None:
         """Keep so many tokens, or pieces of text."""
         del self._kept[left // _EVERY + 1 :]
-        self._restore(self._kept[-1])
+        self._place, reading, decoder, self._bytes_wait, self._thinking_tokens = self._kept[-1]
+        self._reading.restore(reading)
+        self._decoder.setstate(decoder)
+        self._is_finished = False
         first = (len(self._kept) - 1) * _EVERY
         again = self._log[first:left]
         del self._log[first:]
-        self._read(again)
-        self._following.taken()
+        self._read(again, [])
 
     def fork(self) -> MessageParser:
         """A parser in the same state, which goes on independently."""
         new = object.__new__(MessageParser)
-        new._alphabet, new._pieces = self._alphabet, self._pieces
-        new._following = self._following.fork()
+        new.__dict__.update(self.__dict__)
+        new._reading = self._reading.fork()
         new._decoder = _Decoder("replace")
         new._decoder.setstate(self._decoder.getstate())
-        new._bytes_wait, new._thinking_tokens = self._bytes_wait, self._thinking_tokens
         new._log, new._kept = self._log.copy(), self._kept.copy()
         return new
 
@@ -258,27 +291,27 @@ class MessageParser:
     @property
     def parts(self) -> Sequence[MessagePart]:
         """What has been read so far: thoughts, content and calls, in the order of the text."""
-        return self._following.parts
+        return self._reading.parts
 
     @property
     def deviation(self) -> str | None:
         """Where and how the text first left its definition; None if it did not."""
-        return self._following.deviation
+        return self._reading.deviation
 
     @property
     def takes_ids(self) -> bool:
         """Whether it is fed token ids, not text."""
-        return self._alphabet.tokenizer is not None
+        return self._takes_ids
 
     @property
     def is_finished(self) -> bool:
         """Whether the answer is finished."""
-        return self._following.is_finished
+        return self._is_finished
 
     @property
     def is_thinking(self) -> bool:
         """Whether the text is within thoughts."""
-        return self._following.is_thinking
+        return self._place.is_thinking
 
     @property
     def thinking_tokens(self) -> int:
@@ -292,7 +325,7 @@ class MessageParser:
 
         Raises ValueError for content that is not the beginning of a JSON value.
         """
-        return self._following.content_value()
+        return self._reading.content_value()
 
     def validated(self, kind: Any) -> Any:
         """The value of the content as pydantic validates it: a model, a TypedDict, or any other type.
@@ -304,6 +337,29 @@ class MessageParser:
 
     def __len__(self) -> int:
         return len(self._log)
+
+
+_Given: TypeAlias = tuple[Any, Any, Any, str, Any, Any, Any]
+"""What `_definition` takes, but for the alphabet."""
+
+
+def _automaton_of(
+    alphabet: MarkerAlphabet,
+    resume: bool,
+    stops: Sequence[str],
+    switches: tuple[bool, bool],
+    given: _Given,
+) -> MessageAutomaton:
+    """The automaton of a parser with these arguments, shared by those for which all of it is the same."""
+
+    def make(copies: _Given) -> MessageAutomaton:
+        definition = _definition(*copies, alphabet).stopping_at(stops)
+        includes_stop, calls_end_thoughts = switches
+        definition = replace(definition, includes_stop=includes_stop, calls_end_thoughts=calls_end_thoughts)
+        return MessageAutomaton(definition, alphabet, resume)
+
+    options = (alphabet.skips, bool(resume), switches, tuple(stops))
+    return SharedAutomata.of(alphabet.tokenizer).find(options, given, make)
 
 
 def _definition(

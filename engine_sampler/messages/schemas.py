@@ -21,6 +21,7 @@ class SchemaView:
         self._schema = schema
         self._document = schema if document is None else document
         self._parts = 0
+        self._within: dict[str | int | None, SchemaView] = {}
 
     @cached_property
     def _alternatives(self) -> tuple[Mapping[str, Any], ...]:
@@ -92,25 +93,30 @@ class SchemaView:
         return self.strings is None
 
     def member(self, name: str) -> SchemaView:
-        """The schema of a member of an object."""
+        """The schema of a member of an object, the same one each time."""
         for one in self._alternatives:
             members = one.get("properties")
             if isinstance(members, Mapping) and name in members:
-                return SchemaView(members[name], self._document)
+                return self._view(name, members[name])
         for one in self._alternatives:
             if isinstance(one.get("additionalProperties"), Mapping):
-                return SchemaView(one["additionalProperties"], self._document)
+                return self._view(None, one["additionalProperties"])
         return ANYTHING
 
     def item(self, index: int) -> SchemaView:
-        """The schema of an item of a list."""
+        """The schema of an item of a list, the same one each time."""
         for one in self._alternatives:
             first = one.get("prefixItems")
             if isinstance(first, list) and index < len(first):
-                return SchemaView(first[index], self._document)
+                return self._view(index, first[index])
             if isinstance(one.get("items"), Mapping):
-                return SchemaView(one["items"], self._document)
+                return self._view(-1, one["items"])
         return ANYTHING
+
+    def _view(self, place: str | int | None, schema: Any) -> SchemaView:
+        if place not in self._within:
+            self._within[place] = SchemaView(schema, self._document)
+        return self._within[place]
 
 
 class _UnknownError(Exception):

@@ -58,8 +58,11 @@ class ParsedAnswers:
             tokens = self._find(request_id).history.output_token_ids[len(parser) :].tolist()
         except RequestError:  # another thread has removed it
             tokens = result.tokens(i)
-        events = parser.feed(tokens)
-        return events if result.finish_reasons[i] is None else events + parser.finish()
+        if result.finish_reasons[i] is None:
+            return parser.feed(tokens)
+        if tokens and parser.leaves_out(tokens[-1], result.stop_reasons[i]):
+            tokens.pop()
+        return parser.feed(tokens) + parser.finish()
 
 
 def check_parser(parser: Any, is_search: bool = False) -> None:

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from engine_sampler.demo.engine import Engine
+from .transcript import CHATS, EXCHANGE, PAGE, answered, post, serving
 
-from .pages import DOCS, blocks_of
-from .test_serving_engine import SERVER, Embedded
-
-CHATS = next(block for block in blocks_of(DOCS / "embed.md") if "class ChatServer" in block)
 TOOLS = [
     {
         "type": "function",
@@ -36,21 +30,12 @@ BODY = {"model": "demo", "messages": MESSAGES, "max_tokens": 80, "seed": 3}
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    engine = Engine.load()
-    names = {"model": Embedded(engine), "tokenizer": engine.tokenizer, "print": lambda *_, **__: None}
-    exec(compile(SERVER, "embed.md", "exec"), names)
-    exec(compile(CHATS, "embed.md", "exec"), names)
-    yield f"http://127.0.0.1:{names['web'].server_port}"
-    names["web"].shutdown()
+    with serving() as address:
+        yield address
 
 
-def post(address: str, body: dict[str, Any]) -> tuple[int, str]:
-    data = json.dumps({**BODY, **body}).encode()
-    try:
-        with urllib.request.urlopen(urllib.request.Request(f"{address}/v1/chat/completions", data)) as reply:
-            return reply.status, reply.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+def ask(address: str, body: dict[str, Any]) -> tuple[int, str]:
+    return post(address, {**BODY, **body})
 
 
 def chunks_of(text: str) -> list[dict[str, Any]]:
@@ -59,13 +44,19 @@ def chunks_of(text: str) -> list[dict[str, Any]]:
     return [json.loads(one) for one in events]
 
 
+def test_the_transcript_is_what_a_server_answers() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert len(EXCHANGE.findall(page)) == 6
+    assert answered(page) == page
+
+
 def test_the_chat_server_fits_on_two_pages() -> None:
     assert len([line for line in CHATS.splitlines() if line.strip()]) <= 125
 
 
 def test_a_required_call_comes_whole_or_in_parts(address: str) -> None:
     body = {"tools": TOOLS, "tool_choice": "required", "parallel_tool_calls": False}
-    status, text = post(address, body)
+    status, text = ask(address, body)
     reply = json.loads(text)
     assert status == 200
     (choice,) = reply["choices"]
@@ -75,7 +66,7 @@ def test_a_required_call_comes_whole_or_in_parts(address: str) -> None:
     assert json.loads(call["function"]["arguments"])["city"] in ("Paris", "Rome")
     usage = reply["usage"]
     assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
-    _, text = post(address, {**body, "stream": True, "stream_options": {"include_usage": True}})
+    _, text = ask(address, {**body, "stream": True, "stream_options": {"include_usage": True}})
     *chunks, last = chunks_of(text)
     assert last["usage"] == usage
     deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
@@ -86,7 +77,7 @@ def test_a_required_call_comes_whole_or_in_parts(address: str) -> None:
 
 def test_a_text_comes_whole_or_in_parts(address: str) -> None:
     body = {"stop": ["\n\n"], "logprobs": True, "top_logprobs": 2, "n": 2}
-    _, text = post(address, body)
+    _, text = ask(address, body)
     choices = json.loads(text)["choices"]
     contents = [one["message"]["content"] for one in choices]
     assert not any("\n\n" in one for one in contents)
@@ -95,7 +86,7 @@ def test_a_text_comes_whole_or_in_parts(address: str) -> None:
         assert all(len(entry["top_logprobs"]) == 2 for entry in entries)
         written = b"".join(bytes(entry["bytes"]) for entry in entries).decode(errors="replace")
         assert written.startswith(one["message"]["content"])
-    _, text = post(address, {**body, "stream": True})
+    _, text = ask(address, {**body, "stream": True})
     streamed = ["", ""]
     for chunk in chunks_of(text):
         choice = chunk["choices"][0]
@@ -111,7 +102,7 @@ def test_what_is_not_allowed_is_a_bad_request(address: str) -> None:
         "response_format": {"response_format": {"type": "xml"}},
     }
     for name, body in wrong.items():
-        status, text = post(address, body)
+        status, text = ask(address, body)
         assert (status, json.loads(text)["error"]["param"]) == (400, name)
 
 

@@ -293,5 +293,5 @@ def test_work_is_linear_in_what_hostile_answers_repeat(family: str) -> None:
             parser = MessageParser(family)
             for at in range(0, len(text), 9):
                 parser.feed(start + text[at : at + 9] if at == 0 else text[at : at + 9])
-                assert len(parser._following._pending) < 600
+                assert len(parser._place.pending) < 600
             parser.finish()

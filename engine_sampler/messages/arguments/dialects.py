@@ -23,7 +23,7 @@ _SPECIAL = re.compile(rf"[{NOT_PLAIN}'<]").search
 _SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "a": "\a", "\n": ""}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Dialect:
     """How values are written.
 
@@ -56,8 +56,6 @@ class DialectReader(ArgumentsReader):
     State: `_open` are the brackets that are open, with "(" for those of a call. `_state` is what comes next:
     value, first (a value, or the end of a list), key, first key, colon, after (a comma or an end), or string.
     """
-
-    __slots__ = ("_dialect", "_is_key", "_open", "_quote", "_state")
 
     def __init__(self, dialect: Dialect) -> None:
         super().__init__()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...grammar.structural_tag.elements import Notation
@@ -14,12 +15,21 @@ from ..templates import MAX_GAP, PARTIAL, Part, Template
 from ..writing import escaped_json, quoted_json
 from .json_text import JsonReader
 from .parameters import special_in, unescaped
-from .reader import ReaderInStates, begins_with_rest, check_depth, held_from, hold, skip_space, typed_json
+from .reader import (
+    ReaderInStates,
+    begins_with_rest,
+    check_depth,
+    check_held,
+    held_from,
+    skip_space,
+    typed_json,
+)
 
 _PLACES = re.compile(r"(\{name\}|\{kind\})")
 
 
-class _Marks(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Marks:
     """The marks of a notation; `member_end` and `item_end` may contain `{name}`."""
 
     member: Template
@@ -74,12 +84,10 @@ class ElementsReader(ReaderInStates):
     text, held, json or closing, as in `ParametersReader`.
     """
 
-    __slots__ = ("_element_end", "_element_view", "_marks", "_open")
-
     def __init__(self, marks: _Marks, view: SchemaView) -> None:
         super().__init__()
         self._marks = marks
-        self._open = [_Open(False, view, "")]
+        self._open: tuple[_Open, ...] = (_Open(False, view, ""),)
         self._element_end, self._element_view = "", view
 
     @property
@@ -126,7 +134,7 @@ class ElementsReader(ReaderInStates):
         out.append(", " if inside.size else "")
         if not inside.is_list:
             out.append(f"{quoted_json(name)}: ")
-        self._open[-1] = inside._replace(size=inside.size + 1)
+        self._open = (*self._open[:-1], inside._replace(size=inside.size + 1))
         self._element_end, self._element_view = end, view
         if not marks.kinds:
             self._state = "decide"
@@ -139,7 +147,7 @@ class ElementsReader(ReaderInStates):
         if kind in ("object", "array"):
             check_depth(len(self._open), at)
             out.append("[" if kind == "array" else "{")
-            self._open.append(_Open(kind == "array", self._element_view, self._element_end))
+            self._open += (_Open(kind == "array", self._element_view, self._element_end),)
             self._state = "between"
         else:
             self._state = "text" if kind == "string" else "held"
@@ -147,7 +155,8 @@ class ElementsReader(ReaderInStates):
                 out.append('"')
 
     def _close(self, out: list[str]) -> None:
-        out.append("]" if self._open.pop().is_list else "}")
+        out.append("]" if self._open[-1].is_list else "}")
+        self._open = self._open[:-1]
 
     def _read_decide(self, text: str, at: int, out: list[str]) -> int:
         """The type of a value without one in its mark: elements begin an object or a list."""
@@ -195,11 +204,12 @@ class ElementsReader(ReaderInStates):
         found = text.find(self._element_end, at)
         end = held_from(text, at, self._element_end) if found < 0 else found
         if end > at:
-            hold(self._held, text[at:end], at)
+            check_held(len(self._held) + end - at, at)
+            self._held += text[at:end]
         if found < 0:
             return end
-        out.append(typed_json("".join(self._held), self._typed_view()))
-        self._held = []
+        out.append(typed_json(self._held, self._typed_view()))
+        self._held = ""
         self._state = "between"
         return found + len(self._element_end)
 

@@ -42,8 +42,6 @@ class JsonReader(ArgumentsReader):
     word, or a state of a number.
     """
 
-    __slots__ = ("_first", "_is_key", "_open", "_rest", "_state")
-
     def __init__(self, first: str) -> None:
         super().__init__()
         self._first, self._state = first, "start"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from ...grammar.structural_tag.parameters import Style
 from ..alphabet import MarkerAlphabet
@@ -13,13 +13,14 @@ from ..schemas import SchemaView
 from ..templates import FAILED, PARTIAL, Part, Template, literal
 from ..writing import escaped_json, quoted_json
 from .json_text import JsonReader
-from .reader import NOT_PLAIN, ReaderInStates, held_from, hold, skip_space, typed_json
+from .reader import NOT_PLAIN, ReaderInStates, check_held, held_from, skip_space, typed_json
 
 MAX_PARAMETERS = 256
 """Maximum number of parameters in a call."""
 
 
-class _Marks(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Marks:
     """The marks of a style: `opening` up to the type or the value, what says a type, `value`, `closing`."""
 
     opening: Template
@@ -64,12 +65,10 @@ class ParametersReader(ReaderInStates):
     json (an object or a list) or closing.
     """
 
-    __slots__ = ("_at_begin", "_marks", "_names", "_value_view", "_view")
-
     def __init__(self, marks: _Marks, view: SchemaView) -> None:
         super().__init__()
         self._marks, self._view = marks, view
-        self._names: list[str] = []
+        self._names: tuple[str, ...] = ()
         self._value_view = view
         self._at_begin = False
 
@@ -109,7 +108,7 @@ class ParametersReader(ReaderInStates):
         if len(self._names) == MAX_PARAMETERS:
             raise DeviationError(at, f"a call has more than {MAX_PARAMETERS} parameters")
         out.append(f"{', ' if self._names else ''}{quoted_json(name)}: ")
-        self._names.append(name)
+        self._names += (name,)
         self._value_view = self._view.member(name)
         self._at_begin = True
         is_text = kind == "string" or (not kind and self._value_view.is_text)
@@ -147,11 +146,12 @@ class ParametersReader(ReaderInStates):
         found = text.find(closing, at)
         end = held_from(text, at, closing) if found < 0 else found
         if end > at:
-            hold(self._held, text[at:end], at)
+            check_held(len(self._held) + end - at, at)
+            self._held += text[at:end]
         if found < 0:
             return end
-        out.append(self._typed("".join(self._held)))
-        self._held = []
+        out.append(self._typed(self._held))
+        self._held = ""
         self._state = "between"
         return found + len(closing)
 

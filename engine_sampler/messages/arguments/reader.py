@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import ClassVar, TypeAlias, TypeVar
+from collections.abc import Callable, Hashable, Mapping
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from ..alphabet import SURROGATES
 from ..events import DeviationError
 from ..schemas import SchemaView, type_of
 from ..writing import json_value, quoted_json
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 SPACE = re.compile(r"[ \t\r\n]*")
 NOT_PLAIN = r"\"\\\\\x00-\x1f" + SURROGATES
@@ -20,16 +23,14 @@ MAX_DEPTH = 256
 MAX_HELD = 16_384
 """Maximum number of characters of a number, or of another value whose type its end decides."""
 
-R = TypeVar("R", bound="ArgumentsReader")
-
 
 class ArgumentsReader:
     """Reads arguments from a growing text.
 
     is_done  whether the arguments are complete
-    """
 
-    __slots__ = ("is_done",)
+    Its attributes are values that never change in place, or other readers.
+    """
 
     def __init__(self) -> None:
         self.is_done = False
@@ -50,16 +51,15 @@ class ArgumentsReader:
         None if the text is not within a string."""
         return None
 
-    def copy(self: R) -> R:
+    def copy(self) -> Self:
         """A reader in the same state, which goes on independently."""
-        new = type(self).__new__(type(self))
-        for kind in type(self).__mro__[:-1]:
-            for name in kind.__slots__:  # type: ignore[attr-defined]
-                value = getattr(self, name)
-                if isinstance(value, (list, ArgumentsReader)):
-                    value = value.copy()
-                setattr(new, name, value)
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__)
         return new
+
+    def key(self) -> Hashable:
+        """The state as a value: readers with equal ones go on alike."""
+        return type(self), *self.__dict__.values()
 
 
 class ReaderInStates(ArgumentsReader):
@@ -68,19 +68,30 @@ class ReaderInStates(ArgumentsReader):
     readers  by state: (reader, text, at, out) → where it ends.
     """
 
-    __slots__ = ("_held", "_inner", "_state")
     readers: ClassVar[Mapping[str, Callable[..., int]]]
 
     def __init__(self) -> None:
         super().__init__()
         self._state = "start"
-        self._held: list[str] = []
+        self._held = ""
         self._inner: ArgumentsReader | None = None
         """What reads an object or a list."""
 
     @property
     def held(self) -> str:
-        return "".join(self._held)
+        return self._held
+
+    def copy(self) -> Self:
+        new = super().copy()
+        new._inner = new._inner and new._inner.copy()
+        return new
+
+    def key(self) -> Hashable:
+        inner = self._inner
+        if inner is None:
+            return super().key()
+        values = (value for value in self.__dict__.values() if value is not inner)
+        return type(self), *values, inner.key()
 
     def read(self, text: str, at: int, out: list[str]) -> int:
         if self._state == "start":
@@ -131,11 +142,10 @@ def held_from(text: str, at: int, stop: str) -> int:
     return first
 
 
-def hold(held: list[str], text: str, at: int) -> None:
-    """Append to a value that is held back. Raises DeviationError for one that is too long."""
-    if sum(map(len, held)) + len(text) > MAX_HELD:
+def check_held(size: int, at: int) -> None:
+    """Raise DeviationError for a value that is held back and too long."""
+    if size > MAX_HELD:
         raise DeviationError(at, f"a value that is not simply text has more than {MAX_HELD} characters")
-    held[:] = ["".join((*held, text))]
 
 
 def typed_json(text: str, view: SchemaView) -> str:
