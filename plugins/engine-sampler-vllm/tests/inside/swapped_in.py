@@ -3,8 +3,8 @@
     CUDA_VISIBLE_DEVICES= TRITON_INTERPRET=1 PYTHONPATH=.../tests/inside \
         python -m pytest -p swapped_in tests/v1/sample/test_sampler.py
 
-Without a GPU, vLLM's kernels run in Triton's interpreter. `ENGINE_SAMPLER_TEST_VLLMS_OWN=1` tests vLLM's own, for
-comparison. The tests of `.ci/peers` run them all.
+Without a GPU, vLLM's kernels run in Triton's interpreter. `ENGINE_SAMPLER_TEST_VLLMS_OWN=1` tests vLLM's own,
+for comparison. `.ci/vllm-tests` runs them.
 """
 
 from __future__ import annotations
