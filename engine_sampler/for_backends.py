@@ -41,7 +41,7 @@ from .samplers.temperature import (
     temperature_scale,
 )
 from .samplers.top_n_sigma import SIGMA_CHUNK
-from .scheduler import LogprobsByMode, RequestId, sibling_count
+from .scheduler import RequestId, sibling_count
 from .scheduler.arguments import chosen_tokens_in, drafts_in, token_ids_in
 from .scheduler.beam_groups import check_beam_rows
 from .scheduler.joining import Newcomers, check_single, checked_count
@@ -58,7 +58,6 @@ __all__ = [
     "MIROSTAT_STEP_SQUARES",
     "SIGMA_CHUNK",
     "HostRun",
-    "LogprobsByMode",
     "LogprobsCollector",
     "LogprobsPlan",
     "Newcomers",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -28,6 +28,9 @@ class Logprobs:
     `row(r)` is one row. `token_ids` and `logprobs` are all rows as one table, as wide as the longest: of rows
     that differ much in length, it can be far larger than the entries.
 
+    modes   the tables of all modes by name, if a request has several: then the rows here are of the first of
+            raw, penalized and processed that each request has. {} otherwise.
+
     Objects are equal only to themselves: compare the arrays.
     """
 
@@ -35,6 +38,7 @@ class Logprobs:
     entry_logprobs: np.ndarray
     starts: np.ndarray
     ranks: np.ndarray
+    modes: Mapping[str, Logprobs] = field(default_factory=dict)
 
     @classmethod
     def empty(cls, rows: int, k: int) -> Logprobs:
@@ -70,6 +74,11 @@ class Logprobs:
     def logprobs(self) -> np.ndarray:
         """float32 [rows, 1 + k], in the places of `token_ids`; NaN where a row has no entry."""
         return self._table(self.entry_logprobs, np.nan)
+
+    @property
+    def by_mode(self) -> Mapping[str, Logprobs]:
+        """`modes`, or these rows under "" if there are none."""
+        return self.modes or {"": self}
 
     def row(self, row: int) -> RowLogprobs:
         """The entries of one row, without missing ones: views of the arrays."""

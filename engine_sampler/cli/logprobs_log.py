@@ -19,10 +19,10 @@ class LogprobsLog:
         """Note the tokens of a step, one row for each request."""
         if result.logprobs is None:
             return
-        by_mode = {"": result.logprobs} if isinstance(result.logprobs, Logprobs) else result.logprobs
         for i, request_id in enumerate(result.request_ids):
             lines = self._lines.setdefault(request_id, [])
-            lines += [self._line(mode, entries, i) for mode, entries in by_mode.items() if entries.ranks[i]]
+            tables = result.logprobs.by_mode.items()
+            lines += [self._line(mode, entries, i) for mode, entries in tables if entries.ranks[i]]
 
     def lines(self, request_id: RequestId) -> list[str]:
         """One line per token and mode: the token, its logprob and rank, and the likeliest tokens."""

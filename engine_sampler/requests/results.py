@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 RequestId = Hashable
 """What names a request: any hashable value."""
 StopReason = str | int | None
-LogprobsByMode = Logprobs | Mapping[str, Logprobs] | None
-"""`Logprobs`, a dict of them by mode if a request needs several modes, or None if no request needs any."""
 
 
 @dataclass(eq=False)
@@ -31,8 +29,8 @@ class StepResult:
                     finish reason, and given the same logits again it continues exactly as if it had not been
                     postponed.
     first_rows      int64 [requests], the first row of each request.
-    logprobs        `Logprobs` over the rows, a dict of them by mode if a request needs several
-                    modes, or None if no request needs any.
+    logprobs        `Logprobs` over the rows; None if no request needs any. If a request needs several modes,
+                    its `modes` has them all.
     The lists have one entry per request, in row order:
     request_ids     the requests.
     text            the part of its text that became certain, None without a tokenizer.
@@ -63,7 +61,7 @@ class StepResult:
     errors: list[str | None]
     seeds: list[int]
     parent_ids: list[RequestId]
-    logprobs: LogprobsByMode = None
+    logprobs: Logprobs | None = None
     skipped: Sequence[int] = ()
     phase_tokens: list[dict[str, int] | None] = field(default_factory=list)
     token_ids_on_device: Any = None

@@ -1,7 +1,7 @@
 """Requests in, steps, results: the object an engine holds, and all that a step does."""
 
 from ..requests.request import RequestError
-from ..requests.results import BegunStep, LogprobsByMode, Record, RequestId, StepResult
+from ..requests.results import BegunStep, Record, RequestId, StepResult
 from .report import GroupReport
 from .scheduler import Scheduler
 from .siblings import sibling_count
@@ -9,7 +9,6 @@ from .siblings import sibling_count
 __all__ = [
     "BegunStep",
     "GroupReport",
-    "LogprobsByMode",
     "Record",
     "RequestError",
     "RequestId",

@@ -4,13 +4,13 @@ accepted."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from ..arithmetic import Logprobs, checked_row, row_logprobs
 from ..contract import LOGPROBS_KINDS, Batch, LogprobsRequest
 from ..requests.request import Request
-from ..requests.results import LogprobsByMode
 
 Penalized = Callable[[Request, np.ndarray], np.ndarray]
 """A request and its row of logits → the row after masks, biases and penalties."""
@@ -120,8 +120,8 @@ class LogprobsCollector:
         assert self._out[0] is not None
         return float(self._out[0].entry_logprobs[self._out[0].starts[row]])
 
-    def result(self) -> LogprobsByMode:
-        """One `Logprobs` if every request reports one kind, a dict by kind if any reports several."""
+    def result(self) -> Logprobs | None:
+        """The reported ones, by kind as well if a request reports several; None if none does."""
         only = self._plan.only
         if only is not None and self._one_row_each:
             out = self._out[only]
@@ -139,11 +139,27 @@ class LogprobsCollector:
             if len(others):
                 out.clear(others)
         if self._plan.several:
-            return {kind: out.trimmed() for kind, out in reported.items()}
+            return self._first_of_each({kind: out.trimmed() for kind, out in reported.items()})
         first, *more = reported.items()
         for kind, out in more:
             first[1].copy_rows(out, np.flatnonzero(self._reported & _BITS[kind]))
         return first[1].trimmed()
+
+    def _first_of_each(self, tables: dict[str, Logprobs]) -> Logprobs:
+        """A table of the first kind that each row reports, with the tables of all kinds."""
+        first, *others = tables.items()
+        missing = np.flatnonzero((self._reported & _BITS[first[0]] == 0) & (self._reported != 0))
+        if not len(missing):
+            return replace(first[1], modes=tables)
+        source = np.zeros(self._rows, np.int64)
+        for number, (kind, _) in reversed([*enumerate(others, 1)]):
+            source[missing[self._reported[missing] & _BITS[kind] != 0]] = number
+        listed = [first[1], *(table for _, table in others)]
+        rows = [listed[number].row(row) for row, number in enumerate(source.tolist())]
+        out = Logprobs.with_room(_starts(np.array([max(1, len(row.token_ids)) for row in rows])))
+        for i, row in enumerate(rows):
+            out.fill(i, row)
+        return replace(out, modes=tables)
 
 
 def _starts(lengths: np.ndarray) -> np.ndarray:

@@ -32,6 +32,7 @@ from .report import GroupReport
 from .row_plans import BeamPlan, DraftPlan, RowPlan
 from .runner import BegunRun, StepRunner
 from .siblings import ranked
+from .step import Step
 from .waiting import WaitingRequests
 
 if TYPE_CHECKING:
@@ -57,6 +58,9 @@ class Scheduler:
     postpone        whether a step leaves out a request whose grammar or samplers need more work than one step
                     may do: its row gives no token (`StepResult.token_ids`). False: steps take as long as they
                     need.
+    keep_faulty     whether a request whose row is faulty (NaN, +inf, nothing left to draw) goes on: its row
+                    gives no token, `StepResult.errors` says why, and it has no finish reason. False: it ends
+                    with `error`, as requests do in any case whose plugins or grammars fail, and beams.
 
     `add`, `add_group`, `accept` and `remove` may be called from any thread, and by plugins: they take effect
     at once, or after the step that is running. All other methods that change or run requests belong to one
@@ -90,6 +94,7 @@ class Scheduler:
         grammar_compiler: GrammarCompiler | None = None,
         on_ready: Callable[[], Any] | None = None,
         postpone: bool = True,
+        keep_faulty: bool = False,
     ) -> None:
         check_at_least_one("vocab_size", vocab_size)
         check_at_least_one("max_model_len", max_model_len)
@@ -108,6 +113,8 @@ class Scheduler:
         self._requests = LiveRequests(slots, registry)
         self._step_lock = self._requests.step_lock
         self._runner = StepRunner(self._requests, named_backend(backend), postpone)
+        if keep_faulty:
+            self._runner.new_step = partial(Step, keeps_faulty=True)
         self._answers = ParsedAnswers(self._requests.find)
         self._waiting = WaitingRequests(self._requests, self.vocabulary)
         self._compiler, self._on_ready = grammar_compiler, on_ready

@@ -73,8 +73,12 @@ class Step:
         *,
         may_repeat: bool,
         advances: bool,
+        keeps_faulty: bool = False,
     ) -> None:
         self._backend = backend
+        self._keeps_faulty = keeps_faulty
+        self._faults: dict[int, str] = {}
+        """Why rows of requests that go on gave no token, by the index of the request."""
         self._advances = advances
         self._may_repeat = may_repeat
         self._grouping = grouping
@@ -171,6 +175,8 @@ class Step:
             if requests[i].phases is not None and (requests[i].has_moved or not requests[i].live):
                 result.phase_tokens = result.phase_tokens or [None] * n
                 result.phase_tokens[i] = requests[i].phase_tokens
+        for i, fault in self._faults.items():
+            result.errors[i] = fault
         return inputs.with_skipped(result) if inputs.skipped else result
 
     def _start(self, drawing: Round) -> tuple[Batch, Sequence[int]]:
@@ -328,7 +334,11 @@ class Step:
 
     def _refuse(self, drawing: Round, i: int, error: str) -> None:
         """The row of request i of the round is faulty."""
-        drawing.inputs.requests[i].fail(error)
+        request = drawing.inputs.requests[i]
+        if self._keeps_faulty and not request.params.use_beam_search:
+            self._faults[drawing.members[i]] = error
+        else:
+            request.fail(error)
 
     def _collect_logprobs(
         self,

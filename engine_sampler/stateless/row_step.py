@@ -10,9 +10,8 @@ import numpy as np
 
 from ..arithmetic import LogitRows
 from ..contract import Batch, Group, unpack_bitmask
-from ..requests.results import StepResult
 from ..requests.slots import Slots
-from ..scheduler.row_plans import Round, RowPlan
+from ..scheduler.row_plans import Round
 from ..scheduler.step import Step
 
 
@@ -82,31 +81,20 @@ class RowStep(Step):
     def __init__(
         self, *args: Any, masks: WithMasks | None, process: ProcessedRows | None, **keywords: Any
     ) -> None:
-        super().__init__(*args, **keywords)
+        super().__init__(*args, keeps_faulty=True, **keywords)
         self._with_masks = masks
         self._process = process
-        self._faults: dict[int, str] = {}
-        """Why rows gave no token, by the index of the request."""
 
     def run(self, drawing: Round) -> None:
         if self._process is not None:
             self._process.add(drawing, self._logits, self._slots)
         super().run(drawing)
 
-    def result(self, plan: RowPlan, number: int) -> StepResult:
-        result = super().result(plan, number)
-        for i, fault in self._faults.items():
-            result.errors[int(plan.inputs.places[i])] = fault
-        return result
-
     def _batch(self, drawing: Round, bitmask: np.ndarray | None, left_out: Sequence[int]) -> Batch:
         batch = super()._batch(drawing, bitmask, left_out)
         if self._with_masks is not None:
             self._with_masks.put(batch, drawing.is_whole and not left_out)
         return batch
-
-    def _refuse(self, drawing: Round, i: int, error: str) -> None:
-        self._faults[drawing.members[i]] = error
 
 
 def _masked(groups: Sequence[Group]) -> list[Group]:

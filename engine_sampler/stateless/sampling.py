@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arithmetic import LogitRows
+from ..arithmetic import LogitRows, Logprobs
 from ..backends.choose import best_backend, named_backend
 from ..contract import Backend
 from ..params import RequestLimits, SamplingParams
 from ..registry import Catalogue, default_registry, structured_in
-from ..scheduler import LogprobsByMode
 from ..tokenizer import Tokenizer
 from .rows import Row, RowScheduler
 
@@ -62,7 +61,7 @@ class Sampled:
     """
 
     token_ids: np.ndarray
-    logprobs: LogprobsByMode
+    logprobs: Logprobs | None
     seeds: list[int]
     errors: list[str | None]
 

@@ -370,12 +370,8 @@ def _pairs(trials: Iterator[ChainTrial]) -> Iterator[list[ChainTrial]]:
 
 
 def _summary(result: Any) -> Any:
-    logprobs = result.logprobs if isinstance(result.logprobs, dict) else {"": result.logprobs}
-    tables = [
-        (mode, table.token_ids.tolist(), _rounded(table.logprobs))
-        for mode, table in logprobs.items()
-        if table is not None
-    ]
+    logprobs = {} if result.logprobs is None else result.logprobs.by_mode
+    tables = [(mode, table.token_ids.tolist(), _rounded(table.logprobs)) for mode, table in logprobs.items()]
     failed = [error is not None for error in result.errors]
     return result.token_ids.tolist(), list(result.text), list(result.finish_reasons), failed, tables
 

@@ -52,8 +52,8 @@ def generation(backend: Any) -> list[Any]:
     random, results = np.random.default_rng(0), []
     for _ in range(4):
         result = scheduler.step(random.normal(0, 2, (len(CHAINS), VOCAB)).astype(np.float32))
-        assert isinstance(result.logprobs, dict)
-        tables = {mode: table.logprobs.tolist() for mode, table in result.logprobs.items()}
+        assert result.logprobs is not None
+        tables = {mode: table.logprobs.tolist() for mode, table in result.logprobs.modes.items()}
         results.append((result.token_ids.tolist(), tables))
     return results
 

@@ -19,7 +19,7 @@ def logprobs_of(result: StepResult, row: int, modes: Sequence[str]) -> dict[str,
     """By mode (token ids, logprobs, rank) of one row, without the entries that only other rows have."""
     found = {}
     for mode in modes:
-        all_rows: Any = result.logprobs[mode] if isinstance(result.logprobs, Mapping) else result.logprobs
+        all_rows: Any = (result.logprobs.modes or {mode: result.logprobs})[mode]
         n = int((all_rows.token_ids[row] >= 0).sum())
         found[mode] = (all_rows.token_ids[row, :n], all_rows.logprobs[row, :n], int(all_rows.ranks[row]))
     return found

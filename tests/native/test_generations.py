@@ -120,7 +120,7 @@ class Generation:
         self.note(model_step(self.scheduler, live, guesses))
 
     def note(self, result: StepResult) -> None:
-        tables = result.logprobs if isinstance(result.logprobs, dict) else {"": result.logprobs}
+        tables = {"": None} if result.logprobs is None else result.logprobs.by_mode
         for mode, table in tables.items():
             if table is not None:
                 self.seen.append((mode, table.token_ids.tolist(), table.ranks.tolist()))

@@ -334,3 +334,46 @@ def test_a_grammar_that_fails_at_its_end_does_not_change_the_text() -> None:
     record = scheduler.record(request)
     assert (record.finish_reason, record.token_ids) == ("error", [3, 4, 5])
     assert record.text == streamed == scheduler.remove(other).text
+
+
+# --- requests that go on --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("row", "words"), FAULTY)
+def test_a_request_with_a_faulty_row_goes_on_if_the_scheduler_keeps_it(row: np.ndarray, words: str) -> None:
+    scheduler = make_scheduler(keep_faulty=True)
+    requests = [SamplingParams(**c, seed=7, max_tokens=5) for c in CONFIGURATIONS]
+    for params in requests:
+        scheduler.add(params, [1, 2])
+    model_step(scheduler)
+    live = scheduler.request_ids
+    for victim in (0, 2):
+        rows = rows_for(scheduler, live)
+        kept = [(i, scheduler.record(i).token_ids) for i in live]
+        rows[:] = row
+        result = scheduler.step(rows, live)
+        assert result.token_ids.tolist() == [-1] * len(live)
+        assert result.finish_reasons == [None] * len(live)
+        assert all(str(error).startswith(words) for error in result.errors), victim
+        assert [(i, scheduler.record(i).token_ids) for i in live] == kept
+    run_to_end(scheduler)
+    for i, params in enumerate(requests):
+        assert outcome(scheduler.record(i)) == outcome(alone(params, [1, 2]))
+
+
+def test_a_kept_request_has_the_drafts_before_its_faulty_row() -> None:
+    scheduler = make_scheduler(keep_faulty=True)
+    scheduler.add(SamplingParams(temperature=0.0), [1])
+    row = bad_row(c5=9.0)
+    result = scheduler.step(np.stack([row, bad_row(c3=np.nan), row]), draft_token_ids=[[5, 5]])
+    assert result.tokens(0) == [5]
+    assert "greatest logit is nan" in str(result.errors[0])
+    assert scheduler.record(0).token_ids == [5]
+    assert scheduler.step(row[None]).token_ids.tolist() == [5]
+
+
+def test_beams_with_faulty_rows_end_all_the_same() -> None:
+    scheduler = make_scheduler(keep_faulty=True)
+    scheduler.add_group(SamplingParams(use_beam_search=True, n=2, max_tokens=3), [1])
+    result = scheduler.step(np.full((len(scheduler.request_ids), VOCAB), np.nan, np.float32))
+    assert {*result.finish_reasons} == {"error"}

@@ -79,15 +79,16 @@ def test_processed_logprobs_are_of_the_distribution_that_is_drawn_from(temperatu
     assert np.isnan(logprobs.logprobs[0, 1 + len(left) :]).all()
 
 
-def test_several_modes_come_as_a_dict() -> None:
+def test_several_modes_come_beside_the_first() -> None:
     modes = ("raw", "processed")
     both, tokens = logprobs_of(SamplingParams(seed=3, top_k=3, logprobs=2, logprobs_mode=modes))
-    assert set(both) == set(modes)
+    assert set(both.modes) == set(modes)
+    assert both.token_ids.tolist() == both.modes["raw"].token_ids.tolist()
     for mode in modes:
         single, same = logprobs_of(SamplingParams(seed=3, top_k=3, logprobs=2, logprobs_mode=mode))
         assert same[0] == tokens[0]
-        assert single.logprobs.tobytes() == both[mode].logprobs.tobytes()
-        assert single.token_ids.tolist() == both[mode].token_ids.tolist()
+        assert single.logprobs.tobytes() == both.modes[mode].logprobs.tobytes()
+        assert single.token_ids.tolist() == both.modes[mode].token_ids.tolist()
 
 
 def test_each_row_gets_as_many_as_it_requested_and_others_are_empty() -> None:
@@ -116,7 +117,7 @@ def test_the_grammars_mask_counts_as_processed_and_penalized_but_not_as_raw() ->
     grammar = {"start": {1: "start", 2: "start"}}
     params = SamplingParams(seed=1, logprobs=-1, logprobs_mode=("raw", "penalized", "processed"))
     logprobs, _ = logprobs_of(params, grammar=ToyMatcher(grammar))
-    finite = {mode: int(np.isfinite(rows.logprobs[0, 1:]).sum()) for mode, rows in logprobs.items()}
+    finite = {mode: int(np.isfinite(rows.logprobs[0, 1:]).sum()) for mode, rows in logprobs.modes.items()}
     assert finite == {"raw": VOCAB, "penalized": 2, "processed": 2}
 
 
@@ -193,3 +194,31 @@ def test_results_can_be_compared_and_hashed() -> None:
     assert first != second
     assert first.logprobs != second.logprobs
     assert len({first, second, first.logprobs, second.logprobs}) == 4
+
+
+def test_rows_have_the_first_mode_of_their_requests_where_some_have_several() -> None:
+    scheduler = make_scheduler()
+    modes = [("raw", "processed"), "processed", ("penalized", "processed"), None]
+    for mode in modes:
+        asked = {} if mode is None else {"logprobs": 2, "logprobs_mode": mode}
+        scheduler.add(SamplingParams(temperature=0.5, seed=1, repetition_penalty=1.5, **asked), [1, 2])
+    result = model_step(scheduler)
+    tables = result.logprobs
+    assert isinstance(tables, Logprobs)
+    assert sorted(tables.modes) == ["penalized", "processed", "raw"]
+    for row, mode in enumerate(["raw", "processed", "penalized"]):
+        shown, expected = tables.row(row), tables.modes[mode].row(row)
+        assert shown.token_ids.tolist() == expected.token_ids.tolist()
+        assert shown.logprobs.tolist() == expected.logprobs.tolist()
+        assert shown.rank == expected.rank
+        assert shown.token_ids[0] == result.token_ids[row]
+    assert len(tables.row(3).token_ids) == 0
+
+
+def test_one_mode_is_the_table_itself() -> None:
+    scheduler = make_scheduler()
+    scheduler.add(SamplingParams(logprobs=1), [1])
+    tables = model_step(scheduler).logprobs
+    assert isinstance(tables, Logprobs)
+    assert tables.modes == {}
+    assert tables.by_mode[""] is tables

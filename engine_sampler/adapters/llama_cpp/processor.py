@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from ...arithmetic import Logprobs
 from ...base.arguments import array_of, instance_of
 from ...contract import Backend
 from ...params import RequestLimits, SamplingParams
-from ...scheduler import LogprobsByMode, Record, RequestId, Scheduler
+from ...scheduler import Record, RequestId, Scheduler
 from ...tokenizer import Tokenizer, check_tokenizer
 from .completions import DirectSampler, KnownIds
 from .refusals import OWN_GRAMMAR, SoleProcessors, refuse_own_grammar, samplers_after
@@ -191,14 +192,15 @@ class LogitsProcessor(_Follower):
         return settings if has_eos else {**settings, "stopping_criteria": self.stopped}
 
     @property
-    def logprobs(self) -> LogprobsByMode:
+    def logprobs(self) -> Logprobs | None:
         """Those of the completion's tokens so far, one row for each of `record.token_ids`, in the form of
         `StepResult.logprobs`; None if `params` ask for none. llama-cpp-python's own `logprobs` are of its
         raw logits, and need `logits_all`."""
         steps = self._logprobs
-        if steps and isinstance(steps[0], dict):
-            return {mode: Logprobs.joined([step[mode] for step in steps]) for mode in steps[0]}
-        return Logprobs.joined(steps) if steps else None
+        if not steps:
+            return None
+        modes = {mode: Logprobs.joined([step.modes[mode] for step in steps]) for mode in steps[0].modes}
+        return replace(Logprobs.joined(steps), modes=modes)
 
     def reset(self) -> None:
         super().reset()

@@ -182,8 +182,8 @@ def test_the_logprobs_are_those_of_a_scheduler(mode: Any) -> None:
     scheduler.add(params, PROMPT)
     steps = [scheduler.step(row[None]).logprobs for row in logits]
     for name in (mode,) if isinstance(mode, str) else mode:
-        ours: Any = chain.logprobs if isinstance(mode, str) else chain.logprobs[name]  # type: ignore[index]
-        theirs: Any = [step if isinstance(mode, str) else step[name] for step in steps]  # type: ignore[index]
+        ours: Any = chain.logprobs if isinstance(mode, str) else chain.logprobs.modes[name]
+        theirs: Any = [step if isinstance(mode, str) else step.modes[name] for step in steps]
         assert ours.token_ids[:, 0].tolist() == tokens
         for row, step in enumerate(theirs):
             assert np.array_equal(ours.row(row).token_ids, step.row(0).token_ids)

@@ -148,5 +148,4 @@ def _difference(on_device: StepResult, right: StepResult) -> str | None:
 
 
 def _tables(result: StepResult) -> dict[str, Any]:
-    logprobs = result.logprobs
-    return {} if logprobs is None else dict(logprobs) if isinstance(logprobs, dict) else {"": logprobs}
+    return {} if result.logprobs is None else dict(result.logprobs.by_mode)

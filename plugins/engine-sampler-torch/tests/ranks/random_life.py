@@ -138,7 +138,7 @@ def facts(result: StepResult) -> dict[str, Any]:
         name: getattr(result, name)
         for name in ("request_ids", "text", "finish_reasons", "stop_reasons", "errors", "seeds", "parent_ids")
     }
-    tables = result.logprobs if isinstance(result.logprobs, dict) else {"": result.logprobs}
+    tables = {"": None} if result.logprobs is None else result.logprobs.by_mode
     return {
         **plain,
         "token_ids": result.token_ids.tolist(),

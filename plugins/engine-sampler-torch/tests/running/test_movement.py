@@ -136,7 +136,7 @@ def test_logprobs_are_computed_there(device: CountingDevice) -> None:
     for _ in range(3):
         right = host.step(LOGITS[:16])
     for mode in modes:
-        found, expected = (result.logprobs[mode] for result in (last, right))  # type: ignore[index]
+        found, expected = (result.logprobs.modes[mode] for result in (last, right))
         np.testing.assert_array_equal(found.token_ids, expected.token_ids)
         np.testing.assert_array_equal(found.logprobs, expected.logprobs)
         np.testing.assert_array_equal(found.ranks, expected.ranks)

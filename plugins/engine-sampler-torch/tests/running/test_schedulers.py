@@ -57,7 +57,7 @@ class Pair:
 
 
 def as_plain(result: StepResult) -> Any:
-    tables = result.logprobs if isinstance(result.logprobs, dict) else {"": result.logprobs}
+    tables = {"": None} if result.logprobs is None else result.logprobs.by_mode
     return (
         result.token_ids.tolist(),
         result.text,

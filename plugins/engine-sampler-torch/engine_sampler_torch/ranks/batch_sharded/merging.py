@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from engine_sampler import LOGPROBS_KINDS, StepResult
-from engine_sampler.for_backends import LogprobsByMode, LogprobsCollector, LogprobsPlan
+from engine_sampler import LOGPROBS_KINDS, Logprobs, StepResult
+from engine_sampler.for_backends import LogprobsCollector, LogprobsPlan
 
 from .answers import RankAnswer
 from .ledger import StepPlan
@@ -59,7 +59,7 @@ def _merged_logprobs(
     result: StepResult,
     skipped: Sequence[int],
     vocab_size: int,
-) -> LogprobsByMode:
+) -> Logprobs | None:
     """The ranks' logprobs in the shape that they have on one rank."""
     left = set(skipped)
     drawing = [i for i, entry in enumerate(plan.entries) if entry.beams is None and i not in left]

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine_sampler import Logprobs, Record, Scheduler, StepResult
+from engine_sampler import Record, Scheduler, StepResult
 from engine_sampler.for_backends import INTERRUPTIONS, RequestId, text_of
 
 from .answers import Details, RankAnswer
@@ -111,7 +111,7 @@ class Owner:
         parents = {i: places[p] for i, p in enumerate(result.parent_ids) if p != ids[i]}
         has_text = self.scheduler.vocabulary.tokenizer is not None and any(part != "" for part in result.text)
         logprobs = result.logprobs
-        tables = {"": logprobs} if isinstance(logprobs, Logprobs) else dict(logprobs or {})
+        tables = {} if logprobs is None else dict(logprobs.by_mode)
         details = Details(result.text if has_text else [], ends, parents, list(result.skipped), tables)
         return RankAnswer(result.token_ids, np.array(result.seeds, np.uint64), details)
 
