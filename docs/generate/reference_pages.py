@@ -155,7 +155,7 @@ PAGES = (
         "[Coming from another system](../coming-from/index.md) shows them at work.",
         tuple(
             f"{ADAPTERS}.{name}"
-            for name in ("llama_cpp", "koboldai", "transformers", "vllm", "mlx", "mindie", "atb")
+            for name in ("llama_cpp", "koboldai", "transformers", "vllm", "mlx", "outlines", "mindie", "atb")
         ),
     ),
     Page(

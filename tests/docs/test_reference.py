@@ -31,7 +31,8 @@ def test_every_public_name_has_one_section_on_one_page(pages: Mapping[str, str])
     members = {name.rpartition(".")[0] for name in names} - {""}
     assert labels <= set(names)
     assert {name for name in set(names) - labels if name.rpartition(".")[0] not in labels} == set()
-    assert members <= labels | {"llama_cpp", "koboldai", "transformers", "vllm", "mlx", "mindie", "atb"}
+    adapters = {"llama_cpp", "koboldai", "transformers", "vllm", "mlx", "outlines", "mindie", "atb"}
+    assert members <= labels | adapters
     assert set(names.values()) == {1}
 
 
