@@ -164,6 +164,7 @@ PAGES = (
                 "mlx",
                 "mlx_batches",
                 "lmdeploy",
+                "outlines",
                 "mindie",
                 "atb",
             )
