@@ -66,8 +66,13 @@ typedef struct es_llama_host {
     struct llama_sampler *(*create)(struct llama_sampler_i *interface, void *context);
 } es_llama_host;
 
-/* All parameters neutral: the token is drawn from the softmax. */
-ES_EXPORT void es_llama_neutral(es_llama_params *params, int32_t vocab_size);
+/* All parameters neutral: the token is drawn from the softmax. Of `bytes`, which a program was compiled with,
+ * nothing beyond is written; the other functions refuse parameters of another size. */
+ES_EXPORT void es_llama_begin(es_llama_params *params, uint32_t bytes, int32_t vocab_size);
+
+static inline void es_llama_neutral(es_llama_params *params, int32_t vocab_size) {
+    es_llama_begin(params, (uint32_t)sizeof *params, vocab_size);
+}
 
 /* Set parameters from "key=value" pairs with white space between them, whatever the locale. Returns ES_OK,
  * or ES_INVALID with the reason in `why`; `params` are unchanged then. */

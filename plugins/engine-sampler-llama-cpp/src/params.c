@@ -82,15 +82,13 @@ static const field FIELDS[] = {
 
 static void *place_of(const es_llama_params *params, const field *f) { return (char *)params + f->offset; }
 
-void es_llama_neutral(es_llama_params *params, int32_t vocab_size) {
-    memset(params, 0, sizeof *params);
-    params->size = (uint32_t)sizeof *params;
-    params->vocab_size = vocab_size;
-    params->values.size = (uint32_t)sizeof params->values;
+void es_llama_begin(es_llama_params *params, uint32_t bytes, int32_t vocab_size) {
+    es_llama_params neutral = {.size = bytes, .vocab_size = vocab_size, .order = "llama.cpp"};
+    neutral.values.size = (uint32_t)sizeof neutral.values;
     for (const field *f = FIELDS; f->name; f++)
-        if (f->kind == FIELD_REAL) *(double *)place_of(params, f) = f->neutral;
-        else if (f->kind == FIELD_WHOLE) *(int64_t *)place_of(params, f) = (int64_t)f->neutral;
-    strcpy(params->order, "llama.cpp");
+        if (f->kind == FIELD_REAL) *(double *)place_of(&neutral, f) = f->neutral;
+        else if (f->kind == FIELD_WHOLE) *(int64_t *)place_of(&neutral, f) = (int64_t)f->neutral;
+    memcpy(params, &neutral, bytes < sizeof neutral ? bytes : sizeof neutral);
 }
 
 /* --- bounds --- */
@@ -202,7 +200,7 @@ static int32_t read_pair(es_llama_params *params, char *pair, char *why, int64_t
 
 int32_t es_llama_read(es_llama_params *params, const char *text, char *why, int64_t why_bytes) {
     if (!params || !text || params->size != sizeof *params)
-        return refuse(why, why_bytes, ES_INVALID, "begin with es_llama_neutral");
+        return refuse(why, why_bytes, ES_INVALID, "es_llama_params of another size, or a missing argument");
     const size_t length = strlen(text);
     if (length >= 8 * ES_LLAMA_TEXT)
         return refuse(why, why_bytes, ES_INVALID, "a text of %zu bytes: at most %d", length,

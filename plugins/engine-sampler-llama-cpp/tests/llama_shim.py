@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib.resources
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -21,6 +22,8 @@ TOKEN_DATA = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32
 
 PARAMS_BYTES = 8192
 """More than es_llama_params has."""
+
+BYTES_OF = re.compile(r"this library's have (\d+)")
 
 
 class Candidates(ctypes.Structure):
@@ -113,6 +116,16 @@ class Shim:
         self.library.es_llama_error.restype = c_char_p
         self._live: dict[int, SamplerObject] = {}
         self._create = Create(self._new_object)
+        self.params_bytes = self._bytes_of_params()
+
+    def _bytes_of_params(self) -> int:
+        """What the library says of parameters of another size."""
+        params, why = ctypes.create_string_buffer(PARAMS_BYTES), ctypes.create_string_buffer(300)
+        self.library.es_llama_begin(params, c_uint32(16), c_int32(1))
+        assert self.library.es_llama_new(byref(self.host()), params, why, c_int64(len(why))) is None
+        found = BYTES_OF.search(why.value.decode())
+        assert found is not None, why.value
+        return int(found[1])
 
     def _new_object(self, interface: Any, context: int | None) -> int:
         made = SamplerObject(interface, context)
@@ -128,7 +141,7 @@ class Shim:
     def read(self, text: str, vocab_size: int) -> tuple[Any, str]:
         """(es_llama_params, what the reader says against the text)."""
         params, why = ctypes.create_string_buffer(PARAMS_BYTES), ctypes.create_string_buffer(300)
-        self.library.es_llama_neutral(params, c_int32(vocab_size))
+        self.library.es_llama_begin(params, c_uint32(self.params_bytes), c_int32(vocab_size))
         code = self.library.es_llama_read(params, text.encode(), why, c_int64(len(why)))
         assert (code == 0) == (not why.value)
         return params, why.value.decode()

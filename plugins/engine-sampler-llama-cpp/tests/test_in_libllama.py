@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -17,6 +18,9 @@ from shim_requests import VOCAB, random_request, random_text
 from engine_sampler import SamplingParams, Scheduler
 
 llama = pytest.importorskip("llama_cpp.llama_cpp")
+
+ORDER_AFTER_TOP_K = ["top_k", "penalties", "top_p"]
+"""Where a chain has llama.cpp's top_k before the shim."""
 
 
 @pytest.fixture
@@ -141,3 +145,28 @@ def test_programs_compile_with_both_headers(language: str, tmp_path: Path) -> No
     command = [compiler, "-x", language, "-fsyntax-only", "-Wall", "-Werror", *folders, str(program)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_model_is_sampled_by_llama_cpps_own_call(shim: Any, tmp_path: Path) -> None:
+    pytest.importorskip("gguf")
+    from tests.adapters.llama_cpp import tiny_gguf
+
+    size = len(tiny_gguf.PIECES)
+    model = importlib.import_module("llama_cpp").Llama(
+        str(tiny_gguf.write_model(tmp_path / "tiny.gguf")), n_ctx=64, verbose=False, logits_all=True
+    )
+    made = llama.llama_sampler_chain_init(llama.llama_sampler_chain_default_params())
+    llama.llama_sampler_chain_add(made, llama.llama_sampler_init_top_k(50))
+    text, settings = [1, 260, 261], {"repetition_penalty": 1.3, "top_p": 0.9, "seed": 11}
+    address = shim.new(text_of(settings), size, host_of(shim))
+    llama.llama_sampler_chain_add(made, ctypes.cast(address, llama.llama_sampler_p_ctypes))
+    scheduler = Scheduler(size, backend="native")
+    scheduler.add(SamplingParams(penalty_scope="all", order=ORDER_AFTER_TOP_K, top_k=50, **settings), text)
+    for token in text:
+        llama.llama_sampler_accept(made, token)
+    model.eval(text)
+    for _ in range(10):
+        token = llama.llama_sampler_sample(made, model.ctx, -1)
+        assert token == scheduler.step(model.scores[model.n_tokens - 1][None]).token_ids[0]
+        model.eval([token])
+    llama.llama_sampler_free(made)

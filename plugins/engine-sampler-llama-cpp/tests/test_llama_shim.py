@@ -251,6 +251,14 @@ def test_wrong_parameters_are_refused_by_name(shim: Any, text: str, words: str) 
     assert words in str(error.value)
 
 
+def test_parameters_of_another_size_are_not_written_beyond_it_and_refused(shim: Any) -> None:
+    params, why = ctypes.create_string_buffer(b"\xff" * 64, 8192), ctypes.create_string_buffer(200)
+    shim.library.es_llama_begin(params, ctypes.c_uint32(16), ctypes.c_int32(5))
+    assert params.raw[16:64] == b"\xff" * 48
+    assert shim.library.es_llama_read(params, b"top_k=1", why, ctypes.c_int64(200)) != 0
+    assert b"another size" in why.value
+
+
 def test_wrong_text_changes_nothing(shim: Any) -> None:
     params, _ = shim.read("top_k=3", VOCAB)
     before = params.raw
