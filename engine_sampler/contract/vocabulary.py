@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..base.errors import ParameterError, quoted
 
@@ -19,11 +19,13 @@ class Vocabulary:
     size           how many there are.
     eos_token_ids  those that end a text.
     tokenizer      their bytes; None if they are not known.
+    grammar_limits  what grammars that requests bring as text may need, `grammar.Limits`; None: the default.
     """
 
     size: int
     eos_token_ids: tuple[int, ...] = ()
     tokenizer: Tokenizer | None = None
+    grammar_limits: Any = None
 
     def check_ids(self, parameter: str, token_ids: Iterable[int]) -> None:
         """Raise `ParameterError` for the first id of `parameter` outside 0..size-1."""

@@ -30,7 +30,7 @@ def constraint_of(params: Mapping[str, Any], vocabulary: Vocabulary) -> Any:
     for name in structured_in(params):
         tokenizer = vocabulary.need_tokenizer(name)
         with _errors_of(name):
-            source = _source(name, params[name], _options(name, params))
+            source = _source(name, params[name], _options(name, params, vocabulary))
             return _compiled(source, _fitted_tokenizer(tokenizer, vocabulary))
     return None
 
@@ -50,7 +50,7 @@ def matcher_of(constraint: Any, vocabulary: Vocabulary) -> Any:
     if constraint is None or hasattr(constraint, "fill_bitmask"):
         return constraint
     with _errors_of("grammar"):
-        constraint = _checked(constraint)
+        constraint = _checked(constraint, vocabulary)
         if not hasattr(constraint, "matcher"):
             tokenizer = vocabulary.need_tokenizer("grammar")
             constraint = _compiled(constraint, _fitted_tokenizer(tokenizer, vocabulary))
@@ -106,9 +106,9 @@ def start_compiling(
         return None
     with _errors_of(name):
         grammar = (
-            _checked(constraint)
+            _checked(constraint, vocabulary)
             if params[name] is None
-            else _source(name, params[name], _options(name, params))
+            else _source(name, params[name], _options(name, params, vocabulary))
         )
         if hasattr(grammar, "matcher"):
             return None
@@ -142,6 +142,9 @@ def grammar_named(name: str) -> Any:
 
 def _named(name: str, options: Options = ()) -> Any:
     """What is registered under `name`, or the source of the packaged grammar; `options` are for text."""
+    options = tuple(
+        [option for option in options if option[0] in CORE_PARAMS]
+    )  # limits are for requests' text
     registered = default_registry().catalogue.grammars
     if name in registered:
         grammar = registered[name]
@@ -179,25 +182,32 @@ def _compiled(grammar: Any, tokenizer: Tokenizer) -> CompiledGrammar | Any:
 
 def _compile(grammar: Any, tokenizer: Tokenizer) -> CompiledGrammar | Any:
     if isinstance(grammar, GrammarSource):
-        grammar = grammar.read()
+        return grammar.read().compile(tokenizer, limits=grammar.limits)
     if hasattr(grammar, "compile"):
         return grammar.compile(tokenizer)
     return grammar if hasattr(grammar, "matcher") else grammar(tokenizer)
 
 
-def _checked(constraint: Any) -> Any:
+def _checked(constraint: Any, vocabulary: Vocabulary) -> Any:
     """A grammar that is given as an object, or the source of one given as text or by its name."""
     if isinstance(constraint, str):
-        return _source("grammar", constraint)
+        return _source("grammar", constraint, _limits_of(vocabulary))
     if not any(hasattr(constraint, name) for name in _METHODS):
         allowed = "a compiled grammar, a matcher, Lark text or a name"
         raise ParameterError(f"grammar={quoted(constraint)} is not allowed: {allowed}")
     return constraint
 
 
-def _options(parameter: str, params: Mapping[str, Any]) -> Options:
+def _options(parameter: str, params: Mapping[str, Any], vocabulary: Vocabulary) -> Options:
     """The options of a structured parameter, as `GrammarSource` takes them."""
-    return tuple((name, params[name]) for name, owners in GRAMMAR_OPTIONS.items() if parameter in owners)
+    options = tuple([(name, params[name]) for name, owners in GRAMMAR_OPTIONS.items() if parameter in owners])
+    return options + _limits_of(vocabulary)
+
+
+def _limits_of(vocabulary: Vocabulary) -> Options:
+    """The limits on the grammars of requests as an option, where they are not the default ones."""
+    limits = vocabulary.grammar_limits
+    return () if limits is None else (("limits", limits),)
 
 
 def _source(parameter: str, value: Any, options: Options = ()) -> Any:

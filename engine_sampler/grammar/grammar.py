@@ -129,8 +129,8 @@ class Grammar:
 
         key = ("lark", lexer, text, start, paths, tuple(sorted((declared or {}).items())), path)
         if path is not None or paths or "%import" in text:
-            return cached_or_built(None, build, limits)  # an imported file may have changed since
-        return cached_or_built(key, build, limits)
+            return cached_or_built(None, build, limits, text)  # an imported file may have changed since
+        return cached_or_built(key, build, limits, text)
 
     @classmethod
     def from_gbnf(cls, text: str, *, start: str = "root", limits: Limits = LIMITS) -> Grammar:
@@ -150,7 +150,7 @@ class Grammar:
             program = rules_from_gbnf(text, start, names).program()
             return cls("lark", program, tuple(names.known), text if start == "root" else None)
 
-        return cached_or_built(("gbnf", text, start), build, limits)
+        return cached_or_built(("gbnf", text, start), build, limits, text)
 
     @classmethod
     def from_text(
@@ -216,7 +216,7 @@ class Grammar:
             return cls("json_schema", rules_from_schema(text, options).program())
 
         written = None if options is DEFAULTS else options  # None is hashed several times as fast
-        return cached_or_built(("json_schema", text, written), build, limits)
+        return cached_or_built(("json_schema", text, written), build, limits, text)
 
     @classmethod
     def from_type(
@@ -283,7 +283,7 @@ class Grammar:
         def build() -> Grammar:
             return cls("regex", _single_terminal("PATTERN", pattern_expression(text, dialect=dialect)))
 
-        return cached_or_built(("regex", text, dialect), build, limits)
+        return cached_or_built(("regex", text, dialect), build, limits, text)
 
     @classmethod
     def from_choices(cls, choices: Any, *, limits: Limits = LIMITS) -> Grammar:
@@ -331,7 +331,7 @@ class Grammar:
             rules = rules_from_tag(text, special_tokens=names, options=options)
             return cls("structural_tag", rules.program(), (*names.known, *rules.bindings))
 
-        return cached_or_built(("structural_tag", text, options), build, limits)
+        return cached_or_built(("structural_tag", text, options), build, limits, text)
 
     @classmethod
     def from_file(cls, path: str | Path, *, limits: Limits = LIMITS) -> Grammar:
@@ -443,13 +443,20 @@ def only_cached() -> Iterator[None]:
         _ONLY_CACHED.reset(token)
 
 
-def cached_or_built(key: Hashable, build: Callable[[], Grammar], limits: Limits = LIMITS) -> Grammar:
-    """The grammar of `key` from the cache, or newly built within `limits`; always built for None."""
+def cached_or_built(
+    key: Hashable, build: Callable[[], Grammar], limits: Limits = LIMITS, text: str = ""
+) -> Grammar:
+    """The grammar of `key` from the cache, or newly built within `limits`; always built for None. Errors show
+    the line of `text` that they are about."""
     if limits is not LIMITS and limits != LIMITS and key is not None:
         key = key, limits  # what other limits admit is not found under these
     if not _ONLY_CACHED.get():
-        with counted_work(limits):
-            return build() if key is None else _GRAMMARS.get(key, build)
+        try:
+            with counted_work(limits):
+                return build() if key is None else _GRAMMARS.get(key, build)
+        except GrammarError as error:
+            error.show(text)
+            raise
     found = None if key is None else _GRAMMARS.find(key)
     if found is None:
         raise NotCachedError(key)

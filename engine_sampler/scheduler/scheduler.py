@@ -16,6 +16,7 @@ from ..base.arguments import integers_of
 from ..base.errors import check_hashable, quoted
 from ..contract import Backend, Vocabulary
 from ..grammar.constraints import prepare_for, start_compiling
+from ..grammar.limits import Limits
 from ..grammar.service import GrammarCompiler
 from ..params import RequestLimits, SamplingParams
 from ..registry import CORE_PARAMS, default_registry
@@ -24,7 +25,7 @@ from ..requests.request import RequestError
 from ..requests.results import BegunStep, Record, RequestId, StepResult
 from ..requests.slots import Slots
 from ..tokenizer import Tokenizer, check_tokenizer
-from .arguments import POSITION, check_at_least_one, chosen_tokens_in, drafts_in
+from .arguments import POSITION, check_at_least_one, check_grammar_limits, chosen_tokens_in, drafts_in
 from .beam_groups import check_beam_rows
 from .joining import Newcomers, check_single, checked_count, matcher_for
 from .live_requests import LiveRequests
@@ -51,13 +52,12 @@ class Scheduler:
     backend         "auto", a registered name, or a `Backend`.
     num_threads     for backends that use threads (`native` uses one by default); tokens do not depend on it.
     limits          how much one request may ask for; default: `RequestLimits()`.
+    grammar_limits  what grammars that requests bring as text may need; default: `grammar.Limits()`.
     grammar_compiler  compiles grammars in the background: `add` returns at once, and a request whose grammar
                     is not in the cache is among `waiting_ids` first. By default, `add` compiles them.
-    on_ready        called without arguments, usually on a thread of the compiler, when a waiting request can
-                    start.
-    postpone        whether a step leaves out a request whose grammar or samplers need more work than one step
-                    may do: its row gives no token (`StepResult.token_ids`). False: steps take as long as they
-                    need.
+    on_ready        called, usually on a thread of the compiler, when a waiting request can start.
+    postpone        whether a step leaves out a request whose grammar or samplers need more work than a step
+                    may do: its row gives no token (`StepResult.token_ids`). False: steps take what they need.
     keep_faulty     whether a request whose row is faulty (NaN, +inf, nothing left to draw) goes on: its row
                     gives no token, `StepResult.errors` says why, and it has no finish reason. False: it ends
                     with `error`, as requests do in any case whose plugins or grammars fail, and beams.
@@ -91,6 +91,7 @@ class Scheduler:
         backend: str | Backend = "auto",
         num_threads: int | None = None,
         limits: RequestLimits | None = None,
+        grammar_limits: Limits | None = None,
         grammar_compiler: GrammarCompiler | None = None,
         on_ready: Callable[[], Any] | None = None,
         postpone: bool = True,
@@ -103,7 +104,8 @@ class Scheduler:
         eos = tuple(integers_of("eos_token_ids", eos_token_ids))
         if not eos and tokenizer is not None:
             eos = tokenizer.eos_token_ids
-        self.vocabulary = Vocabulary(vocab_size, eos, tokenizer)
+        check_grammar_limits(grammar_limits)
+        self.vocabulary = Vocabulary(vocab_size, eos, tokenizer, grammar_limits)
         self.vocabulary.check_ids("eos_token_ids", eos)
         self.max_model_len = max_model_len
         self.num_threads = num_threads

@@ -15,7 +15,6 @@ from ..errors import GrammarError, GrammarLimitError
 from .statements import Lines, Statement
 
 _LOCATION = re.compile(r",? at line (\d+),? col(?:umn)? (\d+)[^\n]*")
-_LOCATION_IN_PATTERN = re.compile(r" \(line \d+, column \d+\)$")
 _SYMBOL = re.compile(r"(?:Non)?Terminal\('(\w+)'\)")
 _RANGE = "a range needs one character on each side"
 _QUOTED = re.compile(r"'([A-Za-z_][A-Za-z_0-9]*)'")
@@ -52,7 +51,7 @@ class Messages:
         """An error about the terminal `name`; `token` is its literal if a rule contains it, else None."""
         kind = GrammarLimitError if isinstance(reason, GrammarLimitError) else GrammarError
         location = (token.line, token.column) if token is not None else self._definition(name)
-        text = _LOCATION_IN_PATTERN.sub("", str(reason))
+        text = reason.text if isinstance(reason, GrammarError) else str(reason)
         return kind(f"the terminal {self._written.get(name, name)}: {text}", *location)
 
     def about_name(self, text: str, name: str) -> GrammarError:

@@ -160,7 +160,7 @@ class Terminals:
             return substring_expression(placeholder.value)
         except GrammarError as error:
             location = self._messages.location(placeholder.word.start)
-            raise type(error)(str(error), *location) from None
+            raise type(error)(error.text, *location) from None
 
     def _any_of(self, words: list[list[Any]]) -> Expression:
         """Any one of these words, each of which is one string or a sequence of them."""

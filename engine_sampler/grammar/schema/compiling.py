@@ -9,7 +9,7 @@ from ..errors import GrammarError
 from ..program.expression import EPSILON, repeat
 from ..program.rules import ACCEPT, PlainEdge, Rules
 from ..work import counted_work
-from .document import Document
+from .document import Document, locate
 from .emitting import Emitter, expressions_of_any_value
 from .formula import ALWAYS
 from .keywords.all_types import KEYWORDS
@@ -107,7 +107,12 @@ def add_schema(schema: Any, rules: Rules, options: SchemaOptions = DEFAULTS) -> 
 def open_schema(schema: Any, rules: Rules, options: SchemaOptions) -> tuple[Emitter, Literals]:
     """What converts the values of a schema to rules, and the literals of its root, whose object a caller
     writes in its own way. White space, arguments and errors are those of `add_schema`."""
-    return _opened(schema, rules, options, _marks_within(rules, options))
+    document = Document(schema)
+    try:
+        return _opened(document, rules, options, _marks_within(rules, options))
+    except GrammarError as error:
+        locate(error, document.schema, None)
+        raise
 
 
 def _marks_within(rules: Rules, options: SchemaOptions) -> Punctuation:
@@ -120,9 +125,9 @@ def _marks_within(rules: Rules, options: SchemaOptions) -> Punctuation:
 
 
 def _opened(
-    schema: Any, rules: Rules, options: SchemaOptions, marks: Punctuation
+    document: Document, rules: Rules, options: SchemaOptions, marks: Punctuation
 ) -> tuple[Emitter, Literals]:
-    expander = Expander(Document(schema), KEYWORDS, options.unsupported, options.formats, options.digits)
+    expander = Expander(document, KEYWORDS, options.unsupported, options.formats, options.digits)
     values = Values(expander)
     root = frozenset((values.expander.root(),)) - {ALWAYS}
     values.get(root)
@@ -132,8 +137,13 @@ def _opened(
 
 def _add(schema: Any, rules: Rules, options: SchemaOptions, marks: Punctuation) -> tuple[int, bool]:
     """The symbol of the schema's values, and whether it matters that their keys are unique."""
-    emitter, root = _opened(schema, rules, options, marks)
-    if not emitter.values.is_productive(root):
-        raise GrammarError("no value is valid under the JSON Schema")
-    symbol = emitter.emit(root, "json")
+    document = Document(schema)
+    try:
+        emitter, root = _opened(document, rules, options, marks)
+        if not emitter.values.is_productive(root):
+            raise GrammarError("no value is valid under the JSON Schema")
+        symbol = emitter.emit(root, "json")
+    except GrammarError as error:
+        locate(error, document.schema, schema if isinstance(schema, str) else None)
+        raise
     return symbol, emitter.unique_keys

@@ -1,9 +1,10 @@
-"""A JSON Schema document: its resources, the targets of `$ref`, and the draft it follows."""
+"""A JSON Schema document: its resources, the targets of `$ref`, its draft, and where its parts are."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
@@ -17,6 +18,12 @@ from .metaschemas import metaschema
 LATEST = 2020
 
 _MAX_INDEX_DIGITS = 20
+
+_MAX_PARTS = 500_000
+"""The most parts of a schema that are searched for one."""
+
+_BLANKS = " \t\n\r"
+_skip = json.JSONDecoder().raw_decode
 
 _DRAFTS = {"draft-03": 4, "draft-04": 4, "draft-06": 6, "draft-07": 7, "2019-09": 2019, "2020-12": 2020}
 
@@ -242,5 +249,102 @@ def _loaded(schema: Any) -> Any:
         return json.loads(schema)
     except RecursionError:
         raise GrammarLimitError("the JSON Schema is nested too deeply to be read") from None
-    except ValueError as error:
+    except json.JSONDecodeError as error:
+        raise GrammarError(f"the JSON Schema is not JSON: {error.msg}", error.lineno, error.colno) from None
+    except ValueError as error:  # digits beyond what Python converts, and bytes that are no text
         raise GrammarError(f"the JSON Schema is not JSON: {error}") from None
+
+
+# --- Where a part of a schema is ---
+
+
+def locate(error: GrammarError, schema: Any, text: str | None) -> None:
+    """Give an error about a part of a schema its pointer, and from the schema's text line and column.
+
+    Without a known part it is about the schema as a whole. What an error says about a place within a value,
+    such as a pattern, stays in its text.
+    """
+    if error.pointer is not None:
+        return
+    value, keyword = (schema, "") if error.place is None else error.place
+    error.place = None
+    path = _path_to(schema, value)
+    if path is None:
+        return
+    if keyword and isinstance(value, dict) and keyword in value:
+        path = (*path, keyword)
+    error.pointer = "#" + "".join(f"/{_escaped(str(part))}" for part in path)
+    if error.line is not None:
+        error.text += f" (line {error.line}, column {error.column} of it)"
+        error.line = error.column = None
+    if text is not None and path:
+        position = _position_of(text, path)
+        error.line = text.count("\n", 0, position) + 1
+        error.column = position - text.rfind("\n", 0, position)
+
+
+def _escaped(part: str) -> str:
+    return part.replace("~", "~0").replace("/", "~1")
+
+
+def _path_to(schema: Any, wanted: Any) -> tuple[str | int, ...] | None:
+    """The keys and indices that lead to a part of a schema, which is known by its identity."""
+    waiting: list[tuple[Any, Any]] = [(schema, None)]
+    for _ in range(_MAX_PARTS):
+        if not waiting:
+            break
+        value, path = waiting.pop()
+        if value is wanted:
+            return _listed(path)
+        parts: Iterator[tuple[Any, Any]]
+        if isinstance(value, dict):
+            parts = iter(value.items())
+        elif isinstance(value, list):
+            parts = iter(enumerate(value))
+        else:
+            continue
+        waiting += [(one, (path, key)) for key, one in parts if isinstance(one, dict | list)]
+    return None
+
+
+def _listed(path: Any) -> tuple[str | int, ...]:
+    """The steps of a path that is nested from its end."""
+    steps: list[str | int] = []
+    while path is not None:
+        path, step = path
+        steps.append(step)
+    return tuple(reversed(steps))
+
+
+def _position_of(text: str, path: Sequence[str | int]) -> int:
+    """Where the key or item that a path ends with begins in JSON text; of a repeated key, the last."""
+    at = mark = _after_blanks(text, 0)
+    for step in path:
+        members = list(_members(text, at))
+        mark, at = next((one for key, *one in reversed(members) if key == step), (mark, at))
+    return mark
+
+
+def _members(text: str, at: int) -> Iterator[tuple[str | int, int, int]]:
+    """The keys or indices of the object or array at a position, where each begins, and where its value
+    does."""
+    is_object, index = text[at] == "{", 0
+    at = _after_blanks(text, at + 1)
+    while text[at] not in "}]":
+        start, key = at, index
+        if is_object:
+            name, at = _skip(text, at)
+            at = _after_blanks(text, _after_blanks(text, at) + 1)
+            yield name, start, at
+        else:
+            yield key, start, at
+        at = _after_blanks(text, _skip(text, at)[1])
+        if text[at] == ",":
+            at = _after_blanks(text, at + 1)
+        index += 1
+
+
+def _after_blanks(text: str, at: int) -> int:
+    while text[at : at + 1] and text[at] in _BLANKS:
+        at += 1
+    return at

@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import combinations
 from typing import Any, Protocol
 
-from ..errors import GrammarLimitError
+from ..errors import GrammarError, GrammarLimitError
 from ..program.expression import EMPTY, Expression, literal
 from ..program.operations import Operation, any_clear, at_least, clause, clear, count, saturate, set_bit
 from ..program.rules import ACCEPT, PlainEdge, Rules
@@ -52,7 +52,7 @@ class Emitter:
         self._symbols: dict[Literals, tuple[int, ...]] = {}
         self._shapes: dict[int, tuple[int, ...]] = {}  # by identity: the values keep them alive
         self._constants: dict[Any, tuple[int, ...]] = {}
-        self._waiting: list[tuple[int, Plan | ArrayShape | Listed]] = []
+        self._waiting: list[tuple[int, Plan | ArrayShape | Listed, Literals]] = []
         self._keys: dict[str, int] = {}
         self.unique_keys = False
         """Whether it matters that no object repeats a key."""
@@ -68,14 +68,21 @@ class Emitter:
     def finish(self) -> None:
         """Define all the rules that are used so far."""
         while self._waiting:
-            symbol, shape = self._waiting.pop()
-            if isinstance(shape, Plan):
-                self.unique_keys |= shape.counts_other_keys
-                self.define_object(symbol, shape, self, self._marks)
-            elif isinstance(shape, Listed):
-                self._listed(symbol, shape.values)
-            else:
-                self.define_array(symbol, shape, self, self._marks)
+            symbol, shape, literals = self._waiting.pop()
+            try:
+                self._define(symbol, shape)
+            except GrammarError as error:
+                self.values.expander.place(error, literals)
+                raise
+
+    def _define(self, symbol: int, shape: Plan | ArrayShape | Listed) -> None:
+        if isinstance(shape, Plan):
+            self.unique_keys |= shape.counts_other_keys
+            self.define_object(symbol, shape, self, self._marks)
+        elif isinstance(shape, Listed):
+            self._listed(symbol, shape.values)
+        else:
+            self.define_array(symbol, shape, self, self._marks)
 
     def symbols(self, literals: Literals) -> tuple[int, ...]:
         """The symbols of a value's alternatives; empty if no such value exists."""
@@ -89,7 +96,7 @@ class Emitter:
         self.values.is_productive(literals)
         value = self.values.get(literals)
         scalars = [self._rules.terminal(name, text) for name, text in value.scalars]
-        found = (*scalars, *(rule for shape in value.shapes for rule in self._rules_of(shape)))
+        found = (*scalars, *(rule for shape in value.shapes for rule in self._rules_of(shape, literals)))
         if len(found) <= _MAX_INLINE:
             return found
         rule = self._rules.rule("value")
@@ -108,7 +115,7 @@ class Emitter:
     def _define_choice(self, rule: int, symbols: Sequence[int]) -> None:
         self._rules.define_automaton(rule, [[(symbol, 1, ()) for symbol in symbols], [(ACCEPT, 1, ())]])
 
-    def _rules_of(self, shape: Shape) -> tuple[int, ...]:
+    def _rules_of(self, shape: Shape, literals: Literals) -> tuple[int, ...]:
         """The rules of an object or array, which several values may share."""
         found = self._shapes.get(id(shape))
         if found is None:
@@ -117,12 +124,12 @@ class Emitter:
                 parts = self.plans(shape)
             elif isinstance(shape, ArrayShape | Listed) and shape.is_productive(self.values.is_productive):
                 parts = (shape,)
-            found = self._shapes[id(shape)] = tuple([self._rule_of(part) for part in parts])
+            found = self._shapes[id(shape)] = tuple([self._rule_of(part, literals) for part in parts])
         return found
 
-    def _rule_of(self, part: Plan | ArrayShape | Listed) -> int:
+    def _rule_of(self, part: Plan | ArrayShape | Listed, literals: Literals) -> int:
         rule = self._rules.rule(_NAMES[type(part)])
-        self._waiting.append((rule, part))
+        self._waiting.append((rule, part, literals))
         return rule
 
     def opening(self, keys: str | Region) -> int:

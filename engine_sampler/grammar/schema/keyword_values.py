@@ -159,7 +159,9 @@ def without_faults(
     fault = find_fault(schema, relevant, draft)
     if fault is None:
         return relevant
-    raise GrammarError(f"{fault} must be {_ALLOWED[fault].words}, not {quoted(schema[fault])}")
+    error = GrammarError(f"{fault} must be {_ALLOWED[fault].words}, not {quoted(schema[fault])}")
+    error.place = schema, fault
+    raise error
 
 
 def _fault(schema: Mapping[str, Any], keyword: str, value: Any, allowed: Allowed, draft: int) -> str | None:

@@ -169,7 +169,11 @@ class Expander:
             scope = self.entered(SchemaNode(value, resource, scope, items))
             keyword, other = items[0]
             if keyword == "$ref":
-                value, resource = self.document.resolve(other, resource)
+                try:
+                    value, resource = self.document.resolve(other, resource)
+                except GrammarError as error:
+                    error.place = value, keyword
+                    raise
             else:
                 value = other[0]
         for key in passed:
@@ -193,10 +197,14 @@ class Expander:
         """The literal of a schema that is read for the first time."""
         if len(scope) > _MANY:
             spend(len(scope) // 8)
-        if find_fault(value, items, resource.draft) is not None:
-            items = without_faults(value, items, resource.draft, self._keywords)
-            if not items:
-                return ALWAYS
+        try:
+            if find_fault(value, items, resource.draft) is not None:
+                items = without_faults(value, items, resource.draft, self._keywords)
+                if not items:
+                    return ALWAYS
+        except GrammarError as error:
+            error.place = error.place or (value, "")
+            raise
         return self._add(SchemaNode(value, resource, scope, items))
 
     def _items(self, value: dict[str, Any], resource: Resource) -> Items:
@@ -342,7 +350,28 @@ class Expander:
     def assertion(self, node: SchemaNode, keyword: str, value: Any, kind: int) -> Formula:
         """The formula of one keyword of a subschema."""
         kinds, handler = self._keywords[keyword]
-        return handler(self, node, value, kind) if kinds & kind else TRUE
+        if not kinds & kind:
+            return TRUE
+        try:
+            return handler(self, node, value, kind)
+        except GrammarError as error:
+            error.place = error.place or (node.value, keyword)
+            raise
+
+    def place(self, error: GrammarError, literals: Iterable[int]) -> None:
+        """Say of an error that it is about one of the subschemas of some literals, if nothing else is known:
+        the first with the keyword that the error begins with, or the first of all."""
+        if error.place is not None:
+            return
+        nodes = [self._nodes[literal >> 1] for literal in sorted(literals)]
+        nodes += [self._nodes[one >> 1] for node in nodes if type(node) is AnyOf for one in node.literals]
+        values = [node.value for node in nodes if type(node) is SchemaNode]
+        keyword = error.text.partition(" ")[0]
+        named = next((value for value in values if keyword in value), None)
+        if named is not None:
+            error.place = named, keyword
+        elif values:
+            error.place = values[0], ""
 
     def outline(self, literal: int) -> ValueOutline:
         """The outline of a literal: a superset of its values that is cheap to compute."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import NamedTuple, Protocol, TypeAlias
 
-from ..errors import GrammarLimitError
+from ..errors import GrammarError, GrammarLimitError
 from ..program.expression import EMPTY, Expression, literal, union
 from ..work import spend
 from .array_assertions import array_shapes
@@ -143,7 +143,11 @@ class Values:
             filled = []
             while self._new:
                 value = self._new.pop()
-                self._fill(value)
+                try:
+                    self._fill(value)
+                except GrammarError as error:
+                    self.expander.place(error, value.literals)
+                    raise
                 filled.append(value)
                 for shape in value.shapes:
                     for literals in shape.members():

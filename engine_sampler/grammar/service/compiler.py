@@ -15,6 +15,7 @@ from .. import errors
 from ..compiled import CompiledGrammar
 from ..errors import GrammarError
 from ..grammar import Grammar, remember_grammar
+from ..limits import LIMITS, Limits
 from .pool import Ask, Pool
 from .process import GaveWay
 from .source import GrammarSource
@@ -74,6 +75,7 @@ class GrammarCompiler:
         """
         check_hashable("client", client)
         source = grammar if isinstance(grammar, GrammarSource) else None
+        limits = LIMITS if source is None else source.limits
         key: Hashable = grammar
         if source is not None:
             found, cached_as = source.find()
@@ -81,13 +83,13 @@ class GrammarCompiler:
                 source, key, grammar = None, found, found
             elif cached_as is not None:
                 key = cached_as
-        compiled = grammar.find_compiled(tokenizer) if isinstance(grammar, Grammar) else None
+        compiled = grammar.find_compiled(tokenizer, limits=limits) if isinstance(grammar, Grammar) else None
         if compiled is not None:
             done: Future[Any] = Future()
             done.set_result(compiled)
             return done
         self._pool.check_process()
-        job = _Job(self._jobs, (key, tokenizer), grammar, tokenizer)
+        job = _Job(self._jobs, (key, tokenizer, limits), grammar)
         return self._jobs.join(job, client, self._pool, needs_worker=source is not None)
 
     def __enter__(self) -> GrammarCompiler:
@@ -137,17 +139,14 @@ class _Jobs:
 class _Job:
     """The compilation of one grammar for one tokenizer.
 
-    key  the key of the grammar in the cache, or the grammar itself; and the tokenizer.
+    key  the key of the grammar in the cache, or the grammar itself; the tokenizer, and the limits.
     """
 
-    def __init__(
-        self, jobs: _Jobs, key: tuple[Hashable, Tokenizer], grammar: Uncompiled, tokenizer: Tokenizer
-    ):
+    def __init__(self, jobs: _Jobs, key: tuple[Hashable, Tokenizer, Limits], grammar: Uncompiled) -> None:
         self.key = key
         self.futures: list[Future[Any]] = []
         self._jobs = jobs
         self._grammar = grammar
-        self._tokenizer = tokenizer
 
     def run(self, ask: Ask) -> None:
         if not self._jobs.is_wanted(self):
@@ -170,12 +169,14 @@ class _Job:
 
     def _compile(self, ask: Ask) -> CompiledGrammar | Any:
         grammar = self._grammar
+        key, tokenizer, limits = self.key
         if isinstance(grammar, GrammarSource):
             grammar = _grammar_of(ask(tuple(grammar)))
-            key = self.key[0]
             if not isinstance(key, GrammarSource):
                 remember_grammar(key, grammar)
-        return grammar.compile(self._tokenizer) if isinstance(grammar, Grammar) else grammar(self._tokenizer)
+        if isinstance(grammar, Grammar):
+            return grammar.compile(tokenizer, limits=limits)
+        return grammar(tokenizer)
 
 
 def _grammar_of(answer: Any) -> Grammar:

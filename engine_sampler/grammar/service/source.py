@@ -9,6 +9,7 @@ from ...base.errors import quoted
 from ..errors import GrammarError
 from ..grammar import Grammar, NotCachedError, only_cached
 from ..library import library_grammar
+from ..limits import LIMITS, Limits
 
 Options: TypeAlias = tuple[tuple[str, Any], ...]
 """Keywords of a `Grammar.from_` method, each with its value."""
@@ -38,6 +39,12 @@ class GrammarSource(NamedTuple):
     kind: str
     value: Any
     options: Options = ()
+
+    @property
+    def limits(self) -> Limits:
+        """The limits among its options, by which it is also compiled; the default ones if there are none."""
+        found: Limits = dict(self.options).get("limits", LIMITS)
+        return found
 
     def read(self) -> Grammar:
         """The grammar, from the cache or newly built. Raises `GrammarError`, and what the method raises."""

@@ -18,7 +18,9 @@ def json_of(name: str, text: str) -> Any:
         return json.loads(text)
     except RecursionError:
         raise GrammarLimitError(f"{name} is nested too deeply") from None
-    except ValueError as error:
+    except json.JSONDecodeError as error:
+        raise GrammarError(f"{name} is not JSON: {error.msg}", error.lineno, error.colno) from None
+    except ValueError as error:  # digits beyond what Python converts
         raise GrammarError(f"{name} is not JSON: {error}") from None
 
 

@@ -1,0 +1,1 @@
+"""Runs whole collections of JSON Schemas with their instances: `python -m benchmarks.grammar.corpus`."""
