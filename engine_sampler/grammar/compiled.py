@@ -14,6 +14,7 @@ from ..contract import allocate_bitmask
 from ..tokenizer import Tokenizer
 from .cache import Cache, CacheInfo
 from .engines import native
+from .engines.unique_items import UniqueItemsMatcher
 from .engines.unique_keys import UniqueKeysMatcher
 from .errors import GrammarError
 from .limits import LIMITS, Limits
@@ -56,6 +57,8 @@ class CompiledGrammar:
     def matcher(self) -> Any:
         """A new `Matcher`, at the beginning of a text."""
         matcher = self._compiled.matcher()
+        if self.program.unique_items:
+            matcher = UniqueItemsMatcher(matcher, self.tokenizer)
         return UniqueKeysMatcher(matcher, self.tokenizer) if self.program.unique_keys else matcher
 
     def statistics(self) -> dict[str, int]:

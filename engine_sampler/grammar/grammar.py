@@ -314,7 +314,7 @@ class Grammar:
         """Write the grammar to a file, for `load`: plain JSON, the same on every machine."""
         arrays = {name: getattr(self.program, name).tolist() for name in PROGRAM_ARRAYS}
         rest = {name: getattr(self.program, name) for name in ("start", "terminal_names", "rule_names")}
-        rest["unique_keys"] = self.program.unique_keys
+        rest |= {"unique_keys": self.program.unique_keys, "unique_items": self.program.unique_items}
         content = {"format": _FORMAT, "kind": self.kind, "special": self.special_names, **arrays, **rest}
         Path(path).write_text(json.dumps(content, separators=(",", ":")), encoding="utf-8")
 
@@ -329,7 +329,7 @@ class Grammar:
             content.setdefault("budgets", [])  # older files have none
             members: dict[str, Any] = {name: array("i", content[name]) for name in PROGRAM_ARRAYS}
             members |= {name: tuple(content[name]) for name in ("terminal_names", "rule_names")}
-            members["unique_keys"] = bool(content.get("unique_keys", False))
+            members |= {name: bool(content.get(name, False)) for name in ("unique_keys", "unique_items")}
             names = [name if isinstance(name, str) else Binding(*name) for name in special]
             return cls(kind, Program(start=int(content["start"]), **members), names)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
