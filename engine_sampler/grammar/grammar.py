@@ -178,7 +178,7 @@ class Grammar:
         cls,
         schema: Any,
         *,
-        unsupported: Literal["error", "warn"] = "error",
+        unsupported: Literal["error", "warn", "ignore"] = "error",
         formats: Literal["assert", "annotate"] = "assert",
         whitespace: str | int | None = None,
         numbers: str | int | None = None,
@@ -190,7 +190,7 @@ class Grammar:
 
         schema       a dict, a bool, or JSON text
         unsupported  "error" raises `UnsupportedKeywordError` for a keyword that cannot be enforced, "warn"
-                     warns and ignores it
+                     warns and ignores it, "ignore" ignores it; `unenforced` lists what is ignored
         formats      "assert": `format` restricts a string; "annotate": it does not
         whitespace   between tokens, and around the text. None: `schema.options`, up to 2 blanks,
                      then at most one line break with up to 40 blanks, as in pretty-printed documents; "any":
@@ -272,6 +272,7 @@ class Grammar:
         whitespace: str | int | None = None,
         numbers: str | int | None = None,
         key_order: Literal["any", "schema"] = "any",
+        unsupported: Literal["error", "warn", "ignore"] = "error",
         limits: Limits = LIMITS,
     ) -> Grammar:
         """Text that contains tool calls or the like; see `engine_sampler.grammar.structural_tag`, and
@@ -280,16 +281,16 @@ class Grammar:
         tag  a dict or JSON text, as in vLLM and xgrammar: `{"structures": [{"begin", "schema", "end"}],
              "triggers": [...]}` or `{"type": "structural_tag", "format": {...}}`
 
-        whitespace, numbers, key_order   of the JSON in it, as in `from_json_schema`, where its formats do not
-                                         say so
-        limits                           as in `from_json_schema`
+        whitespace, numbers, key_order, unsupported   of the JSON in it, as in `from_json_schema`, where its
+                                                      formats do not say so
+        limits                                        as in `from_json_schema`
         """
         from .structural_tag.structural_tag import rules_from_tag
 
         text = tag if isinstance(tag, str) else json_of(tag)
         check_text("tag", text, limits)
         names = SpecialNames()
-        options = schema_options(whitespace, numbers, key_order)
+        options = schema_options(whitespace, numbers, key_order, unsupported, DEFAULTS.formats)
 
         def build() -> Grammar:
             rules = rules_from_tag(text, special_tokens=names, options=options)
@@ -310,11 +311,17 @@ class Grammar:
             return cls.load(path)
         raise GrammarError(f"path={quoted(str(path))} is not allowed: a file .lark, .json or .grammar")
 
+    @property
+    def unenforced(self) -> tuple[str, ...]:
+        """What the schema requires but the grammar does not, in words: see `unsupported`."""
+        return self.program.unenforced
+
     def save(self, path: str | Path) -> None:
         """Write the grammar to a file, for `load`: plain JSON, the same on every machine."""
         arrays = {name: getattr(self.program, name).tolist() for name in PROGRAM_ARRAYS}
         rest = {name: getattr(self.program, name) for name in ("start", "terminal_names", "rule_names")}
         rest |= {"unique_keys": self.program.unique_keys, "unique_items": self.program.unique_items}
+        rest["unenforced"] = self.program.unenforced
         content = {"format": _FORMAT, "kind": self.kind, "special": self.special_names, **arrays, **rest}
         Path(path).write_text(json.dumps(content, separators=(",", ":")), encoding="utf-8")
 
@@ -330,6 +337,7 @@ class Grammar:
             members: dict[str, Any] = {name: array("i", content[name]) for name in PROGRAM_ARRAYS}
             members |= {name: tuple(content[name]) for name in ("terminal_names", "rule_names")}
             members |= {name: bool(content.get(name, False)) for name in ("unique_keys", "unique_items")}
+            members["unenforced"] = tuple(map(str, content.get("unenforced", ())))
             names = [name if isinstance(name, str) else Binding(*name) for name in special]
             return cls(kind, Program(start=int(content["start"]), **members), names)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:

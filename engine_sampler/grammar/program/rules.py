@@ -99,6 +99,7 @@ class Program:
     unique_keys      the texts are JSON, and those in which an object repeats a key are not meant
     unique_items     whether a bracket may be followed by `UNIQUE_MARK`: the items of that array
                      differ
+    unenforced       what the language should have required besides, in words: ignored on request
     budgets          for each terminal, how many tokens may begin in it, 0 for any number; empty if none has a
                      budget. It binds matchers only, which know the tokens, as far as the text can end there
     """
@@ -119,6 +120,7 @@ class Program:
     unique_keys: bool = False
     budgets: array[int] = field(default_factory=lambda: array("i"))
     unique_items: bool = False
+    unenforced: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         counts = f"{len(self.rules) // 3} rules, {len(self.states) - 1} states"
@@ -131,7 +133,7 @@ class Program:
         """A hash of the content: programs with equal keys describe equal languages."""
         content = b"|".join(arrays_of(self))
         content += str(self.start).encode() + b"|unique keys" * self.unique_keys
-        content += b"|unique items" * self.unique_items
+        content += b"|unique items" * self.unique_items + "|".join(self.unenforced).encode()
         return hashlib.sha256(content).hexdigest()[:32]
 
     @property
@@ -179,6 +181,7 @@ class Rules:
     unique_items: bool = False
 
     def __post_init__(self) -> None:
+        self.unenforced: dict[str, None] = {}
         self.terminal_names: list[str] = []
         self.rule_names: list[str] = []
         self.side_names: list[str] = []
@@ -302,6 +305,7 @@ class Rules:
         Returns how many rules came before: the symbol s of a rule there is s minus that here.
         """
         self.unique_items |= other.unique_items
+        self.unenforced |= other.unenforced
         before = len(self._automata)
         symbols = {ACCEPT: ACCEPT, **dict(enumerate(terminals))}
         symbols |= {-1 - rule: -1 - rule - before for rule in range(len(other._automata))}
@@ -377,6 +381,7 @@ class Rules:
                 "i", [self._budgets.get(i, 0) for i in range(len(self._terminals))] if self._budgets else ()
             ),
             self.unique_items,
+            tuple(self.unenforced),
         )
 
 

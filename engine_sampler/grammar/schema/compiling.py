@@ -136,4 +136,5 @@ def _add(schema: Any, rules: Rules, options: SchemaOptions, marks: Punctuation) 
     if not emitter.values.is_productive(root):
         raise GrammarError("no value is valid under the JSON Schema")
     symbol = emitter.emit(root, "json")
+    rules.unenforced |= emitter.values.expander.unenforced
     return symbol, emitter.unique_keys

@@ -27,7 +27,7 @@ of 128 bits has. A model that repeats a digit leaves the number after so many.""
 KeyOrder = Literal["any", "schema"]
 
 _CHOICES: Mapping[str, tuple[str, ...]] = {
-    "unsupported": ("error", "warn"),
+    "unsupported": ("error", "warn", "ignore"),
     "formats": ("assert", "annotate"),
     "key_order": ("any", "schema"),
 }
@@ -62,7 +62,7 @@ class SchemaOptions:
                  integers. The default is `MAX_NUMBER_DIGITS`
     key_order    "any", or "schema": the keys that the schema names come first, in its order
     unsupported  "error" raises UnsupportedKeywordError for a keyword that cannot be enforced token by
-                 token; "warn" issues a warning and ignores the keyword
+                 token; "warn" issues a warning and ignores the keyword; "ignore" ignores it
     formats      "assert" enforces the formats in `formats.FORMATS`; "annotate" ignores all formats
 
     Raises ValueError for other values.
@@ -71,7 +71,7 @@ class SchemaOptions:
     whitespace: str | int = WHITESPACE_PATTERN
     numbers: str | int = MAX_NUMBER_DIGITS
     key_order: KeyOrder = "any"
-    unsupported: Literal["error", "warn"] = "error"
+    unsupported: Literal["error", "warn", "ignore"] = "error"
     formats: Literal["assert", "annotate"] = "assert"
 
     def __post_init__(self) -> None:

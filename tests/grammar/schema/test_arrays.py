@@ -91,6 +91,7 @@ def test_distinct_items_that_are_no_scalars_are_rejected_by_keyword() -> None:
     with pytest.warns(UserWarning, match="uniqueItems"):
         judge = Judge(schema, unsupported="warn")
     assert judge.accepts('["a","a"]')
+    assert Judge(schema, unsupported="ignore").accepts('["a","a"]')
     assert Judge({**schema, "maxItems": 1}).accepts('["a"]')
 
 

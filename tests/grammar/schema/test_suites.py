@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from engine_sampler.grammar.errors import GrammarError, UnsupportedKeywordError
 
 from ...conftest import shared_data
@@ -30,6 +32,7 @@ def judged(file: str, **options: Any) -> tuple[int, int, list[str], set[str]]:
     return len(lines), correct, wrong, rejected
 
 
+@pytest.mark.filterwarnings("ignore:'additonalProperties' in the JSON Schema")
 def test_real_schemas_are_judged_correctly_except_for_unique_items_of_objects() -> None:
     count, correct, wrong, rejected = judged("maskbench_dev.jsonl")
     assert wrong == []
