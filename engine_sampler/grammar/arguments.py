@@ -77,3 +77,15 @@ def json_of(value: Any) -> str:
         raise GrammarLimitError("the schema is nested too deep") from None
     except (TypeError, ValueError) as error:
         raise GrammarError(f"the schema is not JSON: {error}") from None
+
+
+def texts_of(name: str, documents: Any, limits: Limits) -> tuple[tuple[str, str], ...]:
+    """Documents by URI, each with its JSON text; None are none. Raises GrammarError for anything else, and
+    GrammarLimitError if they are longer than the limit in all."""
+    if documents is None:
+        return ()
+    if not isinstance(documents, Mapping) or not all(map(is_text, documents)):
+        raise GrammarError(f"{name}={quoted(documents)} is not allowed: schemas by URI")
+    texts = {uri: one if isinstance(one, str) else json_of(one) for uri, one in documents.items()}
+    check_text(name, "".join((*texts, *texts.values())), limits)
+    return tuple((uri.removesuffix("#"), text) for uri, text in sorted(texts.items()))

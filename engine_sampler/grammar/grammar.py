@@ -21,6 +21,7 @@ from .arguments import (
     checked_paths,
     is_text,
     json_of,
+    texts_of,
 )
 from .cache import Cache, CacheInfo
 from .compiled import CompiledGrammar, SpecialName, cached_grammar, compiled_grammar
@@ -183,6 +184,8 @@ class Grammar:
         whitespace: str | int | None = None,
         numbers: str | int | None = None,
         key_order: Literal["any", "schema"] = "any",
+        draft: str | None = None,
+        resources: Mapping[str, Any] | None = None,
         limits: Limits = LIMITS,
     ) -> Grammar:
         """From a JSON Schema (draft 2020-12, with the forms of drafts 4 to 2019-09): the JSON texts of valid
@@ -193,7 +196,7 @@ class Grammar:
                      warns and ignores it, "ignore" ignores it; `unenforced` lists what is ignored
         formats      "assert": `format` restricts a string; "annotate": it does not
         whitespace   between tokens, and around the text. None: `schema.options`, up to 2 blanks,
-                     then at most one line break with up to 40 blanks, as in pretty-printed documents; "any":
+                     then at most one line break with up to 120 blanks, as in pretty-printed documents; "any":
                      any amount; "compact": none, but for one blank after a comma or a colon; a number: up
                      to so many white-space characters; other strings: a regular expression for it
         numbers      how they are written. A number: up to so many digits before the point, and after it, and
@@ -201,9 +204,12 @@ class Grammar:
                      point and exponent; "any": as JSON Schema has it, for which `1.0` and `1e5` are
                      integers, of any length. None: 40
         key_order    "any", or "schema": the keys of `properties` in its order, then all others
-        limits       bounds the length of the schema as JSON text, and the work of reading it
+        draft        of schemas without `$schema`: "4", "6", "7", "2019-09" or "2020-12" (None)
+        resources    schemas by URI, each as `schema`, to which a `$ref` may lead; nothing is ever fetched
+        limits       bounds the length of the schemas as JSON text, and the work of reading them
         """
-        options = schema_options(whitespace, numbers, key_order, unsupported, formats)
+        others = texts_of("resources", resources, limits)
+        options = schema_options(whitespace, numbers, key_order, unsupported, formats, draft, others)
         text = schema if isinstance(schema, str) else json_of(schema)
         check_text("schema", text, limits)
 

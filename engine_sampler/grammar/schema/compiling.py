@@ -122,7 +122,8 @@ def _marks_within(rules: Rules, options: SchemaOptions) -> Punctuation:
 def _opened(
     schema: Any, rules: Rules, options: SchemaOptions, marks: Punctuation
 ) -> tuple[Emitter, Literals]:
-    expander = Expander(Document(schema), KEYWORDS, options.unsupported, options.formats, options.digits)
+    document = Document(schema, options.draft, dict(options.resources))
+    expander = Expander(document, KEYWORDS, options.unsupported, options.formats, options.digits)
     values = Values(expander)
     root = frozenset((values.expander.root(),)) - {ALWAYS}
     values.get(root)
