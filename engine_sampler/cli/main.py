@@ -425,7 +425,8 @@ def _grammar_options(parser: argparse.ArgumentParser) -> None:
     engines = "the engine of --mask; the other one is compared"
     parser.add_argument("--engine", choices=("auto", "native", "reference"), default="auto", help=engines)
     unsupported = "how to treat keywords that cannot be enforced (default: error)"
-    parser.add_argument("--unsupported", choices=("error", "warn"), default="error", help=unsupported)
+    choices = ("error", "warn", "ignore")
+    parser.add_argument("--unsupported", choices=choices, default="error", help=unsupported)
 
 
 def _refuse(argument: str, parsed: argparse.Namespace) -> NoReturn:

@@ -103,3 +103,15 @@ def chosen_texts(choices: Any) -> tuple[str, ...]:
     if not isinstance(given, list) or not given or not all(map(is_text, given)):
         raise GrammarError(f"choices={quoted(given)} is not allowed: one or more strings of whole characters")
     return tuple(given)
+
+
+def texts_of(name: str, documents: Any, limits: Limits) -> tuple[tuple[str, str], ...]:
+    """Documents by URI, each with its JSON text; None are none. Raises GrammarError for anything else, and
+    GrammarLimitError if they are longer than the limit in all."""
+    if documents is None:
+        return ()
+    if not isinstance(documents, Mapping) or not all(map(is_text, documents)):
+        raise GrammarError(f"{name}={quoted(documents)} is not allowed: schemas by URI")
+    texts = {uri: one if isinstance(one, str) else written_json(one) for uri, one in documents.items()}
+    check_text(name, "".join((*texts, *texts.values())), limits)
+    return tuple((uri.removesuffix("#"), text) for uri, text in sorted(texts.items()))

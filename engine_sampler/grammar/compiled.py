@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 from ..base.errors import quoted
 from ..base.forking import fork_safe
@@ -14,6 +15,7 @@ from ..contract import allocate_bitmask
 from ..tokenizer import Tokenizer
 from .cache import Cache, CacheInfo
 from .engines import native
+from .engines.unique_items import UniqueItemsMatcher
 from .engines.unique_keys import UniqueKeysMatcher
 from .errors import GrammarError
 from .limits import LIMITS, Limits
@@ -28,6 +30,17 @@ MAX_GRAMMARS = 256
 
 MAX_BYTES = 1 << 30
 """The bound on the bytes of all of them, their tables and the expressions that these have added included."""
+
+
+_UNENFORCED: WeakKeyDictionary[Any, tuple[str, ...]] = WeakKeyDictionary()
+
+
+def unenforced_of(matcher: Any) -> tuple[str, ...]:
+    """What the grammar of a new matcher should have required besides, in words (`Program.unenforced`)."""
+    try:
+        return _UNENFORCED.get(matcher, ())
+    except TypeError:  # a matcher of a plugin that cannot be hashed or referred to
+        return ()
 
 
 class CompiledGrammar:
@@ -56,7 +69,13 @@ class CompiledGrammar:
     def matcher(self) -> Any:
         """A new `Matcher`, at the beginning of a text."""
         matcher = self._compiled.matcher()
-        return UniqueKeysMatcher(matcher, self.tokenizer) if self.program.unique_keys else matcher
+        if self.program.unique_items:
+            matcher = UniqueItemsMatcher(matcher, self.tokenizer)
+        if self.program.unique_keys:
+            matcher = UniqueKeysMatcher(matcher, self.tokenizer)
+        if self.program.unenforced:
+            _UNENFORCED[matcher] = self.program.unenforced
+        return matcher
 
     def statistics(self) -> dict[str, int]:
         """The engine's counts for this grammar, such as "memory" in bytes; {} from the reference engine."""

@@ -23,6 +23,7 @@ from .arguments import (
     checked_paths,
     chosen_texts,
     text_of_pattern,
+    texts_of,
     written_json,
 )
 from .cache import Cache, CacheInfo
@@ -181,11 +182,13 @@ class Grammar:
         cls,
         schema: Any,
         *,
-        unsupported: Literal["error", "warn"] = "error",
+        unsupported: Literal["error", "warn", "ignore"] = "error",
         formats: Literal["assert", "annotate"] = "assert",
         whitespace: str | int | None = None,
         numbers: str | int | None = None,
         key_order: Literal["any", "schema"] = "any",
+        draft: str | None = None,
+        resources: Mapping[str, Any] | None = None,
         limits: Limits = LIMITS,
     ) -> Grammar:
         """From a JSON Schema (draft 2020-12, with the forms of drafts 4 to 2019-09): the JSON texts of valid
@@ -193,10 +196,10 @@ class Grammar:
 
         schema       a dict, a bool, JSON text, or a type, as in `from_type`
         unsupported  "error" raises `UnsupportedKeywordError` for a keyword that cannot be enforced, "warn"
-                     warns and ignores it
+                     warns and ignores it, "ignore" ignores it; `unenforced` lists what is ignored
         formats      "assert": `format` restricts a string; "annotate": it does not
         whitespace   between tokens, and around the text. None: `schema.options`, up to 2 blanks,
-                     then at most one line break with up to 40 blanks, as in pretty-printed documents; "any":
+                     then at most one line break with up to 120 blanks, as in pretty-printed documents; "any":
                      any amount; "compact": none, but for one blank after a comma or a colon; a number: up
                      to so many white-space characters; other strings: a regular expression for it
         numbers      how they are written. A number: up to so many digits before the point, and after it, and
@@ -204,9 +207,12 @@ class Grammar:
                      point and exponent; "any": as JSON Schema has it, for which `1.0` and `1e5` are
                      integers, of any length. None: 40
         key_order    "any", or "schema": the keys of `properties` in its order, then all others
-        limits       bounds the length of the schema as JSON text, and the work of reading it
+        draft        of schemas without `$schema`: "4", "6", "7", "2019-09" or "2020-12" (None)
+        resources    schemas by URI, each as `schema`, to which a `$ref` may lead; nothing is ever fetched
+        limits       bounds the length of the schemas as JSON text, and the work of reading them
         """
-        options = schema_options(whitespace, numbers, key_order, unsupported, formats)
+        others = texts_of("resources", resources, limits)
+        options = schema_options(whitespace, numbers, key_order, unsupported, formats, draft, others)
         text = schema if isinstance(schema, str) else written_json(schema)
         check_text("schema", text, limits)
 
@@ -308,6 +314,7 @@ class Grammar:
         whitespace: str | int | None = None,
         numbers: str | int | None = None,
         key_order: Literal["any", "schema"] = "any",
+        unsupported: Literal["error", "warn", "ignore"] = "error",
         limits: Limits = LIMITS,
     ) -> Grammar:
         """Text that contains tool calls or the like; see `engine_sampler.grammar.structural_tag`, and
@@ -316,16 +323,16 @@ class Grammar:
         tag  a dict or JSON text, as in vLLM and xgrammar: `{"structures": [{"begin", "schema", "end"}],
              "triggers": [...]}` or `{"type": "structural_tag", "format": {...}}`
 
-        whitespace, numbers, key_order   of the JSON in it, as in `from_json_schema`, where its formats do not
-                                         say so
-        limits                           as in `from_json_schema`
+        whitespace, numbers, key_order, unsupported   of the JSON in it, as in `from_json_schema`, where its
+                                                      formats do not say so
+        limits                                        as in `from_json_schema`
         """
         from .structural_tag.structural_tag import rules_from_tag
 
         text = tag if isinstance(tag, str) else written_json(tag)
         check_text("tag", text, limits)
         names = SpecialNames()
-        options = schema_options(whitespace, numbers, key_order)
+        options = schema_options(whitespace, numbers, key_order, unsupported, DEFAULTS.formats)
 
         def build() -> Grammar:
             rules = rules_from_tag(text, special_tokens=names, options=options)
@@ -346,11 +353,17 @@ class Grammar:
             return cls.load(path)
         raise GrammarError(f"path={quoted(str(path))} is not allowed: a file .lark, .json or .grammar")
 
+    @property
+    def unenforced(self) -> tuple[str, ...]:
+        """What the schema requires but the grammar does not, in words: see `unsupported`."""
+        return self.program.unenforced
+
     def save(self, path: str | Path) -> None:
         """Write the grammar to a file, for `load`: plain JSON, the same on every machine."""
         arrays = {name: getattr(self.program, name).tolist() for name in PROGRAM_ARRAYS}
         rest = {name: getattr(self.program, name) for name in ("start", "terminal_names", "rule_names")}
-        rest["unique_keys"] = self.program.unique_keys
+        rest |= {"unique_keys": self.program.unique_keys, "unique_items": self.program.unique_items}
+        rest["unenforced"] = self.program.unenforced
         content = {"format": _FORMAT, "kind": self.kind, "special": self.special_names, **arrays, **rest}
         Path(path).write_text(json.dumps(content, separators=(",", ":")), encoding="utf-8")
 
@@ -365,7 +378,8 @@ class Grammar:
             content.setdefault("budgets", [])  # older files have none
             members: dict[str, Any] = {name: array("i", content[name]) for name in PROGRAM_ARRAYS}
             members |= {name: tuple(content[name]) for name in ("terminal_names", "rule_names")}
-            members["unique_keys"] = bool(content.get("unique_keys", False))
+            members |= {name: bool(content.get(name, False)) for name in ("unique_keys", "unique_items")}
+            members["unenforced"] = tuple(map(str, content.get("unenforced", ())))
             names = [name if isinstance(name, str) else Binding(*name) for name in special]
             return cls(kind, Program(start=int(content["start"]), **members), names)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:

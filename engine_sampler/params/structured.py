@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,11 +25,13 @@ from .tools import (
     tool_calls,
 )
 
+logger = logging.getLogger("engine_sampler")
+
 _QUOTES = "'"
 _NAMES = {"json": "json_schema", "ebnf": "grammar"}
 _STRUCTURED = ("json", "regex", "choice", "grammar", "ebnf", "json_object", "structural_tag")
 _SWITCHES = ("disable_any_whitespace", "disable_additional_properties", "disable_fallback")
-_OPTIONS = ("whitespace", "numbers", "key_order", "lexer", "start")
+_OPTIONS = ("whitespace", "numbers", "key_order", "unsupported", "lexer", "start")
 _FORMATS = "text, json_object, json_schema, json, regex, grammar, ebnf or structural_tag"
 
 _GUIDED = {f"guided_{name}": name for name in (*_STRUCTURED, "whitespace_pattern")}
@@ -41,9 +45,10 @@ def structured_parameters(
 
     `response_format`, `structured_outputs`, its older form `guided_...`, SGLang's `ebnf`, and `tools` with
     `tool_choice` (see `tool_parameters`); the forms of other interfaces (see `forms`), and llama.cpp's lazy
-    grammars. As in vLLM, a required call takes the place of a `response_format`,
-    which describes answers that are no calls; the other constraints are refused beside it. JSON and patterns
-    come behind the thoughts of `tool_family` if its `reasoning` is not disabled.
+    grammars. As in vLLM, a required call takes the place of a `response_format`, which describes answers that
+    are no calls; the other constraints are refused beside it. Under "auto" and with a `tool_family`, an
+    answer is either calls, or the JSON or text that is asked for. JSON and patterns come behind the thoughts of
+    `tool_family` if its `reasoning` is not disabled.
 
     Raises `ParameterError` for forms that are unknown or contradict each other.
     """
@@ -68,13 +73,55 @@ def structured_parameters(
             "allowed are a response_format, which has no effect then, and tool_choice='auto'"
         )
     parameters = _structured_outputs(outputs, call or formatted)
-    return parameters if call else _behind_thoughts(parameters, tool_family, reasoning)
+    if call:
+        return parameters
+    if tool_family is None and asked.tools and asked.choice in (None, "auto"):
+        _warn_of_free_calls()
+    elif tool_family is not None and _may_call(*asked):
+        return _beside_calls(parameters, asked, is_parallel, tool_family, reasoning)
+    return _behind_thoughts(parameters, tool_family, reasoning)
+
+
+@functools.cache
+def _warn_of_free_calls() -> None:
+    """Once in a process."""
+    logger.warning(
+        "calls of tools under tool_choice='auto' are not constrained, and a response_format beside them "
+        "forbids them: tool_family, which says how the model that is served writes calls, is not given"
+    )
+
+
+def _beside_calls(
+    parameters: dict[str, Any], asked: Any, is_parallel: bool, family: str, reasoning: Reasoning
+) -> dict[str, Any]:
+    """The parameters of a constraint on answers that are no calls; calls are in the form of the family."""
+    content, rest = _content_of(parameters)
+    if content is None:
+        return parameters
+    tag = tool_calls(
+        family,
+        asked.tools,
+        asked.choice,
+        parallel_tool_calls=is_parallel,
+        reasoning=reasoning,
+        answer=content,
+    )
+    return {**rest, "structural_tag": tag}
 
 
 def _behind_thoughts(parameters: dict[str, Any], family: str | None, reasoning: Reasoning) -> dict[str, Any]:
     """The parameters of a constraint on the content, which follows the family's thoughts."""
     if reasoning == "disabled" or family not in FAMILIES or FAMILIES[family].thinking is None:
         return parameters
+    content, rest = _content_of(parameters)
+    if content is None:
+        return parameters
+    return {**rest, "structural_tag": formatted_answer(family, content, reasoning)}
+
+
+def _content_of(parameters: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """The constraint among parameters as a format of structural tags, None if it cannot be one; and the
+    others."""
     if parameters.get("json_object"):
         content: dict[str, Any] = {"type": "json_schema", "json_schema": {"type": "object"}}
     elif "json_schema" in parameters:
@@ -82,9 +129,13 @@ def _behind_thoughts(parameters: dict[str, Any], family: str | None, reasoning: 
     elif "regex" in parameters:
         content = {"type": "regex", "pattern": parameters["regex"]}
     else:
-        return parameters
-    rest = {k: v for k, v in parameters.items() if k not in ("json_object", "json_schema", "regex")}
-    return {**rest, "structural_tag": formatted_answer(family, content, reasoning)}
+        return None, parameters
+    return content, {k: v for k, v in parameters.items() if k not in ("json_object", "json_schema", "regex")}
+
+
+def _may_call(tools: Any, choice: Any) -> bool:
+    """Whether an answer may be a call, or none."""
+    return bool(tools) and chosen_functions(tools, choice)[1] == "auto" and choice != "none"
 
 
 def _is_given(outputs: Mapping[str, Any], name: str) -> bool:

@@ -32,6 +32,7 @@ class Parameters(TypedDict, total=False):
     whitespace: Any
     numbers: Any
     key_order: Literal["any", "schema"]
+    unsupported: Literal["error", "warn", "ignore"]
     lexer: Literal["dynamic_complete", "contextual"]
     start: str | None
     thinking: Any

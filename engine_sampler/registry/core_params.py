@@ -171,6 +171,7 @@ GRAMMAR_OPTIONS: dict[str, tuple[str, ...]] = {
     "whitespace": _JSON,
     "numbers": _JSON,
     "key_order": ("json_schema", "structural_tag"),
+    "unsupported": ("json_schema", "structural_tag"),
     "lexer": ("grammar",),
     "start": ("grammar",),
 }
@@ -253,6 +254,13 @@ CORE_PARAMS = _by_name(
     ),
     Param(
         "key_order", str, "any", choices=("any", "schema"), doc="in JSON: any, or as the schema names them"
+    ),
+    Param(
+        "unsupported",
+        str,
+        "error",
+        choices=("error", "warn", "ignore"),
+        doc="what becomes of keywords of a schema that cannot be enforced",
     ),
     Param(
         "lexer",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..base.calling import call_for_add, call_plugin
 from ..base.errors import INTERRUPTIONS, PluginFault, failure, quoted
 from ..contract import Chain, ParameterError, Rows, Sampler, UnfinishedError, Vocabulary, Work
+from ..grammar.compiled import unenforced_of
 from ..params import SamplingParams, build_chain, phases_of
 from .budget import MOST_TURNS, Share
 from .constraint import Constraint
@@ -86,6 +87,7 @@ class Request:
             if matcher is None
             else call_for_add("the grammar", Constraint, matcher, vocabulary.size, has_eos)
         )
+        self.unenforced = () if matcher is None else unenforced_of(matcher)
         self.constraint: Constraint | None = None
         self.share = Share()
         self.stop_checks = StopChecks(
@@ -156,6 +158,7 @@ class Request:
             cumulative_logprob=self.cumulative_logprob,
             score=self.score,
             phase_tokens=self.phase_tokens,
+            unenforced=self.unenforced,
         )
 
     def check_trigger(self) -> CheckTrigger:

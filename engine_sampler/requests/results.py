@@ -136,6 +136,7 @@ class Record:
     score               by which a beam search ranks the text: cumulative_logprob / length^length_penalty.
     phase_tokens        how many tokens of the output each phase has had, by the phase's name; None without
                         phases.
+    unenforced          what its JSON Schema requires but its grammar does not, in words (`unsupported`).
     """
 
     request_id: RequestId
@@ -150,6 +151,7 @@ class Record:
     cumulative_logprob: float | None = field(default=None)
     score: float | None = field(default=None)
     phase_tokens: dict[str, int] | None = field(default=None)
+    unenforced: tuple[str, ...] = field(default=())
 
 
 class BegunStep:

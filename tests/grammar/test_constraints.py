@@ -372,6 +372,22 @@ def test_a_body_that_requests_two_grammars_is_refused() -> None:
         SamplingParams.from_dict(body)
 
 
+@pytest.mark.filterwarnings("ignore:uniqueItems")
+@pytest.mark.parametrize("unsupported", ["warn", "ignore"])
+def test_a_record_lists_what_its_schema_requires_in_vain(unsupported: str) -> None:
+    schema = {"type": "array", "items": {"type": "array"}, "uniqueItems": True}
+    body = {"structured_outputs": {"json": schema, "unsupported": unsupported}}
+    scheduler = Scheduler(VOCAB, TOKENIZER)
+    request_id = scheduler.add(SamplingParams.from_dict(body))
+    other = scheduler.fork(request_id)
+    plain = scheduler.add(SamplingParams(json_schema={"type": "array"}))
+    for known in (request_id, other):
+        assert [text.split()[0] for text in scheduler.record(known).unenforced] == ["uniqueItems"]
+    assert scheduler.record(plain).unenforced == ()
+    with pytest.raises(ParameterError, match="json_schema: uniqueItems is not supported here"):
+        scheduler.add(SamplingParams(json_schema=schema))
+
+
 # --- parameters as values ------------------------------------------------------------------------
 
 

@@ -123,9 +123,9 @@ def complete(
     is a str and the completion is not UTF-8.
     """
     keys = None
+    if (program.unique_keys or program.unique_items) and not check(program, text).viable:
+        return None
     if program.unique_keys:
-        if not check(program, text).viable:
-            return None
         keys = position_after(KeyPosition(), _data(text))
     space = search_space_of(program)
     with space.locked():
@@ -133,6 +133,8 @@ def complete(
         if configuration == REJECTED:
             return None
         found = shortest_completion(space, configuration, max_bytes, steps, keys)
+    if found is not None:
+        _refuse_repetitions(program, _data(text) + found)
     return None if found is None else _like(text, found)
 
 
@@ -158,19 +160,21 @@ def repair(
     with space.locked():
         configuration = space.read(data)
         if space.parser.accepting(configuration):
-            _refuse_repeated_keys(program, data)
+            _refuse_repetitions(program, data)
             return Repair(text, 0, (), True)
         search = NearestSearch(space, units, in_characters, max_edits)
         edits, count, minimal = search.best(configuration, steps + len(units))
-    _refuse_repeated_keys(program, _edited(units, edits))
+    _refuse_repetitions(program, _edited(units, edits))
     changes = _changes(text, units, edits)
     return Repair(_like(text, _edited(units, edits)), count, changes, minimal)
 
 
-def _refuse_repeated_keys(program: Program, data: bytes) -> None:
-    """The searches know the grammar alone, which cannot tell whether an object repeats a key."""
-    if program.unique_keys and not check(program, data).valid:
-        raise GrammarLimitError("the nearest text repeats a key, and no others are searched for")
+def _refuse_repetitions(program: Program, data: bytes) -> None:
+    """The searches know the grammar alone, which cannot tell whether an object repeats a key, or an array an
+    item."""
+    if (program.unique_keys or program.unique_items) and not check(program, data).valid:
+        repeated = "a key" if program.unique_keys else "an item"
+        raise GrammarLimitError(f"the nearest text repeats {repeated}, and no others are searched for")
 
 
 def _data(text: str | bytes) -> bytes:

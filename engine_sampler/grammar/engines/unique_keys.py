@@ -16,10 +16,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from ...base.copying import ForkedByCopy
-from ...contract import UnfinishedError, Work, is_bounded, spending
 from ...tokenizer import Tokenizer
 from ..errors import GrammarLimitError
+from .following import FollowingMatcher
 
 MAX_KEYS = 4096
 """The most keys of one object that are remembered."""
@@ -194,7 +193,7 @@ class _Search:
             self.untried.pop()
 
 
-class UniqueKeysMatcher(ForkedByCopy):
+class UniqueKeysMatcher(FollowingMatcher[KeyPosition]):
     """A matcher of JSON texts in which no object repeats a key; see `contract.BoundedMatcher`.
 
     matcher  the engine's matcher of the text
@@ -204,11 +203,8 @@ class UniqueKeysMatcher(ForkedByCopy):
     def __init__(
         self, matcher: Any, tokenizer: Tokenizer, positions: Sequence[KeyPosition] = (KeyPosition(),)
     ) -> None:
-        self.matcher = matcher
-        self.bounded = is_bounded(matcher)
-        self._tokenizer = tokenizer
+        super().__init__(matcher, tokenizer, positions)
         self._tokens = _tokens_of(tokenizer)
-        self._positions = list(positions)
         self._search: _Search | None = None
 
     def __repr__(self) -> str:
@@ -216,19 +212,7 @@ class UniqueKeysMatcher(ForkedByCopy):
         keys = sorted(level.keys) if level is not None and level.keys else []
         return f"<UniqueKeysMatcher of {self.matcher!r}, keys so far {keys}>"
 
-    def fill_bitmask(self, bitmask: Any, row: int = 0, work: Work | None = None) -> None:
-        """Write the mask of the next token into a row of `bitmask`, int32 `[rows, ceil(vocab / 32)]`."""
-        self.matcher.fill_bitmask(bitmask, row, **_given(work))
-        words = bitmask[row]
-        try:
-            repeated = self._repeated(words, spending(work))
-        except UnfinishedError:
-            words[:] = 0
-            raise
-        for token_id in repeated:
-            words[token_id >> 5] &= ~np.uint32(1 << (token_id & 31)).view(np.int32)
-
-    def _repeated(self, words: Any, spend: Callable[[int], None]) -> list[int]:
+    def _refused(self, words: Any, spend: Callable[[int], None]) -> list[int]:
         """The tokens of a mask after which a key would occur twice."""
         position = self._positions[-1]
         if self._search is None or self._search.position is not position:
@@ -238,65 +222,12 @@ class UniqueKeysMatcher(ForkedByCopy):
         self._search.finish(self._tokenizer, spend)
         return self._search.repeated
 
-    def accept(self, token_id: int, work: Work | None = None) -> bool:
-        """Accept a token; False, and nothing changes, if it cannot follow."""
-        given = _given(work)
-        ends = token_id in self._tokenizer.eos_token_ids or token_id in self._tokenizer.special_token_ids
-        if not 0 <= token_id < len(self._tokenizer):
-            return bool(self.matcher.accept(token_id, **given))
-        data = b"" if ends else self._tokenizer.token_bytes[token_id]
-        return self._push(data, lambda: self.matcher.accept(token_id, **given))
-
-    def accept_bytes(self, data: bytes) -> bool:
-        """Accept bytes, not necessarily those of a token; False if they cannot follow."""
-        return self._push(data, lambda: self.matcher.accept_bytes(data))
-
-    def _push(self, data: bytes, accept: Any) -> bool:
-        if not accept():
-            return False
-        after = self._unless_rolled_back(data)
-        if after is None:
-            return False
-        self._positions.append(after)
-        return True
-
-    def _unless_rolled_back(self, data: bytes) -> KeyPosition | None:
-        """The position after bytes that the engine has accepted; it forgets them if a key repeats."""
-        after = None
-        try:
-            after = position_after(self._positions[-1], data)
-        finally:
-            if after is None:
-                self.matcher.rollback(1)
-        return after
-
-    def rollback(self, n: int) -> None:
-        """Undo the last n accepted calls; ValueError if there are fewer."""
-        self.matcher.rollback(n)
-        if n:
-            del self._positions[-n:]
-
-    @property
-    def accepted_calls(self) -> int:
-        """How many accepted calls can be undone."""
-        return int(self.matcher.accepted_calls)
-
-    def rewind(self, calls: int) -> None:
-        """Undo all accepted calls but the first `calls`, also after a call that was interrupted."""
-        self.matcher.rewind(calls)
-        del self._positions[1 + calls :]
+    def _after(self, data: bytes, before: Any, spend: Callable[[int], None]) -> KeyPosition | None:
+        return position_after(self._positions[-1], data)
 
     def fork(self) -> UniqueKeysMatcher:
         """An independent copy."""
         return UniqueKeysMatcher(self.matcher.fork(), self._tokenizer, self._positions)
-
-    def is_accepting(self) -> bool:
-        """Whether the text so far is in the language, so that EOS may follow."""
-        return bool(self.matcher.is_accepting())
-
-    def is_terminated(self) -> bool:
-        """Whether EOS has been accepted."""
-        return bool(self.matcher.is_terminated())
 
     def validate(self, token_ids: Sequence[int]) -> int:
         """The number of leading tokens that could be accepted in turn; nothing changes."""
@@ -309,21 +240,8 @@ class UniqueKeysMatcher(ForkedByCopy):
                 return number
         return count
 
-    def forced_bytes(self, limit: int = 4096) -> bytes:
-        """Bytes that must come next, at most `limit`."""
-        return bytes(self.matcher.forced_bytes(limit))
-
-    def forced_tokens(self, limit: int = 1024, work: Work | None = None) -> list[int]:
-        """Tokens that must come next, at most `limit`; [] if there is a choice."""
-        return list(self.matcher.forced_tokens(limit, **_given(work)))
-
     def next_bytes(self) -> bytes:
         """The bytes that may come next, ascending."""
         position = self._positions[-1]
         found: bytes = self.matcher.next_bytes()
         return bytes(byte for byte in found if position_after(position, bytes((byte,))) is not None)
-
-
-def _given(work: Work | None) -> dict[str, Work]:
-    """`work` as the keyword that a bounded matcher takes."""
-    return {} if work is None else {"work": work}

@@ -74,6 +74,10 @@ PlainEdge: TypeAlias = tuple[int, int, tuple[Operation, ...]]
 """An `Edge`, or the plain tuple of its members, which takes a fifth of the time to make."""
 
 
+UNIQUE_MARK = b"\xff"
+"""The byte that may follow the bracket of an array whose items must differ; no text of a grammar has it."""
+
+
 @dataclass(frozen=True)
 class Program:
     """A grammar as arrays of 32-bit integers: what engines compile, and what is saved.
@@ -93,6 +97,9 @@ class Program:
     terminal_names   of all terminals; for people, as are the others
     rule_names       of all rules; then, of an LALR parser, of the left sides of its rules
     unique_keys      the texts are JSON, and those in which an object repeats a key are not meant
+    unique_items     whether a bracket may be followed by `UNIQUE_MARK`: the items of that array
+                     differ
+    unenforced       what the language should have required besides, in words: ignored on request
     budgets          for each terminal, how many tokens may begin in it, 0 for any number; empty if none has a
                      budget. It binds matchers only, which know the tokens, as far as the text can end there
     """
@@ -112,6 +119,8 @@ class Program:
     rule_names: tuple[str, ...] = ()
     unique_keys: bool = False
     budgets: array[int] = field(default_factory=lambda: array("i"))
+    unique_items: bool = False
+    unenforced: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         counts = f"{len(self.rules) // 3} rules, {len(self.states) - 1} states"
@@ -124,6 +133,7 @@ class Program:
         """A hash of the content: programs with equal keys describe equal languages."""
         content = b"|".join(arrays_of(self))
         content += str(self.start).encode() + b"|unique keys" * self.unique_keys
+        content += b"|unique items" * self.unique_items + "|".join(self.unenforced).encode()
         return hashlib.sha256(content).hexdigest()[:32]
 
     @property
@@ -168,8 +178,10 @@ class Rules:
     ignore: list[int] = field(default_factory=list)
     parser: array[int] = field(default_factory=lambda: array("i"))
     unique_keys: bool = False
+    unique_items: bool = False
 
     def __post_init__(self) -> None:
+        self.unenforced: dict[str, None] = {}
         self.terminal_names: list[str] = []
         self.rule_names: list[str] = []
         self.side_names: list[str] = []
@@ -191,7 +203,7 @@ class Rules:
 
     def copy(self) -> Rules:
         """Other rules that begin with the same terminals. There must be no rules yet."""
-        other = Rules(self.start, self.ignore[:], self.parser, self.unique_keys)
+        other = Rules(self.start, self.ignore[:], self.parser, self.unique_keys, self.unique_items)
         other.terminal_names, other.expressions = self.terminal_names[:], self.expressions[:]
         other._encoder = self._encoder.copy()
         other._terminals, other._by_expression = self._terminals[:], self._by_expression.copy()
@@ -292,6 +304,8 @@ class Rules:
 
         Returns how many rules came before: the symbol s of a rule there is s minus that here.
         """
+        self.unique_items |= other.unique_items
+        self.unenforced |= other.unenforced
         before = len(self._automata)
         symbols = {ACCEPT: ACCEPT, **dict(enumerate(terminals))}
         symbols |= {-1 - rule: -1 - rule - before for rule in range(len(other._automata))}
@@ -366,6 +380,8 @@ class Rules:
             array(
                 "i", [self._budgets.get(i, 0) for i in range(len(self._terminals))] if self._budgets else ()
             ),
+            self.unique_items,
+            tuple(self.unenforced),
         )
 
 

@@ -9,7 +9,24 @@ from typing import Any, TypeAlias
 
 from ..work import spend_on_each
 from .arrays import ArrayShape, Counted, Literals
-from .formula import COUNT, FROM, ITEM, NEVER, SIZE, UNIQUE, Formula
+from .formula import (
+    AND,
+    COUNT,
+    FALSE,
+    FROM,
+    INTEGER,
+    ITEM,
+    LENGTH,
+    LESS,
+    NEVER,
+    NOT,
+    SIZE,
+    TRUE,
+    UNIQUE,
+    Formula,
+    conjunction,
+)
+from .limits import MAX_REMEMBERED_ITEMS
 from .nodes import Expander
 from .outlines import (
     ARRAY,
@@ -64,7 +81,12 @@ def array_shapes(atoms: Iterable[Formula], expander: Expander) -> list[ArrayShap
         return [shape]
     constants = _constants(shape, expander, unique)
     if constants is None:
-        expander.unsupported("uniqueItems", "the items are not a short list of constants")
+        if unique and _can_be_remembered(shape, expander):
+            shape.remembers = True
+            shape.high = min(shape.high or MAX_REMEMBERED_ITEMS, MAX_REMEMBERED_ITEMS)
+            return [shape]
+        reason = "the items are neither all strings, numbers and constants, nor a short list"
+        expander.unsupported("uniqueItems", reason)
         return [shape] if unique else []
     if unique:
         shape.distinct = constants or None
@@ -96,6 +118,41 @@ def _constants(shape: ArrayShape, expander: Expander, unique: bool) -> tuple[int
             return None
         literals.update((expander.scalar(value), None) for value in values)
     return tuple(literals)
+
+
+def _can_be_remembered(shape: ArrayShape, expander: Expander) -> bool:
+    """Whether a matcher can remember the items: all are scalars of one schema, which has enough of them."""
+    if shape.prefix or shape.counts or shape.low > MAX_REMEMBERED_ITEMS:
+        return False
+    literals = shape.literals(0)
+    outline = outline_intersection(map(expander.outline, literals))
+    kinds = possible_kinds(outline)
+    if kinds & (ARRAY | OBJECT):
+        return False
+    if shape.low <= 1 or len(outline.allowed or ()) - len(outline.excluded) >= shape.low:
+        return True
+    strings = conjunction(expander.formula(literal, STRING) for literal in literals)
+    numbers = conjunction(expander.formula(literal, NUMBER) for literal in literals)
+    if kinds & STRING and strings != FALSE and _has_any_length(strings):
+        return True
+    return bool(kinds & NUMBER) and numbers != FALSE and _has_no_end(numbers)
+
+
+def _has_any_length(formula: Formula) -> bool:
+    """Whether only a length restricts the strings, and not to less than two characters: a million squared."""
+    return formula == TRUE or (formula[0] == LENGTH and (formula[2] is None or formula[2] > 1))
+
+
+def _has_no_end(formula: Formula) -> bool:
+    """Whether the numbers go on without end: of assertions there are a type and a bound in one direction."""
+    atoms = formula[1] if formula[0] == AND else (formula,)
+    bounds = [atom for atom in atoms if atom[0] != INTEGER]
+    one_sided = {atom[0] for atom in bounds}
+    return len(one_sided) <= 1 and all(atom[0] == LESS or _is_minimum(atom) for atom in bounds)
+
+
+def _is_minimum(atom: Formula) -> bool:
+    return bool(atom[0] == NOT and atom[1][0] == LESS)
 
 
 def _unlike(shape: ArrayShape, expander: Expander, last: int) -> frozenset[int]:

@@ -64,6 +64,7 @@ class ArrayShape:
     low, high  bounds on the number of items
     distinct   literals of constants; each item must be a different one of them; None if items may be equal
     unlike     indexes of items that differ from all others by their types, whatever these are
+    remembers  whether items must differ that are too many to list
     impossible  whether obviously nothing satisfies some literals
     """
 
@@ -74,6 +75,7 @@ class ArrayShape:
     high: int | None = None
     distinct: tuple[int, ...] | None = None
     unlike: frozenset[int] = frozenset()
+    remembers: bool = False
     impossible: Callable[[Literals], bool] = lambda literals: False
 
     def literals(self, index: int) -> Literals:

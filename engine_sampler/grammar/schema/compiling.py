@@ -137,7 +137,7 @@ def _opened(
 
 def _add(schema: Any, rules: Rules, options: SchemaOptions, marks: Punctuation) -> tuple[int, bool]:
     """The symbol of the schema's values, and whether it matters that their keys are unique."""
-    document = Document(schema)
+    document = Document(schema, options.draft, dict(options.resources))
     try:
         emitter, root = _opened(document, rules, options, marks)
         if not emitter.values.is_productive(root):
@@ -146,4 +146,5 @@ def _add(schema: Any, rules: Rules, options: SchemaOptions, marks: Punctuation) 
     except GrammarError as error:
         locate(error, document.schema, schema if isinstance(schema, str) else None)
         raise
+    rules.unenforced |= emitter.values.expander.unenforced
     return symbol, emitter.unique_keys

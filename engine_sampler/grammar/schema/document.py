@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
@@ -59,13 +60,19 @@ class Document:
 
     schema  an object as `json.loads` returns it, or JSON text. Raises GrammarError for text that is not
             JSON, GrammarLimitError for text that is too long or nested too deeply to be read.
+    draft   a name in `options.DRAFTS`: that of schemas that do not name theirs
+    others  other documents by URI, as JSON text
     """
 
-    def __init__(self, schema: Any) -> None:
+    def __init__(
+        self, schema: Any, draft: str = "2020-12", others: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self.schema = _loaded(schema)
+        self._default_draft = int(draft[:4])
+        self._others = others
         self._resources: dict[int, Resource] = {}
         self._by_uri: dict[str, Resource] | None = None
-        self.root = self._new_resource(self.schema, "", LATEST)
+        self.root = self._new_resource(self.schema, "", self._default_draft)
 
     def _new_resource(self, value: Any, base: str, draft: int) -> Resource:
         draft = _draft(value, draft)
@@ -114,9 +121,21 @@ class Document:
 
     def _named(self, address: str, resource: Resource, keyword: str) -> Resource:
         uri = _absolute(resource.uri, address, keyword)
-        found = self._index().get(uri) or self._metaschema(uri)
+        found = self._index().get(uri) or self._other(uri) or self._metaschema(uri)
         if found is None:
             raise UnsupportedKeywordError(f"{keyword} to another document is not supported: {quoted(uri)}")
+        return found
+
+    def _other(self, uri: str) -> Resource | None:
+        """A document that was handed in, with all its own resources."""
+        text = self._others.get(uri)
+        if text is None:
+            return None
+        value = _loaded(text)
+        found = self._new_resource(value, uri, self._default_draft)
+        self._record(value, found)
+        self._index().setdefault(uri, found)
+        self.is_dynamic = self.is_dynamic or _has_dynamic(value)
         return found
 
     def _metaschema(self, uri: str) -> Resource | None:
@@ -149,26 +168,21 @@ class Document:
     @cached_property
     def is_dynamic(self) -> bool:
         """Whether there may be a reference whose target depends on the path of evaluation."""
-        waiting = [self.schema]
-        seen: set[int] = set()
-        while waiting:
-            value = waiting.pop()
-            if not isinstance(value, (dict, list)) or id(value) in seen:
-                continue
-            seen.add(id(value))
-            spend(1 + len(value) // 8)
-            if isinstance(value, dict) and not _DYNAMIC.isdisjoint(value):
-                return True
-            waiting += value.values() if isinstance(value, dict) else value
-        return False
+        return _has_dynamic(self.schema)
 
     def _index(self) -> dict[str, Resource]:
         """All resources by URI; the first call also records their anchors."""
         if self._by_uri is not None:
             return self._by_uri
         self._by_uri = {self.root.uri: self.root, "": self.root}
-        waiting = [(self.schema, self.root)]
+        self._record(self.schema, self.root)
+        return self._by_uri
+
+    def _record(self, schema: Any, root: Resource) -> None:
+        """Record the resources and anchors of a document."""
+        waiting = [(schema, root)]
         seen: set[int] = set()
+        by_uri = self._by_uri or {}
         while waiting:
             value, resource = waiting.pop()
             if not isinstance(value, dict) or id(value) in seen:
@@ -176,10 +190,25 @@ class Document:
             seen.add(id(value))
             spend(20)
             resource = self.enter(value, resource)
-            self._by_uri.setdefault(resource.uri, resource)
+            by_uri.setdefault(resource.uri, resource)
             _record_anchors(value, resource)
             waiting += [(child, resource) for child in spend_on_each(_children(value))]
-        return self._by_uri
+
+
+def _has_dynamic(schema: Any) -> bool:
+    """Whether a keyword of dynamic references occurs in a document."""
+    waiting = [schema]
+    seen: set[int] = set()
+    while waiting:
+        value = waiting.pop()
+        if not isinstance(value, (dict, list)) or id(value) in seen:
+            continue
+        seen.add(id(value))
+        spend(1 + len(value) // 8)
+        if isinstance(value, dict) and not _DYNAMIC.isdisjoint(value):
+            return True
+        waiting += value.values() if isinstance(value, dict) else value
+    return False
 
 
 def _record_anchors(value: dict[str, Any], resource: Resource) -> None:

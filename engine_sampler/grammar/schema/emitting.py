@@ -7,10 +7,10 @@ from functools import lru_cache
 from itertools import combinations
 from typing import Any, Protocol
 
-from ..errors import GrammarError, GrammarLimitError
+from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
 from ..program.expression import EMPTY, Expression, literal
 from ..program.operations import Operation, any_clear, at_least, clause, clear, count, saturate, set_bit
-from ..program.rules import ACCEPT, PlainEdge, Rules
+from ..program.rules import ACCEPT, UNIQUE_MARK, PlainEdge, Rules
 from ..work import sort, spend, spend_on_each
 from .arrays import ArrayShape
 from .document import Document
@@ -184,12 +184,25 @@ class Emitter:
         spend(2 * sum(map(len, automaton.states)))
         self._rules.define_automaton(rule, automaton.states, automaton.bits, automaton.counters)
 
+    def _mark(self, states: list[list[PlainEdge]], marks: Punctuation) -> None:
+        """Have a matcher remember the items of an array."""
+        if marks is not self._marks:
+            raise UnsupportedKeywordError(
+                "uniqueItems is not supported here: the items are not written as JSON"
+            )
+        self._rules.unique_items = True
+        _, target, operations = states[0][0]
+        symbol = self._rules.terminal("UNIQUE_ARRAY", literal(b"[" + UNIQUE_MARK))
+        states[0].append((symbol, target, operations))
+
     def define_array(self, rule: int, shape: ArrayShape, writer: ItemWriter, marks: Punctuation) -> None:
         """Define the rule of an array, whose items `writer` writes, with `marks` around them."""
         if shape.counts_by_registers:
             states, bits, counters = _counted_array(writer, marks, shape, self.values)
         else:
             states, bits, counters = _listed_array(writer, marks, shape, self.values), 0, 0
+        if shape.remembers:
+            self._mark(states, marks)
         self._rules.define_automaton(rule, states, bits, counters)
 
 

@@ -7,8 +7,11 @@ that.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from decimal import Decimal
+from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from ...base.errors import quoted
@@ -23,6 +26,37 @@ _MANY = 64
 """The number of parts beyond which each is counted where they are tested."""
 
 _STRINGS, _SCHEMAS, _NONE = frozenset((str,)), frozenset((dict, bool)), frozenset[type]()
+
+
+_ANNOTATIONS = frozenset(
+    "title description default examples example deprecated readOnly writeOnly contentEncoding "
+    "contentMediaType contentSchema id definitions then else minContains maxContains nullable "
+    "discriminator xml externalDocs".split()
+)
+"""Keywords of JSON Schema and of OpenAPI that say nothing about values by themselves."""
+
+_LONGEST_KEYWORD = 25
+
+
+def warn_of_unknown(value: Mapping[str, Any], keywords: Collection[str]) -> None:
+    """Warn of what looks like a misspelled keyword; all other unknown ones are annotations."""
+    for name in value if len(value) <= _MANY else ():
+        if name in keywords or name in _ANNOTATIONS:
+            continue
+        is_word = name.isalpha() and len(name) <= _LONGEST_KEYWORD  # others are extensions
+        near = _nearest(name, tuple(keywords)) if is_word else None
+        if near is not None:
+            warnings.warn(
+                f"{quoted(name)} in the JSON Schema is no keyword and has no effect: is {near} meant?",
+                stacklevel=2,
+            )
+
+
+@lru_cache(maxsize=512)
+def _nearest(name: str, keywords: tuple[str, ...]) -> str | None:
+    """The keyword that a name nearly is."""
+    spend(200)
+    return next(iter(get_close_matches(name, keywords, 1, 0.85)), None)
 
 
 class Allowed(NamedTuple):

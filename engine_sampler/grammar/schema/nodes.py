@@ -16,7 +16,7 @@ from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
 from ..work import spend
 from .document import Document, Resource
 from .formula import ALWAYS, FALSE, NEVER, TRUE, Formula, conjunction, disjunction, negation, weight
-from .keyword_values import Items, find_fault, without_faults
+from .keyword_values import Items, find_fault, warn_of_unknown, without_faults
 from .limits import MAX_DEPTH, MAX_WEIGHT
 from .outlines import (
     ALL_KINDS,
@@ -112,7 +112,7 @@ class Expander:
     """All subschemas of one document.
 
     keywords     for each known keyword, the types to which it applies and its handler
-    unsupported  "error" or "warn": the treatment of keywords that cannot be enforced
+    unsupported  "error", "warn" or "ignore": the treatment of keywords that cannot be enforced
     formats      "assert" or "annotate"
     digits       the bound on the digits of numbers, whose integers are plain then; None without one
     """
@@ -130,7 +130,10 @@ class Expander:
         self.asserts_formats = formats == "assert"
         self._keywords = keywords
         self._known: dict[int, Collection[str]] = {2020: keywords}  # in each draft
-        self._warns = unsupported == "warn"
+        self._unsupported = unsupported
+        self.unenforced: dict[str, None] = {}
+        """What has been ignored, in words."""
+        self._nullable: dict[int, tuple[Any, Any]] = {}  # by identity: each schema, and what it means
         self._nodes: list[SchemaNode | Constant | AnyOf] = [SchemaNode(True, document.root, ())]
         self._literals: dict[Any, int] = {}
         self._formulas: dict[tuple[int, int], Formula] = {}
@@ -153,6 +156,8 @@ class Expander:
                 break
             if not isinstance(value, dict):
                 raise GrammarError(f"a JSON Schema must be an object or a boolean, not {quoted(value)}")
+            if value.get("nullable") is True and "type" in value:
+                value = self._with_null(value)
             if "$id" in value or "id" in value:
                 resource = self.document.enter(value, resource)
             key = id(value), id(resource), scope
@@ -182,6 +187,8 @@ class Expander:
 
     def _of_schema(self, value: Any, resource: Resource, scope: Scope, items: Items) -> int:
         """A new literal, or that of another schema that is obviously equivalent."""
+        if len(value) > len(items) and self._unsupported != "ignore":
+            warn_of_unknown(value, self._keywords)
         if not items:
             return ALWAYS
         for keyword, one in items:
@@ -282,12 +289,23 @@ class Expander:
         return () if "integer" in types and node.resource.draft <= 4 else types
 
     def unsupported(self, keyword: str, reason: str) -> Formula:
-        """TRUE, with a warning, if `unsupported` is "warn"; otherwise raises UnsupportedKeywordError."""
+        """TRUE, with a warning if `unsupported` is "warn"; UnsupportedKeywordError if it is "error"."""
         text = f"{keyword} is not supported here: {reason}"
-        if not self._warns:
+        if self._unsupported == "error":
             raise UnsupportedKeywordError(text)
-        warnings.warn(text, stacklevel=2)
+        if self._unsupported == "warn":
+            warnings.warn(text, stacklevel=2)
+        self.unenforced[text] = None
         return TRUE
+
+    def _with_null(self, value: dict[str, Any]) -> dict[str, Any]:
+        """What a schema with OpenAPI's `nullable` means: null is one of its types."""
+        found = self._nullable.get(id(value))
+        if found is None:
+            types = value["type"] if isinstance(value["type"], list) else [value["type"]]
+            rest = {k: v for k, v in value.items() if k != "nullable"}
+            found = self._nullable[id(value)] = value, {**rest, "type": [*types, "null"]}
+        return found[1]
 
     def formula(self, literal: int, kind: int) -> Formula:
         """The formula of a literal for the values of one type."""

@@ -10,11 +10,11 @@ from ...base.errors import quoted
 from ..errors import GrammarError
 from .limits import MAX_DIGITS
 
-WHITESPACE_PATTERN = r"[ \t]{0,2}(?:\r?\n[ \t]{0,40})?"
+WHITESPACE_PATTERN = r"[ \t]{0,2}(?:\r?\n[ \t]{0,120})?"
 """The default white space: a few blanks, then at most one line break with its indentation.
 
-It admits pretty-printed documents (10 levels of four blanks, 40 of tabs), and it ends: a model that repeats
-blanks or line breaks leaves it after at most 44 characters.
+It admits pretty-printed documents (30 levels of four blanks, 120 of tabs), and it ends: a model that repeats
+blanks or line breaks leaves it after at most 124 characters.
 """
 
 MAX_WHITESPACE = 10_000
@@ -26,10 +26,14 @@ of 128 bits has. A model that repeats a digit leaves the number after so many.""
 
 KeyOrder = Literal["any", "schema"]
 
+DRAFTS = ("4", "6", "7", "2019-09", "2020-12")
+"""The drafts of JSON Schema, by name."""
+
 _CHOICES: Mapping[str, tuple[str, ...]] = {
-    "unsupported": ("error", "warn"),
+    "unsupported": ("error", "warn", "ignore"),
     "formats": ("assert", "annotate"),
     "key_order": ("any", "schema"),
+    "draft": DRAFTS,
 }
 
 
@@ -62,8 +66,11 @@ class SchemaOptions:
                  integers. The default is `MAX_NUMBER_DIGITS`
     key_order    "any", or "schema": the keys that the schema names come first, in its order
     unsupported  "error" raises UnsupportedKeywordError for a keyword that cannot be enforced token by
-                 token; "warn" issues a warning and ignores the keyword
+                 token; "warn" issues a warning and ignores the keyword; "ignore" ignores it
     formats      "assert" enforces the formats in `formats.FORMATS`; "annotate" ignores all formats
+
+    draft        of schemas that do not name theirs in `$schema`: a name in `DRAFTS`
+    resources    schemas that a `$ref` may lead to, as JSON text, each behind its URI
 
     Raises ValueError for other values.
     """
@@ -71,8 +78,10 @@ class SchemaOptions:
     whitespace: str | int = WHITESPACE_PATTERN
     numbers: str | int = MAX_NUMBER_DIGITS
     key_order: KeyOrder = "any"
-    unsupported: Literal["error", "warn"] = "error"
+    unsupported: Literal["error", "warn", "ignore"] = "error"
     formats: Literal["assert", "annotate"] = "assert"
+    draft: str = "2020-12"
+    resources: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         for name, known in _CHOICES.items():
@@ -91,15 +100,23 @@ DEFAULTS = SchemaOptions()
 
 
 def schema_options(
-    whitespace: str | int | None, numbers: str | int | None, key_order: Any, *others: Any
+    whitespace: str | int | None,
+    numbers: str | int | None,
+    key_order: Any,
+    unsupported: Any = DEFAULTS.unsupported,
+    formats: Any = DEFAULTS.formats,
+    draft: Any = None,
+    resources: tuple[tuple[str, str], ...] = (),
 ) -> SchemaOptions:
     """Options of which None means the default. Raises ValueError as `SchemaOptions` does."""
-    rest = (key_order, *others)
-    default_rest = (DEFAULTS.key_order, DEFAULTS.unsupported, DEFAULTS.formats)
-    if whitespace is None and numbers is None and rest == default_rest:
+    chosen = (key_order, unsupported, formats)
+    usual = (DEFAULTS.key_order, DEFAULTS.unsupported, DEFAULTS.formats)
+    if whitespace is numbers is draft is None and chosen == usual and not resources:
         return DEFAULTS
     return SchemaOptions(
         DEFAULTS.whitespace if whitespace is None else whitespace,
         DEFAULTS.numbers if numbers is None else numbers,
-        *rest,
+        *chosen,
+        DEFAULTS.draft if draft is None else draft,
+        resources,
     )

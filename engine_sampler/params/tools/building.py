@@ -25,6 +25,7 @@ def tool_calls(
     parallel_tool_calls: bool = True,
     strict: bool | None = None,
     reasoning: Reasoning = "disabled",
+    answer: Format | None = None,
 ) -> dict[str, Any]:
     """The structural tag of an answer of a model that may call tools.
 
@@ -41,6 +42,8 @@ def tool_calls(
     reasoning    "enabled": thoughts come first, and the text begins within them where the chat template opens
                  them; "auto": thoughts, with both their marks, or none; "disabled": none, as in engines that
                  apply a grammar only after them
+    answer       under "auto", a format of structural tags that the text has if it is no call: it is either
+                 this or calls then. None: text with calls in it
 
         Grammar.from_structural_tag(tool_calls("qwen_3", tools, "required"))
 
@@ -51,7 +54,7 @@ def tool_calls(
     if reasoning not in ("disabled", "enabled", "auto"):
         raise ParameterError(f"reasoning={quoted(reasoning)} is not allowed: disabled, enabled or auto")
     functions, choice = chosen_functions(tools, tool_choice, strict)
-    asked = _Asked(FAMILIES[family], functions, choice, parallel_tool_calls, reasoning)
+    asked = _Asked(FAMILIES[family], functions, choice, parallel_tool_calls, reasoning, answer)
     return {"type": "structural_tag", "format": _LAYOUTS[asked.family.layout](asked)}
 
 
@@ -73,13 +76,15 @@ def formatted_answer(family: str, content: Format, reasoning: Reasoning) -> dict
 
 
 class _Asked(NamedTuple):
-    """What one tag is built from; `choice` is "auto", "required" or "named"."""
+    """What one tag is built from; `choice` is "auto", "required" or "named", and `content` what an answer is
+    under "auto" that is no call, if it is not free."""
 
     family: Family
     functions: Sequence[Function]
     choice: str
     is_parallel: bool
     reasoning: str
+    content: Format | None = None
 
     @property
     def excludes(self) -> list[str]:
@@ -104,6 +109,9 @@ def _text_with_calls(asked: _Asked) -> Format:
 
 def _answer(asked: _Asked) -> Format:
     family, is_parallel = asked.family, asked.is_parallel
+    if asked.content is not None and asked.choice == "auto":
+        calls_alone = asked._replace(choice="required")
+        return _either(_answer(calls_alone), asked.content) if asked.functions else asked.content
     if not asked.functions:
         return _text([*asked.excludes, *([asked.trigger] if asked.trigger[0] in "<[]" else [])])
     calls = [_call(family, function) for function in asked.functions]
@@ -182,14 +190,14 @@ def _whole(asked: _Asked) -> Format:
     """An answer that is a section of calls, or text that begins otherwise."""
     family = asked.family
     begin, end = family.section or ("", "")
-    text = {"type": "regex", "pattern": rf"([^\s{re.escape(begin[0])}][\s\S]*)?"}
+    text = asked.content or {"type": "regex", "pattern": rf"([^\s{re.escape(begin[0])}][\s\S]*)?"}
     if not asked.functions:
         return text
     if asked.choice != "auto":
         return _answer(asked)
     calls = [_call(family, function) for function in asked.functions]
     section = _tag(begin, _separated(calls, family.separator, asked.is_parallel), end)
-    return {"type": "or", "elements": [section, text]}
+    return _either(section, text)
 
 
 def _kimi_k3(asked: _Asked) -> Format:
@@ -199,13 +207,20 @@ def _kimi_k3(asked: _Asked) -> Format:
     begin, end = family.section or ("", "")
     is_inside = asked.reasoning == "disabled"
     parts = [*_thoughts(asked)]
-    text = _text(list(family.excludes))
-    parts.append(_tag("" if is_inside else "<|open|>response<|sep|>", text, "<|close|>response<|sep|>"))
+    text = asked.content or _text(list(family.excludes))
+    opening, closing = "" if is_inside else "<|open|>response<|sep|>", "<|close|>response<|sep|>"
+    response = _tag(opening, text, closing)
     if asked.functions:
         calls = [_call(family, function) for function in asked.functions]
         inner = calls[0] if asked.choice == "named" else _separated(calls, "", asked.is_parallel)
         section = _tag(begin, inner, end)
-        parts.append({"type": "optional", "content": section} if asked.choice == "auto" else section)
+        if asked.choice != "auto":
+            response = _sequence([response, section])
+        elif asked.content is None:
+            response = _sequence([response, {"type": "optional", "content": section}])
+        else:
+            response = _either(_sequence([_const(opening + closing), section]), response)
+    parts.append(response)
     parts.append(_const("<|close|>message<|sep|>"))
     return _sequence(parts)
 
@@ -217,7 +232,7 @@ def _harmony(asked: _Asked) -> Format:
     they are not part of it then.
     """
     calls = [tag for function in asked.functions for tag in _harmony_calls(function)]
-    final = _tag("<|channel|>final<|message|>", _text([]), ["<|end|>", "<|return|>", ""])
+    final = _tag("<|channel|>final<|message|>", asked.content or _text([]), ["<|end|>", "<|return|>", ""])
     analysis = _tag("<|channel|>analysis<|message|>", _text([]), "<|end|>")
     last = [*calls, *([final] if asked.choice == "auto" else [])]
     separator = "<|start|>assistant"
@@ -269,6 +284,10 @@ def _tag(begin: str, content: Format, end: str | list[str]) -> Format:
 
 def _sequence(elements: list[Format]) -> Format:
     return elements[0] if len(elements) == 1 else {"type": "sequence", "elements": elements}
+
+
+def _either(one: Format, other: Format) -> Format:
+    return {"type": "or", "elements": [one, other]}
 
 
 def _separated(tags: list[Format], separator: str, may_repeat: bool) -> Format:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from engine_sampler.grammar.correction.correction import BYTES
+from engine_sampler.grammar.engines.unique_items import UniqueItemsMatcher
 from engine_sampler.grammar.schema.compiling import rules_from_schema
 from engine_sampler.grammar.schema.options import SchemaOptions
 
@@ -15,7 +17,9 @@ class Judge:
     """The grammar of a schema."""
 
     def __init__(self, schema: Any, **options: Any) -> None:
-        self._matcher = FASTEST(rules_from_schema(schema, SchemaOptions(**options)).program(), ()).matcher()
+        program = rules_from_schema(schema, SchemaOptions(**options)).program()
+        matcher = FASTEST(program, ()).matcher()
+        self._matcher = UniqueItemsMatcher(matcher, BYTES) if program.unique_items else matcher
 
     def accepts(self, text: str | bytes) -> bool:
         """Whether a whole text is accepted."""

@@ -29,7 +29,7 @@ def test_the_default_admits_pretty_printed_documents(indent: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ['{\n\n"a":1}', '{"a":' + " " * 3 + "1}", '{"a":1}\n\n', "[1,\n" + " " * 41 + "2]"]
+    "text", ['{\n\n"a":1}', '{"a":' + " " * 3 + "1}", '{"a":1}\n\n', "[1,\n" + " " * 121 + "2]"]
 )
 def test_the_default_ends_runs_of_white_space(text: str) -> None:
     assert not Judge(True).accepts(text)
@@ -174,3 +174,12 @@ def test_a_boolean_is_no_amount_of_white_space_even_after_the_equal_number() -> 
     rules_from_schema(True, SchemaOptions(whitespace=1))
     with pytest.raises(GrammarError, match="whitespace=True is not allowed"):
         rules_from_schema(True, SchemaOptions(whitespace=True))
+
+
+def test_documents_may_be_indented_thirty_levels_deep() -> None:
+    value: Any = 1
+    for _ in range(30):
+        value = [value]
+    judge = Judge(True)
+    assert judge.accepts(json.dumps(value, indent=4))
+    assert not judge.accepts("[\n" + " " * 121 + "1]")

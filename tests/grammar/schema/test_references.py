@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from typing import Any
 
 import pytest
 
+from engine_sampler.grammar import Grammar
 from engine_sampler.grammar.engines.reference import ReferenceGrammar
 from engine_sampler.grammar.errors import GrammarError, UnsupportedKeywordError
 from engine_sampler.grammar.program.rules import Rules, sequence
@@ -206,3 +208,52 @@ def test_a_metaschema_can_be_extended() -> None:
         assert judge.accepts_value({"items": {"unit": "kg"}})
         assert not judge.accepts_value({"items": {"unit": "s"}})
         assert not judge.accepts_value({"items": {"type": "s"}})
+
+
+PARTS = {
+    "https://example.com/parts.json": {
+        "$defs": {"name": {"type": "string", "maxLength": 2}, "all": {"items": {"$ref": "sizes.json#small"}}}
+    },
+    "https://example.com/sizes.json": {"$anchor": "any", "$defs": {"s": {"$anchor": "small", "maximum": 9}}},
+}
+
+
+def test_a_reference_may_lead_to_a_document_that_is_handed_in() -> None:
+    schema = {
+        "properties": {
+            "name": {"$ref": "https://example.com/parts.json#/$defs/name"},
+            "sizes": {"$ref": "https://example.com/parts.json#/$defs/all", "type": "array"},
+        }
+    }
+    for resources in (PARTS, {uri: json.dumps(one) for uri, one in PARTS.items()}):
+        grammar = Grammar.from_json_schema(schema, resources=resources)
+        assert grammar.check('{"name":"ab","sizes":[9]}').valid
+        assert not grammar.check('{"name":"abc"}').viable
+        assert not grammar.check('{"sizes":[10]}').viable
+    with pytest.raises(
+        UnsupportedKeywordError, match="to another document is not supported: 'https://example"
+    ):
+        Grammar.from_json_schema(schema)
+    with pytest.raises(GrammarError, match="resources=5 is not allowed: schemas by URI"):
+        Grammar.from_json_schema(schema, resources=5)  # type: ignore[arg-type]
+
+
+def test_a_document_that_is_handed_in_may_lead_back() -> None:
+    tree = {"$id": "https://example.com/tree", "type": "object", "properties": {"leaf": {"$ref": "leaf"}}}
+    leaf = {"type": "object", "properties": {"tree": {"$ref": "tree"}}, "additionalProperties": False}
+    grammar = Grammar.from_json_schema(tree, resources={"https://example.com/leaf": leaf})
+    assert grammar.check('{"leaf":{"tree":{"leaf":{}}}}').valid
+    assert not grammar.check('{"leaf":{"tree":{"leaf":{"a"').viable
+
+
+def test_a_schema_without_a_draft_has_the_one_that_is_given() -> None:
+    exclusive = {"type": "number", "minimum": 3, "exclusiveMinimum": True}
+    assert not Grammar.from_json_schema(exclusive, draft="4").check("3").valid
+    array = {"type": "array", "items": [{"type": "null"}], "additionalItems": False}
+    assert not Grammar.from_json_schema(array, draft="7").check("[null,1]").valid
+    named = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$ref": "#/$defs/a", "maximum": 1}
+    for draft in ("7", "2020-12"):
+        grammar = Grammar.from_json_schema({**named, "$defs": {"a": {"type": "integer"}}}, draft=draft)
+        assert not grammar.check("2").valid
+    with pytest.raises(ValueError, match="draft must be one of"):
+        Grammar.from_json_schema(True, draft="3")

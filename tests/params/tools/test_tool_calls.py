@@ -12,8 +12,9 @@ import pytest
 
 from engine_sampler import ParameterError, SamplingParams, Tokenizer, allocate_bitmask, unpack_bitmask
 from engine_sampler.grammar import TOOL_FAMILIES, Grammar, tool_calls
+from engine_sampler.params import structured
 
-from .transcripts import TOOLS, TRANSCRIPTS
+from .transcripts import HERMES, TOOLS, TRANSCRIPTS
 
 NAMED = {"type": "function", "function": {"name": "get_weather"}}
 MARKS = sorted(
@@ -297,6 +298,43 @@ def test_a_request_is_read_with_the_family_of_the_model_that_is_served() -> None
     for free in ({}, {"tools": TOOLS, "tool_choice": "none"}, {"tools": []}):
         assert SamplingParams.from_dict(free, tool_family="qwen_3").structural_tag is None
     formatted = {"tools": TOOLS, "response_format": {"type": "json_object"}}
-    assert SamplingParams.from_dict(formatted, tool_family="qwen_3").json_object
+    answer = {"type": "json_schema", "json_schema": {"type": "object"}}
+    params = SamplingParams.from_dict(formatted, tool_family="qwen_3", reasoning="auto")
+    assert json.loads(params.structural_tag) == tool_calls("qwen_3", TOOLS, reasoning="auto", answer=answer)
+    params = SamplingParams.from_dict({**formatted, "tool_choice": "none"}, tool_family="qwen_3")
+    assert params.json_object
     with pytest.raises(ParameterError, match="family='qwen' is not allowed"):
         SamplingParams.from_dict(body, tool_family="qwen")
+
+
+AROUND = {
+    "harmony": ("<|channel|>final<|message|>", ""),
+    "kimi_k3": ("", "<|close|>response<|sep|><|close|>message<|sep|>"),
+}
+"""What families of their own layout write around an answer."""
+
+
+@pytest.mark.parametrize("family", TRANSCRIPTS)
+def test_an_answer_is_calls_or_what_is_asked_for(family: str) -> None:
+    answer = {"type": "json_schema", "json_schema": {"type": "object", "properties": {"name": False}}}
+    begin, end = AROUND.get(family, ("", ""))
+    calls = TRANSCRIPTS[family].calls().replace("Let me see.", "")
+    assert accepts(family, calls, answer=answer)
+    assert accepts(family, f'{begin}{{"a": 1}}{end}', answer=answer)
+    for wrong in ("Hello", "[1]", '{"a": 1} and more', ""):
+        assert not accepts(family, f"{begin}{wrong}{end}", answer=answer)
+
+
+def test_an_answer_of_one_format_follows_thoughts() -> None:
+    answer = {"type": "json_schema", "json_schema": {"type": "integer"}}
+    for text, is_answer in (("7", True), (HERMES, True), ("x", False)):
+        whole = f"I count.</think>\n\n{text}"
+        assert accepts("qwen_3", whole, reasoning="enabled", answer=answer) == is_answer
+
+
+def test_free_calls_are_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    structured._warn_of_free_calls.cache_clear()
+    for choice in (None, "auto", "none"):
+        body = {"tools": TOOLS, "tool_choice": choice, "response_format": {"type": "json_object"}}
+        assert SamplingParams.from_dict(body).json_object
+    assert ["tool_family" in record.message for record in caplog.records] == [True]

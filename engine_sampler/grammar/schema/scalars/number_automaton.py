@@ -130,10 +130,14 @@ class _Scale(NamedTuple):
 
 
 class NumberAutomaton:
-    """The automaton of one formula; states are created as they are reached."""
+    """The automaton of one formula; states are created as they are reached.
 
-    def __init__(self, formula: Formula) -> None:
+    signed  whether a number may begin with a minus sign
+    """
+
+    def __init__(self, formula: Formula, signed: bool = True) -> None:
         self._formula = formula
+        self._signed = signed
         atoms = _atoms(formula)
         values = {atom[1] for atom in atoms if atom[0] == LESS}
         values.update(value for atom in atoms if atom[0] == WITHIN for value in atom[1])
@@ -181,7 +185,7 @@ class NumberAutomaton:
             reading = self._begin(-1 if phase == MINUS else 1)
             found = self._digits(reading, INTEGRAL, "123456789")
             found.append((0x30, 0x30, (ZERO, reading)))
-            return found if phase == MINUS else [*found, (0x2D, 0x2D, (MINUS, None))]
+            return found if phase == MINUS or not self._signed else [*found, (0x2D, 0x2D, (MINUS, None))]
         if phase in (ZERO, INTEGRAL):
             found = self._digits(known, INTEGRAL) if phase == INTEGRAL else []
             return [*found, (0x2E, 0x2E, (POINT, self._point(known))), *self._to_exponent(known)]

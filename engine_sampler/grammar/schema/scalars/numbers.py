@@ -155,16 +155,27 @@ def _number_set(formula: Formula) -> Expression:
     found = _FIXED.get(formula)
     if found is not None:
         return found
-    if formula[0] == AND:
-        formula = _filtered(formula)
+    formula = _filtered(formula)
     if formula[0] == WITHIN and len(formula[1]) > _MAX_EXPONENT_CONSTANTS:
         return plain_numbers(sort(formula[1]))
     return NumberAutomaton(formula).expression()
 
 
+@cached_if_small
+def _unsigned_set(formula: Formula) -> Expression:
+    """Numbers that are at least 0, without the sign of -0."""
+    return NumberAutomaton(_filtered(formula), signed=False).expression()
+
+
+def _may_be_negative(formula: Formula) -> bool:
+    lows = _bounds(formula[1])[0] if formula[0] == AND else _bounds((formula,))[0]
+    return not lows or max(lows) < 0
+
+
 def _bounded_set(formula: Formula, digits: int) -> Expression:
     """The numbers of a formula that have no more digits than it needs, or than are allowed."""
-    numbers = _number_set(formula)
+    is_negative = _may_be_negative(formula)
+    numbers = (_number_set if is_negative else _unsigned_set)(formula)
     if numbers == EMPTY:
         return EMPTY
     whole, fraction = digits_of(formula)
@@ -190,6 +201,8 @@ def _with_plain_integers(formula: Formula) -> Formula:
 
 def _filtered(formula: Formula) -> Formula:
     """An equivalent formula without the constants that other assertions rule out."""
+    if formula[0] != AND:
+        return formula
     values = [part[1] for part in formula[1] if part[0] == WITHIN]
     rest = [part for part in formula[1] if part[0] != WITHIN]
     if not values or (INTEGER, True) in rest or len(formula[1]) < 2:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine_sampler.grammar import Grammar
 from engine_sampler.grammar.errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
 from engine_sampler.grammar.program.expression import EMPTY
 from engine_sampler.grammar.schema.formula import (
@@ -194,3 +195,12 @@ def test_excessive_and_invalid_numbers_raise_clear_errors() -> None:
         Judge({"multipleOf": 0})
     with pytest.raises(GrammarError, match="maximum must be a number"):
         Judge({"maximum": "3"})
+
+
+@pytest.mark.parametrize("schema", [{"minimum": 0}, {"minimum": 0, "maximum": 9}, {"exclusiveMinimum": 1}])
+@pytest.mark.parametrize("kind", ["integer", "number"])
+def test_numbers_that_are_not_negative_have_no_sign(schema: Any, kind: str) -> None:
+    grammar = Grammar.from_json_schema({"type": kind, **schema})
+    assert accepted({"type": kind, **schema}, "-0", "2", "-2") == ["2"]
+    check = grammar.check("-1")
+    assert (check.position, b"1" in check.expected) == (0, True)
