@@ -47,8 +47,8 @@ def structured_parameters(
     `tool_choice` (see `tool_parameters`); the forms of other interfaces (see `forms`), and llama.cpp's lazy
     grammars. As in vLLM, a required call takes the place of a `response_format`, which describes answers that
     are no calls; the other constraints are refused beside it. Under "auto" and with a `tool_family`, an
-    answer is either calls, or the JSON or text that is asked for. JSON and patterns come behind the thoughts of
-    `tool_family` if its `reasoning` is not disabled.
+    answer is either calls, or the JSON or text that is asked for. JSON and patterns come behind the thoughts
+    of `tool_family` if its `reasoning` is not disabled.
 
     Raises `ParameterError` for forms that are unknown or contradict each other.
     """

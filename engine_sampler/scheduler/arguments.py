@@ -58,10 +58,11 @@ def _not_ids(name: str, token_ids: Any) -> ParameterError:
     return ParameterError(f"{name}={quoted(token_ids)} is not allowed: a list of token ids")
 
 
-def check_at_least_one(name: str, value: int | None) -> None:
-    """Raise `ParameterError` for a number below 1; None is no number."""
-    if value is not None:
-        integer_of(name, value, 1)
+def check_at_least_one(**numbers: int | None) -> None:
+    """Raise `ParameterError`, which names it, for a number below 1; None is no number."""
+    for name, value in numbers.items():
+        if value is not None:
+            integer_of(name, value, 1)
 
 
 def check_grammar_limits(value: Any) -> None:

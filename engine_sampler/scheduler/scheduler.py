@@ -58,9 +58,8 @@ class Scheduler:
     on_ready        called, usually on a thread of the compiler, when a waiting request can start.
     postpone        whether a step leaves out a request whose grammar or samplers need more work than a step
                     may do: its row gives no token (`StepResult.token_ids`). False: steps take what they need.
-    keep_faulty     whether a request whose row is faulty (NaN, +inf, nothing left to draw) goes on: its row
-                    gives no token, `StepResult.errors` says why, and it has no finish reason. False: it ends
-                    with `error`, as requests do in any case whose plugins or grammars fail, and beams.
+    keep_faulty     whether a request, but no beam, whose row is faulty (NaN, +inf, nothing left) goes on
+                    without a token, and `StepResult.errors` says why. False: it ends with `error`.
 
     `add`, `add_group`, `accept` and `remove` may be called from any thread, and by plugins: they take effect
     at once, or after the step that is running. All other methods that change or run requests belong to one
@@ -97,13 +96,10 @@ class Scheduler:
         postpone: bool = True,
         keep_faulty: bool = False,
     ) -> None:
-        check_at_least_one("vocab_size", vocab_size)
-        check_at_least_one("max_model_len", max_model_len)
-        check_at_least_one("num_threads", num_threads)
+        check_at_least_one(vocab_size=vocab_size, max_model_len=max_model_len, num_threads=num_threads)
         check_tokenizer(tokenizer)
-        eos = tuple(integers_of("eos_token_ids", eos_token_ids))
-        if not eos and tokenizer is not None:
-            eos = tokenizer.eos_token_ids
+        default_eos = () if tokenizer is None else tokenizer.eos_token_ids
+        eos = tuple(integers_of("eos_token_ids", eos_token_ids)) or default_eos
         check_grammar_limits(grammar_limits)
         self.vocabulary = Vocabulary(vocab_size, eos, tokenizer, grammar_limits)
         self.vocabulary.check_ids("eos_token_ids", eos)
@@ -115,8 +111,7 @@ class Scheduler:
         self._requests = LiveRequests(slots, registry)
         self._step_lock = self._requests.step_lock
         self._runner = StepRunner(self._requests, named_backend(backend), postpone)
-        if keep_faulty:
-            self._runner.new_step = partial(Step, keeps_faulty=True)
+        self._runner.new_step = partial(Step, keeps_faulty=True) if keep_faulty else Step
         self._answers = ParsedAnswers(self._requests.find)
         self._waiting = WaitingRequests(self._requests, self.vocabulary)
         self._compiler, self._on_ready = grammar_compiler, on_ready
@@ -140,8 +135,7 @@ class Scheduler:
 
     @property
     def request_ids(self) -> list[RequestId]:
-        """The live requests in the order in which they started. Waiting requests that can start do so here,
-        and nowhere else."""
+        """The live requests in the order in which they started. Waiting ones can start only here."""
         self._step_lock.settle()
         with self._step_lock.lock:
             self._waiting.start_ready()
@@ -155,8 +149,7 @@ class Scheduler:
         return self._waiting.ids
 
     def wait_ready(self, timeout: float | None = None) -> bool:
-        """Wait until a waiting request can start, at most `timeout` seconds; False if none can by then, or
-        none waits."""
+        """Wait at most `timeout` seconds until a waiting request can start; False if none can."""
         return self._waiting.wait(timeout)
 
     def add(

@@ -76,7 +76,7 @@ def test_a_grammar_that_is_refused_leaves_the_next_one_as_it_is() -> None:
 
 
 def test_the_masks_are_the_same_after_the_shared_tables_were_emptied() -> None:
-    limits = Limits(shared_memory=150_000)
+    limits = Limits(shared_memory=300000)
     alike, other = vocabulary(limits, begins=True), vocabulary(Limits(), begins=False)
     grammar = native.NativeGrammar(PROGRAMS[0][0], alike, limits)
     for program, text in 3 * PROGRAMS:
