@@ -123,7 +123,7 @@ def _dsml(space: str) -> tuple[str, str]:
     return begin, f"</｜DSML｜{space}parameter>\n"
 
 
-_MARKS = {
+PARAMETER_MARKS = {
     "qwen_xml": ("<parameter={name}>\n", "\n</parameter>\n"),
     "minimax_xml": ('<parameter name="{name}">', "</parameter>\n"),
     "deepseek_xml": _dsml(""),
@@ -147,8 +147,8 @@ _STYLES: dict[str, Callable[[dict[str, Any], Random], str]] = {
 def _arguments(family: Family, arguments: dict[str, Any], random: Random) -> str:
     if family.style == "qwen_xml" and not family.begin.endswith("\n"):  # MiMo: values without line breaks
         return _parameters(arguments, random, "<parameter={name}>", "</parameter>")
-    if family.style in _MARKS:
-        return _parameters(arguments, random, *_MARKS[family.style])
+    if family.style in PARAMETER_MARKS:
+        return _parameters(arguments, random, *PARAMETER_MARKS[family.style])
     return _STYLES[family.style](arguments, random)
 
 

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 V = TypeVar("V", bound=tuple[object, ...])
 
-MAX_STEPS = 2_048
-"""How many steps are remembered at most, some hundred bytes each; then all are forgotten."""
+MAX_STEPS = 1_024
+"""How many steps are remembered at most, with the places to which they lead some 900 bytes each; then all are
+forgotten."""
 
 PATIENCE = 256
 """After how many steps an automaton begins to remember them, unless it is asked for again before: most of

@@ -10,7 +10,7 @@ from ..arguments import ArgumentsReader
 from ..definition import CallForm
 from ..events import Event, EventKind
 
-MAX_KEY = 512
+MAX_KEY = 256
 """Maximum length of the texts in the key of a place: others are not met again."""
 
 

@@ -12,7 +12,7 @@ from engine_sampler.messages.reading import automaton
 from engine_sampler.messages.reading.automaton import MAX_SHARED, MAX_STEPS, SharedAutomata
 
 from ...params.tools.transcripts import TOOLS
-from ..vocabularies import vocabulary
+from ..vocabularies import MARKERS, vocabulary
 
 CALL = "<tool_call>\n<function=get_weather>\n<parameter=city>\n%s\n</parameter>\n</function>\n</tool_call>"
 
@@ -84,3 +84,19 @@ def test_an_automaton_that_is_asked_for_again_remembers_at_once() -> None:
         counts.append(parser._automaton._count)
     assert counts[0] == 0
     assert 0 < counts[1] == counts[2]
+
+
+def test_a_token_whose_call_gets_no_id_has_not_come() -> None:
+    def refuse(index: int, name: str, given: str) -> str:
+        raise KeyError(name)
+
+    tokenizer = vocabulary(True)
+    first = len(tokenizer) - len(MARKERS) + MARKERS.index("<tool_call>")
+    ids = [*b"Hm.", first, *b'\n{"name": "f", "arguments"']
+    parser = MessageParser("hermes", tokenizer=tokenizer, call_id=refuse)
+    for token_id in ids:
+        parser.feed([token_id])
+    for pieces in ([ord(":")], [ord(":"), ord("{")]):
+        with pytest.raises(KeyError):
+            parser.feed(pieces)
+        assert (len(parser), [one.text for one in parser.parts]) == (len(ids), ["Hm."])

@@ -26,6 +26,8 @@ HOSTILE: dict[str, dict[str, Any]] = {
 }
 CALLS = 900
 """Some 60 microseconds."""
+CALLS_OF_A_PHASE = 3
+"""For each row and step of an answer, some 0.2 microseconds."""
 
 
 @pytest.mark.parametrize("given", HOSTILE.values(), ids=HOSTILE)
@@ -78,3 +80,20 @@ def test_a_row_that_only_counts_costs_what_a_plain_one_does() -> None:
             scheduler.step(row)
         work.append(count_calls(lambda s=scheduler: s.step(row)))  # type: ignore[misc]
     assert work[0] == work[1]
+
+
+def test_a_change_costs_little_for_each_step_of_an_answer() -> None:
+    """Half of an answer is thoughts, after which other parameters hold."""
+    row = np.zeros((8, VOCAB), np.float32)
+    row[:, 32:64] = 3
+    thinking = {"start": [[1]], "end": [[2]], "starts_inside": True}
+    work = []
+    for more in ({}, {"thinking": thinking, "thinking_token_budget": 100, "answer": {"top_p": 0.5}}):
+        scheduler = Scheduler(VOCAB)
+        ids = [scheduler.add(SamplingParams(seed=seed, top_k=20, **more), [1]) for seed in range(8)]
+        for _ in range(4):
+            scheduler.step(row)
+        work.append(sum(count_calls(lambda s=scheduler: s.step(row)) for _ in range(196)))  # type: ignore[misc]
+        if more:
+            assert [scheduler.record(one).phase_tokens["answer"] for one in ids] == [99] * 8
+    assert work[1] - work[0] <= 8 * 196 * CALLS_OF_A_PHASE
