@@ -6,6 +6,7 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,7 +52,9 @@ class StepRunner:
     backend  None until the first step has chosen one for the logits' device.
     """
 
-    def __init__(self, requests: LiveRequests, backend: Backend | None, postpone: bool) -> None:
+    def __init__(
+        self, requests: LiveRequests, backend: Backend | None, postpone: bool, keep_faulty: bool = False
+    ) -> None:
         self.backend = backend
         self._requests = requests
         self._running: Backend
@@ -64,7 +67,7 @@ class StepRunner:
         self._budget = Budget(requests.slots.vocabulary.size, postpone)
         self._masks = GrammarMasks(requests.slots, self._budget)
         self.accepting = Accepting(requests, self._budget)
-        self.new_step: Callable[..., Step] = Step
+        self.new_step: Callable[..., Step] = partial(Step, keeps_faulty=keep_faulty)
         """What makes the object of a step."""
 
     def run(self, plan: RowPlan, logits: LogitRows, *, advances: bool = True) -> StepResult:

@@ -33,7 +33,6 @@ from .report import GroupReport
 from .row_plans import BeamPlan, DraftPlan, RowPlan
 from .runner import BegunRun, StepRunner
 from .siblings import ranked
-from .step import Step
 from .waiting import WaitingRequests
 
 if TYPE_CHECKING:
@@ -58,8 +57,7 @@ class Scheduler:
     on_ready        called, usually on a thread of the compiler, when a waiting request can start.
     postpone        whether a step leaves out a request whose grammar or samplers need more work than a step
                     may do: its row gives no token (`StepResult.token_ids`). False: steps take what they need.
-    keep_faulty     whether a request, but no beam, whose row is faulty (NaN, +inf, nothing left) goes on
-                    without a token, and `StepResult.errors` says why. False: it ends with `error`.
+    keep_faulty     whether requests go on whose rows are faulty (NaN, +inf, nothing left), but for beams.
 
     `add`, `add_group`, `accept` and `remove` may be called from any thread, and by plugins: they take effect
     at once, or after the step that is running. All other methods that change or run requests belong to one
@@ -110,8 +108,7 @@ class Scheduler:
         slots = Slots(self.vocabulary, registry.catalogue.params, num_threads=num_threads)
         self._requests = LiveRequests(slots, registry)
         self._step_lock = self._requests.step_lock
-        self._runner = StepRunner(self._requests, named_backend(backend), postpone)
-        self._runner.new_step = partial(Step, keeps_faulty=True) if keep_faulty else Step
+        self._runner = StepRunner(self._requests, named_backend(backend), postpone, keep_faulty)
         self._answers = ParsedAnswers(self._requests.find)
         self._waiting = WaitingRequests(self._requests, self.vocabulary)
         self._compiler, self._on_ready = grammar_compiler, on_ready

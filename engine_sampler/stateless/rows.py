@@ -28,7 +28,7 @@ class Row(NamedTuple):
 
     def begins_as(self, other: Row) -> bool:
         """Whether `other` has the same parameters and prompt."""
-        return self.params is other.params and _equal(self.prompt_token_ids, other.prompt_token_ids)
+        return _same(self.params, other.params) and _equal(self.prompt_token_ids, other.prompt_token_ids)
 
     def is_alike(self, other: Row) -> bool:
         """Whether both have the same parameters, and no histories and positions."""
@@ -49,8 +49,8 @@ class Row(NamedTuple):
 class RowScheduler(Scheduler):
     """Draws for rows of logits whose requests, without grammars, stay as they are.
 
-    A call costs little more than a step if its rows are those of the call before: with the same parameter
-    objects and prompts, and with an output that has only grown. An exception in `set_rows` leaves it useless.
+    A call costs little more than a step if its rows are those of the call before: with equal parameters and
+    prompts, and with outputs that begin alike. An exception in `set_rows` leaves it useless.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -90,20 +90,23 @@ class RowScheduler(Scheduler):
     # --- inside ----------------------------------------------------------------------------------
 
     def _follows(self, kept: Row, i: int, row: Row) -> bool:
-        """Whether request i, which is that of `kept`, is that of `row` once it has the new output, and the
+        """Whether request i, which is that of `kept`, is that of `row` once it has its output, and the
         position."""
         request = self._requests.live.get(i)
         if request is None or request.phases is not None or not row.begins_as(kept):
             return False
         had, output = kept.output_token_ids, row.output_token_ids
-        if len(output) < len(had) or not _equal(had, output[: len(had)]):
-            return False
-        slots, new = self._requests.slots, output[len(had) :]
+        same = _common(had, output)
+        slots, new = self._requests.slots, output[same:]
         try:
             position = POSITION.check(row.position)
+            if same < len(had):
+                self.rollback(i, len(had) - same)
             if len(new):
                 slots.accept(request.slot, few_token_ids_in("output_token_ids", new, self.vocabulary))
-        except (ParameterError, PluginFault):  # `add` says what is wrong
+        except (ParameterError, PluginFault, RequestError):  # `add` says what is wrong
+            return False
+        if not request.live:
             return False
         slots.positions[request.slot] = slots.lengths[request.slot] if position is None else position
         return True
@@ -136,11 +139,32 @@ def _new_seed(params: SamplingParams) -> int | None:
     return secrets.randbits(64) if params.seed is None else None
 
 
+def _same(one: SamplingParams, other: SamplingParams) -> bool:
+    """Whether parameters are the same object, or equal; values of plugins may not be comparable."""
+    if one is other:
+        return True
+    try:
+        return bool(one == other)
+    except Exception:
+        return False
+
+
 def _equal(one: Sequence[int], other: Sequence[int]) -> bool:
     """Whether two sequences of ids are of one type and equal."""
     if type(one) is not type(other) or len(one) != len(other):
         return False
     return bool(np.array_equal(one, other)) if isinstance(one, np.ndarray) else one == other
+
+
+def _common(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many ids two sequences have in common at their beginnings; 0 for those of different types."""
+    if type(one) is not type(other):
+        return 0
+    count = min(len(one), len(other))
+    if _equal(one[:count], other[:count]):
+        return count
+    different = np.not_equal(one[:count], other[:count])
+    return int(np.argmax(different))
 
 
 def _copied(ids: Sequence[int]) -> Sequence[int]:

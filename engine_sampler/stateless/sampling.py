@@ -89,8 +89,8 @@ def sample(
 
     Each row gets the token that a `Scheduler` would give it. Selectors that adapt to the tokens they have
     drawn (mirostat, adaptive_p) start from their initial state in each call. What has been built for the rows
-    is kept until the next call in this thread: one with the same parameter objects, whose histories have only
-    grown, costs little more than a step.
+    is kept until the next call in this thread: one with equal parameters, whose histories have only grown,
+    costs little more than a step.
     """
     given = _Arguments(logits, params, prompt_token_ids, output_token_ids, positions, tokenizer, limits)
     with given.scheduler(backend) as scheduler:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import pickle
 from typing import Any
 
 import numpy as np
@@ -69,10 +70,12 @@ def test_calls_one_after_the_other_are_independent() -> None:
             case 2:
                 outputs[i] = outputs[i][: len(outputs[i]) // 2]
             case 3 if outputs[i]:
-                outputs[i][0] = int(random.integers(size))
+                outputs[i][int(random.integers(len(outputs[i])))] = int(random.integers(size))
             case _:
                 for output in outputs[:n]:
                     output.append(int(random.integers(size)))
+        if random.random() < 0.5:
+            params = pickle.loads(pickle.dumps(params))  # equal ones
         logits = random_logits(random, n, size)
         if random.random() < 0.2:
             logits[0] = np.nan

@@ -27,7 +27,8 @@ class RowRejectionSampler(RejectionSampler):
         if draft_probs is not None or not self._draws(sampling_metadata, len(metadata.num_draft_tokens)):
             return super().forward(metadata, draft_probs, logits, sampling_metadata)
         counts = metadata.num_draft_tokens
-        drafts = [part.tolist() for part in metadata.draft_token_ids.cpu().split(counts)]
+        given = [part.tolist() for part in metadata.draft_token_ids.cpu().split(counts)]
+        drafts = [[max(token_id, 0) for token_id in draft] for draft in given]
         order = _row_order(metadata)
         rows = logits if torch.equal(order, torch.arange(len(order))) else logits[order.to(logits.device)]
         drawn = self.sampler.draw(rows, sampling_metadata, self.sampler.logprobs_mode, drafts)
@@ -38,6 +39,9 @@ class RowRejectionSampler(RejectionSampler):
         tokens = np.where(is_row, drawn.token_ids[places], -1)
         firsts = tokens_of(drawn, rows).cpu().numpy()[drawn.first_rows]
         tokens[:, 0] = np.where(tokens[:, 0] < 0, firsts, tokens[:, 0])
+        for row, draft in zip(tokens, given, strict=True):
+            if -1 in draft:  # it stands for none: what is drawn in its place is the last token
+                row[draft.index(-1) + 1 :] = -1
         found = None
         if drawn.logprobs is not None:
             parts = (part[torch.from_numpy(places.ravel())] for part in parts_of(drawn.logprobs))

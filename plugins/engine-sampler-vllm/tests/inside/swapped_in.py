@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import torch
 from vllm.platforms import current_platform
+from vllm.utils import platform_utils
 from vllm.v1.sample import logits_processor, rejection_sampler, sampler
 from vllm.v1.sample.ops import topk_topp_triton
 
@@ -45,6 +46,7 @@ def _without_a_gpu() -> None:
     platform: Any = type(current_platform)
     platform.device_type, platform.device_count = "cpu", classmethod(lambda cls: 1)
     sampler.Sampler.greedy_sample = staticmethod(lambda logits: logits.argmax(dim=-1))  # is in its build
+    platform_utils.is_pin_memory_available = lambda: False
     utilities: Any = ModuleType("tests.utils")  # the real ones import half of vLLM's dependencies
     utilities.large_gpu_mark = lambda **sizes: pytest.mark.skip(reason="needs a GPU with much memory")
     utilities.create_new_process_for_each_test = lambda: lambda test: test
