@@ -30,13 +30,24 @@
     )
     assert drawn.shape == (2, 12)
 
+`continuous_batching` draws in its continuous batching.
 `stopping_criteria` passes our stopping criteria to its `generate`; `Session` runs one of its models from a
 directory. Importing this module imports neither torch nor transformers.
 """
 
+from .continuous import ContinuousLogitsProcessor, continuous_batching
 from .generate import custom_generate
 from .processor import NEUTRAL, ChainLogitsProcessor
 from .session import Session
 from .stopping import Stops, stopping_criteria
 
-__all__ = ["NEUTRAL", "ChainLogitsProcessor", "Session", "Stops", "custom_generate", "stopping_criteria"]
+__all__ = [
+    "NEUTRAL",
+    "ChainLogitsProcessor",
+    "ContinuousLogitsProcessor",
+    "Session",
+    "Stops",
+    "continuous_batching",
+    "custom_generate",
+    "stopping_criteria",
+]

@@ -7,11 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
-from sglang.srt.constrained.base_grammar_backend import (
-    BaseGrammarBackend,
-    BaseGrammarObject,
-    InvalidGrammarObject,
-)
+from sglang.srt.constrained import base_grammar_backend as bases
 from sglang.srt.constrained.reasoner_grammar_backend import ReasonerGrammarBackend
 from sglang.srt.constrained.torch_ops.token_filter_torch_ops import set_token_filter_torch
 from sglang.srt.parser.reasoning_parser import ReasoningParser
@@ -53,7 +49,7 @@ class MaskCalls:
         apply_token_bitmask_inplace_triton(logits, vocab_mask)
 
 
-class MatcherGrammar(MaskCalls, BaseGrammarObject):
+class MatcherGrammar(MaskCalls, bases.BaseGrammarObject):
     """A grammar at one place of one text."""
 
     def __init__(self, matcher: Matcher, words: int) -> None:
@@ -90,7 +86,7 @@ class MatcherGrammar(MaskCalls, BaseGrammarObject):
         if all(isinstance(entry.grammar, MatcherGrammar) for entry in entries):
             _fill([entry.grammar for entry in entries], vocab_mask, [entry.row for entry in entries])
         else:
-            BaseGrammarObject.fill_vocab_mask_batched(entries, vocab_mask)
+            bases.BaseGrammarObject.fill_vocab_mask_batched(entries, vocab_mask)
 
     def try_jump_forward(self, tokenizer: Any) -> tuple[list[int], str] | None:
         forced = self.matcher.forced_tokens()
@@ -112,7 +108,7 @@ class MatcherGrammar(MaskCalls, BaseGrammarObject):
             self.accept_token(token)
 
 
-class MatcherGrammarBackend(MaskCalls, BaseGrammarBackend):
+class MatcherGrammarBackend(MaskCalls, bases.BaseGrammarBackend):
     """JSON Schema, regular expressions, EBNF or Lark, and structural tags. What cannot be compiled ends its
     request with the reason."""
 
@@ -124,30 +120,30 @@ class MatcherGrammarBackend(MaskCalls, BaseGrammarBackend):
     is_support_token_filter = True
     set_token_filter = staticmethod(set_token_filter_torch)
 
-    def dispatch_json(self, key_string: str) -> BaseGrammarObject:
+    def dispatch_json(self, key_string: str) -> bases.BaseGrammarObject:
         schema = "true" if key_string == _ANY_JSON else key_string
         return self._compiled(lambda: Grammar.from_json_schema(schema, whitespace=self._whitespace))
 
-    def dispatch_regex(self, key_string: str) -> BaseGrammarObject:
+    def dispatch_regex(self, key_string: str) -> bases.BaseGrammarObject:
         return self._compiled(lambda: Grammar.from_regex(key_string))
 
-    def dispatch_ebnf(self, key_string: str) -> BaseGrammarObject:
+    def dispatch_ebnf(self, key_string: str) -> bases.BaseGrammarObject:
         return self._compiled(lambda: Grammar.from_text(key_string))
 
-    def dispatch_structural_tag(self, key_string: str) -> BaseGrammarObject:
+    def dispatch_structural_tag(self, key_string: str) -> bases.BaseGrammarObject:
         return self._compiled(lambda: Grammar.from_structural_tag(key_string, whitespace=self._whitespace))
 
-    def _compiled(self, build: Callable[[], Grammar]) -> BaseGrammarObject:
+    def _compiled(self, build: Callable[[], Grammar]) -> bases.BaseGrammarObject:
         try:
             return MatcherGrammar(build().compile(self._tokenizer).matcher(), self._words)
         except ValueError as error:  # among them GrammarError
             logger.warning("a grammar is refused: %s", error)
-            return InvalidGrammarObject(str(error))
+            return bases.InvalidGrammarObject(str(error))
 
 
 def grammar_backend_for(
     server_args: Any, tokenizer: Any, vocab_size: int, eos_token_ids: Iterable[int] | None
-) -> BaseGrammarBackend:
+) -> bases.BaseGrammarBackend:
     """The backend for a server. SGLang does not wrap a registered backend for thinking; this does it."""
     serving = get_serving()
     ours = Tokenizer.from_transformers(tokenizer, eos_token_ids)

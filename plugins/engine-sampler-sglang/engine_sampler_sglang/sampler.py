@@ -93,8 +93,7 @@ class SglangSampler(samplers.Sampler):
         """float32 [rows, vocab], as SGLang's sampler has them: before the filters."""
         samplers.sanitize_nan_logits(logits, "sampler: logprobs")
         if not info.is_all_greedy and not samplers.SGLANG_RETURN_ORIGINAL_LOGPROB:
-            if self.rl_on_policy_target is not None:
-                logits = logits.bfloat16()
+            logits = logits if self.rl_on_policy_target is None else logits.bfloat16()
             logits = (logits / info.temperatures).to(logits.dtype)
         values = torch.log_softmax(logits, dim=-1)
         return values.clamp_(min=torch.finfo(values.dtype).min)
