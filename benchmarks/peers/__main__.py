@@ -59,6 +59,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m benchmarks.peers", description="Measure whole samplers.")
     parser.add_argument("--engine", nargs="+", default=list(ENGINES), choices=ENGINES)
     parser.add_argument("--vocabulary", type=int, default=MAIN, help="the number of tokens")
+    parser.add_argument("--case", nargs="+", default=list(CASES), choices=CASES)
     parser.add_argument("--rows", type=int, nargs="+", default=list(ROWS))
     parser.add_argument(
         "--seconds", type=float, default=2.0, help="per number, at least three rounds; 0: one"
@@ -73,10 +74,10 @@ def _measure(engine: str, module: str, given: argparse.Namespace) -> dict[tuple[
     found = {}
     for count in given.rows:
         logits = np.array(rows.batch(given.vocabulary, count))
-        for case, settings in CASES.items():
+        for case in given.case:
             print(f"{engine}: {case}, {count} rows", file=sys.stderr, flush=True)
             mask = mask_of(given.vocabulary, count) if case == MASKED else None
-            found[case, count] = take_turns(*sides(settings, logits, prompt, mask), given.seconds)
+            found[case, count] = take_turns(*sides(CASES[case], logits, prompt, mask), given.seconds)
     return found
 
 

@@ -34,13 +34,12 @@ def _chains(settings: Mapping[str, Any], logits: np.ndarray, prompt: Sequence[in
     first = opened.__enter__()
     first.accept(prompt)
     samplers = [first, *(LlamaSampler(lib.llama_sampler_clone(first.pointer)) for _ in logits[1:])]
-    candidates = Candidates(
-        logits.shape[1]
-    )  # prepared anew: one array serves all rows, as in a server's loop
+    arrays = [Candidates(len(row)) for row in logits]
+    for candidates, row in zip(arrays, logits, strict=True):
+        candidates.prepare(row)
 
     def draw() -> None:
-        for sampler, row in zip(samplers, logits, strict=True):
-            candidates.prepare(row)
+        for sampler, candidates in zip(samplers, arrays, strict=True):
             candidates.fill()
             sampler.accept([candidates.apply(sampler)])
 

@@ -33,18 +33,17 @@ def _use_the_source() -> None:
 def sides(
     settings: Mapping[str, Any], logits: np.ndarray, prompt: Sequence[int], mask: np.ndarray | None
 ) -> tuple[Work | None, Work]:
-    """The engine's step and ours: masks are written into a copy of the logits, as vLLM's runner does."""
+    """The engine's step and ours, on a copy of the logits, into which vLLM's runner has written the masks."""
     _use_the_source()
     own, ours = _Batch(settings, logits.shape, prompt, False), _Batch(settings, logits.shape, prompt, True)
     given = torch.from_numpy(logits.copy())
-    bits = None if mask is None else torch.from_numpy(_allowed(mask, logits.shape[1]))
+    if mask is not None:
+        given.masked_fill_(torch.from_numpy(~_allowed(mask, logits.shape[1])), -torch.inf)
 
     def work(batch: _Batch, sampler: Any) -> Work:
         scratch = torch.empty_like(given)
 
         def draw() -> None:
-            if bits is not None:
-                scratch.masked_fill_(~bits, -torch.inf)
             sampler(scratch, batch.metadata)
 
         def prepare() -> None:
