@@ -35,8 +35,9 @@ def read_tasks(path: Path) -> Iterator[Task]:
     """The tasks of a folder, with all its folders, or of a file.
 
     A file is a schema; an object with `schema` and `tests`, which have `data` and `valid`; a list of such
-    objects, as in JSON-Schema-Test-Suite, whose group is then the folder of its draft, and apart from
-    that what is optional; or lines of objects with `id`, `grammar` and `tests`, which have `text` and `valid`. What is no JSON is left out.
+    objects, as in JSON-Schema-Test-Suite, whose group is then the folder of its draft, and apart from that
+    what is optional; or lines of objects with `id`, `grammar` and `tests`, which have `text` and `valid`.
+    What is no JSON is left out.
     """
     files = sorted(path.rglob("*.json*")) if path.is_dir() else [path]
     for file in files:
