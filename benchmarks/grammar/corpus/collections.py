@@ -35,8 +35,9 @@ def read_tasks(path: Path) -> Iterator[Task]:
     """The tasks of a folder, with all its folders, or of a file.
 
     A file is a schema; an object with `schema` and `tests`, which have `data` and `valid`; a list of such
-    objects, as in JSON-Schema-Test-Suite, whose group is then the folder of its draft; or lines of
-    objects with `id`, `grammar` and `tests`, which have `text` and `valid`. What is no JSON is left out.
+    objects, as in JSON-Schema-Test-Suite, whose group is then the folder of its draft, and apart from that
+    what is optional; or lines of objects with `id`, `grammar` and `tests`, which have `text` and `valid`.
+    What is no JSON is left out.
     """
     files = sorted(path.rglob("*.json*")) if path.is_dir() else [path]
     for file in files:
@@ -59,9 +60,10 @@ def _document(file: Path, root: Path) -> Iterator[Task]:
     name = str(file.relative_to(root).with_suffix("")) if file != root else file.stem
     if isinstance(value, list):
         draft = next((part for part in file.parts if part.startswith("draft")), "")
+        group = f"{draft} optional" if "optional" in file.parts else draft
         for number, case in enumerate(value):
             schema = _with_draft(case["schema"], draft)
-            yield Task(f"{name}[{number}]", draft, schema, _tests(case["tests"]))
+            yield Task(f"{name}[{number}]", group, schema, _tests(case["tests"]))
     elif isinstance(value, dict) and "schema" in value and isinstance(value.get("tests"), list):
         yield Task(name, "", value["schema"], _tests(value["tests"]))
     else:

@@ -12,6 +12,7 @@ import numpy as np
 Result = Mapping[str, Any]
 
 _KEYWORD = re.compile(r"UnsupportedKeywordError: (\$?\w+)")
+_PLACE = re.compile(r" \((?:#|line )[^()]*\)?$")
 _LIMIT = re.compile(r"\d[\d,.]*")
 SHARES = (50, 99, 99.9)
 
@@ -68,7 +69,7 @@ def reason(error: str) -> str:
     found = _KEYWORD.match(error)
     if found is not None:
         return found[1]
-    line = _LIMIT.sub("N", error.partition("\n")[0])
+    line = _LIMIT.sub("N", _PLACE.sub("", error.partition("\n")[0]))
     return re.sub(r"'[^']*'|\"[^\"]*\"|`[^`]*`", "…", line)[:90].replace("|", "/")
 
 

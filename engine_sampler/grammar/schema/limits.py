@@ -14,13 +14,13 @@ MAX_REFERENCE = 50_000
 MAX_VALUES = 5_000
 """Maximum number of combinations of subschemas that values may have to satisfy."""
 
-MAX_CLAUSES = 512
+MAX_CLAUSES = 1_024
 """Maximum number of alternatives for one value after anyOf, oneOf, not and if are multiplied out."""
 
 MAX_WEIGHT = 10_000
 """Maximum number of assertions that one subschema may produce for one type of value."""
 
-MAX_PATTERNS = 16
+MAX_PATTERNS = 32
 """Maximum number of patterns against which the keys of one object are matched."""
 
 MAX_CELLS = 64
@@ -32,7 +32,7 @@ MAX_ITEM_STATES = 3_000
 MAX_REMEMBERED_ITEMS = 1_024
 """Maximum number of items of an array that must differ, unless they are few enough to be listed."""
 
-MAX_NUMBER_STATES = 6_000
+MAX_NUMBER_STATES = 20_000
 """Maximum number of states of one number's automaton."""
 
 MAX_DIGITS = 400
