@@ -170,19 +170,21 @@ def family_definition(
     if family.layout == "harmony":
         return _harmony(schemas, alphabet)
     is_json = '"{name}"' in family.begin
-    begin = call_template(family.begin, alphabet, schemas, is_json)
-    end = literal(family.end, alphabet, is_json)
-    form = CallForm(begin, end, reader_maker(family.style, alphabet, family.begin), schemas=schemas)
+    ways = (family, *family.variants)
+    form = _call_form(family, schemas, alphabet)
+    call_begin = call_template(family.begin, alphabet, schemas, is_json)
     has_calls = schemas is None or bool(schemas)
     openers: list[Opener] = []
     section_end = None
     if family.section is not None and has_calls:
-        section_begin = literal(family.section[0], alphabet, is_json)
         section_end = literal(family.section[1], alphabet, is_json)
-        opening = CallForm(section_begin.then(begin), end, form.make, schemas=schemas)
-        openers.append(Opener("section", opening.begin, opening, only_first=family.layout == "whole"))
+        for section_begin in dict.fromkeys(way.section[0].rstrip() for way in ways if way.section):
+            begin = literal(section_begin, alphabet, is_json).then(call_begin)
+            opening = replace(form, begin=begin)
+            openers.append(Opener("section", begin, opening, only_first=family.layout == "whole"))
     elif has_calls:
-        openers.append(Opener("call", begin, form))
+        forms = [_call_form(way, schemas, alphabet) for way in ways]
+        openers += [Opener("call", one.begin, one) for one in forms]
     thinking = family.thinking if reasoning != "disabled" else None
     marks = None
     if thinking is not None:
@@ -193,7 +195,7 @@ def family_definition(
     if family.layout == "kimi_k3":
         openers += [Opener("content", literal(mark, alphabet)) for mark in _KIMI_K3]
     if has_calls:
-        openers += _triggers(family, alphabet, is_json)
+        openers += _triggers(ways, alphabet, is_json)
     excluded: list[str] = [*(family.thinking or ()), *family.excludes]
     openers += [Opener("excluded", literal(mark, alphabet)) for mark in excluded]
     return AnswerDefinition(
@@ -211,12 +213,19 @@ def family_definition(
 _KIMI_K3 = ("<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>")
 
 
-def _triggers(family: Family, alphabet: MarkerAlphabet, is_json: bool) -> list[Opener]:
+def _call_form(family: Family, schemas: Schemas | None, alphabet: MarkerAlphabet) -> CallForm:
+    is_json = '"{name}"' in family.begin
+    begin = call_template(family.begin, alphabet, schemas, is_json)
+    end = literal(family.end, alphabet, is_json)
+    return CallForm(begin, end, reader_maker(family.style, alphabet, family.begin), schemas=schemas)
+
+
+def _triggers(ways: Sequence[Family], alphabet: MarkerAlphabet, is_json: bool) -> list[Opener]:
     """What can only be the beginning of a call; nothing where a whole answer is one."""
-    if family.layout == "whole":
+    if ways[0].layout == "whole":
         return []
-    text = family.trigger or (family.section[0] if family.section else family.begin.partition("{")[0])
-    return [Opener("trigger", literal(text, alphabet, is_json))] if text else []
+    texts = dict.fromkeys(way.trigger_text for way in ways)
+    return [Opener("trigger", literal(text, alphabet, is_json)) for text in texts if text]
 
 
 def _harmony(schemas: Schemas | None, alphabet: MarkerAlphabet) -> AnswerDefinition:

@@ -10,6 +10,8 @@
                         reads past that end. So `head[lazy]: TEXT "<call>"` is free text up to a trigger.
                         The rule is one terminal: it may name terminals, not rules.
     name[suffix=END]: ...    lazy as well, and END, a literal or a terminal, follows; `stop` means the same
+    %llguidance {}  %grammar_options {}       have no effect on the language (see `_OPTIONS`)
+    a-b                                       a name with a hyphen, as in llguidance; lark knows it as `a_b`
     name[capture="x"]: ...   has no effect on the language, nor has stop_capture
 
 Each form is replaced by the name of a new terminal, which a %declare introduces to lark. The name takes the
@@ -29,7 +31,7 @@ from ...base.cached import cached_property
 from ...base.errors import quoted
 from ..errors import GrammarLimitError
 from ..work import spend
-from .statements import Lines, Scan, Statement, Word, count_bounds
+from .statements import OPTIONS, Lines, Scan, Statement, Word, count_bounds
 
 MAX_TOKEN_IDS = 300_000
 """The most ids in all the `<[...]>` of a grammar."""
@@ -37,6 +39,9 @@ MAX_TOKEN_IDS = 300_000
 _IDS = re.compile(r"<\[([\d,-]+)\]>")
 _ID_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _IGNORED_ATTRIBUTES = ("capture", "stop_capture")
+_OPTIONS = ("no_forcing", "allow_initial_skip")
+"""Options of llguidance that do not change the language here: forced tokens are the engine's own affair, and
+ignored text may come first in any case."""
 _ENDING_ATTRIBUTES = ("suffix", "stop")
 _LINE_END = re.compile(r"\n(?=\r?\n)")
 
@@ -117,6 +122,9 @@ class _Rewriter:
 
     def _rewrite(self, statements: Iterable[Statement]) -> None:
         for statement in statements:
+            if statement.kind in OPTIONS:
+                self._options(statement)
+                continue
             lazy = self._attributes(statement)
             if self._is_regex(statement):
                 continue
@@ -130,6 +138,21 @@ class _Rewriter:
                     name = next(self._names)
                     self._result.placeholders[name] = self._placeholder(word)
                     self._replace(word, name)
+
+    def _options(self, statement: Statement) -> None:
+        """Leave out options that do not change the language; others are refused."""
+        word = statement.words[0]
+        given = word.value if isinstance(word.value, dict) else None
+        if len(statement.words) > 1 or given is None:
+            raise self._scan.error(f"after {word.text}, an object of options is allowed", word.start)
+        for name, value in given.items():
+            if name not in _OPTIONS or not isinstance(value, bool):
+                allowed = " and ".join(_OPTIONS)
+                text = (
+                    f"{word.text}: {quoted(name)} is not supported; allowed are {allowed}, as true or false"
+                )
+                raise self._scan.error(text, word.start)
+        self._edit(word.start, word.end, "", "\n")
 
     def _is_regex(self, statement: Statement) -> bool:
         """Rewrite a terminal that consists of `%regex {...}`; returns whether `statement` is one."""

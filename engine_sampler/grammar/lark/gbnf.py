@@ -6,8 +6,8 @@
     call   ::= <|tool|> <[12]>               special tokens, by name or id
 
 xgrammar's EBNF is read as well: a line that defines no rule continues the one before, names may have dots,
-and a look-ahead `(= x)`, which only speeds xgrammar up, is read and left out. Its macros, such as
-`TagDispatch(...)`, are refused.
+`{2,-1}` has no upper bound, and a look-ahead `(= x)`, which only speeds xgrammar up, is read and left out.
+Its macros, such as `TagDispatch(...)`, are refused.
 
 Escapes are \\n \\r \\t \\\\ \\" \\[ \\] \\- \\xHH \\uHHHH \\UHHHHHHHH. A rule ends where
 the next one begins.
@@ -57,7 +57,7 @@ _OPERATORS = {(0, 1): "?", (0, None): "*", (1, None): "+"}
 _REPETITIONS = ("*", "+", "?", "{")
 _RULE_STEPS, _REPETITION_STEPS, _WORD_STEPS = 6, 3, 2
 """The steps for a rule, a repetition, and a word that is new, beside those for the parts of a sequence."""
-_TIMES = re.compile(r"[*+?]|\{[ \t]*(\d+)[ \t]*(?:(,)[ \t]*(?:(\d+)[ \t]*)?)?\}")
+_TIMES = re.compile(r"[*+?]|\{[ \t]*(\d+)[ \t]*(?:(,)[ \t]*(?:(\d+|-1)[ \t]*)?)?\}")
 _CODE = re.compile(r"x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})")
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", **{c: c for c in '\\"[]-'}}
 _ESCAPES |= {
@@ -412,7 +412,7 @@ def _bounds(times: re.Match[str]) -> tuple[int, int | None]:
     low = int(times[1])
     if times[2] is None:
         return low, low
-    return low, int(times[3]) if times[3] else None
+    return low, int(times[3]) if times[3] and times[3] != "-1" else None
 
 
 def _class_of(part: Any) -> Any:

@@ -40,12 +40,12 @@ _WORD = re.compile(
     r"""
     (?:[\ \t\f\r]|\\[\ ]*\n)*
     (?:(?P<newline>\n(?:[\ \t\f\r\n]|//[^\n]*|\#[^\n]*)*)
-    | (?P<name>[A-Za-z_][A-Za-z_0-9]*)
+    | (?P<name>[A-Za-z_][A-Za-z_0-9]*(?:-[A-Za-z_0-9]+)*)
     | (?P<comment>//[^\n]*|\#[^\n]*)
     | (?P<string>"(?:[^"\\\n]|\\["\\]|\\(?!["\\]))*"i?)
     | (?P<regexp>/(?!/)(?:[^/\\]|\\[/\\]|\\(?![/\\]))*/[imslux]*)
     | (?P<token><[^<>\s]+>)
-    | (?P<json>%(?:json|regex)(?![a-z_])\s*)
+    | (?P<json>%(?:json|regex|llguidance|grammar_options)(?![a-z_])\s*)
     | (?P<directive>%[a-z_]+)
     | (?P<count>\{[\ ]*(?:\d+[\ ]*(?:,[\ ]*(?:\d+[\ ]*)?)?|,[\ ]*(?:\d+[\ ]*)?)\})
     | (?P<number>[0-9]+)
@@ -59,6 +59,9 @@ _WORD = re.compile(
     """,
     re.VERBOSE,
 )
+OPTIONS = ("%llguidance", "%grammar_options")
+"""Directives with options of other systems, as JSON."""
+
 _NUMBERS = ("number", "count")
 _UNCLOSED = {'"': "the string is not closed", "/": "the regular expression is not closed"}
 _LINE_END = re.compile("\n")
@@ -119,6 +122,10 @@ class Statement:
     def classify(self) -> None:
         """Set `kind`, `name` and `body`, once all its words are known."""
         words, first = self.words, 0
+        if words[0].text in OPTIONS:
+            self.kind = words[0].text
+            self.body = len(words)
+            return
         if words[0].kind == "directive":
             self.kind, first = words[0].text, 1
             if self.kind not in ("%override", "%extend"):
@@ -158,6 +165,8 @@ class Scan(Lines):
     """A text as words and statements. Raises GrammarError and GrammarLimitError.
 
     gaps   where there are many line ends between two statements
+
+    A hyphen in a name, which lark does not know, becomes an underscore.
     """
 
     def __init__(self, text: str) -> None:
@@ -166,7 +175,10 @@ class Scan(Lines):
         super().__init__(text)
         self.statements: list[Statement] = []
         self.gaps: list[tuple[int, int]] = []
+        self._hyphens: dict[str, tuple[str, list[int]]] = {}
+        """Names with hyphens by what they become, and where they are."""
         self._read()
+        self._write_underscores()
 
     def _read(self) -> None:
         """Fill `statements`: every line that does not begin with `|` begins a new one."""
@@ -215,7 +227,34 @@ class Scan(Lines):
                     what = "number" if kind in _NUMBERS else "word"
                     message = f"a {what} is longer than {longest} characters"
                     raise GrammarLimitError(message, *self.location(start))
-                yield Word(kind, word, start, at)
+                yield Word(kind, self._plain(word, start) if kind == "name" else word, start, at)
+
+    def _plain(self, name: str, start: int) -> str:
+        """A name with underscores for hyphens."""
+        if "-" not in name:
+            return name
+        plain = name.replace("-", "_")
+        known = self._hyphens.setdefault(plain, (name, []))
+        if known[0] != name:
+            raise self.error(f"{name} and {known[0]} are one name in Lark", start)
+        known[1].append(start)
+        return plain
+
+    def _write_underscores(self) -> None:
+        """Replace the hyphens in names, in the text as well."""
+        if not self._hyphens:
+            return
+        edited = list(self.text)
+        for plain, (_, places) in self._hyphens.items():
+            for at in places:
+                edited[at : at + len(plain)] = plain
+        written = {at for _, places in self._hyphens.values() for at in places}
+        for statement in self.statements:
+            for word in statement.words:
+                if word.text in self._hyphens and word.start not in written:
+                    other = self._hyphens[word.text][0]
+                    raise self.error(f"{word.text} and {other} are one name in Lark", word.start)
+        self.text = "".join(edited)
 
     def _value(self, at: int) -> tuple[Any, int]:
         """The JSON value at `at`, and the position after it."""

@@ -93,11 +93,20 @@ class _Asked(NamedTuple):
         return list(dict.fromkeys((*marks, *self.family.excludes)))
 
     @property
-    def trigger(self) -> str:
-        """What can only be the beginning of a call in free text."""
-        family = self.family
-        begin = family.section[0] if family.section else _PLACEHOLDER.split(family.begin)[0]
-        return family.trigger or begin
+    def ways(self) -> tuple[Family, ...]:
+        """All ways in which the family writes calls."""
+        return (self.family, *self.family.variants)
+
+    @property
+    def triggers(self) -> list[str]:
+        """What can only be the beginning of a call in free text; none begins with another one."""
+        texts = dict.fromkeys(way.trigger_text for way in self.ways)
+        return [one for one in texts if not any(one != other and one.startswith(other) for other in texts)]
+
+    @property
+    def calls(self) -> list[Format]:
+        """One call of each function, in each of the ways."""
+        return [_call(way, function) for function in self.functions for way in self.ways]
 
 
 # --- Free text with calls ---
@@ -113,22 +122,39 @@ def _answer(asked: _Asked) -> Format:
         calls_alone = asked._replace(choice="required")
         return _either(_answer(calls_alone), asked.content) if asked.functions else asked.content
     if not asked.functions:
-        return _text([*asked.excludes, *([asked.trigger] if asked.trigger[0] in "<[]" else [])])
-    calls = [_call(family, function) for function in asked.functions]
-    if family.section is None:
-        return calls[0] if asked.choice == "named" else _triggered(asked, calls)
-    begin, end = family.section
+        return _text([*asked.excludes, *(one for one in asked.triggers if one[0] in "<[]")])
     if asked.choice == "auto":
-        section = _tag(begin, _separated(calls, family.separator, is_parallel), end)
-        return _triggered(asked, [section])
-    inner = calls[0] if asked.choice == "named" else _separated(calls, family.separator, is_parallel)
-    return _sequence([_const(family.lead + begin), inner, _const(end)])
+        tags = asked.calls if family.section is None else [_section(way, asked) for way in asked.ways]
+        return _triggered(asked, tags)
+    space = [{"type": "regex", "pattern": family.before}] if family.before else []
+    if family.section is not None:
+        return _sequence([*space, _any_of([_section_at_once(way, asked) for way in asked.ways])])
+    if asked.choice == "named":
+        return _sequence([*space, _any_of(asked.calls)])
+    if asked.triggers[0].startswith("{"):
+        return _sequence([*space, _separated(asked.calls, "", is_parallel)])  # text would follow the braces
+    return _sequence([*space, _triggered(asked, asked.calls)])
+
+
+def _section(way: Family, asked: _Asked) -> Format:
+    """The tag of all calls that are made at once."""
+    begin, end = way.section or ("", "")
+    calls = [_call(way, function) for function in asked.functions]
+    return _tag(begin, _separated(calls, way.separator, asked.is_parallel), end)
+
+
+def _section_at_once(way: Family, asked: _Asked) -> Format:
+    """Such calls at the beginning of an answer."""
+    begin, end = way.section or ("", "")
+    calls = [_call(way, function) for function in asked.functions]
+    inner = calls[0] if asked.choice == "named" else _separated(calls, way.separator, asked.is_parallel)
+    return _sequence([_const(way.lead + begin), inner, _const(end)])
 
 
 def _triggered(asked: _Asked, tags: list[Format]) -> Format:
     return {
         "type": "triggered_tags",
-        "triggers": [asked.trigger],
+        "triggers": asked.triggers,
         "tags": tags,
         "excludes": asked.excludes,
         "at_least_one": asked.choice == "required",
@@ -142,7 +168,7 @@ def _thoughts(asked: _Asked) -> list[Format]:
         return []
     begin, end = family.thinking
     is_inside = asked.reasoning == "enabled" and family.starts_inside
-    excludes = [*asked.excludes, *([asked.trigger] if family.excludes else [])]
+    excludes = [*asked.excludes, *(asked.triggers if family.excludes else [])]
     parts = [_tag("" if is_inside else begin, _text(excludes), end)]
     if family.after_thinking:
         parts.append(_const(family.after_thinking))
@@ -160,7 +186,7 @@ def _call(family: Family, function: Function) -> Format:
     while parts and parts[0] != "{id}":
         begin += parts.pop(0)
     content = [
-        {"type": "regex", "pattern": r"\d+"}
+        {"type": "regex", "pattern": family.id_pattern}
         if part == "{id}"
         else _const(part.replace("{name}", function.name))
         for part in _joined(parts)
@@ -189,15 +215,13 @@ def _joined(parts: Sequence[str]) -> list[str]:
 def _whole(asked: _Asked) -> Format:
     """An answer that is a section of calls, or text that begins otherwise."""
     family = asked.family
-    begin, end = family.section or ("", "")
-    text = asked.content or {"type": "regex", "pattern": rf"([^\s{re.escape(begin[0])}][\s\S]*)?"}
+    mark = re.escape(family.section[0][0]) if family.section else ""
+    text = asked.content or {"type": "regex", "pattern": rf"([^\s{mark}][\s\S]*)?"}
     if not asked.functions:
         return text
     if asked.choice != "auto":
         return _answer(asked)
-    calls = [_call(family, function) for function in asked.functions]
-    section = _tag(begin, _separated(calls, family.separator, asked.is_parallel), end)
-    return _either(section, text)
+    return _either(_section(family, asked), text)
 
 
 def _kimi_k3(asked: _Asked) -> Format:
@@ -236,7 +260,10 @@ def _harmony(asked: _Asked) -> Format:
     analysis = _tag("<|channel|>analysis<|message|>", _text([]), "<|end|>")
     last = [*calls, *([final] if asked.choice == "auto" else [])]
     separator = "<|start|>assistant"
+    preamble = _tag("<|channel|>commentary<|message|>", _text([]), "<|end|>")
     between = [] if asked.reasoning == "disabled" else [analysis]
+    if calls and asked.choice != "named":
+        between.append(preamble)
     most = _separated(last, separator, asked.is_parallel and bool(calls))
     if not between:
         return most
@@ -284,6 +311,10 @@ def _tag(begin: str, content: Format, end: str | list[str]) -> Format:
 
 def _sequence(elements: list[Format]) -> Format:
     return elements[0] if len(elements) == 1 else {"type": "sequence", "elements": elements}
+
+
+def _any_of(formats: list[Format]) -> Format:
+    return formats[0] if len(formats) == 1 else {"type": "or", "elements": formats}
 
 
 def _either(one: Format, other: Format) -> Format:

@@ -26,6 +26,10 @@ class Family:
     skipped    what may stand in place of thoughts that are left out
     excludes   what occurs neither in thoughts nor in free text, besides the marks around thoughts; if
                there is anything, calls do not begin in thoughts
+    before     what may precede calls, a pattern, where nothing else may: white space of some templates
+    id_pattern what `{id}` is, a pattern
+    variants   other ways in which models of the family write calls: all but what concerns thoughts. Sections
+               have the same ends and separators
     layout     "text": free text with calls; others are functions in `building`
     """
 
@@ -42,13 +46,23 @@ class Family:
     starts_inside: bool = True
     skipped: str = ""
     excludes: tuple[str, ...] = ()
+    before: str = ""
+    id_pattern: str = r"\d+"
+    variants: tuple[Family, ...] = ()
     layout: str = "text"
+
+    @property
+    def trigger_text(self) -> str:
+        """What can only be the beginning of a call in free text."""
+        begin = self.section[0] if self.section else self.begin.partition("{")[0]
+        return self.trigger or begin
 
 
 _JSON_BEGIN, _JSON_ARGUMENTS = '{"name": "{name}", "arguments": ', "}"
 _PYTHON = "{name}(", ")", "pythonic"
 _XML = "<tool_call>\n<function={name}>\n", "\n</function>\n</tool_call>"
 _HERMES = f"<tool_call>\n{_JSON_BEGIN}", f"{_JSON_ARGUMENTS}\n</tool_call>"
+_HERMES_IN_A_LINE = (Family(f"<tool_call>{_JSON_BEGIN}", "}</tool_call>", trigger="<tool_call>"),)
 _DEEPSEEK = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
 _DEEPSEEK_FUNCTION = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n"
 _MINIMAX = "]<]minimax[>["
@@ -66,19 +80,20 @@ def _dsml(calls: str, invoke: str, style: str) -> Family:
     )
 
 
-def _json_list(begin: str, end: str, arguments: str = "arguments") -> Family:
-    """Calls as a list of JSON objects."""
-    call = f'{{"name": "{{name}}", "{arguments}": '
-    return Family(call, "}", section=(f"{begin}[", f"]{end}"), separator=", ", thinking=None)
+def _json_list(begin: str, end: str, *others: str) -> Family:
+    """Calls as a list of JSON objects; `others` are what may precede it instead of `begin`."""
+    variants = tuple(_json_list(other, end) for other in others)
+    section = (f"{begin}[", f"]{end}")
+    return Family(_JSON_BEGIN, "}", section=section, separator=", ", thinking=None, variants=variants)
 
 
 FAMILIES: dict[str, Family] = {
     "llama": Family(
         '{"name": "{name}", "parameters": ', "}", trigger='{"name": ', thinking=None, excludes=THINK
     ),
-    "hermes": Family(*_HERMES, trigger="<tool_call>", thinking=None),
-    "qwen_2_5": Family(*_HERMES, trigger="<tool_call>", thinking=None),
-    "qwen_3": Family(*_HERMES, trigger="<tool_call>", after_thinking="\n\n"),
+    "hermes": Family(*_HERMES, trigger="<tool_call>", thinking=None, variants=_HERMES_IN_A_LINE),
+    "qwen_2_5": Family(*_HERMES, trigger="<tool_call>", thinking=None, variants=_HERMES_IN_A_LINE),
+    "qwen_3": Family(*_HERMES, trigger="<tool_call>", after_thinking="\n\n", variants=_HERMES_IN_A_LINE),
     "qwen_3_5": Family(*_XML, "qwen_xml", trigger="<tool_call>\n<function=", after_thinking="\n\n"),
     "qwen_3_coder": Family(*_XML, "qwen_xml", trigger="<tool_call>\n<function=", after_thinking="\n\n"),
     "nemotron_3": Family(*_XML, "qwen_xml", trigger="<tool_call>\n<function=", after_thinking="\n\n"),
@@ -101,7 +116,13 @@ FAMILIES: dict[str, Family] = {
     "deepseek_v3": Family(
         _DEEPSEEK_FUNCTION, "\n```<｜tool▁call▁end｜>", section=_DEEPSEEK, separator="\n", thinking=None
     ),
-    "deepseek_r1": Family(_DEEPSEEK_FUNCTION, "\n```<｜tool▁call▁end｜>", section=_DEEPSEEK, separator="\n"),
+    "deepseek_r1": Family(
+        _DEEPSEEK_FUNCTION,
+        "\n```<｜tool▁call▁end｜>",
+        section=_DEEPSEEK,
+        separator="\n",
+        before=r"(\n\n)?",
+    ),
     "deepseek_v3_1": Family(
         "<｜tool▁call▁begin｜>{name}<｜tool▁sep｜>", "<｜tool▁call▁end｜>", section=_DEEPSEEK
     ),
@@ -142,13 +163,21 @@ FAMILIES: dict[str, Family] = {
         skipped="</mm:think>",
         excludes=(f"{_MINIMAX}</tool_call>", f"{_MINIMAX}<invoke", f"{_MINIMAX}</invoke>"),
     ),
-    "glm_4_5": Family("<tool_call>{name}\n", "\n</tool_call>", "glm_xml", excludes=_GLM_MARKS),
+    "glm_4_5": Family("<tool_call>{name}\n", "\n</tool_call>", "glm_xml", excludes=_GLM_MARKS, before=r"\n?"),
     "glm_4_7": Family("<tool_call>{name}", "</tool_call>", "glm_xml", excludes=_GLM_MARKS),
     "cohere": Family(
         '<cofl:tool_call id="{id}" name="{name}">',
         "</cofl:tool_call>",
         "cohere_xml",
         section=("<cofl:tool_calls>", "</cofl:tool_calls>"),
+        thinking=("<|START_THINKING|>", "<|END_THINKING|>"),
+    ),
+    "command_r7b": Family(
+        '{"tool_call_id": "{id}", "tool_name": "{name}", "parameters": ',
+        "}",
+        section=("<|START_ACTION|>[\n    ", "\n]<|END_ACTION|>"),
+        separator=",\n    ",
+        trigger="<|START_ACTION|>",
         thinking=("<|START_THINKING|>", "<|END_THINKING|>"),
     ),
     "harmony": Family(
@@ -158,9 +187,13 @@ FAMILIES: dict[str, Family] = {
         closing="<|start|>assistant<|channel|>final<|message|>",
         layout="harmony",
     ),
-    "mistral": _json_list("[TOOL_CALLS]", ""),
+    "mistral": _json_list("[TOOL_CALLS]", "", "[TOOL_CALLS] "),
     "mistral_v11": Family(
-        "[TOOL_CALLS]{name}[ARGS]", "", thinking=("[THINK]", "[/THINK]"), starts_inside=False
+        "[TOOL_CALLS]{name}[ARGS]",
+        "",
+        thinking=("[THINK]", "[/THINK]"),
+        starts_inside=False,
+        variants=(Family("[TOOL_CALLS]{name}[CALL_ID]{id}[ARGS]", "", id_pattern="[A-Za-z0-9]{9}"),),
     ),
     "gemma_4": Family(
         "<|tool_call>call:{name}",
@@ -170,8 +203,8 @@ FAMILIES: dict[str, Family] = {
         thinking=("<|channel>thought\n", "<channel|>"),
         starts_inside=False,
     ),
-    "granite": _json_list("<|tool_call|>", ""),
-    "granite_4": Family(*_HERMES, trigger="<tool_call>", thinking=None),
+    "granite": _json_list("<|tool_call|>", "", "<|tool_call|> ", "<tool_call>", "<tool_call> "),
+    "granite_4": Family(*_HERMES, trigger="<tool_call>", thinking=None, variants=_HERMES_IN_A_LINE),
     "exaone": Family(
         f"<tool_call>{_JSON_BEGIN}", "}</tool_call>", trigger="<tool_call>", after_thinking="\n\n"
     ),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from engine_sampler.grammar import Grammar
 from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
 from engine_sampler.grammar.lark.dialect import rewrite
 from engine_sampler.grammar.lark.grammar import rules_from_lark
@@ -223,3 +224,42 @@ def test_an_error_behind_a_gap_has_its_position() -> None:
     with pytest.raises(GrammarError) as caught:
         rules_from_lark('start: "a"\n' + "\n" * 1000 + "  %ignore /x/ )")
     assert (caught.value.line, caught.value.column) == (1002, 15)
+
+
+@pytest.mark.parametrize("options", ["%llguidance {}", '%grammar_options {"no_forcing": true}'])
+def test_options_of_other_systems_that_change_nothing_are_read(options: str) -> None:
+    grammar = Grammar.from_lark(f'{options}\nstart: "a"\n')
+    assert grammar.check("a").valid
+    with pytest.raises(GrammarError, match=r"Rule 'b' used but not defined.*line 2, column 8"):
+        Grammar.from_lark(f"{options}\nstart: b")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            '%llguidance {"allow_invalid_utf8": true}',
+            "'allow_invalid_utf8' is not supported; allowed are no_forcing",
+        ),
+        ('%llguidance {"no_forcing": 1}', "'no_forcing' is not supported"),
+        ("%llguidance []", "after %llguidance, an object of options is allowed"),
+        ("%llguidance {} x", "after %llguidance, an object of options is allowed"),
+        ("%llguidance {", "invalid JSON"),
+    ],
+)
+def test_other_options_are_refused(options: str, message: str) -> None:
+    with pytest.raises(GrammarError, match=message):
+        Grammar.from_lark(f'start: "a"\n{options}')
+
+
+def test_names_may_have_hyphens() -> None:
+    grammar = Grammar.from_lark("""
+        start: key-value more-key*
+        ?key-value: KEY-NAME "=" /[a-c]-[x-z]/ -> first-one
+        more-key[lazy]: "," KEY-NAME
+        KEY-NAME: /k-+/
+    """)
+    assert grammar.check("k-=a-z,k-").valid
+    assert not grammar.check("k_").viable
+    with pytest.raises(GrammarError, match=r"a_b and a-b are one name in Lark.*line 1, column 12"):
+        Grammar.from_lark('start: a-b a_b\na-b: "a"\na_b: "b"')

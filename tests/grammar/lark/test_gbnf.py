@@ -157,3 +157,9 @@ def test_a_text_is_recognised_by_its_definitions() -> None:
 def test_a_tag_may_contain_it() -> None:
     tag = {"format": {"type": "grammar", "grammar": 'root ::= "yes" | "no"'}}
     assert Grammar.from_structural_tag(tag).check("no").valid
+
+
+def test_a_repetition_up_to_minus_one_has_no_bound() -> None:
+    grammar = Grammar.from_gbnf('root ::= [ab]{2,-1} ("-" "c"){0,-1}')
+    assert all(grammar.check(text).valid for text in ("ab", "abab", "aa-c-c"))
+    assert not grammar.check("a-").viable

@@ -19,7 +19,6 @@ SYNTAX = "lark refuses this"
 NESTED = "nested grammars are not supported"
 ENDED = "a lazy rule ends with its suffix; text without it is another rule's"
 RIVAL = "where a lazy terminal ends, no other terminal ends with the same text"
-WHOLE = "1.0 is an integer in JSON Schema"
 
 DIFFERENT = {
     "core_languages/5": SYNTAX,
@@ -33,14 +32,12 @@ DIFFERENT = {
     "core_languages/37": SYNTAX,
     "core_languages/39": LARK,
     "core_languages/48": "lark does not read \\b and \\f in strings as characters",
-    "core_languages/49": SYNTAX,
     "ignore_is_inserted_between_and_after_lexemes/91": IGNORE,
     "multiple_ignore_declarations/92": IGNORE,
     "ignore_inline_regex/93": IGNORE,
     "allow_initial_skip_options/94": SYNTAX,
     "default_disallows_initial_skip_but_allows_trailing_skip/95": IGNORE,
     "nested_lark_has_an_independent_namespace/113": NESTED,
-    "inline_json_schemas/97": WHOLE,
     "nested_lark_supports_recursion_json_and_ignore/114": NESTED,
     "multiple_nested_grammars/115": NESTED,
     "standalone_lazy_rule/127": ENDED,
@@ -71,8 +68,8 @@ def test_every_case_has_the_expected_result_or_a_reason() -> None:
             continue
         if any(language(test["text"]) != test["valid"] for test in case["tests"]):
             different.add(name)
-            if DIFFERENT.get(name) not in (ENDED, RIVAL, WHOLE):
+            if DIFFERENT.get(name) not in (ENDED, RIVAL):
                 oracle = Oracle(case["grammar"])
                 assert all(language(test["text"]) == oracle(test["text"]) for test in case["tests"])
     assert different == set(DIFFERENT)
-    assert count - len(different) >= 160
+    assert count - len(different) >= 162

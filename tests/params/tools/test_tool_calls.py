@@ -12,9 +12,10 @@ import pytest
 
 from engine_sampler import ParameterError, SamplingParams, Tokenizer, allocate_bitmask, unpack_bitmask
 from engine_sampler.grammar import TOOL_FAMILIES, Grammar, tool_calls
+from engine_sampler.messages import MessageParser
 from engine_sampler.params import structured
 
-from .transcripts import HERMES, TOOLS, TRANSCRIPTS
+from .transcripts import HERMES, TOOLS, TRANSCRIPTS, VARIANTS, Transcript
 
 NAMED = {"type": "function", "function": {"name": "get_weather"}}
 MARKS = sorted(
@@ -220,7 +221,8 @@ def test_marks_that_are_special_tokens_are_these_tokens(family: str) -> None:
 def test_marks_that_were_added_as_text_are_these_tokens(family: str) -> None:
     tag = tool_calls(family, TOOLS, "required", reasoning="auto")
     matcher = Grammar.from_structural_tag(tag).compile(ADDED).matcher()
-    assert set(np.flatnonzero(allowed(matcher))) == {257, 259}
+    newline = {ord("\n")} if family == "glm_4_5" else set()  # as its chat template has it
+    assert set(np.flatnonzero(allowed(matcher))) == {257, 259} | newline
     assert not matcher.accept(ord("<"))
     text = TRANSCRIPTS[family].calls()
     ids = [257, *text.removeprefix("<tool_call>").removesuffix("</tool_call>").encode(), 258]
@@ -338,3 +340,28 @@ def test_free_calls_are_reported_once(caplog: pytest.LogCaptureFixture) -> None:
         body = {"tools": TOOLS, "tool_choice": choice, "response_format": {"type": "json_object"}}
         assert SamplingParams.from_dict(body).json_object
     assert ["tool_family" in record.message for record in caplog.records] == [True]
+
+
+@pytest.mark.parametrize(("family", "transcript"), VARIANTS)
+def test_a_family_has_all_the_ways_in_which_its_models_call(family: str, transcript: Transcript) -> None:
+    count = 2 if transcript.between else 1
+    text = transcript.calls(count)
+    assert accepts(family, text)
+    assert accepts(family, text, "required")
+    assert accepts(family, transcript.calls(), NAMED) or family == "harmony"
+    whole = transcript.thoughts + text
+    if transcript.thoughts:
+        assert accepts(family, whole, "required", reasoning="enabled")
+    parser = MessageParser(family, TOOLS, reasoning="enabled" if transcript.thoughts else "disabled")
+    parser.feed(whole)
+    parser.finish()
+    assert parser.deviation is None
+    calls = [part for part in parser.parts if part.kind == "call"]
+    assert [(one.name, json.loads(one.text)) for one in calls] == [("get_weather", {"city": "Paris"})] * count
+
+
+def test_nothing_but_calls_may_follow_a_bare_call_that_is_required() -> None:
+    call = TRANSCRIPTS["llama"].calls()
+    assert accepts("llama", call * 2, "required")
+    assert not accepts("llama", call + " And so on.", "required")
+    assert not accepts("llama", "I call. " + call, "required")

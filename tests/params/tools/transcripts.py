@@ -136,6 +136,13 @@ TRANSCRIPTS = {
         "</cofl:tool_calls>",
         thoughts="I look it up.<|END_THINKING|>",
     ),
+    "command_r7b": Transcript(
+        f'{{"tool_call_id": "0", "tool_name": "get_weather", "parameters": {ARGUMENTS}}}',
+        "<|START_ACTION|>[\n    ",
+        "\n]<|END_ACTION|>",
+        ",\n    ",
+        thoughts="I look it up.<|END_THINKING|>",
+    ),
     "harmony": Transcript(
         f"<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{ARGUMENTS}<|call|>",
         between="<|start|>assistant",
@@ -175,3 +182,39 @@ TRANSCRIPTS = {
         thoughts="I look it up.</think>",
     ),
 }
+
+
+IN_A_LINE = f"<tool_call>{JSON}</tool_call>"
+VARIANTS: list[tuple[str, Transcript]] = [
+    ("hermes", Transcript(IN_A_LINE, between="\n")),
+    ("qwen_2_5", Transcript(IN_A_LINE)),
+    ("qwen_3", Transcript(IN_A_LINE, between="\n", thoughts="I look it up.</think>\n\n")),
+    ("granite_4", Transcript(IN_A_LINE, between="\n")),
+    ("granite", Transcript(JSON, "<|tool_call|> [", "]", ", ")),
+    ("granite", Transcript(JSON, "<tool_call>[", "]", ", ")),
+    ("granite", Transcript(JSON, "<tool_call> [", "]", ", ")),
+    ("mistral", Transcript(JSON, "[TOOL_CALLS] [", "]", ", ")),
+    ("mistral_v11", Transcript(f"[TOOL_CALLS]get_weather[CALL_ID]a1B2c3D4e[ARGS]{ARGUMENTS}")),
+    (
+        "deepseek_r1",
+        Transcript(R1, "\n\n<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "\n", "I look it up.</think>"),
+    ),
+    (
+        "glm_4_5",
+        Transcript(
+            "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>",
+            "\n",
+            between="\n",
+            thoughts="I look it up.</think>",
+        ),
+    ),
+    (
+        "harmony",
+        Transcript(
+            f"<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{ARGUMENTS}<|call|>",
+            "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant",
+            thoughts="<|channel|>analysis<|message|>I look it up.<|end|><|start|>assistant",
+        ),
+    ),
+]
+"""Other ways of families, as their chat templates or older models write calls."""
