@@ -45,7 +45,7 @@ The calls that vLLM makes, written out:
 >>> processor.apply(np.full((2, 4), 3.0, np.float32)).tolist()
 [[3.0, 3.0, 3.0, 2.0], [3.0, 3.0, 3.0, 3.0]]
 
-`plugins/engine-sampler-vllm` replaces the whole sampler of V1's runner instead: then this library draws.
+`plugins/engine-sampler-vllm` replaces the whole sampler of both runners instead: then this library draws.
 """
 
 from __future__ import annotations
