@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from engine_sampler import Grammar, SamplingParams
-from engine_sampler.grammar import UnsupportedKeywordError
 
 BODIES = json.loads(Path(__file__).with_name("client_bodies.json").read_text(encoding="utf-8"))
 
@@ -68,19 +67,10 @@ WITHOUT_GRAMMAR = (
 )
 """What leaves the form of the answer to the model, or asks for any object."""
 
-UNIQUE_ITEMS = pytest.mark.xfail(
-    raises=UnsupportedKeywordError, strict=False, reason="uniqueItems of anything is refused"
-)
-
 
 def cases() -> list[Any]:
     return [
-        pytest.param(
-            entry["body"],
-            model,
-            id=f"{client}-{model}",
-            marks=UNIQUE_ITEMS if model == "Sets" and client not in WITHOUT_GRAMMAR else (),
-        )
+        pytest.param(entry["body"], model, id=f"{client}-{model}")
         for entry in BODIES
         for client in entry["clients"]
         for model in entry["models"]
