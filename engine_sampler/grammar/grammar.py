@@ -30,7 +30,7 @@ from .cache import Cache, CacheInfo
 from .compiled import CompiledGrammar, SpecialName, cached_grammar, compiled_grammar
 from .errors import GrammarError
 from .limits import LIMITS, Limits
-from .program.rules import PROGRAM_ARRAYS, Program, Rules
+from .program.rules import PROGRAM_ARRAYS, Program, program_of
 from .program.special_names import Binding, SpecialNames
 from .program.words import any_of
 from .schema.options import DEFAULTS, schema_options
@@ -287,7 +287,7 @@ class Grammar:
         check_choice("dialect", dialect, ("python", "ecma"))
 
         def build() -> Grammar:
-            return cls("regex", _single_terminal("PATTERN", pattern_expression(text, dialect=dialect)))
+            return cls("regex", program_of("PATTERN", pattern_expression(text, dialect=dialect)))
 
         return cached_or_built(("regex", text, dialect), build, limits, text)
 
@@ -302,7 +302,7 @@ class Grammar:
 
         def build() -> Grammar:
             expression = any_of(text.encode() for text in texts)
-            return cls("choices", _single_terminal("CHOICE", expression))
+            return cls("choices", program_of("CHOICE", expression))
 
         return cached_or_built(("choices", texts), build, limits)
 
@@ -497,11 +497,3 @@ def _add_schema(*arguments: Any) -> int:
     from .schema.compiling import add_schema
 
     return add_schema(*arguments)
-
-
-def _single_terminal(name: str, expression: Any) -> Program:
-    """A grammar of one terminal."""
-    rules = Rules()
-    rules.start = rules.rule("start")
-    rules.define(rules.start, rules.terminal(name, expression))
-    return rules.program()

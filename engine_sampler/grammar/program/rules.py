@@ -482,3 +482,11 @@ class _Automaton:
             spend((len(seen) + len(replaced)) // 6)
             states.append(list(replaced))
         return states
+
+
+def program_of(name: str, expression: Expression) -> Program:
+    """The program of a grammar of one terminal."""
+    rules = Rules()
+    rules.start = rules.rule("start")
+    rules.define(rules.start, rules.terminal(name, expression))
+    return rules.program()

@@ -1,4 +1,4 @@
-"""A JSON Schema document: its resources, the targets of `$ref`, its draft, and where its parts are."""
+"""A JSON Schema document: its resources, its subschemas, the targets of `$ref`, and where its parts are."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote, urldefrag, urljoin
 
 from ...base.cached import cached_property
 from ...base.errors import quoted
 from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
 from ..work import spend, spend_on_each
+from .keyword_values import Items
 from .limits import MAX_REFERENCE, MAX_TEXT
 from .metaschemas import metaschema
 
@@ -377,3 +378,33 @@ def _after_blanks(text: str, at: int) -> int:
     while text[at : at + 1] and text[at] in _BLANKS:
         at += 1
     return at
+
+
+Scope: TypeAlias = tuple[Resource, ...]
+
+
+class SchemaNode(NamedTuple):
+    """A subschema in the context of its evaluation.
+
+    value     the schema
+    resource  the resource that contains it
+    scope     the resources through which evaluation reached it, if dynamic references matter
+    items     the keywords that constrain values, and the keywords' values
+    """
+
+    value: Any
+    resource: Resource
+    scope: Scope
+    items: Items = ()
+
+
+class Constant(NamedTuple):
+    """`const`: a value must equal this one."""
+
+    value: Any
+
+
+class AnyOf(NamedTuple):
+    """A value must satisfy at least one of the literals."""
+
+    literals: tuple[int, ...]

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from ...base.errors import quoted
 from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
 from ..work import spend
-from .document import Document, Resource
+from .document import AnyOf, Constant, Document, Resource, SchemaNode, Scope
 from .formula import ALWAYS, FALSE, NEVER, TRUE, Formula, conjunction, disjunction, negation, weight
 from .keyword_values import Items, find_fault, warn_of_unknown, without_faults
 from .limits import MAX_DEPTH, MAX_WEIGHT
@@ -33,36 +33,6 @@ from .outlines import (
     type_mask,
 )
 from .scalars.strings import holds
-
-Scope: TypeAlias = tuple[Resource, ...]
-
-
-class SchemaNode(NamedTuple):
-    """A subschema in the context of its evaluation.
-
-    value     the schema
-    resource  the resource that contains it
-    scope     the resources through which evaluation reached it, if dynamic references matter
-    items     the keywords that constrain values, and the keywords' values
-    """
-
-    value: Any
-    resource: Resource
-    scope: Scope
-    items: Items = ()
-
-
-class Constant(NamedTuple):
-    """`const`: a value must equal this one."""
-
-    value: Any
-
-
-class AnyOf(NamedTuple):
-    """A value must satisfy at least one of the literals."""
-
-    literals: tuple[int, ...]
-
 
 Found = TypeVar("Found")
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..work import spend, spend_on_each
+from .document import SchemaNode
 from .formula import ALWAYS, NEVER
 from .keywords.objects import required_keys
-from .nodes import Expander, SchemaNode
+from .nodes import Expander
 from .objects import Literals, ObjectShape, Plan, Region
 from .outlines import possible_kinds
 from .scalars.strings import other_keys

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...work import spend_on_each
 from ..clauses import exclusive
+from ..document import SchemaNode
 from ..formula import (
     ALL,
     FALSE,
@@ -25,7 +26,7 @@ from ..formula import (
     size,
 )
 from ..listed import MIN_LISTED, Listed
-from ..nodes import Expander, Handler, SchemaNode
+from ..nodes import Expander, Handler
 from ..outlines import ALL_KINDS, ARRAY, NUMBER, OBJECT, STRING, json_kind, type_mask
 from ..scalars.numbers import decimal
 from .arrays import ARRAY_KEYWORDS

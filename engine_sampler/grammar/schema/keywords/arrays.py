@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..document import SchemaNode
 from ..formula import ALWAYS, FROM, ITEM, NEVER, TRUE, UNIQUE, Formula, conjunction, counted, size
-from ..nodes import Expander, Handler, SchemaNode
+from ..nodes import Expander, Handler
 from ..outlines import ARRAY
 from .scalars import count_value
 

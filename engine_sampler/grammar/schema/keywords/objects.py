@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...work import spend_on_each
+from ..document import SchemaNode
 from ..formula import (
     ALL,
     ALWAYS,
@@ -22,7 +23,7 @@ from ..formula import (
     negation,
     size,
 )
-from ..nodes import Expander, Handler, SchemaNode
+from ..nodes import Expander, Handler
 from ..outlines import OBJECT, STRING
 from .scalars import count_value
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import GrammarLimitError
+from ..document import SchemaNode
 from ..formula import FORMAT, LENGTH, LESS, MULTIPLE, PATTERN, TRUE, Formula, negation
-from ..nodes import Expander, Handler, SchemaNode
+from ..nodes import Expander, Handler
 from ..outlines import NUMBER, STRING
 from ..scalars.formats import FORMATS
 from ..scalars.numbers import decimal

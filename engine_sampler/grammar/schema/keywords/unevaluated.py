@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ...errors import GrammarLimitError
 from ...work import spend
 from ..clauses import exclusive
+from ..document import SchemaNode
 from ..formula import (
     ALL,
     ALWAYS,
@@ -31,7 +32,7 @@ from ..formula import (
     negation,
     size,
 )
-from ..nodes import Expander, Handler, SchemaNode
+from ..nodes import Expander, Handler
 from ..outlines import ARRAY, OBJECT
 from .arrays import prefix_length
 
