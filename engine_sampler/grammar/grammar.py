@@ -99,8 +99,8 @@ class Grammar:
         path          the file of the text, which relative imports start from
         limits        bounds the length of the text, and the work of reading it
 
-        Beyond lark's syntax, `<|name|>` and `<[12,20-30]>` are special tokens, `%json {...}` is a JSON
-        Schema, and `rule[lazy]: ...` ends as soon as it can.
+        Beyond lark's syntax, `<|name|>` and `<[12,20-30]>` are special tokens, `<[^5]>` is any token but one,
+        `%json {...}` is a JSON Schema, and `rule[lazy]: ...` ends as soon as it can.
         """
         from .lark.grammar import rules_from_lark
 
@@ -126,7 +126,7 @@ class Grammar:
                 rules = rules_from_lalr(text, **arguments)
             else:
                 rules = rules_from_lark(text, **arguments, schema_rules=_add_schema)
-            return cls("lark", rules.program(), tuple(names.known), text)
+            return cls("lark", rules.program(), (*names.known, *rules.bindings), text)
 
         key = ("lark", lexer, text, start, paths, tuple(sorted((declared or {}).items())), path)
         if path is not None or paths or "%import" in text:
@@ -148,8 +148,8 @@ class Grammar:
 
         def build() -> Grammar:
             names = SpecialNames()
-            program = rules_from_gbnf(text, start, names).program()
-            return cls("lark", program, tuple(names.known), text if start == "root" else None)
+            rules, of_root = rules_from_gbnf(text, start, names), text if start == "root" else None
+            return cls("lark", rules.program(), (*names.known, *rules.bindings), of_root)
 
         return cached_or_built(("gbnf", text, start), build, limits, text)
 

@@ -2,6 +2,7 @@
 
     <|tool|>  <tool>    the special token of that name, brackets and all; <[TOOL]> is the one named `[TOOL]`
     <[5]>  <[1,5-9]>    one of the special tokens with these ids
+    <[^1,5-9]>  <[*]>   one token, special or not, but none of these; any token
     %json {...}         a text that is valid under this JSON Schema
     %regex {"substring_chars": "..."}         a substring of that text, of any length
     %regex {"substring_chunks": ["...", ...]} any number of these texts that follow each other in the list
@@ -36,7 +37,8 @@ from .statements import OPTIONS, Lines, Scan, Statement, Word, count_bounds
 MAX_TOKEN_IDS = 300_000
 """The most ids in all the `<[...]>` of a grammar."""
 
-_IDS = re.compile(r"<\[([\d,-]+)\]>")
+_IDS = re.compile(r"<\[(\^?)([\d,-]+)\]>")
+_ANY_TOKEN = "<[*]>"
 _ID_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _IGNORED_ATTRIBUTES = ("capture", "stop_capture")
 _OPTIONS = ("no_forcing", "allow_initial_skip")
@@ -50,13 +52,18 @@ _LINE_END = re.compile(r"\n(?=\r?\n)")
 class Placeholder:
     """The meaning of a terminal of the rewritten text: `value` is a name, token ids or a JSON value.
 
-    kind   "token", "ids", "json" or "regex"
+    kind   "token", "ids", "other" (any token but these ids and names), "json" or "regex"
     word   the word that the user wrote
     """
 
     kind: str
     word: Word
     value: Any
+
+    @property
+    def is_token(self) -> bool:
+        """Whether it stands for one token."""
+        return self.kind in ("token", "ids", "other")
 
 
 @dataclass
@@ -267,13 +274,19 @@ class SpecialTokens:
 
     def placeholder(self, word: Word) -> Placeholder:
         """What `<...>` means. Raises GrammarError."""
+        if word.text.startswith("!"):
+            named = self.placeholder(word._replace(text=word.text[1:]))
+            if named.kind == "other":
+                raise self._text.error(f"{word.text} excludes twice", word.start)
+            return Placeholder("other", word, named.value if named.kind == "ids" else (named.value,))
+        if word.text == _ANY_TOKEN:
+            return Placeholder("other", word, ())
         if match := _IDS.fullmatch(word.text):
             if word.text not in self._id_lists:
-                self._id_lists[word.text] = self._ids(match[1], word)
-            return Placeholder("ids", word, self._id_lists[word.text])
-        if word.text.startswith(("<[^", "<[*")):
-            text = f"{word.text}: ids of special tokens can only be listed, as in <[1,5-9]>"
-            raise self._text.error(text, word.start)
+                self._id_lists[word.text] = self._ids(match[2], word)
+            return Placeholder("other" if match[1] else "ids", word, self._id_lists[word.text])
+        if word.text.startswith("<[^"):
+            raise self._text.error(f"{word.text} is not a list of token ids", word.start)
         bracketed = word.text.startswith("<[") and word.text.endswith("]>")
         return Placeholder("token", word, word.text[1:-1] if bracketed else word.text)
 

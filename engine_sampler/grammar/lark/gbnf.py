@@ -4,6 +4,7 @@
     item   ::= "- " [^\\r\\n]{1,80} "\\n"       literals, character classes, repetitions
     number ::= ("-"? [0-9]+ | "." ) # text   groups, choices, comments; `.` is any character
     call   ::= <|tool|> <[12]>               special tokens, by name or id
+    free   ::= (!</think> | !<[12]>)*        any token but this one; `<[^1,5-9]>` and `<[*]>` as in Lark
 
 xgrammar's EBNF is read as well: a line that defines no rule continues the one before, names may have dots,
 `{2,-1}` has no upper bound, and a look-ahead `(= x)`, which only speeds xgrammar up, is read and left out.
@@ -13,8 +14,8 @@ Escapes are \\n \\r \\t \\\\ \\" \\[ \\] \\- \\xHH \\uHHHH \\UHHHHHHHH. A rule e
 the next one begins.
 
 Source: llama.cpp's grammars/README.md and its parser. They differ: there, text that spells the name of a
-special token matches it as well, `!<token>` is any other token (not supported here), left recursion is
-refused (allowed here), and a repetition of 2000 or more has no upper bound.
+special token matches it as well, left recursion is refused (allowed here), and a repetition of 2000 or more
+has no upper bound.
 """
 
 from __future__ import annotations
@@ -223,8 +224,6 @@ class _Reader:
         if token is None:
             self._fail("a token such as <name> or <[12]>")
         text = token[0]
-        if text.startswith("!"):
-            raise self._lines.error(f"{text} is not supported: any token but one", self._at)
         at, self._at = self._at, token.end()
         if text not in self._nodes:
             name = f"X{len(self._placeholders)}"

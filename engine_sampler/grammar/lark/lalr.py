@@ -208,9 +208,7 @@ class _Reading:
         for name, expression in expressions.items():
             yield name, rules.terminal(name, expression, shared=False)
         undefined = self._loaded.terminals(rules, dict.fromkeys(self._undefined()))
-        special = {
-            name for name, one in self._loaded.rewritten.placeholders.items() if one.kind in ("token", "ids")
-        }
+        special = {name for name, one in self._loaded.rewritten.placeholders.items() if one.is_token}
         special |= self._undefined().intersection(set(self._loaded.special_tokens))
         for name in sorted(special & tables.terminals - expressions.keys()):
             yield name, undefined.symbol(name)

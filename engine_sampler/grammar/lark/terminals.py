@@ -12,9 +12,10 @@ from typing import Any
 from lark import Tree
 from lark.lexer import Pattern
 
-from ..errors import GrammarError
+from ..errors import GrammarError, GrammarLimitError
 from ..program.expression import EMPTY, Expression, literal, union
 from ..program.rules import Rules
+from ..program.special_names import MAX_TOKEN_SETS
 from ..program.unicode import either_case
 from ..program.words import any_of, any_sequence_of
 from ..regex.beginning import ANY_TEXT, Before, TextBeforeError
@@ -70,6 +71,8 @@ class Terminals:
         self._symbols: dict[str, int] = {}
         self._literals: dict[str, Expression] = {}
         self._special: dict[tuple[int, ...], int] = {}
+        self._others: dict[tuple[int, ...], int] = {}
+        """The symbols of any token but some, by these."""
         self.found: dict[str, tuple[int, Expression]] = {}
         self.undecided: set[str] = set()
 
@@ -127,7 +130,9 @@ class Terminals:
 
     def _new(self, name: str) -> int:
         placeholder = self._rewritten.placeholders.get(name)
-        if placeholder is not None and placeholder.kind in ("token", "ids"):
+        if placeholder is not None and placeholder.kind == "other":
+            return self._other_token(placeholder)
+        if placeholder is not None and placeholder.is_token:
             return self._special_symbol(placeholder.word.text, self._token_ids(placeholder))
         if self._definitions[name] is None and name in self._named_tokens:
             return self._special_symbol(name, (self._special_tokens[name],))
@@ -150,10 +155,23 @@ class Terminals:
     def _token_ids(self, placeholder: Placeholder) -> tuple[int, ...]:
         if placeholder.kind == "ids":
             return tuple(placeholder.value)
-        if placeholder.value not in self._special_tokens:
-            text = f"{placeholder.value} is not a special token"
-            raise self._messages.error(text, placeholder.word.start)
-        return (self._special_tokens[placeholder.value],)
+        return (self._token_id(placeholder.value, placeholder),)
+
+    def _token_id(self, name: str, placeholder: Placeholder) -> int:
+        if name not in self._special_tokens:
+            raise self._messages.error(f"{name} is not a special token", placeholder.word.start)
+        return self._special_tokens[name]
+
+    def _other_token(self, placeholder: Placeholder) -> int:
+        """The symbol of any token but those of the placeholder."""
+        values = placeholder.value
+        ids = tuple(one if isinstance(one, int) else self._token_id(one, placeholder) for one in values)
+        if ids not in self._others:
+            if len(self._others) == MAX_TOKEN_SETS:
+                text = f"more than {MAX_TOKEN_SETS} different sets of tokens are excluded"
+                raise GrammarLimitError(text, *self._messages.location(placeholder.word.start))
+            self._others[ids] = self._rules.token_except(ids)
+        return self._others[ids]
 
     def _substrings(self, placeholder: Placeholder) -> Expression:
         try:

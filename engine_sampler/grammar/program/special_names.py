@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+MAX_TOKEN_SETS = 16
+"""Maximum number of different sets of excluded tokens: each costs four bytes per token of a vocabulary."""
+
 
 class SpecialNames(Mapping[str, int]):
     """Negative numbers for the names of special tokens, whose ids are only known at compilation.

@@ -9,11 +9,9 @@ from ...base.errors import quoted
 from ..errors import GrammarError, GrammarLimitError
 from ..program.expression import repeat
 from ..program.rules import Body, Rules
+from ..program.special_names import MAX_TOKEN_SETS
 from ..program.unicode import ANY_CHARACTER
 from ..work import spend
-
-MAX_TOKEN_SETS = 16
-"""Maximum number of different sets of excluded tokens: each costs four bytes per token of a vocabulary."""
 
 
 class NamedTokens:

@@ -76,7 +76,8 @@ def test_a_declared_terminal_without_a_meaning_matches_nothing() -> None:
     [
         ("start: <|other|>", "<|other|> is not a special token"),
         ("start: <[3-]>", "is not a list of token ids"),
-        ("start: <[^3]>", "can only be listed"),
+        ("start: <[^3-]>", "is not a list of token ids"),
+        ("start: <[^a]>", "is not a list of token ids"),
         ("start: A\nA: <|call|>", "only allowed in a rule that is not lazy"),
         ("start: r\nr[lazy]: /a/ <|call|>", "only allowed in a rule that is not lazy"),
         ("start: %json {}", "%json is not supported here"),

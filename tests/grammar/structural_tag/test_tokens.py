@@ -14,7 +14,7 @@ from engine_sampler.grammar.compiled import bound_program
 from engine_sampler.grammar.engines.reference import ReferenceGrammar
 from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
 from engine_sampler.grammar.grammar import Grammar
-from engine_sampler.grammar.structural_tag.tokens import MAX_TOKEN_SETS
+from engine_sampler.grammar.program.special_names import MAX_TOKEN_SETS
 
 from .test_structural_tag import TEXT, const, tag, triggered
 
