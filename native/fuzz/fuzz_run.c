@@ -6,12 +6,16 @@
  *   es_fuzz masks CASES [ISA] [--threads N]     the same for cases in which every row has a mask
  *   es_fuzz changes SECONDS [SEED]              cases whose logits change while they are read (changes.c)
  *   es_fuzz changing-case SEED                  one of them again
+ *   es_fuzz plain CASES [ISA] [--threads N]     the same for cases of temperature, top_p and draws alone
+ *   es_fuzz edges                               draws and cuts at the edge of what bounds of weights decide
+ *   es_fuzz narrow CASES                        plain cases with bounds too narrow, which must be found
  *   es_fuzz isas                                the instruction sets that this machine runs
  *
  * A case is a world of requests and some steps over it (world.h). Every step checks that rows do not depend
  * on their batch, on threads, on earlier computations or on the instruction set; that the selected token is
  * one of those left, and that no sampler brings a removed token back; that faults are reported; that no input
- * is written; and that calls which break the contract are refused. A failure is printed with the case's seed,
+ * is written; that bounds of weights hold, and that what they decide is what the weights decide (bounds.c); and that
+ * calls which break the contract are refused. A failure is printed with the case's seed,
  * and the exit status is 1.
  */
 #include "watch.h"
@@ -326,10 +330,11 @@ static int fuzz(fz_run *run, fz_case *do_case, double seconds, uint64_t seed) {
     uint64_t cases = 0;
     do {
         do_case(run, seed + cases, isas, n);
+        do_case(run, (seed + cases) | FZ_PLAIN, isas, n);
         do_case(run, (seed + cases++) | FZ_MASKED, isas, n);
     } while (seconds_now() < end);
     printf("%llu cases from seed %llu on %d instruction sets: %lld steps, %lld rows, %lld refusals\n",
-           (unsigned long long)(2 * cases), (unsigned long long)seed, n, (long long)run->steps,
+           (unsigned long long)(3 * cases), (unsigned long long)seed, n, (long long)run->steps,
            (long long)run->rows, (long long)run->refusals);
     return 0;
 }
@@ -337,6 +342,33 @@ static int fuzz(fz_run *run, fz_case *do_case, double seconds, uint64_t seed) {
 static int print_digest(fz_run *run, uint64_t cases, uint64_t marks) {
     for (uint64_t seed = 0; seed < cases; seed++) run_case(run, seed | marks);
     printf("%016llx\n", (unsigned long long)run->digest);
+    return 0;
+}
+
+static int check_edges(const es_api *api) {
+    const char *isas[FZ_MOST_ISAS];
+    const int n = find_isas(api, isas);
+    int edges = 0;
+    for (int i = 0; i < n; i++) edges += fz_check_edges(api, isas[i]);
+    printf("%d edges on %d instruction sets\n", edges, n);
+    return 0;
+}
+
+typedef struct fz_narrow {
+    fz_run *run;
+    uint64_t cases;
+} fz_narrow;
+
+static void run_narrow(void *argument) {
+    const fz_narrow *narrow = argument;
+    for (uint64_t seed = 0; seed < narrow->cases; seed++) run_case(narrow->run, seed | FZ_PLAIN);
+}
+
+static int find_narrow(fz_run *run, uint64_t cases) {
+    fz_narrow narrow = {run, cases};
+    const int64_t found = fz_count_narrow(run_narrow, &narrow);
+    if (!found) fz_fail("bounds that are too narrow were not found");
+    printf("%lld bounds did not hold\n", (long long)found);
     return 0;
 }
 
@@ -350,7 +382,7 @@ static int print_isas(const es_api *api) {
 static int complain(const char *name) {
     fprintf(stderr,
             "usage: %s SECONDS [SEED] | case SEED | changes SECONDS [SEED] | changing-case SEED |\n"
-            "       {digest | masks} CASES [ISA] [--threads N] | isas\n",
+            "       edges | narrow CASES | {digest | masks | plain} CASES [ISA] [--threads N] | isas\n",
             name);
     return FZ_USAGE;
 }
@@ -362,6 +394,8 @@ static int run_command(fz_run *run, int argc, char **argv) {
         argc -= 2;
     }
     if (argc == 2 && !strcmp(argv[1], "isas")) return print_isas(run->api);
+    if (argc == 2 && !strcmp(argv[1], "edges")) return check_edges(run->api);
+    if (argc == 3 && !strcmp(argv[1], "narrow")) return find_narrow(run, strtoull(argv[2], NULL, 10));
     if (argc == 3 && !strcmp(argv[1], "case")) {
         run->verbose = 1;
         run_everywhere(run, strtoull(argv[2], NULL, 10), isas, find_isas(run->api, isas));
@@ -373,10 +407,10 @@ static int run_command(fz_run *run, int argc, char **argv) {
     }
     if ((argc == 3 || argc == 4) && !strcmp(argv[1], "changes"))
         return fuzz(run, change_everywhere, atof(argv[2]), argc == 4 ? strtoull(argv[3], NULL, 10) : 0);
-    const int masks = argc > 1 && !strcmp(argv[1], "masks");
-    if ((argc == 3 || argc == 4) && (masks || !strcmp(argv[1], "digest"))) {
+    const int masks = argc > 1 && !strcmp(argv[1], "masks"), plain = argc > 1 && !strcmp(argv[1], "plain");
+    if ((argc == 3 || argc == 4) && (masks || plain || !strcmp(argv[1], "digest"))) {
         run->isa = argc == 4 ? argv[3] : NULL;
-        return print_digest(run, strtoull(argv[2], NULL, 10), masks ? FZ_MASKED : 0);
+        return print_digest(run, strtoull(argv[2], NULL, 10), masks ? FZ_MASKED : plain ? FZ_PLAIN : 0);
     }
     if ((argc == 2 || argc == 3) && atof(argv[1]) > 0)
         return fuzz(run, run_everywhere, atof(argv[1]), argc == 3 ? strtoull(argv[2], NULL, 10) : 0);
@@ -387,6 +421,7 @@ static int run_all(int argc, char **argv) {
     fz_run run = {.threads = 1};
     if (es_get_api(ES_ABI, &run.api) != ES_OK) fz_fail("no table");
     fz_check_opening(run.api);
+    fz_check_bounds();
     return run_command(&run, argc, argv);
 }
 

@@ -326,6 +326,24 @@ static int32_t any_operation(fz_random *r, int (*is_wanted)(int32_t kind)) {
     return kinds[at];
 }
 
+/* Edits of a few tokens now and then, temperature and top_p in any order, and a draw. */
+static void make_plain_program(fz_world *w, fz_program *out) {
+    static const int32_t edits[] = {ES_OP_LOGIT_BIAS, ES_OP_MIN_TOKENS, ES_OP_BAD_WORDS, ES_OP_DRY};
+    static const int32_t chains[][3] = {{ES_OP_DIST},
+                                        {ES_OP_TEMPERATURE, ES_OP_DIST},
+                                        {ES_OP_TOP_P, ES_OP_DIST},
+                                        {ES_OP_TEMPERATURE, ES_OP_TOP_P, ES_OP_DIST},
+                                        {ES_OP_TOP_P, ES_OP_TEMPERATURE, ES_OP_DIST}};
+    fz_random *r = &w->random;
+    es_op *ops = fz_new(&w->inputs, 4 * sizeof *ops);
+    const int32_t *chain = chains[fz_below(r, 5)];
+    int32_t n = 0;
+    if (fz_chance(r, 30)) ops[n++] = (es_op){.size = sizeof *ops, .kind = edits[fz_below(r, 4)]};
+    for (int32_t i = 0; i < 3 && chain[i]; i++) ops[n++] = (es_op){.size = sizeof *ops, .kind = chain[i]};
+    out->program = (es_program){sizeof out->program, n, ops};
+    out->prefix = (int32_t)fz_from(r, 0, n - 1);
+}
+
 static void make_program(fz_world *w, fz_program *out) {
     fz_random *r = &w->random;
     const int32_t samplers = (int32_t)(fz_chance(r, 10) ? 0 : fz_below(r, FZ_MOST_OPS));
@@ -364,6 +382,7 @@ void fz_world_make(fz_world *w, uint64_t seed) {
     w->random.state = fz_mix(seed + 1);
     fz_random *r = &w->random;
     w->is_masked = (seed & FZ_MASKED) != 0;
+    w->is_plain = (seed & FZ_PLAIN) != 0;
     w->is_wide = fz_chance(r, 3);
     w->vocab_size = make_vocab_size(w);
     w->capacity = (int32_t)fz_from(r, 1, 24);
@@ -377,7 +396,8 @@ void fz_world_make(fz_world *w, uint64_t seed) {
         fill_params(w, (es_params *)(w->params + (size_t)s * w->params_size), &w->slots[s]);
     }
     w->n_programs = (int32_t)fz_from(r, 1, FZ_MOST_PROGRAMS);
-    for (int32_t i = 0; i < w->n_programs; i++) make_program(w, &w->programs[i]);
+    for (int32_t i = 0; i < w->n_programs; i++)
+        (w->is_plain ? make_plain_program : make_program)(w, &w->programs[i]);
 }
 
 void fz_world_free(fz_world *w) {

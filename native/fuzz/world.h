@@ -45,6 +45,7 @@ typedef struct fz_world {
     int32_t n_programs;
     int is_wide;      /* its steps are large enough to be shared among threads */
     int is_masked;    /* every row has a mask */
+    int is_plain;     /* its programs are those that bounds decide: temperature, top_p and a draw */
     uint64_t epochs;  /* how many were assigned so far */
     fz_slot *slots;
     fz_program programs[FZ_MOST_PROGRAMS];
@@ -65,6 +66,8 @@ typedef struct fz_step {
 
 /* In worlds whose seed has this bit, every row has a mask, of any density; in others a few rows have one. */
 #define FZ_MASKED ((uint64_t)1 << 63)
+/* In worlds whose seed has this one, programs are plain. */
+#define FZ_PLAIN ((uint64_t)1 << 62)
 
 void fz_world_make(fz_world *world, uint64_t seed);
 void fz_world_free(fz_world *world);
@@ -89,6 +92,16 @@ int fz_allowed(const fz_step *step, int32_t i, int64_t t);
 /* One case on one instruction set in which logits change while they are read: no call may crash, hang, or give
  * a token that does not exist. Returns how many rows were run. */
 int64_t fz_run_changing(const es_api *api, const char *isa, uint64_t seed);
+
+/* From now on, fail where bounds of weights do not hold, or decide otherwise than the weights themselves. */
+void fz_check_bounds(void);
+
+/* Draws and cuts at the edge of the bounds, which must refuse to decide them, and just outside, where they must
+ * decide. Returns how many were made. */
+int fz_check_edges(const es_api *api, const char *isa);
+
+/* The same cases with bounds much too narrow; returns how often they did not hold. */
+int64_t fz_count_narrow(void (*run)(void *argument), void *argument);
 
 /* Calls that break the contract: each must be refused with a message. Returns how many were made. */
 int fz_check_refusals(const es_api *api, es_context *context, fz_world *world, const fz_step *step,

@@ -114,6 +114,9 @@ static size_t lay_out(es_scratch *s, char *block, int64_t vocab_size) {
     s->marks.mark = part(&arena, n * sizeof *s->marks.mark);
     s->marks.ids = part(&arena, n * sizeof *s->marks.ids);
     s->marks.lengths = part(&arena, n * sizeof *s->marks.lengths);
+    s->shares = part(&arena, (chunks + ES_SLACK) * sizeof *s->shares);
+    s->bits = part(&arena, (chunks + ES_SLACK) * sizeof *s->bits);
+    s->masses = part(&arena, (chunks + ES_SLACK) * sizeof *s->masses);
     s->marks.vocab_size = vocab_size;
     return arena.used;
 }

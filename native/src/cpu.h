@@ -22,14 +22,21 @@ static inline int es_has(uint64_t bits, uint64_t wanted) { return (bits & wanted
 
 /* Bits of CPUID as Intel's and AMD's manuals number them. */
 static inline es_cpu es_this_cpu(void) {
-    enum { POPCNT = 1 << 23, OSXSAVE = 1 << 27, AVX = 1 << 28, F16C = 1 << 29 }; /* leaf 1, ecx */
+    enum {
+        FMA = 1 << 12,
+        POPCNT = 1 << 23,
+        OSXSAVE = 1 << 27,
+        AVX = 1 << 28,
+        F16C = 1 << 29
+    }; /* leaf 1, ecx */
     enum { BMI = 1 << 3, AVX2 = 1 << 5, BMI2 = 1 << 8 };                         /* leaf 7, ebx */
     const uint32_t avx512 = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;           /* f, dq, bw, vl */
     enum { LZCNT = 1 << 5 };                                                     /* leaf 0x80000001, ecx */
     enum { YMM = 0x06, ZMM = 0xE6 };                                             /* XCR0 */
     uint32_t a, b, c, d, basic, extended;
     es_cpu cpu = {0, 0};
-    if (!__get_cpuid(1, &a, &b, &basic, &d) || !es_has(basic, POPCNT | OSXSAVE | AVX | F16C)) return cpu;
+    if (!__get_cpuid(1, &a, &b, &basic, &d) || !es_has(basic, FMA | POPCNT | OSXSAVE | AVX | F16C))
+        return cpu;
     if (!__get_cpuid_count(7, 0, &a, &extended, &c, &d)) return cpu;
     if (!__get_cpuid(0x80000001, &a, &b, &c, &d) || !es_has(c, LZCNT)) return cpu;
     const uint64_t saved = es_saved_registers();

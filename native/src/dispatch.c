@@ -6,6 +6,9 @@
 
 #ifdef ES_FUZZ_CHANGES
 void (*es_on_read)(const void *row, int32_t kind, int64_t n);
+void (*es_on_bound)(const char *what, int64_t least, int64_t exact, int64_t most);
+void (*es_on_decision)(int is_certain);
+double es_bound_width = 1.0;
 #endif
 
 typedef struct es_candidate {

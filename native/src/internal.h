@@ -30,6 +30,7 @@ typedef struct es_scratch {
     void *block;           /* everything below, in one allocation */
     float *maxima;         /* [chunks] */
     int64_t *sums;         /* [chunks] */
+    float *shares, *bits, *masses; /* [chunks] */
     uint8_t *loose;        /* [chunks] */
     int32_t *edit_starts;  /* [chunks + 1] */
     float *values[2];      /* the lists in use: one is read while the other is written */
@@ -130,8 +131,18 @@ static inline const void *es_row_of(const es_tensor *logits, int64_t row) {
 }
 
 #ifdef ES_FUZZ_CHANGES
-/* The fuzzer's hook, NULL or called before each read of a row as given. */
+/* The fuzzer's hooks, each NULL or called: before each read of a row as given; for each bound of weights, with what
+ * it bounds; for each draw and cut that bounds may have decided. */
 extern void (*es_on_read)(const void *row, int32_t kind, int64_t n);
+extern void (*es_on_bound)(const char *what, int64_t least, int64_t exact, int64_t most);
+extern void (*es_on_decision)(int is_certain);
+extern double
+    es_bound_width; /* bounds are this many times as wide; 1, unless to see that the hook finds it */
+#define ES_BOUND_WIDTH es_bound_width
+#define ES_CHECKS_DECISIONS (es_on_bound != NULL)
+#else
+#define ES_BOUND_WIDTH 1.0
+#define ES_CHECKS_DECISIONS 0
 #endif
 
 /* The kernels named `isa`, or the best for this machine if it is NULL; NULL if there are none. */

@@ -8,6 +8,7 @@
 
 #define ES_LOGIT_LIMIT 0x1p100f
 #define ES_LN_2 0.6931471805599453
+#define ES_LOG2_E 1.4426950408889634f
 #define ES_MASS_SLACK 0x1p-20
 #define ES_GREEDY_BELOW 1e-4
 #define ES_HOTTEST 1e6
@@ -135,7 +136,7 @@ static inline int64_t es_weight_of_share(double x, int64_t total) {
 }
 
 /* One weight and its bits of information; the vector kernels do the same lane by lane. */
-static inline float es_distance(float logit, float peak) { return (logit - peak) * 1.4426950408889634f; }
+static inline float es_distance(float logit, float peak) { return (logit - peak) * ES_LOG2_E; }
 
 static inline int32_t es_weight(float y) {
     if (!(y >= -31.0f)) return 0;

@@ -60,7 +60,7 @@ def test_logits_that_change_while_they_are_read_neither_crash_nor_hang_a_step(fu
     assert int(output.split()[0]) > 5
 
 
-@pytest.mark.parametrize("kind", ["digest", "masks"])
+@pytest.mark.parametrize("kind", ["digest", "masks", "plain"])
 def test_every_instruction_set_gives_the_same_tokens_and_logits(fuzzer, kind):
     isas = _do(fuzzer, "isas").split()
     assert "portable" in isas
@@ -70,6 +70,14 @@ def test_every_instruction_set_gives_the_same_tokens_and_logits(fuzzer, kind):
 @pytest.mark.parametrize("threads", [2, 8])
 def test_the_number_of_threads_changes_nothing(fuzzer, threads):
     assert _digest(fuzzer, "--threads", threads) == _digest(fuzzer)
+
+
+def test_bounds_of_weights_refuse_draws_and_cuts_at_their_edge_and_decide_those_beside_it(fuzzer):
+    assert "edges on" in _do(fuzzer, "edges")
+
+
+def test_bounds_of_weights_that_are_too_narrow_are_found(fuzzer):
+    assert int(_do(fuzzer, "narrow", CASES // 3).split()[0]) > 0
 
 
 def test_a_failing_case_is_reported_with_its_seed(fuzzer):

@@ -9,6 +9,7 @@
 typedef struct es_measure {
     enum { ES_BY_COUNT, ES_BY_WEIGHT, ES_BY_ENTROPY } kind;
     int64_t limit;      /* count or weight: inside while the sum is at most this */
+    int64_t doubt;      /* weight: the limit may be greater, by at most this */
     double level, most; /* entropy: inside while level * weight + information <= most */
 } es_measure;
 
@@ -21,7 +22,7 @@ typedef struct es_ranked {
 } es_ranked;
 
 /* The first `count` elements. */
-ES_INLINE es_measure by_count(int64_t count) { return (es_measure){ES_BY_COUNT, count, 0, 0}; }
+ES_INLINE es_measure by_count(int64_t count) { return (es_measure){.kind = ES_BY_COUNT, .limit = count}; }
 
 ES_INLINE int inside(const es_measure *m, const es_tally *t) {
     if (m->kind == ES_BY_COUNT) return t->count <= m->limit;

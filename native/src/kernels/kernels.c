@@ -62,6 +62,12 @@ static int32_t run_samplers(es_state *st, const es_compiled *program) {
     return ES_ROW_OK;
 }
 
+/* Whether an operation usually edits a few tokens only. */
+static int edits_few(int32_t kind) {
+    return kind == ES_OP_BAD_WORDS || kind == ES_OP_IGNORE_EOS || kind == ES_OP_MIN_TOKENS ||
+           kind == ES_OP_LOGIT_BIAS || kind == ES_OP_NO_REPEAT_NGRAM || kind == ES_OP_DRY;
+}
+
 ES_INLINE es_view given_row(const void *row, int32_t kind, int64_t n, const es_scratch *scratch) {
     return (es_view){.source = row,
                      .kind = kind,
@@ -71,7 +77,24 @@ ES_INLINE es_view given_row(const void *row, int32_t kind, int64_t n, const es_s
                      .floor = -ES_LOGIT_LIMIT,
                      .alive = -1,
                      .maxima = scratch->maxima,
-                     .loose = scratch->loose};
+                     .loose = scratch->loose,
+                     .shares = scratch->shares,
+                     .bits = scratch->bits};
+}
+
+/* The scale at which a program first needs the masses of the long row as given, and no more of it: then shares are
+ * worth taking. Else 0. */
+static float share_scale(const es_params *p, const es_compiled *program) {
+    float scale = 1.0f;
+    for (int32_t i = 0; i < program->n_ops; i++) {
+        const int32_t kind = program->ops[i].kind;
+        if (kind == ES_OP_TOP_P) return scale;
+        if (kind == ES_OP_TEMPERATURE) {
+            if (scale != 1.0f || p->temperature < ES_GREEDY_BELOW || p->dynatemp_range > 0) return 0;
+            scale = (float)(1.0 / p->temperature);
+        } else if (!edits_few(kind)) return 0;
+    }
+    return program->selector == ES_OP_DIST ? scale : 0;
 }
 
 /* The row of a job as it was given, before anything has been read. */
@@ -101,6 +124,8 @@ ES_INLINE int32_t process_row(es_state *st, const es_compiled *program, int with
     const int masked = with_mask && batch->masked && batch->masked[entry];
     const int64_t row = batch->rows[entry];
     const uint32_t *bits = masked ? (const uint32_t *)batch->bitmask + row * batch->bitmask_stride : NULL;
+    const float scale = st->v.n > ES_SMALL ? share_scale(st->p, program) : 0;
+    if (has_slope(scale)) st->v.share_scale = scale;
     const int32_t status = read_row(st, bits);
     return status == ES_ROW_OK ? run_samplers(st, program) : status;
 }

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "kernels/certificate.h"
 #include "kernels/edits.h"
 
 /* --- by logit alone --- */
@@ -83,8 +84,9 @@ static double guess_bits(es_state *st, double share, float expected, int64_t tot
 }
 
 /* Keep the tokens of a sorted row inside the measure plus `crossing` more, at least `floor`. For a measure by
- * entropy, their information must be in the scratch memory, where `mass_of` leaves it. */
-static void cut_few(es_state *st, const es_measure *m, int crossing, int64_t floor) {
+ * entropy, their information must be in the scratch memory, where `mass_of` leaves it. Returns 0, and keeps all,
+ * if the measure's doubt leaves open where to cut. */
+static int cut_few(es_state *st, const es_measure *m, int crossing, int64_t floor) {
     es_few *f = &st->few;
     few_weigh(f);
     const es_ranked ranked = {NULL, f->weights, st->s->information, f->n};
@@ -94,16 +96,15 @@ static void cut_few(es_state *st, const es_measure *m, int crossing, int64_t flo
         tally(&sum, m, &ranked, n);
         if (!inside(m, &sum)) break;
     }
+    if (n < f->n && m->doubt && sum.weight <= m->limit + m->doubt) return 0;
     few_cut(f, greater(n + crossing, floor));
+    return 1;
 }
 
 /* The same for any row, and for measures that can be decided on a head of it, at first `bits` deep. The
- * weights are those of the whole row. */
-static void cut_row(es_state *st, const es_measure *m, int crossing, int64_t floor, double bits) {
-    if (st->is_few) {
-        cut_few(st, m, crossing, floor);
-        return;
-    }
+ * weights are those of the whole row. If it returns 0, a long row may have become its head. */
+static int cut_row(es_state *st, const es_measure *m, int crossing, int64_t floor, double bits) {
+    if (st->is_few) return cut_few(st, m, crossing, floor);
     es_scratch *s = st->s;
     const int32_t k = spare_list(st);
     for (;; bits *= 1.4) {
@@ -112,29 +113,60 @@ static void cut_row(es_state *st, const es_measure *m, int crossing, int64_t flo
         const float peak = st->v.peak;
         const int64_t mass = list_weights(s->values[k], n, peak, s->weights);
         /* A head with enough mass is cut where the whole row would be. */
-        const int enough = m->kind == ES_BY_WEIGHT ? mass > m->limit && n >= floor : 0;
+        const int enough = m->kind == ES_BY_WEIGHT ? mass > m->limit + m->doubt && n >= floor : 0;
+        /* Of many tokens, those at the cut weigh no more than the doubt. */
+        if (m->doubt && (n > ES_SMALL || (whole && !enough))) return 0;
         if (n <= ES_SMALL && (whole || enough)) {
             use_survivors(st, k, n);
             if (m->kind == ES_BY_ENTROPY) few_information(&st->few, s->information);
-            cut_few(st, m, crossing, floor);
-            return;
+            return cut_few(st, m, crossing, floor);
         }
         if (!whole && m->kind == ES_BY_WEIGHT && !enough) continue;
         const int64_t kept = cut_head(st, k, n, m, crossing, floor);
         if (kept < n || whole) {
             use_survivors(st, k, kept);
-            return;
+            return 1;
         }
     }
 }
 
-static int32_t apply_top_p(es_state *st) {
+/* The weight up to which tokens are inside top_p, of a row with this total. */
+static int64_t top_p_limit(const es_params *p, int64_t total) {
+    return p->top_p_cut == 0 ? es_mass_reaching(p->top_p, total) - 1 : es_mass_within(p->top_p, total);
+}
+
+static int cut_top_p(es_state *st, es_bounds total) {
     const es_params *p = st->p;
+    const int64_t limit = top_p_limit(p, total.least), most = top_p_limit(p, total.most);
+    const es_measure m = {.kind = ES_BY_WEIGHT, .limit = limit, .doubt = most - limit};
+    return cut_row(st, &m, p->top_p_cut != 2, at_least(st), guess_bits(st, p->top_p, 0.0f, total.least));
+}
+
+static int64_t length_of(const es_state *st) { return st->is_few ? st->few.n : st->v.n; }
+
+static void cut_top_p_exactly(es_state *st) {
     const int64_t total = mass_of(st, 0).weight;
-    const int64_t limit = p->top_p_cut == 0 ? es_mass_reaching(p->top_p, total) - 1
-                                            : es_mass_within(p->top_p, total);
-    const es_measure m = {ES_BY_WEIGHT, limit, 0, 0};
-    cut_row(st, &m, p->top_p_cut != 2, at_least(st), guess_bits(st, p->top_p, 0.0f, total));
+    cut_top_p(st, (es_bounds){total, total});
+}
+
+/* Cut a long row by bounds of its total; returns 0, and leaves it as it was, if they leave open where. */
+static int cut_top_p_certainly(es_state *st) {
+    es_estimate row;
+    const es_view whole = st->v;
+    const double doubt = estimate_row(st, &row);
+    const int cut = doubt != 0 && !is_flat(&row) && cut_top_p(st, bounds_of(row, doubt));
+    const int64_t kept = length_of(st);
+    if (!cut || ES_CHECKS_DECISIONS) {
+        st->v = whole;
+        st->is_few = 0;
+    }
+    if (cut && ES_CHECKS_DECISIONS) cut_top_p_exactly(st);
+    check_decision(cut, kept, length_of(st));
+    return cut;
+}
+
+static int32_t apply_top_p(es_state *st) {
+    if (st->is_few || !has_shares(&st->v) || !cut_top_p_certainly(st)) cut_top_p_exactly(st);
     return ES_ROW_OK;
 }
 
@@ -142,7 +174,8 @@ static int32_t apply_top_h(es_state *st) {
     const es_mass mass = mass_of(st, 1);
     const double level = es_log2_mass(mass.weight);
     const double entropy = level * (double)mass.weight + (double)mass.information;
-    const es_measure m = {ES_BY_ENTROPY, 0, level, entropy > 0 ? st->p->top_h * entropy : -1.0};
+    const es_measure m = {
+        .kind = ES_BY_ENTROPY, .level = level, .most = entropy > 0 ? st->p->top_h * entropy : -1.0};
     cut_row(st, &m, 0, 1, guess_bits(st, st->p->top_h, 0.0f, mass.weight));
     return ES_ROW_OK;
 }
@@ -274,7 +307,7 @@ static int64_t cut_typical(es_state *st, int32_t k, int64_t n, float expected, i
     const float peak = st->v.peak;
     for (int64_t i = 0; i < n; i++) s->keys[i] = descending_key(-typical_score(values[i], peak, expected));
     const es_ranked all = {s->keys, s->weights, NULL, n};
-    es_measure m = {ES_BY_WEIGHT, need - 1, 0, 0};
+    es_measure m = {.kind = ES_BY_WEIGHT, .limit = need - 1};
     es_cut cut = find_cut(&all, &m, (es_tally){0, 0, 0}, s);
     int crossing = 1;
     for (int tries = 0;; tries++) {

@@ -70,6 +70,41 @@ static int32_t draw_row(es_state *st, int64_t total) {
     return choose(st, v->ids ? v->ids[place] : place, bits + es_log2_mass(total));
 }
 
+/* The place of the token that is drawn from a long row, if its bounds decide which; else -1. With the weight C of
+ * the tokens up to one and the weight R of those after it, the drawn token is the first with C > r * (C + R) / 2^64,
+ * which holds all the more, the greater C and the smaller R are. So each of the two is taken at its worst. */
+static int64_t draw_certainly(const es_state *st) {
+    const es_view *v = &st->v;
+    const float *const masses = st->s->masses;
+    es_estimate all, before = {0, 0, 0}, own = {0, 0, 0};
+    const double doubt = estimate_row(st, &all);
+    if (doubt == 0) return -1;
+    const int64_t last = chunks_of(v->n) - 1;
+    const uint64_t r = es_draw64(st->seed, st->position, 0, 0);
+    const double aim = (double)r * 0x1p-64 * all.mass;
+    int64_t c = 0;
+    for (; c < last && before.mass + masses[c] <= aim; c++) add_estimate(&before, masses[c]);
+    add_estimate(&own, masses[c]);
+    const es_estimate after = {all.mass - before.mass - own.mass,
+                               all.rounding - before.rounding - own.rounding, 0};
+    const es_bounds low = bounds_of(before, doubt), high = bounds_of(after, doubt);
+    float buffer[ES_CHUNK + ES_SLACK];
+    int32_t weights[ES_CHUNK + ES_SLACK];
+    fill_chunk(v, c, buffer);
+    const int64_t weight = list_weights(buffer, ES_CHUNK, v->peak, weights),
+                  size = lesser(v->n - c * ES_CHUNK, ES_CHUNK);
+    const int64_t i = pick(weights, size, es_integer(aim - before.mass));
+    if (i < 0) return -1;
+    int64_t up_to = 0;
+    for (int64_t k = 0; k < i; k++) up_to += weights[k];
+    const int64_t worst = low.most + up_to;
+    if (es_scale_draw(r, worst + high.least + weight - up_to) < worst)
+        return -1; /* an earlier one might be drawn */
+    up_to += weights[i];
+    const int64_t least = low.least + up_to;
+    return es_scale_draw(r, least + high.most + weight - up_to) < least ? c * ES_CHUNK + i : -1;
+}
+
 /* The same for any row. */
 static int32_t draw(es_state *st) {
     if (!st->is_few) return draw_row(st, total_mass(&st->v, st->s->sums, 0).weight);
@@ -81,6 +116,13 @@ static int32_t draw(es_state *st) {
 }
 
 static int32_t choose_dist(es_state *st) {
+    if (!st->is_few && has_shares(&st->v)) {
+        const int64_t place = draw_certainly(st);
+        const int compared = place >= 0 && ES_CHECKS_DECISIONS;
+        check_decision(place >= 0, place,
+                       compared ? draw_long(st, total_mass(&st->v, st->s->sums, 0).weight) : place);
+        if (place >= 0) return choose(st, place, __builtin_nan(""));
+    }
     const int32_t status = draw(st);
     st->choice.note = __builtin_nan("");
     return status;

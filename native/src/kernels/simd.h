@@ -1,7 +1,8 @@
 /* A thin layer over one instruction set: W lanes of float32 and int32, masks as bits.
  *
  * kernels.c is compiled once per set; ES_ISA_<NAME> selects it. Only what the kernels need is here, under the
- * same names for every set, and every operation rounds once (none are fused).
+ * same names for every set, and every operation rounds once. `vf_fused` and what is made of it may be fused, and
+ * so differ between sets: only bounds may be made of them (shares.h).
  */
 #pragma once
 
@@ -72,6 +73,8 @@ ES_INLINE vf vf_allowed(const uint32_t *bits, int64_t i, vf a, vf b) {
     return _mm512_mask_mov_ps(b, lanes, a);
 }
 ES_INLINE float vf_greatest(vf a) { return _mm512_reduce_max_ps(a); }
+#define ES_FUSES 1
+ES_INLINE vf vf_fused(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); } /* a * b + c */
 /* The greatest of each of four vectors. */
 ES_INLINE void vf_greatest4(float *out, vf a, vf b, vf c, vf d) {
     const __m512 ab = _mm512_max_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
@@ -81,6 +84,16 @@ ES_INLINE void vf_greatest4(float *out, vf a, vf b, vf c, vf d) {
     const __m512 all = _mm512_max_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high));
     const __m256 half = _mm256_max_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps(all, 1));
     _mm_storeu_ps(out, _mm_max_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
+}
+/* The sums of each of four vectors, in any order. */
+ES_INLINE void vf_total4(float *out, vf a, vf b, vf c, vf d) {
+    const __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+    const __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+    const __m512d low = _mm512_unpacklo_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd));
+    const __m512d high = _mm512_unpackhi_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd));
+    const __m512 all = _mm512_add_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high));
+    const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps(all, 1));
+    _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
 }
 /* Adds bits * 2^23 to the representation of p: p times a power of two. */
 ES_INLINE vf vf_raise(vf p, vf bits) {
@@ -167,6 +180,8 @@ ES_INLINE float vf_greatest(vf a) {
     m = _mm_max_ps(m, _mm_movehl_ps(m, m));
     return _mm_cvtss_f32(_mm_max_ss(m, _mm_shuffle_ps(m, m, 1)));
 }
+#define ES_FUSES 1
+ES_INLINE vf vf_fused(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
 ES_INLINE void vf_greatest4(float *out, vf a, vf b, vf c, vf d) {
     const __m256 ab = _mm256_max_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
     const __m256 cd = _mm256_max_ps(_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
@@ -174,6 +189,10 @@ ES_INLINE void vf_greatest4(float *out, vf a, vf b, vf c, vf d) {
     const __m256d high = _mm256_unpackhi_pd(_mm256_castps_pd(ab), _mm256_castps_pd(cd));
     const __m256 all = _mm256_max_ps(_mm256_castpd_ps(low), _mm256_castpd_ps(high));
     _mm_storeu_ps(out, _mm_max_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
+}
+ES_INLINE void vf_total4(float *out, vf a, vf b, vf c, vf d) {
+    const __m256 all = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
+    _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
 }
 ES_INLINE vf vf_raise(vf p, vf bits) {
     const __m256i shifted = _mm256_slli_epi32(_mm256_castps_si256(bits), 23);
@@ -263,10 +282,17 @@ ES_INLINE float vf_greatest(vf a) {
     const __m128 m = _mm_max_ps(a, _mm_movehl_ps(a, a));
     return _mm_cvtss_f32(_mm_max_ss(m, _mm_shuffle_ps(m, m, 1)));
 }
+#define ES_FUSES 0
+ES_INLINE vf vf_fused(vf a, vf b, vf c) { return _mm_add_ps(_mm_mul_ps(a, b), c); }
 ES_INLINE void vf_greatest4(float *out, vf a, vf b, vf c, vf d) {
     const __m128 ab = _mm_max_ps(_mm_unpacklo_ps(a, b), _mm_unpackhi_ps(a, b));
     const __m128 cd = _mm_max_ps(_mm_unpacklo_ps(c, d), _mm_unpackhi_ps(c, d));
     _mm_storeu_ps(out, _mm_max_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab)));
+}
+ES_INLINE void vf_total4(float *out, vf a, vf b, vf c, vf d) {
+    const __m128 ab = _mm_add_ps(_mm_unpacklo_ps(a, b), _mm_unpackhi_ps(a, b));
+    const __m128 cd = _mm_add_ps(_mm_unpacklo_ps(c, d), _mm_unpackhi_ps(c, d));
+    _mm_storeu_ps(out, _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab)));
 }
 ES_INLINE vf vf_raise(vf p, vf bits) {
     const __m128i shifted = _mm_slli_epi32(_mm_castps_si128(bits), 23);
@@ -330,8 +356,13 @@ ES_INLINE vf vf_allowed(const uint32_t *bits, int64_t i, vf a, vf b) {
     return vbslq_f32(vtstq_u32(vdupq_n_u32(bits[i / 32] >> (i % 32)), vld1q_u32(bit)), a, b);
 }
 ES_INLINE float vf_greatest(vf a) { return vmaxvq_f32(a); }
+#define ES_FUSES 1
+ES_INLINE vf vf_fused(vf a, vf b, vf c) { return vfmaq_f32(c, a, b); }
 ES_INLINE void vf_greatest4(float *out, vf a, vf b, vf c, vf d) {
     vst1q_f32(out, vpmaxq_f32(vpmaxq_f32(a, b), vpmaxq_f32(c, d)));
+}
+ES_INLINE void vf_total4(float *out, vf a, vf b, vf c, vf d) {
+    vst1q_f32(out, vpaddq_f32(vpaddq_f32(a, b), vpaddq_f32(c, d)));
 }
 ES_INLINE vf vf_raise(vf p, vf bits) {
     const int32x4_t shifted = vshlq_n_s32(vreinterpretq_s32_f32(bits), 23);
@@ -373,12 +404,15 @@ ES_INLINE uint32_t vf_eq(vf a, vf b) { return a == b; }
 ES_INLINE vf vf_select(uint32_t mask, vf a) { return mask ? a : 0.0f; }
 ES_INLINE vf vf_allowed(const uint32_t *bits, int64_t i, vf a, vf b) { return is_allowed(bits, i) ? a : b; }
 ES_INLINE float vf_greatest(vf a) { return a; }
+#define ES_FUSES 0
+ES_INLINE vf vf_fused(vf a, vf b, vf c) { return a * b + c; }
 ES_INLINE void vf_greatest4(float *out, vf a, vf b, vf c, vf d) {
     out[0] = a;
     out[1] = b;
     out[2] = c;
     out[3] = d;
 }
+ES_INLINE void vf_total4(float *out, vf a, vf b, vf c, vf d) { vf_greatest4(out, a, b, c, d); }
 ES_INLINE vf vf_raise(vf p, vf bits) {
     const uint32_t shifted = (uint32_t)es_float_bits(bits) << 23;
     return es_float_of((int32_t)((uint32_t)es_float_bits(p) + shifted));
@@ -439,6 +473,16 @@ ES_INLINE void nan_watch(void) {}
 ES_INLINE int nan_seen(void) { return 0; }
 #endif
 
+/* Results below the least normal number become 0: some processors take a hundred cycles for each of them. */
+#if defined(ES_ISA_AVX512)
+ES_INLINE void flush_results(int flushes) {
+    _mm_setcsr(flushes ? _mm_getcsr() | _MM_FLUSH_ZERO_ON : _mm_getcsr() & ~(uint32_t)_MM_FLUSH_ZERO_ON);
+    __asm__ volatile("" : : : "memory");
+}
+#else
+ES_INLINE void flush_results(int flushes) { (void)flushes; }
+#endif
+
 #define W_ALL ((uint32_t)((1ull << W) - 1))
 
 /* Bits i to i + W of a bit set, in the form that comparisons return; i is a multiple of W. */
@@ -479,6 +523,6 @@ ES_INLINE vf vf_line(vf y) { return vi_reread(vi_rint(vf_mul(vf_add(y, vf_set(12
 /* Distances in bits below the peak, no less than -31, where the weight is 0. */
 ES_INLINE void vf_distances(vf *x, vf peak) {
     EACH(k) x[k] = vf_sub(x[k], peak);
-    EACH(k) x[k] = vf_mul(x[k], vf_set(1.4426950408889634f));
+    EACH(k) x[k] = vf_mul(x[k], vf_set(ES_LOG2_E));
     EACH(k) x[k] = vf_max(x[k], vf_set(-31.0f));
 }

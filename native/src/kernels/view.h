@@ -6,7 +6,7 @@
 #pragma once
 
 #include "internal.h"
-#include "kernels/simd.h"
+#include "kernels/shares.h"
 
 typedef struct es_view {
     const void *source;
@@ -26,6 +26,8 @@ typedef struct es_view {
     float *maxima;              /* [chunks], valid if has_maxima: no element of the chunk is greater */
     uint8_t *loose;             /* [chunks], of the row as given: the maximum is only an upper bound */
     int has_maxima;
+    float share_scale;          /* the scale for which the row as given has shares; 0: it has none */
+    float *shares, *bits;       /* [chunks], of its whole chunks (shares.h) */
 } es_view;
 
 ES_INLINE int64_t chunks_of(int64_t n) { return (n + ES_CHUNK - 1) / ES_CHUNK; }
@@ -33,36 +35,7 @@ ES_INLINE int64_t chunks_of(int64_t n) { return (n + ES_CHUNK - 1) / ES_CHUNK; }
 ES_INLINE int64_t greater(int64_t a, int64_t b) { return a > b ? a : b; }
 ES_INLINE int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
 
-ES_INLINE size_t kind_size(int32_t kind) { return kind == ES_FLOAT ? 4 : 2; }
-
-ES_INLINE vf load_kind(const void *p, int64_t i, int32_t kind) {
-    if (kind == ES_FLOAT) return vf_load((const float *)p + i);
-    if (kind == ES_HALF) return vf_load_half((const uint16_t *)p + i);
-    return vf_load_bfloat((const uint16_t *)p + i);
-}
-
-ES_INLINE float value_kind(const void *p, int64_t i, int32_t kind) {
-    if (kind == ES_FLOAT) return ((const float *)p)[i];
-    if (kind == ES_HALF) return half_to_float(((const uint16_t *)p)[i]);
-    return bfloat_to_float(((const uint16_t *)p)[i]);
-}
-
-/* Execute `call`, in which KIND is the element type `of` as a constant: each type gets its own loops. */
-#define BY_KIND(of, call)              \
-    do {                               \
-        if ((of) == ES_FLOAT) {        \
-            enum { KIND = ES_FLOAT };  \
-            call;                      \
-        } else if ((of) == ES_HALF) {  \
-            enum { KIND = ES_HALF };   \
-            call;                      \
-        } else {                       \
-            enum { KIND = ES_BFLOAT }; \
-            call;                      \
-        }                              \
-    } while (0)
-
-/* The same for a view or a chunk; MASKED is whether it has a mask. */
+/* `BY_KIND` for a view or a chunk; MASKED is whether it has a mask. */
 #define BY_FORM(of, call)             \
     do {                              \
         if ((of).allowed) {           \
@@ -151,15 +124,6 @@ ES_INLINE es_chunk chunk_of(const es_view *v, int64_t c, float *buffer) {
 
 /* --- greatest values --- */
 
-/* Two vectors of the row, in any order. */
-ES_INLINE void load_two(const void *p, int64_t i, int32_t kind, vf *two) {
-    if (kind == ES_BFLOAT) vf_load_bfloats((const uint16_t *)p + i, two);
-    else {
-        two[0] = load_kind(p, i, kind);
-        two[1] = load_kind(p, i + W, kind);
-    }
-}
-
 ES_INLINE vf chunk_greatest(const void *p, int32_t kind) {
     vf best[4];
     for (int k = 0; k < 4; k++) best[k] = vf_set(-__builtin_inff());
@@ -191,9 +155,22 @@ ES_INLINE vf scan_chunk(const es_view *v, int64_t c, int32_t kind, int masked, v
     return masked ? chunk_allowed(p, kind, v->allowed + c * ES_CHUNK_WORDS, given) : chunk_greatest(p, kind);
 }
 
-/* The maxima of whole chunks. If `masked`, they are those of what the mask leaves, and `peak` becomes the
+/* The shares of `count` chunks from c on, at most four, whose maxima are known. */
+ES_INLINE void share_chunks(es_view *v, int64_t c, int count, int32_t kind, int masked) {
+    const float slope = share_slope(v->share_scale);
+    vf parts[4] = {vf_set(0.0f), vf_set(0.0f), vf_set(0.0f), vf_set(0.0f)};
+    for (int k = 0; k < count; k++) {
+        const char *const p = (const char *)v->source + (size_t)((c + k) * ES_CHUNK) * kind_size(kind);
+        const uint32_t *const allowed = masked ? v->allowed + (c + k) * ES_CHUNK_WORDS : NULL;
+        v->bits[c + k] = share_bits(v->maxima[c + k], slope);
+        parts[k] = chunk_share(p, allowed, kind, masked, slope, v->bits[c + k]);
+    }
+    vf_total4(v->shares + c, parts[0], parts[1], parts[2], parts[3]);
+}
+
+/* The maxima of whole chunks, and if `shared` their shares. If `masked`, they are those of what the mask leaves, and `peak` becomes the
  * greatest of all elements. */
-ES_INLINE void scan_whole(es_view *v, int64_t whole, int32_t kind, int masked) {
+ES_INLINE void scan_whole(es_view *v, int64_t whole, int32_t kind, int masked, int shared) {
     vf given[4];
     for (int k = 0; k < 4; k++) given[k] = vf_set(-__builtin_inff());
     int64_t c = 0;
@@ -201,8 +178,12 @@ ES_INLINE void scan_whole(es_view *v, int64_t whole, int32_t kind, int masked) {
         vf best[4];
         for (int k = 0; k < 4; k++) best[k] = scan_chunk(v, c + k, kind, masked, given);
         vf_greatest4(v->maxima + c, best[0], best[1], best[2], best[3]);
+        if (shared) share_chunks(v, c, 4, kind, masked); /* they are in the first cache */
     }
-    for (; c < whole; c++) v->maxima[c] = vf_greatest(scan_chunk(v, c, kind, masked, given));
+    for (; c < whole; c++) {
+        v->maxima[c] = vf_greatest(scan_chunk(v, c, kind, masked, given));
+        if (shared) share_chunks(v, c, 1, kind, masked);
+    }
     if (masked) v->peak = vf_greatest(vf_max(vf_max(given[0], given[1]), vf_max(given[2], given[3])));
 }
 
@@ -271,14 +252,23 @@ static void find_peak(es_view *v) {
  * lanes, which takes longer than finding a maximum: there the maxima are at first those without the mask. */
 #define ES_SCANS_MASKS (W == 16)
 
+/* Maxima and shares of whole chunks. Not inline: the loops without shares stay as small as they were. */
+static __attribute__((noinline)) void scan_shares(es_view *v, int64_t whole, int masked) {
+    flush_results(1);
+    if (masked) BY_KIND(v->kind, scan_whole(v, whole, KIND, ES_SCANS_MASKS, 1));
+    else BY_KIND(v->kind, scan_whole(v, whole, KIND, 0, 1));
+    flush_results(0);
+}
+
 /* Chunk maxima and peak of the row as given, under its mask. Returns an es_row_status. Inline, so that a row can
  * begin while the one before it ends: 0.6 us of a long row that is not in the cache. */
 ES_INLINE int32_t scan_row(es_view *v) {
     const int64_t whole = v->n / ES_CHUNK, chunks = chunks_of(v->n);
     const int masked = v->allowed && ES_SCANS_MASKS;
     nan_watch();
-    if (masked) BY_KIND(v->kind, scan_whole(v, whole, KIND, ES_SCANS_MASKS));
-    else BY_KIND(v->kind, scan_whole(v, whole, KIND, 0));
+    if (v->share_scale != 0) scan_shares(v, whole, masked);
+    else if (masked) BY_KIND(v->kind, scan_whole(v, whole, KIND, ES_SCANS_MASKS, 0));
+    else BY_KIND(v->kind, scan_whole(v, whole, KIND, 0, 0));
     int bad = nan_seen();
     float peak = masked ? v->peak : greatest_chunk(v->maxima, whole);
     if (whole < chunks) {

@@ -1,0 +1,128 @@
+/* What the shares of a row (shares.h) decide for certain, and where they do not: then the caller weighs the whole
+ * row, and the result is the same. */
+#pragma once
+
+#include "kernels/row_state.h"
+
+/* Several chunks together: their weight is `mass`, up to a relative doubt, and up to `rounding`. */
+typedef struct es_estimate {
+    double mass, rounding;
+    double squares; /* of the masses of the chunks */
+} es_estimate;
+
+ES_INLINE void add_estimate(es_estimate *sum, double mass) {
+    sum->mass += mass;
+    sum->squares += mass * mass;
+    sum->rounding += mass < ES_CHUNK / 2 ? mass : ES_CHUNK / 2;
+}
+
+#define ES_MOST_MASS 0x1p61 /* 2^31 tokens, each at its most */
+
+/* (1) to (6) in shares.h, relative to the mass; 0 if that is too much for the analysis. */
+static double relative_doubt(const es_view *v) {
+    const double u = 0x1p-24, p = (v->peak < 0 ? -(double)v->peak : (double)v->peak) * (double)ES_LOG2_E;
+    const int roundings = (v->share_scale != 1.0f ? 2 : 0) + !ES_FUSES;
+    const double bits = u * (roundings * (p + 32) + 128);
+    if (!(p <= ES_MOST_PEAK && bits <= ES_MOST_DOUBT)) return 0;
+    return ES_BOUND_WIDTH * 1.02 * (bits * ES_LN_2 + 2 * 2.2e-7 + 2.8e-6 + u * (ES_ADDITIONS + 4) + 0x1p-22);
+}
+
+static es_bounds bounds_of(es_estimate e, double doubt) {
+    const double most = doubt * (e.mass + 2 * e.rounding) + ES_BOUND_WIDTH * e.rounding + 2;
+    return (es_bounds){greater(es_integer(e.mass - most), 0), es_integer(e.mass + most)};
+}
+
+static int is_edited(const es_view *v, int64_t c) { return v->edit_starts[c] != v->edit_starts[c + 1]; }
+
+/* Chunks that were edited after the scan, and a last one that is not whole, are weighed as the contract says. */
+static int weigh_changed(const es_view *v, float *masses) {
+    float buffer[ES_CHUNK];
+    const int64_t chunks = chunks_of(v->n), whole = v->n / ES_CHUNK;
+    int64_t edited = 0;
+    for (int64_t c = 0; c < chunks && v->n_edits; c++) edited += is_edited(v, c);
+    if (edited > chunks / 4) return 0;
+    for (int64_t c = v->n_edits ? 0 : whole; c < chunks; c++)
+        if (c == whole || is_edited(v, c))
+            masses[c] = (float)chunk_mass_any(chunk_of(v, c, buffer), v->peak, 0, 0).weight;
+    return 1;
+}
+
+/* Whether the row has the shares of the scale that it is at. */
+ES_INLINE int has_shares(const es_view *v) {
+    return v->list < 0 && v->has_maxima && v->share_scale != 0 && v->share_scale == v->scale;
+}
+
+/* The mass of every chunk, in units of the contract's weights. Returns whether few enough have changed. */
+static int chunk_masses(const es_view *v, float *masses) {
+    const double peak_bits = (double)v->peak * (double)ES_LOG2_E;
+    const float near = (float)peak_bits; /* and the difference as a factor */
+    const vf factor = vf_set((float)es_exp2((double)near - peak_bits)), top = vf_set(near);
+    for (int64_t c = 0; c < chunks_of(v->n); c += W_ABREAST * W) {
+        vf y[W_ABREAST], place[W_ABREAST];
+        EACH(k) y[k] = vf_sub(vf_load(v->maxima + c + k * W), vf_set(v->peak));
+        EACH(k) y[k] = vf_mul(y[k], vf_set(ES_LOG2_E)); /* as `es_distance`: below -31 all weights are 0 */
+        EACH(k) place[k] = vf_max(vf_sub(vf_load(v->bits + c + k * W), top), vf_set(-64.0f));
+        vf_weights(place);
+        EACH(k) place[k] = vf_mul(vf_mul(place[k], vf_load(v->shares + c + k * W)), factor);
+        EACH(k) vf_store(masses + c + k * W, vf_select(vf_ge(y[k], vf_set(-31.0f)), place[k]));
+    }
+    return weigh_changed(v, masses);
+}
+
+/* In the fuzzer: compare bounds with the exact weights, chunk by chunk and for the whole row. */
+static void check_bounds(const es_state *st, const es_estimate *row, double doubt) {
+#ifdef ES_FUZZ_CHANGES
+    if (!es_on_bound) return;
+    const es_view *v = &st->v;
+    float buffer[ES_CHUNK];
+    int64_t total = 0;
+    for (int64_t c = 0; c < chunks_of(v->n); c++) {
+        es_estimate chunk = {0, 0, 0};
+        add_estimate(&chunk, st->s->masses[c]);
+        const es_bounds bounds = bounds_of(chunk, doubt);
+        const int64_t exact = chunk_mass_any(chunk_of(v, c, buffer), v->peak, 0, 0).weight;
+        es_on_bound("a chunk", bounds.least, exact, bounds.most);
+        total += exact;
+    }
+    const es_bounds bounds = bounds_of(*row, doubt);
+    es_on_bound("a row", bounds.least, total, bounds.most);
+#else
+    (void)st;
+    (void)row;
+    (void)doubt;
+#endif
+}
+
+/* In the fuzzer: tell whether bounds have decided, and compare what they decided with `exact`. */
+static void check_decision(int is_certain, int64_t decided, int64_t exact) {
+#ifdef ES_FUZZ_CHANGES
+    if (is_certain && es_on_bound) es_on_bound("a decision", decided, exact, decided);
+    if (es_on_decision) es_on_decision(is_certain);
+#else
+    (void)is_certain;
+    (void)decided;
+    (void)exact;
+#endif
+}
+
+/* The estimate of a whole row, with that of each chunk in the scratch masses. Returns its relative doubt; 0 if there
+ * is no estimate. */
+static double estimate_row(const es_state *st, es_estimate *sum) {
+    const es_view *v = &st->v;
+    const double doubt = relative_doubt(v);
+    float *const masses = st->s->masses;
+    if (doubt == 0 || !chunk_masses(v, masses)) return 0;
+    *sum = (es_estimate){0, 0, 0};
+    for (int64_t c = 0; c < chunks_of(v->n); c++) add_estimate(sum, masses[c]);
+    if (!(sum->mass <= ES_MOST_MASS)) return 0; /* only where logits change */
+    check_bounds(st, sum, doubt);
+    return doubt;
+}
+
+/* Whether so many tokens share the mass that a cut is hardly ever certain: the best one has little of it, or it lies
+ * in many chunks. */
+static int is_flat(const es_estimate *row) {
+    enum { TIMES_THE_BEST = 8, CHUNKS = 8 };
+    return row->mass > (double)(TIMES_THE_BEST * ES_ONE_WEIGHT) ||
+           row->mass * row->mass > CHUNKS * row->squares;
+}
