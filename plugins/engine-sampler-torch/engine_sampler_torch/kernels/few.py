@@ -9,6 +9,7 @@ import triton.language as tl
 
 from .numbers import (
     EVERY_KEY,
+    NO_BOUND,
     NO_KEY,
     heated,
     id_of_key,
@@ -31,7 +32,7 @@ MIN_P = tl.constexpr(4)
 def rank(candidates, counts, ordered, by_id, CAPACITY: tl.constexpr, LANES: tl.constexpr, STEP: tl.constexpr):
     """Sort by counting: the place of a key is the number of smaller ones. Grid (rows, CAPACITY / LANES).
     Keys are distinct, so every place is written once. Nothing is written for a row with more than CAPACITY
-    candidates."""
+    candidates. Both places are counted in one number, by the key in its lower half, by the id above."""
     row = tl.program_id(0)
     mine = tl.program_id(1) * LANES + tl.arange(0, LANES)
     steps = tl.arange(0, STEP)
@@ -39,62 +40,72 @@ def rank(candidates, counts, ordered, by_id, CAPACITY: tl.constexpr, LANES: tl.c
     at = row.to(tl.int64) * CAPACITY
     if (count <= CAPACITY) & (tl.program_id(1) * LANES < count):
         keys = tl.load(candidates + at + mine, mask=mine < count, other=NO_KEY)
-        ids = keys & 0xFFFFFFFF
-        place = tl.full((LANES,), 0, tl.int32)
-        place_by_id = tl.full((LANES,), 0, tl.int32)
+        smaller = tl.full((LANES, STEP), 0, tl.int32)
         for start in range(0, count, STEP):
             others = tl.load(candidates + at + start + steps, mask=start + steps < count, other=NO_KEY)
-            place += tl.sum((others[None, :] < keys[:, None]).to(tl.int32), 1)
-            smaller = ((others & 0xFFFFFFFF)[None, :] < ids[:, None]) & (others != NO_KEY)[None, :]
-            place_by_id += tl.sum(smaller.to(tl.int32), 1)
-        tl.store(ordered + at + place, keys, mask=mine < count)
-        tl.store(by_id + at + place_by_id, keys, mask=mine < count)
+            smaller += (others[None, :] < keys[:, None]).to(tl.int32)
+            # The id of NO_KEY is above all others as an unsigned number.
+            before = others.to(tl.uint32)[None, :] < keys.to(tl.uint32)[:, None]
+            smaller += tl.where(before, 1 << 16, 0)
+        places = tl.sum(smaller, 1)
+        tl.store(ordered + at + (places & 0xFFFF), keys, mask=mine < count)
+        tl.store(by_id + at + (places >> 16), keys, mask=mine < count)
 
 
 @kernel()
 def chain(ordered, by_id, counts, last, faults, masses, tokens,
           scales, greedy, ks, shares, reaches, crossings, depths, leasts, draws, tiles,
-          CAPACITY: tl.constexpr, TILES: tl.constexpr, OPS: tl.constexpr, LEADING: tl.constexpr,
-          DRAWN: tl.constexpr, WEIGHED: tl.constexpr, GREEDY: tl.constexpr):  # fmt: skip
+          CAPACITY: tl.constexpr, TILES: tl.constexpr, OPS: tl.constexpr, SORTED: tl.constexpr,
+          LEADING: tl.constexpr, DRAWN: tl.constexpr, WEIGHED: tl.constexpr,
+          GREEDY: tl.constexpr):  # fmt: skip
     """The samplers OPS in order on the candidates of a row, then the choice; grid (rows,).
 
     Candidates are the first tokens of the row in order, all that pass `last`. `closed`: what remains of the
     row lies within them. `dirty`: some cut left more than that. `lost`: the answer needs more than the
     candidates, and `tokens` stays −1, for `resolve`. A cut that lies beyond the candidates changes nothing
     here: all cuts before the first change of temperature keep prefixes of one order, so a later, shorter one
-    decides.
+    decides. That change is operation number SORTED; the cuts before it are found by their places alone. The
+    first token stays in any case, so the greatest logit is known throughout.
     """
     row = tl.program_id(0)
+    # Everything is asked for at once: what is read inside a step would be waited for in every one.
+    is_greedy = tl.load(greedy + row) != 0
+    scale, k, depth, fewest = (
+        tl.load(scales + row),
+        tl.load(ks + row),
+        tl.load(depths + row),
+        tl.load(leasts + row),
+    )
+    share, reach = tl.load(shares + row), tl.load(reaches + row) != 0
+    crossing, bits = tl.load(crossings + row) != 0, tl.load(draws + row)
+    lanes = tl.arange(0, CAPACITY)
+    at = row.to(tl.int64) * CAPACITY
+    s, t = tl.load(ordered + at + lanes), tl.load(by_id + at + lanes)  # in order, and by id
+    first, bound = tl.load(ordered + at), tl.load(last + row)
     count = tl.load(counts + row)
     lost = (count > CAPACITY) | (tl.load(faults + row) != 0)
     if not lost:
-        lanes = tl.arange(0, CAPACITY)
-        at = row.to(tl.int64) * CAPACITY + lanes
-        s = tl.load(ordered + at, mask=lanes < count, other=NO_KEY)  # in order
-        t = tl.load(by_id + at, mask=lanes < count, other=NO_KEY)
-        bound = tl.load(last + row)
+        s, t = tl.where(lanes < count, s, NO_KEY), tl.where(lanes < count, t, NO_KEY)
+        peak = value_of_key(first)
+        left = count
         closed = bound == EVERY_KEY
         dirty = bound != bound
         for i in tl.static_range(len(OPS)):
-            peak = tl.max(value_of_key(s), 0)
-            left = tl.sum((s != NO_KEY).to(tl.int32), 0)
             least = 1
             keep = left
             found = closed
             if OPS[i] == TEMPERATURE:
                 if i > 0 or not LEADING:
-                    scale = tl.load(scales + row)
                     lost = lost | ~closed
                     s = key_of(heated(value_of_key(s), scale), id_of_key(s))
                     t = key_of(heated(value_of_key(t), scale), id_of_key(t))
+                    peak = heated(peak, scale)
                 if GREEDY:
-                    is_greedy = tl.load(greedy + row) != 0
                     keep = tl.where(is_greedy, 1, left)
                     found = found | is_greedy
                     # What was cut before kept the first token, and a greedy row is not scaled.
                     lost = lost & ~is_greedy
             if OPS[i] == TOP_K:
-                k = tl.load(ks + row)
                 keep = tl.minimum(k, left.to(tl.int64)).to(tl.int32)
                 found = found | (k <= left)
             if OPS[i] == TOP_P:
@@ -109,28 +120,33 @@ def chain(ordered, by_id, counts, last, faults, masses, tokens,
                     lost = lost | (dirty & ~closed)
                 else:
                     lost = lost | ~closed
-                limit = share_limit(tl.load(shares + row), tl.load(reaches + row) != 0, total)
-                crossing = tl.load(crossings + row) != 0
+                limit = share_limit(share, reach, total)
                 inside = (upto - tl.where(crossing, weights, 0) <= limit) & (s != NO_KEY)
                 keep = tl.sum(inside.to(tl.int32), 0)
                 found = found | (mass > limit)
-                least = tl.load(leasts + row)
+                least = fewest
             if OPS[i] == MIN_P:
-                floor = min_p_bound(peak, tl.load(depths + row))
+                floor = min_p_bound(peak, depth)
                 keep = tl.sum((s <= floor).to(tl.int32), 0)
                 found = found | (floor <= bound)
-                least = tl.load(leasts + row)
+                least = fewest
             found = found & (closed | (least <= left))
             keep = tl.maximum(keep, tl.minimum(least, left).to(tl.int32))
             keep = tl.where(found, keep, left)
-            s, t = first_of(s, t, keep, left)
+            if i < SORTED:
+                upto_key = tl.max(tl.where(lanes < keep, s, NO_BOUND), 0)
+                s = tl.where(s <= upto_key, s, NO_KEY)
+                t = tl.where(t <= upto_key, t, NO_KEY)
+            elif OPS[i] != TEMPERATURE or GREEDY:
+                s, t = first_of(s, t, keep, left)
+            left = keep
             if OPS[i] != TEMPERATURE:
                 dirty = dirty | ~found
             closed = found
         lost = lost | ~closed
         if not lost:
             if DRAWN:
-                tl.store(tokens + row, drawn(t, tl.load(draws + row), CAPACITY))
+                tl.store(tokens + row, drawn(t, peak, bits, CAPACITY))
             else:
                 tl.store(tokens + row, (tl.min(t, 0) & 0xFFFFFFFF))
 
@@ -151,10 +167,10 @@ def first_of(s, t, keep, left):
 
 
 @triton.jit
-def drawn(t, bits, CAPACITY: tl.constexpr):
-    """The first of the tokens `t`, by id, whose cumulative weight exceeds (r·S) >> 64."""
-    values = value_of_key(t)
-    weights = weight_of(values, tl.max(values, 0))
+def drawn(t, peak, bits, CAPACITY: tl.constexpr):
+    """The first of the tokens `t`, by id, whose cumulative weight exceeds (r·S) >> 64; `peak`: their greatest
+    logit."""
+    weights = weight_of(value_of_key(t), peak)
     target = scaled_draw(bits, tl.sum(weights, 0))
     before = tl.sum((tl.cumsum(weights, 0) <= target).to(tl.int32), 0)
     return tl.sum(tl.where(tl.arange(0, CAPACITY) == before, t & 0xFFFFFFFF, 0), 0)

@@ -33,6 +33,8 @@ REMOVED = tl.constexpr(-2139095041)
 """The order of −inf."""
 EVERY_KEY = tl.constexpr(0x7F7FFFFFFFFFFFFF)
 """A bound that the keys of all tokens pass: the logit before −inf, and every id."""
+NO_BOUND = tl.constexpr(-1 << 63)
+"""A bound that no key passes."""
 
 _C0 = tl.constexpr(1.0)
 _C1 = tl.constexpr(6.931470036506653e-1)

@@ -84,6 +84,13 @@ class KernelPlan:
         return max(self.wanted, ROOM // 2) if self.flat else self.wanted
 
     @property
+    def sorted(self) -> int:
+        """How many samplers, from the first on, find the candidates in the order in which they were read: a
+        temperature that comes later may make logits equal that were not."""
+        later = range(1 if self.heated else 0, len(self.operations))
+        return next((i for i in later if self.operations[i] == TEMPERATURE.value), len(self.operations))
+
+    @property
     def cuts(self) -> int:
         """How many samplers cut."""
         return sum(operation != TEMPERATURE.value for operation in self.operations)

@@ -40,6 +40,25 @@ def edited(values, ids, edit_ids, edit_values, low, high):
 
 
 @triton.jit
+def edited_anywhere(values, ids, edit_ids, edit_values, low, high):
+    """`edited` for lines of ids from different tiles, [lines, columns]: `low` and `high` [lines] say for each
+    which edits are its tile's. Each id is searched for among them, by halves."""
+    most = tl.max(high - low, 0)
+    left, right = low[:, None] + ids * 0, high[:, None] + ids * 0
+    end = right
+    while most > 0:
+        middle = (left + right) >> 1
+        is_open = left < right
+        before = is_open & (tl.load(edit_ids + middle, mask=is_open, other=0) < ids)
+        left = tl.where(before, middle + 1, left)
+        right = tl.where(is_open & ~before, middle, right)
+        most >>= 1
+    inside = left < end
+    hit = inside & (tl.load(edit_ids + left, mask=inside, other=-1) == ids) & (values > float("-inf"))
+    return tl.where(hit, tl.load(edit_values + left, mask=hit, other=0.0), values)
+
+
+@triton.jit
 def read(row, words, edit_ids, edit_values, spans, scale, tile, ids, live, vocab,
          MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr):  # fmt: skip
     """float32 logits of `ids`, which lie in tile number `tile` of the row, as the chain finds them."""

@@ -16,6 +16,9 @@ from .plan import KernelPlan, plan_of
 from .replay import Replay
 from .workspace import ROOM, Workspace, WorkspaceShape, bucket
 
+GATHERED_AT_ONCE, MOST_PROGRAMS = 1024, 32
+"""How many logits a program gathers from at once, and how many programs share a row's."""
+
 Given = Mapping[str, Tensor]
 Edits = tuple[Tensor, Tensor]
 """(token ids int64 [n, e], ascending and padded with vocab_size; their logits float32 [n, e], −inf to
@@ -93,27 +96,32 @@ class _Launches:
                    TILE=shape.tile, STEP=1024, warps=4)  # fmt: skip
         self._launch(scan.scan, (self.rows, shape.tiles), *self.source, self.scales, w.highest, w.first,
                      w.alive, w.maxima, *self.strides, *self.wide, TILE=shape.tile, GROUP=shape.group,
-                     GROUPED=wanted > 0, **self.kinds, warps=8)  # fmt: skip
-        self._launch(scan.begin, (self.rows,), w.highest, w.first, w.alive, w.maxima,
-                     self._none(torch.int64) if needs is None else needs, outcome.peaks, outcome.faults,
-                     w.best, w.last, w.counts, outcome.token_ids, shape.tiles, shape.groups, wanted,
+                     VECTOR=min(shape.group, 16 // self.source[0].element_size()), GROUPED=wanted > 0,
+                     **self.kinds, warps=8)  # fmt: skip
+        self._launch(scan.begin, (self.rows,), *self.source, self.scales, w.highest, w.first, w.alive,
+                     w.maxima, self._none(torch.int64) if needs is None else needs, outcome.peaks,
+                     outcome.faults, w.best, w.last, w.counts, w.hot, w.hot_counts, outcome.token_ids,
+                     *self.strides, *self.wide, shape.groups, wanted, TILE=shape.tile, GROUP=shape.group,
                      TILES=self.tiles_bucket, GROUPS=bucket(shape.groups), ROUNDS=0 if shape.whole else 3,
-                     MASKED=self.kinds["MASKED"], EDITED=self.kinds["EDITED"], GROUPED=wanted > 0,
-                     NEEDS=needs is not None, BEST=best_only, warps=8)  # fmt: skip
+                     GROUPED=wanted > 0, NEEDS=needs is not None, BEST=best_only, **self.kinds,
+                     warps=8)  # fmt: skip
 
     def gather(self, *, weighed: bool) -> None:
         """The candidates, in any order."""
         w, shape = self.workspace, self.shape
-        self._launch(scan.gather, (self.rows, shape.tiles), *self.source, self.scales, w.first, w.maxima,
-                     self.outcome.faults, w.best, w.last, w.counts, w.candidates, w.masses, *self.strides,
-                     *self.wide, TILE=shape.tile, GROUP=shape.group, CAPACITY=shape.capacity, WEIGHED=weighed,
-                     **self.kinds, warps=8)  # fmt: skip
+        step = max(1, GATHERED_AT_ONCE // shape.group)
+        programs = min(MOST_PROGRAMS, -(-shape.groups // step))
+        self._launch(scan.gather, (self.rows, programs + shape.tiles if weighed else programs), *self.source,
+                     self.scales, w.first, self.outcome.faults, w.best, w.last, w.counts, w.hot,
+                     w.hot_counts, w.candidates, w.masses, *self.strides, *self.wide, programs,
+                     TILE=shape.tile, GROUP=shape.group, STEP=step, CAPACITY=shape.capacity, WEIGHED=weighed,
+                     **self.kinds, warps=8 if weighed else 4)  # fmt: skip
 
     def rank(self, capacity: int) -> None:
         """The candidates in order, and by id."""
         w = self.workspace
-        self._launch(few.rank, (self.rows, capacity // 128), w.candidates, w.counts, w.ordered, w.by_id,
-                     CAPACITY=capacity, LANES=128, STEP=128, warps=4)  # fmt: skip
+        self._launch(few.rank, (self.rows, capacity // 32), w.candidates, w.counts, w.ordered, w.by_id,
+                     CAPACITY=capacity, LANES=32, STEP=128, warps=8)  # fmt: skip
 
     def chain(self, plan: KernelPlan, given: Given) -> None:
         """The chain on the candidates."""
@@ -121,8 +129,8 @@ class _Launches:
         self._launch(few.chain, (self.rows,), w.ordered, w.by_id, w.counts, w.last, self.outcome.faults,
                      w.masses, self.outcome.token_ids, *(given[name] for name in PARAMETERS), shape.tiles,
                      CAPACITY=shape.capacity, TILES=self.tiles_bucket, OPS=plan.operations,
-                     LEADING=plan.heated, DRAWN=plan.drawn, WEIGHED=plan.weighed, GREEDY=plan.greedy,
-                     warps=4)  # fmt: skip
+                     SORTED=plan.sorted, LEADING=plan.heated, DRAWN=plan.drawn, WEIGHED=plan.weighed,
+                     GREEDY=plan.greedy, warps=4)  # fmt: skip
 
     def flat(self, plan: KernelPlan, given: Given) -> None:
         """A top_p over rows of which the candidates are too small a part."""

@@ -12,6 +12,7 @@ import triton.language as tl
 
 from .few import MIN_P, TEMPERATURE, TOP_K, TOP_P
 from .numbers import (
+    NO_BOUND,
     NO_KEY,
     heated,
     kernel,
@@ -223,7 +224,7 @@ def recut(logits, index, bitmask, edit_ids, edit_values, spans, scales, faults, 
     """Prepare `gather` to run again: for a row with more candidates than places, the exact key of its k-th
     token and an empty counter; for all other rows, a bound that nothing passes. Grid (rows,)."""
     row = tl.program_id(0)
-    bound = tl.full((), -1 << 63, tl.int64)
+    bound = tl.full((), NO_BOUND, tl.int64)
     if (tl.load(counts + row) > CAPACITY) & (tl.load(faults + row) == 0):
         edits = row.to(tl.int64) * edit_stride
         every = tl.full((), NO_KEY, tl.int64)

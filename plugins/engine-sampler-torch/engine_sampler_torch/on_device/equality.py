@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,20 +44,44 @@ class Equality:
     difference: str | None = None
 
 
-def compare(device: str, rows: int, seconds: float) -> Equality:
-    """Compare at least `rows` rows, or as many as `seconds` allow, of random requests on `device` with the
-    host: tokens, errors and logprobs."""
+def compare(device: str, rows: int, seconds: float, *, workers: int = 1) -> Equality:
+    """Compare `rows` rows, or as many as `seconds` allow, of random requests on `device` with the host:
+    tokens, errors and logprobs. More than one of `workers` are processes of their own: the host takes longer
+    than the device. What is compared does not depend on their number."""
     outcome, started = Equality(), time.monotonic()
-    for number, size in enumerate(_sizes()):
-        outcome.seconds = time.monotonic() - started
-        if outcome.rows >= rows or outcome.seconds > seconds:
-            break
-        done, outcome.difference = _generation(device, number, size)
-        outcome.rows += done
-        outcome.by_size[size] = outcome.by_size.get(size, 0) + done
-        if outcome.difference is not None:
-            break
+    generations = enumerate(_sizes())
+    with _runner(workers) as submit:
+        running: deque[tuple[int, Future[tuple[int, str | None]]]] = deque()
+        while outcome.difference is None:
+            is_late = time.monotonic() - started > seconds or outcome.rows >= rows
+            while not is_late and len(running) < workers:
+                number, size = next(generations)
+                running.append((size, submit(_generation, device, number, size)))
+            if not running:
+                break
+            size, future = running.popleft()
+            done, outcome.difference = future.result()
+            outcome.rows += done
+            outcome.by_size[size] = outcome.by_size.get(size, 0) + done
+            outcome.seconds = time.monotonic() - started
     return outcome
+
+
+@contextmanager
+def _runner(workers: int) -> Iterator[Callable[..., Future[Any]]]:
+    """What starts a call: in one of so many processes, or here and at once for one worker."""
+    if workers == 1:
+        yield _call_here
+        return
+    context = multiprocessing.get_context("spawn")  # a card cannot be used on both sides of a fork
+    with ProcessPoolExecutor(workers, context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        yield pool.submit
+
+
+def _call_here(function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_result(function(*arguments))
+    return future
 
 
 def _sizes() -> Iterator[int]:

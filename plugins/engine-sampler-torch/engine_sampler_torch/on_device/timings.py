@@ -1,9 +1,11 @@
 """The table of times: our kernels by graph replay, beside what else is installed, with bars and published
 figures.
 
-Every time is the median over replays of a CUDA graph of one whole step, by CUDA events; what cannot be
-captured is started directly, and its row says so. Inputs are the same for all: rows whose first tokens are
-as likely as a language model's, or flat ones.
+Every time is a twentieth of the median over replays of a CUDA graph of twenty whole steps, by CUDA events;
+what cannot be captured is started directly, and its row says so. Each step has logits of its own, and the L2
+cache is filled with something else before each replay, so that every read of logits comes from memory, as
+after a forward pass. Inputs are the same for all: rows whose first tokens are as likely as a language
+model's, or flat ones.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import torch
 from torch import Tensor
 
 VOCAB_SIZE = 131_072
-REPLAYS, WARM_UP = 200, 20
+REPLAYS, WARM_UP, STEPS = 30, 5, 20
 
 Step = Callable[[], Any]
 
@@ -27,6 +29,8 @@ class TimedCase:
     """One line of the table.
 
     settings  the samplers in order, with their values.
+    masked    whether a grammar's masks lie over them.
+    edited    how many tokens of a row penalties, biases and bans change.
     bar       the time to reach on an H200, in µs; None: none was set.
     known     what is published about others, on other cards.
     """
@@ -36,6 +40,8 @@ class TimedCase:
     rows: int = 64
     dtype: torch.dtype = torch.float32
     flat: bool = False
+    masked: bool = False
+    edited: int = 0
     bar: float | None = None
     known: str = ""
 
@@ -52,12 +58,16 @@ CASES = (
     TimedCase("top_p 0.95, 64 flat rows", {"top_p": 0.95}, flat=True, bar=100, known="FlashInfer 106 (B200)"),
     TimedCase("greedy, 64 rows", {}),
     TimedCase("top_k 1024, 64 rows", {"top_k": 1024}),
+    TimedCase("default chain, 256 rows", _DEFAULT, rows=256),
+    TimedCase("default chain under masks, 64 rows", _DEFAULT, masked=True),
+    TimedCase("default chain, 300 tokens penalised, 64 rows", _DEFAULT, edited=300),
+    TimedCase("default chain, 2 tokens biased, 64 rows", _DEFAULT, edited=2),
 )
 
 
 def table(device: torch.device | str) -> list[dict[str, Any]]:
-    """One dict for each case: case, dtype, µs, bar, floor, and the µs of each peer that could be run, "—"
-    for others.
+    """One dict for each case: case, dtype, µs, what `static_model` predicted, the µs of each peer that could
+    be run, "—" for others, bar, floor, and what is published.
 
     `floor` is one read of the logits at the speed of a copy on this card, also measured.
     """
@@ -68,23 +78,43 @@ def table(device: torch.device | str) -> list[dict[str, Any]]:
 
 
 def _line(case: TimedCase, device: torch.device, gigabytes: float) -> dict[str, Any]:
-    logits = logits_of(case, device)
-    times = {name: _shown(step, device) for name, step in steps_of(case, logits)}
-    size = logits.numel() * logits.element_size()
+    buffers = ring_of(case, device)
+    times = {name: _shown(steps, device) for name, steps in steps_of(case, buffers)}
+    size = buffers[0].numel() * buffers[0].element_size()
     return {
         "case": case.name,
         "dtype": str(case.dtype).removeprefix("torch."),
-        **{f"{name}, µs": times.get(name, "—") for name in ("ours", *PEERS)},
+        "ours, µs": times.get("ours", "—"),
+        "predicted, µs": _predicted(case, device),
+        **{f"{name}, µs": times.get(name, "—") for name in PEERS},
         "bar, µs": "" if case.bar is None else case.bar,
         "read floor, µs": round(size / gigabytes / 1e3, 1),
         "published, µs": case.known,
     }
 
 
-def _shown(step: Step, device: torch.device) -> str:
+def _predicted(case: TimedCase, device: torch.device) -> str:
+    """What the static model, which is of an H200, says; "—" for other makes than NVIDIA's."""
+    from .static_model import predict
+
+    if device.type != "cuda" or torch.version.hip is not None:
+        return "—"
+    try:
+        return f"{predict(case).microseconds:.1f}"
+    except Exception as error:  # a compiler without the tools that read machine code
+        return type(error).__name__
+
+
+def ring_of(case: TimedCase, device: torch.device) -> list[Tensor]:
+    """Logits for each of the steps that are timed together: the same rows in other places of memory."""
+    first = logits_of(case, device)
+    return [first, *(first.clone() for _ in range(STEPS - 1))]
+
+
+def _shown(steps: list[Step], device: torch.device) -> str:
     """The time of a step in µs; why there is none, if it fails."""
     try:
-        microseconds, replayed = measured(step, device)
+        microseconds, replayed = measured(steps, device)
     except Exception as error:
         torch.cuda.synchronize(device)
         return f"{type(error).__name__}"
@@ -116,19 +146,27 @@ def given_for(case: TimedCase, device: torch.device | str) -> dict[str, dict[str
 # --- steps ----------------------------------------------------------------------------------------
 
 
-def steps_of(case: TimedCase, logits: Tensor) -> Iterator[tuple[str, Step]]:
-    """(name, a function that starts one step) of ours and of every peer that can be imported."""
-    yield "ours", ours(case, logits)
+def steps_of(case: TimedCase, buffers: list[Tensor]) -> Iterator[tuple[str, list[Step]]]:
+    """(name, functions that start one step each, over one of the buffers) of ours and of every peer that can
+    be imported and samples such rows."""
+    yield "ours", [ours(case, logits) for logits in buffers]
+    if case.masked or case.edited:
+        return  # peers change whole rows before they sample: other steps than theirs would be timed
     for name, build in PEERS.items():
         try:
-            step = build(case, logits)
+            steps = [build(case, logits) for logits in buffers]
         except ImportError:
             continue
-        if step is not None:
-            yield name, step
+        if steps[0] is not None:
+            yield name, [step for step in steps if step is not None]
 
 
 def ours(case: TimedCase, logits: Tensor) -> Step:
+    return start_step(case, logits, None)
+
+
+def start_step(case: TimedCase, logits: Tensor, replay: Any) -> Step:
+    """Our kernels' step, after one for `replay`: a `kernels.Replay` or what stands for one; None: none."""
     from ..kernels import Workspace, sample
     from ..kernels.check import Golden
 
@@ -139,8 +177,9 @@ def ours(case: TimedCase, logits: Tensor) -> Step:
     step_inputs = given_for(case, device)
     selector = "dist" if case.settings else "greedy"
     fixed = Golden(case.settings).fixed | {"top_k": _bucket(case)}
+    bitmask, edits = _mask(case, logits), _edits(case, logits)
 
-    def step() -> Any:
+    def step(replay: Any = None) -> Any:
         return sample(
             logits,
             index,
@@ -149,11 +188,35 @@ def ours(case: TimedCase, logits: Tensor) -> Step:
             selector=selector,
             given=step_inputs,
             fixed=fixed,
+            bitmask=bitmask,
+            edits=edits,
             draws=draws,
             workspace=workspace,
+            replay=replay,
         )
 
+    if replay is not None:
+        step(replay)
     return step
+
+
+def _mask(case: TimedCase, logits: Tensor) -> Tensor | None:
+    """int32 [rows, words], every second token allowed; None for rows without masks."""
+    if not case.masked:
+        return None
+    return torch.full(
+        (case.rows, -(-logits.shape[1] // 32)), 0x55555555, dtype=torch.int32, device=logits.device
+    )
+
+
+def _edits(case: TimedCase, logits: Tensor) -> tuple[Tensor, Tensor] | None:
+    """The ids and logits of `case.edited` tokens of each row, spread over it; None without them."""
+    if not case.edited:
+        return None
+    count = min(case.edited, logits.shape[1])
+    ids = torch.arange(count, device=logits.device) * (logits.shape[1] // count)
+    values = torch.full((case.rows, count), -1.0, device=logits.device)
+    return ids.expand(case.rows, -1).contiguous(), values
 
 
 def _bucket(case: TimedCase) -> int:
@@ -242,40 +305,47 @@ PEERS: Mapping[str, Callable[[TimedCase, Tensor], Step | None]] = {
 # --- the clock ------------------------------------------------------------------------------------
 
 
-def measured(step: Step, device: torch.device) -> tuple[float, bool]:
-    """(median µs of one step, whether it was replayed from a CUDA graph)."""
+def measured(steps: list[Step], device: torch.device) -> tuple[float, bool]:
+    """(median µs of one of the steps, whether they were replayed from a CUDA graph)."""
     stream: Any = torch.cuda.Stream(device)
     with torch.cuda.stream(stream):
-        for _ in range(3):  # compiles, and lets libraries allocate
+        for step in steps[:3]:  # compiles, and lets libraries allocate
             step()
     stream.synchronize()
     graph = torch.cuda.CUDAGraph()
     try:
         with torch.cuda.graph(graph, stream=stream):
-            step()
+            for step in steps:
+                step()
     except RuntimeError:  # a peer that waits for the device or allocates
         torch.cuda.synchronize(device)
-        return _median(step), False
-    return _median(graph.replay), True
+
+        def all_steps() -> None:
+            for step in steps:
+                step()
+
+        return _median(all_steps, device) / len(steps), False
+    return _median(graph.replay, device) / len(steps), True
 
 
-def _median(step: Step) -> float:
-    for _ in range(WARM_UP):
-        step()
-    spans = [
-        (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(REPLAYS)
-    ]
-    for start, end in spans:
-        start.record()
-        step()
+def _median(start_all: Callable[[], Any], device: torch.device) -> float:
+    cache = int(getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 64 << 20))
+    other = torch.empty(2 * cache, dtype=torch.uint8, device=device)
+    spans = []
+    for _ in range(WARM_UP + REPLAYS):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        other.zero_()
+        begin.record()
+        start_all()
         end.record()
-    torch.cuda.synchronize()
-    return float(statistics.median(start.elapsed_time(end) * 1e3 for start, end in spans))
+        spans.append((begin, end))
+    torch.cuda.synchronize(device)
+    return float(statistics.median(begin.elapsed_time(end) * 1e3 for begin, end in spans[WARM_UP:]))
 
 
 def copy_speed(device: torch.device) -> float:
     """GB/s that a copy of 1 GiB reads and writes."""
     source = torch.empty(1 << 28, dtype=torch.float32, device=device)
     target = torch.empty_like(source)
-    microseconds, _ = measured(lambda: target.copy_(source), device)
+    microseconds, _ = measured([lambda: target.copy_(source)], device)
     return 2 * source.numel() * source.element_size() / microseconds / 1e3

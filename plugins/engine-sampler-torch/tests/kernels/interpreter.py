@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 import triton.language as tl
-from engine_sampler_torch.kernels import launching
+from engine_sampler_torch.kernels import launching, scan
 from triton.runtime import interpreter
 
 
@@ -47,6 +47,19 @@ def patch_once() -> None:
         return Scope()
 
     interpreter._patch_lang = patch
+    _reduce_at_once()
+
+
+def _reduce_at_once() -> None:
+    """NumPy's maximum, which is NaN if one is, in the place of `greater_of` for one pair after the other."""
+    original = interpreter.ReduceOps.apply_impl
+
+    def apply(self: Any, values: Any) -> Any:
+        if self.combine_fn is scan.greater_of:
+            return self.min_max(values[0], val_reduce_op=np.max)
+        return original(self, values)
+
+    interpreter.ReduceOps.apply_impl = apply
 
 
 def launch_compiled(

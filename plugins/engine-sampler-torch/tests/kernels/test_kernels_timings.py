@@ -43,14 +43,14 @@ def test_a_peer_that_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPatc
         raise ImportError
 
     monkeypatch.setattr(timings, "PEERS", {"torch sort": PEERS["torch sort"], "missing": missing})
-    assert [name for name, _ in steps_of(CASES[0], logits_of(CASES[2], "cpu", SIZE))] == [
+    assert [name for name, _ in steps_of(CASES[0], [logits_of(CASES[2], "cpu", SIZE)])] == [
         "ours",
         "torch sort",
     ]
 
 
 def test_a_line_holds_times_bar_floor_and_what_is_published(monkeypatch: pytest.MonkeyPatch) -> None:
-    def measured(step: timings.Step, device: torch.device) -> tuple[float, bool]:
+    def measured(steps: list[timings.Step], device: torch.device) -> tuple[float, bool]:
         return 12.34, True
 
     monkeypatch.setattr(timings, "measured", measured)
@@ -62,6 +62,7 @@ def test_a_line_holds_times_bar_floor_and_what_is_published(monkeypatch: pytest.
         "case": "default chain, 64 rows",
         "dtype": "float32",
         "ours, µs": "12.3",
+        "predicted, µs": "—",
         "torch sort, µs": "12.3",
         "bar, µs": 25,
         "read floor, µs": 0.0,

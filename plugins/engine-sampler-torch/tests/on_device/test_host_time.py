@@ -54,7 +54,8 @@ def test_the_cases_are_requests_that_can_be_sampled() -> None:
 def test_the_summary_names_it_beside_its_bar() -> None:
     report: dict[str, Any] = {
         "date": "", "name": "", "device": "", "torch": "", "shortcoming": None, "movement": {},
-        "equality": {"difference": None, "rows": 5, "asked": 5}, "sanitizer": None, "timings": None,
+        "equality": {"difference": None, "rows": 5, "asked": 5, "least": 5}, "sanitizer": None,
+        "absent": None, "timings": [], "step_times": [],
         "host_time": {"default chain": 58.6, "greedy": 41.2},
     }  # fmt: skip
     assert command.summary(report).endswith(

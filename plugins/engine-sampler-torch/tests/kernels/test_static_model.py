@@ -1,0 +1,76 @@
+"""The static model: how machine code is read and counted, by text that was written for it, and what launches
+find to do."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+from engine_sampler_torch.on_device import static_model
+from engine_sampler_torch.on_device.machine_code import Resources, instructions_of, loops_in, pipes_of
+from engine_sampler_torch.on_device.static_model import CASES, H200, Launch, LaunchWork, start_step, work_of
+from engine_sampler_torch.on_device.timings import VOCAB_SIZE, TimedCase
+
+SASS = """
+        /*0000*/                   LDC R1, c[0x0][0x28] ;
+        /*0010*/                   LDG.E R2, desc[UR4][R2.64] ;
+.L_x_0:
+        /*0020*/                   FADD R2, R2, R2 ;
+        /*0030*/              @!P0 FMNMX R2, R2, R3, !PT ;
+        /*0040*/                   BAR.SYNC.DEFER_BLOCKING 0x0 ;
+        /*0050*/               @P0 BRA `(.L_x_0) ;
+        /*0060*/                   EXIT ;
+.L_x_1:
+        /*0070*/                   BRA `(.L_x_1);
+        /*0080*/                   NOP;
+"""
+"""A loop, and the padding behind it."""
+
+
+def test_instructions_are_counted_by_pipe_without_the_padding() -> None:
+    code = instructions_of(SASS)
+    assert pipes_of(code) == Counter(constant=1, fma=1, alu=1, control=3, **{"global": 1})
+    assert loops_in(code) == [(0x20, 0x50)]
+
+
+def test_what_is_inside_a_loop_counts_as_often_as_it_runs() -> None:
+    pipes, barriers, loads = static_model._counted(instructions_of(SASS), 5)
+    assert (pipes["fma"], pipes["alu"], pipes["constant"], barriers, loads) == (5, 5, 1, 5, 1)
+
+
+def launch(programs: int, work: LaunchWork, alu: float = 100) -> Launch:
+    return Launch("scan", programs, 8, Resources(32, 0, 0), {"alu": alu}, 0, 0, work)
+
+
+def test_a_launch_takes_the_longest_of_pipes_bytes_and_one_program() -> None:
+    by_bytes = static_model._cycles(launch(132, LaunchWork(bytes=4.3e6)), H200)
+    assert by_bytes == pytest.approx(1755)  # a microsecond
+    by_pipes = static_model._cycles(launch(132 * 8, LaunchWork(), alu=1000), H200)
+    assert by_pipes == pytest.approx(8 * 8 * 1000 * 32 / 64)
+    assert static_model._cycles(launch(1, LaunchWork()), H200) == 400
+    assert static_model._cycles(launch(1, LaunchWork(share=0)), H200) == static_model.CYCLES_TO_FIND_NOTHING
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.name} {case.dtype}")
+def test_every_launch_of_every_case_has_something_to_do_or_nothing(case: TimedCase) -> None:
+    recorder = static_model._Recorder()
+    start_step(case, torch.empty(case.rows, VOCAB_SIZE, dtype=case.dtype, device="meta"), recorder)
+    idle = set()
+    for kernel, grid, _, constants, _ in recorder.noted:
+        work = work_of(case, kernel.fn.__name__, grid, constants)
+        assert 0 <= work.share <= 1
+        if not work.share:
+            idle.add(kernel.fn.__name__)
+    assert ("above" in idle) == (list(case.settings) == ["top_p"] and not case.flat)
+
+
+def test_ordinary_rows_are_read_once_and_their_candidates_again() -> None:
+    case = CASES[0]
+    recorder = static_model._Recorder()
+    start_step(case, torch.empty(case.rows, VOCAB_SIZE, dtype=case.dtype, device="meta"), recorder)
+    read = sum(
+        work_of(case, kernel.fn.__name__, grid, constants).bytes
+        for kernel, grid, _, constants, _ in recorder.noted
+    )
+    assert read < 1.1 * case.rows * VOCAB_SIZE * 4
