@@ -2,10 +2,45 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
 
 import pytest
+
+
+class _NoImages:
+    """A finder of torchvision where there is none for the installed torch: SGLang imports names of it for models
+    that see, and nothing here calls them."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        return ModuleSpec(name, _NoImages, is_package=True) if name.split(".")[0] == "torchvision" else None
+
+    @staticmethod
+    def create_module(spec: ModuleSpec) -> ModuleType:
+        return _AnyNames(spec.name)
+
+    @staticmethod
+    def exec_module(module: ModuleType) -> None:
+        pass
+
+
+class _AnyNames(ModuleType):
+    def __getattr__(self, name: str) -> type:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {})
+
+
+if importlib.util.find_spec("sglang") and not importlib.util.find_spec("torchvision"):
+    import transformers.utils
+
+    assert not transformers.utils.is_torchvision_available()  # asked first: it is not to use this one
+    sys.meta_path.append(_NoImages)
 
 
 @pytest.fixture(scope="module", autouse=True)
