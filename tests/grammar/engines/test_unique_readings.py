@@ -30,6 +30,7 @@ ITEMS: tuple[Any, ...] = (
     {"type": "string", "pattern": "^[ab]$"},
     {"enum": ["a", "b", 1]},
     {"type": ["boolean", "integer"]},
+    {"type": "number", "minimum": -1, "maximum": 2},
 )
 CONSTANTS: tuple[Any, ...] = (
     ["a", "a"],
@@ -93,7 +94,7 @@ def is_valid(value: Any, schema: Any, whole: Any) -> bool:
     if "if" in schema and not holds(schema["then" if holds(schema["if"]) else "else"]):
         return False
     types = schema.get("type", [])
-    if types and type_of(value) not in ([types] if isinstance(types, str) else types):
+    if types and not types_of(value) & set([types] if isinstance(types, str) else types):
         return False
     if isinstance(value, str):
         return re.search(schema.get("pattern", ""), value) is not None
@@ -108,13 +109,16 @@ def is_valid(value: Any, schema: Any, whole: Any) -> bool:
         return value.keys() >= set(schema["required"]) and all(
             name in properties and holds(properties[name], one) for name, one in value.items()
         )
-    return value >= schema.get("minimum", value) if type(value) is int else True
+    if type(value) in (int, float):
+        return schema.get("minimum", value) <= value <= schema.get("maximum", value)
+    return True
 
 
-def type_of(value: Any) -> str:
-    """The type of a value."""
-    names = {str: "string", bool: "boolean", int: "integer", list: "array", dict: "object"}
-    return names.get(type(value), "other")
+def types_of(value: Any) -> set[str]:
+    """The types that a value has."""
+    if type(value) in (int, float):
+        return {"number", "integer"} if value == int(value) else {"number"}
+    return {{str: "string", bool: "boolean", list: "array", dict: "object"}[type(value)]}
 
 
 def grammar_of(rng: random.Random) -> tuple[Any, Grammar] | None:
