@@ -246,3 +246,19 @@ def test_values_in_a_schema_are_not_closed() -> None:
         },
         "additionalProperties": False,
     }
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}},
+        {"guided_json": SCHEMA},
+        {"structured_outputs": {"json": SCHEMA}},
+        {"json_schema": SCHEMA},
+    ],
+)
+def test_bodies_say_what_becomes_of_unsupported_keywords(body: dict[str, Any]) -> None:
+    assert "unsupported" not in structured(body)
+    assert structured({**body, "unsupported": "ignore"})["unsupported"] == "ignore"
+    with pytest.raises(ParameterError, match="unsupported='maybe' is not allowed"):
+        SamplingParams.from_dict({**body, "unsupported": "maybe"})

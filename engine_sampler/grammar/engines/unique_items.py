@@ -11,7 +11,9 @@ decides.
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -19,6 +21,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from ...contract import spending
 from ...tokenizer import Tokenizer
 from ..errors import GrammarLimitError
 from ..program.rules import UNIQUE_MARK
@@ -37,8 +40,9 @@ _MAX_TRIES = 500
 _QUOTE, _BACKSLASH = b'"'[0], b"\\"[0]
 _SPACE = b" \t\r\n"
 _LONGEST_ESCAPE = 12
-_STEPS_OF_A_TOKEN, _STEPS_OF_AN_ITEM = 1000, 200
-"""What it takes to try a token, and to look for those that begin an item, in the steps of `contract.Work`."""
+_STEPS_OF_A_TOKEN, _STEPS_OF_A_TRY, _STEPS_OF_AN_ITEM = 1000, 700, 200
+"""What it takes to try a token, to try a byte behind it, and to look for the tokens that begin an item, in
+the steps of `contract.Work`."""
 
 
 class ItemPosition(NamedTuple):
@@ -107,7 +111,15 @@ def _may_end_as_one_of(position: ItemPosition) -> bool:
         text = _prefix_of(text)
     elif not text.isdigit() and not text.isalpha():
         return True
-    return any(item.startswith(text) for item in items)
+    ascending = _ascending(items)
+    at = bisect_left(ascending, text)
+    return at < len(ascending) and ascending[at].startswith(text)
+
+
+@lru_cache(maxsize=4)
+def _ascending(items: frozenset[bytes]) -> list[bytes]:
+    """The items in order, those with a common beginning side by side; for one mask, they are the same."""
+    return sorted(items)
 
 
 def _ended(position: ItemPosition) -> ItemPosition | None:
@@ -194,7 +206,8 @@ class _Tokens:
     arrays    those in which an array begins and has a comma
     various   those with a backslash, with two quotes, or with a quote and two commas
     mixed     those with a quote and a comma
-    numeric   those without quotes that may end a number, or change what its digits say
+    commas    those of a comma and digits, by these
+    numeric   others without quotes that may end a number, or change what its digits say
     plain     those without quotes, by their bytes
     words     those without quotes, by their bytes behind white space
     tails     those with quotes, by their bytes after the last one
@@ -208,6 +221,7 @@ class _Tokens:
         self.words: dict[bytes, list[int]] = {}
         self.tails: dict[bytes, list[int]] = {}
         self.heads: dict[bytes, list[int]] = {}
+        self.commas: dict[bytes, list[int]] = {}
         marked, arrays, various, mixed = [], [], [], []
         self.longest = 1
         self._size = len(tokenizer)
@@ -233,8 +247,15 @@ class _Tokens:
         self.marked, self.arrays, self.various, self.mixed = (
             np.array(ids, np.int64) for ids in (marked, arrays, various, mixed)
         )
-        numeric = (ids for data, ids in self.words.items() if not data.isdigit() and not data.isalpha())
-        self.numeric = np.fromiter(chain.from_iterable(numeric), np.int64)
+        numeric: list[int] = []
+        for data, ids in self.words.items():
+            digits = data[1:].lstrip(_SPACE)
+            if data[:1] == b"," and digits.isdigit():
+                self.commas.setdefault(digits, []).extend(ids)
+            elif not data.isdigit() and (not data.isalpha() or data in (b"e", b"E")):
+                numeric += ids
+        self.numeric = np.array(numeric, np.int64)
+        self._with_comma = np.fromiter(chain.from_iterable(self.commas.values()), np.int64)
 
     def candidates(self, position: ItemPosition, words: Any) -> list[int]:
         """The tokens of a mask that may have to be removed."""
@@ -251,8 +272,15 @@ class _Tokens:
         if prefix[:1] == b'"':
             prefix = _prefix_of(prefix)
         found: set[int] = set()
+        items = position.items or frozenset()
+        if position.text == b"-":
+            found.update(self.plain.get(b"0", ()))  # equal to an item without the sign
+        if position.closed or position.text.isdigit():
+            for item in (*items, position.text):
+                for end in range(1, min(len(item), self.longest) + 1):
+                    found.update(self.commas.get(item[:end], ()))
         continuing = self.plain if prefix[:1] == b'"' else self.words
-        for item in position.items or ():
+        for item in items:
             if item[:1] == b'"':
                 for end in range(1, min(len(item), self.longest) + 1):
                     found.update(self.tails.get(item[1:end], ()))
@@ -270,7 +298,12 @@ class _Tokens:
         is_string = position.text[:1] == b'"'
         if position.escaped or (is_string and _is_partial(position.text)):
             return [slice(None)]
-        return [self.various] if is_string else [self.various, self.mixed, self.numeric]
+        if is_string:
+            return [self.various]
+        if not position.text.isalpha() and any(mark in position.text for mark in (b".", b"e", b"E")):
+            return [slice(None)]  # more digits may say the same
+        whole = position.closed or (position.text.isdigit() and position.text not in position.items)
+        return [self.various, self.mixed, self.numeric, *([] if whole else [self._with_comma])]
 
 
 def _is_partial(text: bytes) -> bool:
@@ -297,12 +330,51 @@ def _tokens_of(tokenizer: Tokenizer) -> _Tokens:
     return found
 
 
+class _Ahead:
+    """The search for an item that the array does not have, and that may follow or may be what has begun.
+
+    beginning  where it begins; without it, the search has ended before
+    found      what it has found then
+    """
+
+    def __init__(self, beginning: tuple[Any, ItemPosition] | None = None, found: bool = False) -> None:
+        self._found = found
+        self._left = _MAX_TRIES
+        self._waiting: list[tuple[Any, ItemPosition, Iterator[int]]] = []
+        if beginning is not None:
+            self._waiting.append((*beginning, _in_order(beginning[0])))
+
+    def can_go_on(self, spend: Callable[[int], None]) -> bool:
+        """Whether there is such an item; goes on where `spend` has interrupted it."""
+        while self._waiting and self._left and not self._found:
+            spend(_STEPS_OF_A_TRY)
+            self._left -= 1
+            matcher, position, untried = self._waiting[-1]
+            byte = next(untried, None)
+            if byte is None:
+                self._waiting.pop()
+                continue
+            data = bytes((byte,))
+            after = _position_after(position, data, lambda at: False)
+            if after is None:
+                continue
+            if after.items is None or after.items != position.items or not _may_end_as_one_of(after):
+                self._found = True
+            elif (following := matcher.fork()).accept_bytes(data):
+                self._waiting.append((following, after, _in_order(following)))
+        return self._found
+
+
 class _Search(NamedTuple):
-    """The search for the tokens that a mask must not have: what is left to try, and those found."""
+    """The search for the tokens that a mask must not have: what is left to try, and those found.
+
+    ahead  the search behind the last one of `untried`, if it has begun
+    """
 
     position: ItemPosition
     untried: list[int]
     refused: list[int]
+    ahead: list[_Ahead]
 
 
 class UniqueItemsMatcher(FollowingMatcher[ItemPosition]):
@@ -329,25 +401,35 @@ class UniqueItemsMatcher(FollowingMatcher[ItemPosition]):
         search = self._search
         if search is None or search.position is not position:
             spend(_STEPS_OF_A_TOKEN + _STEPS_OF_AN_ITEM * len(position.items or ()))
-            search = self._search = _Search(position, self._tokens.candidates(position, words), [])
+            search = self._search = _Search(position, self._tokens.candidates(position, words), [], [])
         while search.untried:
-            spend(_STEPS_OF_A_TOKEN)
-            data = self._tokenizer.token_bytes[search.untried[-1]]
-            if self._judged(self.matcher, data) is None:
+            if not search.ahead:
+                spend(_STEPS_OF_A_TOKEN)
+                data = self._tokenizer.token_bytes[search.untried[-1]]
+                search.ahead.append(self._begun(self.matcher, data)[1])
+            if not search.ahead[-1].can_go_on(spend):
                 search.refused.append(search.untried[-1])
+            search.ahead.pop()
             search.untried.pop()
         return [*search.refused, *self._tokens.marked.tolist()]
 
     def _judged(self, before: Any, data: bytes) -> ItemPosition | None:
         """The position after bytes that may follow the matcher `before`; None if no text may go on so."""
+        after, ahead = self._begun(before, data)
+        return after if ahead.can_go_on(spending(None)) else None
+
+    def _begun(self, before: Any, data: bytes) -> tuple[ItemPosition | None, _Ahead]:
+        """The position after bytes that may follow the matcher `before`, and the search behind them."""
         if UNIQUE_MARK in data:
-            return None
+            return None, _Ahead()
         after = _position_after(self._positions[-1], data, _Brackets(_Forked(before), data).open)
-        if after is not None and _may_end_as_one_of(after):
-            matcher = before.fork()
-            matcher.accept_bytes(data)
-            return after if _can_go_on(matcher, after) else None
-        return after
+        if after is None:
+            return None, _Ahead()
+        if not _may_end_as_one_of(after):
+            return after, _Ahead(found=True)
+        matcher = before.fork()
+        matcher.accept_bytes(data)
+        return after, _Ahead((matcher, after))
 
     def _needs_before(self, data: bytes) -> bool:
         return b"[" in data or self._positions[-1].items is not None
@@ -388,29 +470,6 @@ class _Forked:
         return self._matcher.fork()
 
 
-def _can_go_on(matcher: Any, position: ItemPosition) -> bool:
-    """Whether some item that the array does not have may follow, or may be what has begun."""
-    waiting: list[tuple[Any, ItemPosition, Iterator[int]]] = [(matcher, position, _in_order(matcher))]
-    for _ in range(_MAX_TRIES):
-        if not waiting:
-            return False
-        matcher, position, untried = waiting[-1]
-        byte = next(untried, None)
-        if byte is None:
-            waiting.pop()
-            continue
-        data = bytes((byte,))
-        after = _position_after(position, data, lambda at: False)
-        if after is None:
-            continue
-        if after.items is None or after.items != position.items or not _may_end_as_one_of(after):
-            return True
-        following = matcher.fork()
-        if following.accept_bytes(data):
-            waiting.append((following, after, _in_order(following)))
-    return False
-
-
 def _in_order(matcher: Any) -> Iterator[int]:
     """The bytes that may follow; first what ends an item, last what does not change one."""
     return iter(sorted(matcher.next_bytes(), key=_rank))
@@ -419,4 +478,4 @@ def _in_order(matcher: Any) -> Iterator[int]:
 def _rank(byte: int) -> int:
     if byte in b'",]':
         return 0
-    return 2 if byte in b" \t\r\n\\\xff" else 1
+    return 2 if byte in b"0+-.eE \t\r\n\\\xff" else 1

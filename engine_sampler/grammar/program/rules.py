@@ -299,6 +299,11 @@ class Rules:
         """
         self._automata[-1 - rule] = states, bits, counters
 
+    def states_of(self, rule: int) -> Sequence[Sequence[PlainEdge]]:
+        """The edges of each state of a rule; () if it is not yet defined."""
+        automaton = self._automata[-1 - rule]
+        return () if automaton is None else automaton[0]
+
     def append(self, other: Rules, terminals: Sequence[int]) -> int:
         """Append the rules of `other`, all of which are defined; its terminal i is terminals[i] here.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from decimal import Decimal
+from itertools import combinations
 from typing import Any, TypeAlias
 
 from ..work import spend_on_each
@@ -23,6 +24,7 @@ from .formula import (
     SIZE,
     TRUE,
     UNIQUE,
+    WITHIN,
     Formula,
     conjunction,
 )
@@ -40,6 +42,7 @@ from .outlines import (
     possible_kinds,
 )
 from .scalars.numbers import whole_numbers
+from .scalars.strings import holds
 
 Bounds: TypeAlias = "tuple[int, int | None]"
 """At least, and at most; None: any number."""
@@ -49,6 +52,9 @@ _MAX_DISTINCT = 1000
 
 _MAX_REPEATED = 200
 """... and of an array that must have some."""
+
+_MAX_COMPARED = 16
+"""The most items of an array that are compared with each other."""
 
 
 def array_shapes(atoms: Iterable[Formula], expander: Expander) -> list[ArrayShape]:
@@ -129,13 +135,28 @@ def _can_be_remembered(shape: ArrayShape, expander: Expander) -> bool:
     kinds = possible_kinds(outline)
     if kinds & (ARRAY | OBJECT):
         return False
-    if shape.low <= 1 or len(outline.allowed or ()) - len(outline.excluded) >= shape.low:
+    if shape.low <= 1:
         return True
     strings = conjunction(expander.formula(literal, STRING) for literal in literals)
     numbers = conjunction(expander.formula(literal, NUMBER) for literal in literals)
+    if sum(1 for one in spend_on_each(outline.allowed or ()) if _is_one(one, strings, numbers)) >= shape.low:
+        return True
     if kinds & STRING and strings != FALSE and _has_any_length(strings):
         return True
     return bool(kinds & NUMBER) and numbers != FALSE and _has_no_end(numbers)
+
+
+def cannot_repeat(shape: ArrayShape, expander: Expander) -> bool:
+    """Whether the items of arrays are obviously scalars that differ, though no matcher remembers them."""
+    literals = map(shape.literals, range(shape.prefix + 1))
+    outlines = [outline_intersection(map(expander.outline, one)) for one in literals][: shape.high]
+    if any(possible_kinds(one) & (ARRAY | OBJECT) for one in outlines):
+        return False
+    if shape.distinct is not None or shape.high == 0 or shape.high == 1:
+        return True
+    if shape.high is None or not len(outlines) == shape.high <= _MAX_COMPARED:
+        return False
+    return not any(possible_kinds(outline_intersection(pair)) for pair in combinations(outlines, 2))
 
 
 def _has_any_length(formula: Formula) -> bool:
@@ -149,6 +170,13 @@ def _has_no_end(formula: Formula) -> bool:
     bounds = [atom for atom in atoms if atom[0] != INTEGER]
     one_sided = {atom[0] for atom in bounds}
     return len(one_sided) <= 1 and all(atom[0] == LESS or _is_minimum(atom) for atom in bounds)
+
+
+def _is_one(value: Any, strings: Formula, numbers: Formula) -> bool:
+    """Whether a constant is one of the strings, or certainly one of the numbers."""
+    if isinstance(value, str):
+        return holds(strings, value)
+    return numbers == TRUE or (numbers[0] == WITHIN and value in numbers[1])
 
 
 def _is_minimum(atom: Formula) -> bool:

@@ -11,17 +11,20 @@ from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
 from ..program.expression import EMPTY, Expression, literal
 from ..program.operations import Operation, any_clear, at_least, clause, clear, count, saturate, set_bit
 from ..program.rules import ACCEPT, UNIQUE_MARK, PlainEdge, Rules
+from ..program.shared_arrays import SharedArrays
 from ..work import sort, spend, spend_on_each
+from .array_assertions import cannot_repeat
 from .arrays import ArrayShape
 from .document import Document
 from .layout import Punctuation
 from .limits import MAX_CELLS
-from .listed import Listed, ListedAutomaton
+from .listed import Listed, ListedAutomaton, is_array_without_repetitions
 from .nodes import Expander
 from .objects import ObjectShape, Plan, Region
 from .options import KeyOrder
 from .ordering import MemberWriter, ordered_object
 from .outlines import CONSTANTS, json_kind
+from .scalars.matching import ValueMatcher
 from .scalars.numbers import decimal, plain_numbers
 from .scalars.strings import holds
 from .scalars.texts import quoted_key
@@ -54,6 +57,10 @@ class Emitter:
         self._constants: dict[Any, tuple[int, ...]] = {}
         self._waiting: list[tuple[int, Plan | ArrayShape | Listed, Literals]] = []
         self._keys: dict[str, int] = {}
+        self._marked: dict[int, list[PlainEdge]] = {}
+        """The rules of arrays whose items a matcher remembers: the first state, whose last edge says so."""
+        self._without_repetitions: set[int] = set()
+        """The rules of other arrays of scalars that differ."""
         self.unique_keys = False
         """Whether it matters that no object repeats a key."""
 
@@ -74,6 +81,18 @@ class Emitter:
             except GrammarError as error:
                 self.values.expander.place(error, literals)
                 raise
+        if self._marked:
+            self._forget_shared_arrays()
+
+    def _forget_shared_arrays(self) -> None:
+        """Have matchers not remember the items of arrays that another rule may read, if that is allowed."""
+        shared_arrays = SharedArrays(self._rules, ValueMatcher)
+        while self._marked and (found := shared_arrays.found(self._marked, self._without_repetitions)):
+            reason = "other alternatives of the schema may allow the same array, and repetitions in it"
+            self.values.expander.unsupported("uniqueItems", reason)
+            for rule in found:
+                self._marked.pop(rule).pop()
+        self._rules.unique_items = bool(self._marked)
 
     def _define(self, symbol: int, shape: Plan | ArrayShape | Listed) -> None:
         if isinstance(shape, Plan):
@@ -167,6 +186,8 @@ class Emitter:
         return (self._rules.terminal("NUMBER", number),)
 
     def _listed(self, rule: int, values: Mapping[Hashable, Any]) -> None:
+        if all(is_array_without_repetitions(value) for value in values):
+            self._without_repetitions.add(rule)
         automaton = ListedAutomaton(values, self, self._marks, self._ordered)
         self._rules.define_automaton(rule, automaton.states, automaton.bits)
 
@@ -184,7 +205,7 @@ class Emitter:
         spend(2 * sum(map(len, automaton.states)))
         self._rules.define_automaton(rule, automaton.states, automaton.bits, automaton.counters)
 
-    def _mark(self, states: list[list[PlainEdge]], marks: Punctuation) -> None:
+    def _mark(self, rule: int, states: list[list[PlainEdge]], marks: Punctuation) -> None:
         """Have a matcher remember the items of an array."""
         if marks is not self._marks:
             raise UnsupportedKeywordError(
@@ -194,6 +215,7 @@ class Emitter:
         _, target, operations = states[0][0]
         symbol = self._rules.terminal("UNIQUE_ARRAY", literal(b"[" + UNIQUE_MARK))
         states[0].append((symbol, target, operations))
+        self._marked[rule] = states[0]
 
     def define_array(self, rule: int, shape: ArrayShape, writer: ItemWriter, marks: Punctuation) -> None:
         """Define the rule of an array, whose items `writer` writes, with `marks` around them."""
@@ -202,7 +224,9 @@ class Emitter:
         else:
             states, bits, counters = _listed_array(writer, marks, shape, self.values), 0, 0
         if shape.remembers:
-            self._mark(states, marks)
+            self._mark(rule, states, marks)
+        elif cannot_repeat(shape, self.values.expander):
+            self._without_repetitions.add(rule)
         self._rules.define_automaton(rule, states, bits, counters)
 
 

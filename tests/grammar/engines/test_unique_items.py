@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from decimal import Decimal
 from typing import Any
@@ -10,13 +11,15 @@ from typing import Any
 import pytest
 
 from engine_sampler import Tokenizer
-from engine_sampler.contract import allocate_bitmask
+from engine_sampler.contract import UnfinishedError, Work, allocate_bitmask
 from engine_sampler.grammar import Grammar, GrammarLimitError
 from engine_sampler.grammar.engines import unique_items
 from engine_sampler.grammar.errors import UnsupportedKeywordError
 from engine_sampler.testing import MatcherContract
 
 from ..both_engines import every_engine
+
+ROUNDS = int(os.environ.get("ENGINE_SAMPLER_TEST_ROUNDS", "1"))
 
 
 def items(schema: Any, **others: Any) -> dict[str, Any]:
@@ -49,7 +52,7 @@ TOKENIZER = Tokenizer(TOKENS, [len(TOKENS) - 1])
 
 
 class TestUniqueItems(MatcherContract):
-    rounds = 2
+    rounds = ROUNDS
     grammar = Grammar.from_json_schema({"type": "object", "additionalProperties": MIXED})
     tokenizer = TOKENIZER
     texts = ('{"a":["a","b",1,11]}', '{"a":[],"b":["a"],"c":["a"]}', '{"é":[true,"true"]}')
@@ -158,7 +161,7 @@ def test_masks_allow_exactly_the_tokens_that_are_accepted(engine: Any, kind: str
     )
     random_ = random.Random(1)
     ended = 0
-    for _ in range(6):
+    for _ in range(2 * ROUNDS):
         inner = engine(grammar.program, TOKENS, TOKENIZER.eos_token_ids).matcher()
         matcher = unique_items.UniqueItemsMatcher(inner, TOKENIZER)
         text = b""
@@ -181,6 +184,37 @@ def test_masks_allow_exactly_the_tokens_that_are_accepted(engine: Any, kind: str
                 for array in found.values() if isinstance(found, dict) else [found]:
                     assert len({value(one) for one in array}) == len(array), text
     assert ended
+
+
+def test_masks_beside_many_items_are_found_piece_by_piece() -> None:
+    grammar = Grammar.from_json_schema(items({"type": ["integer", "string"]}))
+    matcher = grammar.compile(TOKENIZER).matcher()
+    if not matcher.bounded:
+        pytest.skip("only the engine in C can be interrupted")
+    assert matcher.accept_bytes(("[" + ",".join(map(str, range(0, 400, 3))) + ",1").encode())
+    whole, bitmask = allocate_bitmask(1, len(TOKENS)), allocate_bitmask(1, len(TOKENS))
+    matcher.fork().fill_bitmask(whole)
+    pieces = 0
+    while pieces < 100_000:
+        pieces += 1
+        try:
+            matcher.fill_bitmask(bitmask, work=Work(2000, 2000))
+        except UnfinishedError:
+            continue
+        break
+    assert bitmask.tolist() == whole.tolist()
+    assert pieces > 5
+
+
+@pytest.mark.parametrize("beginning", ["[0,-", "[1,1.", "[10,1e"])
+def test_masks_know_numbers_that_are_written_otherwise(beginning: str) -> None:
+    grammar = Grammar.from_json_schema(items({"type": "number", "minimum": -9, "maximum": 10}), numbers="any")
+    matcher = grammar.compile(TOKENIZER).matcher()
+    assert matcher.accept_bytes(beginning.encode())
+    bitmask = allocate_bitmask(1, len(TOKENS))
+    matcher.fill_bitmask(bitmask)
+    found = [t for t in range(len(TOKENS)) if bitmask[0, t >> 5] >> (t & 31) & 1]
+    assert found == [t for t in range(len(TOKENS)) if matcher.fork().accept(t)]
 
 
 def test_completions_and_repairs_do_not_repeat_items_in_silence() -> None:
