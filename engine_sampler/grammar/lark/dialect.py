@@ -54,8 +54,8 @@ _LINE_END = re.compile(r"\n(?=\r?\n)")
 class Placeholder:
     """The meaning of a terminal of the rewritten text: `value` is a name, token ids or a JSON value.
 
-    kind   "token", "ids", "other" (any token but these ids and names), "json", "regex", or "operators" (the
-           value is a `Part`)
+    kind   "token", "ids", "other" (any token but these ids and names), "json", "regex", "operators" (a
+           `TerminalPart`) or "expression" (an `Expression`)
     word   the word that the user wrote
     """
 

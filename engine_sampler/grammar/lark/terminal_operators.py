@@ -27,7 +27,7 @@ _LITERALS = {"string": "STRING", "regexp": "REGEXP"}
 _END = Word("end", "", 0, 0)
 
 
-class Part(NamedTuple):
+class TerminalPart(NamedTuple):
     """A part of a terminal.
 
     kind   "|", "&", "," (a sequence), "~", "repeat", "name" or "literal"
@@ -48,13 +48,13 @@ def has_operators(statement: Statement) -> bool:
     )
 
 
-def read_operators(text: Lines, statement: Statement) -> Part:
+def read_operators(text: Lines, statement: Statement) -> TerminalPart:
     """The body of a terminal. Raises GrammarError with its place."""
     return _Reader(text, statement).body()
 
 
 def expression_of(
-    part: Part, named: Callable[[Word], Expression], literal: Callable[[Any], Expression]
+    part: TerminalPart, named: Callable[[Word], Expression], literal: Callable[[Any], Expression]
 ) -> Expression:
     """The texts that a part matches; `named` and `literal` give those of a name and of a literal."""
     kind, value = part
@@ -80,7 +80,7 @@ class _Reader:
         self._words = [*statement.words[statement.body :], _END._replace(start=statement.words[-1].end)]
         self._at = 0
 
-    def body(self) -> Part:
+    def body(self) -> TerminalPart:
         part = self._joined("|")
         if self._word.kind != "end":
             self._fail("the end of the terminal")
@@ -95,30 +95,30 @@ class _Reader:
         text = f"in a terminal with & or ~, {expected} is expected before {found}"
         raise self._text.error(text, self._word.start)
 
-    def _joined(self, operator: str) -> Part:
+    def _joined(self, operator: str) -> TerminalPart:
         """Alternatives, or what stands between two `&` in one of them."""
         parts = []
         while True:
             parts.append(self._joined("&") if operator == "|" else self._sequence())
             if self._word.text != operator:
-                return parts[0] if len(parts) == 1 else Part(operator, parts)
+                return parts[0] if len(parts) == 1 else TerminalPart(operator, parts)
             self._at += 1
 
-    def _sequence(self) -> Part:
+    def _sequence(self) -> TerminalPart:
         items = [self._repeated()]
         while self._word.kind in ("name", "string", "regexp") or self._word.text in ("(", "[", "~"):
             items.append(self._repeated())
-        return items[0] if len(items) == 1 else Part(",", items)
+        return items[0] if len(items) == 1 else TerminalPart(",", items)
 
-    def _repeated(self) -> Part:
+    def _repeated(self) -> TerminalPart:
         part = self._item()
         while True:
             word = self._word
             if word.text in _OPERATORS:
-                part = Part("repeat", (part, *_OPERATORS[word.text]))
+                part = TerminalPart("repeat", (part, *_OPERATORS[word.text]))
                 self._at += 1
             elif word.kind == "count" or (word.text == "~" and self._words[self._at + 1].kind == "number"):
-                part = Part("repeat", (part, *self._bounds()))
+                part = TerminalPart("repeat", (part, *self._bounds()))
             else:
                 return part
 
@@ -143,36 +143,36 @@ class _Reader:
         self._at += 1
         return self._words[self._at - 1].text
 
-    def _item(self) -> Part:
+    def _item(self) -> TerminalPart:
         word = self._word
         self._at += 1
         if word.text == "~":
             if self._word.text == "~":
                 self._fail("an item")
-            return Part("~", self._item())
+            return TerminalPart("~", self._item())
         if word.text in ("(", "["):
             inside = self._joined("|")
             if self._word.text != ")]"["([".index(word.text)]:
                 self._fail("the bracket that closes the group")
             self._at += 1
-            return inside if word.text == "(" else Part("repeat", (inside, 0, 1))
+            return inside if word.text == "(" else TerminalPart("repeat", (inside, 0, 1))
         if word.kind == "name":
-            return Part("name", word)
+            return TerminalPart("name", word)
         if word.kind in _LITERALS:
             return self._literal(word)
         self._at -= 1
         return self._fail("a string, a regular expression, a terminal or a group")
 
-    def _literal(self, word: Word) -> Part:
+    def _literal(self, word: Word) -> TerminalPart:
         tokens: list[Any] = [self._token(word)]
         if self._word.kind != "dots" or word.kind != "string":
-            return Part("literal", Tree("literal", tokens))
+            return TerminalPart("literal", Tree("literal", tokens))
         self._at += 1
         if self._word.kind != "string":
             self._fail("a string")
         tokens.append(self._token(self._word))
         self._at += 1
-        return Part("literal", Tree("range", tokens))
+        return TerminalPart("literal", Tree("range", tokens))
 
     def _token(self, word: Word) -> Token:
         return Token(_LITERALS[word.kind], word.text, word.start, *self._text.location(word.start))

@@ -91,6 +91,9 @@ class Terminals:
         placeholder = self._rewritten.placeholders.get(name)
         if placeholder is not None and placeholder.kind == "operators":
             return self._operators(name, placeholder)
+        if placeholder is not None and placeholder.kind == "expression":
+            found: Expression = placeholder.value
+            return found
         if placeholder is not None:
             return self._substrings(placeholder)
         tree = self._definitions[name]
