@@ -5,6 +5,7 @@
     <[^1,5-9]>  <[*]>   one token, special or not, but none of these; any token
     %json {...}         a text that is valid under this JSON Schema
     %regex {"substring_chars": "..."}         a substring of that text, of any length
+    %regex {"substring_words": "..."}         some of its words in a row, with all that is between them
     %regex {"substring_chunks": ["...", ...]} any number of these texts that follow each other in the list
     A: B & ~/x/         a terminal of intersections and complements, see `terminal_operators`
     x{2,5} x{2} x{2,}   repetition, as `x~2..5` (`x{,5}`: up to five)

@@ -74,6 +74,8 @@ def test_tokens_in_them(text: str, masks: list[set[int]]) -> None:
         ('root ::= "a" Regex("(")', r"Regex: not a regular expression.*line 1, column 14"),
         ('root ::= Regex("a", json_string=true)', "has no argument json_string"),
         ('root ::= Substring("a", b)', "Substring takes texts"),
+        ('root ::= Substring("\ud800")', "lone surrogate"),
+        ('root ::= TagDispatch(("\ud800", root))', "lone surrogate"),
         ("root ::= Token()", "Token takes ids of tokens"),
         ("root ::= Token(true)", "Token takes ids of tokens"),
         ('root ::= TagDispatch(("<a>", b))', r"there is no rule 'b' \(line 1, column 30\)"),
