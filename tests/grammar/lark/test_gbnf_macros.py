@@ -30,6 +30,8 @@ IN_ANY_CASE = ["", "q", "<a>1", "q<b>2", "<a"]
         (r'root ::= Regex("(\?i)k\\x21")', ["k!", "K!"], ["k"]),
         (r'root ::= Regex("\\u{43}(\?<name>d)+")', ["Cdd"], ["C"]),
         ('root ::= Regex("(?P<name>d)+a.b")', ["da\nb"], ["ab"]),
+        (r'root ::= Regex("(\?i)\u03a3|[^k]")', ["\u03a3", "\u03c3", "x"], ["k", "K"]),
+        (r'root ::= Regex("(\?i)\xe9")', ["\xe9"], ["\xc9"]),
         ('root ::= Regex("^a$")', ["a"], ["aa"]),
         (TWO_TAGS.format("false"), IN_ANY_CASE, ["<a>1q", "<a>1<b>2", "x", "<a>"]),
         (TWO_TAGS.format("true"), [*IN_ANY_CASE, "<a>1q", "<a>1<b>2"], ["x", "<a>", "<a>1x"]),

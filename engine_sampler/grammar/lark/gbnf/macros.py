@@ -1,7 +1,8 @@
 """What the macros of xgrammar's EBNF mean, as xgrammar prints them.
 
 Regex("[a-z]+")                  the texts that the whole pattern matches, in ECMAScript's syntax, else in
-                                 Python's; `.` is any character, `(?i)` at its beginning ignores case
+                                 Python's; `.` is any character, `(?i)` at its beginning ignores the
+                                     case of ASCII letters. Look-aheads and anchors hold; xgrammar drops them
 Substring("ab", "c")             any number of these texts that follow each other in the list
 TagDispatch(("<f", rule), ..., loop_after_dispatch=true, excludes=("x"))
                                  text, and behind each trigger what its rule matches; none of `excludes`
@@ -88,7 +89,7 @@ def read_macro(name: str, arguments: list[Any], options: dict[str, Any]) -> Macr
 def _pattern(text: str) -> Expression:
     flags = re.S
     if text.startswith(_IGNORE_CASE):
-        text, flags = text[len(_IGNORE_CASE) :], flags | re.I
+        text, flags = text[len(_IGNORE_CASE) :], flags | re.I | re.A
     try:
         return pattern_expression(text, flags=flags, dialect="ecma")
     except GrammarLimitError:
