@@ -5,7 +5,9 @@
     <[^1,5-9]>  <[*]>   one token, special or not, but none of these; any token
     %json {...}         a text that is valid under this JSON Schema
     %regex {"substring_chars": "..."}         a substring of that text, of any length
+    %regex {"substring_words": "..."}         some of its words in a row, with all that is between them
     %regex {"substring_chunks": ["...", ...]} any number of these texts that follow each other in the list
+    A: B & ~/x/         a terminal of intersections and complements, see `terminal_operators`
     x{2,5} x{2} x{2,}   repetition, as `x~2..5` (`x{,5}`: up to five)
     name[lazy]: ...     a rule that ends as early as its text can. Where it may begin, no other terminal
                         reads past that end. So `head[lazy]: TEXT "<call>"` is free text up to a trigger.
@@ -33,6 +35,7 @@ from ...base.errors import quoted
 from ..errors import GrammarLimitError
 from ..work import spend
 from .statements import OPTIONS, Lines, Scan, Statement, Word, count_bounds
+from .terminal_operators import has_operators, read_operators
 
 MAX_TOKEN_IDS = 300_000
 """The most ids in all the `<[...]>` of a grammar."""
@@ -52,7 +55,8 @@ _LINE_END = re.compile(r"\n(?=\r?\n)")
 class Placeholder:
     """The meaning of a terminal of the rewritten text: `value` is a name, token ids or a JSON value.
 
-    kind   "token", "ids", "other" (any token but these ids and names), "json" or "regex"
+    kind   "token", "ids", "other" (any token but these ids and names), "json", "regex", "operators" (a
+           `TerminalPart`) or "expression" (an `Expression`)
     word   the word that the user wrote
     """
 
@@ -133,7 +137,7 @@ class _Rewriter:
                 self._options(statement)
                 continue
             lazy = self._attributes(statement)
-            if self._is_regex(statement):
+            if self._is_regex(statement) or self._has_operators(statement):
                 continue
             for word in statement.words:
                 if word.kind == "count":
@@ -168,6 +172,20 @@ class _Rewriter:
             return False
         self._result.placeholders[statement.defines] = Placeholder("regex", words[2], words[2].value)
         self._edit(words[0].start, words[2].end, "")
+        return True
+
+    def _has_operators(self, statement: Statement) -> bool:
+        """Rewrite a terminal with `&` or `~` between patterns; returns whether `statement` is one."""
+        words, name = statement.words, statement.defines
+        if statement.kind != "terminal" or words[0].kind == "directive" or not has_operators(statement):
+            return False
+        if name in self._result.placeholders:
+            raise self._scan.error(f"the terminal {name} is defined more than once", words[0].start)
+        word = words[statement.name]
+        self._result.placeholders[name] = Placeholder(
+            "operators", word, read_operators(self._scan, statement)
+        )
+        self._edit(words[0].start, words[-1].end, "", "\n")
         return True
 
     def _replace(self, word: Word, text: str) -> None:

@@ -43,6 +43,7 @@ from .terminals import Terminals
 _REFUSED = {
     "json": "%json needs the lexer dynamic_complete",
     "regex": "%regex needs the lexer dynamic_complete",
+    "operators": "a terminal with & or ~ needs the lexer dynamic_complete",
 }
 
 _COMPILING_STEPS, _TERMINAL_STEPS = 32, 20

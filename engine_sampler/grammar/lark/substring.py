@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from ..errors import GrammarError, GrammarLimitError
 from ..program.expression import Expression, automaton
+from ..program.free_text import utf8
+
+_WORD = re.compile(r"\w+|\s+|[^\w\s]+")
 
 MAX_WORK = 250_000
 """The most positions in the text, over all states of the automaton."""
 
 
 def substring_expression(value: Any) -> Expression:
-    """The expression of `{"substring_chunks": [...]}` or `{"substring_chars": "..."}`.
+    """The expression of `{"substring_chunks": [...]}`, `{"substring_chars": "..."}`, or
+    `{"substring_words": "..."}`, whose chunks are words, blanks in a row, and what is between these.
 
     It matches any number of whole chunks that follow each other in the list, from any one on, and the empty
     text. Raises GrammarError for any other value, and GrammarLimitError.
@@ -21,11 +26,15 @@ def substring_expression(value: Any) -> Expression:
     if isinstance(value, dict) and len(value) == 1:
         [(key, chunks)] = value.items()
         if key == "substring_chars" and isinstance(chunks, str):
-            return _substrings([character.encode() for character in chunks])
+            return _substrings(list(map(utf8, chunks)))
         are_texts = isinstance(chunks, list) and all(isinstance(chunk, str) for chunk in chunks)
         if key == "substring_chunks" and are_texts:
-            return _substrings([chunk.encode() for chunk in chunks])
-    raise GrammarError("%regex takes substring_chunks, a list of texts, or substring_chars, a text")
+            return _substrings(list(map(utf8, chunks)))
+        if key == "substring_words" and isinstance(chunks, str):
+            return _substrings(list(map(utf8, _WORD.findall(chunks))))
+    raise GrammarError(
+        "%regex takes substring_chunks, a list of texts, substring_words or substring_chars, a text"
+    )
 
 
 def _substrings(chunks: Sequence[bytes]) -> Expression:

@@ -13,19 +13,20 @@ from lark import Tree
 from lark.lexer import Pattern
 
 from ..errors import GrammarError, GrammarLimitError
-from ..program.expression import EMPTY, Expression, literal, union
+from ..program.expression import EMPTY, Expression, literal, looks_ahead, union
 from ..program.rules import Rules
 from ..program.special_names import MAX_TOKEN_SETS
 from ..program.unicode import either_case
 from ..program.words import any_of, any_sequence_of
 from ..regex.beginning import ANY_TEXT, Before, TextBeforeError
-from ..regex.pattern import terminal_expression
+from ..regex.pattern import pattern_expression, terminal_expression
 from ..work import spend
 from .dialect import Placeholder, Rewritten
 from .lazy_terminals import prefix_free
 from .messages import Messages
-from .statements import ENDLESS
+from .statements import ENDLESS, Word
 from .substring import substring_expression
+from .terminal_operators import expression_of
 from .terminal_patterns import literal_pattern, pattern_of, plain_text
 
 _UNBOUNDED = f",{ENDLESS}}}", ",}"
@@ -73,6 +74,8 @@ class Terminals:
         self._special: dict[tuple[int, ...], int] = {}
         self._others: dict[tuple[int, ...], int] = {}
         """The symbols of any token but some, by these."""
+        self._open: set[str] = set()
+        """The terminals with operators that are being read."""
         self.found: dict[str, tuple[int, Expression]] = {}
         self.undecided: set[str] = set()
 
@@ -86,6 +89,11 @@ class Terminals:
     def expression(self, name: str) -> Expression:
         """The expression of the terminal `name`. Raises GrammarError."""
         placeholder = self._rewritten.placeholders.get(name)
+        if placeholder is not None and placeholder.kind == "operators":
+            return self._operators(name, placeholder)
+        if placeholder is not None and placeholder.kind == "expression":
+            found: Expression = placeholder.value
+            return found
         if placeholder is not None:
             return self._substrings(placeholder)
         tree = self._definitions[name]
@@ -179,6 +187,37 @@ class Terminals:
         except GrammarError as error:
             location = self._messages.location(placeholder.word.start)
             raise type(error)(error.text, *location) from None
+
+    def _operators(self, name: str, placeholder: Placeholder) -> Expression:
+        """The expression of a terminal with `&` or `~`."""
+        if name in self._open:
+            raise self._messages.about_terminal("it contains itself", name, None)
+        self._open.add(name)
+        try:
+            return expression_of(placeholder.value, self._operand, self._whole_literal)
+        except GrammarError as error:
+            raise error if error.line else self._messages.about_terminal(error, name, None) from None
+        finally:
+            self._open.discard(name)
+
+    def _operand(self, word: Word) -> Expression:
+        placeholder = self._rewritten.placeholders.get(word.text)
+        if placeholder is None and word.text not in self._definitions:
+            raise self._messages.error(f"the terminal {word.text} is used but not defined", word.start)
+        found = self.expression(word.text)
+        if word.text in self.undecided or looks_ahead(found):
+            text = f"{word.text} depends on the text around it, which & and ~ do not allow"
+            raise self._messages.error(text, word.start)
+        return found
+
+    def _whole_literal(self, node: Any) -> Expression:
+        token = node.children[0]
+        with self._messages.translated(token):
+            pattern = literal_pattern(node)
+        try:
+            return pattern_expression(pattern.to_regexp().replace(*_UNBOUNDED))
+        except GrammarError as error:
+            raise self._messages.about_terminal(error, token, token) from None
 
     def _any_of(self, words: list[list[Any]]) -> Expression:
         """Any one of these words, each of which is one string or a sequence of them."""

@@ -21,7 +21,8 @@ class TextBeforeError(GrammarError):
 class Before(NamedTuple):
     """What may stand right before a pattern: characters of a set, the beginning of the text, or both.
 
-    is_any   conditions at the beginning are left out, whatever they are
+    is_any   conditions at the beginning are left out, whatever they are, and all others if one of these
+             depends on the text before: at least what the pattern may match
     """
 
     last: Ranges = EVERY
@@ -29,6 +30,7 @@ class Before(NamedTuple):
     is_any: bool = False
 
 
+UNKNOWN = Before()
 ANY_TEXT = Before(is_any=True)
 TEXT_BEGIN = Before(last=())
 
@@ -57,6 +59,18 @@ def decided(node: Node, before: Before) -> Node:
         if item.longest != 0:
             break
     return sequence(items)
+
+
+def without_lookarounds(node: Node) -> Node:
+    """The pattern without any condition on the text around: it matches what it did, and more."""
+    if not node.has_lookaround:
+        return node
+    spend()
+    if isinstance(node, Choice):
+        return choice(map(without_lookarounds, node.items))
+    if isinstance(node, Repeat):
+        return repeat(without_lookarounds(node.item), node.low, node.high, node.reluctant)
+    return sequence(map(without_lookarounds, node.items) if isinstance(node, Sequence) else ())
 
 
 def _is_failure(node: Node) -> bool:

@@ -14,9 +14,10 @@ from typing import TypeAlias
 
 from ..errors import GrammarError, GrammarLimitError
 from ..program.expression import EPSILON, Expression, concat, guard, union
+from ..program.unicode import Ranges, overlap
 from ..work import spend
 from .automaton import Alphabet, State, expression_of
-from .beginning import TextBeforeError
+from .beginning import TEXT_BEGIN, UNKNOWN, Before, TextBeforeError
 from .tree import ANY, Choice, Lookaround, Node, Repeat, Sequence, Set, repeat, sequence
 
 Thread: TypeAlias = "tuple[int, frozenset[Thread], frozenset[frozenset[Thread]]]"
@@ -57,13 +58,15 @@ def whole(tree: Node, search: bool, max_states: int, max_work: int) -> Expressio
     return expression_of(states, ALWAYS, machine.alphabet)
 
 
-def preferred(tree: Node, max_states: int, max_work: int) -> Expression:
+def preferred(tree: Node, max_states: int, max_work: int, before: Before = UNKNOWN) -> Expression:
     """The texts that `re.match` matches as a whole, see `pattern.terminal_expression`.
+
+    before  what may precede them, for lookbehinds that look at more than the match
 
     Raises GrammarError where the text before the match, or a positive lookahead beyond its end, decides,
     and GrammarLimitError.
     """
-    machine = Machine(tree, False, max_work)
+    machine = Machine(tree, False, max_work, before)
     states = machine.explore(machine.start(), _resolve_preferred, False, max_states)
     conditions = dict.fromkeys(condition for ends, _ in states for condition in ends)
     if len(conditions) > MAX_GUARDS:
@@ -138,10 +141,11 @@ def holds_at_end(thread: Thread) -> bool:
 class Machine:
     """The threads of one pattern, and the states that they form.
 
-    whole  the pattern is matched against the whole text: no character precedes it
+    whole   the pattern is matched against the whole text: no character precedes it
+    before  what may precede it otherwise
     """
 
-    def __init__(self, tree: Node, whole: bool, max_work: int) -> None:
+    def __init__(self, tree: Node, whole: bool, max_work: int, before: Before = UNKNOWN) -> None:
         self.tree = tree
         self.work = max_work
         nodes = _nodes(tree)
@@ -157,7 +161,8 @@ class Machine:
         self._closures: dict[tuple[int, LookbehindResults], tuple[Thread, ...]] = {}
         self._lookbehinds = {id(node): i for i, node in enumerate(lookbehinds)}
         self._starts = [self._lookbehind_start(node) for node in lookbehinds]
-        self._possible = [frozenset() if whole else self._reachable(cells) for cells in self._starts]
+        last = TEXT_BEGIN.last if whole else before.last
+        self._possible = [self._reachable(cells, last) for cells in self._starts]
 
     def _spend(self, work: int = 1) -> None:
         spend(6 * work)
@@ -323,17 +328,25 @@ class Machine:
             for (certain, possible), start in zip(lookbehinds, self._starts, strict=True)
         )
 
-    def _reachable(self, cells: Cells) -> Cells:
-        """All cells that some text leads to."""
+    def _reachable(self, cells: Cells, last: Ranges) -> Cells:
+        """All cells that some text leads to that ends with a character of `last`."""
+        if not last:
+            return frozenset()
         reached: set[int] = set()
+        found: set[int] = set()
         waiting = list(cells)
         while waiting:
             cell = waiting.pop()
-            if cell not in reached:
-                reached.add(cell)
-                if cell != END:
-                    waiting += self._open_cells(self._settle(self._cells[cell][1]))
-        return frozenset(reached)
+            if cell in reached:
+                continue
+            reached.add(cell)
+            node, after, *_ = self._cells[cell]
+            if cell != END and isinstance(node, Set):
+                opened = self._open_cells(self._settle(after))
+                waiting += opened
+                if overlap(node.ranges, last):
+                    found |= opened
+        return frozenset(found)
 
     def results(self, lookbehinds: tuple[LookbehindState, ...]) -> LookbehindResults:
         return tuple(

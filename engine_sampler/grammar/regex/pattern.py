@@ -40,7 +40,7 @@ from ..program.expression import repeat as repeat_expression
 from ..program.unicode import ANY_CHARACTER, TEXT, invert
 from ..work import counted_work, spend, spend_on_each
 from . import ordered
-from .beginning import Before, decided
+from .beginning import UNKNOWN, Before, TextBeforeError, decided, without_lookarounds
 from .items import PatternError, nests_lookarounds, width
 from .order import order_matters
 from .parsing import parsed
@@ -168,7 +168,7 @@ def _build(
         tree = _tree(pattern, flags, dialect)
         if whole:
             return _whole(tree, search, limits)
-        return _preferred(tree if before is None else decided(tree, before), limits)
+        return _preferred(tree, limits) if before is None else _preferred_after(tree, limits, before)
 
 
 _cached_build = lru_cache(maxsize=64)(_build)  # few entries: an automaton may take megabytes
@@ -220,10 +220,20 @@ def whole_texts(pattern: str) -> Callable[[str], bool]:
         return WholeText(_tree(pattern, 0, "python"), _LIMITS.work).is_matched
 
 
-def _preferred(tree: Node, limits: PatternLimits) -> Expression:
+def _preferred_after(tree: Node, limits: PatternLimits, before: Before) -> Expression:
+    tree = decided(tree, before)
+    try:
+        return _preferred(tree, limits, before)
+    except TextBeforeError:
+        if not before.is_any:
+            raise
+        return _language(without_lookarounds(tree))
+
+
+def _preferred(tree: Node, limits: PatternLimits, before: Before = UNKNOWN) -> Expression:
     tree = without_hidden(tree)
     if order_matters(tree) or not _guardable(tree):
-        return ordered.preferred(tree, limits.states, limits.work)
+        return ordered.preferred(tree, limits.states, limits.work, before)
     return _language(tree)
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ..derivatives.states import byte_ranges, states_of
 from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
 from ..program.expression import Expression, literal, union, without
+from ..program.free_text import utf8
 from ..program.rules import Rules, alternatives, sequence
 from ..schema.arrays import ArrayShape
 from ..schema.compiling import open_schema
@@ -27,7 +28,6 @@ from ..schema.ordering import MemberWriter
 from ..schema.scalars.lifting import respelled
 from ..schema.scalars.strings import content_set
 from ..schema.scalars.texts import is_encodable
-from .text import utf8
 
 TYPES = ("string", "number", "boolean", "null", "object", "array")
 """The types of JSON; whole numbers are of the type number."""

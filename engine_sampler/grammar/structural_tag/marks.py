@@ -11,8 +11,16 @@ import re
 from functools import partial
 
 from ..program.expression import Expression, concat, literal
+from ..program.free_text import (
+    UNBOUNDED_TEXT,
+    TextBounds,
+    bounded_text,
+    overlap_free,
+    text_before,
+    text_until,
+    utf8,
+)
 from ..program.rules import Body, Rules, alternatives, sequence
-from .text import UNBOUNDED_TEXT, TextBounds, bounded_text, overlap_free, text_before, text_until, utf8
 
 _BARE = r"｜\w{1,40}｜"
 _MARK = re.compile(

@@ -26,6 +26,7 @@ from ..program.expression import (
     repeat,
     union,
 )
+from ..program.free_text import free_text
 from ..program.rules import Body, Rules, alternatives, sequence
 from ..schema.formula import AND, LENGTH, NOT, OR, TRUE, WITHIN, Formula
 from ..schema.layout import spacing_of
@@ -36,7 +37,6 @@ from ..schema.scalars.strings import content_set
 from ..schema.scalars.texts import WHITESPACE, is_encodable
 from .arguments import TYPES, Arguments, Separators
 from .marks import Marks
-from .text import free_text
 
 _NOT_IN_NAMES = '"<>'
 """What a parameter's name that the schema does not declare does not contain, besides white space and what a

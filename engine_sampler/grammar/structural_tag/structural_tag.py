@@ -12,6 +12,7 @@ from ..errors import GrammarError, GrammarLimitError
 from ..lark.gbnf import is_gbnf
 from ..lark.grammar import rules_from_gbnf, rules_from_lark
 from ..program.expression import Expression, both
+from ..program.free_text import UNBOUNDED, free_text, overlap_free, text_bounds, text_until
 from ..program.rules import Body, Rules, alternatives, repeated, sequence
 from ..regex.pattern import pattern_expression
 from ..schema.compiling import add_schema
@@ -23,7 +24,6 @@ from .embed import embed
 from .fields import REQUIRED, Fields, nonempty_strings
 from .marks import Marks
 from .parameters import STYLES, CallContext
-from .text import UNBOUNDED, free_text, overlap_free, text_bounds, text_until
 from .tokens import NamedTokens
 
 DEFAULT_OPTIONS = SchemaOptions()

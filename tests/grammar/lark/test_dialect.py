@@ -83,6 +83,8 @@ def test_a_declared_terminal_without_a_meaning_matches_nothing() -> None:
         ("start: %json {}", "%json is not supported here"),
         ("start: %json {,}", "invalid JSON"),
         ('start: %regex {"pattern": "a"}', "takes substring_chunks"),
+        ('start: %regex {"substring_chars": "a\\ud800"}', "lone surrogate"),
+        ('start: %regex {"substring_words": "a\\ud800"}', "lone surrogate"),
         ('start: "a"{,}', "is not a count"),
         ('start: r\nr[quick]: "a"', "no attribute 'quick'"),
         ('start: r\nr[suffix]: "a"', "the attribute 'suffix' has a wrong value"),
@@ -117,6 +119,14 @@ def test_a_rule_may_contain_a_schema() -> None:
 def test_an_error_in_a_schema_has_the_position_of_the_schema() -> None:
     with pytest.raises(GrammarLimitError, match=r"%json: no enum \(line 2, column 4\)"):
         rules_from_lark('start: a\na: %json {"type": "string"}', schema_rules=choice_of)
+
+
+def test_words_in_a_row_are_those_of_a_text_with_what_is_between_them() -> None:
+    language = ours('start: %regex {"substring_words": "The fox_1, it\'s  -- \u00e9t\u00e9\\n42!?"}')
+    assert all(
+        map(language, ["", "The", "The ", "fox_1, it", "it's", "'s  ", "  ", "--", "\u00e9t\u00e9\n42", "!?"])
+    )
+    assert not any(map(language, ["Th", "fox", "_1", "it's ", " --", "-", "4", "!", "\u00e9"]))
 
 
 def test_substrings_of_a_text_keep_their_order() -> None:

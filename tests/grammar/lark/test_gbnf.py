@@ -95,7 +95,6 @@ def test_special_tokens_keep_their_names_and_ids() -> None:
         ('root ::= "a"\n* "b"', r"expected the name of a rule before .* \(line 2, column 1\)"),
         ("root ::= !<[^5]>", "excludes twice.*line 1, column 10"),
         ("root ::= !x", "expected a token such as <name>"),
-        ('root ::= TagDispatch(("<a>", b))', r"TagDispatch\(...\) is not supported.*line 1, column 10"),
         ("root ::= <x", "expected a token such as <name>"),
         ("root ::= " + "(" * (MAX_BRACKETS + 1), "nested more than"),
         ('root ::= "a"{' + "9" * 5000 + "}", r"a number is longer than 100 .*line 1, column 13"),

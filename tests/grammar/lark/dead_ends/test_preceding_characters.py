@@ -24,6 +24,10 @@ DECIDED = {
     "in a rule": 'start: "x" /(?<=x)a/ | "y" /(?<=y)b/ | /\\bb/ "a"',
     "lines": 'start: L ("\\n" L)*\nL: /(?m:^)[ab]+(?m:$)/',
     "behind ignored text": 'start: "x"? A\nA: /(?<![ab])a/\n%ignore " "',
+    "at its own end": 'start: A B?\nA: /[ab]+(?<!bab)/\nB: "x"',
+    "required at its own end": "start: A\nA: /[abx]+(?<=ab)/",
+    "at its own end, behind other characters": 'start: ("x" | "y") A\nA: /[ab]+(?<!ab)/',
+    "in its middle": "start: A\nA: /[ab]*(?<!ba)x[ab]?/",
     "behind several rules": 'start: item+\nitem: word "."\nword: /\\b[ab]+/ | "x" "y" /\\Bb/',
 }
 
@@ -77,6 +81,8 @@ def test_it_has_its_meaning_where_all_that_comes_before_agrees(name: str) -> Non
         "start: %json {} A\nA: /(?<=x)a/",
         "start: <|x|> A\nA: /(?<=x)a/",
         'start: "x" A\nA: /b?(?<=x)a/',
+        'start: "b" A\nA: /[ab]+(?<!bab)/',
+        "start: A+\nA: /[ab]+(?<!bab)/",
     ],
 )
 def test_it_is_refused_where_the_text_before_decides(grammar: str) -> None:

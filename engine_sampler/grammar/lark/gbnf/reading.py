@@ -1,78 +1,44 @@
-"""GBNF, llama.cpp's language of grammars, read to the trees that lark builds of a grammar in its own.
-
-    root   ::= item+                         a rule; the text is what `root` matches
-    item   ::= "- " [^\\r\\n]{1,80} "\\n"       literals, character classes, repetitions
-    number ::= ("-"? [0-9]+ | "." ) # text   groups, choices, comments; `.` is any character
-    call   ::= <|tool|> <[12]>               special tokens, by name or id
-    free   ::= (!</think> | !<[12]>)*        any token but this one; `<[^1,5-9]>` and `<[*]>` as in Lark
-
-xgrammar's EBNF is read as well: a line that defines no rule continues the one before, names may have dots,
-`{2,-1}` has no upper bound, and a look-ahead `(= x)`, which only speeds xgrammar up, is read and left out.
-Its macros, such as `TagDispatch(...)`, are refused.
-
-Escapes are \\n \\r \\t \\\\ \\" \\[ \\] \\- \\xHH \\uHHHH \\UHHHHHHHH. A rule ends where
-the next one begins.
-
-Source: llama.cpp's grammars/README.md and its parser. They differ: there, text that spells the name of a
-special token matches it as well, left recursion is refused (allowed here), and a repetition of 2000 or more
-has no upper bound.
-"""
+"""Reads GBNF to the trees that lark builds of a grammar in its own language."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from lark import Token, Tree
 from lark.grammar import NonTerminal, Terminal
 
-from ...base.cached import cached_property
-from ...base.errors import quoted
-from ..errors import GrammarLimitError
-from ..work import counted_work, spend
-from .dialect import Placeholder, SpecialTokens
-from .statements import ENDLESS, MAX_BRACKETS, MAX_NUMBER, MAX_WORD, Lines, Word
+from ....base.cached import cached_property
+from ....base.errors import quoted
+from ...errors import GrammarError, GrammarLimitError
+from ...work import counted_work, spend
+from ..dialect import Placeholder, SpecialTokens
+from ..statements import ENDLESS, MAX_BRACKETS, MAX_NUMBER, MAX_WORD, Lines, Word
+from .characters import BLANK, BLANK_LINES, BLANKS, NAME, Characters
+from .macros import MACROS, RuleName, read_macro
 
-_BLANK = re.compile(r"(?:[ \t]|#[^\r\n]*)*")
-_BLANK_LINES = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
-_NAME = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
-_FIRST_HEAD = re.compile(r"(?:[ \t\r\n]|(?:#|//)[^\r\n]*(?![^\r\n]))*[A-Za-z0-9_.-]+[ \t]*::=")
-_NEXT_LINE = re.compile(
-    r"(?:[ \t\r\n]|#[^\r\n]*(?![^\r\n]))*(?=[|\"\[(<!.]|[A-Za-z0-9_.-]+(?![A-Za-z0-9_.-])(?![ \t\r\n]*::=))"
+_FIRST_HEAD = re.compile(
+    r"(?:[ \t\r\n]|(?:#|//)[^\r\n]*(?![^\r\n]))*[A-Za-z0-9_.-]+(?:\[[^\]\r\n]*\])?[ \t]*::="
 )
-"""What separates a line from one that continues its rule, because it does not define another one."""
 _SIMPLE_LITERAL = re.compile(r'"[ !#-\[\]-~]*"')
 """A literal that is the same in Lark."""
 _ANY_CHARACTER = "/./s"
-_WORD = re.compile(rf"({_SIMPLE_LITERAL.pattern}|\[(?:[^\]\\]|\\.)*\]|{_NAME.pattern})[ \t]*", re.DOTALL)
+_WORD = re.compile(rf"({_SIMPLE_LITERAL.pattern}|\[(?:[^\]\\]|\\.)*\]|{NAME.pattern})[ \t]*", re.DOTALL)
 """Most literals, classes and names, with the blanks that follow."""
 _TOKEN = re.compile(r"!?<[^<>\s]+>")
-_MACROS = ("TagDispatch", "TokenTagDispatch", "Token", "ExcludeToken", "Regex", "Substring")
-"""What xgrammar's EBNF writes like calls of functions."""
-_MACRO_HEAD = re.compile(rf"^[ \t]*({'|'.join(_MACROS)})[ \t]*::=", re.MULTILINE)
+_MACRO_HEAD = re.compile(rf"^[ \t]*({'|'.join(MACROS)})[ \t]*::=", re.MULTILINE)
+_NUMBER = re.compile(r"\d{1,9}(?![\w.-])")
+_KEY = re.compile(r"([a-z_]+)[ \t]*=(?!=)")
+_TRUTHS = {"true": True, "false": False}
+_ATTRIBUTE = re.compile(r'[ \t]*([A-Za-z_]+)[ \t]*(?:=[ \t]*("[^"\r\n]*"|[\w.+-]+))?[ \t]*')
 _EMPTY = object()
 """A part that matches the empty text, and is left out."""
-_BLANKS, _LINE_ENDS = (" ", "\t", "#", "\r", "\n"), ("\r", "\n")
 _OPERATORS = {(0, 1): "?", (0, None): "*", (1, None): "+"}
 _REPETITIONS = ("*", "+", "?", "{")
 _RULE_STEPS, _REPETITION_STEPS, _WORD_STEPS = 6, 3, 2
 """The steps for a rule, a repetition, and a word that is new, beside those for the parts of a sequence."""
 _TIMES = re.compile(r"[*+?]|\{[ \t]*(\d+)[ \t]*(?:(,)[ \t]*(?:(\d+|-1)[ \t]*)?)?\}")
-_CODE = re.compile(r"x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})")
-_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", **{c: c for c in '\\"[]-'}}
-_ESCAPES |= {
-    "'": "'",
-    "?": "?",
-    "0": "\0",
-    "a": "\a",
-    "b": "\b",
-    "f": "\f",
-    "v": "\v",
-    "e": "\x1b",
-    "/": "/",
-    "^": "^",
-}
 
 
 def is_gbnf(text: str) -> bool:
@@ -106,15 +72,13 @@ _NOTHING: Any = Tree("expansions", [Tree("expansion", [])])
 """What matches the empty text."""
 
 
-class _Reader:
+class _Reader(Characters):
     """Reads rule after rule."""
 
     def __init__(self, text: str, root: str) -> None:
-        self._text = text
+        super().__init__(text)
         self._root = root
-        self._at = 0
         self._depth = 0
-        self._lines = Lines(text)
         self._tokens = SpecialTokens(self._lines)
         self._placeholders: dict[str, Placeholder] = {}
         self._nodes: dict[str, Any] = {}
@@ -126,16 +90,17 @@ class _Reader:
 
     def read(self) -> Gbnf:
         rules: dict[str, Any] = {}
-        self._skip(_BLANK_LINES)
+        self._skip(BLANK_LINES)
         while self._at < len(self._text):
             name = self._word("the name of a rule")
-            self._skip(_BLANK)
-            self._expect("::=", _BLANK_LINES)
-            rules[name] = self._choice(_BLANK)  # a later rule of the same name replaces it
+            self._attributes()
+            self._skip(BLANK)
+            self._expect("::=", BLANK_LINES)
+            rules[name] = self._choice(BLANK)  # a later rule of the same name replaces it
             spend(_RULE_STEPS)
             if self._at < len(self._text) and self._text[self._at] not in "\r\n":
                 self._fail("the end of the line")
-            self._skip(_BLANK_LINES)
+            self._skip(BLANK_LINES)
         for name in [self._root, *self._uses]:
             if name not in rules:
                 position = self._uses[name][0] if name in self._uses else 0
@@ -145,13 +110,26 @@ class _Reader:
             node.children.append(NonTerminal(names[name]))
         return Gbnf(self._lines, {names[name]: tree for name, tree in rules.items()}, self._placeholders)
 
+    def _attributes(self) -> None:
+        """Leave out the attributes of a rule, which must be about captures."""
+        while self._text.startswith(("[", ","), self._at) and (
+            found := _ATTRIBUTE.match(self._text, self._at + 1)
+        ):
+            if "capture" not in found[1]:
+                text = f"a rule in EBNF has no attribute {quoted(found[1])}: captures are allowed"
+                raise self._lines.error(text, found.start(1))
+            self._at = found.end()
+            if self._text.startswith("]", self._at):
+                self._at += 1
+                return
+
     # --- the body of a rule ----------------------------------------------------------------------
 
     def _choice(self, blank: re.Pattern[str]) -> Any:
         """Sequences separated by `|`; `blank` may follow a part, and may include line ends or not."""
         sequences = [self._sequence(blank)]
         while self._text.startswith("|", self._at):
-            self._expect("|", _BLANK_LINES)
+            self._expect("|", BLANK_LINES)
             sequences.append(self._sequence(blank))
         return Tree("expansions", sequences)
 
@@ -165,7 +143,7 @@ class _Reader:
                 self._at = known.end()
             elif (part := self._part()) is None:
                 break
-            if text[self._at : self._at + 1] in _BLANKS:
+            if text[self._at : self._at + 1] in BLANKS:
                 self._skip(blank)
             if text[self._at : self._at + 1] in _REPETITIONS:
                 part = self._repetitions(part, blank)
@@ -189,17 +167,85 @@ class _Reader:
             return self._node("REGEXP", _ANY_CHARACTER, self._at - 1)
         if next_one in ("<", "!"):
             return self._token()
-        if name := _NAME.match(self._text, self._at):
-            self._refuse_macro(name)
+        if name := NAME.match(self._text, self._at):
             at, self._at = self._at, name.end()
-            return self._uses.setdefault(name[0], (at, self._shared(name[0], [])))[1]
+            if name[0] in MACROS and self._text.startswith("(", self._at) and name[0] not in self._own_macros:
+                return self._macro(name[0], at)
+            return self._use(name[0], at)
         return None
 
-    def _refuse_macro(self, name: re.Match[str]) -> None:
-        is_call = name[0] in _MACROS and self._text.startswith("(", name.end())
-        if is_call and name[0] not in self._own_macros:
-            text = f"{name[0]}(...) is not supported: structural tags say the same"
-            raise self._lines.error(text, name.start())
+    def _use(self, name: str, at: int) -> Any:
+        """The tree of a use of the rule `name`."""
+        if name not in self._uses:
+            self._uses[name] = at, self._shared(name, [])
+        return self._uses[name][1]
+
+    # --- macros ----------------------------------------------------------------------------------
+
+    def _macro(self, name: str, at: int) -> Any:
+        """The tree of a macro of xgrammar's."""
+        options: dict[str, Any] = {}
+        arguments = self._arguments(options, 0)
+        try:
+            ways, other, loops, apart = read_macro(name, arguments, options)
+        except GrammarError as error:
+            raise type(error)(f"{name}: {error.text}", *self._lines.location(at)) from None
+        word = Word("token", name, at, self._at)
+        sequences = []
+        for (kind, value), rule in ways:
+            parts = [self._new_terminal(Placeholder(kind, word, value))]
+            parts += [self._use(rule.name, rule.at)] if rule else []
+            sequences.append(Tree("expansion", parts))
+        if other is None:
+            return Tree("expansions", sequences)
+        free = self._new_terminal(Placeholder(other[0], word, other[1]))
+        if other[0] == "other":  # one token
+            free = Tree("expr", [free, "*"])
+        if not sequences:
+            return Tree("expansions", [Tree("expansion", [free])])
+        if apart:
+            sequences = [Tree("expansion", [free, Tree("expansions", sequences)])]
+        if not loops:
+            return Tree("expansions", [*sequences, Tree("expansion", [free])])
+        looped = Tree("expr", [Tree("expansions", sequences), "*"])
+        return Tree("expansions", [Tree("expansion", [looped, free])])
+
+    def _new_terminal(self, placeholder: Placeholder) -> Any:
+        spend(_WORD_STEPS)
+        name = f"X{len(self._placeholders)}"
+        self._placeholders[name] = placeholder
+        return Tree("value", [Terminal(name)])
+
+    def _arguments(self, options: dict[str, Any] | None, depth: int) -> list[Any]:
+        """The arguments in parentheses; those with a name go to `options`."""
+        arguments: list[Any] = []
+        self._expect("(", BLANK_LINES)
+        while not self._text.startswith(")", self._at):
+            spend(2)
+            key = _KEY.match(self._text, self._at) if options is not None else None
+            if key and options is not None:
+                self._at = key.end()
+                self._skip(BLANK_LINES)
+                options[key[1]] = self._argument(depth)
+            else:
+                arguments.append(self._argument(depth))
+            self._skip(BLANK_LINES)
+            if not self._text.startswith(")", self._at):
+                self._expect(",", BLANK_LINES)
+        self._at += 1
+        return arguments
+
+    def _argument(self, depth: int) -> Any:
+        at, text = self._at, self._text
+        if text.startswith("(", at) and depth == 0:
+            return self._arguments(None, 1)
+        if text.startswith('"', at):
+            return self._characters()
+        if number := _NUMBER.match(text, at):
+            self._at = number.end()
+            return int(number[0])
+        name = self._word("a text, a number or the name of a rule")
+        return _TRUTHS[name] if name in _TRUTHS else RuleName(name, at)
 
     @cached_property
     def _own_macros(self) -> set[str]:
@@ -210,11 +256,11 @@ class _Reader:
         spend()
         self._depth += 1
         self._check_depth(self._depth)
-        self._expect("(", _BLANK_LINES)
+        self._expect("(", BLANK_LINES)
         asserts = self._text.startswith("=", self._at)
         if asserts:
-            self._expect("=", _BLANK_LINES)
-        inside = self._choice(_BLANK_LINES)
+            self._expect("=", BLANK_LINES)
+        inside = self._choice(BLANK_LINES)
         self._expect(")", None)
         self._depth -= 1
         return _EMPTY if asserts else inside
@@ -226,9 +272,8 @@ class _Reader:
         text = token[0]
         at, self._at = self._at, token.end()
         if text not in self._nodes:
-            name = f"X{len(self._placeholders)}"
-            self._placeholders[name] = self._tokens.placeholder(Word("token", text, at, self._at))
-            self._shared(text, [Terminal(name)])
+            placeholder = self._tokens.placeholder(Word("token", text, at, self._at))
+            self._nodes[text] = self._new_terminal(placeholder)
         return self._nodes[text]
 
     def _node(self, kind: str, text: str, at: int) -> Any:
@@ -302,12 +347,7 @@ class _Reader:
         if simple := _SIMPLE_LITERAL.match(self._text, start):
             self._at = simple.end()
             return self._node("STRING", simple[0], start) if len(simple[0]) > 2 else _EMPTY
-        self._at += 1
-        chars = []
-        while not self._text.startswith('"', self._at):
-            spend()
-            chars.append(self._char('"'))
-        self._at += 1
+        chars = self._characters()
         return self._node("STRING", '"' + "".join(map(_in_string, chars)) + '"', start) if chars else _EMPTY
 
     def _class(self) -> Any:
@@ -335,54 +375,6 @@ class _Reader:
             self._fail("a character in the class")
         self._at += 1
         return f"/[{'^' if negated else ''}{''.join(ranges)}]/"
-
-    def _char(self, end: str) -> str:
-        """The next character of a literal or a class, with its escape decoded."""
-        if self._at >= len(self._text):
-            self._fail(repr(end))
-        char = self._text[self._at]
-        self._at += 1
-        if char != "\\":
-            return char
-        if code := _CODE.match(self._text, self._at):
-            value = int(code[1] or code[2] or code[3], 16)
-            if value < 0x110000 and not 0xD800 <= value < 0xE000:
-                self._at = code.end()
-                return chr(value)
-        escaped = _ESCAPES.get(self._text[self._at : self._at + 1])
-        if escaped is None:
-            self._fail("an escape such as \\n or \\u20AC")
-        self._at += 1
-        return escaped
-
-    # --- positions -------------------------------------------------------------------------------
-
-    def _skip(self, blank: re.Pattern[str]) -> None:
-        text = self._text
-        if text[self._at : self._at + 1] in _BLANKS and (found := blank.match(text, self._at)):
-            self._at = found.end()
-        at_line_end = blank is _BLANK and text[self._at : self._at + 1] in _LINE_ENDS
-        if at_line_end and (found := _NEXT_LINE.match(text, self._at)):
-            self._at = found.end()
-
-    def _expect(self, mark: str, blank: re.Pattern[str] | None) -> None:
-        if not self._text.startswith(mark, self._at):
-            self._fail(repr(mark))
-        self._at += len(mark)
-        if blank is not None:
-            self._skip(blank)
-
-    def _word(self, expected: str) -> str:
-        found = _NAME.match(self._text, self._at)
-        if found is None:
-            self._fail(expected)
-        self._at = found.end()
-        return found[0]
-
-    def _fail(self, expected: str) -> NoReturn:
-        rest = self._text[self._at : self._at + 12]
-        position = f"before {quoted(rest)}" if rest else "at the end"
-        raise self._lines.error(f"GBNF: expected {expected} {position}", self._at)
 
 
 # --- in Lark -------------------------------------------------------------------------------------

@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ..errors import GrammarError, GrammarLimitError
-from ..program.expression import Expression, automaton, both, concat, literal, repeat, union
-from ..program.unicode import ANY_CHARACTER, LAST, TEXT, byte_automaton
 from ..work import spend, spend_on_each
+from .expression import Expression, automaton, both, concat, literal, repeat, union
+from .unicode import ANY_CHARACTER, LAST, TEXT, byte_automaton
 
 MAX_TRANSITIONS = 100_000
 """Maximum number of transitions of the automaton of one set of watched strings."""

@@ -1,0 +1,142 @@
+"""Terminals with `&` and `~` between patterns."""
+
+from __future__ import annotations
+
+import random
+import re
+from itertools import product
+
+import pytest
+
+from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
+from engine_sampler.grammar.lark.grammar import rules_from_lark
+from engine_sampler.grammar.lark.lalr import rules_from_lalr
+
+from ..both_engines import ENGINES, allowed
+from .oracle import language_of, ours
+
+WORDS = [
+    *("", "a", "b", "q", "aa", "ab", "ac", "ax", "abc", "foo", "xaby", "é", "0", "a.b"),
+]
+
+
+@pytest.mark.parametrize(
+    ("definition", "matched"),
+    [
+        ("/[a-z]+/ & ~/foo/", "a b q aa ab ac ax abc xaby"),
+        ("/[a-z]+/ & /.*x/", "ax"),
+        ("/a|ab/ & /.*/", "a ab"),
+        ('/[a-z]+/ & ~"ab" "c"', "ac"),
+        ('"q" | /[a-z]+/ & ~/[a-f]+/', "q ax foo xaby"),
+        ('/[a-z]+/ & ~B\nB: "foo" | "a" "b"', "a b q aa ac ax abc xaby"),
+        ('/[a-z]{2}/ & ~(/a./ | "b")', ""),
+        ('"x" ~/a/ "y"', "xaby"),
+        ('[/[a-z]/] "b" & ~"b"', "ab"),
+        ('/[a-z]/~2 & ~"AB"i', "aa ac ax"),
+        ('"a".."c" & ~"b"', "a"),
+        ('/[ab]+/ & ~("a"+ | "b"{2,3})', "b ab"),
+        ('/\\w/ & ~"a"\n  | "abc" & ~"b"', "b q é 0 abc"),
+        ("B & ~/a+/\n%import common.LETTER -> B", "b q"),
+        (r"~/[a-z]*/ & /.{1,2}/", "é 0"),
+    ],
+)
+def test_what_they_match(definition: str, matched: str) -> None:
+    language = ours(f"start: A\nA: {definition}")
+    assert [word for word in WORDS if language(word)] == sorted(matched.split(), key=WORDS.index)
+
+
+def test_one_may_be_an_operand_of_another_and_stand_beside_others() -> None:
+    language = ours('start: A "." B\nA: B & ~"if"\nB: /[a-z]+/ & ~"else"\n%ignore " "')
+    assert language("i . if")
+    assert not any(map(language, ["if.a", "else.a", "a.else"]))
+
+
+def test_a_complement_is_always_text() -> None:
+    for engine in ENGINES.values():
+        matcher = engine(rules_from_lark('start: A\nA: ~"a"').program(), ()).matcher()
+        assert not matcher.fork().accept_bytes(b"\xff")
+        assert matcher.accept_bytes("é".encode())
+
+
+@pytest.mark.parametrize(
+    ("definition", "reason"),
+    [
+        ("~~/a/", "an item is expected before ~ (line 2, column 5)"),
+        ("~A", "it contains itself"),
+        ("B & ~/x/\nB: ~A", "it contains itself"),
+        ('C & "x"', "the terminal C is used but not defined (line 2, column 4)"),
+        ("/x/ &", "is expected before its end (line 2, column 9)"),
+        ('(/x/ & "y"', "the bracket that closes the group is expected before its end"),
+        ('B & "x"\nB: /x(?!y)/', "B depends on the text around it"),
+        ('/x/ & ~"a" -> b', "the end of the terminal is expected before -> (line 2, column 15)"),
+        ('"a" & /[/', "unterminated character set (line 2, column 10)"),
+        ("/a/ & <x>", "is expected before <x>"),
+        ('"a"{3,2} & "a"', "a count ends before it begins"),
+        ('"a"~9999999 & "a"', "above 1000000 (line 2, column 7)"),
+        ('/a/ & ~/b/\nA: "b" & "c"', "the terminal A is defined more than once (line 3, column 1)"),
+        ('"a".. & "b"', "a string is expected before &"),
+    ],
+)
+def test_a_wrong_one_is_refused_with_its_position(definition: str, reason: str) -> None:
+    with pytest.raises(GrammarError) as caught:
+        rules_from_lark(f"start: A\nA: {definition}")
+    assert reason in str(caught.value)
+    assert caught.value.line is not None
+
+
+def test_lexers_by_states_refuse_them() -> None:
+    with pytest.raises(
+        GrammarError, match=r"a terminal with & or ~ needs the lexer dynamic_complete .*line 2"
+    ):
+        rules_from_lalr('start: A\nA: /a+/ & ~"aa"')
+
+
+def test_one_cannot_be_part_of_a_terminal_without_operators() -> None:
+    with pytest.raises(GrammarError, match="a declared terminal cannot be part of another one"):
+        rules_from_lark('start: A\nA: B "x"\nB: /[a-z]/ & ~"b"')
+
+
+def test_operands_that_name_others_twice_are_limited_as_other_terminals_are() -> None:
+    chain = "\n".join(f"T{i}: T{i + 1} & T{i + 1}" for i in range(40))
+    with pytest.raises(GrammarLimitError, match="grow by more than 100000 characters"):
+        rules_from_lark(f'start: T0\n{chain}\nT40: "a" & ~"b"')
+
+
+ALL = ["".join(word) for length in range(5) for word in product("ab", repeat=length)]
+ATOMS = ["/a/", "/b+/", "/[ab]*/", '"ab"', "/a.?/", "/(ab|b)*/", '"ba"']
+
+
+def random_terminal(draw: random.Random, depth: int) -> tuple[str, frozenset[str]]:
+    """A terminal, and the words of up to 4 letters that it matches."""
+    if depth == 0 or draw.random() < 0.2:
+        atom = draw.choice(ATOMS)
+        return atom, frozenset(word for word in ALL if re.fullmatch(atom[1:-1], word))
+    (left, some), (right, others) = (random_terminal(draw, depth - 1) for _ in range(2))
+    kind = draw.choice(["&", "&", "|", "~", " "])
+    if kind == "~":
+        return f"~({left})", frozenset(ALL) - some
+    joined = {
+        "&": some & others,
+        "|": some | others,
+        " ": frozenset(one + other for one in some for other in others if len(one + other) < 5),
+    }
+    return f"({left}) {kind} ({right})", joined[kind]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_both_engines_agree_with_sets_of_words(seed: int) -> None:
+    draw = random.Random(seed)
+    text, words = random_terminal(draw, 3)
+    rules = rules_from_lark(f"start: A\nA: ({text}) & /.*/")
+    for engine in ENGINES.values():
+        language = language_of(rules, engine)
+        assert {word for word in ALL if language(word)} == words, text
+    if not words:
+        return
+    tokens = [b"a", b"b", b"ab", b"bb", b"c", b"</s>"]
+    matchers = [engine(rules.program(), tokens, [5]).matcher() for engine in ENGINES.values()]
+    for _ in range(6):
+        masks = [allowed(matcher, len(tokens)) for matcher in matchers]
+        assert masks[0] == masks[-1], text
+        token = draw.choice(sorted(masks[0] - {5}) or [5])
+        assert len({matcher.accept(token) for matcher in matchers}) == 1
