@@ -13,8 +13,8 @@ import pytest
 
 
 class _NoImages:
-    """A finder of torchvision where there is none for the installed torch: SGLang imports names of it for models
-    that see, and nothing here calls them."""
+    """A finder of torchvision where there is none for the installed torch: SGLang imports names of it for
+    models that see, and nothing here calls them."""
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
