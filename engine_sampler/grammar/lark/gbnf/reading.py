@@ -273,7 +273,7 @@ class _Reader(Characters):
         at, self._at = self._at, token.end()
         if text not in self._nodes:
             placeholder = self._tokens.placeholder(Word("token", text, at, self._at))
-            self._nodes[text] = self._new_terminal(placeholder)
+            self._shared(text, self._new_terminal(placeholder).children)
         return self._nodes[text]
 
     def _node(self, kind: str, text: str, at: int) -> Any:
