@@ -250,11 +250,7 @@ def test_the_name_of_a_file_says_what_it_is(output: Output, name: str) -> None:
         (["--regex", "a", "--text", "half.txt", "--complete", "--repair"], "--repair: not allowed with"),
         (["--regex", "a", "--complete"], "--complete needs a text: --text FILE"),
         (["--regex", "a", "--repair"], "--repair needs a text: --text FILE"),
-        (["--regex", "("], "not a regular expression: missing )"),
         (["--schema", "absent.json"], "No such file or directory: 'absent.json'"),
-        (["--schema", "list.lark"], "the JSON Schema is not JSON"),
-        (["--schema", "odd.json"], "uniqueItems is not supported here"),
-        (["--lark", "schema.json"], "Expecting rule or terminal definition (line 1, column 1)"),
         (["--name", "jsn"], "grammar='jsn' is not allowed: Lark text, or one of arithmetic, csv"),
         (["--regex", "a", "--text", "absent.txt"], "No such file or directory: 'absent.txt'"),
         (["--regex", "a", "--text", "latin1.txt"], "can't decode byte 0xe9 in position 3"),
@@ -268,6 +264,24 @@ def test_an_error_that_the_user_can_fix_is_reported_in_one_line(
     status, text, error = output.of(*arguments)
     assert (status, text, error.count("\n")) == (2, "", 1)
     assert message in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--regex", "("], "not a regular expression: missing )"),
+        (["--schema", "list.lark"], "the JSON Schema is not JSON"),
+        (["--schema", "odd.json"], "uniqueItems is not supported here"),
+        (["--lark", "schema.json"], "Expecting rule or terminal definition (line 1, column 1)"),
+    ],
+)
+def test_an_error_in_a_text_is_followed_by_the_line_and_its_place(
+    output: Output, arguments: list[str], message: str
+) -> None:
+    status, text, error = output.of(*arguments)
+    first, _, caret, rest = error.split("\n")
+    assert (status, text, caret.strip(), rest) == (2, "", "^", "")
+    assert message in first
 
 
 def test_each_ignored_keyword_is_reported_in_a_line_of_its_own(output: Output) -> None:
@@ -313,10 +327,10 @@ def test_generate_follows_a_grammar(corpus: Path, options: list[str], accepts: o
     assert "stop (end of text)" in done.stderr
 
 
-def test_generate_reports_an_invalid_grammar_in_one_line(corpus: Path) -> None:
+def test_generate_reports_an_invalid_grammar_and_its_place(corpus: Path) -> None:
     needs_extra()
     done = run("generate", "--prompt", "The", "--corpus", corpus, "--regex", "(")
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 3)
     assert "regex: not a regular expression" in done.stderr
 
 
