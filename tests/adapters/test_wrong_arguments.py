@@ -21,6 +21,7 @@ WITHOUT_ARGUMENTS = {
 BUILT_BY_OTHERS = {
     *("Candidates", "EngineSampler", "SamplingMetadata", "SamplingOutput", "Stops", "custom_generate"),
     *("HandlingBackend", "SamplerConfig", "TopKTopPTokenSelector", "TopkToppLogprobsSamplingParam"),
+    *("ContinuousLogitsProcessor", "continuous_batching"),
 }
 """Objects that other calls make, and what another library calls with its own objects."""
 

@@ -83,7 +83,7 @@ def test_rows_of_requests_that_have_left_are_skipped_and_reported(backend: str) 
         if name in SETTINGS:
             assert result.tokens(i) == alone(params_of(str(name)), [1]).token_ids[:1]
             assert result.seeds[i] == 5
-    logprobs = result.logprobs["raw"]  # type: ignore[call-overload,index]
+    logprobs = result.logprobs.by_mode["raw"]  # type: ignore[union-attr]
     assert logprobs.token_ids[ids.index("logprobs"), 0] == result.token_ids[ids.index("logprobs")]
     assert scheduler.step(rows_for_live(scheduler, ids), ids).skipped == result.skipped
     expect_right(scheduler)

@@ -313,7 +313,7 @@ def test_logprobs_show_the_effect_of_the_mask(backend: str) -> None:
     chosen = int(result.token_ids[0])
     assert result.logprobs is not None
     for mode, values in expected.items():
-        given = result.logprobs[mode]
+        given = result.logprobs.by_mode[mode]
         assert given.logprobs[0, 0] == pytest.approx(values[chosen - ord("a")], abs=1e-5)
     raw = row[chosen] - np.log(np.exp(row.astype(np.float64)).sum())
-    assert result.logprobs["raw"].logprobs[0, 0] == pytest.approx(raw, abs=1e-5)
+    assert result.logprobs.by_mode["raw"].logprobs[0, 0] == pytest.approx(raw, abs=1e-5)

@@ -234,7 +234,7 @@ def test_process_and_logprobs_are_those_of_numpy(backend: LibraryBackend) -> Non
             scheduler.add(SamplingParams(**given, seed=seed, logprobs=2, logprobs_mode=modes), [1, 2])
         for step in range(3):
             result = scheduler.step(some_logits(step, 3))
-        joined = np.concatenate([result.logprobs[mode].logprobs for mode in modes])
+        joined = np.concatenate([result.logprobs.by_mode[mode].logprobs for mode in modes])
         return scheduler.process(some_logits(9, 3)), joined
 
     for mine, right in zip(run(backend), run("numpy"), strict=True):

@@ -295,9 +295,9 @@ def test_the_host_reports_logprobs_in_place_of_impossible_ones() -> None:
     )
     assert backend.lost
     np.testing.assert_array_equal(found.token_ids, expected.token_ids)
-    for kind, table in expected.logprobs.items():
-        np.testing.assert_array_equal(found.logprobs[kind].token_ids, table.token_ids)
-        np.testing.assert_array_equal(found.logprobs[kind].logprobs, table.logprobs)
+    for kind, table in expected.logprobs.by_mode.items():
+        np.testing.assert_array_equal(found.logprobs.by_mode[kind].token_ids, table.token_ids)
+        np.testing.assert_array_equal(found.logprobs.by_mode[kind].logprobs, table.logprobs)
 
 
 def test_a_library_that_declares_that_it_writes_gets_copies() -> None:

@@ -53,9 +53,9 @@ def test_logprobs_are_handed_out_under_a_time_limit(packaged: Path) -> None:
         scheduler_of(settings, each).step(logits_of(0, len(PLAIN)))
         for each in (LibraryBackend(packaged, timeout=MINUTE), "numpy")
     )
-    for kind, table in expected.logprobs.items():
-        np.testing.assert_array_equal(found.logprobs[kind].token_ids, table.token_ids)
-        np.testing.assert_array_equal(found.logprobs[kind].logprobs, table.logprobs)
+    for kind, table in expected.logprobs.by_mode.items():
+        np.testing.assert_array_equal(found.logprobs.by_mode[kind].token_ids, table.token_ids)
+        np.testing.assert_array_equal(found.logprobs.by_mode[kind].logprobs, table.logprobs)
 
 
 @pytest.mark.parametrize("timeout", [MINUTE, None])
