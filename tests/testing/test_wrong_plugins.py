@@ -26,7 +26,7 @@ for module in pkgutil.iter_modules(wrong.__path__):
 
 
 THOROUGH = int(os.environ.get("ENGINE_SAMPLER_TEST_ROUNDS", "1")) > 1
-SPECIFIC = [name for name, case in COLLECTION.items() if f"test_{ANY}" not in case.also]
+SPECIFIC = [name for name, case in sorted(COLLECTION.items()) if f"test_{ANY}" not in case.also]
 """The plugins that break no laws but those which they name."""
 
 
@@ -47,7 +47,7 @@ def kit_for(case: Wrong, **more: Any) -> type:
     return kit_of(case.plugin, **attributes)
 
 
-@pytest.mark.parametrize("name", list(COLLECTION)[:: 1 if THOROUGH else 4])
+@pytest.mark.parametrize("name", sorted(COLLECTION)[:: 1 if THOROUGH else 4])
 def test_a_wrong_plugin_is_found_by_the_law_that_it_breaks(name: str) -> None:
     case = COLLECTION[name]
     problem = problem_with(kit_for(case), case.law)
