@@ -56,9 +56,11 @@ LOADERS = {
 
 SLOWER = {
     "grammar.lark.statements._WORD": "a match begins where the last one ended, and looks at no word twice",
-    "grammar.lark.gbnf._WORD": "a match begins where the last one ended; what fails is an error, or is read",
-    "grammar.lark.gbnf._MACRO_HEAD": "it begins at the beginning of a line only",
-    "grammar.lark.gbnf._FIRST_HEAD": "it is matched once, at the beginning of the text",
+    "grammar.lark.gbnf.reading._WORD": "a match begins where the last ended; what fails is an error, or is read",
+    "grammar.lark.gbnf.reading._MACRO_HEAD": "it begins at the beginning of a line only",
+    "grammar.lark.gbnf.reading._FIRST_HEAD": "it is matched once, at the beginning of the text",
+    "grammar.lark.gbnf.reading._KEY": "it is matched where an argument begins; what fails is read as a word",
+    "grammar.lark.gbnf.reading._ATTRIBUTE": "a match begins where the last one ended; what fails is an error",
     "backends.library.header: re.findall": "the text is our own header",
     "messages.harmony._WORD": "it is matched once, in a header of 512 characters at most",
 }

@@ -19,6 +19,7 @@ FOR_TESTS = (*SURFACE, "engine_sampler.testing")
 
 FURTHER = {
     "engine-sampler-torch/engine_sampler_torch/on_device/equality.py": {"engine_sampler.testing"},
+    "engine-sampler-torch/engine_sampler_torch/on_device/step_times.py": {"engine_sampler.testing"},
     "engine-sampler-torch/example.py": {
         "engine_sampler.demo.configurations",
         "engine_sampler.demo.engine",
