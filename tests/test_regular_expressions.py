@@ -56,7 +56,7 @@ LOADERS = {
 
 SLOWER = {
     "grammar.lark.statements._WORD": "a match begins where the last one ended, and looks at no word twice",
-    "grammar.lark.gbnf.reading._WORD": "a match begins where the last ended; the rest is an error, or is read",
+    "grammar.lark.gbnf.reading._WORD": "a match begins where the last ended; others are errors, or read",
     "grammar.lark.gbnf.reading._MACRO_HEAD": "it begins at the beginning of a line only",
     "grammar.lark.gbnf.reading._FIRST_HEAD": "it is matched once, at the beginning of the text",
     "grammar.lark.gbnf.reading._KEY": "it is matched where an argument begins; what fails is read as a word",
