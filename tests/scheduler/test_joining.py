@@ -130,7 +130,7 @@ def test_a_record_for_observers_is_made_only_if_there_are_any(monkeypatch: pytes
 
     def finish_one() -> None:
         scheduler = make_scheduler()
-        scheduler.add(SamplingParams(max_tokens=1), request_id="a")
+        scheduler.add(SamplingParams(max_tokens=1, ignore_eos=True), request_id="a")
         scheduler.step(np.zeros((1, 40), np.float32))
         assert scheduler.request_ids == []
 
