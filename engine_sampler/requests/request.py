@@ -158,7 +158,7 @@ class Request:
             cumulative_logprob=self.cumulative_logprob,
             score=self.score,
             phase_tokens=self.phase_tokens,
-            unenforced=self.unenforced,
+            unenforced=list(self.unenforced),
         )
 
     def check_trigger(self) -> CheckTrigger:

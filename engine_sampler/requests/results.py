@@ -151,7 +151,7 @@ class Record:
     cumulative_logprob: float | None = field(default=None)
     score: float | None = field(default=None)
     phase_tokens: dict[str, int] | None = field(default=None)
-    unenforced: tuple[str, ...] = field(default=())
+    unenforced: list[str] = field(default_factory=list)
 
 
 class BegunStep:

@@ -383,7 +383,7 @@ def test_a_record_lists_what_its_schema_requires_in_vain(unsupported: str) -> No
     plain = scheduler.add(SamplingParams(json_schema={"type": "array"}))
     for known in (request_id, other):
         assert [text.split()[0] for text in scheduler.record(known).unenforced] == ["uniqueItems"]
-    assert scheduler.record(plain).unenforced == ()
+    assert scheduler.record(plain).unenforced == []
     with pytest.raises(ParameterError, match="json_schema: uniqueItems is not supported here"):
         scheduler.add(SamplingParams(json_schema=schema))
 
