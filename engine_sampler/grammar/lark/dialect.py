@@ -15,7 +15,8 @@
     name[suffix=END]: ...    lazy as well, and END, a literal or a terminal, follows; `stop` means the same
     %llguidance {}  %grammar_options {}       have no effect on the language (see `_OPTIONS`)
     a-b                                       a name with a hyphen, as in llguidance; lark knows it as `a_b`
-    name[capture="x"]: ...   has no effect on the language, nor has stop_capture
+    name[capture]: ...  name[capture="x"]: ...   what the rule matches is reported, under its own name or `x`;
+                        the language is the same. `stop_capture` has no effect
 
 Each form is replaced by the name of a new terminal, which a %declare introduces to lark. The name takes the
 same line and columns, so that lark's messages point at what the user wrote. Definitions that lark need not
@@ -24,6 +25,7 @@ read are left out, but for a %declare of the names that it may meet.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -43,7 +45,9 @@ MAX_TOKEN_IDS = 300_000
 _IDS = re.compile(r"<\[(\^?)([\d,-]+)\]>")
 _ANY_TOKEN = "<[*]>"
 _ID_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
-_IGNORED_ATTRIBUTES = ("capture", "stop_capture")
+_CAPTURE_ATTRIBUTES = ("capture", "stop_capture")
+_MAX_CAPTURE_NAME = 100
+"""The most characters of the name of a capture."""
 _OPTIONS = ("no_forcing", "allow_initial_skip")
 """Options of llguidance that do not change the language here: forced tokens are the engine's own affair, and
 ignored text may come first in any case."""
@@ -77,12 +81,14 @@ class Rewritten:
     placeholders   the meaning of each declared terminal
     lazy           the rule that each lazy terminal stands for
     declared       how many names that are known are declared
+    captures       the name under which what a rule matches is reported, by rule
     """
 
     text: str
     placeholders: dict[str, Placeholder] = field(default_factory=dict)
     lazy: dict[str, str] = field(default_factory=dict)
     declared: int = 0
+    captures: dict[str, str] = field(default_factory=dict)
 
 
 def rewrite(scan: Scan, known: Container[str] = ()) -> Rewritten:
@@ -236,6 +242,8 @@ class _Rewriter:
         found, close = self._attribute_list(words, name + 2)
         if close + 1 >= len(words) or words[close + 1].text != ":":
             raise self._scan.error("a colon must follow the attributes of a rule", words[close].end)
+        if "capture" in found:
+            self._result.captures[statement.defines] = self._capture_name(found["capture"], words[name].text)
         ending = next((found[key] for key in _ENDING_ATTRIBUTES if key in found), None)
         if "lazy" not in found and ending is None:
             start, end = words[name + 1].start, words[close].end
@@ -269,10 +277,14 @@ class _Rewriter:
             at += 1
         raise self._scan.error("the list of attributes is not closed", words[-1].end)
 
+    def _capture_name(self, value: Word, rule: str) -> str:
+        """The name that an attribute `capture` gives: `value`, or that of the rule."""
+        return capture_name(self._scan, value.text, value.start) if value.kind == "string" else rule
+
     def _check_attribute(self, key: Word, value: Word) -> None:
         if key.text in _ENDING_ATTRIBUTES:
             is_valid = value is not key and value.kind in ("string", "regexp", "name")
-        elif key.text in _IGNORED_ATTRIBUTES:
+        elif key.text in _CAPTURE_ATTRIBUTES:
             is_valid = value is key or value.kind == "string"
         elif key.text == "lazy":
             is_valid = value is key
@@ -280,6 +292,18 @@ class _Rewriter:
             raise self._scan.error(f"rules have no attribute {quoted(key.text)}", key.start)
         if not is_valid:
             raise self._scan.error(f"the attribute {quoted(key.text)} has a wrong value", value.start)
+
+
+def capture_name(text: Lines, value: str, at: int) -> str:
+    """The name of a capture from its literal at a position. Raises GrammarError."""
+    try:
+        name = ast.literal_eval(value)
+    except (SyntaxError, ValueError):
+        name = ""
+    if not 0 < len(name) <= _MAX_CAPTURE_NAME or not name.isprintable():
+        allowed = f"1 to {_MAX_CAPTURE_NAME} characters that can be printed"
+        raise text.error(f"capture={quoted(name)} is not allowed: {allowed}", at)
+    return str(name)
 
 
 class SpecialTokens:

@@ -97,9 +97,10 @@ class Program:
     terminal_names   of all terminals; for people, as are the others
     rule_names       of all rules; then, of an LALR parser, of the left sides of its rules
     unique_keys      the texts are JSON, and those in which an object repeats a key are not meant
-    unique_items     whether a bracket may be followed by `UNIQUE_MARK`: the items of that array
-                     differ
+    unique_items     whether a bracket may be followed by `UNIQUE_MARK`: the items of that array differ
     unenforced       what the language should have required besides, in words: ignored on request
+    captures         the rules whose matches are reported, and under which name: the symbol of a rule, or
+                     -1 - the left side of rules of an LALR parser; the language is the same
     budgets          for each terminal, how many tokens may begin in it, 0 for any number; empty if none has a
                      budget. It binds matchers only, which know the tokens, as far as the text can end there
     """
@@ -121,6 +122,7 @@ class Program:
     budgets: array[int] = field(default_factory=lambda: array("i"))
     unique_items: bool = False
     unenforced: tuple[str, ...] = ()
+    captures: tuple[tuple[int, str], ...] = ()
 
     def __repr__(self) -> str:
         counts = f"{len(self.rules) // 3} rules, {len(self.states) - 1} states"
@@ -130,10 +132,11 @@ class Program:
 
     @cached_property
     def key(self) -> str:
-        """A hash of the content: programs with equal keys describe equal languages."""
+        """A hash of the content: programs with equal keys describe equal languages, and capture alike."""
         content = b"|".join(arrays_of(self))
         content += str(self.start).encode() + b"|unique keys" * self.unique_keys
         content += b"|unique items" * self.unique_items + "|".join(self.unenforced).encode()
+        content += repr(self.captures).encode() * bool(self.captures)
         return hashlib.sha256(content).hexdigest()[:32]
 
     @property
@@ -182,6 +185,7 @@ class Rules:
 
     def __post_init__(self) -> None:
         self.unenforced: dict[str, None] = {}
+        self.captures: dict[int, str] = {}
         self.terminal_names: list[str] = []
         self.rule_names: list[str] = []
         self.side_names: list[str] = []
@@ -312,6 +316,7 @@ class Rules:
         self.unique_items |= other.unique_items
         self.unenforced |= other.unenforced
         before = len(self._automata)
+        self.captures |= {rule - before: name for rule, name in other.captures.items()}
         symbols = {ACCEPT: ACCEPT, **dict(enumerate(terminals))}
         symbols |= {-1 - rule: -1 - rule - before for rule in range(len(other._automata))}
         for name, automaton in zip(other.rule_names, other._automata, strict=True):
@@ -363,6 +368,7 @@ class Rules:
                 spend((len(edges) - counted) // 16)
                 counted = len(edges)
         states.append(len(edges) >> 2)
+        budgets = [self._budgets.get(i, 0) for i in range(len(self._terminals))] if self._budgets else ()
         special_starts, special_ids = array("i", bytes(4)) * (len(self._terminals) + 1), array("i")
         for symbol in range(len(self._terminals)) if self._special else ():
             special_ids.extend(self._special.get(symbol, ()))
@@ -382,11 +388,10 @@ class Rules:
             tuple(self.terminal_names),
             (*self.rule_names, *self.side_names),
             self.unique_keys,
-            array(
-                "i", [self._budgets.get(i, 0) for i in range(len(self._terminals))] if self._budgets else ()
-            ),
+            array("i", budgets),
             self.unique_items,
             tuple(self.unenforced),
+            tuple(self.captures.items()),
         )
 
 
@@ -487,11 +492,3 @@ class _Automaton:
             spend((len(seen) + len(replaced)) // 6)
             states.append(list(replaced))
         return states
-
-
-def program_of(name: str, expression: Expression) -> Program:
-    """The program of a grammar of one terminal."""
-    rules = Rules()
-    rules.start = rules.rule("start")
-    rules.define(rules.start, rules.terminal(name, expression))
-    return rules.program()
