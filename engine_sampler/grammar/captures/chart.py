@@ -7,17 +7,20 @@ begin it. So a list that is recursive at its end is completed once, at its end.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..engines.reference.automata import Automata
 from .expectations import Expectations
 from .steps import Steps
 
+Next = tuple[int, ...]
+"""The terminals that may be next; ANY for all."""
+
 Item = tuple[int, int]
 """A position, and the place where its rule began."""
 
-ANY = -1
-"""The next terminal where it may be any."""
+ANY: Next = ()
 
 
 class Link(NamedTuple):
@@ -36,15 +39,15 @@ class Completion(NamedTuple):
 
 
 class Move(NamedTuple):
-    """What a position may go on with before a terminal.
+    """What a position may go on with before some terminals.
 
-    scanned    the positions after the terminal
+    scanned    the positions after one of the terminals, each with that
     empty      the terminals that match the empty text
-    begun      the rules that may begin with the terminal, or be empty
-    completed  the rule, if it may end before the terminal; else 0
+    begun      the rules that may begin with one of the terminals, or be empty
+    completed  the rule, if it may end before one of the terminals; else 0
     """
 
-    scanned: tuple[int, ...]
+    scanned: tuple[tuple[int, int], ...]
     empty: tuple[int, ...]
     begun: tuple[int, ...]
     completed: int
@@ -59,36 +62,36 @@ class Moves:
     def __init__(self, automata: Automata, expected: Expectations) -> None:
         self.automata = automata
         self._expected = expected
-        self._known: dict[tuple[int, int], Move] = {}
+        self._known: dict[tuple[int, Next], Move] = {}
 
     def targets(self, position: int) -> dict[int, tuple[int, ...]]:
         return self.automata.transitions(position).targets
 
-    def before(self, position: int, terminal: int) -> Move:
-        """What a position may go on with before a terminal, or ANY."""
-        found = self._known.get((position, terminal))
+    def before(self, position: int, terminals: Next) -> Move:
+        """What a position may go on with before some terminals."""
+        found = self._known.get((position, terminals))
         if found is None:
-            found = self._known[position, terminal] = self._found(position, terminal)
+            found = self._known[position, terminals] = self._found(position, terminals)
         return found
 
-    def _found(self, position: int, terminal: int) -> Move:
+    def _found(self, position: int, terminals: Next) -> Move:
         targets, completes = self.automata.transitions(position)
         empty, expected = self.automata.empty, self._expected
         rule = self.automata.rule_of(position)
         return Move(
-            targets.get(terminal, ()),
+            tuple((one, target) for one in terminals for target in targets.get(one, ())),
             tuple(symbol for symbol in targets if symbol >= 0 and symbol in empty),
             tuple(
                 symbol
                 for symbol in targets
-                if symbol < 0 and (symbol in empty or _contains(expected.first[-1 - symbol], terminal))
+                if symbol < 0 and (symbol in empty or _meets(expected.first[-1 - symbol], terminals))
             ),
-            rule if completes and _contains(expected.follow[-1 - rule], terminal) else 0,
+            rule if completes and _meets(expected.follow[-1 - rule], terminals) else 0,
         )
 
 
-def _contains(terminals: int, terminal: int) -> bool:
-    return terminal == ANY or bool(terminals >> terminal & 1)
+def _meets(expected: int, terminals: Next) -> bool:
+    return terminals == ANY or any(expected >> terminal & 1 for terminal in terminals)
 
 
 class Chart:
@@ -99,8 +102,8 @@ class Chart:
     waiting    at each place, the items that wait for a rule that begins there
     """
 
-    def __init__(self, moves: Moves, terminals: list[int], following: int, steps: Steps) -> None:
-        """Read `terminals`, behind which comes `following`: a terminal, the end, or ANY."""
+    def __init__(self, moves: Moves, terminals: Iterable[Next], following: Next, steps: Steps) -> None:
+        """Read one of some terminals after the other; behind them comes `following`, which may be the end."""
         self._moves = moves
         self._automata = moves.automata
         self._steps = steps
@@ -108,7 +111,8 @@ class Chart:
         self.completed: list[dict[Item, Completion]] = []
         self.waiting: list[dict[int, list[Item]]] = []
         self._count = 0
-        self._next = self._place = 0
+        self._next = ANY
+        self._place = 0
         self._queue: list[Item] = []
         goal = self._automata.goal
         self._add((self._automata.start(goal), 0), None)
@@ -126,8 +130,8 @@ class Chart:
             position, origin = item
             move = self._moves.before(position, self._next)
             self._steps.spend(1 + len(move.scanned) + len(move.begun))
-            for target in move.scanned:
-                after.setdefault((target, origin), []).append(Link(position, self._next, self._place))
+            for terminal, target in move.scanned:
+                after.setdefault((target, origin), []).append(Link(position, terminal, self._place))
             for symbol in move.empty:
                 self._go_on(item, symbol, self._place)
             for rule in move.begun:

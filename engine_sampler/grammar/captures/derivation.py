@@ -7,15 +7,18 @@ derivation ends, and each rule that was completed has one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from .chart import ANY, Chart, Moves
+from .chart import Chart, Moves, Next
 from .expectations import Expectations
 from .steps import Steps
 
 _Node = tuple[int, int]
 """A position in a rule, and the place that it has come to."""
+
+_Ways = dict[_Node, list[tuple[int, _Node]]]
+"""From each node the symbols that may come next, each with the node after it."""
 
 
 class Part(NamedTuple):
@@ -40,12 +43,12 @@ class Derivation:
         """The relevant rules of a text of the language, outer ones first."""
         yield from self._within([Part(self._automata.goal, 0, len(self._chart.completed) - 1)])
 
-    def begun(self, following: int) -> Iterator[Part]:
-        """The relevant rules that have ended in the beginning of a text, before a terminal or ANY."""
+    def begun(self, following: Next) -> Iterator[Part]:
+        """The relevant rules that have ended in the beginning of a text, before some terminals."""
         end = len(self._chart.completed) - 1
         for position, origin in self._chart.items[end]:
             targets = self._moves.targets(position)
-            if following in targets if following != ANY else any(symbol >= 0 for symbol in targets):
+            if not targets.keys().isdisjoint(following) or (not following and max(targets, default=-1) >= 0):
                 for rule, begin, at, reached in self._open_rules(position, origin, end):
                     yield from self._within(self._path(rule, begin, reached, [at]))
                 return
@@ -99,27 +102,42 @@ class Derivation:
         number  of its completion; 0 if it is not completed
         """
         after, distance = self._graph(rule, start, end, positions, number)
-        at = self._automata.start(rule), start
+        first = self._automata.start(rule), start
+        layers: list[dict[_Node, tuple[_Node, int]]] = [{first: (first, 0)}]
+        while all(distance[node] for node in layers[-1]):
+            layers.append(self._farthest(layers[-1], after, distance))
+        node = next(node for node in layers[-1] if not distance[node])
         path: list[Part] = []
-        while distance[at]:
-            place = at[1]
-            symbol, at = max(
-                (
-                    (symbol, node)
-                    for symbol, node in after[at]
-                    if node[1] > place or distance[node] < distance[at]
-                ),
-                key=lambda step: (step[1][1], -abs(step[0]), -distance[step[1]], step[1]),
-            )
-            path.append(Part(symbol, place, at[1]))
-        return path
+        for layer in layers[:0:-1]:
+            place = node[1]
+            node, symbol = layer[node]
+            path.append(Part(symbol, node[1], place))
+        return path[::-1]
+
+    def _farthest(
+        self, nodes: Iterable[_Node], after: _Ways, distance: dict[_Node, int]
+    ) -> dict[_Node, tuple[_Node, int]]:
+        """The nodes after some at one place that have come farthest, each with where it came from, and over
+        which symbol. What has come no farther must be nearer to the end."""
+        best = -1
+        found: dict[_Node, tuple[_Node, int]] = {}
+        for node in nodes:
+            self._steps.spend(1 + len(after[node]))
+            for symbol, to in after[node]:
+                if to[1] < best or (to[1] == node[1] and distance[to] >= distance[node]):
+                    continue
+                if to[1] > best:
+                    best = to[1]
+                    found.clear()
+                found.setdefault(to, (node, symbol))
+        return found
 
     def _graph(
         self, rule: int, start: int, end: int, positions: list[int], number: int
-    ) -> tuple[dict[_Node, list[tuple[int, _Node]]], dict[_Node, int]]:
-        """The ways through a rule to one of `positions`: from each node the symbols with the nodes after
-        them, and how many symbols there are at least up to the end."""
-        after: dict[_Node, list[tuple[int, _Node]]] = {}
+    ) -> tuple[_Ways, dict[_Node, int]]:
+        """The ways through a rule to one of `positions`, and how many symbols there are at least from each
+        node on."""
+        after: _Ways = {}
         queue: list[_Node] = [(position, end) for position in positions]
         distance = dict.fromkeys(queue, 0)
         for node in queue:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..engines.reference.lr import LrRows
+from .chart import Next
 from .derivation import Part
 from .steps import Steps
 
@@ -20,17 +21,17 @@ class Reductions:
         self._steps = steps
         self._stack: _Stack = [(rows.parser.first, 0)]
 
-    def of(self, terminals: Sequence[int], is_whole: bool, following: int) -> Iterator[Part]:
+    def of(self, terminals: Sequence[Next], is_whole: bool, following: Next) -> Iterator[Part]:
         """Those that end in a text: in a whole one, or in the beginning of one, behind which comes
-        `following`, -1 if that is not known."""
-        for place, terminal in enumerate(terminals):
+        `following`. A lexer leaves no choice between terminals once they have ended."""
+        for place, (terminal, *_) in enumerate(terminals):
             yield from self._reduced(place, terminal)
             self._stack.append((self._rows.actions[self._state][terminal], place))
         if is_whole:
             while (action := self._rows.ends[self._state]) < 0:
                 yield self._reduce(action, len(terminals))
-        elif following >= 0:
-            yield from self._reduced(len(terminals), following)
+        elif len(following) == 1:
+            yield from self._reduced(len(terminals), following[0])
 
     @property
     def _state(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from ...tokenizer import Tokenizer
 from ..cache import Cache
@@ -17,12 +17,15 @@ from .chart import Chart, Moves
 from .derivation import Derivation, Part
 from .expectations import Expectations
 from .lalr import Reductions
-from .splitting import Split, split, threads_of
+from .splitting import Piece, Split, split, threads_of
 from .steps import Steps
 from .units import Units, units_of_bytes, units_of_tokens
 
 MAX_GRAMMARS = 16
 """The grammars of which something is kept."""
+
+_BYTES_IN_A_STEP = 64
+"""How many bytes are copied in a step."""
 
 
 class CaptureReader:
@@ -42,41 +45,64 @@ class CaptureReader:
     def captures(self, units: Units, steps: Steps) -> Captures:
         """The captures of a text. Raises GrammarError, GrammarLimitError."""
         with self.tables.lock:
-            self.tables.meter.start()
-            found = split(self.tables.configurations, self._threads, units, steps)
-            parts = [part for part in self._parts(found, steps) if part.symbol in self._names]
+            self.tables.meter.start(steps.left)
+            parsed = split(self.tables.configurations, self._threads, units, steps)
+            parts = [part for part in self._parts(parsed, steps) if part.symbol in self._names]
         captures: Captures = {name: [] for _, name in self.program.captures}
-        begins = [piece.start for piece in found.pieces]
-        ends = [0, *(piece.end for piece in found.pieces)]
-        spans = [(*_span(part, begins, ends), self._names[part.symbol]) for part in parts]
+        span = _Spans(parsed.pieces, frozenset(self.program.skipped))
+        spans = [(*span.of(part), self._names[part.symbol]) for part in parts]
+        text = units.data()
         for start, end, name in sorted(spans, key=lambda span: (span[0], -span[1])):
-            captures[name].append(_capture(units, start, end))
+            found = _capture(units, text, start, end)
+            steps.spend(len(found.data) // _BYTES_IN_A_STEP)  # captures within captures share no memory
+            captures[name].append(found)
         return captures
 
     def _parts(self, found: Split, steps: Steps) -> Iterable[Part]:
-        terminals = [piece.terminal for piece in found.pieces]
+        terminals = [piece.terminals for piece in found.pieces]
         configurations = self.tables.configurations
         if isinstance(configurations, LalrConfigurations):
             reductions = Reductions(configurations.rows, steps)
             return list(reductions.of(terminals, found.is_whole, found.next))[::-1]
-        following = self._expected.end if found.is_whole else found.next
+        following = (self._expected.end,) if found.is_whole else found.next
         chart = Chart(self._moves, terminals, following, steps)
         derivation = Derivation(chart, self._moves, self._expected, steps)
         return derivation.whole() if found.is_whole else derivation.begun(following)
 
 
-def _span(part: Part, begins: list[int], ends: list[int]) -> tuple[int, int]:
-    """The units from which a part begins, and up to which it ends."""
-    _, start, end = part
-    return (begins[start], ends[end]) if start < end else (ends[start], ends[start])
+class _Spans:
+    """The units of parts, without ignored text at their ends."""
+
+    def __init__(self, pieces: Sequence[Piece], skipped: Set[int]) -> None:
+        self._begins: list[int] = []
+        """For each place, where the next piece of text begins; the end of the last one behind all."""
+        self._ends = [0]
+        """For each place, where the last piece of text before it ends."""
+        for piece in pieces:
+            is_skipped = not skipped.isdisjoint(piece.terminals)
+            self._ends.append(self._ends[-1] if is_skipped else piece.end)
+        begin = self._ends[-1]
+        for piece in reversed(pieces):
+            begin = begin if not skipped.isdisjoint(piece.terminals) else piece.start
+            self._begins.append(begin)
+        self._begins.reverse()
+
+    def of(self, part: Part) -> tuple[int, int]:
+        """Where a part begins and ends; one without text is behind the text before it."""
+        _, start, end = part
+        if start == end or self._ends[start] == self._ends[end]:
+            return self._ends[start], self._ends[start]
+        return self._begins[start], self._ends[end]
 
 
-def _capture(units: Units, start: int, end: int) -> Capture:
+def _capture(units: Units, text: bytes, start: int, end: int) -> Capture:
     tokens = None
     if units.tokens is not None:
         first = units.tokens[start]
         tokens = first, units.tokens[end - 1] + 1 if start < end else first
-    return Capture(units.data(start, end), units.offsets[start], units.offsets[end], tokens)
+    begin, stop = units.offsets[start], units.offsets[end]
+    before = units.offsets[0]
+    return Capture(text[begin - before : stop - before], begin, stop, tokens)
 
 
 class _Entry:

@@ -2,9 +2,8 @@
 
 The configurations of an engine are all the ways to read a text, and know nothing of where their parts began.
 So a text is followed forwards once; then backwards, by the threads from which its end is reached; and then
-these are walked from its beginning: of all terminals that may be next, the longest is taken, and of several
-that are as long, the first one of the grammar. Ignored text comes after all others, and a token that the
-grammar names is that token where it can be.
+these are walked from its beginning: of all terminals that may be next, the longest are taken. Ignored text
+comes after all others, and a token that the grammar names is that token where it can be.
 """
 
 from __future__ import annotations
@@ -20,14 +19,15 @@ from .steps import Steps
 from .threads import IGNORED, EarleyThreads, LalrThreads, Terminals, Threads
 from .units import Units
 
-_Groups = dict[Terminals, set[Any]]
-"""Threads between terminals, by the terminals that have ended right before them."""
+_Groups = dict[tuple[int, ...], tuple[set[int], set[Any]]]
+"""Threads between terminals, and which terminals have ended right before them: by whether that is ignored
+text, and by those after it that are read as the empty text."""
 
 
 class Piece(NamedTuple):
-    """A terminal of a text, from unit `start` up to `end`."""
+    """One of some terminals, from unit `start` of a text up to `end`."""
 
-    terminal: int
+    terminals: tuple[int, ...]
     start: int
     end: int
 
@@ -37,12 +37,12 @@ class Split(NamedTuple):
 
     pieces    those that have ended, without ignored text
     is_whole  whether the text is in the language; else it is the beginning of such texts
-    next      the terminal that has begun at the end of such a beginning; -1 if there is none
+    next      the terminals that may have begun at the end of such a beginning; () if there is none
     """
 
     pieces: list[Piece]
     is_whole: bool
-    next: int
+    next: tuple[int, ...]
 
 
 def split(configurations: Configurations[Any], threads: Threads, units: Units, steps: Steps) -> Split:
@@ -106,28 +106,30 @@ class _Walk:
         self._steps = steps
 
     def split(self, is_whole: bool) -> Split:
-        groups = _grouped(self._threads.beginnings(self._live[0]))
         pieces: list[Piece] = []
+        groups = _grouped(self._threads.beginnings(self._live[0]))
         at = end = 0
         while True:
-            terminals = min(groups)
-            if terminals[0] != IGNORED:
-                pieces.append(Piece(terminals[0], at, end))
-            pieces += (Piece(terminal, end, end) for terminal in terminals[1:])
+            kind = min(groups)
+            terminals, between = groups[kind]
+            if not kind[0]:
+                pieces.append(Piece(tuple(sorted(terminals)), at, end))
+            pieces += (Piece((terminal,), end, end) for terminal in kind[1:])
             at = end
             if at == len(self._units.units):
-                return Split(pieces, is_whole, -1)
-            end, groups = self._longest(at, groups[terminals])
+                return Split(pieces, is_whole, ())
+            end, groups, running = self._longest(at, between)
             if not groups:
-                return Split(pieces, is_whole, -1 if end == IGNORED else end)
+                begun = set(map(self._threads.terminal, running)) - {IGNORED}
+                return Split(pieces, is_whole, tuple(sorted(begun)))
 
-    def _longest(self, start: int, between: Set[Any]) -> tuple[int, _Groups]:
-        """Where the longest terminal from `start` on ends, and the threads there. Without threads, the
-        terminal in which the text ends."""
+    def _longest(self, start: int, between: Set[Any]) -> tuple[int, _Groups, Set[Any]]:
+        """Where the longest terminal from `start` on ends, and the threads there; if the text ends within it,
+        the threads there, which are in terminals."""
         if start in self._units.named:
             end, token_id = self._units.named[start]
             if groups := _grouped(self._ends(between, -1 - token_id, end)):
-                return end, groups
+                return end, groups, set()
         end, longest, running = start, _Groups(), between
         for at in range(start, len(self._units.units)):
             unit, live = self._units.units[at], self._live[at + 1]
@@ -137,8 +139,8 @@ class _Walk:
             following = {after for one in running for after in self._threads.after(one, unit, live)}
             running = {one for one in following if not self._threads.is_between(one)}
             if not running:
-                return end, longest
-        return min(map(self._threads.terminal, running)), {}
+                return end, longest, running
+        return end, {}, running
 
     def _ends(self, running: Set[Any], unit: int, at: int) -> Iterator[tuple[Terminals, Any]]:
         """The threads between terminals to which a unit leads, with the terminals that have ended."""
@@ -151,6 +153,8 @@ class _Walk:
 
 def _grouped(ends: Iterator[tuple[Terminals, Any]]) -> _Groups:
     groups: _Groups = {}
-    for terminals, thread in ends:
-        groups.setdefault(terminals, set()).add(thread)
+    for (terminal, *empty), thread in ends:
+        terminals, threads = groups.setdefault((int(terminal == IGNORED), *empty), (set(), set()))
+        terminals.add(terminal)
+        threads.add(thread)
     return groups

@@ -10,16 +10,16 @@ _STEPS_AT_A_TIME = 128
 
 
 class Steps:
-    """Counts steps, up to a bound."""
+    """Counts steps, up to a bound; `left` are those that are left."""
 
     def __init__(self, steps: int) -> None:
-        self._bound = self._left = steps
+        self._bound = self.left = steps
         self._unpaused = 0
 
     def spend(self, steps: int = 1) -> None:
         """Count `steps`. Raises GrammarLimitError when there are more than the bound."""
-        self._left -= steps
-        if self._left < 0:
+        self.left -= steps
+        if self.left < 0:
             raise GrammarLimitError(f"finding the captures needs more than steps={self._bound}")
         self._unpaused += steps
         if self._unpaused > _STEPS_AT_A_TIME:

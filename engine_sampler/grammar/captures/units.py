@@ -24,9 +24,9 @@ class Units(NamedTuple):
     tokens: list[int] | None
     named: dict[int, tuple[int, int]]
 
-    def data(self, start: int, end: int) -> bytes:
-        """The bytes of the units from `start` on, up to `end`."""
-        return bytes(unit for unit in self.units[start:end] if unit >= 0)
+    def data(self) -> bytes:
+        """The bytes."""
+        return bytes(unit for unit in self.units if unit >= 0)
 
 
 def units_of_bytes(data: bytes) -> Units:

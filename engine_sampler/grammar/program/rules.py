@@ -101,6 +101,7 @@ class Program:
     unenforced       what the language should have required besides, in words: ignored on request
     captures         the rules whose matches are reported, and under which name: the symbol of a rule, or
                      -1 - the left side of rules of an LALR parser; the language is the same
+    skipped          the terminals in rules that are ignored text: captures do not begin or end with them
     budgets          for each terminal, how many tokens may begin in it, 0 for any number; empty if none has a
                      budget. It binds matchers only, which know the tokens, as far as the text can end there
     """
@@ -123,6 +124,7 @@ class Program:
     unique_items: bool = False
     unenforced: tuple[str, ...] = ()
     captures: tuple[tuple[int, str], ...] = ()
+    skipped: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         counts = f"{len(self.rules) // 3} rules, {len(self.states) - 1} states"
@@ -136,7 +138,7 @@ class Program:
         content = b"|".join(arrays_of(self))
         content += str(self.start).encode() + b"|unique keys" * self.unique_keys
         content += b"|unique items" * self.unique_items + "|".join(self.unenforced).encode()
-        content += repr(self.captures).encode() * bool(self.captures)
+        content += repr((self.captures, self.skipped)).encode() * bool(self.captures)
         return hashlib.sha256(content).hexdigest()[:32]
 
     @property
@@ -186,6 +188,7 @@ class Rules:
     def __post_init__(self) -> None:
         self.unenforced: dict[str, None] = {}
         self.captures: dict[int, str] = {}
+        self.skipped: set[int] = set()
         self.terminal_names: list[str] = []
         self.rule_names: list[str] = []
         self.side_names: list[str] = []
@@ -392,6 +395,7 @@ class Rules:
             self.unique_items,
             tuple(self.unenforced),
             tuple(self.captures.items()),
+            tuple(sorted(self.skipped)),
         )
 
 
