@@ -283,7 +283,7 @@ HOSTILE = {
 @pytest.mark.parametrize("case", HOSTILE)
 def test_work_and_memory_are_bounded(case: str) -> None:
     grammar, text = HOSTILE[case]
-    with pytest.raises(GrammarLimitError, match="more than (steps=)?20000"):
+    with pytest.raises(GrammarLimitError, match=r"more than (steps=)?20000"):
         Grammar.from_lark(grammar).captures(text, steps=20_000)
 
 

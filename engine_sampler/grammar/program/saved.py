@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .errors import GrammarError
-from .program.rules import PROGRAM_ARRAYS, Program
-from .program.special_names import Binding
+from ..errors import GrammarError
+from .rules import PROGRAM_ARRAYS, Program
+from .special_names import Binding
 
 _FORMAT = "engine_sampler grammar 1"
 _FLAGS = ("unique_keys", "unique_items")
