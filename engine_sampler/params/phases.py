@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..base.errors import quoted
-from ..contract import ParameterError, Sampler, Selector
+from ..contract import Param, ParameterError, Sampler, Selector
 from ..contract.values import Phrase
-from ..registry import MAX_COUNT, PHASE_PARAMS, Catalogue
+from ..registry import MAX_COUNT, PHASE_PARAMS, Catalogue, default_registry
 from .tools import FAMILIES, Family
 
 if TYPE_CHECKING:
@@ -105,14 +105,25 @@ def plan_of(params: SamplingParams, catalogue: Catalogue) -> PhasePlan | None:
     return _general_plan(changing) if named == "phases" else _thinking_plan(changing)
 
 
+def _owned(catalogue: Catalogue) -> dict[str, Param]:
+    """The parameters of samplers and selectors that may change within a request."""
+    parts: list[Sampler | Selector] = [*catalogue.samplers.values(), *catalogue.selectors.values()]
+    return {param.name: param for part in parts for param in part.params if param.name not in _FIXED}
+
+
+def rule_parameters() -> dict[str, Param]:
+    """The parameters that a rule of a grammar may set: those of samplers and selectors that are numbers or
+    switches."""
+    owned = _owned(default_registry().catalogue)
+    return {name: param for name, param in owned.items() if param.type in (int, float, bool)}
+
+
 class _Changing:
     """The parameters of a request, of which phases change some."""
 
     def __init__(self, params: SamplingParams, catalogue: Catalogue) -> None:
         self.params = params
-        parts: list[Sampler | Selector] = [*catalogue.samplers.values(), *catalogue.selectors.values()]
-        owned = {param.name for part in parts for param in part.params}
-        self._allowed = (owned | {*_OF_THE_REQUEST}) - {*_FIXED}
+        self._allowed = {*_owned(catalogue), *_OF_THE_REQUEST}
 
     def __getitem__(self, name: str) -> Any:
         return self.params[name]

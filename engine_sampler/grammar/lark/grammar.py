@@ -195,7 +195,7 @@ def _sort(grammar: Any, scan: Scan, rewritten: Rewritten) -> None:
     """Give definitions the order of the text, behind what is imported; what a rewritten text adds at its end
     is last."""
     places: dict[str, float] = {}
-    terminals = {rule: name for name, rule in rewritten.lazy.items()}
+    terminals = {rule: name for name, rule in (rewritten.bounded | rewritten.lazy).items()}
     ignored = 0
     for number, statement in enumerate(scan.statements):
         name = statement.defines
@@ -206,7 +206,8 @@ def _sort(grammar: Any, scan: Scan, rewritten: Rewritten) -> None:
             ignored += 1
         elif name and statement.words[0].kind != "directive":
             places[terminals.get(name, name)] = number
-    places.update(dict.fromkeys((*rewritten.placeholders, *rewritten.lazy.values()), inf))
+    added = (*rewritten.placeholders, *rewritten.lazy.values(), *rewritten.bounded.values())
+    places.update(dict.fromkeys(added, inf))
     for definitions in (grammar.rule_defs, grammar.term_defs):
         definitions.sort(key=lambda definition: places.get(definition[0], -1))
 
@@ -220,7 +221,8 @@ def _refuse_relative_imports(scan: Scan) -> None:
 
 def _written(rewritten: Rewritten) -> dict[str, str]:
     """The text that the user wrote for each name that is new in the rewritten text."""
-    return {name: one.word.text for name, one in rewritten.placeholders.items()} | rewritten.lazy
+    words = {name: one.word.text for name, one in rewritten.placeholders.items()}
+    return words | rewritten.lazy | rewritten.bounded
 
 
 class _Reading:
@@ -260,7 +262,8 @@ class _Reading:
         """The expressions of the terminals that lazy ones change, by their keys in `Terminals.found`."""
         found = self._terminals.found
         lazy = {found[name][0] for name in self._loaded.rewritten.lazy if name in found}
-        changed = guarded_terminals(self._reader.start, self._reader.bodies, dict(found.values()), lazy)
+        read, ends = self._reader, self._terminals.ends
+        changed = guarded_terminals(read.start, read.bodies, dict(found.values()), lazy, ends)
         return {key: changed[symbol] for key, (symbol, _) in found.items() if symbol in changed}
 
     def _embedded(self, rules: Rules, placeholder: Placeholder) -> Callable[[], int]:
