@@ -15,7 +15,7 @@
     name[suffix=END]: ...    lazy as well, and END, a literal or a terminal, follows; `stop` means the same
     %llguidance {}  %grammar_options {}       have no effect on the language (see `_OPTIONS`)
     a-b                                       a name with a hyphen, as in llguidance; lark knows it as `a_b`
-    name[max_tokens=9, temperature=0.2]: ...  bounds and sampling parameters, see `rule_attributes`
+    name[max_tokens=9, temperature=0.2]: ...  bounds and sampling parameters, see `extensions`
     name[capture="x"]: ...   has no effect on the language, nor has stop_capture
 
 Each form is replaced by the name of a new terminal, which a %declare introduces to lark. The name takes the
@@ -33,11 +33,12 @@ from typing import Any
 
 from ...base.cached import cached_property
 from ...base.errors import quoted
+from ...params.phases import rule_parameters
 from ..errors import GrammarLimitError
 from ..work import spend
-from .rule_attributes import BOUNDS, BoundedText, bounds_of, joined_value, rule_parameters, settings_of
+from .extensions.rule_attributes import BOUNDS, BoundedText, bounds_of, joined_value, settings_of
+from .extensions.terminal_operators import has_operators, read_operators
 from .statements import OPTIONS, Lines, Scan, Statement, Word, count_bounds
-from .terminal_operators import has_operators, read_operators
 
 MAX_TOKEN_IDS = 300_000
 """The most ids in all the `<[...]>` of a grammar."""
@@ -276,7 +277,7 @@ class _Rewriter:
             self._added.append(f"\n{end}: {ending.text}")
         bounded = BoundedText(text, end, *bounds)
         self._result.placeholders[whole] = Placeholder("bounded", rule, bounded)
-        self._result.bounded |= {name: rule.text for name in (text, whole)}
+        self._result.bounded |= dict.fromkeys((text, whole), rule.text)
         if is_lazy:
             self._result.lazy[whole] = rule.text
         self._added.append(f"\n{rule.text}: {whole} {end if bounded.is_split else ''}")

@@ -24,6 +24,7 @@ from ...base.errors import quoted
 from ..errors import GrammarError
 from ..program.expression import Expression
 from ..program.rules import Rules
+from ..program.settings import Setting, apply_settings
 from ..regex.beginning import Before
 from ..work import counted_work, spend
 from .dead_ends.earley_dead_ends import drop_dead_ends, looking_ahead
@@ -102,6 +103,8 @@ def _rules_of(loaded: Loaded, start: str, schema_rules: SchemaRules | None) -> R
     dropped = drop_dead_ends(rules, states, guarded)
     if (move_ignored_into_rules(rules, states) or dropped) and guarded:
         drop_dead_ends(rules, states, looking_ahead(rules))
+    if loaded.rewritten.settings:
+        apply_settings(rules, reading.settings())
     return rules
 
 
@@ -257,6 +260,15 @@ class _Reading:
         reader = self._reader
         found = texts_before(symbols.values(), rules.start, reader.bodies, rules.expressions, rules.ignore)
         return {name: found[symbol] for name, symbol in symbols.items()}
+
+    def settings(self) -> dict[int, Setting]:
+        """The sampling parameters of rules, by their symbols, in the order of the text."""
+        found = self._loaded.rewritten.settings
+        return {
+            symbol: Setting(name, tuple(sorted(parameters.items())))
+            for name, parameters in found.items()
+            for symbol in self._reader.symbols_of(name)
+        }
 
     def changes(self) -> dict[str, Expression]:
         """The expressions of the terminals that lazy ones change, by their keys in `Terminals.found`."""

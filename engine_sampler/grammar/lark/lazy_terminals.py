@@ -43,8 +43,8 @@ def guarded_terminals(
     bodies     the body of each rule; a rule without one counts as a terminal
     terminals  the expression of each terminal
     lazy       the lazy terminals; one that matches the empty text has no effect on others
-    ends       for a lazy terminal that is only the text before an end: the terminal of that end, which follows
-               it alone, and the expression of both
+    ends       for a lazy terminal that is only the text before an end: the terminal of that end, which
+               follows it alone, and the expression of both
     """
     wholes = {**terminals, **{symbol: whole for symbol, (_, whole) in ends.items()}}
     empty = {symbol for symbol, expression in terminals.items() if nullable(expression)}

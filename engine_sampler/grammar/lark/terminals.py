@@ -22,12 +22,12 @@ from ..regex.beginning import ANY_TEXT, Before, TextBeforeError
 from ..regex.pattern import pattern_expression, terminal_expression
 from ..work import spend
 from .dialect import Placeholder, Rewritten
+from .extensions.rule_attributes import BoundedText, text_before_end
+from .extensions.substring import substring_expression
+from .extensions.terminal_operators import expression_of
 from .lazy_terminals import prefix_free
 from .messages import Messages
-from .rule_attributes import BoundedText, text_before_end
 from .statements import ENDLESS, Word
-from .substring import substring_expression
-from .terminal_operators import expression_of
 from .terminal_patterns import literal_pattern, pattern_of, plain_text
 
 _UNBOUNDED = f",{ENDLESS}}}", ",}"

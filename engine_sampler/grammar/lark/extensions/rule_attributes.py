@@ -14,11 +14,11 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ...contract import ParameterError
-from ...params.phases import rule_parameters
-from ..program.expression import ANYTHING, Expression, both, concat, literal, repeat, union, without
-from ..program.unicode import ANY_CHARACTER
-from .statements import Lines, Word
+from ....contract import ParameterError
+from ....params.phases import rule_parameters
+from ...program.expression import ANYTHING, Expression, both, concat, literal, repeat, union, without
+from ...program.unicode import ANY_CHARACTER
+from ..statements import Lines, Word
 
 BOUNDS = ("max_tokens", "max_chars")
 """The attributes that bound what a rule may take."""
