@@ -28,10 +28,10 @@ from .cache import Cache, CacheInfo
 from .compiled import CompiledGrammar, SpecialName, cached_grammar, compiled_grammar
 from .errors import GrammarError
 from .limits import CAPTURE_STEPS, LIMITS, Limits
-from .program.rules import Program
+from .program.rules import Program, program_of
 from .program.saved import read_saved, saved_text
 from .program.special_names import SpecialNames
-from .program.words import any_of, program_of
+from .program.words import any_of
 from .schema.options import DEFAULTS, schema_options
 from .work import counted_work
 

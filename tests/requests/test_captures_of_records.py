@@ -142,6 +142,18 @@ def test_thoughts_before_the_answer_only_move_captures(opens: bool) -> None:
         assert one.tokens[0] >= before
 
 
+def test_a_request_whose_rules_set_parameters_has_captures() -> None:
+    text = 'start: w ("," w){2} ";"\nw[capture, temperature=0.5]: /[a-c]{1,3}/'
+    grammar = Grammar.from_lark(text).compile(TOKENIZER)
+    scheduler = Scheduler(VOCAB, TOKENIZER, eos_token_ids=[EOS])
+    scheduler.add(PARAMS, request_id="a", grammar=grammar)
+    while scheduler.request_ids:
+        scheduler.step(rows(scheduler))
+        record = scheduler.record("a")
+        assert record.captures == grammar.captures(record.token_ids)
+    assert len((scheduler.record("a").captures or {})["w"]) == 3
+
+
 def test_captures_that_take_too_long_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: Any, **keywords: Any) -> Any:
         raise GrammarLimitError("too many steps")

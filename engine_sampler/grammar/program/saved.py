@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import GrammarError
 from .rules import PROGRAM_ARRAYS, Program
+from .settings import loaded_settings, saved_settings
 from .special_names import Binding
 
 _FORMAT = "engine_sampler grammar 1"
@@ -21,7 +22,7 @@ def saved_text(kind: str, program: Program, special_names: Sequence[str | Bindin
     content: dict[str, Any] = {"format": _FORMAT, "kind": kind, "special": special_names}
     content |= {name: getattr(program, name).tolist() for name in PROGRAM_ARRAYS}
     rest = ("start", "terminal_names", "rule_names", *_FLAGS, "unenforced", "captures", "skipped")
-    content |= {name: getattr(program, name) for name in rest}
+    content |= {name: getattr(program, name) for name in rest} | saved_settings(program)
     return json.dumps(content, separators=(",", ":"))
 
 
@@ -39,6 +40,7 @@ def read_saved(path: str | Path) -> tuple[str, Program, list[str | Binding]]:
         members |= {name: bool(content.get(name, False)) for name in _FLAGS}
         members["unenforced"] = tuple(map(str, content.get("unenforced", ())))
         members["captures"] = tuple((int(rule), str(name)) for rule, name in content.get("captures", ()))
+        members |= loaded_settings(content)
         members["skipped"] = tuple(map(int, content.get("skipped", ())))
         names = [name if isinstance(name, str) else Binding(*name) for name in special]
         return kind, Program(start=int(content["start"]), **members), names
