@@ -6,12 +6,12 @@ token may belong to tell which parameters hold. The language stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import GrammarLimitError
 from ..work import spend
-from .bodies import ACCEPT, Edge
+from .bodies import ACCEPT, Edge, PlainEdge
 
 if TYPE_CHECKING:
     from .rules import Program, Rules
@@ -65,6 +65,8 @@ class _Copying:
         self._copies: dict[tuple[int, Setting], int] = {}
         self._terminals: dict[tuple[int, Setting], int] = {}
         self._ranks: dict[Setting, int] = {}
+        self._originals: dict[int, Sequence[Sequence[PlainEdge]]] = {}
+        """The edges of the rules that have been changed."""
         self._waiting: list[tuple[int, int, Setting | None]] = []
 
     def run(self) -> None:
@@ -75,7 +77,9 @@ class _Copying:
             self._waiting.append((rules.start, rules.start, None))
         while self._waiting:
             origin, copy, setting = self._waiting.pop()
-            edges_of_states = rules.states_of(origin)
+            edges_of_states = self._originals.get(origin) or rules.states_of(origin)
+            if origin == copy:
+                self._originals[origin] = edges_of_states
             spend(sum(map(len, edges_of_states)))
             states = [
                 [Edge(self._inside(symbol, setting), target, done) for symbol, target, done in edges]
