@@ -134,10 +134,10 @@ class _Reading:
             raise GrammarError(f"there is no rule {quoted(start)} to start with")
         if any(parameters for _, parameters, *_ in self._grammar.rule_defs):
             self._check_templates(start)
-        trees = [tree for _, _, tree, _ in self._grammar.rule_defs if tree is not None]
-        for tree in spend_on_each(trees, 5):
+        trees = {str(name): tree for name, _, tree, _ in self._grammar.rule_defs if tree is not None}
+        for tree in spend_on_each(list(trees.values()), 5):
             without_endless_counts(tree)
-        check_expansion(trees)
+        check_expansion(trees, self._messages)
 
     def _check_templates(self, start: str) -> None:
         """Refuse templates that use each other without end: `RuleReader` counts its steps."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -53,6 +53,17 @@ class Messages:
         location = (token.line, token.column) if token is not None else self._definition(name)
         text = reason.text if isinstance(reason, GrammarError) else str(reason)
         return kind(f"the terminal {self._written.get(name, name)}: {text}", *location)
+
+    @contextmanager
+    def within_rule(self, name: Callable[[], str]) -> Iterator[None]:
+        """Name the rule in a GrammarLimitError of the block that has no location, and locate it."""
+        try:
+            yield
+        except GrammarLimitError as error:
+            if error.line is not None:
+                raise
+            text = f"the rule {self._written.get(name(), name())}: {error.text}"
+            raise GrammarLimitError(text, *self._definition(name())) from error
 
     def about_name(self, text: str, name: str) -> GrammarError:
         """An error at the first occurrence of `name`."""

@@ -77,10 +77,11 @@ class RuleReader:
         if start not in self._definitions:
             raise GrammarError(f"there is no rule {quoted(start)} to start with")
         self.start = self._rule(start, ())
-        while self._waiting:
-            rule, self._owner, environment = self._waiting.pop()
-            tree = self._definitions[self._owner][1]
-            self._define(rule, alternatives() if tree is None else self._body(tree, environment))
+        with self._messages.within_rule(lambda: self._owner):
+            while self._waiting:
+                rule, self._owner, environment = self._waiting.pop()
+                tree = self._definitions[self._owner][1]
+                self._define(rule, alternatives() if tree is None else self._body(tree, environment))
         return self.start
 
     def symbols_of(self, name: str) -> list[int]:
