@@ -79,8 +79,8 @@ def rules_from_gbnf(text: str, root: str = "root", special_tokens: Mapping[str, 
     """The rules of a grammar in GBNF, whose texts the rule `root` derives; `special_tokens`, and what it
     raises, as in `rules_from_lark`."""
     with counted_work():
-        lines, trees, placeholders = read_gbnf(text, root)
-        rewritten = Rewritten(text, placeholders)
+        lines, trees, placeholders, captures = read_gbnf(text, root)
+        rewritten = Rewritten(text, placeholders, captures=captures)
         grammar: Any = _LoadedGrammar(
             [(name, (), tree, None) for name, tree in trees.items()],
             [(name, (None, 0)) for name in placeholders],
@@ -247,7 +247,14 @@ class _Reading:
             for name, one in loaded.rewritten.placeholders.items()
             if one.kind == "json"
         }
-        self._reader = RuleReader(rules, loaded.rule_trees(), self._terminals, embedded, loaded.messages)
+        self._reader = RuleReader(
+            rules,
+            loaded.rule_trees(),
+            self._terminals,
+            embedded,
+            loaded.messages,
+            loaded.rewritten.captures,
+        )
         rules.start = self._reader.read(start)
         rules.ignore = list(dict.fromkeys(map(self._terminals.symbol, loaded.grammar.ignore)))
         return rules

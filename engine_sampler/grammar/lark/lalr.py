@@ -126,6 +126,10 @@ class _Reading:
         rules.define(rules.start, sequence())  # unused: the tables are the grammar
         rules.parser = encoded(without_dead_ends(_parser(tables, symbols, order), rules))
         rules.side_names = _sides(tables)
+        captures = self._loaded.rewritten.captures
+        rules.captures = {
+            -1 - i: captures[name] for i, name in enumerate(rules.side_names) if name in captures
+        }
         return rules
 
     def _check(self, start: str) -> None:

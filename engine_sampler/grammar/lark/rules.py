@@ -49,6 +49,7 @@ class RuleReader:
 
     definitions  the parameters and the tree of each rule; the tree of a declared one is None
     embedded     for each terminal that stands for rules defined elsewhere, a function that returns a symbol
+    captures     the names under which matches of rules are reported, by rule
     """
 
     def __init__(
@@ -58,8 +59,10 @@ class RuleReader:
         terminals: Terminals,
         embedded: Mapping[str, Callable[[], int]],
         messages: Messages,
+        captures: Mapping[str, str] | None = None,
     ) -> None:
         self._rules = rules
+        self._captures = captures or {}
         self._definitions = definitions
         self._terminals = terminals
         self._embedded = embedded
@@ -102,6 +105,8 @@ class RuleReader:
                 text = f"the template {quoted(name)} takes {len(parameters)} arguments, not {len(arguments)}"
                 raise self._messages.about_name(text, name)
             symbol = self._symbols[name, arguments] = self._rules.rule(name)
+            if name in self._captures:
+                self._rules.captures[symbol] = self._captures[name]
             self._waiting.append((symbol, name, dict(zip(parameters, arguments, strict=True))))
         return symbol
 

@@ -110,6 +110,8 @@ class _Copying:
                 copies[symbol, setting] = self._rules.copy_of_terminal(symbol)
             else:
                 copy = self._rules.rule(self._rules.rule_names[-1 - symbol])
+                if symbol in self._rules.captures:
+                    self._rules.captures[copy] = self._rules.captures[symbol]
                 copies[symbol, setting] = copy
                 self._waiting.append((symbol, copy, setting))
         return copies[symbol, setting]

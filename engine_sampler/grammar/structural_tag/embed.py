@@ -45,6 +45,7 @@ class _Embedding:
         self._symbols = [rules.rule(name) for name in names]
         self._skip = self._ignored()
         self._terminals: dict[int, int] = {}
+        """By the terminals of the program."""
         self._operations: dict[tuple[int, int], tuple[Operation, ...]] = {}
         self.start = self._symbols[program.start]
         if self._skip is not None:
@@ -58,10 +59,13 @@ class _Embedding:
         ignored = (
             _whole(self._expressions[self._program.terminals[symbol]]) for symbol in self._program.ignore
         )
-        return self._rules.terminal("IGNORED", repeat(union(*ignored)))
+        skipped = self._rules.terminal("IGNORED", repeat(union(*ignored)), shared=False)
+        self._rules.skipped.add(skipped)
+        return skipped
 
     def define(self) -> None:
         """Give each rule its automaton."""
+        self._rules.captures |= {self._symbols[-1 - rule]: name for rule, name in self._program.captures}
         starts = self._program.rules[::3]
         ends = [*starts[1:], len(self._program.states) - 1]
         for rule, symbol in enumerate(self._symbols):
@@ -92,7 +96,9 @@ class _Embedding:
             ids = program.special_ids[program.special_starts[symbol] : program.special_starts[symbol + 1]]
             found = rules.special(name, ids)
         else:
-            found = rules.terminal(name, self._expressions[node])
+            found = rules.terminal(name, self._expressions[node], shared=symbol not in program.skipped)
+        if symbol in program.skipped:
+            rules.skipped.add(found)
         if self._skip is None:
             return found
         after = rules.rule(name)

@@ -13,7 +13,7 @@ from ....base.cached import cached_property
 from ....base.errors import quoted
 from ...errors import GrammarError, GrammarLimitError
 from ...work import counted_work, spend
-from ..dialect import Placeholder, SpecialTokens
+from ..dialect import Placeholder, SpecialTokens, capture_name
 from ..statements import ENDLESS, MAX_BRACKETS, MAX_NUMBER, MAX_WORD, Lines, Word
 from .characters import BLANK, BLANK_LINES, BLANKS, NAME, Characters
 from .macros import MACROS, RuleName, read_macro
@@ -52,11 +52,13 @@ class Gbnf(NamedTuple):
 
     rules         the tree of each rule by its name in Lark: that of the first one is `start`
     placeholders  the terminals that are special tokens
+    captures      the names under which matches of rules are reported, by rule
     """
 
     lines: Lines
     rules: dict[str, Any]
     placeholders: dict[str, Placeholder]
+    captures: dict[str, str]
 
 
 def read_gbnf(text: str, root: str = "root") -> Gbnf:
@@ -81,6 +83,8 @@ class _Reader(Characters):
         self._depth = 0
         self._tokens = SpecialTokens(self._lines)
         self._placeholders: dict[str, Placeholder] = {}
+        self._captures: dict[str, str] = {}
+        """The names of captures by rule."""
         self._nodes: dict[str, Any] = {}
         """The trees of words so far, by what is written here or in Lark."""
         self._counts: dict[tuple[int, int | None], list[Any]] = {}
@@ -93,7 +97,7 @@ class _Reader(Characters):
         self._skip(BLANK_LINES)
         while self._at < len(self._text):
             name = self._word("the name of a rule")
-            self._attributes()
+            self._attributes(name)
             self._skip(BLANK)
             self._expect("::=", BLANK_LINES)
             rules[name] = self._choice(BLANK)  # a later rule of the same name replaces it
@@ -108,16 +112,22 @@ class _Reader(Characters):
         names = _lark_names(rules, self._root)
         for name, (_, node) in self._uses.items():
             node.children.append(NonTerminal(names[name]))
-        return Gbnf(self._lines, {names[name]: tree for name, tree in rules.items()}, self._placeholders)
+        captures = {names[name]: capture for name, capture in self._captures.items()}
+        trees = {names[name]: tree for name, tree in rules.items()}
+        return Gbnf(self._lines, trees, self._placeholders, captures)
 
-    def _attributes(self) -> None:
-        """Leave out the attributes of a rule, which must be about captures."""
+    def _attributes(self, rule: str) -> None:
+        """Read the attributes of a rule, which must be about captures."""
         while self._text.startswith(("[", ","), self._at) and (
             found := _ATTRIBUTE.match(self._text, self._at + 1)
         ):
             if "capture" not in found[1]:
                 text = f"a rule in EBNF has no attribute {quoted(found[1])}: captures are allowed"
                 raise self._lines.error(text, found.start(1))
+            if found[1] == "capture":
+                named = found[2] is not None and found[2].startswith('"')
+                name = capture_name(self._lines, found[2], found.start(2)) if named else found[2] or rule
+                self._captures[rule] = name
             self._at = found.end()
             if self._text.startswith("]", self._at):
                 self._at += 1
