@@ -42,6 +42,7 @@ from .terminals import Terminals
 
 _REFUSED = {
     "json": "%json needs the lexer dynamic_complete",
+    "lark": "%lark needs the lexer dynamic_complete",
     "regex": "%regex needs the lexer dynamic_complete",
     "bounded": "max_tokens and max_chars need the lexer dynamic_complete",
     "operators": "a terminal with & or ~ needs the lexer dynamic_complete",

@@ -45,7 +45,7 @@ _WORD = re.compile(
     | (?P<string>"(?:[^"\\\n]|\\["\\]|\\(?!["\\]))*"i?)
     | (?P<regexp>/(?!/)(?:[^/\\]|\\[/\\]|\\(?![/\\]))*/[imslux]*)
     | (?P<token><[^<>\s]+>)
-    | (?P<json>%(?:json|regex|llguidance|grammar_options)(?![a-z_])\s*)
+    | (?P<json>%(?:json|lark|regex|llguidance|grammar_options)(?![a-z_])\s*)
     | (?P<directive>%[a-z_]+)
     | (?P<count>\{[\ ]*(?:\d+[\ ]*(?:,[\ ]*(?:\d+[\ ]*)?)?|,[\ ]*(?:\d+[\ ]*)?)\})
     | (?P<number>[0-9]+)
@@ -79,7 +79,8 @@ _SHORT_GAP = 64
 
 
 class Word(NamedTuple):
-    """One word of a text with its position; `value` is the JSON value of a `%json {...}`."""
+    """One word of a text with its position; `value` is the JSON value of a `%json {...}`, or the text of a
+    `%lark {...}`."""
 
     kind: str
     text: str
@@ -217,7 +218,7 @@ class Scan(Lines):
             start, at = match.span(kind)
             word = text[start:at]
             if kind == "json":
-                value, at = self._value(at)
+                value, at = self._nested(at) if word.startswith("%lark") else self._value(at)
                 yield Word(kind, word.rstrip(), start, at, value)
             elif kind != "comment":
                 if kind == "mark" and word in _UNCLOSED:
@@ -264,6 +265,25 @@ class Scan(Lines):
             raise self.error(f"invalid JSON: {error.msg}", error.pos) from None
         except RecursionError:
             raise GrammarLimitError("the JSON is nested too deep", *self.location(at)) from None
+
+    def _nested(self, at: int) -> tuple[str, int]:
+        """The grammar in braces at `at`, behind as many lines and blanks as are before it, and the position
+        after it."""
+        begin, depth = at, 0
+        if not self.text.startswith("{", at):
+            raise self.error("a nested grammar must stand in braces", begin)
+        while (match := _WORD.match(self.text, at)) and (kind := match.lastgroup or "end") != "end":
+            start, at = match.span(kind)
+            if kind == "json":
+                is_nested = self.text.startswith("%lark", start)
+                _, at = self._nested(at) if is_nested else self._value(at)
+            depth += (self.text[start] == "{" and kind == "open") - (self.text[start] == "}")
+            if depth <= 0:
+                break
+        else:
+            raise self.error("the nested grammar is not closed", begin)
+        line, column = self.location(begin + 1)
+        return "\n" * (line - 1) + " " * (column - 1) + self.text[begin + 1 : at - 1], at
 
     def check_terminals(self) -> None:
         """Refuse terminals that become too large or too deep when those that they name are substituted.

@@ -51,17 +51,25 @@ def loaded_settings(content: Mapping[str, Any]) -> dict[str, Any]:
     return {"settings": settings, "settings_of": numbers}
 
 
-def apply_settings(rules: Rules, given: Mapping[int, Setting]) -> None:
-    """Let the parameters of the rules `given`, by their symbols in the order of the text, hold wherever the
-    text is in one of these. Parameters of an inner rule take the place of those of an outer one."""
+class Mark(NamedTuple):
+    """The parameters that a rule sets, and its place in the text: its line and column."""
+
+    place: tuple[int, int]
+    setting: Setting
+
+
+def apply_settings(rules: Rules, given: Mapping[int, Mark]) -> None:
+    """Let the parameters of the rules `given`, by their symbols, hold wherever the text is in one of these.
+    Parameters of an inner rule take the place of those of an outer one."""
     _Copying(rules, given).run()
 
 
 class _Copying:
-    def __init__(self, rules: Rules, given: Mapping[int, Setting]) -> None:
+    def __init__(self, rules: Rules, given: Mapping[int, Mark]) -> None:
         self._rules = rules
-        self._given = given
-        self._order = {symbol: number for number, symbol in enumerate(given)}
+        self._given = {symbol: mark.setting for symbol, mark in given.items()}
+        in_order = sorted(given, key=lambda symbol: given[symbol].place)
+        self._order = {symbol: number for number, symbol in enumerate(in_order)}
         self._copies: dict[tuple[int, Setting], int] = {}
         self._terminals: dict[tuple[int, Setting], int] = {}
         self._ranks: dict[Setting, int] = {}
