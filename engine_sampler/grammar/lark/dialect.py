@@ -8,6 +8,7 @@
     %regex {"substring_chars": "..."}         a substring of that text, of any length
     %regex {"substring_words": "..."}         some of its words in a row, with all that is between them
     %regex {"substring_chunks": ["...", ...]} any number of these texts that follow each other in the list
+    name::_: ... %if c  name::set_bit(3)      rules with a parameter, see `extensions.parametric`
     A: B & ~/x/         a terminal of intersections and complements, see `terminal_operators`
     x{2,5} x{2} x{2,}   repetition, as `x~2..5` (`x{,5}`: up to five)
     name[lazy]: ...     a rule that ends as early as its text can. Where it may begin, no other terminal

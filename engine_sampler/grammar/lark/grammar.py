@@ -33,6 +33,7 @@ from .dead_ends.ignored_text import move_ignored_into_rules
 from .dead_ends.preceding_characters import texts_before
 from .dead_ends.terminal_states import TerminalStates
 from .dialect import Placeholder, Rewritten, rewrite
+from .extensions.parametric import expanded
 from .gbnf import read_gbnf
 from .lazy_terminals import guarded_terminals
 from .library import library_source
@@ -95,7 +96,11 @@ def rules_from_gbnf(text: str, root: str = "root", special_tokens: Mapping[str, 
 
 
 def _rules_of(loaded: Loaded, start: str, schema_rules: SchemaRules | None, depth: int = 0) -> Rules:
-    reading = _Reading(loaded, schema_rules, depth)
+    with loaded.messages.placing():
+        return _read_rules(_Reading(loaded, schema_rules, depth), loaded, start)
+
+
+def _read_rules(reading: _Reading, loaded: Loaded, start: str) -> Rules:
     rules = reading.rules(start, {}, {})
     preceding = reading.preceding(rules)
     if preceding:
@@ -160,6 +165,19 @@ def load(
     """Load a grammar. Raises as `rules_from_lark` does."""
     spend(len(text) // 16)
     scan = Scan(text)
+    if "::" in text:
+        scan = expanded(scan)
+    with scan.placing():
+        return _load_scan(scan, path, folders, special_tokens, declared)
+
+
+def _load_scan(
+    scan: Scan,
+    path: str | None,
+    folders: list[str],
+    special_tokens: Mapping[str, int] | None,
+    declared: Mapping[str, str] | None,
+) -> Loaded:
     scan.check_terminals()
     plain = plain_definitions(scan)
     if path is None:

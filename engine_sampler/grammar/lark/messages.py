@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from lark import Token
@@ -34,6 +34,10 @@ class Messages:
         self._text = text
         self._written = dict(written)
         self._statements = statements
+
+    def placing(self) -> AbstractContextManager[None]:
+        """Give errors about lines that are moved their places."""
+        return self._text.placing()
 
     def show_as(self, name: str, written: str) -> None:
         """Write `written` instead of `name` in errors from now on."""

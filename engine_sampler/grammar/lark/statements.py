@@ -11,6 +11,7 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -146,10 +147,14 @@ class Statement:
 
 
 class Lines:
-    """A text, and the lines and columns of its characters."""
+    """A text, and the lines and columns of its characters.
+
+    moved   the places that some lines of the text stand for
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.moved: dict[int, tuple[int, int]] = {}
         self._lines = [0, *(found.end() for found in _LINE_END.finditer(text))]
 
     def location(self, position: int) -> tuple[int, int]:
@@ -160,6 +165,16 @@ class Lines:
     def error(self, text: str, position: int) -> GrammarError:
         """A GrammarError about the text at `position`."""
         return GrammarError(text, *self.location(position))
+
+    @contextmanager
+    def placing(self) -> Iterator[None]:
+        """Give errors about lines that are `moved` their places."""
+        try:
+            yield
+        except GrammarError as error:
+            if error.line in self.moved:
+                error.line, error.column = self.moved[error.line]
+            raise
 
 
 class Scan(Lines):
