@@ -26,7 +26,7 @@ from .program.settings import Setting
 from .program.special_names import Binding
 
 if TYPE_CHECKING:
-    from .captures import Captures
+    from .engines.captures import Captures
 
 SpecialName: TypeAlias = "str | Binding"
 """The name of a token that a program refers to by number, or a `Binding` of one of its terminals."""
@@ -126,7 +126,7 @@ class CompiledGrammar:
         """
         if not self.program.captures:
             return {}
-        from .captures import captures_of_tokens
+        from .engines.captures import captures_of_tokens
 
         bound = bound_program(self.program, self.tokenizer, self.special_names)
         return captures_of_tokens(bound, token_ids, begin, self.tokenizer, steps)

@@ -28,16 +28,16 @@ from .cache import Cache, CacheInfo
 from .compiled import CompiledGrammar, SpecialName, cached_grammar, compiled_grammar
 from .errors import GrammarError
 from .limits import CAPTURE_STEPS, LIMITS, Limits
-from .program.rules import Program
+from .program.rules import Program, program_of
+from .program.saved import read_saved, saved_text
 from .program.special_names import SpecialNames
-from .program.words import any_of, program_of
-from .saved import read_saved, saved_text
+from .program.words import any_of
 from .schema.options import DEFAULTS, schema_options
 from .work import counted_work
 
 if TYPE_CHECKING:
-    from .captures import Captures
     from .correction import Check, Repair
+    from .engines.captures import Captures
 
 
 class Grammar:
@@ -379,20 +379,17 @@ class Grammar:
         """What the rules with the attribute `capture` match in a text: for each name a list of captures, in
         the order in which they begin, outer ones before those in them; [] for rules that are not in the text.
 
-            Grammar.from_lark('start: pair*  pair[capture]: /[a-z]/').captures("ab")["pair"][1].start == 1
-
         text   of the language, or the beginning of one: then the rules that have ended in it, as far as it
                goes; more text may change that
-        steps  the most steps, a microsecond or two each. They are linear in the text where its grammar is
-               such that an Earley parser needs no more
+        steps  the most steps, a microsecond or two each; their number is linear in the text for most grammars
 
         Of several ways to read a text, the one whose first terminal is the longest counts, then the second,
         and so on; of those, the one whose outer rules consist of the longest parts, from the first one on.
-        Where even that leaves a choice, it depends only on the grammar and the text.
+        A choice that is still open depends only on the grammar and the text.
 
         Raises GrammarError for any other text, GrammarLimitError.
         """
-        from .captures import captures_of_text
+        from .engines.captures import captures_of_text
 
         return captures_of_text(self.program, text, steps)
 

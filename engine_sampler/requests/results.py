@@ -13,8 +13,8 @@ from ..arithmetic import Logprobs
 from ..grammar.errors import GrammarError
 
 if TYPE_CHECKING:
-    from ..grammar.captures import Captures
     from ..grammar.compiled import CompiledGrammar
+    from ..grammar.engines.captures import Captures
     from ..messages import Event
 
 RequestId = Hashable
@@ -172,9 +172,9 @@ class Record:
                         phases.
     unenforced          what its JSON Schema requires but its grammar does not, in words (`unsupported`).
     captures            what the rules of its grammar with the attribute `capture` match in the output so far
-                        (`CompiledGrammar.captures`): by name, with places in `token_ids`, and in the bytes of
-                        their text without special tokens. {} for a grammar without; None where finding them
-                        takes too many steps. They are found when this is first read.
+                        (`CompiledGrammar.captures`): by name, with places in `token_ids`, and in their bytes
+                        without special tokens. {} for a grammar without; None where finding them takes too
+                        many steps. They are found when this is first read.
     """
 
     request_id: RequestId

@@ -113,7 +113,7 @@ class Program:
         content += str(self.start).encode() + b"|unique keys" * self.unique_keys
         content += b"|unique items" * self.unique_items + "|".join(self.unenforced).encode()
         content += repr((*self.settings, self.settings_of)).encode() if self.settings else b""
-        content += repr((self.captures, self.skipped)).encode() * bool(self.captures)
+        content += repr((self.captures, self.skipped)).encode() if self.captures else b""
         return hashlib.sha256(content).hexdigest()[:32]
 
     @property
@@ -265,10 +265,10 @@ class Rules:
         )
         if terminal in self._budgets:
             self._budgets[symbol] = self._budgets[terminal]
-        if terminal in self.skipped:
-            self.skipped.add(symbol)
         if terminal in self._special:
             self._special[symbol] = self._special[terminal]
+        if terminal in self.skipped:
+            self.skipped.add(symbol)
         self.bindings += [one._replace(symbol=symbol) for one in self.bindings if one.symbol == terminal]
         return symbol
 
@@ -404,3 +404,11 @@ class Rules:
 
 def _packed(numbers: Sequence[int]) -> array[int]:
     return array("i", packed(numbers))
+
+
+def program_of(name: str, expression: Expression) -> Program:
+    """The program of a grammar of one terminal."""
+    rules = Rules()
+    rules.start = rules.rule("start")
+    rules.define(rules.start, rules.terminal(name, expression))
+    return rules.program()

@@ -7,7 +7,6 @@ from typing import Any, TypeAlias
 
 from ..work import sort, spend
 from .expression import EPSILON, Expression, concat, literal, union
-from .rules import Program, Rules
 
 _MAX_PREFIXES = 100
 """The most prefixes that are factored out of one word, one after the other."""
@@ -68,11 +67,3 @@ class _Factoring:
     def _spelled(self, piece: Any) -> Expression:
         spend(len(piece) // 8)
         return self._joined(piece)
-
-
-def program_of(name: str, expression: Expression) -> Program:
-    """The program of a grammar of one terminal."""
-    rules = Rules()
-    rules.start = rules.rule("start")
-    rules.define(rules.start, rules.terminal(name, expression))
-    return rules.program()

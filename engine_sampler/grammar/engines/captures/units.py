@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from ...tokenizer import Tokenizer
-from ..errors import GrammarError
+from ....tokenizer import Tokenizer
+from ...errors import GrammarError
 
 
 class Units(NamedTuple):

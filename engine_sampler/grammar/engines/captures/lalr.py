@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..engines.reference.lr import LrRows
+from ..reference.lr import LrRows
 from .chart import Next
-from .derivation import Part
+from .derivation import SymbolSpan
 from .steps import Steps
 
 _Stack = list[tuple[int, int]]
@@ -21,7 +21,7 @@ class Reductions:
         self._steps = steps
         self._stack: _Stack = [(rows.parser.first, 0)]
 
-    def of(self, terminals: Sequence[Next], is_whole: bool, following: Next) -> Iterator[Part]:
+    def of(self, terminals: Sequence[Next], is_whole: bool, following: Next) -> Iterator[SymbolSpan]:
         """Those that end in a text: in a whole one, or in the beginning of one, behind which comes
         `following`. A lexer leaves no choice between terminals once they have ended."""
         for place, (terminal, *_) in enumerate(terminals):
@@ -37,14 +37,14 @@ class Reductions:
     def _state(self) -> int:
         return self._stack[-1][0]
 
-    def _reduced(self, place: int, terminal: int) -> Iterator[Part]:
+    def _reduced(self, place: int, terminal: int) -> Iterator[SymbolSpan]:
         while (action := self._rows.actions[self._state][terminal]) < 0:
             yield self._reduce(action, place)
 
-    def _reduce(self, action: int, place: int) -> Part:
+    def _reduce(self, action: int, place: int) -> SymbolSpan:
         side, length = self._rows.parser.rules[-1 - action]
         self._steps.spend(1 + length)
         begin = self._stack[-length][1] if length else place
         del self._stack[len(self._stack) - length :]
         self._stack.append((self._rows.gotos[self._state][side], begin))
-        return Part(-1 - side, begin, place)
+        return SymbolSpan(-1 - side, begin, place)

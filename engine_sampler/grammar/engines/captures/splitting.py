@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 from typing import Any, NamedTuple
 
-from ..engines.reference.configurations import REJECTED, Configurations
-from ..engines.reference.lexing import LalrConfigurations
-from ..engines.reference.threads import EarleyConfigurations
-from ..errors import GrammarError
+from ...errors import GrammarError
+from ..reference.configurations import REJECTED, Configurations
+from ..reference.lexing import LalrConfigurations
+from ..reference.threads import EarleyConfigurations
 from .steps import Steps
 from .threads import IGNORED, EarleyThreads, LalrThreads, Terminals, Threads
 from .units import Units
@@ -24,7 +24,7 @@ _Groups = dict[tuple[int, ...], tuple[set[int], set[Any]]]
 text, and by those after it that are read as the empty text."""
 
 
-class Piece(NamedTuple):
+class TerminalSpan(NamedTuple):
     """One of some terminals, from unit `start` of a text up to `end`."""
 
     terminals: tuple[int, ...]
@@ -40,7 +40,7 @@ class Split(NamedTuple):
     next      the terminals that may have begun at the end of such a beginning; () if there is none
     """
 
-    pieces: list[Piece]
+    pieces: list[TerminalSpan]
     is_whole: bool
     next: tuple[int, ...]
 
@@ -106,15 +106,15 @@ class _Walk:
         self._steps = steps
 
     def split(self, is_whole: bool) -> Split:
-        pieces: list[Piece] = []
+        pieces: list[TerminalSpan] = []
         groups = _grouped(self._threads.beginnings(self._live[0]))
         at = end = 0
         while True:
             kind = min(groups)
             terminals, between = groups[kind]
             if not kind[0]:
-                pieces.append(Piece(tuple(sorted(terminals)), at, end))
-            pieces += (Piece((terminal,), end, end) for terminal in kind[1:])
+                pieces.append(TerminalSpan(tuple(sorted(terminals)), at, end))
+            pieces += (TerminalSpan((terminal,), end, end) for terminal in kind[1:])
             at = end
             if at == len(self._units.units):
                 return Split(pieces, is_whole, ())

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..engines.reference.automata import Automata
-from ..program.reaching import nodes_reaching, unite
-from ..program.rules import ACCEPT
+from ...program.reaching import nodes_reaching, unite
+from ...program.rules import ACCEPT
+from ..reference.automata import Automata
 
 MAX_BITS = 1 << 28
 """The most bits of all the sets of terminals of a grammar; beyond that, any terminal may follow."""

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .errors import GrammarError
-from .program.rules import PROGRAM_ARRAYS, Program
-from .program.settings import loaded_settings, saved_settings
-from .program.special_names import Binding
+from ..errors import GrammarError
+from .rules import PROGRAM_ARRAYS, Program
+from .settings import loaded_settings, saved_settings
+from .special_names import Binding
 
 _FORMAT = "engine_sampler grammar 1"
 _FLAGS = ("unique_keys", "unique_items")

@@ -140,6 +140,14 @@ def test_ignored_text_that_is_part_of_rules_is_none_of_them() -> None:
     assert [one[:3] for one in found["w"]] == [(b"ab", 1, 3), (b"c", 4, 5)]
 
 
+def test_bounds_and_sampling_parameters_of_rules_leave_captures_as_they_are() -> None:
+    plain = 'start: w ("-" w)*\nw[capture]: part "." part\npart[capture]: /[a-z]+/'
+    bounded = plain.replace("part[capture]", "part[capture, max_tokens=9]")
+    warm = plain.replace("w[capture]", "w[capture, temperature=0.5]")
+    expected = {"w": ["ab.c", "d.ef"], "part": ["ab", "c", "d", "ef"]}
+    assert texts(plain, "ab.c-d.ef") == texts(bounded, "ab.c-d.ef") == texts(warm, "ab.c-d.ef") == expected
+
+
 @pytest.mark.parametrize("name", ["", "a" * 101, "\\n", "\\x00"])
 def test_names_must_be_short_and_printable(name: str) -> None:
     with pytest.raises(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ..engines.reference.automata import Automata
+from ..reference.automata import Automata
 from .expectations import Expectations
 from .steps import Steps
 

@@ -11,12 +11,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Set
 from typing import Any, TypeAlias
 
-from ..derivatives.expressions import EMPTY, EPSILON
-from ..engines.reference import lexing
-from ..engines.reference.configurations import Configurations
-from ..engines.reference.lexers import IGNORED_SYMBOL
-from ..engines.reference.lexing import LalrConfigurations, LalrThread
-from ..engines.reference.threads import BETWEEN_TERMINALS, EarleyConfigurations, EarleyThread
+from ...derivatives.expressions import EMPTY, EPSILON
+from ..reference import lexing
+from ..reference.configurations import Configurations
+from ..reference.lexers import IGNORED_SYMBOL
+from ..reference.lexing import LalrConfigurations, LalrThread
+from ..reference.threads import BETWEEN_TERMINALS, EarleyConfigurations, EarleyThread
 
 IGNORED = 1 << 30
 """What is skipped, among terminals: after all others."""

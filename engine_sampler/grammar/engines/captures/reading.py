@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
 
-from ...tokenizer import Tokenizer
-from ..cache import Cache
-from ..derivatives.limits import MAX_SHARED_STATES
-from ..engines.reference import ReferenceVocabulary
-from ..engines.reference.lexing import LalrConfigurations
-from ..engines.reference.tables import EngineTables
-from ..engines.reference.threads import EarleyConfigurations
-from ..program.rules import Program
+from ....tokenizer import Tokenizer
+from ...cache import Cache
+from ...derivatives.limits import MAX_SHARED_STATES
+from ...program.rules import Program
+from ..reference import ReferenceVocabulary
+from ..reference.lexing import LalrConfigurations
+from ..reference.tables import EngineTables
+from ..reference.threads import EarleyConfigurations
 from .capture import Capture, Captures
 from .chart import Chart, Moves
-from .derivation import Derivation, Part
+from .derivation import Derivation, SymbolSpan
 from .expectations import Expectations
 from .lalr import Reductions
-from .splitting import Piece, Split, split, threads_of
+from .splitting import Split, TerminalSpan, split, threads_of
 from .steps import Steps
 from .units import Units, units_of_bytes, units_of_tokens
 
@@ -58,7 +58,7 @@ class CaptureReader:
             captures[name].append(found)
         return captures
 
-    def _parts(self, found: Split, steps: Steps) -> Iterable[Part]:
+    def _parts(self, found: Split, steps: Steps) -> Iterable[SymbolSpan]:
         terminals = [piece.terminals for piece in found.pieces]
         configurations = self.tables.configurations
         if isinstance(configurations, LalrConfigurations):
@@ -73,7 +73,7 @@ class CaptureReader:
 class _Spans:
     """The units of parts, without ignored text at their ends."""
 
-    def __init__(self, pieces: Sequence[Piece], skipped: Set[int]) -> None:
+    def __init__(self, pieces: Sequence[TerminalSpan], skipped: Set[int]) -> None:
         self._begins: list[int] = []
         """For each place, where the next piece of text begins; the end of the last one behind all."""
         self._ends = [0]
@@ -87,7 +87,7 @@ class _Spans:
             self._begins.append(begin)
         self._begins.reverse()
 
-    def of(self, part: Part) -> tuple[int, int]:
+    def of(self, part: SymbolSpan) -> tuple[int, int]:
         """Where a part begins and ends; one without text is behind the text before it."""
         _, start, end = part
         if start == end or self._ends[start] == self._ends[end]:

@@ -21,7 +21,7 @@ _Ways = dict[_Node, list[tuple[int, _Node]]]
 """From each node the symbols that may come next, each with the node after it."""
 
 
-class Part(NamedTuple):
+class SymbolSpan(NamedTuple):
     """A symbol of a text, from place `start` up to `end`."""
 
     symbol: int
@@ -39,11 +39,11 @@ class Derivation:
         self._expected = expected
         self._steps = steps
 
-    def whole(self) -> Iterator[Part]:
+    def whole(self) -> Iterator[SymbolSpan]:
         """The relevant rules of a text of the language, outer ones first."""
-        yield from self._within([Part(self._automata.goal, 0, len(self._chart.completed) - 1)])
+        yield from self._within([SymbolSpan(self._automata.goal, 0, len(self._chart.completed) - 1)])
 
-    def begun(self, following: Next) -> Iterator[Part]:
+    def begun(self, following: Next) -> Iterator[SymbolSpan]:
         """The relevant rules that have ended in the beginning of a text, before some terminals."""
         end = len(self._chart.completed) - 1
         for position, origin in self._chart.items[end]:
@@ -82,7 +82,7 @@ class Derivation:
             node = inner[node][:2]
         return found
 
-    def _within(self, parts: list[Part]) -> Iterator[Part]:
+    def _within(self, parts: list[SymbolSpan]) -> Iterator[SymbolSpan]:
         """The relevant rules among parts and within them, outer ones first."""
         waiting = self._relevant(parts)
         while waiting:
@@ -92,11 +92,13 @@ class Derivation:
             completed = self._chart.completed[end][rule, start]
             waiting += self._relevant(self._path(rule, start, end, completed.positions, completed.number))
 
-    def _relevant(self, parts: list[Part]) -> list[Part]:
+    def _relevant(self, parts: list[SymbolSpan]) -> list[SymbolSpan]:
         """The relevant rules of some parts, the last one first."""
         return [part for part in reversed(parts) if part.symbol in self._expected.relevant]
 
-    def _path(self, rule: int, start: int, end: int, positions: list[int], number: int = 0) -> list[Part]:
+    def _path(
+        self, rule: int, start: int, end: int, positions: list[int], number: int = 0
+    ) -> list[SymbolSpan]:
         """The parts of a rule that ends at one of `positions`.
 
         number  of its completion; 0 if it is not completed
@@ -107,11 +109,11 @@ class Derivation:
         while all(distance[node] for node in layers[-1]):
             layers.append(self._farthest(layers[-1], after, distance))
         node = next(node for node in layers[-1] if not distance[node])
-        path: list[Part] = []
+        path: list[SymbolSpan] = []
         for layer in layers[:0:-1]:
             place = node[1]
             node, symbol = layer[node]
-            path.append(Part(symbol, node[1], place))
+            path.append(SymbolSpan(symbol, node[1], place))
         return path[::-1]
 
     def _farthest(
@@ -145,7 +147,7 @@ class Derivation:
             links = self._chart.items[place][position, start]
             self._steps.spend(1 + len(links))
             for link in links:
-                if link is None or self._repeats(rule, Part(*link[1:], place), start, end, number):
+                if link is None or self._repeats(rule, SymbolSpan(*link[1:], place), start, end, number):
                     continue
                 before = link.position, link.start
                 after.setdefault(before, []).append((link.symbol, node))
@@ -154,7 +156,7 @@ class Derivation:
                     queue.append(before)
         return after, distance
 
-    def _repeats(self, rule: int, part: Part, start: int, end: int, number: int) -> bool:
+    def _repeats(self, rule: int, part: SymbolSpan, start: int, end: int, number: int) -> bool:
         """Whether a part of a completed rule is all of it, and may consist of that rule again."""
         if not number or part.symbol >= 0 or part[1:] != (start, end):
             return False

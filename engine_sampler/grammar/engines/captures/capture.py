@@ -12,7 +12,8 @@ class Capture(NamedTuple):
     start   how many bytes of the text are before it, special tokens left out
     end     `start` plus its length
     tokens  its first token, and the one behind its last one, as indices: tokens that it shares with what
-            comes before or behind are among them. None where a text was given without tokens
+            comes before or behind are among them. Where it is empty, twice the index of the token behind it,
+            or around it. None where a text was given without tokens
     """
 
     data: bytes
