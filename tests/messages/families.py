@@ -237,10 +237,16 @@ def _value(random: Random, depth: int) -> Any:
     return [_value(random, depth - 1) for _ in range(random.randrange(1, 4))]
 
 
-def random_answer(name: str, random: Random) -> WrittenAnswer:
-    """An answer with or without thoughts, content, and up to three calls."""
+def random_answer(
+    name: str, random: Random, types: dict[tuple[str, str], Any] | None = None
+) -> WrittenAnswer:
+    """An answer with or without thoughts, content, and up to three calls.
+
+    types  an argument of each function and name that has occurred: others are of its type. It grows
+    """
     count = random.choice([0, 1, 1, 1, 2, 3])
-    calls, types = [], dict[tuple[str, str], Any]()
+    calls = []
+    types = {} if types is None else types
     for _ in range(count):
         function = random.choice(NAMES if TOOL_FAMILIES[name].style != "pythonic" else NAMES[:3])
         keys = random.sample(KEYS, random.randrange(len(KEYS)))
