@@ -11,16 +11,16 @@ from typing import Any
 from engine_sampler.grammar import TOOL_FAMILIES
 from engine_sampler.messages import Event, MessageParser, chat_deltas, chat_message
 
-from .families import WrittenAnswer, random_answer, tools_of
+from .families import CalledTools, WrittenAnswer, random_answer, tools_of
 from .laws import check_mutations, feed, pieces_of, read, said
 
-ANSWERS = 100
+ANSWERS = 300
 """How many answers a batch has, with 1.2 calls each."""
 
 WAYS = 10
 """In how many tokenizations each answer is read."""
 
-MUTATIONS = 30
+MUTATIONS = 90
 """How many mutated texts a batch has."""
 
 
@@ -36,8 +36,9 @@ class BatchCounts:
 
 def check_batch(family: str, name: str, size: int = ANSWERS) -> BatchCounts:
     """Check the batch of a family that is made from a name."""
-    random, types = Random(name), dict[tuple[str, str], Any]()
-    answers = [random_answer(family, random, types) for _ in range(size)]
+    random = Random(name)
+    tools = CalledTools(family, random)
+    answers = [random_answer(family, random, tools) for _ in range(size)]
     readers = Readers(family, answers)
     counts = BatchCounts()
     for number, answer in enumerate(answers):

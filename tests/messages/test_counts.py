@@ -10,13 +10,19 @@ import pytest
 
 from engine_sampler.messages import MessageParser
 
-from .batches import MUTATIONS, check_batch
+from . import batches
+from .batches import check_batch
 from .counts import Totals, batches_left
+
+
+@pytest.fixture(autouse=True)
+def few_mutations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "MUTATIONS", 6)
 
 
 def test_a_batch_counts_its_answers_calls_and_mutated_texts() -> None:
     counts = check_batch("qwen_3", "0", 4)
-    assert (counts.answers, counts.mutations, counts.faults) == (4, MUTATIONS, [])
+    assert (counts.answers, counts.mutations, counts.faults) == (4, 6, [])
     assert counts.calls > 0
 
 
