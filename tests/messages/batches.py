@@ -20,7 +20,7 @@ ANSWERS = 300
 WAYS = 10
 """In how many tokenizations each answer is read."""
 
-MUTATIONS = 90
+MUTATIONS = 100
 """How many mutated texts a batch has."""
 
 
