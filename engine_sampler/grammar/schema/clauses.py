@@ -13,6 +13,7 @@ from typing import Any
 from ...base.cached import cached_property
 from ..errors import GrammarLimitError
 from ..work import spend, spend_on_each
+from .discriminators import cases_by_key
 from .formula import (
     ALL,
     ALWAYS,
@@ -64,8 +65,32 @@ def disjuncts(formula: Formula, expander: Expander) -> list[Atoms]:
     if kinds.isdisjoint(_CHOICES):
         spend(10 + 4 * len(parts))
         return [] if not kinds.isdisjoint(_PRESENCE) and Facts(parts, expander).contradictory else [parts]
+    return list(_by_cases((formula,), expander, frozenset()))
+
+
+def _by_cases(parts: Atoms, expander: Expander, taken: frozenset[str]) -> dict[Atoms, None]:
+    """The disjuncts of all parts; if they are too many, case by case of the value of a key.
+
+    taken  the keys whose cases are distinguished already
+    """
+    normal = _multiplied_out(parts, expander)
+    if normal is not None:
+        return normal
+    found = cases_by_key(parts, expander, taken)
+    normal = {}
+    for case in found[1] if found else ():
+        normal |= _by_cases((case, *parts), expander, taken | {found[0]} if found else taken)
+    if not found or len(normal) > MAX_CLAUSES:
+        raise GrammarLimitError(
+            f"anyOf, oneOf, not or if lead to more than {MAX_CLAUSES} alternatives for one value"
+        )
+    return normal
+
+
+def _multiplied_out(parts: Atoms, expander: Expander) -> dict[Atoms, None] | None:
+    """The disjuncts of all parts; None if they are too many."""
     normal: dict[Atoms, None] = {}
-    waiting: list[tuple[Atoms, tuple[Formula, ...]]] = [((), (formula,))]
+    waiting: list[tuple[Atoms, Atoms]] = [((), parts)]
     while waiting:
         atoms, todo = waiting.pop()
         spend(10 + 4 * (len(atoms) + len(todo)))
@@ -80,10 +105,8 @@ def disjuncts(formula: Formula, expander: Expander) -> list[Atoms]:
             rest = tuple(joined(OR, tuple(choice)) for choice in choices[1:])
             waiting += [(atoms, (part, *rest)) for part in reversed(choices[0])]
         if len(normal) + len(waiting) > MAX_CLAUSES:
-            raise GrammarLimitError(
-                f"anyOf, oneOf, not or if lead to more than {MAX_CLAUSES} alternatives for one value"
-            )
-    return list(normal)
+            return None
+    return normal
 
 
 def exclusive(expander: Expander, parts: list[Formula], kind: int) -> list[Formula]:
@@ -121,7 +144,7 @@ def _reduced(
             elif part[0] == OR:
                 clauses = _key_clauses(part)
                 if clauses is None:
-                    choices.append(part[1])
+                    choices.append(_without_presence(part[1]))
                 else:
                     waiting += clauses
             elif part[0] == LISTED:
@@ -146,6 +169,24 @@ def _reduced(
         if not waiting:
             return tuple(known), left
         choices = [tuple(choice) for choice in left]
+
+
+def _without_presence(choice: tuple[Formula, ...]) -> tuple[Formula, ...]:
+    """A choice in which "a key is absent" and "it has such a value" are one: what such a key must be."""
+    absent = {part[1] for part in choice if part[0] == HAS and not part[2]}
+    merged: dict[str, None] = {}
+    parts: list[Formula] = []
+    for part in choice if absent else ():
+        if part[0] == SOME and part[1][0] == WITHIN and len(part[1][1]) == 1:
+            (name,) = part[1][1]
+            if name in absent:
+                merged[name] = None
+                parts.append((PROPERTIES, ((name, part[2]),)))
+                continue
+        parts.append(part)
+    if not merged:
+        return choice
+    return tuple(part for part in parts if part[0] != HAS or part[2] or part[1] not in merged)
 
 
 def _key_clauses(formula: Formula) -> list[Formula] | None:
