@@ -1,7 +1,8 @@
 """Formulas about objects or arrays as disjunctions of plain assertions, with as few disjuncts as possible.
 
 An `or` is multiplied out only after the assertions around it have ruled out what they can: a `oneOf`
-whose branches differ in a constant ends up with only one disjunct per branch.
+whose branches differ in a constant ends up with only one disjunct per branch. If that leaves too many, cases
+are told apart by the value of a key: branches often name one, as `type`, but do not require it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from typing import Any
 from ...base.cached import cached_property
 from ..errors import GrammarLimitError
 from ..work import spend, spend_on_each
-from .discriminators import cases_by_key
 from .formula import (
     ALL,
     ALWAYS,
@@ -76,7 +76,7 @@ def _by_cases(parts: Atoms, expander: Expander, taken: frozenset[str]) -> dict[A
     normal = _multiplied_out(parts, expander)
     if normal is not None:
         return normal
-    found = cases_by_key(parts, expander, taken)
+    found = _cases_by_key(parts, expander, taken)
     normal = {}
     for case in found[1] if found else ():
         normal |= _by_cases((case, *parts), expander, taken | {found[0]} if found else taken)
@@ -107,6 +107,50 @@ def _multiplied_out(parts: Atoms, expander: Expander) -> dict[Atoms, None] | Non
         if len(normal) + len(waiting) > MAX_CLAUSES:
             return None
     return normal
+
+
+def _cases_by_key(
+    parts: Iterable[Formula], expander: Expander, taken: frozenset[str]
+) -> tuple[str, list[Formula]] | None:
+    """A key, and formulas of which at least one holds of every object: the key is absent, or its value is
+    among the constants of one subschema, or of none.
+
+    The key is that for which the formulas have most such subschemas, apart from `taken`; None without any.
+    """
+    found: dict[str, dict[int, None]] = {}
+    waiting = list(parts)
+    while waiting:
+        part = waiting.pop()
+        kind = part[0]
+        if kind in (AND, OR):
+            spend(len(part[1]))
+            waiting += part[1]
+        for name, literal in _named_members(part):
+            if name not in taken and expander.outline(literal | 1).allowed is not None:
+                found.setdefault(name, {})[literal | 1] = None
+    if not found:
+        return None
+    key = max(found, key=lambda name: len(found[name]))
+    literals = sorted(found[key])
+    if len(literals) < 2:
+        return None
+    spend(4 * len(literals))
+    present: Formula = (HAS, key, True)
+    cases: list[Formula] = [(HAS, key, False)]
+    cases += (conjunction([present, (PROPERTIES, ((key, literal),))]) for literal in literals)
+    others = ((PROPERTIES, ((key, literal ^ 1),)) for literal in literals)
+    return key, [*cases, conjunction([present, *others])]
+
+
+def _named_members(part: Formula) -> Iterable[tuple[str, int]]:
+    """The keys that an assertion names, with the literals of their values."""
+    if part[0] == PROPERTIES:
+        spend(len(part[1]))
+        members: Iterable[tuple[str, int]] = part[1]
+        return members
+    if part[0] == SOME and part[1][0] == WITHIN:
+        return [(name, part[2]) for name in part[1][1]]
+    return ()
 
 
 def exclusive(expander: Expander, parts: list[Formula], kind: int) -> list[Formula]:
