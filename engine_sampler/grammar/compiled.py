@@ -42,7 +42,7 @@ _COMPILED: WeakKeyDictionary[Any, CompiledGrammar] = WeakKeyDictionary()
 
 
 def grammar_of(matcher: Any) -> CompiledGrammar | None:
-    """The grammar of a new matcher, if it has captures or leaves something unenforced."""
+    """The grammar of a new matcher, if it has captures or settings, or leaves something unenforced."""
     try:
         return _COMPILED.get(matcher)
     except TypeError:  # a matcher of a plugin that cannot be hashed or referred to
@@ -66,15 +66,10 @@ class MatcherSettings:
         return int(min(numbers[numbers > 0], default=0))
 
 
-_SETTINGS: WeakKeyDictionary[Any, MatcherSettings] = WeakKeyDictionary()
-
-
 def settings_of(matcher: Any) -> MatcherSettings | None:
     """What the rules of the grammar of a new matcher set; None for nothing."""
-    try:
-        return _SETTINGS.get(matcher)
-    except TypeError:  # a matcher of a plugin that cannot be hashed or referred to
-        return None
+    grammar = grammar_of(matcher)
+    return None if grammar is None else grammar.settings
 
 
 def settings_in(matcher: Any) -> tuple[Setting, ...]:
@@ -88,6 +83,7 @@ class CompiledGrammar:
 
     engine       "native" or "reference": the engine that it runs on; the results are equal
     compiled_at  when it was compiled, by `time.monotonic`
+    settings     the sampling parameters that its rules set; None for none
     """
 
     def __init__(
@@ -104,7 +100,7 @@ class CompiledGrammar:
         self.special_names = tuple(special_names)
         bound = bound_program(program, tokenizer, special_names)
         self.engine, self._compiled = _compile(bound, tokenizer, limits, engine)
-        self._settings = MatcherSettings(program) if program.settings else None
+        self.settings = MatcherSettings(program) if program.settings else None
         self.compiled_at = time.monotonic()
 
     def matcher(self) -> Any:
@@ -114,10 +110,8 @@ class CompiledGrammar:
             matcher = UniqueItemsMatcher(matcher, self.tokenizer)
         if self.program.unique_keys:
             matcher = UniqueKeysMatcher(matcher, self.tokenizer)
-        if self.program.unenforced or self.program.captures:
+        if self.program.unenforced or self.program.captures or self.program.settings:
             _COMPILED[matcher] = self
-        if self._settings is not None:
-            _SETTINGS[matcher] = self._settings
         return matcher
 
     def captures(self, token_ids: Sequence[int], *, begin: int = 0, steps: int = CAPTURE_STEPS) -> Captures:

@@ -433,7 +433,6 @@ class Grammar:
 _GRAMMARS: Cache[Grammar] = Cache(1024, 64 << 20, lambda grammar: grammar.weight)
 """Grammars by the arguments that they were built from."""
 
-
 _ONLY_CACHED: ContextVar[bool] = ContextVar("_ONLY_CACHED", default=False)
 
 

@@ -4,9 +4,11 @@
     <[5]>  <[1,5-9]>    one of the special tokens with these ids
     <[^1,5-9]>  <[*]>   one token, special or not, but none of these; any token
     %json {...}         a text that is valid under this JSON Schema
+    %lark {...}         a text of a grammar of its own, with its own `start`, names and `%ignore`
     %regex {"substring_chars": "..."}         a substring of that text, of any length
     %regex {"substring_words": "..."}         some of its words in a row, with all that is between them
     %regex {"substring_chunks": ["...", ...]} any number of these texts that follow each other in the list
+    name::_: ... %if c  name::set_bit(3)      rules with a parameter, see `extensions.parametric`
     A: B & ~/x/         a terminal of intersections and complements, see `terminal_operators`
     x{2,5} x{2} x{2,}   repetition, as `x~2..5` (`x{,5}`: up to five)
     name[lazy]: ...     a rule that ends as early as its text can. Where it may begin, no other terminal
@@ -37,6 +39,7 @@ from ...base.cached import cached_property
 from ...base.errors import quoted
 from ...params.phases import rule_parameters
 from ..errors import GrammarLimitError
+from ..program.settings import Mark, Setting
 from ..work import spend
 from .extensions.rule_attributes import BOUNDS, BoundedText, bounds_of, joined_value, settings_of
 from .extensions.terminal_operators import has_operators, read_operators
@@ -62,8 +65,8 @@ _LINE_END = re.compile(r"\n(?=\r?\n)")
 class Placeholder:
     """The meaning of a terminal of the rewritten text: `value` is a name, token ids or a JSON value.
 
-    kind   "token", "ids", "other" (any token but these ids and names), "json", "regex", "operators" (a
-           `TerminalPart`), "expression" (an `Expression`) or "bounded" (a `BoundedText`)
+    kind   "token", "ids", "other" (any token but these ids and names), "json", "lark" (a text), "regex",
+           "operators" (a `TerminalPart`), "expression" (an `Expression`) or "bounded" (a `BoundedText`)
     word   the word that the user wrote
     """
 
@@ -93,7 +96,7 @@ class Rewritten:
     placeholders: dict[str, Placeholder] = field(default_factory=dict)
     lazy: dict[str, str] = field(default_factory=dict)
     bounded: dict[str, str] = field(default_factory=dict)
-    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    settings: dict[str, Mark] = field(default_factory=dict)
     declared: int = 0
     captures: dict[str, str] = field(default_factory=dict)
 
@@ -253,10 +256,12 @@ class _Rewriter:
         found, close = self._attribute_list(words, name + 2)
         if close + 1 >= len(words) or words[close + 1].text != ":":
             raise self._scan.error("a colon must follow the attributes of a rule", words[close].end)
+        if settings := settings_of(found, self._scan):
+            rule = words[name].text
+            place = self._scan.location(words[name].start)
+            self._result.settings[rule] = Mark(place, Setting(rule, tuple(sorted(settings.items()))))
         if "capture" in found:
             self._result.captures[statement.defines] = self._capture_name(found["capture"], words[name].text)
-        if settings := settings_of(found, self._scan):
-            self._result.settings[words[name].text] = settings
         ending = next((found[key] for key in _ENDING_ATTRIBUTES if key in found), None)
         is_lazy, bounds = "lazy" in found or ending is not None, bounds_of(found, self._scan)
         if not is_lazy and not any(bounds):

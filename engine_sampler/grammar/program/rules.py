@@ -41,7 +41,7 @@ from .bodies import repeated as repeated
 from .bodies import sequence as sequence
 from .expression import Encoder, Expression, packed
 from .operations import Operation
-from .settings import Setting
+from .settings import Mark, Setting, apply_settings
 from .special_names import Binding
 
 UNIQUE_MARK = b"\xff"
@@ -162,10 +162,12 @@ class Rules:
 
     def __post_init__(self) -> None:
         self.unenforced: dict[str, None] = {}
-        self.captures: dict[int, str] = {}
-        self.skipped: set[int] = set()
+        self.marks: dict[int, Mark] = {}
+        """What rules set, by their symbols: `settings` once the program is made."""
         self.settings: list[Setting] = []
         self.settings_of: dict[int, int] = {}
+        self.captures: dict[int, str] = {}
+        self.skipped: set[int] = set()
         self.terminal_names: list[str] = []
         self.rule_names: list[str] = []
         self.side_names: list[str] = []
@@ -337,6 +339,9 @@ class Rules:
 
     def program(self) -> Program:
         """The grammar as arrays. Raises GrammarError for a rule without a definition."""
+        if self.marks:
+            marks, self.marks = self.marks, {}
+            apply_settings(self, marks)
         rules: list[int] = []
         states: list[int] = []
         edges: list[int] = []

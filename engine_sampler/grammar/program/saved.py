@@ -40,8 +40,8 @@ def read_saved(path: str | Path) -> tuple[str, Program, list[str | Binding]]:
         members |= {name: bool(content.get(name, False)) for name in _FLAGS}
         members["unenforced"] = tuple(map(str, content.get("unenforced", ())))
         members["captures"] = tuple((int(rule), str(name)) for rule, name in content.get("captures", ()))
-        members |= loaded_settings(content)
         members["skipped"] = tuple(map(int, content.get("skipped", ())))
+        members |= loaded_settings(content)
         names = [name if isinstance(name, str) else Binding(*name) for name in special]
         return kind, Program(start=int(content["start"]), **members), names
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
