@@ -81,7 +81,7 @@ PAGES = (
         "may constrain a request.",
         ("engine_sampler.grammar", "engine_sampler"),
         _words(
-            "Grammar CompiledGrammar GrammarCompiler GrammarSource GrammarError GrammarLimitError "
+            "Grammar CompiledGrammar Capture GrammarCompiler GrammarSource GrammarError GrammarLimitError "
             "UnsupportedKeywordError Limits library_grammar library_names constraint_of fill_masks "
             "tool_calls TOOL_FAMILIES tool_of openapi_tools schema_of prepare CacheInfo cache_info "
             "clear_cache grammar_cache_info clear_grammar_cache Matcher BoundedMatcher Work spending "

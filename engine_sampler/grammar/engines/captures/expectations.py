@@ -27,6 +27,7 @@ class Expectations:
     def __init__(self, automata: Automata, terminals: int, captured: Iterable[int]) -> None:
         self._automata = automata
         self.end = terminals
+        self._ending = self._found_ending()
         rules, states = len(automata.rules), len(automata.edges)
         if (rules + 2 * states) * (terminals + 1) > MAX_BITS:
             self.first, self.follow = [_ANY] * rules, [_ANY] * rules
@@ -60,7 +61,6 @@ class Expectations:
 
     def _follows(self, begun: list[int]) -> list[int]:
         automata = self._automata
-        ending = self._ending()
         sets = [0] * len(automata.rules)
         sets[-1 - automata.goal] = 1 << self.end
         edges: list[list[int]] = [[] for _ in sets]
@@ -68,12 +68,12 @@ class Expectations:
             for symbol, target, _ in some:
                 if symbol < 0 and symbol != ACCEPT:
                     sets[-1 - symbol] |= begun[target]
-                    if target in ending:
+                    if target in self._ending:
                         edges[-1 - symbol].append(automata.rule_of_state[state])
         unite(sets, edges)
         return sets
 
-    def _ending(self) -> set[int]:
+    def _found_ending(self) -> set[int]:
         """The states in which a rule may end without any more text."""
         automata = self._automata
         steps = (
@@ -92,7 +92,7 @@ class Expectations:
     def _cycles(self) -> list[int]:
         """The groups of rules that may consist of each other: of those that reach each other over rules with
         nothing beside them."""
-        automata, ending = self._automata, self._ending()
+        automata = self._automata
         beginning = nodes_reaching(
             (
                 (edge.target, state)
@@ -105,6 +105,6 @@ class Expectations:
         edges: list[list[int]] = [[] for _ in automata.rules]
         for state in beginning:
             for symbol, target, _ in automata.edges[state]:
-                if symbol < 0 and symbol != ACCEPT and target in ending:
+                if symbol < 0 and symbol != ACCEPT and target in self._ending:
                     edges[automata.rule_of_state[state]].append(-1 - symbol)
         return unite([0] * len(edges), edges)
