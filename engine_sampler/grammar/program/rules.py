@@ -26,53 +26,23 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias
 
 from ...base.cached import cached_property
 from ..errors import GrammarError
 from ..work import spend, spend_on_each
+from .bodies import ACCEPT as ACCEPT
+from .bodies import MANY, RuleAutomaton
+from .bodies import MAX_NESTING as MAX_NESTING
+from .bodies import Body as Body
+from .bodies import Edge as Edge
+from .bodies import PlainEdge as PlainEdge
+from .bodies import alternatives as alternatives
+from .bodies import repeated as repeated
+from .bodies import sequence as sequence
 from .expression import Encoder, Expression, packed
-from .operations import Operation, at_least, count, reset, saturate
+from .operations import Operation
+from .settings import Mark, Setting, apply_settings
 from .special_names import Binding
-
-Body: TypeAlias = "int | tuple[Any, ...]"
-
-ACCEPT = -(1 << 31)
-"""The symbol of an edge on which a rule ends."""
-
-_MANY = 64
-"""The number of states from which on each is counted when a rule is written."""
-
-MAX_NESTING = 200
-"""The maximum nesting depth of a rule's body."""
-
-
-def sequence(*items: Body) -> Body:
-    """One item after the other."""
-    return ("sequence", items)
-
-
-def alternatives(*items: Body) -> Body:
-    """Any one of the items; without items, nothing matches, not even the empty text."""
-    return ("alternatives", items)
-
-
-def repeated(item: Body, low: int = 0, high: int | None = None) -> Body:
-    """`item`, low to high times; high None means no upper bound."""
-    return ("repeated", item, low, high)
-
-
-class Edge(NamedTuple):
-    """A transition to `target` over `symbol`, if all operations, performed from left to right, pass."""
-
-    symbol: int
-    target: int
-    operations: tuple[Operation, ...] = ()
-
-
-PlainEdge: TypeAlias = tuple[int, int, tuple[Operation, ...]]
-"""An `Edge`, or the plain tuple of its members, which takes a fifth of the time to make."""
-
 
 UNIQUE_MARK = b"\xff"
 """The byte that may follow the bracket of an array whose items must differ; no text of a grammar has it."""
@@ -97,11 +67,15 @@ class Program:
     terminal_names   of all terminals; for people, as are the others
     rule_names       of all rules; then, of an LALR parser, of the left sides of its rules
     unique_keys      the texts are JSON, and those in which an object repeats a key are not meant
-    unique_items     whether a bracket may be followed by `UNIQUE_MARK`: the items of that array
-                     differ
+    unique_items     whether a bracket may be followed by `UNIQUE_MARK`: the items of that array differ
     unenforced       what the language should have required besides, in words: ignored on request
+    captures         the rules whose matches are reported, and under which name: the symbol of a rule, or
+                     -1 - the left side of rules of an LALR parser; the language is the same
+    skipped          the terminals in rules that are ignored text: captures do not begin or end with them
     budgets          for each terminal, how many tokens may begin in it, 0 for any number; empty if none has a
                      budget. It binds matchers only, which know the tokens, as far as the text can end there
+    settings         the sampling parameters of some parts of the text; of those that apply, the first count
+    settings_of      for each terminal, the number of its settings, counted from 1, or 0; empty without any
     """
 
     expressions: array[int]
@@ -121,6 +95,10 @@ class Program:
     budgets: array[int] = field(default_factory=lambda: array("i"))
     unique_items: bool = False
     unenforced: tuple[str, ...] = ()
+    captures: tuple[tuple[int, str], ...] = ()
+    skipped: tuple[int, ...] = ()
+    settings: tuple[Setting, ...] = ()
+    settings_of: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         counts = f"{len(self.rules) // 3} rules, {len(self.states) - 1} states"
@@ -130,10 +108,12 @@ class Program:
 
     @cached_property
     def key(self) -> str:
-        """A hash of the content: programs with equal keys describe equal languages."""
+        """A hash of the content: programs with equal keys describe equal languages, and capture alike."""
         content = b"|".join(arrays_of(self))
         content += str(self.start).encode() + b"|unique keys" * self.unique_keys
         content += b"|unique items" * self.unique_items + "|".join(self.unenforced).encode()
+        content += repr((*self.settings, self.settings_of)).encode() if self.settings else b""
+        content += repr((self.captures, self.skipped)).encode() if self.captures else b""
         return hashlib.sha256(content).hexdigest()[:32]
 
     @property
@@ -182,6 +162,12 @@ class Rules:
 
     def __post_init__(self) -> None:
         self.unenforced: dict[str, None] = {}
+        self.marks: dict[int, Mark] = {}
+        """What rules set, by their symbols: `settings` once the program is made."""
+        self.settings: list[Setting] = []
+        self.settings_of: dict[int, int] = {}
+        self.captures: dict[int, str] = {}
+        self.skipped: set[int] = set()
         self.terminal_names: list[str] = []
         self.rule_names: list[str] = []
         self.side_names: list[str] = []
@@ -272,6 +258,20 @@ class Rules:
         self.terminal_names.append(name)
         return len(self._terminals) - 1
 
+    def copy_of_terminal(self, terminal: int) -> int:
+        """The symbol of a new terminal like `terminal`."""
+        symbol = self._add_terminal(
+            self.terminal_names[terminal], self._terminals[terminal], self.expressions[terminal]
+        )
+        if terminal in self._budgets:
+            self._budgets[symbol] = self._budgets[terminal]
+        if terminal in self._special:
+            self._special[symbol] = self._special[terminal]
+        if terminal in self.skipped:
+            self.skipped.add(symbol)
+        self.bindings += [one._replace(symbol=symbol) for one in self.bindings if one.symbol == terminal]
+        return symbol
+
     def rule(self, name: str) -> int:
         """The symbol of a rule that is defined later."""
         self.rule_names.append(name)
@@ -283,7 +283,7 @@ class Rules:
         if isinstance(body, int):
             self.define_automaton(rule, ([Edge(body, 1)], [Edge(ACCEPT, 1)]))
             return
-        builder = _Automaton()
+        builder = RuleAutomaton()
         end = builder.state()
         builder.edges[end].append(Edge(ACCEPT, end))
         builder.build(body, 0, end)
@@ -299,6 +299,11 @@ class Rules:
         """
         self._automata[-1 - rule] = states, bits, counters
 
+    def redefine(self, rule: int, copy: int, states: Sequence[Sequence[PlainEdge]]) -> None:
+        """Define `copy` as `rule` with other `states`, which have the same registers."""
+        _, bits, counters = self._automata[-1 - rule] or ((), 0, 0)
+        self.define_automaton(copy, states, bits, counters)
+
     def states_of(self, rule: int) -> Sequence[Sequence[PlainEdge]]:
         """The edges of each state of a rule; () if it is not yet defined."""
         automaton = self._automata[-1 - rule]
@@ -312,6 +317,7 @@ class Rules:
         self.unique_items |= other.unique_items
         self.unenforced |= other.unenforced
         before = len(self._automata)
+        self.captures |= {rule - before: name for rule, name in other.captures.items()}
         symbols = {ACCEPT: ACCEPT, **dict(enumerate(terminals))}
         symbols |= {-1 - rule: -1 - rule - before for rule in range(len(other._automata))}
         for name, automaton in zip(other.rule_names, other._automata, strict=True):
@@ -333,6 +339,9 @@ class Rules:
 
     def program(self) -> Program:
         """The grammar as arrays. Raises GrammarError for a rule without a definition."""
+        if self.marks:
+            marks, self.marks = self.marks, {}
+            apply_settings(self, marks)
         rules: list[int] = []
         states: list[int] = []
         edges: list[int] = []
@@ -345,7 +354,7 @@ class Rules:
             edges_of_states, bits, counters = automaton
             rules += (first, bits, counters)
             length = len(edges_of_states)
-            for outgoing in edges_of_states if length < _MANY else spend_on_each(edges_of_states):
+            for outgoing in edges_of_states if length < MANY else spend_on_each(edges_of_states):
                 states.append(len(edges) >> 2)
                 for symbol, target, ops in outgoing:
                     if not ops:
@@ -359,10 +368,11 @@ class Rules:
                         span = spans[ops] = begin, len(operations)
                     edges += (symbol, first + target, *span)
             first += length
-            if len(edges) > counted + 16 * _MANY:
+            if len(edges) > counted + 16 * MANY:
                 spend((len(edges) - counted) // 16)
                 counted = len(edges)
         states.append(len(edges) >> 2)
+        budgets = [self._budgets.get(i, 0) for i in range(len(self._terminals))] if self._budgets else ()
         special_starts, special_ids = array("i", bytes(4)) * (len(self._terminals) + 1), array("i")
         for symbol in range(len(self._terminals)) if self._special else ():
             special_ids.extend(self._special.get(symbol, ()))
@@ -382,111 +392,18 @@ class Rules:
             tuple(self.terminal_names),
             (*self.rule_names, *self.side_names),
             self.unique_keys,
-            array(
-                "i", [self._budgets.get(i, 0) for i in range(len(self._terminals))] if self._budgets else ()
-            ),
+            array("i", budgets),
             self.unique_items,
             tuple(self.unenforced),
+            tuple(self.captures.items()),
+            tuple(sorted(self.skipped)),
+            tuple(self.settings),
+            tuple(self.settings_of.get(i, 0) for i in range(len(self._terminals))) if self.settings else (),
         )
 
 
 def _packed(numbers: Sequence[int]) -> array[int]:
     return array("i", packed(numbers))
-
-
-_EPSILON = ACCEPT + 1
-"""The symbol of an epsilon edge, which reads nothing; a finished automaton has none."""
-
-
-class _Automaton:
-    """The automaton of a rule while its body is being read; state 0 is the first."""
-
-    def __init__(self) -> None:
-        self.edges: list[list[Edge]] = [[]]
-        self.counters = 0
-        self._with_epsilon: set[int] = set()
-
-    def state(self) -> int:
-        self.edges.append([])
-        return len(self.edges) - 1
-
-    def link(self, start: int, end: int, *operations: Operation) -> None:
-        self.edges[start].append(Edge(_EPSILON, end, operations))
-        self._with_epsilon.add(start)
-
-    def build(self, body: Body, start: int, end: int, depth: int = 0) -> None:
-        """Add the paths of `body` from `start` to `end`."""
-        if isinstance(body, int):
-            self.edges[start].append(Edge(body, end))
-            return
-        if depth > MAX_NESTING:
-            raise GrammarError(f"a rule is nested more than {MAX_NESTING} deep")
-        if body[0] == "sequence":
-            if not body[1]:
-                self.link(start, end)
-            for item in self._counted(body[1][:-1]):
-                middle = self.state()
-                self.build(item, start, middle, depth + 1)
-                start = middle
-            for item in body[1][-1:]:
-                self.build(item, start, end, depth + 1)
-        elif body[0] == "alternatives":
-            for item in self._counted(body[1]):
-                self.build(item, start, end, depth + 1)
-        else:
-            item, low, high = body[1:]
-            self._repeat(item, low, high, start, end, depth)
-
-    @staticmethod
-    def _counted(items: Sequence[Body]) -> Iterable[Body]:
-        return items if len(items) < _MANY else spend_on_each(items)
-
-    def _repeat(self, item: Body, low: int, high: int | None, start: int, end: int, depth: int) -> None:
-        if high is not None and low > high:
-            return
-        before, after = self.state(), self.state()
-        if low == 0:
-            self.link(start, end)
-        if high == 0:
-            return
-        self.build(item, before, after, depth + 1)
-        if high == 1:
-            self.link(start, before)
-            self.link(after, end)
-        elif high is None and low <= 1:
-            self.link(start, before)
-            self.link(after, before)
-            self.link(after, end)
-        else:
-            counter = self.counters
-            self.counters += 1
-            again = saturate(counter, low) if high is None else count(counter, high)
-            self.link(start, before, reset(counter), again)
-            self.link(after, before, again)
-            self.link(after, end, at_least(counter, low), reset(counter))
-
-    def without_epsilon_edges(self) -> list[list[Edge]]:
-        """The edges of each state, in which epsilon edges are replaced by the edges that they lead to."""
-        states: list[list[Edge]] = []
-        for start, edges in enumerate(self.edges):
-            if start not in self._with_epsilon:
-                states.append(list(dict.fromkeys(edges)) if len(edges) > 1 else edges)
-                continue
-            replaced: dict[Edge, None] = {}
-            seen: set[tuple[int, tuple[Operation, ...]]] = {(start, ())}
-            paths: list[tuple[int, tuple[Operation, ...]]] = [(start, ())]
-            while paths:
-                state, passed = paths.pop()
-                for symbol, target, operations in self.edges[state]:
-                    path = passed + operations
-                    if symbol != _EPSILON:
-                        replaced[Edge(symbol, target, path)] = None
-                    elif (target, path) not in seen and len(path) <= 4 * (self.counters + 1):
-                        seen.add((target, path))
-                        paths.append((target, path))
-            spend((len(seen) + len(replaced)) // 6)
-            states.append(list(replaced))
-        return states
 
 
 def program_of(name: str, expression: Expression) -> Program:
