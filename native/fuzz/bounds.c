@@ -8,6 +8,7 @@ extern void (*es_on_decision)(int is_certain);
 extern double es_bound_width;
 
 static int64_t broken, certain, open_ones;
+static int first; /* whether the first decision of an edge was certain */
 
 static void fail_beyond(const char *what, int64_t least, int64_t exact, int64_t most) {
     if (exact < least || exact > most)
@@ -20,6 +21,7 @@ static void count_beyond(const char *what, int64_t least, int64_t exact, int64_t
 }
 
 static void count_decision(int is_certain) {
+    if (!certain && !open_ones) first = is_certain;
     certain += is_certain;
     open_ones += !is_certain;
 }
@@ -44,7 +46,7 @@ enum { FZ_WIDTH = 1280 }; /* five chunks; the two tokens that are left lie in tw
  * all tokens are left, among them these two but not the greatest. */
 typedef struct fz_edge {
     float logit;
-    double top_p, epsilon;
+    double top_p, xtc;
     uint64_t seed;
 } fz_edge;
 
@@ -52,8 +54,11 @@ typedef struct fz_edge {
 static int64_t run_edge(const es_api *api, es_context *context, uint32_t number, const fz_edge *edge) {
     static uint64_t epoch;
     static float logits[FZ_WIDTH];
-    es_params params = {
-        .size = sizeof params, .temperature = 1, .top_p = edge->top_p, .epsilon_cutoff = edge->epsilon};
+    es_params params = {.size = sizeof params,
+                        .temperature = 1,
+                        .top_p = edge->top_p,
+                        .xtc_probability = 1,
+                        .xtc_threshold = edge->xtc};
     static int32_t mask[FZ_WIDTH / 32];
     const uint8_t masked = edge->seed & 1;
     memset(mask, 0x55, sizeof mask);
@@ -118,14 +123,16 @@ static void cut_at(const es_api *api, es_context *context, uint32_t number, uint
     if (away < 0 && token != 100) fz_fail("a cut below the edge left token %lld", (long long)token);
 }
 
-/* A threshold `away` from the share of the second token, the less likely one. */
+/* A threshold `away` from the share of the second token, the less likely one: if that reaches it, the other one is
+ * excluded. */
 static void keep_at(const es_api *api, es_context *context, uint32_t number, uint64_t seed, double away) {
     const float logit = -(float)(0.1 + (double)(seed % 20) / 10);
     const double share = 1 - 1 / (1 + odds_of(logit));
     const fz_edge edge = {logit, 1, share * (1 + ES_MASS_SLACK) + away, seed};
     const int64_t token = run_edge(api, context, number, &edge);
-    expect(away == 0 ? "a threshold at the edge" : "a threshold beside the edge", away != 0);
-    if (away > 0 && token != 100) fz_fail("a threshold above the edge left token %lld", (long long)token);
+    if (first != (away != 0))
+        fz_fail("a threshold %g from the edge was%s decided", away, first ? "" : " not");
+    if (away < 0 && token != 900) fz_fail("a threshold below the edge left token %lld", (long long)token);
 }
 
 int fz_check_edges(const es_api *api, const char *isa) {
@@ -134,9 +141,9 @@ int fz_check_edges(const es_api *api, const char *isa) {
     const es_options options = {.size = sizeof options, .num_threads = 1, .isa = isa, .device = {1, 0}};
     const es_op ops[] = {{.size = sizeof *ops, .kind = ES_OP_TOP_P},
                          {.size = sizeof *ops, .kind = ES_OP_DIST}};
-    const es_op heavy[] = {{.size = sizeof *ops, .kind = ES_OP_EPSILON_CUTOFF}, ops[1]};
+    const es_op excluding[] = {{.size = sizeof *ops, .kind = ES_OP_XTC}, ops[1]};
     const es_program cut = {sizeof cut, 2, ops}, draw = {sizeof draw, 1, ops + 1},
-                     keep = {sizeof keep, 2, heavy};
+                     keep = {sizeof keep, 2, excluding};
     uint32_t cuts, draws, keeps;
     es_context *context;
     if (api->open(&options, &context) != ES_OK || api->compile(context, &cut, &cuts) != ES_OK ||

@@ -92,17 +92,6 @@ ES_INLINE es_view given_row(const void *row, int32_t kind, int64_t n, const es_s
                      .bits = scratch->bits};
 }
 
-/* Whether a sampler or selector asks for the total weight, and for nothing that bounds of it could not decide. */
-static int needs_total(const es_state *st, const es_op *op) {
-    switch (op->kind) {
-    case ES_OP_TOP_P:
-    case ES_OP_TOP_A:
-    case ES_OP_EPSILON_CUTOFF: return 1;
-    case ES_OP_XTC: return is_xtc_due(st, op);
-    default: return 0;
-    }
-}
-
 /* The scale at which a program first needs the masses of the long row as given, and no more of it: then shares are
  * worth taking. Else 0. */
 static float share_scale(const es_state *st, const es_compiled *program) {
@@ -112,8 +101,8 @@ static float share_scale(const es_state *st, const es_compiled *program) {
     float scale = 1.0f;
     for (int32_t i = 0; i < program->n_ops; i++) {
         const es_op *op = &program->ops[i];
-        if (needs_total(st, op)) return scale;
-        if (op->kind == ES_OP_XTC) continue;
+        if (op->kind == ES_OP_TOP_P) return scale;
+        if (op->kind == ES_OP_XTC) continue; /* it takes the shares, too, if it comes at this scale */
         if (op->kind == ES_OP_TEMPERATURE) {
             if (scale != 1.0f || p->temperature < ES_GREEDY_BELOW || p->dynatemp_range > 0) return 0;
             scale = (float)(1.0 / p->temperature);

@@ -466,13 +466,9 @@ static int32_t apply_tfs(es_state *st) {
 
 /* --- xtc --- */
 
-static int is_xtc_due(const es_state *st, const es_op *op) {
-    return es_coin(es_draw64(st->seed, st->position, op->stream, 0), st->p->xtc_probability);
-}
-
 static int32_t apply_xtc(es_state *st) {
     const es_params *p = st->p;
-    if (!is_xtc_due(st, st->op)) return ES_ROW_OK;
+    if (!es_coin(es_draw64(st->seed, st->position, st->op->stream, 0), p->xtc_probability)) return ES_ROW_OK;
     const int64_t need = threshold_of(st, xtc_threshold);
     if (st->is_few) {
         es_few *f = &st->few;

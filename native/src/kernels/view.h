@@ -124,6 +124,11 @@ ES_INLINE es_chunk chunk_of(const es_view *v, int64_t c, float *buffer) {
 
 /* --- greatest values --- */
 
+/* With mask registers, a pass can apply a mask at next to no cost. Elsewhere the bits must be expanded to
+ * lanes, which takes longer than finding a maximum: there the maxima are at first those without the mask, unless
+ * shares need it anyway. */
+#define ES_SCANS_MASKS (W == 16)
+
 ES_INLINE vf chunk_greatest(const void *p, int32_t kind) {
     vf best[4];
     for (int k = 0; k < 4; k++) best[k] = vf_set(-__builtin_inff());
@@ -136,53 +141,78 @@ ES_INLINE vf chunk_greatest(const void *p, int32_t kind) {
     return vf_max(vf_max(best[0], best[1]), vf_max(best[2], best[3]));
 }
 
-/* The same over what a mask leaves. `given` [4] collects the greatest of all elements: bad logits are a fault
- * even where the mask hides them. */
-ES_INLINE vf chunk_allowed(const void *p, int32_t kind, const uint32_t *allowed, vf *given) {
+/* The same over what a mask leaves, which is also written to `kept` unless that is NULL. `given` [4] collects the
+ * greatest of all elements: bad logits are a fault even where the mask hides them. */
+ES_INLINE vf chunk_allowed(const void *p, int32_t kind, const uint32_t *allowed, vf *given, float *kept) {
+    const vf gone = vf_set(-__builtin_inff());
     vf best[4];
-    for (int k = 0; k < 4; k++) best[k] = vf_set(-__builtin_inff());
+    for (int k = 0; k < 4; k++) best[k] = gone;
     for (int i = 0; i < ES_CHUNK; i += 4 * W)
         for (int k = 0; k < 4; k++) {
             const vf x = load_kind(p, i + k * W, kind);
             given[k] = vf_max(x, given[k]);
-            best[k] = vf_allowed(allowed, i + k * W, vf_max(x, best[k]), best[k]);
+            if (kept) {
+                const vf left = vf_allowed(allowed, i + k * W, x, gone);
+                vf_store(kept + i + k * W, left);
+                best[k] = vf_max(left, best[k]);
+            } else best[k] = vf_allowed(allowed, i + k * W, vf_max(x, best[k]), best[k]);
         }
     return vf_max(vf_max(best[0], best[1]), vf_max(best[2], best[3]));
 }
 
-ES_INLINE vf scan_chunk(const es_view *v, int64_t c, int32_t kind, int masked, vf *given) {
+ES_INLINE vf scan_chunk(const es_view *v, int64_t c, int32_t kind, int masked, vf *given, float *kept) {
     const char *const p = (const char *)v->source + (size_t)(c * ES_CHUNK) * kind_size(kind);
-    return masked ? chunk_allowed(p, kind, v->allowed + c * ES_CHUNK_WORDS, given) : chunk_greatest(p, kind);
+    return masked ? chunk_allowed(p, kind, v->allowed + c * ES_CHUNK_WORDS, given, kept)
+                  : chunk_greatest(p, kind);
 }
 
-/* The shares of `count` chunks from c on, at most four, whose maxima are known. */
-ES_INLINE void share_chunks(es_view *v, int64_t c, int count, int32_t kind, int masked) {
-    const float slope = share_slope(v->share_scale);
+/* Bits below the greatest logit so far at which a chunk has no weight, whatever rounds: it needs no share. Where
+ * vectors are long, a share takes less time than a branch that goes either way. */
+#define ES_NO_SHARE 33.0f
+
+/* The shares of `count` chunks from c on, at most four, whose maxima are known, of a row whose greatest logit is at
+ * least `top`. They are read from `kept`, masked values of one chunk after the other, if it is not NULL. */
+ES_INLINE void share_chunks(es_view *v, int64_t c, int count, int32_t kind, int masked, const float *kept,
+                            float top) {
+    /* No difference of maxima, which may both be -inf: an invalid operation would count as a NaN in the row. */
+    const float slope = share_slope(v->share_scale), least = top - ES_NO_SHARE / slope;
     vf parts[4] = {vf_set(0.0f), vf_set(0.0f), vf_set(0.0f), vf_set(0.0f)};
     for (int k = 0; k < count; k++) {
         const char *const p = (const char *)v->source + (size_t)((c + k) * ES_CHUNK) * kind_size(kind);
         const uint32_t *const allowed = masked ? v->allowed + (c + k) * ES_CHUNK_WORDS : NULL;
-        v->bits[c + k] = share_bits(v->maxima[c + k], slope);
-        parts[k] = chunk_share(p, allowed, kind, masked, slope, v->bits[c + k]);
+        const float maximum = v->maxima[c + k];
+        v->bits[c + k] = share_bits(maximum, slope);
+        if (W < 16 && maximum < least) continue;
+        if (kept) parts[k] = chunk_share(kept + k * ES_CHUNK, NULL, ES_FLOAT, 0, slope, v->bits[c + k]);
+        else parts[k] = chunk_share(p, allowed, kind, masked, slope, v->bits[c + k]);
     }
     vf_total4(v->shares + c, parts[0], parts[1], parts[2], parts[3]);
 }
 
-/* The maxima of whole chunks, and if `shared` their shares. If `masked`, they are those of what the mask leaves, and `peak` becomes the
- * greatest of all elements. */
+/* The maxima of whole chunks, and if `shared` their shares. If `masked`, they are those of what the mask leaves, and
+ * `peak` becomes the greatest of all elements. */
 ES_INLINE void scan_whole(es_view *v, int64_t whole, int32_t kind, int masked, int shared) {
+    enum { KEEPS = !ES_SCANS_MASKS }; /* expanded to lanes once, a mask is not needed again */
+    float kept[KEEPS ? 4 * ES_CHUNK : 1];
+    const int keeps = KEEPS && masked && shared;
+    float top = -__builtin_inff();
     vf given[4];
     for (int k = 0; k < 4; k++) given[k] = vf_set(-__builtin_inff());
     int64_t c = 0;
     for (; c + 4 <= whole; c += 4) {
         vf best[4];
-        for (int k = 0; k < 4; k++) best[k] = scan_chunk(v, c + k, kind, masked, given);
+        for (int k = 0; k < 4; k++)
+            best[k] = scan_chunk(v, c + k, kind, masked, given, keeps ? kept + k * ES_CHUNK : NULL);
         vf_greatest4(v->maxima + c, best[0], best[1], best[2], best[3]);
-        if (shared) share_chunks(v, c, 4, kind, masked); /* they are in the first cache */
+        if (!shared) continue;
+        for (int k = 0; k < 4; k++) top = v->maxima[c + k] > top ? v->maxima[c + k] : top;
+        share_chunks(v, c, 4, kind, masked, keeps ? kept : NULL, top); /* they are in the first cache */
     }
     for (; c < whole; c++) {
-        v->maxima[c] = vf_greatest(scan_chunk(v, c, kind, masked, given));
-        if (shared) share_chunks(v, c, 1, kind, masked);
+        v->maxima[c] = vf_greatest(scan_chunk(v, c, kind, masked, given, keeps ? kept : NULL));
+        if (!shared) continue;
+        top = v->maxima[c] > top ? v->maxima[c] : top;
+        share_chunks(v, c, 1, kind, masked, keeps ? kept : NULL, top);
     }
     if (masked) v->peak = vf_greatest(vf_max(vf_max(given[0], given[1]), vf_max(given[2], given[3])));
 }
@@ -198,7 +228,7 @@ static float greatest_chunk(float *maxima, int64_t chunks) {
 ES_INLINE float greatest_in(es_chunk chunk, int32_t kind, int masked) {
     if (!masked) return vf_greatest(chunk_greatest(chunk.p, kind));
     vf given[4] = {vf_set(0.0f), vf_set(0.0f), vf_set(0.0f), vf_set(0.0f)}; /* unused */
-    return vf_greatest(chunk_allowed(chunk.p, kind, chunk.allowed, given));
+    return vf_greatest(chunk_allowed(chunk.p, kind, chunk.allowed, given, NULL));
 }
 
 static float chunk_maximum(const es_view *v, int64_t c) {
@@ -248,16 +278,22 @@ static void find_peak(es_view *v) {
     }
 }
 
-/* With mask registers, a pass can apply a mask at next to no cost. Elsewhere the bits must be expanded to
- * lanes, which takes longer than finding a maximum: there the maxima are at first those without the mask, unless
- * shares need it anyway. */
-#define ES_SCANS_MASKS (W == 16)
+/* Without fused multiply-add, shares take several times as long as reading: then they are added up after the scan,
+ * when the peak is known, and those of chunks far below it are not needed. */
+#define ES_SHARES_APART (!ES_FUSES)
+
+ES_INLINE void share_whole(es_view *v, int64_t whole, int32_t kind) {
+    const float top = greatest_chunk(v->maxima, whole);
+    for (int64_t c = 0; c < whole; c += 4)
+        share_chunks(v, c, (int)(whole - c < 4 ? whole - c : 4), kind, 0, NULL, top);
+}
 
 /* Maxima and shares of whole chunks. Not inline: the loops without shares stay as small as they were. */
 static __attribute__((noinline)) void scan_shares(es_view *v, int64_t whole, int masked) {
     flush_results(1);
     if (masked) BY_KIND(v->kind, scan_whole(v, whole, KIND, 1, 1));
-    else BY_KIND(v->kind, scan_whole(v, whole, KIND, 0, 1));
+    else BY_KIND(v->kind, scan_whole(v, whole, KIND, 0, !ES_SHARES_APART));
+    if (!masked && ES_SHARES_APART) BY_KIND(v->kind, share_whole(v, whole, KIND));
     flush_results(0);
 }
 
