@@ -313,24 +313,24 @@ class Grammar:
         numbers: str | int | None = None,
         key_order: Literal["any", "schema"] = "any",
         unsupported: Literal["error", "warn", "ignore"] = "error",
+        draft: str | None = None,
+        resources: Mapping[str, Any] | None = None,
         limits: Limits = LIMITS,
     ) -> Grammar:
         """Text that contains tool calls or the like; see `engine_sampler.grammar.structural_tag`, and
         `tool_calls` for the tags of families of models.
 
-        tag  a dict or JSON text, as in vLLM and xgrammar: `{"structures": [{"begin", "schema", "end"}],
-             "triggers": [...]}` or `{"type": "structural_tag", "format": {...}}`
-
-        whitespace, numbers, key_order, unsupported   of the JSON in it, as in `from_json_schema`, where its
-                                                      formats do not say so
-        limits                                        as in `from_json_schema`
+        tag  as in vLLM and xgrammar, a dict or JSON text with "structures" and "triggers", or a "format"
+        whitespace, numbers, key_order, unsupported, draft, resources, limits   as in `from_json_schema`,
+             for the JSON in it whose format does not say so itself
         """
         from .structural_tag.structural_tag import rules_from_tag
 
         text = tag if isinstance(tag, str) else written_json(tag)
         check_text("tag", text, limits)
-        names = SpecialNames()
-        options = schema_options(whitespace, numbers, key_order, unsupported, DEFAULTS.formats)
+        names, others = SpecialNames(), texts_of("resources", resources, limits)
+        formats = DEFAULTS.formats
+        options = schema_options(whitespace, numbers, key_order, unsupported, formats, draft, others)
 
         def build() -> Grammar:
             rules = rules_from_tag(text, special_tokens=names, options=options)

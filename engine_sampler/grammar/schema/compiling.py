@@ -107,7 +107,7 @@ def add_schema(schema: Any, rules: Rules, options: SchemaOptions = DEFAULTS) -> 
 def open_schema(schema: Any, rules: Rules, options: SchemaOptions) -> tuple[Emitter, Literals]:
     """What converts the values of a schema to rules, and the literals of its root, whose object a caller
     writes in its own way. White space, arguments and errors are those of `add_schema`."""
-    document = Document(schema)
+    document = Document(schema, options.draft, dict(options.resources))
     try:
         return _opened(document, rules, options, _marks_within(rules, options))
     except GrammarError as error:

@@ -415,6 +415,18 @@ def test_a_bound_on_tokens_is_left_out_where_characters_say_it() -> None:
     assert not rules_from_tag({"format": unbounded}, special_tokens={}).program().budgets
 
 
+def test_schemas_in_a_tag_may_lead_to_documents_that_are_handed_in_and_have_a_draft() -> None:
+    exclusive = {"type": "integer", "minimum": 3, "exclusiveMinimum": True}
+    schema = {"type": "object", "properties": {"n": {"$ref": "https://example.com/n"}}, "required": ["n"]}
+    content = {"type": "json_schema", "json_schema": schema}
+    given = {"type": "structural_tag", "format": tag("<", content, ">")}
+    grammar = Grammar.from_structural_tag(given, draft="4", resources={"https://example.com/n": exclusive})
+    assert grammar.check('<{"n":4}>').valid
+    assert not grammar.check('<{"n":3}').viable
+    with pytest.raises(UnsupportedKeywordError, match="another document is not supported"):
+        Grammar.from_structural_tag(given)
+
+
 def test_a_schema_that_cannot_be_enforced_is_rejected_with_its_path() -> None:
     given = tag("<", {"type": "json_schema", "json_schema": {"type": "nonsense"}}, ">")
     with pytest.raises(GrammarError, match=r"format\.content: "):
