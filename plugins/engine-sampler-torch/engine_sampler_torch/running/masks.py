@@ -64,6 +64,11 @@ class PieceMasks:
         self._words = upload.add(batch.bitmask[index[missing]])
         self._upload = upload
 
+    @property
+    def are_prepared(self) -> bool:
+        """Whether `prepare` has copied any of them, to a place of its own."""
+        return self._prepared is not None
+
     def on_device(self) -> Tensor:
         """int32 [n, words]."""
         words = self._upload[self._words]
