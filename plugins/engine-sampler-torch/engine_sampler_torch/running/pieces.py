@@ -33,7 +33,9 @@ def pieces_of(
     size = group.rows.vocabulary.size
     room = max(WORKING_BYTES, logits.numel() * logits.element_size())
     most = max(1, room // (BYTES_PER_LOGIT * size))
-    return [GroupPiece(group, some, logits, kept, choosing, listing) for some in _parts(len(group.index), most)]
+    return [
+        GroupPiece(group, some, logits, kept, choosing, listing) for some in _parts(len(group.index), most)
+    ]
 
 
 def _parts(n: int, most: int) -> Iterator[slice]:

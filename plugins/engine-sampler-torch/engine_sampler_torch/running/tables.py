@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -48,6 +48,10 @@ class ListedRows:
         self.slots, self.table = rows.slot_numbers, rows.slots
         self.size = rows.vocabulary.size
         self.has_histories = PENALTIES in bound
+        self.usual = int(self.has_histories)
+        """By how much histories that matter grow from step to step."""
+        self.first_tables = 2 * self.slots
+        self._change = np.full((4, len(rows)), -1, np.int64)
         self._biases = bound[BIASES].resolved if BIASES in bound else None
         self._settings = [of_row for of_row, _ in bound[PENALTIES].resolved] if self.has_histories else []
         self._kept = kept
@@ -72,12 +76,20 @@ class ListedRows:
             return True
         return not any(s.slope or len(exempt) for s, exempt in rows.bind(samplers[-1]).resolved)
 
+    def empty_change(self, rounds: int) -> np.ndarray:
+        """int64 [4, n] without tokens; with one round, the same in every step, as it is copied before the
+        next one."""
+        return self._change if rounds == 1 else np.full_like(self._change, -1)
+
     def join(self, change: np.ndarray, lengths: np.ndarray, joins: np.ndarray) -> None:
         """Write the tokens number `lengths` (int64 [n]) of the histories, of the rows that are True in
         `joins`, and those that leave the windows for them."""
         starts = self.table.offsets[self.slots]
         tokens = self.table.tokens
-        change[1] = np.where(joins, tokens[starts + np.where(joins, lengths, 0)], -1)
+        if joins.all():
+            change[1] = tokens[starts + lengths]
+        else:
+            change[1] = np.where(joins, tokens[starts + np.where(joins, lengths, 0)], -1)
         if not self._have_ends:
             return
         begins = np.where(self._skip_prompts, self.table.prompt_lengths[self.slots], 0)
@@ -92,7 +104,9 @@ class ListedRows:
     def listed(self, i: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """(ids, how often they are in each window, biases) of row i."""
         ids, biases = (_NO_IDS, _NO_BIASES) if self._biases is None else self._biases[i]
-        repeated, counted = (self._window(which, i) for which in (0, 1)) if self.has_histories else (_NO_IDS,) * 2
+        repeated, counted = (
+            (self._window(which, i) for which in (0, 1)) if self.has_histories else (_NO_IDS,) * 2
+        )
         every, places = np.unique(np.concatenate((repeated, counted, ids)), return_inverse=True)
         ends = np.cumsum([len(repeated), len(counted)])
         seen, times, biased = np.split(places, ends)
@@ -157,6 +171,28 @@ class Revision:
         return edits
 
 
+class _Known(NamedTuple):
+    """What the current tables of some slots are made from: `values`, int64 [4, n], and its rows.
+
+    epochs, lengths  of the histories, as in `SlotTable`.
+    used             how many entries are in use, at most.
+    current          which of the two tables is current.
+    """
+
+    values: np.ndarray
+    epochs: np.ndarray
+    lengths: np.ndarray
+    used: np.ndarray
+    current: np.ndarray
+
+    @classmethod
+    def of(cls, epochs: np.ndarray, lengths: np.ndarray) -> _Known:
+        """For these histories; the rest is not known yet."""
+        values = np.empty((4, len(epochs)), np.int64)
+        values[0], values[1] = epochs.view(np.int64), lengths
+        return cls(values, *values)
+
+
 class EditTables:
     """Two tables for each slot of one scheduler, see `kernels.revise`, of which one is current.
 
@@ -171,9 +207,8 @@ class EditTables:
         self._edits: tuple[Tensor, Tensor] | None = None
         self._begun: list[Any] = []
         self._width = 0
-        # By slot. Epoch 0 is nobody's.
-        self._epochs = np.zeros(0, np.uint64)
-        self._lengths, self._used, self._current = (np.zeros(0, np.int64) for _ in range(3))
+        self._known = np.zeros((4, 0), np.int64)
+        """By slot, as `_Known`. Epoch 0 is nobody's."""
 
     @property
     def memory(self) -> Any:
@@ -191,28 +226,35 @@ class EditTables:
         nobody knows what is in their tables."""
         slots, table = rows.slots, rows.table
         self._make_room(len(table.lengths), len(slots))
-        lengths, epochs = table.lengths[slots], table.epochs[slots]
-        grown = lengths - self._lengths[slots] if rows.has_histories else np.zeros_like(lengths)
-        stale = (self._epochs[slots] != epochs) | (grown > _AT_ONCE)
-        stale |= self._used[slots] + grown >= min(self._width, most)
-        new = None
-        if stale.any():
+        known = self._known[:, slots]
+        after = _Known.of(table.epochs[slots], table.lengths[slots])
+        grown = after.lengths - known[1]
+        if not rows.has_histories:
+            grown[:] = 0
+        new, rounds = None, 1
+        room = min(self._width, most)
+        is_usual = (grown == rows.usual).all() and known[2].max() < room - rows.usual
+        if not is_usual or (known[0] != after.epochs).any():
+            stale = (known[0] != after.epochs) | (grown > _AT_ONCE) | (known[2] + grown >= room)
             grown[stale] = 0
-            new = self._list_anew(rows, np.flatnonzero(stale), upload, most)
-            if new is None:
-                return None
-        rounds = max(1, int(grown.max()))
-        current = self._current[slots]
-        changes = []
+            if stale.any():
+                new = self._list_anew(rows, np.flatnonzero(stale), upload, most)
+                if new is None:
+                    return None
+                known = self._known[:, slots]
+            rounds = max(1, int(grown.max()))
+        changes, current = [], known[3]
         for number in range(rounds):
-            change = np.full((4, len(slots)), -1, np.int64)
-            change[0] = 2 * slots + current
+            change = rows.empty_change(rounds)
+            np.add(rows.first_tables, current, out=change[0])
             if rows.has_histories:
-                rows.join(change, lengths - grown + number, number < grown)
-                current ^= 1
+                rows.join(change, after.lengths - grown + number, number < grown)
+                current = current ^ 1
             changes.append(upload.add(change))
-        self._epochs[slots] = 0
-        self._begun.append((slots, epochs, lengths, self._used[slots] + grown, current))
+        after.used[:] = known[2] + grown
+        after.current[:] = current
+        self._known[0, slots] = 0
+        self._begun.append((slots, after.values))
         return Revision(self, rows, upload, changes, new)
 
     def give_up(self) -> None:
@@ -221,31 +263,28 @@ class EditTables:
 
     def settle(self) -> None:
         """All that has begun is queued."""
-        begun, self._begun = self._begun, []
-        for slots, epochs, lengths, used, current in begun:
-            self._epochs[slots], self._lengths[slots] = epochs, lengths
-            self._used[slots], self._current[slots] = used, current
+        for slots, values in self._begun:
+            self._known[:, slots] = values
+        self._begun.clear()
 
-    def _list_anew(
-        self, rows: ListedRows, which: np.ndarray, upload: Upload, most: int
-    ) -> list[int] | None:
+    def _list_anew(self, rows: ListedRows, which: np.ndarray, upload: Upload, most: int) -> list[int] | None:
         """The lists of the rows `which`, uploaded; None if some are too long."""
         found = [rows.listed(i) for i in which.tolist()]
         longest = max(len(ids) for ids, *_ in found) + _SPARE
         if longest > most:
             return None
         if longest >= self._width:
-            self._replace(len(self._epochs), _bucket(longest + 1))
+            self._replace(self._known.shape[1], _bucket(longest + 1))
         slots = rows.slots[which]
-        self._used[slots] = [len(ids) for ids, *_ in found]
+        self._known[2, slots] = [len(ids) for ids, *_ in found]
         tables = [
             padded(some, fill, NUMPY_DTYPES[dtype], self._width)
             for some, (fill, dtype) in zip(zip(*found, strict=True), _FILLS, strict=True)
         ]
-        return [upload.add(2 * slots + self._current[slots]), *map(upload.add, tables)]
+        return [upload.add(2 * slots + self._known[3, slots]), *map(upload.add, tables)]
 
     def _make_room(self, slots: int, rows: int) -> None:
-        if slots > len(self._epochs):
+        if slots > self._known.shape[1]:
             self._replace(slots, self._width or _STEP)
         if self._edits is None or rows > len(self._edits[0]):
             self._new_edits(rows)
@@ -258,18 +297,15 @@ class EditTables:
             if before:
                 lists[: len(before[number]), : self._width] = before[number]
             self.lists.append(lists)
-        more = slots - len(self._epochs)
-        self._epochs = np.concatenate((self._epochs, np.zeros(more, np.uint64)))
-        self._lengths, self._used, self._current = (
-            np.concatenate((of_slot, np.zeros(more, np.int64)))
-            for of_slot in (self._lengths, self._used, self._current)
-        )
+        self._known = np.pad(self._known, ((0, 0), (0, slots - self._known.shape[1])))
         self._width = width
         self._new_edits(0 if self._edits is None else len(self._edits[0]))
 
     def _new_edits(self, rows: int) -> None:
         shape = 1 << max(rows - 1, 0).bit_length(), self._width
-        self._edits = tuple(torch.empty(shape, dtype=t, device=self._device) for t in (torch.int64, torch.float32))
+        self._edits = tuple(
+            torch.empty(shape, dtype=t, device=self._device) for t in (torch.int64, torch.float32)
+        )
         self.generation += 1
 
 

@@ -73,6 +73,7 @@ class Graphs:
         monkeypatch.setattr(captured.Graphs, "_captured", lambda _, work: self.capture(work))
         for module in (sampling, replay, revise):
             monkeypatch.setattr(module, "launch", launch)
+        monkeypatch.setattr(sampling._Launches.__init__, "__defaults__", (launch,))
 
     def capture(self, work: Callable[[], Any]) -> Any:
         if self.fails:

@@ -1,4 +1,4 @@
-"""Penalties and biases whose lists are kept on the device: tokens are those of NumPy, and uploads are small."""
+"""Lists of penalties and biases that stay on the device: tokens are those of NumPy, and uploads are small."""
 
 from __future__ import annotations
 
@@ -119,7 +119,9 @@ def test_drafts_that_are_right_and_wrong_are_followed() -> None:
         step(both, random, draft_token_ids=[[int(random.integers(SIZE))], [1, 2]])
     logits = np.zeros((6, SIZE), np.float32)
     logits[:, 5] = 90
-    results = [scheduler.step(logits, draft_token_ids=[[5, 5], [5, 1]]).token_ids.tolist() for scheduler in both]
+    results = [
+        scheduler.step(logits, draft_token_ids=[[5, 5], [5, 1]]).token_ids.tolist() for scheduler in both
+    ]
     assert results[0] == results[1]
     assert results[0][:3] == [5, 5, 5]
     step(both, random)
@@ -173,7 +175,9 @@ def test_what_is_exempt_or_fades_is_left_to_the_steps(revised: list[Any]) -> Non
     assert revised == []
 
 
-def test_a_step_that_fails_leaves_no_lists_behind(monkeypatch: pytest.MonkeyPatch, revised: list[Any]) -> None:
+def test_a_step_that_fails_leaves_no_lists_behind(
+    monkeypatch: pytest.MonkeyPatch, revised: list[Any]
+) -> None:
     both, random = pair(), np.random.default_rng(7)
     for seed in range(2):
         add(both, SETTINGS[1], seed)
@@ -200,7 +204,9 @@ DENORMAL = float(np.float32(1e-45))
 def test_a_quotient_is_rounded_once(factor: float) -> None:
     random = np.random.default_rng(8)
     bits = random.integers(0, 0x7F000000, 1500)
-    values = np.concatenate((bits.astype(np.int32).view(np.float32), np.arange(1, 500) * np.float32(DENORMAL)))
+    values = np.concatenate(
+        (bits.astype(np.int32).view(np.float32), np.arange(1, 500) * np.float32(DENORMAL))
+    )
     values = np.minimum(values, np.float32(2.0**100)).astype(np.float32)[:1992]
     factors = np.full(1, factor, np.float32)
     with np.errstate(all="ignore"):
@@ -209,7 +215,12 @@ def test_a_quotient_is_rounded_once(factor: float) -> None:
     width = 2048
     ids = np.full((2, width), 0x7FFFFFFF, np.int32)
     ids[0, : len(values)] = np.arange(len(values))
-    lists = [ids, np.ones((2, width), np.int32), np.zeros((2, width), np.int32), np.zeros((2, width), np.float32)]
+    lists = [
+        ids,
+        np.ones((2, width), np.int32),
+        np.zeros((2, width), np.int32),
+        np.zeros((2, width), np.float32),
+    ]
     found = torch.zeros(1, width, dtype=torch.int64), torch.zeros(1, width)
     parameters = [torch.from_numpy(array) for array in (factors, inverses, np.zeros(1), np.zeros(1))]
     revise_tables(
