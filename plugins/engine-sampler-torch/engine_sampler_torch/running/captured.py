@@ -15,6 +15,7 @@ from torch import Tensor
 
 from engine_sampler.for_backends import INTERRUPTIONS, failure
 
+from .fused import Fused
 from .pieces import BYTES_PER_LOGIT, WORKING_BYTES, GroupPiece
 from .results import Results
 from .transfer import Download, Upload
@@ -133,10 +134,12 @@ class Captures:
         self._kept[kind] = step
 
 
-def kind_of(logits: Tensor, pieces: Sequence[GroupPiece], upload: Upload, download: Download) -> Hashable:
+def kind_of(
+    logits: Tensor, pieces: Sequence[GroupPiece], upload: Upload, download: Download, fused: Fused
+) -> Hashable:
     """All that decides what a step of these pieces does on the device, and where; None if something else may
     decide, or if too much memory would be kept for it."""
-    if not pieces or not all(is_capturable(piece) for piece in pieces):
+    if not pieces or not all(is_capturable(piece, fused) for piece in pieces):
         return None
     return (
         logits.data_ptr(),
@@ -149,8 +152,10 @@ def kind_of(logits: Tensor, pieces: Sequence[GroupPiece], upload: Upload, downlo
     )
 
 
-def is_capturable(piece: GroupPiece) -> bool:
-    """Whether a piece needs nothing but its inputs, and leaves nothing but results of known size."""
-    if piece.any_kept or (piece.masks is not None and piece.masks.are_prepared):
+def is_capturable(piece: GroupPiece, fused: Fused) -> bool:
+    """Whether a piece needs nothing but its inputs, leaves nothing but results of known size, and does not
+    work on many whole rows, which would stay in memory."""
+    if piece.any_kept or not piece.is_own:
         return False
-    return piece.is_own and len(piece) * piece.vocab_size * BYTES_PER_LOGIT <= WORKING_BYTES
+    is_small = len(piece) * piece.vocab_size * BYTES_PER_LOGIT <= WORKING_BYTES
+    return is_small or fused.reads_logits(piece)

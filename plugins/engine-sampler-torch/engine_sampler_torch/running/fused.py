@@ -100,6 +100,11 @@ class Fused:
         """Whether there are kernels."""
         return kernels_for(self._device) is not None
 
+    def reads_logits(self, piece: GroupPiece) -> bool:
+        """Whether the kernels read the logits, so that no step works on whole rows of a piece."""
+        route = self.route(piece)
+        return route is not None and route.chooses and route.is_direct(piece)
+
     def revise(self, piece: GroupPiece, upload: Upload) -> Revision | None:
         """What a step makes of the tables of what a piece edits; None if they are of no use."""
         route = self.route(piece)

@@ -141,8 +141,8 @@ class GroupPiece:
         of what is edited, None if it does without them."""
         self.masks, under = None, None
         if self.group.masked and batch.bitmask is not None:
-            self.masks = PieceMasks(batch, self.index, self._device, upload)
-            under = self.rows.under(batch.bitmask[self.index])
+            self.masks = PieceMasks(batch, self.index, self.contiguous, self._device, upload)
+            under = self.rows.under(batch.bitmask[self.index if self.contiguous is None else self.contiguous])
         if batch.logprobs is not None or self.reports:
             self._set_reports(batch.logprobs)
         self.revision = None if revise is None or self.edited is None else revise(self, upload)
@@ -173,7 +173,8 @@ class GroupPiece:
         asked = [*self._asked, *(self.edits if self.reports else ())]
         reports = (self.kinds.tobytes(), self.top_n.tobytes()) if self.reports else None
         revision = None if self.revision is None else self.revision.variant
-        return tuple([inputs.fixed for inputs in asked]), reports, self.masks is None, revision
+        masks = None if self.masks is None else (self.masks.place,)
+        return tuple([inputs.fixed for inputs in asked]), reports, masks, revision
 
     def wants(self, kind: str) -> bool:
         """Whether the device writes logprobs of this kind for any row."""

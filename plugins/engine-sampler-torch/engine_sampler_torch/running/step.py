@@ -16,6 +16,7 @@ from engine_sampler.for_backends import INTERRUPTIONS, HostRun, failure
 from .captured import CapturedStep, Captures, Graphs, kind_of
 from .chain import PieceOutcome, run_piece
 from .fused import Fused
+from .masks import MaskRoom
 from .pieces import GroupPiece, pieces_of
 from .plan import DevicePlan
 from .results import Results
@@ -32,15 +33,16 @@ class DeviceRoom:
     download: Buffers
     fused: Fused
     graphs: Graphs
+    masks: MaskRoom
 
     @classmethod
     def on(cls, device: torch.device) -> DeviceRoom:
-        return cls(Buffers(device), Buffers(device), Fused(device), Graphs(device))
+        return cls(Buffers(device), Buffers(device), Fused(device), Graphs(device), MaskRoom())
 
     @property
     def memory(self) -> tuple[Any, ...]:
         """What the work of a step reads and writes, beside what its pieces keep and the logits."""
-        return self.upload.memory, self.download.memory, self.fused.memory
+        return self.upload.memory, self.download.memory, self.fused.memory, self.masks.memory
 
 
 @dataclass
@@ -80,6 +82,7 @@ class StepRun:
     def begin(self) -> None:
         """Queue the device's work, and the copy of its results; leave the tokens on the device."""
         self._fused.tables.give_up()
+        self._settle_masks()
         by_group = {number: self._pieces(number, group) for number, group in enumerate(self._batch.groups)}
         pieces = [(number, piece) for number, some in by_group.items() for piece in some]
         if self._kept is not None:
@@ -94,6 +97,15 @@ class StepRun:
             self._batch.token_ids_on_device = self._work(pieces)
             self._download.mark()
         self._fused.tables.settle()
+
+    def _settle_masks(self) -> None:
+        """Bring prepared masks to where a graph finds them."""
+        prepared = self._batch.prepared_masks
+        if prepared is None or not self._room.graphs.work:
+            return
+        if prepared.handle.masks.device == self._logits.device:
+            handle = self._room.masks.settle(prepared.handle)
+            self._batch.prepared_masks = replace(prepared, handle=handle)
 
     def _work(self, pieces: Sequence[tuple[int, GroupPiece]]) -> Tensor | None:
         """Queue the device's work, and both copies. Returns the tokens of all rows, as `_tokens`."""
@@ -112,7 +124,8 @@ class StepRun:
         graphs, captures = self._room.graphs, self._prepared.captures
         if not graphs.work or self._hosted:
             return None
-        kind = kind_of(self._logits, [piece for _, piece in pieces], self._upload, self._download)
+        of_step = self._logits, [piece for _, piece in pieces], self._upload, self._download
+        kind = kind_of(*of_step, self._fused)
         if kind is None:
             return None
         captured = captures.of(kind)

@@ -183,3 +183,24 @@ def test_steps_that_begin_are_captured_too(graphs: Graphs) -> None:
         assert begun.token_ids_on_device.tolist() == right.token_ids.tolist()
         assert begun.finish().token_ids.tolist() == right.token_ids.tolist()
     assert graphs.started == 2
+
+
+def test_masks_that_were_prepared_are_read_where_the_graph_finds_them(graphs: Graphs) -> None:
+    both, logits = schedulers((CHAIN | {"regex": "[a-c]+"}, CHAIN)), Logits(11)
+    for number in range(SEEN + 4):
+        for scheduler in both:
+            scheduler.prepare()
+        if number == SEEN + 2:
+            for scheduler in both:
+                scheduler.accept(0, [97])
+        step(both, logits.next())
+    assert graphs.started >= 2
+
+
+def test_many_whole_rows_are_not_kept_in_memory(graphs: Graphs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(captured, "WORKING_BYTES", 1000)
+    for settings, count in (({"typical_p": 0.9}, 0), ({"temperature": 0.0}, 1)):
+        both, logits = schedulers((settings,)), Logits(12)
+        for _ in range(SEEN + 1):
+            step(both, logits.next())
+        assert graphs.captured == count
