@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..arithmetic import LogitRows, Logprobs
-from ..contract import Backend, Batch, Chain, Group, Rows, Sampler, Selection, Selector
+from ..contract import Backend, Batch, Chain, Group, Rows, Sampler, Selection, Selector, SlotTable
 from .host_run import HostRun
 from .numpy import NumpyBackend
 
@@ -102,6 +102,11 @@ class HostedBackend(Backend):
 
     def prepare_masks(self, bitmask: np.ndarray, rows: Sequence[int], device: str) -> Any:
         return self._backend.prepare_masks(bitmask, rows, device)
+
+    def decisions(self, slots: SlotTable, plan: _Plan | None = None) -> tuple[int, int]:
+        if plan is not None and plan.runner is not self._backend:
+            return 0, 0
+        return self._backend.decisions(slots, None if plan is None else plan.plan)
 
     def logprobs(self, logits: LogitRows, token_ids: np.ndarray, top_n: int) -> Logprobs | None:
         return self._backend.logprobs(logits, token_ids, top_n)

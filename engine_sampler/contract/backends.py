@@ -14,6 +14,7 @@ from .samplers import PLUGIN_API, Sampler, Selection, Selector
 if TYPE_CHECKING:
     from .chains import Chain
     from .rows import Rows
+    from .slots import SlotTable
 
 
 @dataclass
@@ -194,6 +195,12 @@ class Backend:
         for each of these requests in the same order. None: nothing is prepared.
         """
         return None
+
+    def decisions(self, slots: SlotTable, plan: Any = None) -> tuple[int, int]:
+        """How many draws, and cuts by top_p, of `plan` or of all plans bounds of the weights have decided for
+        the requests of `slots` so far, so that the row was read once; and how many they left open, so that
+        the whole row was weighed. Called between steps; (0, 0) for a backend that knows no such bounds."""
+        return 0, 0
 
     def logprobs(self, logits: LogitRows, token_ids: np.ndarray, top_n: int) -> Logprobs | None:
         """The logprobs of `token_ids` int64 [rows], one for each row of `logits`, and of the `top_n`

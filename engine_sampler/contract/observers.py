@@ -20,6 +20,11 @@ class StepMeasures(NamedTuple):
     drafted        how many requests had a draft at each position, the first draft being position 0.
     accepted       how many of these drafts were accepted.
     copied_bytes   bytes of logits that were copied from another device to the host.
+    certain        draws, and cuts by top_p, that bounds of the weights decided, so that the row was read
+                   once: in this step, and in whatever the backend did since the last one that was measured.
+    weighed        those that the bounds left open, so that the whole row was weighed, at about twice the
+                   cost: many if many tokens share the probability. Rows that another truncation cuts first
+                   are in neither.
     """
 
     backend: str
@@ -32,6 +37,8 @@ class StepMeasures(NamedTuple):
     drafted: tuple[int, ...] = ()
     accepted: tuple[int, ...] = ()
     copied_bytes: int = 0
+    certain: int = 0
+    weighed: int = 0
 
 
 @dataclass(frozen=True)

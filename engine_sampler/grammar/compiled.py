@@ -9,6 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
 from ..base.errors import quoted
 from ..base.forking import fork_safe
 from ..contract import allocate_bitmask
@@ -20,6 +22,7 @@ from .engines.unique_keys import UniqueKeysMatcher
 from .errors import GrammarError
 from .limits import LIMITS, Limits
 from .program.rules import Program
+from .program.settings import Setting
 from .program.special_names import Binding
 
 SpecialName: TypeAlias = "str | Binding"
@@ -43,6 +46,40 @@ def unenforced_of(matcher: Any) -> tuple[str, ...]:
         return ()
 
 
+class MatcherSettings:
+    """The sampling parameters that the rules of a grammar set, for its matchers.
+
+    settings  all of them
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.settings = program.settings
+        self._settings_of = np.array(program.settings_of, np.int64)
+
+    def present(self, matcher: Any) -> int:
+        """The number, from 1, of the settings that hold for the next token of a matcher's text; 0 for none.
+        If it may belong to several rules with settings, those of the first one in the grammar hold."""
+        numbers = self._settings_of[matcher.open_terminals() != 0]
+        return int(min(numbers[numbers > 0], default=0))
+
+
+_SETTINGS: WeakKeyDictionary[Any, MatcherSettings] = WeakKeyDictionary()
+
+
+def settings_of(matcher: Any) -> MatcherSettings | None:
+    """What the rules of the grammar of a new matcher set; None for nothing."""
+    try:
+        return _SETTINGS.get(matcher)
+    except TypeError:  # a matcher of a plugin that cannot be hashed or referred to
+        return None
+
+
+def settings_in(matcher: Any) -> tuple[Setting, ...]:
+    """All sampling parameters that the rules of the grammar of a new matcher set."""
+    found = settings_of(matcher)
+    return () if found is None else found.settings
+
+
 class CompiledGrammar:
     """A grammar for a tokenizer; immutable, and shared by requests and threads.
 
@@ -64,6 +101,7 @@ class CompiledGrammar:
         self.special_names = tuple(special_names)
         bound = bound_program(program, tokenizer, special_names)
         self.engine, self._compiled = _compile(bound, tokenizer, limits, engine)
+        self._settings = MatcherSettings(program) if program.settings else None
         self.compiled_at = time.monotonic()
 
     def matcher(self) -> Any:
@@ -75,6 +113,8 @@ class CompiledGrammar:
             matcher = UniqueKeysMatcher(matcher, self.tokenizer)
         if self.program.unenforced:
             _UNENFORCED[matcher] = self.program.unenforced
+        if self._settings is not None:
+            _SETTINGS[matcher] = self._settings
         return matcher
 
     def statistics(self) -> dict[str, int]:

@@ -31,6 +31,7 @@ from .compiled import CompiledGrammar, SpecialName, cached_grammar, compiled_gra
 from .errors import GrammarError
 from .limits import LIMITS, Limits
 from .program.rules import PROGRAM_ARRAYS, Program, program_of
+from .program.settings import loaded_settings, saved_settings
 from .program.special_names import Binding, SpecialNames
 from .program.words import any_of
 from .schema.options import DEFAULTS, schema_options
@@ -363,7 +364,7 @@ class Grammar:
         arrays = {name: getattr(self.program, name).tolist() for name in PROGRAM_ARRAYS}
         rest = {name: getattr(self.program, name) for name in ("start", "terminal_names", "rule_names")}
         rest |= {"unique_keys": self.program.unique_keys, "unique_items": self.program.unique_items}
-        rest["unenforced"] = self.program.unenforced
+        rest |= {"unenforced": self.program.unenforced, **saved_settings(self.program)}
         content = {"format": _FORMAT, "kind": self.kind, "special": self.special_names, **arrays, **rest}
         Path(path).write_text(json.dumps(content, separators=(",", ":")), encoding="utf-8")
 
@@ -371,15 +372,15 @@ class Grammar:
     def load(cls, path: str | Path) -> Grammar:
         """A grammar written by `save`. Raises GrammarError for any other file."""
         try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            content = {"budgets": [], **json.loads(Path(path).read_text(encoding="utf-8"))}
             if content.pop("format") != _FORMAT:
                 raise ValueError("its format is of another version")
             kind, special = content.pop("kind"), content.pop("special")
-            content.setdefault("budgets", [])  # older files have none
             members: dict[str, Any] = {name: array("i", content[name]) for name in PROGRAM_ARRAYS}
             members |= {name: tuple(content[name]) for name in ("terminal_names", "rule_names")}
             members |= {name: bool(content.get(name, False)) for name in ("unique_keys", "unique_items")}
             members["unenforced"] = tuple(map(str, content.get("unenforced", ())))
+            members |= loaded_settings(content)
             names = [name if isinstance(name, str) else Binding(*name) for name in special]
             return cls(kind, Program(start=int(content["start"]), **members), names)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:

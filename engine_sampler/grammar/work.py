@@ -29,15 +29,17 @@ _UNCOUNTED = 8
 """The length up to which a loop is not counted: its caller counts itself."""
 
 Item = TypeVar("Item")
+Kept = TypeVar("Kept")
 Ordered = TypeVar("Ordered", str, Decimal, bytes, tuple[int, ...], tuple[int, int])
 
 
 class ReadingWork:
     """Counts the steps of reading one grammar, each of about a microsecond."""
 
-    __slots__ = ("_limit", "left", "next_pause")
+    __slots__ = ("_limit", "kept", "left", "next_pause")
 
     def __init__(self, limits: Limits = LIMITS) -> None:
+        self.kept: dict[type[object], object] = {}
         self.left = self.next_pause = self._limit = limits.reading
 
     def spend(self, steps: int = 1) -> None:
@@ -131,6 +133,17 @@ def spend(steps: int = 1) -> None:
         work.left -= steps
         if work.left < work.next_pause:
             work.pause()
+
+
+def kept_while_reading(kind: type[Kept]) -> Kept:
+    """The one `kind()` of the grammar that is being read; outside of `counted_work`, a new one."""
+    work = _CURRENT.get()
+    if work is None:
+        return kind()
+    kept = work.kept.get(kind)
+    if not isinstance(kept, kind):
+        kept = work.kept[kind] = kind()
+    return kept
 
 
 def spend_on_each(items: Iterable[Item], steps: float = 1) -> Iterable[Item]:

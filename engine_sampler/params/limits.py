@@ -57,31 +57,35 @@ class RequestLimits:
         """Raise `ParameterError` for the first parameter beyond its limit; the message names the limit."""
         if not self._bounded:
             return
-        bounds = self._bounds_in(default_registry().catalogue)
-        for name, value in params.given.items():
-            if name in bounds:
-                param, limit = bounds[name]
-                if (size := param.size(value, vocab_size)) > limit:
-                    raise _beyond(param, value, size, limit)
+        self.check_values(params.given, vocab_size)
         if phases_of(params) is not None:
             self._check_phases(params, vocab_size)
+        bounds = self._bounds_in(default_registry().catalogue)
         if params["use_beam_search"] and params.beam_width is None and "beam_width" in bounds:
             param, limit = bounds["beam_width"]
             if (width := params.best_of or params.n) > limit:
                 raise _beyond(param, None, width, limit)
 
+    def check_values(self, values: Mapping[str, Any], vocab_size: int) -> None:
+        """`check` some parameters in normal form, by name."""
+        if not self._bounded:
+            return
+        bounds = self._bounds_in(default_registry().catalogue)
+        for name, value in values.items():
+            if name in bounds:
+                param, limit = bounds[name]
+                if (size := param.size(value, vocab_size)) > limit:
+                    raise _beyond(param, value, size, limit)
+
     def _check_phases(self, params: SamplingParams, vocab_size: int) -> None:
         """`check` the values that a client has given for phases only."""
         plan = phases_of(params)
         assert plan is not None
-        bounds, whole = self._bounds_in(default_registry().catalogue), params.given
+        whole = params.given
         for phase in plan.phases:
-            for name in phase.changed:
-                value = phase.params[name]
-                if name in bounds and value is not whole.get(name):
-                    param, limit = bounds[name]
-                    if (size := param.size(value, vocab_size)) > limit:
-                        raise _beyond(param, value, size, limit)
+            changed = {name: phase.params[name] for name in phase.changed}
+            own = {name: value for name, value in changed.items() if value is not whole.get(name)}
+            self.check_values(own, vocab_size)
 
     def _bounds_in(self, catalogue: Catalogue) -> Mapping[str, tuple[Param, int]]:
         if self._bounds is None or self._bounds[0] is not catalogue:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..base.errors import quoted
-from ..contract import ParameterError, Sampler, Selector
+from ..contract import Param, ParameterError, Sampler, Selector
 from ..contract.values import Phrase
-from ..registry import MAX_COUNT, PHASE_PARAMS, Catalogue
+from ..registry import MAX_COUNT, PHASE_PARAMS, Catalogue, default_registry
 from .tools import FAMILIES, Family
 
 if TYPE_CHECKING:
@@ -78,11 +78,15 @@ class PhasePlan:
 
     opened  the number of the phase that the prompt may have opened; None: none.
     inside  whether it has: True, False, or "auto" if the end of the prompt tells.
+    within  for each set of parameters that rules of the grammar give, the phases under these.
+    is_given  whether the parameters describe phases; else there is one, for the rules.
     """
 
     phases: tuple[Phase, ...]
     opened: int | None = None
     inside: bool | Literal["auto"] = False
+    within: tuple[tuple[Phase, ...], ...] = ()
+    is_given: bool = True
 
 
 def plan_of(params: SamplingParams, catalogue: Catalogue) -> PhasePlan | None:
@@ -105,14 +109,53 @@ def plan_of(params: SamplingParams, catalogue: Catalogue) -> PhasePlan | None:
     return _general_plan(changing) if named == "phases" else _thinking_plan(changing)
 
 
+def _owned(catalogue: Catalogue) -> dict[str, Param]:
+    """The parameters of samplers and selectors that may change within a request."""
+    parts: list[Sampler | Selector] = [*catalogue.samplers.values(), *catalogue.selectors.values()]
+    return {param.name: param for part in parts for param in part.params if param.name not in _FIXED}
+
+
+def rule_parameters() -> dict[str, Param]:
+    """The parameters that a rule of a grammar may set: those of samplers and selectors that are numbers or
+    switches."""
+    owned = _owned(default_registry().catalogue)
+    return {name: param for name, param in owned.items() if param.type in (int, float, bool)}
+
+
+RuleParameters = tuple[str, tuple[tuple[str, Any], ...]]
+"""The name of a rule of a grammar, and the names and values of the parameters that hold in it."""
+
+
+def plan_with_rules(
+    params: SamplingParams, plan: PhasePlan | None, rules: Sequence[RuleParameters]
+) -> PhasePlan:
+    """The phases of `plan`, in which rules of the grammar change the parameters. Raises `ParameterError`."""
+    if params["use_beam_search"]:
+        named = f"the grammar sets parameters in its rule {quoted(rules[0][0])}"
+        raise ParameterError(f"{named}, which is not allowed with use_beam_search=True")
+    if plan is None:
+        plan = PhasePlan((Phase(ANSWER, params),), is_given=False)
+    within = tuple(tuple(_within(phase, rule) for phase in plan.phases) for rule in rules)
+    return replace(plan, within=within)
+
+
+def _within(phase: Phase, rule: RuleParameters) -> Phase:
+    """A phase where a rule holds."""
+    name, changes = rule
+    if not phase.has_grammar:
+        return phase
+    try:
+        return replace(phase, params=phase.params.replace(**dict(changes)))
+    except ParameterError as error:
+        raise ParameterError(f"the rule {quoted(name)} of the grammar: {error}") from None
+
+
 class _Changing:
     """The parameters of a request, of which phases change some."""
 
     def __init__(self, params: SamplingParams, catalogue: Catalogue) -> None:
         self.params = params
-        parts: list[Sampler | Selector] = [*catalogue.samplers.values(), *catalogue.selectors.values()]
-        owned = {param.name for part in parts for param in part.params}
-        self._allowed = (owned | {*_OF_THE_REQUEST}) - {*_FIXED}
+        self._allowed = {*_owned(catalogue), *_OF_THE_REQUEST}
 
     def __getitem__(self, name: str) -> Any:
         return self.params[name]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..base.calling import call_for_add, call_plugin
 from ..base.errors import INTERRUPTIONS, PluginFault, failure, quoted
 from ..contract import Chain, ParameterError, Rows, Sampler, UnfinishedError, Vocabulary, Work
-from ..grammar.compiled import unenforced_of
+from ..grammar.compiled import settings_of, unenforced_of
 from ..params import SamplingParams, build_chain, phases_of
 from .budget import MOST_TURNS, Share
 from .constraint import Constraint
@@ -24,6 +24,7 @@ from .state import RequestState
 from .stop_checks import StopChecks
 
 if TYPE_CHECKING:
+    from ..grammar.compiled import MatcherSettings
     from ..params.phases import PhasePlan
     from .phases import RequestPhases
 
@@ -41,7 +42,8 @@ class Request:
 
     state           history, and the states of samplers and selector.
     slot            its row number in the slot table; −1 without one.
-    phases          where it is in the phases that its parameters describe; None without any.
+    phases          where it is in the phases that its parameters describe, or in the parts of its grammar in
+                    which other parameters hold; None without any.
     constraint      its grammar where that does not hold in all phases; `grammar` is it where it holds.
     has_moved       whether its row belongs into another group than in the last step.
     position        the index of its next token when it gets a slot; None: the length of its history.
@@ -72,7 +74,9 @@ class Request:
         self.id = request_id
         self.params = params
         self.seed = seed_of(params) if seed is None else seed
-        plan = phases_of(params)
+        plan, rules = phases_of(params), None if matcher is None else settings_of(matcher)
+        if rules is not None:
+            plan = _with_rules(params, plan, rules)
         self.phases = None if plan is None else _phases(plan, vocabulary, history)
         self.chain: Chain = build_chain(params)
         self.state = RequestState(self.chain, history)
@@ -107,7 +111,7 @@ class Request:
         if self.phases is not None:
             self.constraint = self.grammar
             if self.grammar is not None:
-                self.phases.constrain(self.grammar)
+                self.phases.constrain(self.grammar, rules)
             self.phases.equip(self, None)
         self._resume(history.output_token_ids.tolist())
 
@@ -130,7 +134,9 @@ class Request:
     @property
     def phase_tokens(self) -> dict[str, int] | None:
         """How many tokens of the output each phase has had, by name; None without phases."""
-        return None if self.phases is None else self.phases.counts(len(self.history))
+        if self.phases is None or not self.phases.automaton.plan.is_given:
+            return None
+        return self.phases.counts(len(self.history))
 
     @property
     def needs_logprobs(self) -> bool:
@@ -429,6 +435,12 @@ class Request:
             self.text.skip()
         if self.raw_logprobs is not None:
             self.raw_logprobs = [0.0] * len(output)
+
+
+def _with_rules(params: SamplingParams, plan: PhasePlan | None, rules: MatcherSettings) -> PhasePlan:
+    from ..params.phases import plan_with_rules  # few requests need it
+
+    return plan_with_rules(params, plan, rules.settings)
 
 
 def _phases(plan: PhasePlan, vocabulary: Vocabulary, history: History) -> RequestPhases:

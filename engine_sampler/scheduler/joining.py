@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias
 from ..arithmetic import child_seed
 from ..base.arguments import entries_of
 from ..contract import ParameterError, Vocabulary
+from ..grammar.compiled import settings_in
 from ..grammar.constraints import constraint_of, matcher_of
 from ..params import RequestLimits, SamplingParams, takes_grammar, without_takers
 from ..registry import structured_in
@@ -70,6 +71,7 @@ class Newcomers:
     criteria  further stopping criteria.
     position  the index of the next token; None: the length of the history.
     is_group  whether they compete or search together, even if there is only one.
+    limits    those of the scheduler, which also bind the parameters that a grammar sets.
     ends      whether their tokens may end them.
     """
 
@@ -82,6 +84,7 @@ class Newcomers:
     criteria: Sequence[Callable[..., Any]]
     position: int | None
     is_group: bool
+    limits: RequestLimits
     ends: bool = True
 
     @classmethod
@@ -110,7 +113,9 @@ class Newcomers:
         if not isinstance(criteria, (list, tuple)):
             criteria = entries_of("stopping_criteria", criteria, "a list of criteria")
         seed = seed_of(params)
-        return cls(ids, params, history, seed, vocabulary, max_model_len, criteria, position, is_group)
+        return cls(
+            ids, params, history, seed, vocabulary, max_model_len, criteria, position, is_group, terms.limits
+        )
 
     def build(self, matcher: Any) -> Siblings:
         """The requests, with `matcher` and copies of it. Raises `ParameterError` and `RequestError`."""
@@ -125,6 +130,8 @@ class Newcomers:
         return self._first(without_takers(self.params), None)
 
     def _first(self, params: SamplingParams, matcher: Any) -> Request:
+        for _, values in settings_in(matcher):
+            self.limits.check_values(dict(values), self.vocabulary.size)
         request = Request(
             self.ids[0],
             search_params(params) if params.use_beam_search else params,

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from ..contract import StepMeasures
+from ..base.calling import call_plugin
+from ..base.errors import PluginFault
+from ..contract import Backend, SlotTable, StepMeasures
 from ..requests.results import StepResult
+
+logger = logging.getLogger("engine_sampler")
 
 _NO_TOKEN = np.int64(-1).tobytes()
 
@@ -19,11 +25,15 @@ def step_measures(
     seconds: float,
     mask_seconds: float,
     copied_bytes: int = 0,
+    decisions: tuple[int, int] = (0, 0),
 ) -> StepMeasures:
-    """What the step with this result did; `drafts` are those of each of its requests."""
+    """What the step with this result did; `drafts` are those of each of its requests, `decisions` what
+    `Backend.decisions` counts."""
     if not drafts and _is_uneventful(result):
         rows = len(result.token_ids)
-        return StepMeasures._make((backend, seconds, mask_seconds, rows, rows, 0, 0, (), (), copied_bytes))
+        return StepMeasures._make(
+            (backend, seconds, mask_seconds, rows, rows, 0, 0, (), (), copied_bytes, *decisions)
+        )
     gone = set(result.skipped)
     without = np.flatnonzero(result.token_ids[result.first_rows] < 0).tolist()
     drafted, accepted = _drafts_by_position(result) if drafts else ((), ())
@@ -38,7 +48,23 @@ def step_measures(
         drafted=drafted,
         accepted=accepted,
         copied_bytes=copied_bytes,
+        certain=decisions[0],
+        weighed=decisions[1],
     )
+
+
+def decisions_of(backend: Backend, slots: SlotTable, plan: Any = None) -> tuple[int, int]:
+    """`Backend.decisions`; (0, 0) where it fails, or gives anything but two counts."""
+
+    def two_counts() -> tuple[int, int]:
+        certain, weighed = backend.decisions(slots, plan)
+        return max(int(certain), 0), max(int(weighed), 0)
+
+    try:
+        return call_plugin(f"backend {backend.name}", two_counts)
+    except PluginFault as fault:
+        logger.debug("nothing is known of decisions: %s", fault)
+        return 0, 0
 
 
 def _is_uneventful(result: StepResult) -> bool:

@@ -17,14 +17,22 @@ class GroupReport:
     steps: list[tuple[str, str]]
     """(sampler or selector, what runs it), in order: a backend's name; or, within a compiled backend,
     "Python" for a plugin's class, "C row function" for its C function."""
+    decisions: tuple[int, int] = (0, 0)
+    """Of the rows of this chain so far: how many draws, and cuts by top_p, bounds of the weights decided, and
+    for how many the whole row was weighed after all. Both are 0 for chains that need no sum of the weights of
+    a whole row, and where the backend knows no bounds."""
 
     def __str__(self) -> str:
         chain = " → ".join(f"{name} ({backend})" for name, backend in self.steps)
-        return f"{len(self.request_ids)} rows: {chain}"
+        weighed, tried = self.decisions[1], sum(self.decisions)
+        counted = f"; {weighed:,} of {tried:,} rows weighed as a whole" if tried else ""
+        return f"{len(self.request_ids)} rows: {chain}{counted}"
 
 
-def report_group(chain: Chain, backend: Backend, request_ids: list[Any]) -> GroupReport:
-    """The report on requests that share `chain`."""
+def report_group(
+    chain: Chain, backend: Backend, request_ids: list[Any], decisions: tuple[int, int] = (0, 0)
+) -> GroupReport:
+    """The report on requests that share `chain`, of whose rows bounds have decided `decisions`."""
     parts: list[Sampler | Selector] = [*chain.samplers, chain.selector]
     steps = [(part.name, runner_of(backend, part, chain).runs_as(part)) for part in parts]
-    return GroupReport(request_ids, steps)
+    return GroupReport(request_ids, steps, decisions)

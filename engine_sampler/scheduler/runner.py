@@ -23,7 +23,7 @@ from .grouping import Grouping
 from .input_batch import InputBatch
 from .live_requests import LiveRequests
 from .masks import GrammarMasks
-from .measures import step_measures
+from .measures import decisions_of, step_measures
 from .processing import Processing
 from .report import GroupReport, report_group
 from .row_plans import Round, RowPlan
@@ -62,6 +62,8 @@ class StepRunner:
         self._grouping: Grouping | None = None
         self._device: str | None = None
         """Where the logits of the last step lay; None before the first."""
+        self._decisions = (0, 0)
+        """What `Backend.decisions` has counted by the last measured step."""
         self._lacks_memory = False
         """Whether memory ran out in the last step, which is then repeated."""
         self._budget = Budget(requests.slots.vocabulary.size, postpone)
@@ -139,19 +141,36 @@ class StepRunner:
         """The groups of the requests: their chains, and which backend runs each sampler."""
         backend, grouping = self._backend_for("cpu")
         return [
-            report_group(m.configuration.chain, backend, [inputs.ids[i] for i in m.indices])
+            report_group(
+                m.configuration.chain,
+                backend,
+                [inputs.ids[i] for i in m.indices],
+                decisions_of(backend, self._requests.slots, m.configuration.plan),
+            )
             for m in grouping.members(inputs)
         ]
 
     def measures(self, result: StepResult, plan: RowPlan, logits: LogitRows, started: float) -> StepMeasures:
         """What the step with this result did since `started`, a time of `time.perf_counter`."""
         seconds = time.perf_counter() - started
-        mask_seconds = self._masks.take_seconds()
         return step_measures(
-            result, plan.drafts, self._running.name, seconds, mask_seconds, logits.copied_bytes
+            result,
+            plan.drafts,
+            self._running.name,
+            seconds,
+            self._masks.take_seconds(),
+            logits.copied_bytes,
+            self._take_decisions(),
         )
 
     # --- inside ----------------------------------------------------------------------------------
+
+    def _take_decisions(self) -> tuple[int, int]:
+        """What bounds of weights have decided, and left open, since the last call. A library that is opened
+        again counts anew."""
+        before, now = self._decisions, decisions_of(self._running, self._requests.slots)
+        self._decisions = now
+        return max(now[0] - before[0], 0), max(now[1] - before[1], 0)
 
     def _step(self, plan: RowPlan, logits: LogitRows, advances: bool) -> Step:
         self._requests.keep_if_interrupted(plan.inputs.requests, plan.inputs.slots)

@@ -173,8 +173,10 @@ class Step:
             result.stop_reasons[i] = requests[i].stop_reason
             result.errors[i] = requests[i].error
             if requests[i].phases is not None and (requests[i].has_moved or not requests[i].live):
-                result.phase_tokens = result.phase_tokens or [None] * n
-                result.phase_tokens[i] = requests[i].phase_tokens
+                counts = requests[i].phase_tokens
+                if counts is not None:
+                    result.phase_tokens = result.phase_tokens or [None] * n
+                    result.phase_tokens[i] = counts
         for i, fault in self._faults.items():
             result.errors[i] = fault
         return inputs.with_skipped(result) if inputs.skipped else result

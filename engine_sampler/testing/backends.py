@@ -266,6 +266,21 @@ class BackendContract(DeviceLaws, RandomSteps):
                     for step, (one, other) in enumerate(zip(found, right, strict=True)):
                         assert one == other, f"step {step} of a scheduler gives {one}, not {other}, {where}"
 
+    def test_what_is_decided_is_counted_and_never_less(self) -> None:
+        for trial in self.trials():
+            plan, counts = self.backend.compile(trial.chain), [(0, 0)]
+            for asked in (None, plan, None):
+                self.run(self.backend, trial.logits, [self.group(self.backend, trial)])
+                found = self.backend.decisions(trial.slots, asked)
+                kinds = [type(n) for n in found] if isinstance(found, tuple) else None
+                assert kinds == [int, int], f"decisions gives {found!r}, not two counts, {trial}"
+                if asked is None:
+                    counts.append(found)
+            for before, now in itertools.pairwise(counts):
+                assert min(n - b for n, b in zip(now, before, strict=True)) >= 0, (
+                    f"decisions gives {now} after {before}, {trial}"
+                )
+
     # --- laws of apply, select and logprobs ----------------------------------------------------------
 
     def test_apply_and_select_are_those_of_the_reference(self) -> None:

@@ -194,6 +194,13 @@ static int break_rows(int k, es_tensor *l, int64_t *shape, int64_t *vocab_size, 
     }
 }
 
+static int check_decisions(const es_api *api, es_context *context) {
+    es_decisions whole = {.size = sizeof whole}, cut = {.size = sizeof cut - 1};
+    return must_refuse(api, context, api->decisions(context, UINT32_MAX, NULL), "decisions", 0) +
+           must_refuse(api, context, api->decisions(context, UINT32_MAX - 1, &whole), "decisions", 1) +
+           must_refuse(api, context, api->decisions(context, UINT32_MAX, &cut), "decisions", 2);
+}
+
 static int check_passes(const es_api *api, es_context *context, const fz_step *step) {
     int tried = 0;
     float maximum;
@@ -222,7 +229,7 @@ int fz_check_refusals(const es_api *api, es_context *context, fz_world *w, const
     switch (fz_below(&w->random, 4)) {
     case 0: return check_batches(api, context, step, batch);
     case 1: return check_programs(api, context);
-    case 2: return check_queries(api, context);
+    case 2: return check_queries(api, context) + check_decisions(api, context);
     default: return check_passes(api, context, step);
     }
 }

@@ -463,6 +463,14 @@ typedef struct es_batch {
     uint64_t ticket; /* out: what `wait` takes; 0 = all is done */
 } es_batch;
 
+/* What a library decides by bounds of a row's weights, and what they leave open. */
+typedef struct es_decisions {
+    uint32_t size;
+    uint32_t reserved;
+    int64_t certain; /* draws and cuts by top_p that bounds decided: the row was read once */
+    int64_t weighed; /* those that they left open, so that the whole row was weighed */
+} es_decisions;
+
 typedef struct es_context es_context;
 
 typedef struct es_api {
@@ -527,6 +535,9 @@ typedef struct es_api {
      * it. Returns when it is done. For `engine-sampler check`, which puts its logits there. */
     int32_t (*copy)(es_context *context, void *to, const void *from, int64_t bytes, int32_t to_device,
                     void *stream);
+    /* How often bounds of weights were tried for rows of a program, or of all (UINT32_MAX), and with what success,
+     * since the program was compiled. */
+    int32_t (*decisions)(es_context *context, uint32_t program, es_decisions *out);
 } es_api;
 
 /* cdef: end */

@@ -178,6 +178,10 @@ int64_t es_matcher_forced_tokens(es_matcher *matcher, int32_t *out, int64_t room
 /* The bytes that may come next: out[b] is 1 if byte b may. Returns an es_grammar_code. */
 int32_t es_matcher_next_bytes(es_matcher *matcher, uint8_t *out);
 
+/* The terminals of an Earley parser that the next byte or special token may belong to: out[t] becomes 1 for those
+ * that are being read or may begin, 0 for all others. Returns an es_grammar_code. */
+int32_t es_matcher_terminals(es_matcher *matcher, uint8_t *out);
+
 /* cdef: end */
 
 #if defined(__GNUC__)

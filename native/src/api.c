@@ -121,10 +121,27 @@ static size_t lay_out(es_scratch *s, char *block, int64_t vocab_size) {
     return arena.used;
 }
 
-static void free_scratch(es_scratch *s) {
+/* Free what belongs to rows of one width. */
+static void free_rows(es_scratch *s) {
     es_infill_free(&s->infill);
     free(s->block);
-    memset(s, 0, sizeof *s);
+    *s = (es_scratch){.decisions = s->decisions, .n_decisions = s->n_decisions};
+}
+
+static void free_scratch(es_scratch *s) {
+    free_rows(s);
+    free(s->decisions);
+}
+
+/* Make room for the decisions of `programs` programs. */
+static int grow_decisions(es_scratch *s, uint32_t programs) {
+    if (programs <= s->n_decisions) return 0;
+    es_counted *grown = realloc(s->decisions, programs * sizeof *grown);
+    if (!grown) return -1;
+    memset(grown + s->n_decisions, 0, (programs - s->n_decisions) * sizeof *grown);
+    s->decisions = grown;
+    s->n_decisions = programs;
+    return 0;
 }
 
 /* Make room for rows of `vocab_size` tokens. The block is zeroed, and most of it is never touched. */
@@ -133,7 +150,7 @@ static int grow_scratch(es_scratch *s, int64_t vocab_size) {
         s->marks.vocab_size = vocab_size;
         return 0;
     }
-    free_scratch(s);
+    free_rows(s);
     char *block = calloc(1, lay_out(s, NULL, vocab_size) + 64);
     if (!block) return -1;
     s->block = block;
@@ -343,6 +360,7 @@ static void do_entry(void *argument, int32_t thread, int64_t entry) {
                         edited ? &context->programs[batch->edits[entry]] : NULL,
                         &context->histories[batch->slots[entry]],
                         &context->scratch[thread],
+                        &context->scratch[thread].decisions[batch->programs[entry]],
                         (int32_t)entry};
     batch->token_ids[row] = -1;
     batch->notes[row] = __builtin_nan("");
@@ -361,7 +379,8 @@ static int32_t run(es_context *context, es_batch *batch) {
     if (grow_histories(context, batch->table->capacity))
         return fail(context, ES_NO_MEMORY, "no memory for %d slots", batch->table->capacity);
     for (int32_t i = 0; i < (alone ? 1 : context->threads); i++) {
-        if (grow_scratch(&context->scratch[i], batch->vocab_size))
+        if (grow_scratch(&context->scratch[i], batch->vocab_size) ||
+            grow_decisions(&context->scratch[i], context->n_programs))
             return fail(context, ES_NO_MEMORY, "no memory for rows of %lld tokens",
                         (long long)batch->vocab_size);
         context->scratch[i].newest.history = NULL;
@@ -374,6 +393,23 @@ static int32_t run(es_context *context, es_batch *batch) {
     leave_ieee(before);
     batch->faults = 0;
     for (int32_t i = 0; i < batch->n; i++) batch->faults += batch->status[i] != ES_ROW_OK;
+    return ES_OK;
+}
+
+static int32_t decisions(es_context *context, uint32_t program, es_decisions *out) {
+    if (!context) return ES_INVALID;
+    if (!out || out->size < sizeof *out) return fail(context, ES_INVALID, "nowhere to store the decisions");
+    if (program != UINT32_MAX && program >= context->n_programs)
+        return fail(context, ES_INVALID, "program %u of %u does not exist", program, context->n_programs);
+    out->certain = out->weighed = 0;
+    for (int32_t i = 0; i < context->threads; i++) {
+        const es_scratch *const s = &context->scratch[i];
+        for (uint32_t k = 0; k < s->n_decisions; k++) {
+            if (program != UINT32_MAX && k != program) continue;
+            out->certain += s->decisions[k].certain;
+            out->weighed += s->decisions[k].weighed;
+        }
+    }
     return ES_OK;
 }
 
@@ -460,6 +496,7 @@ static const es_api api = {
     .maxima = maxima,
     .log_sums = log_sums,
     .logprobs = logprobs,
+    .decisions = decisions,
 };
 
 int32_t es_get_api(uint32_t host_abi, const es_api **out) {

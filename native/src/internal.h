@@ -24,6 +24,11 @@ typedef struct es_tally {
     int64_t count, weight, information;
 } es_tally;
 
+/* What bounds of weights have decided for rows of a program, and what they have left open. */
+typedef struct es_counted {
+    int64_t certain, weighed;
+} es_counted;
+
 /* Memory of one thread, for rows of up to vocab_size tokens; it grows and never shrinks. */
 typedef struct es_scratch {
     int64_t vocab_size;
@@ -48,6 +53,8 @@ typedef struct es_scratch {
     int64_t *wide_weights; /* infill's */
     es_marks marks;
     es_infill_scratch infill;
+    es_counted *decisions;   /* [n_decisions], by program */
+    uint32_t n_decisions;
     es_known_history newest; /* the last long one that this thread has synchronised in this call */
 } es_scratch;
 
@@ -58,6 +65,7 @@ typedef struct es_job {
     const es_compiled *edits; /* for penalized logprobs */
     es_history *history;
     es_scratch *scratch;
+    es_counted *decisions; /* of the program, on this thread */
     int32_t entry;
 } es_job;
 

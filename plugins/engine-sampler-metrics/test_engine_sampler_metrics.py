@@ -88,6 +88,16 @@ def test_steps_tokens_and_ends_are_counted(metrics: Watched, scheduler: Schedule
     assert metrics("requests_running") == metrics("row_faults_total") == 0
 
 
+def test_rows_are_counted_by_whether_bounds_decided_them(metrics: Watched) -> None:
+    scheduler = Scheduler(2000, backend="native")
+    for _ in range(3):
+        scheduler.add(SamplingParams(top_p=0.9, seed=1))
+    rows = np.zeros((3, 2000), np.float32)
+    rows[:2, 7] = 12  # the last one is flat
+    scheduler.step(rows)
+    assert (metrics("certain_rows_total"), metrics("weighed_rows_total")) == (2, 1)
+
+
 def test_a_row_of_nan_is_a_fault(metrics: Watched, scheduler: Scheduler) -> None:
     for _ in range(2):
         scheduler.add(SamplingParams(seed=1))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from engine_sampler import SamplingParams, Scheduler, StepMeasures, Tokenizer
+from engine_sampler.backends.numpy import NumpyBackend
 from engine_sampler.requests.results import StepResult
 
 from ..engines import observed
@@ -82,3 +83,27 @@ def test_nothing_is_measured_or_copied_that_no_observer_wants(
         scheduler = Scheduler(VOCAB_SIZE)
         scheduler.add(SamplingParams(temperature=0))
         scheduler.step(logits_for([1]))
+
+
+def test_rows_that_bounds_decide_are_counted_apart_from_those_that_are_weighed() -> None:
+    scheduler = Scheduler(2000, backend="native")
+    for settings in ({}, {"top_p": 0.9}, {"top_p": 0.9}, {"min_p": 0.1}):
+        scheduler.add(SamplingParams(**settings, temperature=1.0, seed=1))
+    rows = np.zeros((4, 2000), np.float32)
+    rows[:2, 7] = 12  # the others are flat
+    for _ in range(2):
+        measures = step_once(scheduler, rows)
+        assert (measures.certain, measures.weighed) == (2, 1)
+
+
+def test_decisions_that_a_backend_cannot_count_count_as_none() -> None:
+    class Confused(NumpyBackend):
+        name = "confused"
+
+        def decisions(self, slots: Any, plan: Any = None) -> tuple[int, int]:
+            raise RuntimeError("lost count")
+
+    scheduler = Scheduler(VOCAB_SIZE, backend=Confused())
+    scheduler.add(SamplingParams(temperature=0))
+    measures = step_once(scheduler, logits_for([1]))
+    assert (measures.tokens, measures.certain, measures.weighed) == (1, 0, 0)

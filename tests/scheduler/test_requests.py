@@ -167,6 +167,19 @@ def test_explain_names_the_groups_and_their_backends() -> None:
     assert {backend for g in groups for _, backend in g.steps} == {"numpy"}
 
 
+def test_explain_counts_the_rows_of_each_chain_that_bounds_left_open() -> None:
+    scheduler = Scheduler(2000, backend="native")
+    for settings in ({}, {"top_p": 0.5}, {"top_p": 0.5}, {"top_k": 4}):
+        scheduler.add(SamplingParams(**settings, temperature=1.0, seed=1))
+    rows = np.zeros((4, 2000), np.float32)
+    rows[:2, 7] = 12
+    scheduler.step(rows)
+    drawn, cut, first = scheduler.explain()
+    assert (drawn.decisions, cut.decisions, first.decisions) == ((1, 0), (1, 1), (0, 0))
+    assert str(cut).endswith("top_p (native) → dist (native); 1 of 2 rows weighed as a whole")
+    assert str(first).endswith("dist (native)")
+
+
 WRONG_ARRAYS: tuple[tuple[Any, type[Exception], str], ...] = (
     (np.zeros(VOCAB, np.float32), ValueError, r"shape \(40,\); allowed is \[rows, vocab\]"),
     (np.zeros((2, VOCAB, 1), np.float32), ValueError, "allowed is"),

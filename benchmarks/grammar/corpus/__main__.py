@@ -1,6 +1,7 @@
 """Runs collections of JSON Schemas with their instances on our engine and on llguidance and xgrammar.
 
-    python -m benchmarks.grammar.corpus PATH... [--engines NAME ...] [--every N] [--out FOLDER] [--again]
+    python -m benchmarks.grammar.corpus PATH... [--engines NAME ...] [--every N] [--sample N [--seed S]]
+                                       [--out FOLDER] [--again]
 
 PATH is a folder or a file that holds schemas as they are published (see `collections`): JSONSchemaBench's,
 MaskBench's `data`, the `tests` of JSON-Schema-Test-Suite, whose drafts are reported one by one. Nothing is
@@ -12,6 +13,8 @@ there unless --again is given; the tables are printed, and written to FOLDER/tab
 from __future__ import annotations
 
 import argparse
+import random
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
@@ -31,7 +34,7 @@ def main() -> None:
         for engine in given.engines:
             file = _file(given.out, name, engine)
             if given.again or not file.exists():
-                tasks = tasks or list(islice(read_tasks(path), 0, None, given.every))
+                tasks = tasks or _chosen(read_tasks(path), given)
                 clock = "process_time_ns" if given.processor_time else "perf_counter_ns"
                 run(tasks, Worker(engine, clock, given.seconds, given.memory), file)
     summaries = {}
@@ -41,6 +44,15 @@ def main() -> None:
     text = tables(summaries)
     (given.out / "tables.md").write_text(text + "\n", "utf-8")
     print(text)
+
+
+def _chosen(tasks: Iterable[Task], given: argparse.Namespace) -> list[Task]:
+    """What the command line takes of a collection, in its order."""
+    chosen = list(islice(tasks, 0, None, given.every))
+    if given.sample is None or given.sample >= len(chosen):
+        return chosen
+    numbers = random.Random(given.seed).sample(range(len(chosen)), given.sample)
+    return [chosen[number] for number in sorted(numbers)]
 
 
 def _summaries(name: str, files: dict[str, Path]) -> dict[str, dict[str, Summary]]:
@@ -68,6 +80,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a folder or file of schemas")
     parser.add_argument("--engines", nargs="+", default=installed(), choices=ENGINES)
     parser.add_argument("--every", type=int, default=1, help="take every N-th schema only")
+    parser.add_argument("--sample", type=int, help="take so many schemas at random")
+    parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--out", type=Path, default=Path("build/corpus"), help="the folder of the results")
     parser.add_argument("--again", action="store_true", help="measure again what has been measured")
     parser.add_argument("--processor-time", action="store_true", help="measure it, for a busy machine")

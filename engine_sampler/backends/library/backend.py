@@ -182,6 +182,13 @@ class LibraryBackend(Backend):
     def prepare_masks(self, bitmask: np.ndarray, rows: Sequence[int], device: str) -> Any:
         return self._guarded(lambda: self._devices.prepare_masks(bitmask, rows, device))
 
+    def decisions(self, slots: SlotTable, plan: Chain | None = None) -> tuple[int, int]:
+        with self._lock:
+            session = self._sessions.get(slots)
+        if session is None or self.lost:
+            return 0, 0
+        return session.decisions(None if plan is None else (*plan.samplers, plan.selector))
+
     def logprobs(self, logits: LogitRows, token_ids: np.ndarray, top_n: int) -> Logprobs | None:
         if self.lost or not self.exact:
             return None

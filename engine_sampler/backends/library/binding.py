@@ -20,6 +20,9 @@ REQUIRED = ("open", "close", "error", "query", "compile", "run")
 ANY_VOCABULARY = 1 << 17
 """The vocabulary size used in queries when none is known."""
 
+ALL_PROGRAMS = 2**32 - 1
+"""In place of the number of a program: all of them."""
+
 
 _MOST_WORDS = 400
 """Room for why a library does not open."""
@@ -232,6 +235,17 @@ class Context:
         chosen = contract().from_buffer("int64_t[]", np.ascontiguousarray(token_ids, np.int64))
         self.check("logprobs", function(self.pointer, tensor, vocab_size, chosen, top_n, struct))
         return out.trimmed()
+
+    def decisions(self, program: int) -> tuple[int, int]:
+        """How many draws and cuts of a program, by its number, bounds of weights have decided, and how many
+        they have left open; (0, 0) if the library does not count any."""
+        function = self.library.function("decisions")
+        if function is None:
+            return 0, 0
+        self.enter()
+        out = sized_with_room("es_decisions")
+        self.check("decisions", function(self.pointer, program, out))
+        return out[0].certain, out[0].weighed
 
     def target(self) -> str:
         """The instruction set or device in use, if the library reports one."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...contract import Group, SlotTable
-from .binding import FLOATS, HOST, Answer, Context, Device, Layout, Library, Refusal
+from .binding import ALL_PROGRAMS, FLOATS, HOST, Answer, Context, Device, Layout, Library, Refusal
 from .functions import SlotFunctions
 from .header import number
 from .programs import LibraryProgram, Part, fill_for_query, kind_of
@@ -108,6 +108,14 @@ class LibrarySession:
             return 0
         edits = tuple(group.edits.samplers)
         return None if self.query(edits, layout, group.masked) is None else self.compile(edits)
+
+    def decisions(self, parts: Parts | None = None) -> tuple[int, int]:
+        """How many draws and cuts of the program of `parts`, or of all programs, bounds of weights have
+        decided, and how many they have left open."""
+        if parts is None:
+            return self.context.decisions(ALL_PROGRAMS)
+        numbered = self._compiled.get(parts)
+        return (0, 0) if numbered is None else self.context.decisions(numbered[0])
 
     def refuse(self, parts: Parts) -> None:
         """Stop using the library for this program."""

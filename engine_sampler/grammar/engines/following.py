@@ -126,6 +126,11 @@ class FollowingMatcher(ForkedByCopy, ABC, Generic[Position]):
         """Tokens that must come next, at most `limit`; [] if there is a choice."""
         return list(self.matcher.forced_tokens(limit, **_given(work)))
 
+    def open_terminals(self) -> np.ndarray:
+        """Which terminals the next token may begin in: uint8, 1 for each that is being read or may begin."""
+        found: np.ndarray = self.matcher.open_terminals()
+        return found
+
     @abstractmethod
     def next_bytes(self) -> bytes:
         """The bytes that may come next, ascending."""

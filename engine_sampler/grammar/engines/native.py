@@ -173,6 +173,7 @@ class NativeGrammar:
         if not pointer:
             raise _exception(code[0], ffi.string(error).decode(errors="replace"))
         self.pointer = ffi.gc(pointer, vocabulary.free_grammar)
+        self.terminals = len(program.terminals)
 
     def matcher(self) -> NativeMatcher:
         """A matcher at the start of a text."""
@@ -351,6 +352,14 @@ class NativeMatcher(ForkedByCopy):
         out = self.grammar.ffi.new("uint8_t[256]")
         self._count(-self._library.es_matcher_next_bytes(self._pointer, out))
         return bytes(byte for byte in range(256) if out[byte])
+
+    def open_terminals(self) -> np.ndarray:
+        """Which terminals the next token may begin in: uint8, 1 for each that is being read or may begin."""
+        out = np.zeros(self.grammar.terminals + 1, np.uint8)
+        self._count(
+            -self._library.es_matcher_terminals(self._pointer, self.grammar.ffi.from_buffer("uint8_t[]", out))
+        )
+        return out[:-1]
 
     def _count(self, answer: int) -> int:
         if answer < 0:

@@ -15,6 +15,7 @@
     name[suffix=END]: ...    lazy as well, and END, a literal or a terminal, follows; `stop` means the same
     %llguidance {}  %grammar_options {}       have no effect on the language (see `_OPTIONS`)
     a-b                                       a name with a hyphen, as in llguidance; lark knows it as `a_b`
+    name[max_tokens=9, temperature=0.2]: ...  bounds and sampling parameters, see `extensions`
     name[capture="x"]: ...   has no effect on the language, nor has stop_capture
 
 Each form is replaced by the name of a new terminal, which a %declare introduces to lark. The name takes the
@@ -32,10 +33,12 @@ from typing import Any
 
 from ...base.cached import cached_property
 from ...base.errors import quoted
+from ...params.phases import rule_parameters
 from ..errors import GrammarLimitError
 from ..work import spend
+from .extensions.rule_attributes import BOUNDS, BoundedText, bounds_of, joined_value, settings_of
+from .extensions.terminal_operators import has_operators, read_operators
 from .statements import OPTIONS, Lines, Scan, Statement, Word, count_bounds
-from .terminal_operators import has_operators, read_operators
 
 MAX_TOKEN_IDS = 300_000
 """The most ids in all the `<[...]>` of a grammar."""
@@ -56,7 +59,7 @@ class Placeholder:
     """The meaning of a terminal of the rewritten text: `value` is a name, token ids or a JSON value.
 
     kind   "token", "ids", "other" (any token but these ids and names), "json", "regex", "operators" (a
-           `TerminalPart`) or "expression" (an `Expression`)
+           `TerminalPart`), "expression" (an `Expression`) or "bounded" (a `BoundedText`)
     word   the word that the user wrote
     """
 
@@ -76,12 +79,16 @@ class Rewritten:
 
     placeholders   the meaning of each declared terminal
     lazy           the rule that each lazy terminal stands for
+    bounded        the rule that each terminal of bounded length belongs to, or is the text of
+    settings       the sampling parameters that hold in some rules
     declared       how many names that are known are declared
     """
 
     text: str
     placeholders: dict[str, Placeholder] = field(default_factory=dict)
     lazy: dict[str, str] = field(default_factory=dict)
+    bounded: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
     declared: int = 0
 
 
@@ -96,6 +103,8 @@ class _Rewriter:
         self._scan = scan
         self._known = known
         self._edits: list[tuple[int, int, str]] = []
+        self._added: list[str] = []
+        """Definitions for the end of the text."""
         self._result = Rewritten(scan.text)
         self._names = _new_names(scan)
         self._tokens = SpecialTokens(scan)
@@ -136,15 +145,15 @@ class _Rewriter:
             if statement.kind in OPTIONS:
                 self._options(statement)
                 continue
-            lazy = self._attributes(statement)
+            is_terminal = self._attributes(statement)
             if self._is_regex(statement) or self._has_operators(statement):
                 continue
             for word in statement.words:
                 if word.kind == "count":
                     self._replace(word, self._count(word))
                 elif word.kind in ("token", "json"):
-                    if lazy or statement.kind != "rule":
-                        text = f"{word.text} is only allowed in a rule that is not lazy"
+                    if is_terminal or statement.kind != "rule":
+                        text = f"{word.text} is only allowed in a rule that is not lazy or bounded"
                         raise self._scan.error(text, word.start)
                     name = next(self._names)
                     self._result.placeholders[name] = self._placeholder(word)
@@ -201,7 +210,9 @@ class _Rewriter:
         pieces.append(self._scan.text[at:])
         if self._result.placeholders:
             pieces.append("\n%declare " + " ".join(self._result.placeholders))
-        pieces += (f"\n{rule}: {name}" for name, rule in self._result.lazy.items())
+        bounded = self._result.bounded
+        pieces += (f"\n{rule}: {name}" for name, rule in self._result.lazy.items() if name not in bounded)
+        pieces += self._added
         return "".join(pieces)
 
     def _edit(self, start: int, end: int, text: str, line_end: str = "\\\n") -> None:
@@ -227,7 +238,7 @@ class _Rewriter:
     # --- attributes of a rule ------------------------------------------------------------------------
 
     def _attributes(self, statement: Statement) -> bool:
-        """Rewrite `name[...]:`; returns whether the rule is lazy."""
+        """Rewrite `name[...]:`; returns whether the rule becomes a terminal."""
         words, name = statement.words, statement.name
         if statement.kind != "rule" or len(words) < name + 2 or words[name + 1].text != "[":
             return False
@@ -236,19 +247,40 @@ class _Rewriter:
         found, close = self._attribute_list(words, name + 2)
         if close + 1 >= len(words) or words[close + 1].text != ":":
             raise self._scan.error("a colon must follow the attributes of a rule", words[close].end)
+        if settings := settings_of(found, self._scan):
+            self._result.settings[words[name].text] = settings
         ending = next((found[key] for key in _ENDING_ATTRIBUTES if key in found), None)
-        if "lazy" not in found and ending is None:
+        is_lazy, bounds = "lazy" in found or ending is not None, bounds_of(found, self._scan)
+        if not is_lazy and not any(bounds):
             start, end = words[name + 1].start, words[close].end
             self._edit(start, end, "")
             return False
         terminal = next(self._names)
-        self._result.lazy[terminal] = words[name].text
         colon = words[close + 1]
         head = terminal.ljust(colon.end - words[0].start - 2)
+        if any(bounds):
+            self._edit(words[0].start, colon.end, f"{head} :")
+            self._bound(words[name], terminal, ending, bounds, is_lazy=is_lazy)
+            return True
+        self._result.lazy[terminal] = words[name].text
         self._edit(words[0].start, colon.end, f"{head}:(" if ending else f"{head} :")
         if ending:
             self._edit(words[-1].end, words[-1].end, f") {ending.text}")
         return True
+
+    def _bound(
+        self, rule: Word, text: str, ending: Word | None, bounds: tuple[int, int], *, is_lazy: bool
+    ) -> None:
+        """Add the definition of a rule of bounded length, whose text is the terminal `text`."""
+        whole, end = next(self._names), "" if ending is None else next(self._names)
+        if ending is not None:
+            self._added.append(f"\n{end}: {ending.text}")
+        bounded = BoundedText(text, end, *bounds)
+        self._result.placeholders[whole] = Placeholder("bounded", rule, bounded)
+        self._result.bounded |= dict.fromkeys((text, whole), rule.text)
+        if is_lazy:
+            self._result.lazy[whole] = rule.text
+        self._added.append(f"\n{rule.text}: {whole} {end if bounded.is_split else ''}")
 
     def _attribute_list(self, words: list[Word], at: int) -> tuple[dict[str, Word], int]:
         """The attributes from word `at` on, each with its value (or itself), and the index of the bracket
@@ -258,8 +290,9 @@ class _Rewriter:
             key = value = words[at]
             at += 1
             if at + 1 < len(words) and words[at].text == "=":
-                value = words[at + 1]
-                at += 2
+                end = next((i for i in range(at + 2, len(words)) if words[i].text in ",]"), len(words))
+                value = joined_value(words[at + 1 : end], self._scan.text)
+                at = end
             self._check_attribute(key, value)
             attributes[key.text] = value
             if at < len(words) and words[at].text == "]":
@@ -276,6 +309,8 @@ class _Rewriter:
             is_valid = value is key or value.kind == "string"
         elif key.text == "lazy":
             is_valid = value is key
+        elif key.text in BOUNDS or key.text in rule_parameters():
+            is_valid = value is not key
         else:
             raise self._scan.error(f"rules have no attribute {quoted(key.text)}", key.start)
         if not is_valid:

@@ -24,6 +24,7 @@ from ...base.errors import quoted
 from ..errors import GrammarError
 from ..program.expression import Expression
 from ..program.rules import Rules
+from ..program.settings import Setting, apply_settings
 from ..regex.beginning import Before
 from ..work import counted_work, spend
 from .dead_ends.earley_dead_ends import drop_dead_ends, looking_ahead
@@ -102,6 +103,8 @@ def _rules_of(loaded: Loaded, start: str, schema_rules: SchemaRules | None) -> R
     dropped = drop_dead_ends(rules, states, guarded)
     if (move_ignored_into_rules(rules, states) or dropped) and guarded:
         drop_dead_ends(rules, states, looking_ahead(rules))
+    if loaded.rewritten.settings:
+        apply_settings(rules, reading.settings())
     return rules
 
 
@@ -195,7 +198,7 @@ def _sort(grammar: Any, scan: Scan, rewritten: Rewritten) -> None:
     """Give definitions the order of the text, behind what is imported; what a rewritten text adds at its end
     is last."""
     places: dict[str, float] = {}
-    terminals = {rule: name for name, rule in rewritten.lazy.items()}
+    terminals = {rule: name for name, rule in (rewritten.bounded | rewritten.lazy).items()}
     ignored = 0
     for number, statement in enumerate(scan.statements):
         name = statement.defines
@@ -206,7 +209,8 @@ def _sort(grammar: Any, scan: Scan, rewritten: Rewritten) -> None:
             ignored += 1
         elif name and statement.words[0].kind != "directive":
             places[terminals.get(name, name)] = number
-    places.update(dict.fromkeys((*rewritten.placeholders, *rewritten.lazy.values()), inf))
+    added = (*rewritten.placeholders, *rewritten.lazy.values(), *rewritten.bounded.values())
+    places.update(dict.fromkeys(added, inf))
     for definitions in (grammar.rule_defs, grammar.term_defs):
         definitions.sort(key=lambda definition: places.get(definition[0], -1))
 
@@ -220,7 +224,8 @@ def _refuse_relative_imports(scan: Scan) -> None:
 
 def _written(rewritten: Rewritten) -> dict[str, str]:
     """The text that the user wrote for each name that is new in the rewritten text."""
-    return {name: one.word.text for name, one in rewritten.placeholders.items()} | rewritten.lazy
+    words = {name: one.word.text for name, one in rewritten.placeholders.items()}
+    return words | rewritten.lazy | rewritten.bounded
 
 
 class _Reading:
@@ -256,11 +261,21 @@ class _Reading:
         found = texts_before(symbols.values(), rules.start, reader.bodies, rules.expressions, rules.ignore)
         return {name: found[symbol] for name, symbol in symbols.items()}
 
+    def settings(self) -> dict[int, Setting]:
+        """The sampling parameters of rules, by their symbols, in the order of the text."""
+        found = self._loaded.rewritten.settings
+        return {
+            symbol: Setting(name, tuple(sorted(parameters.items())))
+            for name, parameters in found.items()
+            for symbol in self._reader.symbols_of(name)
+        }
+
     def changes(self) -> dict[str, Expression]:
         """The expressions of the terminals that lazy ones change, by their keys in `Terminals.found`."""
         found = self._terminals.found
         lazy = {found[name][0] for name in self._loaded.rewritten.lazy if name in found}
-        changed = guarded_terminals(self._reader.start, self._reader.bodies, dict(found.values()), lazy)
+        read, ends = self._reader, self._terminals.ends
+        changed = guarded_terminals(read.start, read.bodies, dict(found.values()), lazy, ends)
         return {key: changed[symbol] for key, (symbol, _) in found.items() if symbol in changed}
 
     def _embedded(self, rules: Rules, placeholder: Placeholder) -> Callable[[], int]:

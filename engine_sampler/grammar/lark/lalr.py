@@ -43,6 +43,7 @@ from .terminals import Terminals
 _REFUSED = {
     "json": "%json needs the lexer dynamic_complete",
     "regex": "%regex needs the lexer dynamic_complete",
+    "bounded": "max_tokens and max_chars need the lexer dynamic_complete",
     "operators": "a terminal with & or ~ needs the lexer dynamic_complete",
 }
 
@@ -84,6 +85,9 @@ def rules_from_lalr(
 
 
 def _refuse_extensions(rewritten: Rewritten, messages: Messages) -> None:
+    for rule in rewritten.settings:
+        text = f"the sampling parameters of the rule {rule} need the lexer dynamic_complete"
+        raise messages.about_name(text, rule)
     for rule in rewritten.lazy.values():
         raise messages.about_name(f"the lazy rule {rule} needs the lexer dynamic_complete", rule)
     for one in rewritten.placeholders.values():

@@ -32,27 +32,35 @@ def prefix_free(expression: Expression) -> Expression:
 
 
 def guarded_terminals(
-    start: int, bodies: Mapping[int, Body], terminals: Mapping[int, Expression], lazy: Collection[int]
+    start: int,
+    bodies: Mapping[int, Body],
+    terminals: Mapping[int, Expression],
+    lazy: Collection[int],
+    ends: Mapping[int, tuple[int, Expression]],
 ) -> dict[int, Expression]:
     """New expressions for the terminals that may begin where a lazy one may.
 
     bodies     the body of each rule; a rule without one counts as a terminal
     terminals  the expression of each terminal
     lazy       the lazy terminals; one that matches the empty text has no effect on others
+    ends       for a lazy terminal that is only the text before an end: the terminal of that end, which
+               follows it alone, and the expression of both
     """
+    wholes = {**terminals, **{symbol: whole for symbol, (_, whole) in ends.items()}}
     empty = {symbol for symbol, expression in terminals.items() if nullable(expression)}
-    triggers = set(lazy) - empty
+    triggers = {symbol for symbol in lazy if not nullable(wholes[symbol])}
+    own = {end: symbol for symbol, (end, _) in ends.items()}
     rivals: dict[int, set[int]] = {}
     for candidates in FollowSets(bodies, empty).candidates(start):
         for symbol in candidates & terminals.keys():
-            rivals.setdefault(symbol, set()).update(candidates & triggers)
+            rivals.setdefault(symbol, set()).update((candidates & triggers) - {own.get(symbol)})
     texts: dict[frozenset[int], tuple[Expression, Expression]] = {}
     changed = {}
     for symbol, others in rivals.items():
         if others - {symbol}:
             key = frozenset(others)
             if key not in texts:
-                ended = union(*(terminals[other] for other in sorted(key)))
+                ended = union(*(wholes[other] for other in sorted(key)))
                 texts[key] = ended, concat(ended, _MORE)
             ended, longer = texts[key]
             whole = terminals[symbol]

@@ -83,6 +83,10 @@ class RuleReader:
             self._define(rule, alternatives() if tree is None else self._body(tree, environment))
         return self.start
 
+    def symbols_of(self, name: str) -> list[int]:
+        """The symbols of a rule: one for each list of arguments, if it is a template."""
+        return [symbol for (known, _), symbol in self._symbols.items() if known == name]
+
     def _define(self, rule: int, body: Body) -> None:
         self.bodies[rule] = body
         self._rules.define(rule, body)

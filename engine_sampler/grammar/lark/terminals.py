@@ -13,7 +13,7 @@ from lark import Tree
 from lark.lexer import Pattern
 
 from ..errors import GrammarError, GrammarLimitError
-from ..program.expression import EMPTY, Expression, literal, looks_ahead, union
+from ..program.expression import EMPTY, LITERAL, Expression, concat, literal, looks_ahead, union
 from ..program.rules import Rules
 from ..program.special_names import MAX_TOKEN_SETS
 from ..program.unicode import either_case
@@ -22,11 +22,12 @@ from ..regex.beginning import ANY_TEXT, Before, TextBeforeError
 from ..regex.pattern import pattern_expression, terminal_expression
 from ..work import spend
 from .dialect import Placeholder, Rewritten
+from .extensions.rule_attributes import BoundedText, text_before_end
+from .extensions.substring import substring_expression
+from .extensions.terminal_operators import expression_of
 from .lazy_terminals import prefix_free
 from .messages import Messages
 from .statements import ENDLESS, Word
-from .substring import substring_expression
-from .terminal_operators import expression_of
 from .terminal_patterns import literal_pattern, pattern_of, plain_text
 
 _UNBOUNDED = f",{ENDLESS}}}", ",}"
@@ -47,6 +48,7 @@ class Terminals:
 
     `found` maps each terminal, by its name or its literals, to its symbol and its expression; `undecided` are
     those that depend on the text before them while it is not in `before`: their conditions are left out.
+    `ends` are as in `guarded_terminals`.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class Terminals:
         """The terminals with operators that are being read."""
         self.found: dict[str, tuple[int, Expression]] = {}
         self.undecided: set[str] = set()
+        self.ends: dict[int, tuple[int, Expression]] = {}
 
     def symbol(self, name: str) -> int:
         """The symbol of the terminal `name`. Raises GrammarError."""
@@ -94,6 +97,8 @@ class Terminals:
         if placeholder is not None and placeholder.kind == "expression":
             found: Expression = placeholder.value
             return found
+        if placeholder is not None and placeholder.kind == "bounded":
+            return self._bounded(placeholder)
         if placeholder is not None:
             return self._substrings(placeholder)
         tree = self._definitions[name]
@@ -145,13 +150,16 @@ class Terminals:
         if self._definitions[name] is None and name in self._named_tokens:
             return self._special_symbol(name, (self._special_tokens[name],))
         expression = self.expression(name)
+        if placeholder is not None and placeholder.kind == "bounded":
+            return self._add_bounded(name, placeholder, expression)
         return self._add(name, prefix_free(expression) if name in self._rewritten.lazy else expression)
 
-    def _add(self, name: str, expression: Expression) -> int:
+    def _add(self, name: str, expression: Expression, *, is_alone: bool = False, budget: int = 0) -> int:
         known = self.found.get(name)
         if known is None:
-            shared = name not in self.undecided
-            symbol = self._rules.terminal(name, self._changed.get(name, expression), shared=shared)
+            shared = name not in self.undecided and not is_alone
+            changed = self._changed.get(name, expression)
+            symbol = self._rules.terminal(name, changed, shared=shared, budget=budget)
             known = self.found[name] = symbol, expression
         return known[0]
 
@@ -188,6 +196,32 @@ class Terminals:
             location = self._messages.location(placeholder.word.start)
             raise type(error)(error.text, *location) from None
 
+    def _bounded(self, placeholder: Placeholder) -> Expression:
+        """The expression of a terminal of bounded length, or of the text before its end if it is split."""
+        bounded: BoundedText = placeholder.value
+        text = bounded.shortened(self._apart(bounded.text, placeholder.word))
+        if not bounded.end:
+            return text
+        end = self._apart(bounded.end, placeholder.word)
+        if not bounded.is_split:
+            return concat(text, end)
+        if end[0] != LITERAL or not end[1]:
+            reason = f"{placeholder.word.text}: max_tokens is only allowed before a suffix that is one string"
+            raise self._messages.error(reason, placeholder.word.start)
+        return text_before_end(text, end[1])
+
+    def _add_bounded(self, name: str, placeholder: Placeholder, expression: Expression) -> int:
+        bounded: BoundedText = placeholder.value
+        if not bounded.is_split:
+            lazy = name in self._rewritten.lazy
+            text = prefix_free(expression) if lazy else expression
+            return self._add(name, text, budget=bounded.max_tokens)
+        symbol = self._add(name, expression, is_alone=True, budget=bounded.max_tokens)
+        end = self.expression(bounded.end)
+        self.ends[symbol] = self._add(bounded.end, end, is_alone=True), concat(expression, end)
+        self._symbols[bounded.end] = self.ends[symbol][0]
+        return symbol
+
     def _operators(self, name: str, placeholder: Placeholder) -> Expression:
         """The expression of a terminal with `&` or `~`."""
         if name in self._open:
@@ -204,9 +238,13 @@ class Terminals:
         placeholder = self._rewritten.placeholders.get(word.text)
         if placeholder is None and word.text not in self._definitions:
             raise self._messages.error(f"the terminal {word.text} is used but not defined", word.start)
-        found = self.expression(word.text)
-        if word.text in self.undecided or looks_ahead(found):
-            text = f"{word.text} depends on the text around it, which & and ~ do not allow"
+        return self._apart(word.text, word, "& and ~")
+
+    def _apart(self, name: str, word: Word, needed_by: str = "max_tokens and max_chars") -> Expression:
+        """The expression of a terminal that must not depend on what is around it; errors are about `word`."""
+        found = self.expression(name)
+        if name in self.undecided or looks_ahead(found):
+            text = f"{word.text} depends on the text around it, which {needed_by} do not allow"
             raise self._messages.error(text, word.start)
         return found
 

@@ -54,6 +54,8 @@ def lark_text(grammar: Rules | Program) -> str:
         raise GrammarError("parser tables cannot be printed as Lark text")
     if program.budgets:
         raise GrammarError("budgets of tokens cannot be printed as Lark text")
+    if program.settings:
+        raise GrammarError("sampling parameters of rules cannot be printed as Lark text")
     return _Printer(program).text()
 
 

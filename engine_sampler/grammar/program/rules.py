@@ -26,53 +26,23 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias
 
 from ...base.cached import cached_property
 from ..errors import GrammarError
 from ..work import spend, spend_on_each
+from .bodies import ACCEPT as ACCEPT
+from .bodies import MANY, RuleAutomaton
+from .bodies import MAX_NESTING as MAX_NESTING
+from .bodies import Body as Body
+from .bodies import Edge as Edge
+from .bodies import PlainEdge as PlainEdge
+from .bodies import alternatives as alternatives
+from .bodies import repeated as repeated
+from .bodies import sequence as sequence
 from .expression import Encoder, Expression, packed
-from .operations import Operation, at_least, count, reset, saturate
+from .operations import Operation
+from .settings import Setting
 from .special_names import Binding
-
-Body: TypeAlias = "int | tuple[Any, ...]"
-
-ACCEPT = -(1 << 31)
-"""The symbol of an edge on which a rule ends."""
-
-_MANY = 64
-"""The number of states from which on each is counted when a rule is written."""
-
-MAX_NESTING = 200
-"""The maximum nesting depth of a rule's body."""
-
-
-def sequence(*items: Body) -> Body:
-    """One item after the other."""
-    return ("sequence", items)
-
-
-def alternatives(*items: Body) -> Body:
-    """Any one of the items; without items, nothing matches, not even the empty text."""
-    return ("alternatives", items)
-
-
-def repeated(item: Body, low: int = 0, high: int | None = None) -> Body:
-    """`item`, low to high times; high None means no upper bound."""
-    return ("repeated", item, low, high)
-
-
-class Edge(NamedTuple):
-    """A transition to `target` over `symbol`, if all operations, performed from left to right, pass."""
-
-    symbol: int
-    target: int
-    operations: tuple[Operation, ...] = ()
-
-
-PlainEdge: TypeAlias = tuple[int, int, tuple[Operation, ...]]
-"""An `Edge`, or the plain tuple of its members, which takes a fifth of the time to make."""
-
 
 UNIQUE_MARK = b"\xff"
 """The byte that may follow the bracket of an array whose items must differ; no text of a grammar has it."""
@@ -102,6 +72,8 @@ class Program:
     unenforced       what the language should have required besides, in words: ignored on request
     budgets          for each terminal, how many tokens may begin in it, 0 for any number; empty if none has a
                      budget. It binds matchers only, which know the tokens, as far as the text can end there
+    settings         the sampling parameters of some parts of the text; of those that apply, the first count
+    settings_of      for each terminal, the number of its settings, counted from 1, or 0; empty without any
     """
 
     expressions: array[int]
@@ -121,6 +93,8 @@ class Program:
     budgets: array[int] = field(default_factory=lambda: array("i"))
     unique_items: bool = False
     unenforced: tuple[str, ...] = ()
+    settings: tuple[Setting, ...] = ()
+    settings_of: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         counts = f"{len(self.rules) // 3} rules, {len(self.states) - 1} states"
@@ -134,6 +108,7 @@ class Program:
         content = b"|".join(arrays_of(self))
         content += str(self.start).encode() + b"|unique keys" * self.unique_keys
         content += b"|unique items" * self.unique_items + "|".join(self.unenforced).encode()
+        content += repr((*self.settings, self.settings_of)).encode() if self.settings else b""
         return hashlib.sha256(content).hexdigest()[:32]
 
     @property
@@ -182,6 +157,8 @@ class Rules:
 
     def __post_init__(self) -> None:
         self.unenforced: dict[str, None] = {}
+        self.settings: list[Setting] = []
+        self.settings_of: dict[int, int] = {}
         self.terminal_names: list[str] = []
         self.rule_names: list[str] = []
         self.side_names: list[str] = []
@@ -272,6 +249,18 @@ class Rules:
         self.terminal_names.append(name)
         return len(self._terminals) - 1
 
+    def copy_of_terminal(self, terminal: int) -> int:
+        """The symbol of a new terminal like `terminal`."""
+        symbol = self._add_terminal(
+            self.terminal_names[terminal], self._terminals[terminal], self.expressions[terminal]
+        )
+        if terminal in self._budgets:
+            self._budgets[symbol] = self._budgets[terminal]
+        if terminal in self._special:
+            self._special[symbol] = self._special[terminal]
+        self.bindings += [one._replace(symbol=symbol) for one in self.bindings if one.symbol == terminal]
+        return symbol
+
     def rule(self, name: str) -> int:
         """The symbol of a rule that is defined later."""
         self.rule_names.append(name)
@@ -283,7 +272,7 @@ class Rules:
         if isinstance(body, int):
             self.define_automaton(rule, ([Edge(body, 1)], [Edge(ACCEPT, 1)]))
             return
-        builder = _Automaton()
+        builder = RuleAutomaton()
         end = builder.state()
         builder.edges[end].append(Edge(ACCEPT, end))
         builder.build(body, 0, end)
@@ -298,6 +287,11 @@ class Rules:
         An edge over the symbol `ACCEPT` ends the rule if its operations pass (its target is unused).
         """
         self._automata[-1 - rule] = states, bits, counters
+
+    def redefine(self, rule: int, copy: int, states: Sequence[Sequence[PlainEdge]]) -> None:
+        """Define `copy` as `rule` with other `states`, which have the same registers."""
+        _, bits, counters = self._automata[-1 - rule] or ((), 0, 0)
+        self.define_automaton(copy, states, bits, counters)
 
     def states_of(self, rule: int) -> Sequence[Sequence[PlainEdge]]:
         """The edges of each state of a rule; () if it is not yet defined."""
@@ -345,7 +339,7 @@ class Rules:
             edges_of_states, bits, counters = automaton
             rules += (first, bits, counters)
             length = len(edges_of_states)
-            for outgoing in edges_of_states if length < _MANY else spend_on_each(edges_of_states):
+            for outgoing in edges_of_states if length < MANY else spend_on_each(edges_of_states):
                 states.append(len(edges) >> 2)
                 for symbol, target, ops in outgoing:
                     if not ops:
@@ -359,7 +353,7 @@ class Rules:
                         span = spans[ops] = begin, len(operations)
                     edges += (symbol, first + target, *span)
             first += length
-            if len(edges) > counted + 16 * _MANY:
+            if len(edges) > counted + 16 * MANY:
                 spend((len(edges) - counted) // 16)
                 counted = len(edges)
         states.append(len(edges) >> 2)
@@ -387,106 +381,13 @@ class Rules:
             ),
             self.unique_items,
             tuple(self.unenforced),
+            tuple(self.settings),
+            tuple(self.settings_of.get(i, 0) for i in range(len(self._terminals))) if self.settings else (),
         )
 
 
 def _packed(numbers: Sequence[int]) -> array[int]:
     return array("i", packed(numbers))
-
-
-_EPSILON = ACCEPT + 1
-"""The symbol of an epsilon edge, which reads nothing; a finished automaton has none."""
-
-
-class _Automaton:
-    """The automaton of a rule while its body is being read; state 0 is the first."""
-
-    def __init__(self) -> None:
-        self.edges: list[list[Edge]] = [[]]
-        self.counters = 0
-        self._with_epsilon: set[int] = set()
-
-    def state(self) -> int:
-        self.edges.append([])
-        return len(self.edges) - 1
-
-    def link(self, start: int, end: int, *operations: Operation) -> None:
-        self.edges[start].append(Edge(_EPSILON, end, operations))
-        self._with_epsilon.add(start)
-
-    def build(self, body: Body, start: int, end: int, depth: int = 0) -> None:
-        """Add the paths of `body` from `start` to `end`."""
-        if isinstance(body, int):
-            self.edges[start].append(Edge(body, end))
-            return
-        if depth > MAX_NESTING:
-            raise GrammarError(f"a rule is nested more than {MAX_NESTING} deep")
-        if body[0] == "sequence":
-            if not body[1]:
-                self.link(start, end)
-            for item in self._counted(body[1][:-1]):
-                middle = self.state()
-                self.build(item, start, middle, depth + 1)
-                start = middle
-            for item in body[1][-1:]:
-                self.build(item, start, end, depth + 1)
-        elif body[0] == "alternatives":
-            for item in self._counted(body[1]):
-                self.build(item, start, end, depth + 1)
-        else:
-            item, low, high = body[1:]
-            self._repeat(item, low, high, start, end, depth)
-
-    @staticmethod
-    def _counted(items: Sequence[Body]) -> Iterable[Body]:
-        return items if len(items) < _MANY else spend_on_each(items)
-
-    def _repeat(self, item: Body, low: int, high: int | None, start: int, end: int, depth: int) -> None:
-        if high is not None and low > high:
-            return
-        before, after = self.state(), self.state()
-        if low == 0:
-            self.link(start, end)
-        if high == 0:
-            return
-        self.build(item, before, after, depth + 1)
-        if high == 1:
-            self.link(start, before)
-            self.link(after, end)
-        elif high is None and low <= 1:
-            self.link(start, before)
-            self.link(after, before)
-            self.link(after, end)
-        else:
-            counter = self.counters
-            self.counters += 1
-            again = saturate(counter, low) if high is None else count(counter, high)
-            self.link(start, before, reset(counter), again)
-            self.link(after, before, again)
-            self.link(after, end, at_least(counter, low), reset(counter))
-
-    def without_epsilon_edges(self) -> list[list[Edge]]:
-        """The edges of each state, in which epsilon edges are replaced by the edges that they lead to."""
-        states: list[list[Edge]] = []
-        for start, edges in enumerate(self.edges):
-            if start not in self._with_epsilon:
-                states.append(list(dict.fromkeys(edges)) if len(edges) > 1 else edges)
-                continue
-            replaced: dict[Edge, None] = {}
-            seen: set[tuple[int, tuple[Operation, ...]]] = {(start, ())}
-            paths: list[tuple[int, tuple[Operation, ...]]] = [(start, ())]
-            while paths:
-                state, passed = paths.pop()
-                for symbol, target, operations in self.edges[state]:
-                    path = passed + operations
-                    if symbol != _EPSILON:
-                        replaced[Edge(symbol, target, path)] = None
-                    elif (target, path) not in seen and len(path) <= 4 * (self.counters + 1):
-                        seen.add((target, path))
-                        paths.append((target, path))
-            spend((len(seen) + len(replaced)) // 6)
-            states.append(list(replaced))
-        return states
 
 
 def program_of(name: str, expression: Expression) -> Program:

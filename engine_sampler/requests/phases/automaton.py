@@ -101,6 +101,7 @@ class Automaton:
 
     plan          as the parameters describe it.
     states        the phases, resolved.
+    within        for each set of parameters that rules of the grammar give, the phases under these.
     eos_token_ids  those of the vocabulary.
 
     Raises `ParameterError` for what the vocabulary does not allow.
@@ -113,12 +114,14 @@ class Automaton:
         parameter = "thinking" if is_thinking else "phases"
         resolved: dict[Any, Any] = {}
         """The data of samplers that phases share, so that many phases cost little more than one."""
-        self.states = [
-            PhaseState(parameter, phase, vocabulary, is_thinking, resolved) for phase in plan.phases
-        ]
+        self.states, *self.within = (
+            [PhaseState(parameter, phase, vocabulary, is_thinking, resolved) for phase in phases]
+            for phases in (plan.phases, *plan.within)
+        )
         if not all(phase.has_grammar for phase in plan.phases):
-            for state in self.states:
-                state.is_under_grammar = state.phase.has_grammar
+            for states in (self.states, *self.within):
+                for state in states:
+                    state.is_under_grammar = state.phase.has_grammar
         self.eos_token_ids = frozenset(vocabulary.eos_token_ids)
 
     def opening_of(self, prompt: np.ndarray) -> int | None:

@@ -19,25 +19,47 @@ from .opening import OpeningMatcher
 from .phases import Phases
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from ...contract import Vocabulary
+    from ...grammar.compiled import MatcherSettings
     from ..constraint import Constraint
     from ..request import Request
     from ..slots import Slots
 
 
 class RequestPhases(Phases):
-    """The phases of one request, which give it what belongs to each of them."""
+    """The phases of one request, which give it what belongs to each of them.
+
+    rules  what the rules of its grammar set; None for nothing.
+    """
+
+    rules: MatcherSettings | None = None
 
     @classmethod
     def of(cls, plan: PhasePlan, vocabulary: Vocabulary, history: History) -> RequestPhases:
         """The phases of a request with this prompt. Raises `ParameterError`."""
         return cls(Automaton(plan, vocabulary), history.prompt_token_ids)
 
-    def constrain(self, grammar: Constraint) -> None:
-        """The request has this grammar, which has accepted nothing."""
-        self.is_constrained = True
+    def constrain(self, grammar: Constraint, rules: MatcherSettings | None) -> None:
+        """The request has this grammar, which has accepted nothing, and whose `rules` set parameters."""
+        self.is_constrained, self.rules = True, rules
         if markers := self.automaton.openings():
             grammar.put_before(OpeningMatcher(grammar.matcher, markers))
+        self._heed_rules(grammar, self._prompt_length)
+
+    def fork(self) -> Self:
+        """An independent copy."""
+        child = super().fork()
+        child.rules = self.rules
+        return child
+
+    def _heed_rules(self, grammar: Constraint | None, length: int) -> bool:
+        """Heed where the text under a grammar is; returns whether other parameters hold than before."""
+        if self.rules is None or grammar is None or not self.state.phase.has_grammar:
+            return False
+        number = call_plugin("the grammar", self.rules.present, grammar.matcher)
+        return self.heed_rule(number, length)
 
     def lead(self, request: Request, slots: Slots | None, length: int | None = None) -> None:
         """Heed the newest token of the request, which fails if a part of it cannot follow.
@@ -49,7 +71,10 @@ class RequestPhases(Phases):
             return
         state, begin = self.state, self.begin
         try:
-            if not self.follow(request.history.token_ids[:length], _Beginning(request, self)):
+            tokens = request.history.token_ids[:length]
+            has_changed = self.follow(tokens, _Beginning(request, self))
+            has_changed |= self._heed_rules(request.constraint, len(tokens))
+            if not has_changed:
                 return
             request.has_moved = True
             if self.state is not state or self.begin != begin:

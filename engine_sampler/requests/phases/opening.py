@@ -82,6 +82,11 @@ class OpeningMatcher(ForkedByCopy):
         tokens: list[int] = forced(**_limits(work))
         return tokens
 
+    def open_terminals(self) -> Any:
+        """As the inner matcher has it, of which nothing is read within a marker."""
+        found = self.inner.open_terminals()
+        return found if self._goes_on else found * 0
+
     @property
     def _goes_on(self) -> bool:
         """Whether the inner matcher has accepted all tokens."""

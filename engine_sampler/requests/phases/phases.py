@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 MAX_CHANGES = 1 << 10
 """How often a request may come into another phase, or have text forced."""
 
+MAX_RULE_CHANGES = 1 << 12
+"""How often it may come into a part of its grammar in which other parameters hold."""
+
 DEAR_CHANGES, TOKENS_PER_DEAR = 64, 16
 """How often it may do so if that costs work in proportion to its history: so often, and once more for every
 so many tokens of output."""
@@ -29,13 +32,15 @@ TakesBegin = Callable[[int, np.ndarray], bool]
 
 
 class PhaseEntry(NamedTuple):
-    """A phase, or the text that is forced at its end, in a log. All but the first are lengths of the history.
+    """A phase, or the text that is forced at its end, in a log. `since`, `begin` and `counted` are lengths of
+    the history.
 
     number    the number of the phase.
-    since     when it was entered.
+    since     when it was entered, or when its rule has changed.
     begin     where its tokens begin, which may be before that: with a marker.
     counted   where those begin that `Phase.tokens` counts, and in which its markers lie.
     is_forced  whether the end of the phase is being forced, token by token from `begin` on.
+    rule      the number, from 1, of the parameters that rules of the grammar give; 0 for none.
     """
 
     number: int
@@ -43,6 +48,11 @@ class PhaseEntry(NamedTuple):
     begin: int
     counted: int
     is_forced: bool = False
+    rule: int = 0
+
+    def continues(self, other: PhaseEntry) -> bool:
+        """Whether only the rule is another one than in the entry before."""
+        return self.rule != other.rule and self._replace(rule=0, since=0) == other._replace(rule=0, since=0)
 
 
 class Phases:
@@ -69,8 +79,9 @@ class Phases:
             self.log = (PhaseEntry(0, length, length, 0 if is_marked else length),)
         self._ended: dict[str, int] = {}
         """The tokens of the phases that have ended, by name. Replaced, never changed in place."""
-        self._dear = 0
-        """How many changes so far have cost work in proportion to the history."""
+        self._dear = self._within = 0
+        """How many changes so far have cost work in proportion to the history, and how many are only of
+        rules."""
         self._prompt_length = length
         self._heed_count(prompt)
 
@@ -79,7 +90,9 @@ class Phases:
     @property
     def state(self) -> PhaseState:
         """The present phase."""
-        return self.automaton.states[self.log[-1].number]
+        entry, automaton = self.log[-1], self.automaton
+        states = automaton.within[entry.rule - 1] if entry.rule else automaton.states
+        return states[entry.number]
 
     @property
     def steers(self) -> bool:
@@ -108,7 +121,8 @@ class Phases:
         if entry.is_forced:
             return CheckTrigger(length=entry.begin + len(self.forced))
         limit = UNBOUNDED if phase.tokens is None else entry.counted + phase.tokens
-        return CheckTrigger(self.state.markers.watched, limit)
+        always = bool(self.automaton.within) and self.is_constrained and phase.has_grammar
+        return CheckTrigger(self.state.markers.watched, limit, always)
 
     def counts(self, length: int) -> dict[str, int]:
         """How many tokens of the output each phase has had so far, by name, in a history of this length."""
@@ -151,17 +165,26 @@ class Phases:
             self._check_changes(length - self._prompt_length)
         return self.log is not before
 
+    def heed_rule(self, number: int, length: int) -> bool:
+        """Where the text under the grammar is after a history of this length: in a part in which the
+        parameters of this number hold. Returns whether that is new."""
+        entry = self.log[-1]
+        if entry.is_forced or not self.state.phase.has_grammar or entry.rule == number:
+            return False
+        self._append(entry._replace(since=length, rule=number))
+        self._check_changes(length - self._prompt_length)
+        return True
+
     def cut(self, tokens: np.ndarray) -> bool:
         """Go back to where the request was when its history was `tokens`; returns whether it was in another
         phase."""
         self.is_closing = False
         log = tuple(entry for entry in self.log if entry.since <= len(tokens))
-        is_same = len(log) == len(self.log)
-        self.log, self._ended, self._dear = log[:1], {}, 0
+        if len(log) == len(self.log):
+            return False
+        self.log, self._ended, self._dear, self._within = log[:1], {}, 0, 0
         for entry in log[1:]:
             self._append(entry)
-        if is_same:
-            return False
         entry, self.forced = log[-1], ()
         if entry.is_forced:
             self.forced = self.state.forced(tokens[: entry.begin], entry.counted)
@@ -172,7 +195,7 @@ class Phases:
         child = object.__new__(type(self))
         child.automaton, child._prompt_length = self.automaton, self._prompt_length
         child.log, child.forced = self.log, self.forced
-        child._ended, child._dear = self._ended, self._dear
+        child._ended, child._dear, child._within = self._ended, self._dear, self._within
         child.is_constrained, child.is_closing = self.is_constrained, self.is_closing
         return child
 
@@ -194,7 +217,11 @@ class Phases:
     def _check_changes(self, output_length: int) -> None:
         """Raise `PluginFault` if there have been too many changes."""
         dear = DEAR_CHANGES + output_length // TOKENS_PER_DEAR
-        if len(self.log) > MAX_CHANGES:
+        if self._within > MAX_RULE_CHANGES:
+            raise PluginFault(
+                f"the grammar has changed the sampling parameters {MAX_RULE_CHANGES:,} times, the limit"
+            )
+        if len(self.log) - self._within > MAX_CHANGES:
             raise PluginFault(
                 f"phases: the request has changed them {MAX_CHANGES:,} times, which is the limit"
             )
@@ -211,7 +238,8 @@ class Phases:
     @property
     def may_open(self) -> bool:
         """Whether the request is where thoughts may precede everything else."""
-        return len(self.log) == 1 and self.log[0].number == 0
+        first, entry = self.log[0], self.log[-1]
+        return first.number == 0 and entry._replace(rule=first.rule, since=first.since) == first
 
     def _heed_count(self, tokens: np.ndarray) -> None:
         """End the present phase if it has had its tokens, once its last character is whole."""
@@ -239,6 +267,7 @@ class Phases:
 
     def _append(self, entry: PhaseEntry) -> None:
         key, begin = self.state.history_key, self.begin
+        self._within += entry.continues(self.log[-1])
         self._ended = self.counts(entry.begin)
         self.log = (*self.log, entry)
         self._dear += self.state.history_key != key or (bool(key) and self.begin != begin)

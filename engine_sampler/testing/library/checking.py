@@ -48,7 +48,7 @@ OPTIONAL = (
         "update",
         "stage_masks",
     ),
-    *("read_rows", "target", "maxima", "log_sums", "logprobs", "copy"),
+    *("read_rows", "target", "maxima", "log_sums", "logprobs", "copy", "decisions"),
 )
 """Functions that a library may leave out."""
 

@@ -93,13 +93,15 @@ static void check_bounds(const es_state *st, const es_estimate *row, double doub
 #endif
 }
 
-/* In the fuzzer: tell whether bounds have decided, and compare what they decided with `exact`. */
-static void check_decision(int is_certain, int64_t decided, int64_t exact) {
+/* Count whether bounds have decided. In the fuzzer, compare what they decided with `exact`. */
+static void note_decision(const es_state *st, int is_certain, int64_t decided, int64_t exact) {
+    es_counted *const counted = st->job->decisions;
+    if (is_certain) counted->certain++;
+    else counted->weighed++;
 #ifdef ES_FUZZ_CHANGES
     if (is_certain && es_on_bound) es_on_bound("a decision", decided, exact, decided);
     if (es_on_decision) es_on_decision(is_certain);
 #else
-    (void)is_certain;
     (void)decided;
     (void)exact;
 #endif

@@ -161,7 +161,7 @@ static int cut_top_p_certainly(es_state *st) {
         st->is_few = 0;
     }
     if (cut && ES_CHECKS_DECISIONS) cut_top_p_exactly(st);
-    check_decision(cut, kept, length_of(st));
+    note_decision(st, cut, kept, length_of(st));
     return cut;
 }
 

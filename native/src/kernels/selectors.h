@@ -119,8 +119,8 @@ static int32_t choose_dist(es_state *st) {
     if (!st->is_few && has_shares(&st->v)) {
         const int64_t place = draw_certainly(st);
         const int compared = place >= 0 && ES_CHECKS_DECISIONS;
-        check_decision(place >= 0, place,
-                       compared ? draw_long(st, total_mass(&st->v, st->s->sums, 0).weight) : place);
+        note_decision(st, place >= 0, place,
+                      compared ? draw_long(st, total_mass(&st->v, st->s->sums, 0).weight) : place);
         if (place >= 0) return choose(st, place, __builtin_nan(""));
     }
     const int32_t status = draw(st);

@@ -74,6 +74,8 @@ class MetricsObserver(Collector):
         self._postponed = counter("postponed", "Rows without a token because their requests need more work")
         self._row_faults = counter("row_faults", "Requests that a step ended with an error")
         self._fallback_rows = counter("fallback_rows", "Rows that the host ran for a library", "reason")
+        self._certain = counter("certain_rows", "Rows whose draw or cut by top_p bounds of weights decided")
+        self._weighed = counter("weighed_rows", "Rows weighed as a whole, because bounds left them open")
         self._drafts = counter("draft_tokens", "Draft tokens", "position")
         self._accepted = counter("draft_accepted", "Draft tokens that were accepted", "position")
         self._running = added(Gauge("engine_sampler_requests_running", "Live requests", registry=None))
@@ -148,6 +150,8 @@ class MetricsObserver(Collector):
         self._tokens.inc(sum(columns.tokens))
         self._postponed.inc(sum(columns.postponed))
         self._row_faults.inc(sum(columns.faults))
+        self._certain.inc(sum(columns.certain))
+        self._weighed.inc(sum(columns.weighed))
         _count_by_position(self._drafts, columns.drafted)
         _count_by_position(self._accepted, columns.accepted)
 

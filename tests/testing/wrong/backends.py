@@ -312,6 +312,17 @@ class MovesPositions(Plain):
             group.rows.slots.positions[group.rows.slot_numbers] += 1
 
 
+@breaks("what_is_decided_is_counted_and_never_less")
+class CountsDecisionsBackwards(Plain):
+    """Counts its decisions of one step."""
+
+    left = 1000
+
+    def decisions(self, slots: Any, plan: Any = None) -> tuple[int, int]:
+        self.left -= 1
+        return self.left, 0
+
+
 @breaks("logits_may_have_any_layout", ANY)
 class TakesPaddingForTokens(Plain):
     """Draws the token with the greatest logit of the array, padding included."""

@@ -56,6 +56,10 @@ class Configurations(ABC, Generic[Thread]):
     def first_bytes(self, configuration: int) -> int:
         """The bytes that may come next, as a mask; perhaps too many."""
 
+    def open_terminals(self, configuration: int) -> set[int]:
+        """The terminals that are being read or may begin; only Earley's parser tells."""
+        return set()
+
     @abstractmethod
     def _read(self, thread: Thread, byte: int) -> Iterable[Thread]:
         """The threads that a thread turns into after a byte."""

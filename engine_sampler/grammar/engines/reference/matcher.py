@@ -196,6 +196,14 @@ class ReferenceMatcher(ForkedByCopy):
         with self._call():
             return self._terminated
 
+    def open_terminals(self) -> npt.NDArray[np.uint8]:
+        """Which terminals the next token may begin in: uint8, 1 for each that is being read or may begin."""
+        found = np.zeros(len(self._tables.program.terminals), np.uint8)
+        with self._call():
+            if not self._terminated:
+                found[sorted(self._configurations.open_terminals(self._configuration))] = 1
+        return found
+
     def next_bytes(self) -> bytes:
         """The bytes that may come next, ascending."""
         with self._call():

@@ -121,6 +121,14 @@ class EarleyConfigurations(Configurations[EarleyThread]):
                 mask |= self.scans.expressions.first[self.scans.pairs[reader.scan][0]]
         return mask
 
+    def open_terminals(self, configuration: int) -> set[int]:
+        """The terminals that are being read or may begin."""
+        found: set[int] = set()
+        for thread in self.threads[configuration]:
+            is_within = thread.terminal != BETWEEN_TERMINALS and not thread.ignored
+            found.update((thread.terminal,) if is_within else self.rows.rows[thread.row].terminals)
+        return found
+
     def beginnings(self, thread: EarleyThread) -> list[EarleyThread]:
         """The threads that begin the terminals which may follow a thread between terminals."""
         guard = self.scans.pairs[thread.scan][1]

@@ -19,7 +19,7 @@ from ...errors import GrammarError, GrammarLimitError
 from ...program.expression import Expression, literal
 from ...program.free_text import free_text, overlap_free, text_until, utf8
 from ...regex.pattern import pattern_expression
-from ..substring import substring_expression
+from ..extensions.substring import substring_expression
 
 MACROS = ("TagDispatch", "TokenTagDispatch", "Token", "ExcludeToken", "Regex", "Substring")
 

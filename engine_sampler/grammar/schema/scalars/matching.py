@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...derivatives.derivatives import Derivatives
+from ...derivatives.expressions import EMPTY as NOTHING
 from ...derivatives.expressions import Expressions
 from ...derivatives.limits import ReadingMeter
 from ...derivatives.loading import Loader
@@ -50,6 +51,8 @@ class ValueMatcher:
             spend(1 + len(some) // 2)
             for byte in some:
                 state = self._derivatives.derivative(state, byte)
+                if state == NOTHING:
+                    return False
         return self._expressions.nullable(state)
 
     def is_empty(self) -> bool:

@@ -64,6 +64,19 @@ def _atoms(formula: Formula) -> list[Formula]:
     return atoms
 
 
+def _is_plainly_whole(formula: Formula) -> bool:
+    """Whether only numbers without a point and an exponent can satisfy the formula."""
+    if formula[0] in (AND, OR):
+        return (any if formula[0] == AND else all)(map(_is_plainly_whole, spend_on_each(formula[1])))
+    return bool(formula == (INTEGER, True))
+
+
+def _needed_divisors(formula: Formula) -> list[Decimal]:
+    """The divisors of all numbers that satisfy the formula."""
+    parts = formula[1] if formula[0] == AND else (formula,)
+    return [part[1] for part in spend_on_each(parts) if part[0] == MULTIPLE]
+
+
 def digits_of(formula: Formula) -> tuple[int, int]:
     """Numbers of digits before the point, and after it, with which some number satisfies the formula if any
     does: there is one beyond all bounds, or between two of them, that is a multiple of all divisors."""
@@ -138,6 +151,7 @@ class NumberAutomaton:
     def __init__(self, formula: Formula, signed: bool = True) -> None:
         self._formula = formula
         self._signed = signed
+        self._is_plainly_whole = _is_plainly_whole(formula)
         atoms = _atoms(formula)
         values = {atom[1] for atom in atoms if atom[0] == LESS}
         values.update(value for atom in atoms if atom[0] == WITHIN for value in atom[1])
@@ -151,6 +165,8 @@ class NumberAutomaton:
         bounds = self._bounds[1] + self._bounds[-1]
         self._longest_whole = max((len(bound.whole) for bound in bounds), default=0)
         self._multiples = {atom[1]: _multiple(atom[1]) for atom in atoms if atom[0] == MULTIPLE}
+        needed = _needed_divisors(formula)
+        self._needed = [number for number, value in enumerate(self._multiples) if value in needed]
         lengths = [len(bound.fraction) for bound in bounds] + [len(bound.digits) for bound in bounds]
         lengths += [-divisor.zeros for divisor in self._multiples.values()]
         self._longest_fraction = max(lengths, default=0)
@@ -165,6 +181,8 @@ class NumberAutomaton:
         for state in states:
             outgoing = []
             found = self._edges(state)
+            if self._needed:
+                found = [edge for edge in found if self._may_divide(edge[2])]
             spend(10 + each * len(found))
             for low, high, target in found:
                 if target not in numbers:
@@ -179,6 +197,14 @@ class NumberAutomaton:
         accepts = [self._accepts(state) for state in spend_on_each(states, 3 + len(self._values))]
         return _trimmed(edges, accepts)
 
+    def _may_divide(self, state: NumberState) -> bool:
+        """Whether a number that goes on from here can be a multiple of what it has to be: with an exponent,
+        only zero is known to be."""
+        phase, known = state
+        if phase in (START, MINUS):
+            return True
+        return known.zero or (phase < E and all(known.residues[number] for number in self._needed))
+
     def _edges(self, state: NumberState) -> list[tuple[int, int, NumberState]]:
         phase, known = state
         if phase in (START, MINUS):
@@ -188,6 +214,8 @@ class NumberAutomaton:
             return found if phase == MINUS or not self._signed else [*found, (0x2D, 0x2D, (MINUS, None))]
         if phase in (ZERO, INTEGRAL):
             found = self._digits(known, INTEGRAL) if phase == INTEGRAL else []
+            if self._is_plainly_whole:
+                return found
             return [*found, (0x2E, 0x2E, (POINT, self._point(known))), *self._to_exponent(known)]
         if phase in (POINT, FRACTION):
             found = self._digits(known, FRACTION)
@@ -263,7 +291,12 @@ class NumberAutomaton:
             -1 if known.whole < len(bound.whole) else status
             for status, bound in zip(known.plain, self._bounds[known.sign], strict=True)
         )
-        return known._replace(plain=plain, whole=0)
+        divisors = self._multiples.values()
+        residues = tuple(
+            residue if divisor.zeros < 0 or _divides(residue, divisor, 0) else None
+            for residue, divisor in zip(known.residues, divisors, strict=True)
+        )
+        return known._replace(plain=plain, whole=0, residues=residues)
 
     def _fraction_digit(self, known: _Reading, digit: str) -> _Reading:
         bounds = self._bounds[known.sign]

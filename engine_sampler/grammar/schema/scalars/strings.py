@@ -27,6 +27,7 @@ from ..formula import (
 from .formats import PARTIAL, format_expression
 from .lifting import Lifted, lifted
 from .matching import ValueMatcher, is_empty
+from .searching import some_string
 from .texts import ANY_BODY, ANY_CHARACTER, PLAIN_BODY, STRING, bodies_of, quoted
 
 _ANY = Lifted(ANY_BODY, ANY_BODY)
@@ -66,7 +67,11 @@ def _texts(formula: Formula) -> Expression:
 @cached_if_small
 def is_possible(formula: Formula) -> bool:
     """Whether any string satisfies the formula."""
-    return not is_empty(_all_content(formula))
+    _refuse_partial_within(formula)
+    if formula[0] == OR:
+        return any(map(is_possible, formula[1]))
+    found = some_string(formula, _all_content)
+    return not is_empty(_all_content(formula)) if found is None else found
 
 
 def content_set(formula: Formula) -> Expression:
@@ -122,6 +127,19 @@ def holds(formula: Formula, text: str) -> bool:
     return _matcher(formula).matches(text.encode("utf-8", "surrogatepass"))
 
 
+def _satisfying(formulas: Iterable[Formula], texts: Collection[str]) -> Collection[str]:
+    """The strings that satisfy all formulas."""
+    for formula in formulas:
+        atom = formula[1] if formula[0] == NOT else formula
+        if atom[0] in (PATTERN, FORMAT):
+            matches, wanted = _matcher(atom).matches, atom is formula
+            spend(len(texts))
+            texts = [text for text in texts if matches(text.encode("utf-8", "surrogatepass")) == wanted]
+        else:
+            texts = [text for text in texts if holds(formula, text)]
+    return texts
+
+
 @cached_if_small
 def _matcher(atom: Formula) -> ValueMatcher:
     return ValueMatcher(_content(atom))
@@ -152,7 +170,7 @@ def _simplified(formula: Formula) -> Formula:
             return conjunction(_with_one_length(parts))
         rest = [part for part in parts if part[0] != WITHIN]
         common = frozenset.intersection(*values)
-        return (WITHIN, frozenset(text for text in common if holds((AND, tuple(rest)), text)))
+        return (WITHIN, frozenset(_satisfying(rest, common)))
     if formula[0] == NOT and formula[1][0] == LENGTH:
         return _other_lengths(formula[1][1], formula[1][2])
     return formula
@@ -197,6 +215,14 @@ def _body(formula: Formula) -> Lifted:
 def _refuse_partial(formula: Formula) -> None:
     if formula[0] == FORMAT and formula[1] in PARTIAL:
         raise UnsupportedKeywordError(f"not is not supported for the format {formula[1]}")
+
+
+def _refuse_partial_within(formula: Formula) -> None:
+    if formula[0] in (AND, OR):
+        for part in formula[1]:
+            _refuse_partial_within(part)
+    elif formula[0] == NOT:
+        _refuse_partial(formula[1])
 
 
 def _joined(body: Expression, parts: Iterable[Lifted]) -> Lifted:

@@ -104,3 +104,28 @@ static int64_t next_bytes(es_matcher *m, void *arguments) {
 int32_t es_matcher_next_bytes(es_matcher *m, uint8_t *out) {
     return (int32_t)-eg_matcher_call(m, next_bytes, out, NULL);
 }
+
+/* Terminals that are ignored have numbers of their own, behind those of the program. */
+static int64_t open_terminals(es_matcher *m, void *arguments) {
+    uint8_t *out = arguments;
+    const eg_states *s = &m->grammar->states;
+    const int32_t state = eg_matcher_state(m), terminals = s->rows.rules->terminal_count;
+    for (int32_t t = 0; t < terminals; t++) out[t] = 0;
+    if (state == EG_ENDED) return ES_GRAMMAR_OK;
+    for (int32_t i = 0; i < s->states.at[state].count; i++) {
+        const eg_thread *t = &s->states.at[state].threads[i];
+        if (t->terminal >= 0 && t->terminal < terminals) {
+            out[t->terminal] = 1;
+            continue;
+        }
+        const eg_core *core = eg_core_of(&s->rows, t->row);
+        eg_work(s->rows.pool->fault, core->expected_count);
+        for (int32_t k = 0; k < core->expected_count; k++)
+            if (core->expected[k] < terminals) out[core->expected[k]] = 1;
+    }
+    return ES_GRAMMAR_OK;
+}
+
+int32_t es_matcher_terminals(es_matcher *m, uint8_t *out) {
+    return (int32_t)-eg_matcher_call(m, open_terminals, out, NULL);
+}

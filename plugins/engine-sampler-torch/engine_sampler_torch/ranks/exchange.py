@@ -14,6 +14,9 @@ from engine_sampler.for_backends import INTERRUPTIONS, text_of
 
 from .errors import RankError
 
+MOST_FACTS = 4
+"""How many numbers `Exchange.agree` compares."""
+
 Fill = Callable[[], Any]
 """Computes what a rank gives to a collective: a tensor, or numbers, of the shape that was announced."""
 
@@ -79,13 +82,22 @@ class Exchange:
             raise own
         raise RankError(reasons) from own
 
-    def agree(self, what: str, facts: Callable[[], Mapping[str, int]], count: int, describe: Fill) -> None:
-        """Check that no rank has failed so far, and that `count` facts, int64 each, are the same on all.
+    def agree(self, call: str, facts: Callable[[], Mapping[str, int]], describe: Callable[[], str]) -> None:
+        """Check that all ranks make the same call, that none has failed so far, and that up to `MOST_FACTS`
+        facts, int64 each, are the same on all. Whatever the call, the message has the same size, so that a
+        rank which makes another call than the others, or one alone, is told so.
 
-        what      what is wrong otherwise: "the step differs from that", say, of rank 0.
-        describe  gives this rank's side of it in words, if they differ.
+        call      its name.
+        describe  says this rank's facts in words, if they differ.
         """
-        table = self.gather((count,), lambda: list(facts().values()))
+
+        def told() -> list[int]:
+            numbers = list(facts().values())
+            return [digest(call), *numbers, *[0] * (MOST_FACTS - len(numbers))]
+
+        table = self.gather((1 + MOST_FACTS,), told)
+        if len({row[0] for row in table.tolist() if row[0]}) > 1:
+            self._name_calls(call)
         self.settle()
         rows = table.tolist()
         if all(row == rows[0] for row in rows):
@@ -93,11 +105,24 @@ class Exchange:
         texts = self.texts(describe())
         raise RankError(
             {
-                rank: f"{what} of rank 0: {texts[rank]}, and there {texts[0]}"
+                rank: f"its {call} differs from that of rank 0: {texts[rank]}, and there {texts[0]}"
                 for rank, row in enumerate(rows)
                 if row != rows[0]
             }
         )
+
+    def _name_calls(self, call: str) -> None:
+        """Raise `RankError` with the calls of the ranks that make another one than most do."""
+        own, self._failure = self._failure, None
+        calls = self.texts(call)
+        self._statuses = []
+        if isinstance(own, INTERRUPTIONS):
+            raise own
+        usual = max(calls, key=calls.count)  # the first, if two are as common
+        others = f"rank {calls.index(usual)} {usual}: every rank makes the same calls"
+        raise RankError(
+            {rank: f"it calls {other}, and {others}" for rank, other in enumerate(calls) if other != usual}
+        ) from own
 
     def texts(self, text: str) -> list[str]:
         """The text of every rank, in two messages: how long, and what."""

@@ -51,6 +51,10 @@ class Engine:
     def logits(self) -> Any:
         return self.rng.normal(size=(len(self.all_ranks.request_ids), VOCAB_SIZE)).astype(np.float32)
 
+    def step_zeros(self, scheduler: BatchShardedScheduler) -> None:
+        """A step of six equal rows."""
+        scheduler.step(self.place.shard(self.shards, np.zeros((6, VOCAB_SIZE), np.float32)))
+
     def step(self) -> None:
         """A sound step, which is that of one rank."""
         logits = self.logits()
@@ -65,7 +69,7 @@ WRONG_INPUTS: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
     "a column less": (lambda x: x[:, 1:], r"rank 1: ValueError: logits have shape \[6, 13\]"),
     "another type": (lambda x: None, "rank 1: TypeError: logits of type NoneType are not allowed"),
     "a dtype that is not allowed": (lambda x: x.double(), "rank 1: TypeError: logits have dtype"),
-    "a dtype of its own": (lambda x: x.half(), "rank 1: the step differs .* torch.float16 .* torch.float32"),
+    "a dtype of its own": (lambda x: x.half(), "rank 1: its step differs .* torch.float16 .* torch.float32"),
 }
 
 
@@ -105,7 +109,7 @@ def different_calls(place: Place, name: str) -> str:
     for _ in range(2):
         with pytest.raises(RankError) as raised:
             engine.all_ranks.step(place.shard(engine.shards, engine.logits()))
-    with pytest.raises(RankError, match="rank 1: the question differs"):
+    with pytest.raises(RankError, match="rank 1: its record differs"):
         engine.all_ranks.record(0)
     return str(raised.value)
 
@@ -113,7 +117,7 @@ def different_calls(place: Place, name: str) -> str:
 @pytest.mark.parametrize("name", DIFFERENT_CALLS)
 def test_ranks_that_make_different_calls_are_told_which(ranks: RankPool, name: str) -> None:
     (message,) = set(ranks.run(3, different_calls, name))
-    assert "rank 1: the step differs from that of rank 0" in message
+    assert "rank 1: its step differs from that of rank 0" in message
     assert f"7 calls have been made, the last of them add 4, add 5, {name}, and there" in message
 
 
@@ -151,7 +155,7 @@ def different_adds(place: Place) -> str:
 
 
 def test_an_add_that_only_one_rank_refuses_raises_on_all(ranks: RankPool) -> None:
-    assert all("rank 1: the step differs" in message for message in ranks.run(3, different_adds))
+    assert all("rank 1: its step differs" in message for message in ranks.run(3, different_adds))
 
 
 def different_arguments(place: Place) -> str:
@@ -167,7 +171,65 @@ def different_arguments(place: Place) -> str:
 
 
 def test_ranks_with_different_shards_are_told_so(ranks: RankPool) -> None:
-    assert all("rank 2: the arguments differ" in message for message in ranks.run(3, different_arguments))
+    assert all(
+        "rank 2: its BatchShardedScheduler(…) differs" in message
+        for message in ranks.run(3, different_arguments)
+    )
+
+
+LONE_CALLS: dict[str, Callable[[Any], Any]] = {
+    "record": lambda s: s.record(0),
+    "best": lambda s: s.best([0]),
+    "forced_tokens": lambda s: s.forced_tokens(0),
+}
+
+
+def lone_call(place: Place, name: str) -> str:
+    """One rank calls alone, and meets the others in their next step; all of them go on after that."""
+    engine = Engine(place)
+    engine.step()
+    call = LONE_CALLS[name] if engine.fails else engine.step_zeros
+    with pytest.raises(RankError) as raised:
+        call(engine.all_ranks)
+    assert raised.value.result is None
+    engine.step()
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("name", LONE_CALLS)
+def test_a_call_that_one_rank_makes_alone_is_named_on_all(ranks: RankPool, name: str) -> None:
+    expected = f"rank 1: it calls {name}, and rank 0 step: every rank makes the same calls"
+    assert ranks.run(3, lone_call, name) == [expected] * 3
+
+
+def lone_call_of_a_failing_rank(place: Place) -> str:
+    """The rank that steps alone has wrong logits, too: that is said if nothing else is."""
+    engine = Engine(place)
+    with pytest.raises(RankError) as raised:
+        engine.all_ranks.step(None) if engine.fails else engine.all_ranks.record(0)
+    engine.step()
+    return str(raised.value)
+
+
+def test_a_failure_is_told_before_a_lone_call(ranks: RankPool) -> None:
+    for message in ranks.run(3, lone_call_of_a_failing_rank):
+        assert message.startswith("rank 1: TypeError: logits of type NoneType are not allowed")
+
+
+def two_samplers_on_one_group(place: Place) -> str:
+    engine = Engine(place)
+    sampler = VocabularyParallelSampler(engine.shards, group=place.group)
+    rows = sampler.rows([SamplingParams(seed=1)])
+    shard = place.shard(engine.shards, np.zeros((1, VOCAB_SIZE), np.float32))
+    with pytest.raises(RankError) as raised:
+        sampler.sample(shard, rows) if engine.fails else engine.step_zeros(engine.all_ranks)
+    engine.step()
+    return str(raised.value)
+
+
+def test_ranks_that_sample_in_different_ways_are_told_so(ranks: RankPool) -> None:
+    for message in ranks.run(3, two_samplers_on_one_group):
+        assert message.startswith("rank 1: it calls sample, and rank 0 step")
 
 
 # --- while a rank adds ---------------------------------------------------------------------------
@@ -391,8 +453,8 @@ def parallel_inputs(place: Place) -> list[str]:
 def test_different_parallel_steps_raise_on_all(ranks: RankPool) -> None:
     for shape, dtype, rows in ranks.run(3, parallel_inputs):
         assert "rank 1: ValueError: logits have shape [1, 9]" in shape
-        assert "rank 1: the step differs" in dtype
-        assert "rank 1: the step differs" in rows
+        assert "rank 1: its sample differs" in dtype
+        assert "rank 1: its sample differs" in rows
 
 
 # --- a rank that is gone -------------------------------------------------------------------------

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
+import torch.distributed as dist
 from counted import counted
 from engine_sampler_torch.ranks import BatchShardedScheduler, VocabularyParallelSampler, VocabularyShards
 from rank_pool import Place, RankPool
 
-from engine_sampler import SamplingParams
+from engine_sampler import SamplingParams, sample
 
 ROWS, VOCAB_SIZE, RANKS = 64, 4096, 4
 
@@ -30,7 +33,7 @@ def sharded(place: Place, **params: Any) -> list[int]:
 def test_a_batch_sharded_step_moves_each_row_once(ranks: RankPool) -> None:
     shard = ROWS * VOCAB_SIZE * 2 // RANKS  # of which a quarter stays
     answer = 24 + 16 * ROWS // RANKS + 64
-    assert ranks.run(RANKS, sharded) == [[40, shard, answer]] * RANKS
+    assert ranks.run(RANKS, sharded) == [[48, shard, answer]] * RANKS
 
 
 def listed(place: Place) -> list[int]:
@@ -39,7 +42,7 @@ def listed(place: Place) -> list[int]:
 
 def test_logprobs_travel_with_the_tokens(ranks: RankPool) -> None:
     for agreement, _, answer in ranks.run(RANKS, listed):
-        assert agreement == 40
+        assert agreement == 48
         assert answer <= 24 + ROWS // RANKS * (16 + 64 + 16 + 8 * 5) + 72
 
 
@@ -54,7 +57,7 @@ def parallel(place: Place, scale: float, params: dict[str, Any]) -> list[int]:
     return [size for _, size in messages]
 
 
-AGREE, MAXIMA, DRAW = [32], [24 * ROWS + 8], [8 * ROWS + 8] * 2
+AGREE, MAXIMA, DRAW = [48], [24 * ROWS + 8], [8 * ROWS + 8] * 2
 SHARE = [(8 + 8 * 128) * ROWS + 8]
 HISTOGRAMS = [8 * 256 * ROWS + 8] * 4 + [8 * ROWS + 8]
 
@@ -74,3 +77,85 @@ def test_a_parallel_step_exchanges_what_its_samplers_need(
     ranks: RankPool, scale: float, params: dict[str, Any], expected: list[int]
 ) -> None:
     assert ranks.run(RANKS, parallel, scale, params) == [expected] * RANKS
+
+
+CUTS = {"temperature": 0.7, "top_k": 40, "top_p": 0.95, "min_p": 0.05}
+ORDERS = [list(order) for order in itertools.permutations(CUTS)]
+
+
+def mixture(place: Place) -> tuple[list[int], bool]:
+    """The messages of a step in which every row has another order, and whether the tokens are those of whole
+    rows; in the flattest rows no candidates suffice for a top_p."""
+    shards = VocabularyShards.even(VOCAB_SIZE, place.size)
+    sampler = VocabularyParallelSampler(shards, group=place.group)
+    orders = [order[:n] for order in ORDERS for n in (1, 2, 4)]
+    params = [
+        SamplingParams(seed=i, order=order, **{name: CUTS[name] for name in order})
+        for i, order in enumerate(orders)
+    ]
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(len(orders), VOCAB_SIZE)).astype(np.float32)
+    logits *= rng.choice(np.float32([0.01, 1, 9]), size=(len(orders), 1))
+    with counted() as messages:
+        found = sampler.sample(place.shard(shards, logits), sampler.rows(params))
+    alone = sample(logits, params).token_ids.tolist()
+    return [size for _, size in messages], found.token_ids.tolist() == alone
+
+
+def test_a_mixture_of_all_orders_needs_eleven_messages(ranks: RankPool) -> None:
+    for messages, equal in ranks.run(RANKS, mixture):
+        assert equal
+        assert len(messages) == 11
+
+
+def sent_as_they_lie(place: Place) -> list[bool]:
+    """Whether a step packs its rows: in the order of arrival, and in that of the owners."""
+    shards = VocabularyShards.even(VOCAB_SIZE, place.size)
+    scheduler = BatchShardedScheduler(shards, group=place.group)
+    for i in range(ROWS):
+        scheduler.add(SamplingParams(seed=i))
+    logits = place.shard(shards, np.random.default_rng(0).normal(size=(ROWS, VOCAB_SIZE)).astype(np.float32))
+    found = []
+    for ids in (None, scheduler.request_ids_by_owner):
+        with patch.object(dist, "all_to_all_single", wraps=dist.all_to_all_single) as moved:
+            scheduler.step(logits, ids)
+        found.append(moved.call_args.args[1].data_ptr() == logits.data_ptr())
+    return found
+
+
+def test_rows_in_the_order_of_their_owners_are_sent_from_where_they_lie(ranks: RankPool) -> None:
+    assert ranks.run(RANKS, sent_as_they_lie) == [[False, True]] * RANKS
+
+
+def kept_room(place: Place) -> bool:
+    """Whether three steps use the same memory."""
+    shards = VocabularyShards.even(VOCAB_SIZE - 1, place.size)
+    scheduler = BatchShardedScheduler(shards, group=place.group)
+    for i in range(ROWS):
+        scheduler.add(SamplingParams(seed=i))
+    logits = place.shard(shards, np.zeros((ROWS, VOCAB_SIZE - 1), np.float32))
+    places = set()
+    for _ in range(3):
+        with patch.object(dist, "all_to_all_single", wraps=dist.all_to_all_single) as moved:
+            scheduler.step(logits)
+        places.add(tuple(tensor.data_ptr() for tensor in moved.call_args.args[:2]))
+    return len(places) == 1
+
+
+def test_steps_use_the_same_memory_again(ranks: RankPool) -> None:
+    assert all(ranks.run(RANKS, kept_room))
+
+
+def told_on_device(place: Place) -> bool:
+    shards = VocabularyShards.even(VOCAB_SIZE, place.size)
+    scheduler = BatchShardedScheduler(shards, group=place.group)
+    for i in range(ROWS):
+        scheduler.add(SamplingParams(seed=i))
+    logits = place.shard(shards, np.random.default_rng(0).normal(size=(ROWS, VOCAB_SIZE)).astype(np.float32))
+    result = scheduler.step(logits)
+    there = result.token_ids_on_device
+    return there.device == logits.device and there.tolist() == result.token_ids.tolist()
+
+
+def test_every_rank_has_the_tokens_beside_its_logits(ranks: RankPool) -> None:
+    assert all(ranks.run(RANKS, told_on_device))

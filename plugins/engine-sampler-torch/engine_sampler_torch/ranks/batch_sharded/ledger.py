@@ -82,8 +82,22 @@ class StepPlan:
         drafted = "" if self.drafts is None else f" with {self.rows - len(self.entries)} drafts"
         return f"requests {quoted([entry.id for entry in self.entries])}{drafted}"
 
+    @cached_property
+    def rows_by_owner(self) -> list[np.ndarray]:
+        """For each rank, the rows of its requests, int64, in row order."""
+        return [self._rows_of(rank) for rank in range(len(self.by_owner))]
+
+    @cached_property
+    def row_order(self) -> np.ndarray | None:
+        """The rows of the first rank, those of the second, and so on, int64 [rows]; None if they are so."""
+        order = np.concatenate(self.rows_by_owner)
+        return order if (np.diff(order) != 1).any() else None
+
     def rows_of(self, rank: int) -> np.ndarray:
         """The rows of a rank's requests, int64, in row order."""
+        return self.rows_by_owner[rank]
+
+    def _rows_of(self, rank: int) -> np.ndarray:
         which = self.by_owner[rank]
         if self.drafts is None:
             rows: np.ndarray = self.first_rows[which]
@@ -115,8 +129,8 @@ class Ledger:
         """How many slots each rank has had."""
         self._hash = hashlib.blake2b(digest_size=8)
         self._recent: deque[str] = deque(maxlen=_RECENT)
-        self._plan: StepPlan | None = None
-        """The plan of a step with all live requests and without drafts, while these stay the same."""
+        self._plan: tuple[list[RequestId], StepPlan] | None = None
+        """The last step without drafts, while no request joins or leaves: its requests, and its plan."""
 
     # --- agreement -------------------------------------------------------------------------------
 
@@ -250,17 +264,23 @@ class Ledger:
 
         Raises `RequestError` and `ParameterError`.
         """
-        everyone = request_ids is None or list(request_ids) == list(self.live)
-        if everyone and drafts is None:
-            if self._plan is None:
-                self._plan = self._new_plan(list(self.live.values()), None, 0)
-            return self._plan
         ids = list(self.live) if request_ids is None else list(request_ids)
+        if drafts is None and self._plan is not None and self._plan[0] == ids:
+            return self._plan[1]
         if len(set(ids)) != len(ids):
             raise RequestError(f"request_ids={quoted(ids)} names a request twice")
         entries = [self.find_live(request_id) for request_id in ids]
-        token_ids = None if drafts is None else drafts_in(drafts, ids, self.vocabulary)
-        return self._new_plan(entries, token_ids, digest(_canonical(ids), _canonical(token_ids)))
+        if drafts is not None:
+            token_ids = drafts_in(drafts, ids, self.vocabulary)
+            return self._new_plan(entries, token_ids, digest(_canonical(ids), _canonical(token_ids)))
+        everyone = ids == list(self.live)
+        plan = self._new_plan(entries, None, 0 if everyone else digest(_canonical(ids), _canonical(None)))
+        self._plan = ids, plan
+        return plan
+
+    def by_owner(self) -> list[RequestId]:
+        """The live requests, those of the first rank first; those of one rank in order of arrival."""
+        return sorted(self.live, key=lambda request_id: self.owner(self.live[request_id]))
 
     def _new_plan(self, entries: list[LedgerEntry], drafts: list[list[int]] | None, number: int) -> StepPlan:
         beams = {id(e.beams): e.beams for e in entries if e.beams is not None}

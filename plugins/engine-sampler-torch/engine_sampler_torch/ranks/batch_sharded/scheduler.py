@@ -39,7 +39,7 @@ from .answers import AnswerLayout
 from .ledger import Beams, Ledger, LedgerEntry, StepPlan
 from .merging import merged
 from .owner import Owner
-from .row_move import RowMove
+from .row_move import RowMove, RowRoom
 
 _POSITION = Param("position", int, None, low=0, high=2**62)
 
@@ -87,7 +87,7 @@ class BatchShardedScheduler:
     Not offered: `process`, `grammar_compiler` with all that waits, `strict`, calls from other threads.
     `remove` and `suspend` give no record; `explain` and the backend are those of `local`.
 
-    **Messages of a step**, in bytes from each rank: 40 to agree; its shard of all rows but its own; and
+    **Messages of a step**, in bytes from each rank: 48 to agree; its shard of all rows but its own; and
     24 + 8·rows + 8·requests + details, rows and requests being the most that a rank owns, details 64, and
     32 for each request if there is a tokenizer, and what its logprobs need. Details that do not fit follow in
     one message more.
@@ -132,10 +132,11 @@ class BatchShardedScheduler:
             return {"arguments": digest(*map(repr, own))}
 
         self._control.agree(
-            "the arguments differ from those", facts, 1, lambda: f"{shards}, max_model_len={max_model_len}, …"
+            "BatchShardedScheduler(…)", facts, lambda: f"{shards}, max_model_len={max_model_len}, …"
         )
         self._owner = Owner(self.local)
         self._ledger = Ledger(self.size, self.local.vocabulary)
+        self._room = RowRoom()
         self._failure: str | None = None
         """Why this rank can no longer take part in steps."""
 
@@ -156,6 +157,13 @@ class BatchShardedScheduler:
     def request_ids(self) -> list[RequestId]:
         """The live requests of all ranks, in order of arrival."""
         return list(self._ledger.live)
+
+    @property
+    def request_ids_by_owner(self) -> list[RequestId]:
+        """The same, those that rank 0 owns first, then those of rank 1, and so on. A step whose rows come so
+        (`step(logits, request_ids_by_owner)`) sends them from where they are, if they have no padding; any
+        other order costs a copy of the shard."""
+        return self._ledger.by_owner()
 
     def owner_of(self, request_id: RequestId) -> int:
         """The rank that owns a request; raises `RequestError` for an unknown one."""
@@ -320,7 +328,8 @@ class BatchShardedScheduler:
         request_ids: Sequence[RequestId] | None = None,
         draft_token_ids: Sequence[Sequence[int]] | Mapping[RequestId, Sequence[int]] | None = None,
     ) -> StepResult:
-        """Sample one token for each row, on all ranks: `Scheduler.step`, whose result all of them get.
+        """Sample one token for each row, on all ranks: `Scheduler.step`, whose result all of them get, with
+        `token_ids_on_device` on the device of their own logits.
 
         logits           this rank's shard, [rows, sizes[rank] + padding[rank]], float32, float16 or bfloat16,
                          of the same dtype on all ranks, on a device that the group serves. Not written to.
@@ -350,6 +359,8 @@ class BatchShardedScheduler:
         blobs = self._control.blobs(blob, overflow) if overflow else []
         with self._guarded():
             result = merged(plan, layout.read(table, blobs), vocab_size, has_text)
+            on_device = torch.from_numpy(result.token_ids).to(logits.device, copy=True)
+            result = replace(result, token_ids_on_device=on_device)
             self._ledger.follow(plan, result)
         try:
             self._control.settle()
@@ -421,7 +432,7 @@ class BatchShardedScheduler:
         def facts() -> dict[str, int]:
             self._check_sound()
             plan = self._ledger.plan(request_ids, drafts)
-            move = RowMove(self.shards, self.rank, plan, logits)
+            move = RowMove(self.shards, self.rank, plan, logits, self._room)
             prepared.append((plan, move))
             return {
                 "calls": self._ledger.calls,
@@ -434,7 +445,7 @@ class BatchShardedScheduler:
             plan, move = prepared[0]
             return f"{plan.rows} rows of {move.dtype} for {plan.described()}; {self._ledger.described()}"
 
-        self._control.agree("the step differs from that", facts, 4, described)
+        self._control.agree("step", facts, described)
         return prepared[0]
 
     def _ask(self, question: str, ids: Sequence[RequestId], told: Callable[[], Any]) -> Any:
@@ -446,11 +457,9 @@ class BatchShardedScheduler:
             owners.extend({self.owner_of(request_id) for request_id in ids})
             if len(owners) != 1:
                 raise RequestError(f"request_ids={quoted(list(ids))} is not allowed: siblings of one group")
-            return {"requests": self._ledger.digest, "question": digest(question, repr(list(ids)))}
+            return {"requests": self._ledger.digest, "ids": digest(repr(list(ids)))}
 
-        self._control.agree(
-            "the question differs from that", facts, 2, lambda: f"{question} of {quoted(list(ids))}"
-        )
+        self._control.agree(question, facts, lambda: f"{question} of {quoted(list(ids))}")
         blob = b""
 
         def length() -> list[int]:

@@ -26,7 +26,7 @@ _CUTS = ("temperature", "top_k", "top_p", "min_p")
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """The samplers at one position of the rows' chains; None for one that no row has there.
+    """Samplers that run together, at most one of each row; None for one that no row has there.
 
     scale   float32 [n, 1], the factor of temperature; 1 for rows without it.
     depth   float64 [n, 1], ln(min_p); −inf for rows without it.
@@ -64,7 +64,7 @@ class ParallelRows:
     seeds      uint64 [count].
     positions  int64 [count], the index of the token being drawn.
     greedy     bool [count], rows that take the best token.
-    stages     the samplers by their position in the chains.
+    stages     the samplers, in an order that all chains have in common.
     bias, penalties  edits of this rank's tokens.
     bitmask    int32 [count, ceil(vocab / 32)], which tokens are allowed, or None. It may be replaced before
                every step.
@@ -163,17 +163,40 @@ def _refused(what: str, instead: str = "") -> ParameterError:
 
 
 def _stages(chains: Sequence[Chain], params: Sequence[SamplingParams]) -> list[Stage]:
-    """The truncations and temperatures of the chains, by position. A greedy row needs none."""
+    """The truncations and temperatures of the chains, each in its order. A greedy row needs none."""
     cuts = [
         [] if chain.selector.name == "greedy" else [s.name for s in chain.samplers if s.name in _CUTS]
         for chain in chains
     ]
-    length = max(map(len, cuts), default=0)
-    return [_stage([names[i] if i < len(names) else "" for names in cuts], params) for i in range(length)]
+    return [_stage(names, params) for names in aligned(cuts)]
+
+
+def aligned(cuts: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Stages in which every row has at most one of its samplers, in its own order, and "" where it waits.
+
+    Rows wait for each other before what needs messages, so that all of them share these: a top_p of whole
+    rows first, and then the top_k, after which a row is short and needs none.
+    """
+    left = [list(names) for names in cuts]
+    short = [False] * len(left)
+    stages = []
+    while any(left):
+        kind = min(_turn(names, short[i]) for i, names in enumerate(left) if names)
+        which = [bool(names) and _turn(names, short[i]) == kind for i, names in enumerate(left)]
+        stages.append([left[i].pop(0) if goes else "" for i, goes in enumerate(which)])
+        short = [was or name == "top_k" for was, name in zip(short, stages[-1], strict=True)]
+    return stages
+
+
+def _turn(names: Sequence[str], short: bool) -> int:
+    """When a row's next sampler runs, among those of other rows: first what needs no messages."""
+    if short or names[0] not in ("top_p", "top_k"):
+        return 0
+    return 1 if names[0] == "top_p" else 2
 
 
 def _stage(names: Sequence[str], params: Sequence[SamplingParams]) -> Stage:
-    """One position, at which row i has the sampler `names`[i], "" for none."""
+    """One stage, in which row i has the sampler `names`[i], "" for none."""
     which = {name: [i for i, own in enumerate(names) if own == name] for name in _CUTS}
 
     def given(name: str, param: str, dtype: type) -> np.ndarray:

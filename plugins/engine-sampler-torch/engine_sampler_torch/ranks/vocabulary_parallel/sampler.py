@@ -45,9 +45,11 @@ class VocabularyParallelSampler:
     A rank that fails makes all raise `RankError`; nothing is kept between steps, so that another step may
     follow. For a rank that is gone, torch.distributed's error or timeout passes through.
 
-    **Messages of a step**, in bytes from each rank, with 8 more for each message's status: 24 to agree; 24 a
-    row for the maxima; 8·k a row for a top_k; 8 + 1,024 a row for a top_p, and 4 · 2,048 + 8 more for a row
-    whose top_p needs more than the candidates; 16 a row for a draw among more than candidates.
+    **Messages of a step**, one after the other, whatever mixture of chains the rows have, in bytes from each
+    rank, with 8 more for each message's status: one of 40 to agree; one of 24 a row for the maxima; one of
+    8 + 1,024 a row for a top_p, and five of 4 · 2,048 + 8 together for the rows whose top_p needs more than
+    the candidates; one of 8·k a row for a top_k; two of 8 a row for a draw among more than candidates. So a
+    step has 2 messages at least and 11 at most.
     """
 
     def __init__(
@@ -69,9 +71,7 @@ class VocabularyParallelSampler:
             self._vocabulary.check_ids("eos_token_ids", eos)
             return {"arguments": digest(repr(shards), repr(eos))}
 
-        self._exchange.agree(
-            "the arguments differ from those", facts, 1, lambda: f"{shards}, eos_token_ids={eos}"
-        )
+        self._exchange.agree("VocabularyParallelSampler(…)", facts, lambda: f"{shards}, eos_token_ids={eos}")
         self._seed = int(self._exchange.gather((1,), lambda: [secrets.randbits(63)])[0, 0])
         """The first rank's, from which the seeds of requests without one are derived."""
         self._unseeded = 0
@@ -144,9 +144,7 @@ class VocabularyParallelSampler:
             prepared.append(LocalShard(tokens, self._columns.start))
             return {"rows": rows.count, "requests": rows.digest(), "dtype": DTYPES.index(logits.dtype)}
 
-        self._exchange.agree(
-            "the step differs from that", facts, 3, lambda: f"{rows.count} rows of {logits.dtype}"
-        )
+        self._exchange.agree("sample", facts, lambda: f"{rows.count} rows of {logits.dtype}")
         if not rows.count:
             return ParallelSample(torch.empty(0, dtype=torch.int64, device=logits.device), [])
         return ParallelStep(self._exchange, self.shards, rows, prepared[0]).run()

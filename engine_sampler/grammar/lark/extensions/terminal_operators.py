@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from lark import Token, Tree
 
-from ..program.expression import Expression, both, complement, concat, optional, repeat, union
-from ..program.unicode import TEXT
-from .statements import ENDLESS, Lines, Statement, Word, count_bounds
+from ...program.expression import Expression, both, complement, concat, optional, repeat, union
+from ...program.unicode import TEXT
+from ..statements import ENDLESS, Lines, Statement, Word, count_bounds
 
 MAX_COUNT = 1_000_000
 """The highest bound of a repetition."""

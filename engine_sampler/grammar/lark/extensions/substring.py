@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import GrammarError, GrammarLimitError
-from ..program.expression import Expression, automaton
-from ..program.free_text import utf8
+from ...errors import GrammarError, GrammarLimitError
+from ...program.expression import Expression, automaton
+from ...program.free_text import utf8
 
 _WORD = re.compile(r"\w+|\s+|[^\w\s]+")
 

@@ -12,8 +12,8 @@ from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
 from engine_sampler.grammar.lark.grammar import rules_from_lark
 from engine_sampler.grammar.lark.lalr import rules_from_lalr
 
-from ..both_engines import ENGINES, allowed
-from .oracle import language_of, ours
+from ...both_engines import ENGINES, allowed
+from ..oracle import language_of, ours
 
 WORDS = [
     *("", "a", "b", "q", "aa", "ab", "ac", "ax", "abc", "foo", "xaby", "é", "0", "a.b"),

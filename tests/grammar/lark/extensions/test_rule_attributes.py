@@ -1,0 +1,193 @@
+"""Attributes of rules: bounds of their text, and the sampling parameters that hold in them."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine_sampler.grammar import Grammar, GrammarError
+from engine_sampler.grammar.compiled import CompiledGrammar, settings_of
+from engine_sampler.tokenizer import Tokenizer
+
+from ...both_engines import ENGINES, allowed
+
+PIECES = [*(bytes((byte,)) for byte in range(32, 127)), b"", b"ab", b"ba", b"a!", b"!b", b"!!", b"aab", b"a,"]
+EOS = 95
+TOKENIZER = Tokenizer(PIECES, [EOS])
+PATTERNS = ["[ab]*", "a+b?", "(ab|a)*", "[ab!]*", "(a|b!)+", "[^!]*", "b?a{1,3}"]
+
+
+def matchers(text: str) -> list[Any]:
+    """A matcher of each engine."""
+    program = Grammar.from_lark(text).program
+    return [CompiledGrammar(program, TOKENIZER, engine=name).matcher() for name in sorted(ENGINES)]
+
+
+def walks(texts: list[str], seed: int, length: int = 14) -> list[list[set[int]]]:
+    """The masks of each text's engines along one text of tokens that all of them allow."""
+    rng = random.Random(seed)
+    followed = [matcher for text in texts for matcher in matchers(text)]
+    masks: list[list[set[int]]] = [[] for _ in followed]
+    for _ in range(length):
+        for mask, matcher in zip(masks, followed, strict=True):
+            mask.append(allowed(matcher, len(PIECES)))
+        choice = sorted(set.intersection(*(mask[-1] for mask in masks)) - {EOS})
+        if not choice:
+            break
+        token = rng.choice(choice)
+        for matcher in followed:
+            assert matcher.accept(token)
+    return masks
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("most", [1, 3])
+def test_a_rule_has_at_most_so_many_characters(pattern: str, most: int) -> None:
+    found = Grammar.from_lark(f'start: "<" t ">"\nt[max_chars={most}]: /{pattern}/')
+    for length in range(6):
+        for letters in itertools.product("ab!", repeat=length):
+            text = "".join(letters)
+            expected = length <= most and re.fullmatch(pattern, text) is not None
+            assert found.check(f"<{text}>").valid == expected
+
+
+def test_characters_are_not_bytes_and_a_suffix_comes_on_top() -> None:
+    found = Grammar.from_lark('start: t "."\nt[max_chars=2, suffix="!"]: /.*/')
+    assert found.check("é😀!.").valid
+    assert not found.check("abc!.").valid
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_rule_ends_after_so_many_tokens(seed: int) -> None:
+    rng = random.Random(seed)
+    most, pattern = rng.randrange(1, 5), rng.choice(["[ab]*", "(a|b)+", "[ab!]+"])
+    for matcher in matchers(f'start: "<" t ">"\nt[max_tokens={most}]: /{pattern}/'):
+        assert matcher.accept(PIECES.index(b"<"))
+        for _ in range(most):
+            within = allowed(matcher, len(PIECES)) - {PIECES.index(b">")}
+            assert matcher.accept(rng.choice(sorted(within)))
+        assert allowed(matcher, len(PIECES)) == {PIECES.index(b">")}
+        matcher.rollback(1)
+        assert len(allowed(matcher, len(PIECES))) > 1
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_large_bound_of_tokens_leaves_a_lazy_rule_as_it_is(seed: int) -> None:
+    rng = random.Random(seed)
+    end, pattern = rng.choice(["!", "!!", "aba", "ab", "a!a"]), rng.choice(PATTERNS)
+    text = f'start: (r | s)* "."\nr[%s]: /{pattern}/\ns: "," | /[ab]+,/'
+    first, *others = walks([text % f'suffix="{end}"', text % f'suffix="{end}", max_tokens=999'], seed)
+    assert all(masks == first for masks in others)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        "temperature=0.5",
+        "top_p=0.5, temperature=2",
+        "max_tokens=99999",
+        "max_chars=99999",
+        "top_k=3, min_p=0",
+    ],
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_attributes_that_bind_nothing_leave_the_masks_as_they_are(attributes: str, seed: int) -> None:
+    body = ["/[a-c]*/", '"a" | "b" "c"', "/[^!]+/"][seed]
+    text = f'start: x ("," x | "!" y)*\nx%s: {body}\ny%s: "(" "a"~1..3 ")"'
+    plain = text % ("", "")
+    given = text % (f"[{attributes}]", "[temperature=0.1]" if seed else "")
+    first, *others = walks([plain, given], seed)
+    assert all(masks == first for masks in others)
+
+
+NESTED = """
+start: "a" t "b" j "c" (k | l) m{t}
+t[temperature=0.5]: /[a-z ]*/
+j[temperature=0.25, top_p=0.5]: "[" (k | t) ("," k)* "]"
+k: /[0-9]+/
+l[top_k=3]: "x" k
+m{v}[min_p=0.5]: "(" v ")"
+"""
+
+
+def names_of(text: str, written: str) -> list[dict[str, Any]]:
+    """The parameters that hold after each character of `written`, the same for both engines."""
+    found: list[list[dict[str, Any]]] = []
+    for matcher in matchers(text):
+        settings = settings_of(matcher)
+        assert settings is not None
+        sets: list[dict[str, Any]] = [{}, *(dict(parameters) for _, parameters in settings.settings)]
+        found.append([sets[settings.present(matcher)]])
+        for character in written:
+            assert matcher.accept_bytes(character.encode())
+            found[-1].append(sets[settings.present(matcher)])
+    assert all(one == found[0] for one in found)
+    return found[0]
+
+
+def test_parameters_hold_where_the_next_token_may_be_in_their_rule() -> None:
+    text = NESTED.replace(" m{t}", "").replace("m{v}[min_p=0.5]", "m{v}")
+    own, outer = {"temperature": 0.5}, {"temperature": 0.25, "top_p": 0.5}
+    assert names_of(text, "axb[z,5]cx7") == [
+        {}, own, own, own, {**outer, "temperature": 0.5}, {**outer, "temperature": 0.5}, outer, outer, {},
+        {"top_k": 3}, {"top_k": 3}, {"top_k": 3},
+    ]  # fmt: skip
+
+
+def test_parameters_of_a_json_schema_and_of_a_recursive_rule() -> None:
+    own = {"temperature": 0.5}
+    text = 'start: "x" j "y" k\nj[temperature=0.5]: %json {"type": "integer"}\nk: %json {"type": "integer"}'
+    assert names_of(text, "x12y3") == [{}, own, own, own, {}, {}]
+    text = 'start: "-" e\ne[temperature=0.5]: "(" f ")" | "a"\nf[top_k=2]: e'
+    both = {**own, "top_k": 2}
+    assert names_of(text, "-((a))") == [{}, own, both, both, both, own, {}]
+
+
+def test_parameters_survive_saving_and_pickling(tmp_path: Path) -> None:
+    grammar = Grammar.from_lark('start: "a" t\nt[temperature=0.5]: /[0-9]+/')
+    grammar.save(tmp_path / "it.grammar")
+    loaded = Grammar.load(tmp_path / "it.grammar")
+    assert (loaded, loaded.program) == (grammar, grammar.program)
+    assert grammar != Grammar.from_lark('start: "a" t\nt: /[0-9]+/')
+    spoilt = (tmp_path / "it.grammar").read_text().replace('"settings_of":[0', '"settings_of":[7')
+    (tmp_path / "it.grammar").write_text(spoilt)
+    with pytest.raises(GrammarError, match="its terminals have settings that it lacks"):
+        Grammar.load(tmp_path / "it.grammar")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("start: t\nt[max_tokens=0]: /a/", "max_tokens=0 is not allowed: a whole number from 1 to 1000000"),
+        ('start: t\nt[max_chars="x"]: /a/', 'max_chars="x" is not allowed.*line 2, column 13'),
+        ("start: t\nt[max_chars]: /a/", "'max_chars' has a wrong value"),
+        ("start: t\nt[temperature=-1]: /a/", "temperature=-1 is not allowed: .*line 2, column 15"),
+        ("start: t\nt[temperature]: /a/", "'temperature' has a wrong value"),
+        ("start: t\nt[temprature=1]: /a/", "no attribute 'temprature'"),
+        ("start: t\nt[logit_bias=1]: /a/", "no attribute 'logit_bias'"),
+        ("start: t\nt[max_tokens=2, suffix=/x+/]: /a/", "t: max_tokens is only allowed before a suffix"),
+        ('start: t\nt[max_chars=2]: u\nu: "x"', r"Rules aren't allowed inside terminals \(u in t\)"),
+        ("start: t\nt[max_chars=2]: %json {}", "only allowed in a rule that is not lazy or bounded"),
+        ("start: t\nt[max_chars=2]: /a(?!b)/", "t depends on the text around it, which max_"),
+        (
+            "start: " + " ".join(f"r{i}" for i in range(33)) + "".join(
+                f"\nr{i}[temperature={i}]: /a/" for i in range(33)
+            ),
+            "the rule r[0-9]+: more than 32 different sets",
+        ),
+    ],
+)  # fmt: skip
+def test_attributes_that_are_refused(text: str, message: str) -> None:
+    with pytest.raises(GrammarError, match=message):
+        Grammar.from_lark(text)
+
+
+@pytest.mark.parametrize("attribute", ["max_tokens=2", "max_chars=2", "temperature=2"])
+def test_the_contextual_lexer_refuses_them_by_name(attribute: str) -> None:
+    with pytest.raises(GrammarError, match="need the lexer dynamic_complete"):
+        Grammar.from_lark(f"start: t\nt[{attribute}]: /a/", lexer="contextual")
