@@ -197,8 +197,8 @@ class Backend:
         return None
 
     def decisions(self, slots: SlotTable, plan: Any = None) -> tuple[int, int]:
-        """How many draws, and cuts by top_p, of `plan` or of all plans bounds of the weights have decided for
-        the requests of `slots` so far, so that the row was read once; and how many they left open, so that
+        """How many draws and cuts of `plan` or of all plans bounds of the weights have decided for the
+        requests of `slots` so far, so that the row was read once; and how many they left open, so that
         the whole row was weighed. Called between steps; (0, 0) for a backend that knows no such bounds."""
         return 0, 0
 

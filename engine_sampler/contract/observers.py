@@ -20,8 +20,8 @@ class StepMeasures(NamedTuple):
     drafted        how many requests had a draft at each position, the first draft being position 0.
     accepted       how many of these drafts were accepted.
     copied_bytes   bytes of logits that were copied from another device to the host.
-    certain        draws, and cuts by top_p, that bounds of the weights decided, so that the row was read
-                   once: in this step, and in whatever the backend did since the last one that was measured.
+    certain        draws and cuts that bounds of the weights decided, so that the row was read once: in this
+                   step, and in whatever the backend did since the last one that was measured.
     weighed        those that the bounds left open, so that the whole row was weighed, at about twice the
                    cost: many if many tokens share the probability. Rows that another truncation cuts first
                    are in neither.

@@ -39,10 +39,12 @@ from .service import GrammarCompiler, GrammarSource
 
 if TYPE_CHECKING:
     from ..base.python_types import schema_of, tool_of
+    from .engines.captures import Capture
 
 __all__ = [
     "TOOL_FAMILIES",
     "CacheInfo",
+    "Capture",
     "CompiledGrammar",
     "Grammar",
     "GrammarCompiler",
@@ -74,4 +76,8 @@ def __getattr__(name: str) -> Any:
         from ..base import python_types
 
         return getattr(python_types, name)
+    if name == "Capture":  # it comes with an engine that few need
+        from .engines.captures import Capture
+
+        return Capture
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

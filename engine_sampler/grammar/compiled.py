@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -20,10 +20,13 @@ from .engines import native
 from .engines.unique_items import UniqueItemsMatcher
 from .engines.unique_keys import UniqueKeysMatcher
 from .errors import GrammarError
-from .limits import LIMITS, Limits
+from .limits import CAPTURE_STEPS, LIMITS, Limits
 from .program.rules import Program
 from .program.settings import Setting
 from .program.special_names import Binding
+
+if TYPE_CHECKING:
+    from .engines.captures import Captures
 
 SpecialName: TypeAlias = "str | Binding"
 """The name of a token that a program refers to by number, or a `Binding` of one of its terminals."""
@@ -35,15 +38,15 @@ MAX_BYTES = 1 << 30
 """The bound on the bytes of all of them, their tables and the expressions that these have added included."""
 
 
-_UNENFORCED: WeakKeyDictionary[Any, tuple[str, ...]] = WeakKeyDictionary()
+_COMPILED: WeakKeyDictionary[Any, CompiledGrammar] = WeakKeyDictionary()
 
 
-def unenforced_of(matcher: Any) -> tuple[str, ...]:
-    """What the grammar of a new matcher should have required besides, in words (`Program.unenforced`)."""
+def grammar_of(matcher: Any) -> CompiledGrammar | None:
+    """The grammar of a new matcher, if it has captures or settings, or leaves something unenforced."""
     try:
-        return _UNENFORCED.get(matcher, ())
+        return _COMPILED.get(matcher)
     except TypeError:  # a matcher of a plugin that cannot be hashed or referred to
-        return ()
+        return None
 
 
 class MatcherSettings:
@@ -63,15 +66,10 @@ class MatcherSettings:
         return int(min(numbers[numbers > 0], default=0))
 
 
-_SETTINGS: WeakKeyDictionary[Any, MatcherSettings] = WeakKeyDictionary()
-
-
 def settings_of(matcher: Any) -> MatcherSettings | None:
     """What the rules of the grammar of a new matcher set; None for nothing."""
-    try:
-        return _SETTINGS.get(matcher)
-    except TypeError:  # a matcher of a plugin that cannot be hashed or referred to
-        return None
+    grammar = grammar_of(matcher)
+    return None if grammar is None else grammar.settings
 
 
 def settings_in(matcher: Any) -> tuple[Setting, ...]:
@@ -85,6 +83,7 @@ class CompiledGrammar:
 
     engine       "native" or "reference": the engine that it runs on; the results are equal
     compiled_at  when it was compiled, by `time.monotonic`
+    settings     the sampling parameters that its rules set; None for none
     """
 
     def __init__(
@@ -101,7 +100,7 @@ class CompiledGrammar:
         self.special_names = tuple(special_names)
         bound = bound_program(program, tokenizer, special_names)
         self.engine, self._compiled = _compile(bound, tokenizer, limits, engine)
-        self._settings = MatcherSettings(program) if program.settings else None
+        self.settings = MatcherSettings(program) if program.settings else None
         self.compiled_at = time.monotonic()
 
     def matcher(self) -> Any:
@@ -111,11 +110,26 @@ class CompiledGrammar:
             matcher = UniqueItemsMatcher(matcher, self.tokenizer)
         if self.program.unique_keys:
             matcher = UniqueKeysMatcher(matcher, self.tokenizer)
-        if self.program.unenforced:
-            _UNENFORCED[matcher] = self.program.unenforced
-        if self._settings is not None:
-            _SETTINGS[matcher] = self._settings
+        if self.program.unenforced or self.program.captures or self.program.settings:
+            _COMPILED[matcher] = self
         return matcher
+
+    def captures(self, token_ids: Sequence[int], *, begin: int = 0, steps: int = CAPTURE_STEPS) -> Captures:
+        """What the rules with the attribute `capture` match in the text of tokens up to EOS: as
+        `Grammar.captures`, and by which of these tokens.
+
+        begin  how many tokens come before those that the grammar is about, such as thoughts
+        steps  as there
+
+        It depends on the tokens alone: the captures of a matcher, of its forks, and of one that was rolled
+        back are those of the tokens that each has accepted.
+        """
+        if not self.program.captures:
+            return {}
+        from .engines.captures import captures_of_tokens
+
+        bound = bound_program(self.program, self.tokenizer, self.special_names)
+        return captures_of_tokens(bound, token_ids, begin, self.tokenizer, steps)
 
     def statistics(self) -> dict[str, int]:
         """The engine's counts for this grammar, such as "memory" in bytes; {} from the reference engine."""

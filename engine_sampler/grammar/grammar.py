@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
-from array import array
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
@@ -29,18 +27,17 @@ from .arguments import (
 from .cache import Cache, CacheInfo
 from .compiled import CompiledGrammar, SpecialName, cached_grammar, compiled_grammar
 from .errors import GrammarError
-from .limits import LIMITS, Limits
-from .program.rules import PROGRAM_ARRAYS, Program, program_of
-from .program.settings import loaded_settings, saved_settings
-from .program.special_names import Binding, SpecialNames
+from .limits import CAPTURE_STEPS, LIMITS, Limits
+from .program.rules import Program, program_of
+from .program.saved import read_saved, saved_text
+from .program.special_names import SpecialNames
 from .program.words import any_of
 from .schema.options import DEFAULTS, schema_options
 from .work import counted_work
 
 if TYPE_CHECKING:
     from .correction import Check, Repair
-
-_FORMAT = "engine_sampler grammar 1"
+    from .engines.captures import Captures
 
 
 class Grammar:
@@ -361,30 +358,13 @@ class Grammar:
 
     def save(self, path: str | Path) -> None:
         """Write the grammar to a file, for `load`: plain JSON, the same on every machine."""
-        arrays = {name: getattr(self.program, name).tolist() for name in PROGRAM_ARRAYS}
-        rest = {name: getattr(self.program, name) for name in ("start", "terminal_names", "rule_names")}
-        rest |= {"unique_keys": self.program.unique_keys, "unique_items": self.program.unique_items}
-        rest |= {"unenforced": self.program.unenforced, **saved_settings(self.program)}
-        content = {"format": _FORMAT, "kind": self.kind, "special": self.special_names, **arrays, **rest}
-        Path(path).write_text(json.dumps(content, separators=(",", ":")), encoding="utf-8")
+        content = saved_text(self.kind, self.program, self.special_names)
+        Path(path).write_text(content, encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> Grammar:
         """A grammar written by `save`. Raises GrammarError for any other file."""
-        try:
-            content = {"budgets": [], **json.loads(Path(path).read_text(encoding="utf-8"))}
-            if content.pop("format") != _FORMAT:
-                raise ValueError("its format is of another version")
-            kind, special = content.pop("kind"), content.pop("special")
-            members: dict[str, Any] = {name: array("i", content[name]) for name in PROGRAM_ARRAYS}
-            members |= {name: tuple(content[name]) for name in ("terminal_names", "rule_names")}
-            members |= {name: bool(content.get(name, False)) for name in ("unique_keys", "unique_items")}
-            members["unenforced"] = tuple(map(str, content.get("unenforced", ())))
-            members |= loaded_settings(content)
-            names = [name if isinstance(name, str) else Binding(*name) for name in special]
-            return cls(kind, Program(start=int(content["start"]), **members), names)
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-            raise GrammarError(f"{path} is not a saved grammar: {error}") from None
+        return cls(*read_saved(path))
 
     def compile(self, tokenizer: Tokenizer, *, limits: Limits = LIMITS) -> CompiledGrammar:
         """The grammar compiled for a tokenizer; from any thread. Compiled grammars of one tokenizer are
@@ -394,6 +374,24 @@ class Grammar:
     def find_compiled(self, tokenizer: Tokenizer, *, limits: Limits = LIMITS) -> CompiledGrammar | None:
         """What `compile` would return from its cache; None if it would have to compile."""
         return cached_grammar(self.program, tokenizer, limits, self.special_names)
+
+    def captures(self, text: str | bytes, *, steps: int = CAPTURE_STEPS) -> Captures:
+        """What the rules with the attribute `capture` match in a text: for each name a list of captures, in
+        the order in which they begin, outer ones before those in them; [] for rules that are not in the text.
+
+        text   of the language, or the beginning of one: then the rules that have ended in it, as far as it
+               goes; more text may change that
+        steps  the most steps, a microsecond or two each; their number is linear in the text for most grammars
+
+        Of several ways to read a text, the one whose first terminal is the longest counts, then the second,
+        and so on; of those, the one whose outer rules consist of the longest parts, from the first one on.
+        A choice that is still open depends only on the grammar and the text.
+
+        Raises GrammarError for any other text, GrammarLimitError.
+        """
+        from .engines.captures import captures_of_text
+
+        return captures_of_text(self.program, text, steps)
 
     def check(self, text: str | bytes) -> Check:
         """Whether `text` is in the language, and the first place where it leaves it."""
@@ -434,7 +432,6 @@ class Grammar:
 
 _GRAMMARS: Cache[Grammar] = Cache(1024, 64 << 20, lambda grammar: grammar.weight)
 """Grammars by the arguments that they were built from."""
-
 
 _ONLY_CACHED: ContextVar[bool] = ContextVar("_ONLY_CACHED", default=False)
 

@@ -52,6 +52,9 @@ REQUEST_WORK = 1_000_000
 STEP_WORK = 2_500_000
 """The most steps for all of them within one `Scheduler.prepare` or step: at most 50 ms."""
 
+CAPTURE_STEPS = 1_000_000
+"""The default bound on the steps in which the captures of a text are found, each a microsecond or two."""
+
 LEAST_WORK, WORK_PER_TOKEN, ROWS_PER_WORK = 100_000, 3, 24
 
 

@@ -7,11 +7,13 @@ import importlib
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..base.arguments import not_allowed
 from ..base.errors import quoted
 from ..contract import ParameterError
+from ..grammar.errors import GrammarError
+from ..grammar.grammar import Grammar
 from ..params.tools import FAMILIES
 from ..params.tools.requests import functions_of
 from ..tokenizer import Tokenizer, check_tokenizer
@@ -22,6 +24,9 @@ from .message import MessagePart
 from .reading import MessageAutomaton, MessagePlace, MessageStep, Reading, SharedAutomata, joined
 from .schemas import SchemaView
 from .tags import tag_definition
+
+if TYPE_CHECKING:
+    from ..grammar.engines.captures import Captures
 
 _EVERY = 64
 """After so many pieces of text, the state is kept: a rollback reads at most as many again."""
@@ -52,6 +57,7 @@ class MessageParser:
     resume          whether calls are read again after a call that is not as defined; else all that follows
                     is content
     values          whether arguments are reported by their parts as well (events of the kind "value")
+    grammar         the one that the content is under: at the end, its captures are reported
     call_id         what gives a call's id, from its index, its name, and the id that the text gives it or "";
                     None: "call_" and digits that are random for each parser, or the text's
 
@@ -85,11 +91,14 @@ class MessageParser:
         calls_end_thoughts: bool = False,
         resume: bool = False,
         values: bool = False,
+        grammar: Grammar | None = None,
         call_id: Callable[[int, str, str], str] | None = None,
     ) -> None:
         check_tokenizer(tokenizer)
         if reasoning not in ("disabled", "enabled", "auto"):
             raise ParameterError(f"reasoning={quoted(reasoning)} is not allowed: disabled, enabled or auto")
+        if grammar is not None and not isinstance(grammar, Grammar):
+            raise not_allowed("grammar", grammar, "a Grammar")
         self._automaton = _automaton_of(
             MarkerAlphabet(tokenizer, skip_special_tokens),
             resume,
@@ -100,6 +109,7 @@ class MessageParser:
         self._texts = self._automaton.texts
         self._takes_ids = tokenizer is not None
         self._includes_stop = include_stop_str_in_output
+        self._grammar = grammar
         self._place = self._automaton.start
         self._reading = Reading(values, call_id or _default_ids())
         self._decoder = _Decoder("replace")
@@ -158,15 +168,22 @@ class MessageParser:
         return True
 
     def finish(self) -> list[Event]:
-        """The last events: what was held back, since it might have been the beginning of something."""
+        """The last events: what was held back, since it might have been the beginning of something, and the
+        captures of the grammar, by its names."""
         events: list[Event] = []
         if not self._is_finished:
             rest = self._decoder.decode(b"", final=True)
             if rest:
                 self._apply(self._automaton.step(self._place, rest), events)
             self._apply(self._automaton.last_step(self._place), events)
+            events = joined(events)
+            events += (
+                Event("capture", one.text, id=name)
+                for name, some in (self.captures or {}).items()
+                for one in some
+            )
             self._is_finished = True
-        return joined(events)
+        return events
 
     def leaves_out(self, token_id: int, stop_reason: Any) -> bool:
         """Whether the last token of an answer that has ended for a reason is none of its text: one of
@@ -292,6 +309,19 @@ class MessageParser:
     def parts(self) -> Sequence[MessagePart]:
         """What has been read so far: thoughts, content and calls, in the order of the text."""
         return self._reading.parts
+
+    @property
+    def captures(self) -> Captures | None:
+        """What the rules of the grammar with the attribute `capture` match in the content so far, with places
+        in its UTF-8 (`Grammar.captures`); {} without a grammar. None for content that is not the beginning of
+        a text under it, or for which this takes too many steps."""
+        if self._grammar is None:
+            return {}
+        content = "".join(part.text for part in self.parts if part.kind == "content")
+        try:
+            return self._grammar.captures(content)
+        except GrammarError:
+            return None
 
     @property
     def deviation(self) -> str | None:

@@ -50,6 +50,16 @@ class Constraint:
         """How many tokens it has accepted."""
         return self._accepted
 
+    @property
+    def is_begun(self) -> bool:
+        """Whether the matcher had accepted anything before, if it is one of our own."""
+        return bool(self._before)
+
+    @property
+    def taken(self) -> int:
+        """How many of these its language has: those of a marker before it are none of its text."""
+        return int(getattr(self.matcher, "taken", self._accepted))
+
     def mask(self, work: Work | None = None) -> np.ndarray:
         """The mask of the next token, int32 [ceil(vocab / 32)]."""
         bitmask = np.zeros((1, self._words), np.int32)

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from ..base.calling import call_for_add, call_plugin
 from ..base.errors import INTERRUPTIONS, PluginFault, failure, quoted
 from ..contract import Chain, ParameterError, Rows, Sampler, UnfinishedError, Vocabulary, Work
-from ..grammar.compiled import settings_of, unenforced_of
+from ..grammar.compiled import grammar_of
 from ..params import SamplingParams, build_chain, phases_of
 from .budget import MOST_TURNS, Share
 from .constraint import Constraint
 from .detokenizer import Detokenizer, MatchedEnds
 from .history import History
-from .results import Parts, Record, RequestId
+from .results import CapturedTokens, NoCaptures, Parts, Record, RequestId
 from .slots import CheckTrigger, Slots
 from .state import RequestState
 from .stop_checks import StopChecks
@@ -47,6 +47,7 @@ class Request:
     constraint      its grammar where that does not hold in all phases; `grammar` is it where it holds.
     has_moved       whether its row belongs into another group than in the last step.
     position        the index of its next token when it gets a slot; None: the length of its history.
+    compiled        its grammar as compiled, if that has captures or settings, or leaves something unenforced.
     grammar, text   None without a grammar, without a tokenizer.
     share           what it has had of the budget of its steps.
     logprobs_modes  the kinds of logprobs that it requests.
@@ -74,7 +75,8 @@ class Request:
         self.id = request_id
         self.params = params
         self.seed = seed_of(params) if seed is None else seed
-        plan, rules = phases_of(params), None if matcher is None else settings_of(matcher)
+        self.compiled = None if matcher is None else grammar_of(matcher)
+        plan, rules = phases_of(params), None if self.compiled is None else self.compiled.settings
         if rules is not None:
             plan = _with_rules(params, plan, rules)
         self.phases = None if plan is None else _phases(plan, vocabulary, history)
@@ -91,7 +93,6 @@ class Request:
             if matcher is None
             else call_for_add("the grammar", Constraint, matcher, vocabulary.size, has_eos)
         )
-        self.unenforced = () if matcher is None else unenforced_of(matcher)
         self.constraint: Constraint | None = None
         self.share = Share()
         self.stop_checks = StopChecks(
@@ -164,8 +165,18 @@ class Request:
             cumulative_logprob=self.cumulative_logprob,
             score=self.score,
             phase_tokens=self.phase_tokens,
-            unenforced=list(self.unenforced),
+            unenforced=[] if self.compiled is None else list(self.compiled.program.unenforced),
+            captures=self._captures(),
         )
+
+    def _captures(self) -> NoCaptures | CapturedTokens:
+        grammar = self.constraint or self.grammar
+        if self.compiled is None or not self.compiled.program.captures or grammar is None or grammar.is_begun:
+            return NoCaptures()
+        output, first = self.history.copy_of_output(), self.history.prompt_length
+        begin = first if self.phases is None else self.phases.grammar_begin
+        begin = len(output) if begin is None else begin - first
+        return CapturedTokens(output[: begin + grammar.taken], self.compiled, begin)
 
     def check_trigger(self) -> CheckTrigger:
         """After which tokens `follow` must be called, besides those that end a grammar or a text."""

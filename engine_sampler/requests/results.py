@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 import numpy as np
 
 from ..arithmetic import Logprobs
+from ..grammar.errors import GrammarError
 
 if TYPE_CHECKING:
+    from ..grammar.compiled import CompiledGrammar
+    from ..grammar.engines.captures import Captures
     from ..messages import Event
 
 RequestId = Hashable
@@ -100,13 +103,44 @@ class Parts:
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
+class CapturedTokens(Parts):
+    """The output of a request whose grammar has captures, and where that begins to hold in it."""
+
+    grammar: CompiledGrammar
+    begin: int
+
+    def joined(self) -> Captures | None:
+        """The captures; None if finding them takes more steps than it may."""
+        try:
+            return self.grammar.captures(self.values.tolist(), begin=self.begin)  # type: ignore[union-attr]
+        except GrammarError:
+            return None
+
+
+@dataclass(frozen=True)
+class NoCaptures(Parts):
+    """Of a request whose grammar has none."""
+
+    values: tuple[()] = ()  # type: ignore[assignment]
+
+    def joined(self) -> Captures:
+        """No captures."""
+        return {}
+
+
 class MadeWhenRead(Generic[T]):
-    """A field that may be given as `Parts`."""
+    """A field that may be given as `Parts`, or is by `default`."""
+
+    def __init__(self, default: Parts | None = None) -> None:
+        self._default = default
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._place = f"_{name}"
 
     def __get__(self, record: object | None, owner: type | None = None) -> T:
+        if record is None and self._default is not None:
+            return cast("T", self._default)
         if record is None:
             raise AttributeError("the field has no default")  # which is how a dataclass asks for it
         value = getattr(record, self._place)
@@ -137,6 +171,10 @@ class Record:
     phase_tokens        how many tokens of the output each phase has had, by the phase's name; None without
                         phases.
     unenforced          what its JSON Schema requires but its grammar does not, in words (`unsupported`).
+    captures            what the rules of its grammar with the attribute `capture` match in the output so far
+                        (`CompiledGrammar.captures`): by name, with places in `token_ids`, and in their bytes
+                        without special tokens. {} for a grammar without; None where finding them takes too
+                        many steps. They are found when this is first read.
     """
 
     request_id: RequestId
@@ -152,6 +190,7 @@ class Record:
     score: float | None = field(default=None)
     phase_tokens: dict[str, int] | None = field(default=None)
     unenforced: list[str] = field(default_factory=list)
+    captures: MadeWhenRead[Captures | None] = MadeWhenRead(NoCaptures())
 
 
 class BegunStep:

@@ -18,14 +18,14 @@ class GroupReport:
     """(sampler or selector, what runs it), in order: a backend's name; or, within a compiled backend,
     "Python" for a plugin's class, "C row function" for its C function."""
     decisions: tuple[int, int] = (0, 0)
-    """Of the rows of this chain so far: how many draws, and cuts by top_p, bounds of the weights decided, and
-    for how many the whole row was weighed after all. Both are 0 for chains that need no sum of the weights of
-    a whole row, and where the backend knows no bounds."""
+    """Of the rows of this chain so far: how many draws and cuts bounds of the weights decided, and for how
+    many the whole row was weighed after all, in a second pass. Both are 0 for chains that need no sum of the
+    weights of a whole row, and where the backend knows no bounds."""
 
     def __str__(self) -> str:
         chain = " → ".join(f"{name} ({backend})" for name, backend in self.steps)
         weighed, tried = self.decisions[1], sum(self.decisions)
-        counted = f"; {weighed:,} of {tried:,} rows weighed as a whole" if tried else ""
+        counted = f"; {weighed:,} of {tried:,} decisions took a second pass" if tried else ""
         return f"{len(self.request_ids)} rows: {chain}{counted}"
 
 

@@ -40,10 +40,11 @@ int64_t fz_count_narrow(void (*run)(void *argument), void *argument) {
 
 enum { FZ_WIDTH = 1280 }; /* five chunks; the two tokens that are left lie in two of them */
 
-/* One row with two tokens, the second `logit` above the first at 0, and how it is drawn from. */
+/* One row with two tokens, the second `logit` above the first at 0, and how it is drawn from. With a mask, half of
+ * all tokens are left, among them these two but not the greatest. */
 typedef struct fz_edge {
     float logit;
-    double top_p, temperature;
+    double top_p, epsilon;
     uint64_t seed;
 } fz_edge;
 
@@ -51,10 +52,15 @@ typedef struct fz_edge {
 static int64_t run_edge(const es_api *api, es_context *context, uint32_t number, const fz_edge *edge) {
     static uint64_t epoch;
     static float logits[FZ_WIDTH];
-    es_params params = {.size = sizeof params, .temperature = edge->temperature, .top_p = edge->top_p};
+    es_params params = {
+        .size = sizeof params, .temperature = 1, .top_p = edge->top_p, .epsilon_cutoff = edge->epsilon};
+    static int32_t mask[FZ_WIDTH / 32];
+    const uint8_t masked = edge->seed & 1;
+    memset(mask, 0x55, sizeof mask);
     for (int i = 0; i < FZ_WIDTH; i++) logits[i] = -__builtin_inff();
     logits[100] = 0;
     logits[900] = edge->logit;
+    if (masked) logits[501] = 9;
     int64_t shape[2] = {1, FZ_WIDTH}, zero = 0, row = 0, token = -1, text = 0;
     int32_t slot = 0, status = 0;
     double note;
@@ -68,6 +74,9 @@ static int64_t run_edge(const es_api *api, es_context *context, uint32_t number,
                       .rows = &row,
                       .slots = &slot,
                       .programs = &number,
+                      .masked = &masked,
+                      .bitmask = mask,
+                      .bitmask_stride = FZ_WIDTH / 32,
                       .token_ids = &token,
                       .notes = &note,
                       .status = &status};
@@ -91,7 +100,7 @@ static void draw_at(const es_api *api, es_context *context, uint32_t number, uin
     const double u = (double)es_draw64(seed, 0, 0, 0) * 0x1p-64;
     if (u < 0.1 || u > 0.9) return; /* at these, the row would have one token */
     const double share = u + away; /* of the first token */
-    const fz_edge edge = {(float)(es_log2(1 / share - 1) / (double)ES_LOG2_E), 1, 1, seed};
+    const fz_edge edge = {(float)(es_log2(1 / share - 1) / (double)ES_LOG2_E), 1, 0, seed};
     const int64_t token = run_edge(api, context, number, &edge);
     expect(away == 0 ? "a draw at the edge" : "a draw beside the edge", away != 0);
     if (away != 0 && token != (away > 0 ? 100 : 900))
@@ -102,11 +111,21 @@ static void draw_at(const es_api *api, es_context *context, uint32_t number, uin
 static void cut_at(const es_api *api, es_context *context, uint32_t number, uint64_t seed, double away) {
     const float logit = -(float)(0.1 + (double)(seed % 20) / 10);
     const double share = 1 / (1 + odds_of(logit));
-    const fz_edge edge = {logit, share + ES_MASS_SLACK + away, 1, seed};
+    const fz_edge edge = {logit, share + ES_MASS_SLACK + away, 0, seed};
     const int64_t token = run_edge(api, context, number, &edge);
     if (away == 0 ? open_ones == 0 : open_ones != 0)
         fz_fail("a cut %g from the edge was%s open", away, open_ones ? "" : " not");
     if (away < 0 && token != 100) fz_fail("a cut below the edge left token %lld", (long long)token);
+}
+
+/* A threshold `away` from the share of the second token, the less likely one. */
+static void keep_at(const es_api *api, es_context *context, uint32_t number, uint64_t seed, double away) {
+    const float logit = -(float)(0.1 + (double)(seed % 20) / 10);
+    const double share = 1 - 1 / (1 + odds_of(logit));
+    const fz_edge edge = {logit, 1, share * (1 + ES_MASS_SLACK) + away, seed};
+    const int64_t token = run_edge(api, context, number, &edge);
+    expect(away == 0 ? "a threshold at the edge" : "a threshold beside the edge", away != 0);
+    if (away > 0 && token != 100) fz_fail("a threshold above the edge left token %lld", (long long)token);
 }
 
 int fz_check_edges(const es_api *api, const char *isa) {
@@ -115,19 +134,22 @@ int fz_check_edges(const es_api *api, const char *isa) {
     const es_options options = {.size = sizeof options, .num_threads = 1, .isa = isa, .device = {1, 0}};
     const es_op ops[] = {{.size = sizeof *ops, .kind = ES_OP_TOP_P},
                          {.size = sizeof *ops, .kind = ES_OP_DIST}};
-    const es_program cut = {sizeof cut, 2, ops}, draw = {sizeof draw, 1, ops + 1};
-    uint32_t cuts, draws;
+    const es_op heavy[] = {{.size = sizeof *ops, .kind = ES_OP_EPSILON_CUTOFF}, ops[1]};
+    const es_program cut = {sizeof cut, 2, ops}, draw = {sizeof draw, 1, ops + 1},
+                     keep = {sizeof keep, 2, heavy};
+    uint32_t cuts, draws, keeps;
     es_context *context;
     if (api->open(&options, &context) != ES_OK || api->compile(context, &cut, &cuts) != ES_OK ||
-        api->compile(context, &draw, &draws) != ES_OK)
+        api->compile(context, &draw, &draws) != ES_OK || api->compile(context, &keep, &keeps) != ES_OK)
         fz_fail("no context for %s", isa);
     es_on_decision = count_decision;
     for (uint64_t seed = 0; seed < SEEDS; seed++)
         for (int i = 0; i < 3; i++) {
             draw_at(api, context, draws, seed, away[i]);
             cut_at(api, context, cuts, seed, away[i]);
+            keep_at(api, context, keeps, seed, away[i]);
         }
     es_on_decision = NULL;
     api->close(context);
-    return 6 * SEEDS;
+    return 9 * SEEDS;
 }

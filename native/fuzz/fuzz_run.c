@@ -9,6 +9,7 @@
  *   es_fuzz plain CASES [ISA] [--threads N]     the same for cases of temperature, top_p and draws alone
  *   es_fuzz edges                               draws and cuts at the edge of what bounds of weights decide
  *   es_fuzz narrow CASES                        plain cases with bounds too narrow, which must be found
+ *   es_fuzz against LIBRARY SECONDS [SEED]      the same cases by another build, all results byte for byte (against.c)
  *   es_fuzz isas                                the instruction sets that this machine runs
  *
  * A case is a world of requests and some steps over it (world.h). Every step checks that rows do not depend
@@ -18,8 +19,8 @@
  * calls which break the contract are refused. A failure is printed with the case's seed,
  * and the exit status is 1.
  */
+#include "against.h"
 #include "watch.h"
-#include "world.h"
 
 #include <float.h>
 #include <stdio.h>
@@ -30,6 +31,7 @@
 
 typedef struct fz_run {
     const es_api *api;
+    const es_api *other; /* of the build that is compared */
     const char *isa;
     int32_t threads;
     int verbose; /* print a line for every row */
@@ -276,19 +278,21 @@ static void run_case(fz_run *run, uint64_t seed) {
 
 enum { FZ_MOST_ISAS = 5 };
 
+static int has_isa(const es_api *api, const char *name) {
+    const es_options options = {.size = sizeof options, .num_threads = 1, .isa = name, .device = {1, 0}};
+    es_context *context;
+    if (api->open(&options, &context) != ES_OK) return 0;
+    if (strcmp(api->target(context), name)) fz_fail("%s is %s", name, api->target(context));
+    api->close(context);
+    return 1;
+}
+
 /* The instruction sets that this library contains and this machine runs. */
 static int find_isas(const es_api *api, const char **found) {
     static const char *const names[FZ_MOST_ISAS] = {"baseline", "avx2", "avx512", "neon", "portable"};
     int n = 0;
-    for (int i = 0; i < FZ_MOST_ISAS; i++) {
-        const es_options options = {
-            .size = sizeof options, .num_threads = 1, .isa = names[i], .device = {1, 0}};
-        es_context *context;
-        if (api->open(&options, &context) != ES_OK) continue;
-        if (strcmp(api->target(context), names[i])) fz_fail("%s is %s", names[i], api->target(context));
-        found[n++] = names[i];
-        api->close(context);
-    }
+    for (int i = 0; i < FZ_MOST_ISAS; i++)
+        if (has_isa(api, names[i])) found[n++] = names[i];
     return n;
 }
 
@@ -318,6 +322,15 @@ static void change_everywhere(fz_run *run, uint64_t seed, const char *const *isa
     for (int i = 0; i < n; i++) {
         fz_watch_case(seed, "changing-case");
         run->rows += fz_run_changing(run->api, isas[i], seed);
+    }
+}
+
+/* Cases by two builds, on all instruction sets that both have. */
+static void compare_everywhere(fz_run *run, uint64_t seed, const char *const *isas, int n) {
+    for (int i = 0; i < n; i++) {
+        if (!has_isa(run->other, isas[i])) continue;
+        fz_watch_case(seed, "case");
+        run->rows += fz_run_against(run->api, run->other, isas[i], seed);
     }
 }
 
@@ -382,7 +395,8 @@ static int print_isas(const es_api *api) {
 static int complain(const char *name) {
     fprintf(stderr,
             "usage: %s SECONDS [SEED] | case SEED | changes SECONDS [SEED] | changing-case SEED |\n"
-            "       edges | narrow CASES | {digest | masks | plain} CASES [ISA] [--threads N] | isas\n",
+            "       against LIBRARY SECONDS [SEED] | edges | narrow CASES | isas |\n"
+            "       {digest | masks | plain} CASES [ISA] [--threads N]\n",
             name);
     return FZ_USAGE;
 }
@@ -407,6 +421,10 @@ static int run_command(fz_run *run, int argc, char **argv) {
     }
     if ((argc == 3 || argc == 4) && !strcmp(argv[1], "changes"))
         return fuzz(run, change_everywhere, atof(argv[2]), argc == 4 ? strtoull(argv[3], NULL, 10) : 0);
+    if ((argc == 4 || argc == 5) && !strcmp(argv[1], "against")) {
+        run->other = fz_load(argv[2]);
+        return fuzz(run, compare_everywhere, atof(argv[3]), argc == 5 ? strtoull(argv[4], NULL, 10) : 0);
+    }
     const int masks = argc > 1 && !strcmp(argv[1], "masks"), plain = argc > 1 && !strcmp(argv[1], "plain");
     if ((argc == 3 || argc == 4) && (masks || plain || !strcmp(argv[1], "digest"))) {
         run->isa = argc == 4 ? argv[3] : NULL;

@@ -326,19 +326,29 @@ static int32_t any_operation(fz_random *r, int (*is_wanted)(int32_t kind)) {
     return kinds[at];
 }
 
-/* Edits of a few tokens now and then, temperature and top_p in any order, and a draw. */
+/* Edits of a few tokens now and then, samplers that ask for the total weight, temperature, and a draw. */
 static void make_plain_program(fz_world *w, fz_program *out) {
-    static const int32_t edits[] = {ES_OP_LOGIT_BIAS, ES_OP_MIN_TOKENS, ES_OP_BAD_WORDS, ES_OP_DRY};
+    static const int32_t edits[] = {
+        ES_OP_LOGIT_BIAS, ES_OP_MIN_TOKENS, ES_OP_BAD_WORDS,       ES_OP_DRY,
+        ES_OP_PENALTIES,  ES_OP_IGNORE_EOS, ES_OP_NO_REPEAT_NGRAM, ES_OP_PENALTIES};
     static const int32_t chains[][3] = {{ES_OP_DIST},
                                         {ES_OP_TEMPERATURE, ES_OP_DIST},
                                         {ES_OP_TOP_P, ES_OP_DIST},
                                         {ES_OP_TEMPERATURE, ES_OP_TOP_P, ES_OP_DIST},
-                                        {ES_OP_TOP_P, ES_OP_TEMPERATURE, ES_OP_DIST}};
+                                        {ES_OP_TOP_P, ES_OP_TEMPERATURE, ES_OP_DIST},
+                                        {ES_OP_XTC, ES_OP_TEMPERATURE, ES_OP_DIST},
+                                        {ES_OP_XTC, ES_OP_TOP_P, ES_OP_DIST},
+                                        {ES_OP_TEMPERATURE, ES_OP_XTC, ES_OP_DIST},
+                                        {ES_OP_TOP_A, ES_OP_DIST},
+                                        {ES_OP_TEMPERATURE, ES_OP_EPSILON_CUTOFF, ES_OP_DIST},
+                                        {ES_OP_MIROSTAT_V2},
+                                        {ES_OP_TEMPERATURE, ES_OP_MIROSTAT_V2}};
+    enum { EDITS = sizeof edits / sizeof *edits, CHAINS = sizeof chains / sizeof *chains };
     fz_random *r = &w->random;
     es_op *ops = fz_new(&w->inputs, 4 * sizeof *ops);
-    const int32_t *chain = chains[fz_below(r, 5)];
+    const int32_t *chain = chains[fz_below(r, CHAINS)];
     int32_t n = 0;
-    if (fz_chance(r, 30)) ops[n++] = (es_op){.size = sizeof *ops, .kind = edits[fz_below(r, 4)]};
+    if (fz_chance(r, 40)) ops[n++] = (es_op){.size = sizeof *ops, .kind = edits[fz_below(r, EDITS)]};
     for (int32_t i = 0; i < 3 && chain[i]; i++) ops[n++] = (es_op){.size = sizeof *ops, .kind = chain[i]};
     out->program = (es_program){sizeof out->program, n, ops};
     out->prefix = (int32_t)fz_from(r, 0, n - 1);

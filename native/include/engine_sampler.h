@@ -467,7 +467,7 @@ typedef struct es_batch {
 typedef struct es_decisions {
     uint32_t size;
     uint32_t reserved;
-    int64_t certain; /* draws and cuts by top_p that bounds decided: the row was read once */
+    int64_t certain; /* draws and cuts that bounds decided: the row was read once */
     int64_t weighed; /* those that they left open, so that the whole row was weighed */
 } es_decisions;
 

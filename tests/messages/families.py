@@ -237,15 +237,38 @@ def _value(random: Random, depth: int) -> Any:
     return [_value(random, depth - 1) for _ in range(random.randrange(1, 4))]
 
 
-def random_answer(name: str, random: Random) -> WrittenAnswer:
-    """An answer with or without thoughts, content, and up to three calls."""
+class CalledTools:
+    """The functions that answers may call, with their arguments.
+
+    few  makes them few: two functions, each called with four choices of arguments; None: any
+    types  an argument of each function and name that has occurred: others are of its type. It grows
+    """
+
+    def __init__(self, family: str, few: Random | None = None) -> None:
+        names = NAMES if TOOL_FAMILIES[family].style != "pythonic" else NAMES[:3]
+        self.names = names if few is None else few.sample(names, 2)
+        self.types: dict[tuple[str, str], Any] = {}
+        self._choices = {name: [_keys(few) for _ in range(4)] for name in self.names} if few else {}
+
+    def keys(self, function: str, random: Random) -> list[str]:
+        """The names of the arguments of one call."""
+        choices = self._choices.get(function)
+        return random.choice(choices) if choices else _keys(random)
+
+
+def _keys(random: Random) -> list[str]:
+    return random.sample(KEYS, random.randrange(len(KEYS)))
+
+
+def random_answer(name: str, random: Random, tools: CalledTools | None = None) -> WrittenAnswer:
+    """An answer with or without thoughts, content, and up to three calls, of `tools` or of any."""
+    tools = tools or CalledTools(name)
     count = random.choice([0, 1, 1, 1, 2, 3])
-    calls, types = [], dict[tuple[str, str], Any]()
+    calls, types = [], tools.types
     for _ in range(count):
-        function = random.choice(NAMES if TOOL_FAMILIES[name].style != "pythonic" else NAMES[:3])
-        keys = random.sample(KEYS, random.randrange(len(KEYS)))
+        function = random.choice(tools.names)
         arguments = {}
-        for key in keys:
+        for key in tools.keys(function, random):
             value = _value(random, 2)
             if schema_of(types.setdefault((function, key), value)) != schema_of(value):
                 value = types[function, key]

@@ -21,7 +21,8 @@ from engine_sampler.messages import (
 )
 
 from .families import random_answer
-from .test_laws import FAMILIES, ROUNDS, feed, parser_of, pieces_of
+from .laws import FAMILIES, feed, parser_of, pieces_of
+from .test_laws import ROUNDS
 
 
 def message_of(deltas: Iterable[dict[str, Any]]) -> dict[str, Any]:

@@ -2,91 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Sequence
 from random import Random
-from typing import Any
 
 import pytest
 
-from engine_sampler.grammar import TOOL_FAMILIES
-from engine_sampler.messages import Event, MessageParser
-
-from .families import WrittenAnswer, random_answer, tools_of
-from .vocabularies import ADDED, SPECIAL, random_cuts, random_ids
+from .families import random_answer
+from .laws import FAMILIES, check_mutations, check_tokenizations, feed, parser_of, pieces_of, read
+from .vocabularies import random_cuts
 
 ROUNDS = int(os.environ.get("ENGINE_SAMPLER_TEST_ROUNDS", "1"))
-"""1: in seconds; 1000: 10,000 answers of each family, each under ten tokenizations, and 10^5 mutated texts.
-The command `counts` says how far it has come."""
-
-FAMILIES = list(TOOL_FAMILIES)
-
-
-def parser_of(family: str, answer: WrittenAnswer, **options: Any) -> MessageParser:
-    """A parser for an answer, which begins within thoughts where the chat template opens them."""
-    inside = bool(answer.thoughts) and TOOL_FAMILIES[family].starts_inside and family != "harmony"
-    return MessageParser(
-        family,
-        tools_of(answer.calls),
-        tool_choice="auto" if answer.calls else "none",
-        starts_inside=inside,
-        call_id=lambda index, name, given: given or f"call_{index}",
-        **options,
-    )
-
-
-def pieces_of(answer: WrittenAnswer, random: Random, way: int) -> tuple[Any, Sequence[Any]]:
-    """A tokenizer, or None, and an answer in its tokens, or in pieces of text."""
-    if way == 0:
-        return None, random_cuts(answer.text, random)
-    return (SPECIAL if way == 1 else ADDED), random_ids(answer.text, random)
-
-
-def feed(parser: MessageParser, piece: Any) -> list[Event]:
-    return parser.feed(piece if isinstance(piece, str) else [piece])
-
-
-def read(parser: MessageParser) -> tuple[Any, ...]:
-    """All that a parser has read."""
-    return tuple((one.kind, one.index, one.name, one.id, one.text, one.is_complete) for one in parser.parts)
-
-
-def said(parser: MessageParser) -> tuple[str, str, list[tuple[str, Any]]]:
-    """Thoughts, content and calls."""
-    texts = {
-        kind: "".join(one.text for one in parser.parts if one.kind == kind) for kind in ("thought", "content")
-    }
-    calls = [
-        (one.name, json.loads(one.text)) for one in parser.parts if one.kind == "call" and one.is_complete
-    ]
-    return texts["thought"], texts["content"], calls
-
-
-def rebuilt(events: Sequence[Event]) -> tuple[str, str, list[tuple[str, str]]]:
-    """Thoughts, content and calls from events alone."""
-    texts = {kind: "".join(one.text for one in events if one.kind == kind) for kind in ("thought", "content")}
-    calls = [(one.text, one.call) for one in events if one.kind == "call_began"]
-    arguments = [
-        (name, "".join(one.text for one in events if one.kind == "arguments" and one.call == index))
-        for name, index in calls
-    ]
-    return texts["thought"], texts["content"], arguments
-
-
-def check_tokenizations(family: str, random: Random, count: int) -> int:
-    """Read an answer in as many ways; returns how many calls it has."""
-    answer = random_answer(family, random)
-    expected = (answer.thoughts, answer.content, [tuple(call) for call in answer.calls])
-    for number in range(count):
-        tokenizer, pieces = pieces_of(answer, random, number % 3)
-        parser = parser_of(family, answer, tokenizer=tokenizer)
-        events = [event for piece in pieces for event in feed(parser, piece)] + parser.finish()
-        assert parser.deviation is None, answer.text
-        assert said(parser) == expected, answer.text
-        thoughts, content, calls = rebuilt(events)
-        assert (thoughts, content, [(name, json.loads(text)) for name, text in calls]) == expected
-    return len(answer.calls)
+"""1: in seconds. The command `counts` reads 10,000 calls of each family, and 10^5 mutated texts."""
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -143,38 +69,6 @@ def test_a_rollback_equals_a_fresh_parser_and_so_does_a_fork(family: str) -> Non
                 assert feed(parser, piece) == feed(fresh, piece)
             assert parser.finish() == fresh.finish()
             assert read(parser) == read(finished)
-
-
-def mutated(text: str, random: Random) -> str:
-    """A text with a part that is left out, repeated, or replaced by one of another place."""
-    first, last = sorted(random.randint(0, len(text)) for _ in range(2))
-    last = min(last, first + random.choice([1, 3, 30]))
-    other = random.randint(0, len(text))
-    inserted = random.choice(
-        ["", text[first:last] * 2, text[other : other + 5], '"', "<", "</think>", "\\", "\x00"]
-    )
-    return text[:first] + inserted + text[last:]
-
-
-def check_mutations(family: str, random: Random, resume: bool) -> int:
-    """Read a mutated answer, cut in three ways; returns how many texts that is: one."""
-    answer = random_answer(family, random)
-    text = answer.text
-    for _ in range(random.randint(1, 3)):
-        text = mutated(text, random)
-    results = []
-    for pieces in ([text], random_cuts(text, random), list(text)):
-        parser = parser_of(family, answer, resume=resume)
-        for piece in pieces:
-            feed(parser, piece)
-        parser.finish()
-        results.append((read(parser), parser.deviation))
-    assert results[0] == results[1] == results[2], text
-    if parser.deviation is not None and not resume and "mark that it never" not in parser.deviation:
-        at = int(parser.deviation.split(":")[0].removeprefix("at character "))
-        contents = "".join(one.text for one in parser.parts if one.kind == "content")
-        assert contents.endswith(text[at:]), text
-    return 1
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -51,6 +51,32 @@ def test_what_might_be_a_marker_is_held_back_and_nothing_else() -> None:
         parser.feed("x")
 
 
+def test_captures_of_a_grammar_are_reported_at_the_end() -> None:
+    grammar = Grammar.from_lark('start: w (" " w)*\nw[capture="word"]: l+\nl[capture]: /[a-z]/')
+    parser, events = read("<think>a b</think>ab c", grammar=grammar)
+    assert events[3:] == [
+        Event("content", "ab c"),
+        *(Event("capture", text, id="word") for text in ("ab", "c")),
+        *(Event("capture", text, id="l") for text in "abc"),
+    ]
+    assert [one.start for one in (parser.captures or {})["word"]] == [0, 3]
+    parser.rollback(1)
+    assert parser.captures == {"word": [], "l": []}
+    other = parser.fork()
+    assert parser.feed("x y") + parser.finish() != other.feed("xy") + other.finish()
+    assert [one.text for one in (other.captures or {})["word"]] == ["xy"]
+
+
+def test_content_outside_of_a_grammar_has_no_captures() -> None:
+    grammar = Grammar.from_lark('start: w\nw[capture]: "a"')
+    parser, events = read("b", None, grammar=grammar)
+    assert events == [Event("content", "b")]
+    assert parser.captures is None
+    assert read("a", None)[0].captures == {}
+    with pytest.raises(ParameterError, match="grammar='a' is not allowed: a Grammar"):
+        MessageParser(grammar="a")  # type: ignore[arg-type]
+
+
 def test_arguments_come_as_they_are_written() -> None:
     parser = MessageParser("qwen_3_5", TOOLS, call_id=lambda *_: "1")
     parser.feed("<tool_call>\n<function=get_weather>\n<parameter=city>\nPar")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from random import Random
+from typing import TypeAlias
 
 from engine_sampler import Tokenizer
 from engine_sampler.grammar import TOOL_FAMILIES
@@ -60,24 +62,44 @@ _BY_FIRST: dict[int, list[tuple[int, bytes]]] = {}
 for _number, _piece in enumerate(_PIECES):
     _BY_FIRST.setdefault(_piece[0], []).append((257 + _number, _piece))
 
+_Choices: TypeAlias = list[tuple[int, int]]
+"""Tokens that are more than one byte, each with its length."""
+
+
+@lru_cache(maxsize=16)
+def _spellings(text: str) -> tuple[bytes, list[tuple[int, _Choices, bool]]]:
+    """A text as bytes; and each place where tokens longer than a byte may stand: where it is, which tokens
+    these are, and whether one of them, a marker, must."""
+    places: list[tuple[int, _Choices, bool]] = []
+    data, at = b"", 0
+    for found in [*_FIND.finditer(text), None]:
+        begin = len(data)
+        plain = text[at : found.start() if found else None].encode()
+        for start, first in enumerate(plain):
+            fitting = [one for one in _BY_FIRST.get(first, ()) if plain.startswith(one[1], start)]
+            if fitting:
+                places.append((begin + start, [(token, len(piece)) for token, piece in fitting], False))
+        data += plain
+        if found:
+            mark, token = found.group(), 257 + len(_PIECES) + MARKERS.index(found.group())
+            places.append((len(data), [(token, len(mark.encode()))], True))
+            data += mark.encode()
+            at = found.end()
+    return data, places
+
 
 def random_ids(text: str, random: Random) -> list[int]:
     """One of the ways to write a text in the tokens of these vocabularies; markers are tokens."""
+    data, places = _spellings(text)
     ids: list[int] = []
     at = 0
-    for found in [*_FIND.finditer(text), None]:
-        plain = text[at : found.start() if found else None].encode()
-        start = 0
-        while start < len(plain):
-            fitting = [one for one in _BY_FIRST.get(plain[start], ()) if plain.startswith(one[1], start)]
-            token, piece = (
-                random.choice(fitting) if fitting and random.random() < 0.7 else (plain[start], b"x")
-            )
+    for start, choices, must in places:
+        if start >= at and (must or random.random() < 0.7):
+            ids += data[at:start]
+            token, length = choices[0] if len(choices) == 1 else random.choice(choices)
             ids.append(token)
-            start += len(piece)
-        if found:
-            ids.append(257 + len(_PIECES) + MARKERS.index(found.group()))
-            at = found.end()
+            at = start + length
+    ids += data[at:]
     return ids
 
 

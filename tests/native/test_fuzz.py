@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from engine_sampler.base.packaged import library_path
 from tests.native.building import NATIVE, compiler
 
 SECONDS, CASES = 3, 60
@@ -78,6 +79,17 @@ def test_bounds_of_weights_refuse_draws_and_cuts_at_their_edge_and_decide_those_
 
 def test_bounds_of_weights_that_are_too_narrow_are_found(fuzzer):
     assert int(_do(fuzzer, "narrow", CASES // 3).split()[0]) > 0
+
+
+def test_another_build_is_compared_byte_for_byte(fuzzer):
+    output = _do(fuzzer, "against", library_path(), SECONDS)
+    assert int(output.split("steps, ")[1].split()[0]) > 100
+
+
+def test_another_build_that_cannot_be_loaded_is_named(fuzzer):
+    done = subprocess.run([fuzzer, "against", "no.so", "1"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "no.so" in done.stderr
 
 
 def test_a_failing_case_is_reported_with_its_seed(fuzzer):

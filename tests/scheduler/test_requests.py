@@ -176,7 +176,7 @@ def test_explain_counts_the_rows_of_each_chain_that_bounds_left_open() -> None:
     scheduler.step(rows)
     drawn, cut, first = scheduler.explain()
     assert (drawn.decisions, cut.decisions, first.decisions) == ((1, 0), (1, 1), (0, 0))
-    assert str(cut).endswith("top_p (native) → dist (native); 1 of 2 rows weighed as a whole")
+    assert str(cut).endswith("top_p (native) → dist (native); 1 of 2 decisions took a second pass")
     assert str(first).endswith("dist (native)")
 
 

@@ -45,19 +45,19 @@ class Meter:
     """Counts the work of one call."""
 
     def __init__(self) -> None:
-        self.left = WORK_PER_CALL
+        self.start()
         self.states = 0
         self._unpaused = 0
 
-    def start(self) -> None:
-        """Start counting for a new call."""
-        self.left = WORK_PER_CALL
+    def start(self, most: int = WORK_PER_CALL) -> None:
+        """Start counting for a new call, which may do `most`."""
+        self._most = self.left = min(most, WORK_PER_CALL)
 
     def spend(self, steps: int) -> None:
         """Count `steps`. Raises GrammarLimitError when the call exceeds its limit."""
         self.left -= steps
         if self.left < 0:
-            raise GrammarLimitError(f"the grammar needs more than {WORK_PER_CALL} steps in one call")
+            raise GrammarLimitError(f"the grammar needs more than {self._most} steps in one call")
         self._unpaused += steps
         if self._unpaused > _STEPS_AT_A_TIME:
             self._unpaused = 0

@@ -4,9 +4,11 @@
     <[5]>  <[1,5-9]>    one of the special tokens with these ids
     <[^1,5-9]>  <[*]>   one token, special or not, but none of these; any token
     %json {...}         a text that is valid under this JSON Schema
+    %lark {...}         a text of a grammar of its own, with its own `start`, names and `%ignore`
     %regex {"substring_chars": "..."}         a substring of that text, of any length
     %regex {"substring_words": "..."}         some of its words in a row, with all that is between them
     %regex {"substring_chunks": ["...", ...]} any number of these texts that follow each other in the list
+    name::_: ... %if c  name::set_bit(3)      rules with a parameter, see `extensions.parametric`
     A: B & ~/x/         a terminal of intersections and complements, see `terminal_operators`
     x{2,5} x{2} x{2,}   repetition, as `x~2..5` (`x{,5}`: up to five)
     name[lazy]: ...     a rule that ends as early as its text can. Where it may begin, no other terminal
@@ -16,7 +18,8 @@
     %llguidance {}  %grammar_options {}       have no effect on the language (see `_OPTIONS`)
     a-b                                       a name with a hyphen, as in llguidance; lark knows it as `a_b`
     name[max_tokens=9, temperature=0.2]: ...  bounds and sampling parameters, see `extensions`
-    name[capture="x"]: ...   has no effect on the language, nor has stop_capture
+    name[capture]: ...  name[capture="x"]: ...   what the rule matches is reported, under its own name or `x`;
+                        the language is the same. `stop_capture` has no effect
 
 Each form is replaced by the name of a new terminal, which a %declare introduces to lark. The name takes the
 same line and columns, so that lark's messages point at what the user wrote. Definitions that lark need not
@@ -25,6 +28,7 @@ read are left out, but for a %declare of the names that it may meet.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -35,6 +39,7 @@ from ...base.cached import cached_property
 from ...base.errors import quoted
 from ...params.phases import rule_parameters
 from ..errors import GrammarLimitError
+from ..program.settings import Mark, Setting
 from ..work import spend
 from .extensions.rule_attributes import BOUNDS, BoundedText, bounds_of, joined_value, settings_of
 from .extensions.terminal_operators import has_operators, read_operators
@@ -46,7 +51,9 @@ MAX_TOKEN_IDS = 300_000
 _IDS = re.compile(r"<\[(\^?)([\d,-]+)\]>")
 _ANY_TOKEN = "<[*]>"
 _ID_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
-_IGNORED_ATTRIBUTES = ("capture", "stop_capture")
+_CAPTURE_ATTRIBUTES = ("capture", "stop_capture")
+_MAX_CAPTURE_NAME = 100
+"""The most characters of the name of a capture."""
 _OPTIONS = ("no_forcing", "allow_initial_skip")
 """Options of llguidance that do not change the language here: forced tokens are the engine's own affair, and
 ignored text may come first in any case."""
@@ -58,8 +65,8 @@ _LINE_END = re.compile(r"\n(?=\r?\n)")
 class Placeholder:
     """The meaning of a terminal of the rewritten text: `value` is a name, token ids or a JSON value.
 
-    kind   "token", "ids", "other" (any token but these ids and names), "json", "regex", "operators" (a
-           `TerminalPart`), "expression" (an `Expression`) or "bounded" (a `BoundedText`)
+    kind   "token", "ids", "other" (any token but these ids and names), "json", "lark" (a text), "regex",
+           "operators" (a `TerminalPart`), "expression" (an `Expression`) or "bounded" (a `BoundedText`)
     word   the word that the user wrote
     """
 
@@ -82,14 +89,16 @@ class Rewritten:
     bounded        the rule that each terminal of bounded length belongs to, or is the text of
     settings       the sampling parameters that hold in some rules
     declared       how many names that are known are declared
+    captures       the name under which what a rule matches is reported, by rule
     """
 
     text: str
     placeholders: dict[str, Placeholder] = field(default_factory=dict)
     lazy: dict[str, str] = field(default_factory=dict)
     bounded: dict[str, str] = field(default_factory=dict)
-    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    settings: dict[str, Mark] = field(default_factory=dict)
     declared: int = 0
+    captures: dict[str, str] = field(default_factory=dict)
 
 
 def rewrite(scan: Scan, known: Container[str] = ()) -> Rewritten:
@@ -248,7 +257,11 @@ class _Rewriter:
         if close + 1 >= len(words) or words[close + 1].text != ":":
             raise self._scan.error("a colon must follow the attributes of a rule", words[close].end)
         if settings := settings_of(found, self._scan):
-            self._result.settings[words[name].text] = settings
+            rule = words[name].text
+            place = self._scan.location(words[name].start)
+            self._result.settings[rule] = Mark(place, Setting(rule, tuple(sorted(settings.items()))))
+        if "capture" in found:
+            self._result.captures[statement.defines] = self._capture_name(found["capture"], words[name].text)
         ending = next((found[key] for key in _ENDING_ATTRIBUTES if key in found), None)
         is_lazy, bounds = "lazy" in found or ending is not None, bounds_of(found, self._scan)
         if not is_lazy and not any(bounds):
@@ -302,10 +315,14 @@ class _Rewriter:
             at += 1
         raise self._scan.error("the list of attributes is not closed", words[-1].end)
 
+    def _capture_name(self, value: Word, rule: str) -> str:
+        """The name that an attribute `capture` gives: `value`, or that of the rule."""
+        return capture_name(self._scan, value.text, value.start) if value.kind == "string" else rule
+
     def _check_attribute(self, key: Word, value: Word) -> None:
         if key.text in _ENDING_ATTRIBUTES:
             is_valid = value is not key and value.kind in ("string", "regexp", "name")
-        elif key.text in _IGNORED_ATTRIBUTES:
+        elif key.text in _CAPTURE_ATTRIBUTES:
             is_valid = value is key or value.kind == "string"
         elif key.text == "lazy":
             is_valid = value is key
@@ -315,6 +332,18 @@ class _Rewriter:
             raise self._scan.error(f"rules have no attribute {quoted(key.text)}", key.start)
         if not is_valid:
             raise self._scan.error(f"the attribute {quoted(key.text)} has a wrong value", value.start)
+
+
+def capture_name(text: Lines, value: str, at: int) -> str:
+    """The name of a capture from its literal at a position. Raises GrammarError."""
+    try:
+        name = ast.literal_eval(value)
+    except (SyntaxError, ValueError):
+        name = ""
+    if not 0 < len(name) <= _MAX_CAPTURE_NAME or not name.isprintable():
+        allowed = f"1 to {_MAX_CAPTURE_NAME} characters that can be printed"
+        raise text.error(f"capture={quoted(name)} is not allowed: {allowed}", at)
+    return str(name)
 
 
 class SpecialTokens:

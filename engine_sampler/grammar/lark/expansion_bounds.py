@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 from lark import Token, Tree
@@ -10,6 +10,7 @@ from lark.grammar import Symbol
 
 from ..errors import GrammarLimitError
 from ..work import spend_on_each
+from .messages import Messages
 from .statements import ENDLESS
 
 MAX_SYMBOLS = 50_000
@@ -33,12 +34,16 @@ def without_endless_counts(tree: Any) -> None:
                 node.children = [Tree("expansion", [star])]
 
 
-def check_expansion(trees: Iterable[Any]) -> None:
-    """Raise GrammarLimitError if the sequences that the rules are expanded to have too many symbols."""
-    count = _SymbolCount()
-    for tree in spend_on_each(trees, 5):
-        ways, length = count.size(tree)
-        count.add(ways * length)
+def check_expansion(trees: Mapping[str, Any], messages: Messages) -> None:
+    """Raise GrammarLimitError if the sequences that the rules are expanded to have too many symbols.
+
+    trees   those of the rules by name
+    """
+    count, name = _SymbolCount(), ""
+    with messages.within_rule(lambda: name):
+        for name, tree in spend_on_each(list(trees.items()), 5):  # noqa: B007  (an error is about it)
+            ways, length = count.size(tree)
+            count.add(ways * length)
 
 
 class _SymbolCount:

@@ -13,7 +13,8 @@ on the text before a terminal, such as `\\b`, are refused unless all that may co
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -21,10 +22,10 @@ from lark.load_grammar import Grammar as LarkGrammar
 from lark.load_grammar import load_grammar
 
 from ...base.errors import quoted
-from ..errors import GrammarError
-from ..program.expression import Expression
+from ..errors import GrammarError, GrammarLimitError
+from ..program.embedding import embed
+from ..program.expression import ANYTHING, Expression
 from ..program.rules import Rules
-from ..program.settings import Setting, apply_settings
 from ..regex.beginning import Before
 from ..work import counted_work, spend
 from .dead_ends.earley_dead_ends import drop_dead_ends, looking_ahead
@@ -32,14 +33,18 @@ from .dead_ends.ignored_text import move_ignored_into_rules
 from .dead_ends.preceding_characters import texts_before
 from .dead_ends.terminal_states import TerminalStates
 from .dialect import Placeholder, Rewritten, rewrite
+from .extensions.parametric import expanded
 from .gbnf import read_gbnf
 from .lazy_terminals import guarded_terminals
 from .library import library_source
 from .messages import Messages
 from .plain_definitions import Definition, plain_definitions
 from .rules import RuleReader
-from .statements import Scan
+from .statements import Scan, Word
 from .terminals import Terminals
+
+MAX_NESTED = 8
+"""The deepest nesting of `%lark {...}`."""
 
 _LOADING_STEPS = 50
 """The steps for a word that lark's loader reads."""
@@ -79,8 +84,8 @@ def rules_from_gbnf(text: str, root: str = "root", special_tokens: Mapping[str, 
     """The rules of a grammar in GBNF, whose texts the rule `root` derives; `special_tokens`, and what it
     raises, as in `rules_from_lark`."""
     with counted_work():
-        lines, trees, placeholders = read_gbnf(text, root)
-        rewritten = Rewritten(text, placeholders)
+        lines, trees, placeholders, captures, settings = read_gbnf(text, root)
+        rewritten = Rewritten(text, placeholders, captures=captures, settings=settings)
         grammar: Any = _LoadedGrammar(
             [(name, (), tree, None) for name, tree in trees.items()],
             [(name, (None, 0)) for name in placeholders],
@@ -90,8 +95,12 @@ def rules_from_gbnf(text: str, root: str = "root", special_tokens: Mapping[str, 
         return _rules_of(Loaded(grammar, rewritten, messages, _tokens(special_tokens), {}), "start", None)
 
 
-def _rules_of(loaded: Loaded, start: str, schema_rules: SchemaRules | None) -> Rules:
-    reading = _Reading(loaded, schema_rules)
+def _rules_of(loaded: Loaded, start: str, schema_rules: SchemaRules | None, depth: int = 0) -> Rules:
+    with loaded.messages.placing():
+        return _read_rules(_Reading(loaded, schema_rules, depth), loaded, start)
+
+
+def _read_rules(reading: _Reading, loaded: Loaded, start: str) -> Rules:
     rules = reading.rules(start, {}, {})
     preceding = reading.preceding(rules)
     if preceding:
@@ -103,9 +112,7 @@ def _rules_of(loaded: Loaded, start: str, schema_rules: SchemaRules | None) -> R
     dropped = drop_dead_ends(rules, states, guarded)
     if (move_ignored_into_rules(rules, states) or dropped) and guarded:
         drop_dead_ends(rules, states, looking_ahead(rules))
-    if loaded.rewritten.settings:
-        apply_settings(rules, reading.settings())
-    return rules
+    return reading.joined(rules) if reading.nests else rules
 
 
 @dataclass(frozen=True)
@@ -115,6 +122,7 @@ class Loaded:
     grammar         lark's `Grammar` of the rewritten text
     messages        locates errors in the user's own text
     special_tokens, declared   the arguments of `rules_from_lark`
+    folders         where imported grammars are
     """
 
     grammar: Any
@@ -122,6 +130,7 @@ class Loaded:
     messages: Messages
     special_tokens: Mapping[str, int]
     declared: Mapping[str, str]
+    folders: list[str] = field(default_factory=list)
 
     def terminal_trees(self) -> dict[str, Any]:
         """The tree of each terminal; None for one that is only declared."""
@@ -156,6 +165,19 @@ def load(
     """Load a grammar. Raises as `rules_from_lark` does."""
     spend(len(text) // 16)
     scan = Scan(text)
+    if "::" in text:
+        scan = expanded(scan)
+    with scan.placing():
+        return _load_scan(scan, path, folders, special_tokens, declared)
+
+
+def _load_scan(
+    scan: Scan,
+    path: str | None,
+    folders: list[str],
+    special_tokens: Mapping[str, int] | None,
+    declared: Mapping[str, str] | None,
+) -> Loaded:
     scan.check_terminals()
     plain = plain_definitions(scan)
     if path is None:
@@ -169,7 +191,7 @@ def load(
         grammar, _ = _load(rewritten.text, path or "the grammar", sources, False)
     _define(grammar, plain, messages)
     _sort(grammar, scan, rewritten)
-    return Loaded(grammar, rewritten, messages, _tokens(special_tokens), declared or {})
+    return Loaded(grammar, rewritten, messages, _tokens(special_tokens), declared or {}, folders)
 
 
 def _tokens(special_tokens: Mapping[str, int] | None) -> Mapping[str, int]:
@@ -232,22 +254,35 @@ class _Reading:
     """The conversion of a loaded grammar to `Rules`: once, and again if terminals change others, or depend on
     what comes before them."""
 
-    def __init__(self, loaded: Loaded, schema_rules: SchemaRules | None) -> None:
+    def __init__(self, loaded: Loaded, schema_rules: SchemaRules | None, depth: int) -> None:
         self._loaded = loaded
+        self._depth = depth
+        self._nested: dict[int, Rules] = {}
+        self._read: dict[Word, Rules] = {}
+        """The nested grammars, by their words."""
         self._schema_rules = schema_rules
 
     def rules(self, start: str, changed: Mapping[str, Expression], preceding: Mapping[str, Before]) -> Rules:
         """The rules from `start` on, with the expressions of some terminals `changed`; `preceding` says what
         may stand before others."""
         rules = Rules()
+        self._nested = {}
         loaded = self._loaded
         self._terminals = loaded.terminals(rules, loaded.terminal_trees(), changed, preceding)
         embedded = {
             name: self._embedded(rules, one)
             for name, one in loaded.rewritten.placeholders.items()
-            if one.kind == "json"
+            if one.kind in ("json", "lark")
         }
-        self._reader = RuleReader(rules, loaded.rule_trees(), self._terminals, embedded, loaded.messages)
+        self._reader = RuleReader(
+            rules,
+            loaded.rule_trees(),
+            self._terminals,
+            embedded,
+            loaded.messages,
+            loaded.rewritten.captures,
+            loaded.rewritten.settings,
+        )
         rules.start = self._reader.read(start)
         rules.ignore = list(dict.fromkeys(map(self._terminals.symbol, loaded.grammar.ignore)))
         return rules
@@ -261,15 +296,6 @@ class _Reading:
         found = texts_before(symbols.values(), rules.start, reader.bodies, rules.expressions, rules.ignore)
         return {name: found[symbol] for name, symbol in symbols.items()}
 
-    def settings(self) -> dict[int, Setting]:
-        """The sampling parameters of rules, by their symbols, in the order of the text."""
-        found = self._loaded.rewritten.settings
-        return {
-            symbol: Setting(name, tuple(sorted(parameters.items())))
-            for name, parameters in found.items()
-            for symbol in self._reader.symbols_of(name)
-        }
-
     def changes(self) -> dict[str, Expression]:
         """The expressions of the terminals that lazy ones change, by their keys in `Terminals.found`."""
         found = self._terminals.found
@@ -279,19 +305,56 @@ class _Reading:
         return {key: changed[symbol] for key, (symbol, _) in found.items() if symbol in changed}
 
     def _embedded(self, rules: Rules, placeholder: Placeholder) -> Callable[[], int]:
-        """A function that returns the symbol of a `%json {...}`; the first call adds its rules."""
+        """A function that returns the symbol of a `%json {...}` or `%lark {...}`; the first call adds its
+        rules."""
         symbols: list[int] = []
 
         def symbol() -> int:
             if not symbols:
-                messages = self._loaded.messages
-                if self._schema_rules is None:
-                    raise messages.error("%json is not supported here", placeholder.word.start)
-                try:
-                    symbols.append(self._schema_rules(placeholder.value, rules))
-                except GrammarError as error:
-                    location = messages.location(placeholder.word.start)
-                    raise type(error)(f"%json: {error}", *location) from error
+                add = self._add_schema if placeholder.kind == "json" else self._add_nested
+                symbols.append(add(placeholder, rules))
             return symbols[0]
 
         return symbol
+
+    def _add_schema(self, placeholder: Placeholder, rules: Rules) -> int:
+        messages = self._loaded.messages
+        if self._schema_rules is None:
+            raise messages.error("%json is not supported here", placeholder.word.start)
+        try:
+            return self._schema_rules(placeholder.value, rules)
+        except GrammarError as error:
+            location = messages.location(placeholder.word.start)
+            raise type(error)(f"%json: {error}", *location) from error
+
+    def _add_nested(self, placeholder: Placeholder, rules: Rules) -> int:
+        """Read a grammar of its own, whose text has as many lines before it as it has in the whole; add a
+        terminal in its place."""
+        loaded = self._loaded
+        if self._depth == MAX_NESTED:
+            text = f"grammars are nested more than {MAX_NESTED} deep"
+            raise GrammarLimitError(text, *loaded.messages.location(placeholder.word.start))
+        if placeholder.word not in self._read:
+            inner = load(placeholder.value, None, loaded.folders, loaded.special_tokens, loaded.declared)
+            try:
+                self._read[placeholder.word] = _rules_of(inner, "start", self._schema_rules, self._depth + 1)
+            except GrammarError as error:
+                if error.line is not None:
+                    raise
+                location = loaded.messages.location(placeholder.word.start)
+                raise type(error)(f"%lark: {error.text}", *location) from error
+        symbol = rules.terminal("NESTED", ANYTHING, shared=False)
+        self._nested[symbol] = self._read[placeholder.word]
+        return symbol
+
+    @property
+    def nests(self) -> bool:
+        """Whether the grammar contains others."""
+        return bool(self._nested)
+
+    def joined(self, rules: Rules) -> Rules:
+        """Rules with the nested grammars in their places: what each grammar ignores is so in it alone."""
+        whole = Rules()
+        nested = {symbol: partial(embed, inner, whole) for symbol, inner in self._nested.items()}
+        whole.start = embed(rules, whole, nested)
+        return whole

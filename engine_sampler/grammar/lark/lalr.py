@@ -42,6 +42,7 @@ from .terminals import Terminals
 
 _REFUSED = {
     "json": "%json needs the lexer dynamic_complete",
+    "lark": "%lark needs the lexer dynamic_complete",
     "regex": "%regex needs the lexer dynamic_complete",
     "bounded": "max_tokens and max_chars need the lexer dynamic_complete",
     "operators": "a terminal with & or ~ needs the lexer dynamic_complete",
@@ -126,6 +127,10 @@ class _Reading:
         rules.define(rules.start, sequence())  # unused: the tables are the grammar
         rules.parser = encoded(without_dead_ends(_parser(tables, symbols, order), rules))
         rules.side_names = _sides(tables)
+        captures = self._loaded.rewritten.captures
+        rules.captures = {
+            -1 - i: captures[name] for i, name in enumerate(rules.side_names) if name in captures
+        }
         return rules
 
     def _check(self, start: str) -> None:
@@ -134,10 +139,10 @@ class _Reading:
             raise GrammarError(f"there is no rule {quoted(start)} to start with")
         if any(parameters for _, parameters, *_ in self._grammar.rule_defs):
             self._check_templates(start)
-        trees = [tree for _, _, tree, _ in self._grammar.rule_defs if tree is not None]
-        for tree in spend_on_each(trees, 5):
+        trees = {str(name): tree for name, _, tree, _ in self._grammar.rule_defs if tree is not None}
+        for tree in spend_on_each(list(trees.values()), 5):
             without_endless_counts(tree)
-        check_expansion(trees)
+        check_expansion(trees, self._messages)
 
     def _check_templates(self, start: str) -> None:
         """Refuse templates that use each other without end: `RuleReader` counts its steps."""

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..errors import GrammarLimitError
+from ..program.reaching import unite
 from ..work import spend
 
 MAX_ITEMS = 400_000
@@ -196,10 +197,10 @@ class LalrStates:
             reads.append([numbers[after, other] for other in self.gotos[after] if other in nullable])
         sets[numbers[0, self._rules.right[-1][0]]] |= 1 << end
         spend(len(sets) + sum(map(len, reads)) + sum(map(len, of_shifts.values())) // 8)
-        _unite(sets, reads)
+        unite(sets, reads)
         includes: list[list[int]] = [[] for _ in sets]
         lookbacks = list(self._lookbacks(numbers, nullable, includes))
-        _unite(sets, includes)
+        unite(sets, includes)
         for state, rule, number in lookbacks:
             self._reduce(state, rule, sets[number])
         self._reduce_terminals(numbers, sets)
@@ -286,47 +287,6 @@ def _tail(right: Sequence[int], nullable: set[int]) -> int:
     while at > 0 and right[at] in nullable:
         at -= 1
     return max(at, 0)
-
-
-def _unite(sets: list[int], edges: list[list[int]]) -> None:
-    """Add to each set all sets that can be reached from it. Sets that can reach each other become equal: they
-    are found as Tarjan's algorithm does, without recursion."""
-    depth = [0] * len(sets)  # 0: not seen yet
-    done = len(sets) + 1
-    path: list[int] = []
-    for start, targets in enumerate(edges):
-        if depth[start] or not targets:
-            continue
-        calls = [(start, iter(targets))]
-        path.append(start)
-        depth[start] = lowest = len(path)
-        lows = [lowest]
-        while calls:
-            number, rest = calls[-1]
-            for target in rest:
-                if not depth[target] and edges[target]:
-                    calls.append((target, iter(edges[target])))
-                    path.append(target)
-                    depth[target] = len(path)
-                    lows.append(len(path))
-                    break
-                if 0 < depth[target] < lows[-1]:
-                    lows[-1] = depth[target]
-                sets[number] |= sets[target]
-            else:
-                spend(1 + len(edges[number]) // 4)
-                calls.pop()
-                low = lows.pop()
-                if low == depth[number]:  # all that the path has since then can reach each other
-                    while True:
-                        member = path.pop()
-                        sets[member], depth[member] = sets[number], done
-                        if member == number:
-                            break
-                elif low < lows[-1]:
-                    lows[-1] = low
-                if calls:
-                    sets[calls[-1][0]] |= sets[number]
 
 
 def bits_of(terminals: int) -> Iterable[int]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from lark import Token
@@ -35,6 +35,10 @@ class Messages:
         self._written = dict(written)
         self._statements = statements
 
+    def placing(self) -> AbstractContextManager[None]:
+        """Give errors about lines that are moved their places."""
+        return self._text.placing()
+
     def show_as(self, name: str, written: str) -> None:
         """Write `written` instead of `name` in errors from now on."""
         self._written[name] = written
@@ -53,6 +57,17 @@ class Messages:
         location = (token.line, token.column) if token is not None else self._definition(name)
         text = reason.text if isinstance(reason, GrammarError) else str(reason)
         return kind(f"the terminal {self._written.get(name, name)}: {text}", *location)
+
+    @contextmanager
+    def within_rule(self, name: Callable[[], str]) -> Iterator[None]:
+        """Name the rule in a GrammarLimitError of the block that has no location, and locate it."""
+        try:
+            yield
+        except GrammarLimitError as error:
+            if error.line is not None:
+                raise
+            text = f"the rule {self._written.get(name(), name())}: {error.text}"
+            raise GrammarLimitError(text, *self._definition(name())) from error
 
     def about_name(self, text: str, name: str) -> GrammarError:
         """An error at the first occurrence of `name`."""

@@ -15,6 +15,7 @@ from lark.grammar import Symbol
 from ...base.errors import quoted
 from ..errors import GrammarError, GrammarLimitError
 from ..program.rules import Body, Rules, alternatives, repeated, sequence
+from ..program.settings import Mark
 from ..work import spend
 from .messages import Messages
 from .statements import ENDLESS
@@ -49,6 +50,8 @@ class RuleReader:
 
     definitions  the parameters and the tree of each rule; the tree of a declared one is None
     embedded     for each terminal that stands for rules defined elsewhere, a function that returns a symbol
+    captures     the names under which matches of rules are reported, by rule
+    marks        the sampling parameters that rules set, by rule
     """
 
     def __init__(
@@ -58,8 +61,12 @@ class RuleReader:
         terminals: Terminals,
         embedded: Mapping[str, Callable[[], int]],
         messages: Messages,
+        captures: Mapping[str, str] | None = None,
+        marks: Mapping[str, Mark] | None = None,
     ) -> None:
         self._rules = rules
+        self._marks = marks or {}
+        self._captures = captures or {}
         self._definitions = definitions
         self._terminals = terminals
         self._embedded = embedded
@@ -77,15 +84,12 @@ class RuleReader:
         if start not in self._definitions:
             raise GrammarError(f"there is no rule {quoted(start)} to start with")
         self.start = self._rule(start, ())
-        while self._waiting:
-            rule, self._owner, environment = self._waiting.pop()
-            tree = self._definitions[self._owner][1]
-            self._define(rule, alternatives() if tree is None else self._body(tree, environment))
+        with self._messages.within_rule(lambda: self._owner):
+            while self._waiting:
+                rule, self._owner, environment = self._waiting.pop()
+                tree = self._definitions[self._owner][1]
+                self._define(rule, alternatives() if tree is None else self._body(tree, environment))
         return self.start
-
-    def symbols_of(self, name: str) -> list[int]:
-        """The symbols of a rule: one for each list of arguments, if it is a template."""
-        return [symbol for (known, _), symbol in self._symbols.items() if known == name]
 
     def _define(self, rule: int, body: Body) -> None:
         self.bodies[rule] = body
@@ -101,6 +105,10 @@ class RuleReader:
                 text = f"the template {quoted(name)} takes {len(parameters)} arguments, not {len(arguments)}"
                 raise self._messages.about_name(text, name)
             symbol = self._symbols[name, arguments] = self._rules.rule(name)
+            if name in self._captures:
+                self._rules.captures[symbol] = self._captures[name]
+            if name in self._marks:
+                self._rules.marks[symbol] = self._marks[name]
             self._waiting.append((symbol, name, dict(zip(parameters, arguments, strict=True))))
         return symbol
 

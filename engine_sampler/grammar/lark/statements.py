@@ -11,6 +11,7 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -45,7 +46,7 @@ _WORD = re.compile(
     | (?P<string>"(?:[^"\\\n]|\\["\\]|\\(?!["\\]))*"i?)
     | (?P<regexp>/(?!/)(?:[^/\\]|\\[/\\]|\\(?![/\\]))*/[imslux]*)
     | (?P<token><[^<>\s]+>)
-    | (?P<json>%(?:json|regex|llguidance|grammar_options)(?![a-z_])\s*)
+    | (?P<json>%(?:json|lark|regex|llguidance|grammar_options)(?![a-z_])\s*)
     | (?P<directive>%[a-z_]+)
     | (?P<count>\{[\ ]*(?:\d+[\ ]*(?:,[\ ]*(?:\d+[\ ]*)?)?|,[\ ]*(?:\d+[\ ]*)?)\})
     | (?P<number>[0-9]+)
@@ -79,7 +80,8 @@ _SHORT_GAP = 64
 
 
 class Word(NamedTuple):
-    """One word of a text with its position; `value` is the JSON value of a `%json {...}`."""
+    """One word of a text with its position; `value` is the JSON value of a `%json {...}`, or the text of a
+    `%lark {...}`."""
 
     kind: str
     text: str
@@ -145,10 +147,14 @@ class Statement:
 
 
 class Lines:
-    """A text, and the lines and columns of its characters."""
+    """A text, and the lines and columns of its characters.
+
+    moved   the places that some lines of the text stand for
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.moved: dict[int, tuple[int, int]] = {}
         self._lines = [0, *(found.end() for found in _LINE_END.finditer(text))]
 
     def location(self, position: int) -> tuple[int, int]:
@@ -159,6 +165,16 @@ class Lines:
     def error(self, text: str, position: int) -> GrammarError:
         """A GrammarError about the text at `position`."""
         return GrammarError(text, *self.location(position))
+
+    @contextmanager
+    def placing(self) -> Iterator[None]:
+        """Give errors about lines that are `moved` their places."""
+        try:
+            yield
+        except GrammarError as error:
+            if error.line in self.moved:
+                error.line, error.column = self.moved[error.line]
+            raise
 
 
 class Scan(Lines):
@@ -217,7 +233,7 @@ class Scan(Lines):
             start, at = match.span(kind)
             word = text[start:at]
             if kind == "json":
-                value, at = self._value(at)
+                value, at = self._nested(at) if word.startswith("%lark") else self._value(at)
                 yield Word(kind, word.rstrip(), start, at, value)
             elif kind != "comment":
                 if kind == "mark" and word in _UNCLOSED:
@@ -264,6 +280,25 @@ class Scan(Lines):
             raise self.error(f"invalid JSON: {error.msg}", error.pos) from None
         except RecursionError:
             raise GrammarLimitError("the JSON is nested too deep", *self.location(at)) from None
+
+    def _nested(self, at: int) -> tuple[str, int]:
+        """The grammar in braces at `at`, behind as many lines and blanks as are before it, and the position
+        after it."""
+        begin, depth = at, 0
+        if not self.text.startswith("{", at):
+            raise self.error("a nested grammar must stand in braces", begin)
+        while (match := _WORD.match(self.text, at)) and (kind := match.lastgroup or "end") != "end":
+            start, at = match.span(kind)
+            if kind == "json":
+                is_nested = self.text.startswith("%lark", start)
+                _, at = self._nested(at) if is_nested else self._value(at)
+            depth += (self.text[start] == "{" and kind == "open") - (self.text[start] == "}")
+            if depth <= 0:
+                break
+        else:
+            raise self.error("the nested grammar is not closed", begin)
+        line, column = self.location(begin + 1)
+        return "\n" * (line - 1) + " " * (column - 1) + self.text[begin + 1 : at - 1], at
 
     def check_terminals(self) -> None:
         """Refuse terminals that become too large or too deep when those that they name are substituted.

@@ -45,9 +45,9 @@ ExpandedState = tuple[int, Registers]
 def lark_text(grammar: Rules | Program) -> str:
     """The grammar as Lark text.
 
-    Raises GrammarError for a grammar given as parser tables, or with budgets of tokens; GrammarLimitError if
-    the text would be too long, or if a terminal cannot be expressed as a regular expression of reasonable
-    size.
+    Raises GrammarError for a grammar given as parser tables, with budgets of tokens, or with parameters or
+    captures of rules; GrammarLimitError if the text would be too long, or if a terminal cannot be expressed
+    as a regular expression of reasonable size.
     """
     program = grammar.program() if isinstance(grammar, Rules) else grammar
     if program.parser:
@@ -56,6 +56,8 @@ def lark_text(grammar: Rules | Program) -> str:
         raise GrammarError("budgets of tokens cannot be printed as Lark text")
     if program.settings:
         raise GrammarError("sampling parameters of rules cannot be printed as Lark text")
+    if program.captures:  # of a rule whose first state is entered again, its rest would be captured, too
+        raise GrammarError("captures of rules cannot be printed as Lark text")
     return _Printer(program).text()
 
 

@@ -1,4 +1,4 @@
-"""Backward reachability in graphs, and in rules."""
+"""Reachability in graphs, and in rules."""
 
 from __future__ import annotations
 
@@ -64,3 +64,46 @@ def states_reaching_ends(
             symbols.add(rules[state])
             waiting += users.get(rules[state], ())
     return live, symbols
+
+
+def unite(sets: list[int], edges: list[list[int]]) -> list[int]:
+    """Add to each set all sets that can be reached from it. Sets that can reach each other become equal: they
+    are found as Tarjan's algorithm does, without recursion. Returns for each the number of one of these."""
+    groups = list(range(len(sets)))
+    depth = [0] * len(sets)  # 0: not seen yet
+    done = len(sets) + 1
+    path: list[int] = []
+    for start, targets in enumerate(edges):
+        if depth[start] or not targets:
+            continue
+        calls = [(start, iter(targets))]
+        path.append(start)
+        depth[start] = lowest = len(path)
+        lows = [lowest]
+        while calls:
+            number, rest = calls[-1]
+            for target in rest:
+                if not depth[target] and edges[target]:
+                    calls.append((target, iter(edges[target])))
+                    path.append(target)
+                    depth[target] = len(path)
+                    lows.append(len(path))
+                    break
+                if 0 < depth[target] < lows[-1]:
+                    lows[-1] = depth[target]
+                sets[number] |= sets[target]
+            else:
+                spend(1 + len(edges[number]) // 4)
+                calls.pop()
+                low = lows.pop()
+                if low == depth[number]:  # all that the path has since then can reach each other
+                    while True:
+                        member = path.pop()
+                        sets[member], depth[member], groups[member] = sets[number], done, number
+                        if member == number:
+                            break
+                elif low < lows[-1]:
+                    lows[-1] = low
+                if calls:
+                    sets[calls[-1][0]] |= sets[number]
+    return groups

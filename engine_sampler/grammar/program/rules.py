@@ -41,7 +41,7 @@ from .bodies import repeated as repeated
 from .bodies import sequence as sequence
 from .expression import Encoder, Expression, packed
 from .operations import Operation
-from .settings import Setting
+from .settings import Mark, Setting, apply_settings
 from .special_names import Binding
 
 UNIQUE_MARK = b"\xff"
@@ -67,9 +67,11 @@ class Program:
     terminal_names   of all terminals; for people, as are the others
     rule_names       of all rules; then, of an LALR parser, of the left sides of its rules
     unique_keys      the texts are JSON, and those in which an object repeats a key are not meant
-    unique_items     whether a bracket may be followed by `UNIQUE_MARK`: the items of that array
-                     differ
+    unique_items     whether a bracket may be followed by `UNIQUE_MARK`: the items of that array differ
     unenforced       what the language should have required besides, in words: ignored on request
+    captures         the rules whose matches are reported, and under which name: the symbol of a rule, or
+                     -1 - the left side of rules of an LALR parser; the language is the same
+    skipped          the terminals in rules that are ignored text: captures do not begin or end with them
     budgets          for each terminal, how many tokens may begin in it, 0 for any number; empty if none has a
                      budget. It binds matchers only, which know the tokens, as far as the text can end there
     settings         the sampling parameters of some parts of the text; of those that apply, the first count
@@ -93,6 +95,8 @@ class Program:
     budgets: array[int] = field(default_factory=lambda: array("i"))
     unique_items: bool = False
     unenforced: tuple[str, ...] = ()
+    captures: tuple[tuple[int, str], ...] = ()
+    skipped: tuple[int, ...] = ()
     settings: tuple[Setting, ...] = ()
     settings_of: tuple[int, ...] = ()
 
@@ -104,11 +108,12 @@ class Program:
 
     @cached_property
     def key(self) -> str:
-        """A hash of the content: programs with equal keys describe equal languages."""
+        """A hash of the content: programs with equal keys describe equal languages, and capture alike."""
         content = b"|".join(arrays_of(self))
         content += str(self.start).encode() + b"|unique keys" * self.unique_keys
         content += b"|unique items" * self.unique_items + "|".join(self.unenforced).encode()
         content += repr((*self.settings, self.settings_of)).encode() if self.settings else b""
+        content += repr((self.captures, self.skipped)).encode() if self.captures else b""
         return hashlib.sha256(content).hexdigest()[:32]
 
     @property
@@ -157,8 +162,12 @@ class Rules:
 
     def __post_init__(self) -> None:
         self.unenforced: dict[str, None] = {}
+        self.marks: dict[int, Mark] = {}
+        """What rules set, by their symbols: `settings` once the program is made."""
         self.settings: list[Setting] = []
         self.settings_of: dict[int, int] = {}
+        self.captures: dict[int, str] = {}
+        self.skipped: set[int] = set()
         self.terminal_names: list[str] = []
         self.rule_names: list[str] = []
         self.side_names: list[str] = []
@@ -258,6 +267,8 @@ class Rules:
             self._budgets[symbol] = self._budgets[terminal]
         if terminal in self._special:
             self._special[symbol] = self._special[terminal]
+        if terminal in self.skipped:
+            self.skipped.add(symbol)
         self.bindings += [one._replace(symbol=symbol) for one in self.bindings if one.symbol == terminal]
         return symbol
 
@@ -306,6 +317,7 @@ class Rules:
         self.unique_items |= other.unique_items
         self.unenforced |= other.unenforced
         before = len(self._automata)
+        self.captures |= {rule - before: name for rule, name in other.captures.items()}
         symbols = {ACCEPT: ACCEPT, **dict(enumerate(terminals))}
         symbols |= {-1 - rule: -1 - rule - before for rule in range(len(other._automata))}
         for name, automaton in zip(other.rule_names, other._automata, strict=True):
@@ -327,6 +339,9 @@ class Rules:
 
     def program(self) -> Program:
         """The grammar as arrays. Raises GrammarError for a rule without a definition."""
+        if self.marks:
+            marks, self.marks = self.marks, {}
+            apply_settings(self, marks)
         rules: list[int] = []
         states: list[int] = []
         edges: list[int] = []
@@ -357,6 +372,7 @@ class Rules:
                 spend((len(edges) - counted) // 16)
                 counted = len(edges)
         states.append(len(edges) >> 2)
+        budgets = [self._budgets.get(i, 0) for i in range(len(self._terminals))] if self._budgets else ()
         special_starts, special_ids = array("i", bytes(4)) * (len(self._terminals) + 1), array("i")
         for symbol in range(len(self._terminals)) if self._special else ():
             special_ids.extend(self._special.get(symbol, ()))
@@ -376,11 +392,11 @@ class Rules:
             tuple(self.terminal_names),
             (*self.rule_names, *self.side_names),
             self.unique_keys,
-            array(
-                "i", [self._budgets.get(i, 0) for i in range(len(self._terminals))] if self._budgets else ()
-            ),
+            array("i", budgets),
             self.unique_items,
             tuple(self.unenforced),
+            tuple(self.captures.items()),
+            tuple(sorted(self.skipped)),
             tuple(self.settings),
             tuple(self.settings_of.get(i, 0) for i in range(len(self._terminals))) if self.settings else (),
         )

@@ -6,12 +6,12 @@ token may belong to tell which parameters hold. The language stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import GrammarLimitError
 from ..work import spend
-from .bodies import ACCEPT, Edge
+from .bodies import ACCEPT, Edge, PlainEdge
 
 if TYPE_CHECKING:
     from .rules import Program, Rules
@@ -51,20 +51,30 @@ def loaded_settings(content: Mapping[str, Any]) -> dict[str, Any]:
     return {"settings": settings, "settings_of": numbers}
 
 
-def apply_settings(rules: Rules, given: Mapping[int, Setting]) -> None:
-    """Let the parameters of the rules `given`, by their symbols in the order of the text, hold wherever the
-    text is in one of these. Parameters of an inner rule take the place of those of an outer one."""
+class Mark(NamedTuple):
+    """The parameters that a rule sets, and its place in the text: its line and column."""
+
+    place: tuple[int, int]
+    setting: Setting
+
+
+def apply_settings(rules: Rules, given: Mapping[int, Mark]) -> None:
+    """Let the parameters of the rules `given`, by their symbols, hold wherever the text is in one of these.
+    Parameters of an inner rule take the place of those of an outer one."""
     _Copying(rules, given).run()
 
 
 class _Copying:
-    def __init__(self, rules: Rules, given: Mapping[int, Setting]) -> None:
+    def __init__(self, rules: Rules, given: Mapping[int, Mark]) -> None:
         self._rules = rules
-        self._given = given
-        self._order = {symbol: number for number, symbol in enumerate(given)}
+        self._given = {symbol: mark.setting for symbol, mark in given.items()}
+        in_order = sorted(given, key=lambda symbol: given[symbol].place)
+        self._order = {symbol: number for number, symbol in enumerate(in_order)}
         self._copies: dict[tuple[int, Setting], int] = {}
         self._terminals: dict[tuple[int, Setting], int] = {}
         self._ranks: dict[Setting, int] = {}
+        self._originals: dict[int, Sequence[Sequence[PlainEdge]]] = {}
+        """The edges of the rules that have been changed."""
         self._waiting: list[tuple[int, int, Setting | None]] = []
 
     def run(self) -> None:
@@ -75,7 +85,9 @@ class _Copying:
             self._waiting.append((rules.start, rules.start, None))
         while self._waiting:
             origin, copy, setting = self._waiting.pop()
-            edges_of_states = rules.states_of(origin)
+            edges_of_states = self._originals.get(origin) or rules.states_of(origin)
+            if origin == copy:
+                self._originals[origin] = edges_of_states
             spend(sum(map(len, edges_of_states)))
             states = [
                 [Edge(self._inside(symbol, setting), target, done) for symbol, target, done in edges]
@@ -106,6 +118,8 @@ class _Copying:
                 copies[symbol, setting] = self._rules.copy_of_terminal(symbol)
             else:
                 copy = self._rules.rule(self._rules.rule_names[-1 - symbol])
+                if symbol in self._rules.captures:
+                    self._rules.captures[copy] = self._rules.captures[symbol]
                 copies[symbol, setting] = copy
                 self._waiting.append((symbol, copy, setting))
         return copies[symbol, setting]

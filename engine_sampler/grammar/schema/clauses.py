@@ -1,7 +1,8 @@
 """Formulas about objects or arrays as disjunctions of plain assertions, with as few disjuncts as possible.
 
 An `or` is multiplied out only after the assertions around it have ruled out what they can: a `oneOf`
-whose branches differ in a constant ends up with only one disjunct per branch.
+whose branches differ in a constant ends up with only one disjunct per branch. If that leaves too many, cases
+are told apart by the value of a key: branches often name one, as `type`, but do not require it.
 """
 
 from __future__ import annotations
@@ -64,8 +65,32 @@ def disjuncts(formula: Formula, expander: Expander) -> list[Atoms]:
     if kinds.isdisjoint(_CHOICES):
         spend(10 + 4 * len(parts))
         return [] if not kinds.isdisjoint(_PRESENCE) and Facts(parts, expander).contradictory else [parts]
+    return list(_by_cases((formula,), expander, frozenset()))
+
+
+def _by_cases(parts: Atoms, expander: Expander, taken: frozenset[str]) -> dict[Atoms, None]:
+    """The disjuncts of all parts; if they are too many, case by case of the value of a key.
+
+    taken  the keys whose cases are distinguished already
+    """
+    normal = _multiplied_out(parts, expander)
+    if normal is not None:
+        return normal
+    found = _cases_by_key(parts, expander, taken)
+    normal = {}
+    for case in found[1] if found else ():
+        normal |= _by_cases((case, *parts), expander, taken | {found[0]} if found else taken)
+    if not found or len(normal) > MAX_CLAUSES:
+        raise GrammarLimitError(
+            f"anyOf, oneOf, not or if lead to more than {MAX_CLAUSES} alternatives for one value"
+        )
+    return normal
+
+
+def _multiplied_out(parts: Atoms, expander: Expander) -> dict[Atoms, None] | None:
+    """The disjuncts of all parts; None if they are too many."""
     normal: dict[Atoms, None] = {}
-    waiting: list[tuple[Atoms, tuple[Formula, ...]]] = [((), (formula,))]
+    waiting: list[tuple[Atoms, Atoms]] = [((), parts)]
     while waiting:
         atoms, todo = waiting.pop()
         spend(10 + 4 * (len(atoms) + len(todo)))
@@ -80,10 +105,52 @@ def disjuncts(formula: Formula, expander: Expander) -> list[Atoms]:
             rest = tuple(joined(OR, tuple(choice)) for choice in choices[1:])
             waiting += [(atoms, (part, *rest)) for part in reversed(choices[0])]
         if len(normal) + len(waiting) > MAX_CLAUSES:
-            raise GrammarLimitError(
-                f"anyOf, oneOf, not or if lead to more than {MAX_CLAUSES} alternatives for one value"
-            )
-    return list(normal)
+            return None
+    return normal
+
+
+def _cases_by_key(
+    parts: Iterable[Formula], expander: Expander, taken: frozenset[str]
+) -> tuple[str, list[Formula]] | None:
+    """A key, and formulas of which at least one holds of every object: the key is absent, or its value is
+    among the constants of one subschema, or of none.
+
+    The key is that for which the formulas have most such subschemas, apart from `taken`; None without any.
+    """
+    found: dict[str, dict[int, None]] = {}
+    waiting = list(parts)
+    while waiting:
+        part = waiting.pop()
+        kind = part[0]
+        if kind in (AND, OR):
+            spend(len(part[1]))
+            waiting += part[1]
+        for name, literal in _named_members(part):
+            if name not in taken and expander.outline(literal | 1).allowed is not None:
+                found.setdefault(name, {})[literal | 1] = None
+    if not found:
+        return None
+    key = max(found, key=lambda name: len(found[name]))
+    literals = sorted(found[key])
+    if len(literals) < 2:
+        return None
+    spend(4 * len(literals))
+    present: Formula = (HAS, key, True)
+    cases: list[Formula] = [(HAS, key, False)]
+    cases += (conjunction([present, (PROPERTIES, ((key, literal),))]) for literal in literals)
+    others = ((PROPERTIES, ((key, literal ^ 1),)) for literal in literals)
+    return key, [*cases, conjunction([present, *others])]
+
+
+def _named_members(part: Formula) -> Iterable[tuple[str, int]]:
+    """The keys that an assertion names, with the literals of their values."""
+    if part[0] == PROPERTIES:
+        spend(len(part[1]))
+        members: Iterable[tuple[str, int]] = part[1]
+        return members
+    if part[0] == SOME and part[1][0] == WITHIN:
+        return [(name, part[2]) for name in part[1][1]]
+    return ()
 
 
 def exclusive(expander: Expander, parts: list[Formula], kind: int) -> list[Formula]:
@@ -121,7 +188,7 @@ def _reduced(
             elif part[0] == OR:
                 clauses = _key_clauses(part)
                 if clauses is None:
-                    choices.append(part[1])
+                    choices.append(_without_presence(part[1]))
                 else:
                     waiting += clauses
             elif part[0] == LISTED:
@@ -146,6 +213,24 @@ def _reduced(
         if not waiting:
             return tuple(known), left
         choices = [tuple(choice) for choice in left]
+
+
+def _without_presence(choice: tuple[Formula, ...]) -> tuple[Formula, ...]:
+    """A choice in which "a key is absent" and "it has such a value" are one: what such a key must be."""
+    absent = {part[1] for part in choice if part[0] == HAS and not part[2]}
+    merged: dict[str, None] = {}
+    parts: list[Formula] = []
+    for part in choice if absent else ():
+        if part[0] == SOME and part[1][0] == WITHIN and len(part[1][1]) == 1:
+            (name,) = part[1][1]
+            if name in absent:
+                merged[name] = None
+                parts.append((PROPERTIES, ((name, part[2]),)))
+                continue
+        parts.append(part)
+    if not merged:
+        return choice
+    return tuple(part for part in parts if part[0] != HAS or part[2] or part[1] not in merged)
 
 
 def _key_clauses(formula: Formula) -> list[Formula] | None:

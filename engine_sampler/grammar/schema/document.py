@@ -12,6 +12,7 @@ from urllib.parse import unquote, urldefrag, urljoin
 from ...base.cached import cached_property
 from ...base.errors import quoted
 from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
+from ..program.json_text import loaded_json
 from ..work import spend, spend_on_each
 from .keyword_values import Items
 from .limits import MAX_REFERENCE, MAX_TEXT
@@ -272,17 +273,9 @@ def _index_of(part: str) -> int:
 def _loaded(schema: Any) -> Any:
     if not isinstance(schema, (str, bytes, bytearray)):
         return schema
-    spend(len(schema) // 64)
     if len(schema) > MAX_TEXT:
         raise GrammarLimitError(f"the JSON Schema is longer than {MAX_TEXT} characters")
-    try:
-        return json.loads(schema)
-    except RecursionError:
-        raise GrammarLimitError("the JSON Schema is nested too deeply to be read") from None
-    except json.JSONDecodeError as error:
-        raise GrammarError(f"the JSON Schema is not JSON: {error.msg}", error.lineno, error.colno) from None
-    except ValueError as error:  # digits beyond what Python converts, and bytes that are no text
-        raise GrammarError(f"the JSON Schema is not JSON: {error}") from None
+    return loaded_json("the JSON Schema", schema)
 
 
 # --- Where a part of a schema is ---

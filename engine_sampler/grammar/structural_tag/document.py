@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import GrammarError, GrammarLimitError
-from ..work import spend, spend_on_each
+from ..errors import GrammarError
+from ..program.json_text import loaded_json
+from ..work import spend_on_each
 from .fields import REQUIRED, Fields
-
-
-def json_of(name: str, text: str) -> Any:
-    """The value of JSON text. Raises GrammarError, with the name of what it is."""
-    spend(len(text) // 32)
-    try:
-        return json.loads(text)
-    except RecursionError:
-        raise GrammarLimitError(f"{name} is nested too deeply") from None
-    except json.JSONDecodeError as error:
-        raise GrammarError(f"{name} is not JSON: {error.msg}", error.lineno, error.colno) from None
-    except ValueError as error:  # digits beyond what Python converts
-        raise GrammarError(f"{name} is not JSON: {error}") from None
 
 
 def _read(tag: Any) -> Mapping[str, Any]:
     if isinstance(tag, str):
-        tag = json_of("the structural tag", tag)
+        tag = loaded_json("the structural tag", tag)
     if not isinstance(tag, dict) or tag.get("type", "structural_tag") != "structural_tag":
         raise GrammarError('a structural tag must be an object of the type "structural_tag"')
     return tag

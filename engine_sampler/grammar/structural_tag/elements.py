@@ -12,11 +12,11 @@ from typing import Any
 
 from ..errors import GrammarError
 from ..program.expression import EMPTY, EPSILON, Expression, literal
+from ..program.json_text import loaded_json
 from ..program.rules import Body, alternatives, sequence
 from ..schema.compiling import add_schema
 from ..schema.objects import Literals, Region
 from .arguments import TYPES, Arguments, Separators
-from .document import json_of
 from .parameters import STYLES, CallContext, add_parameters, space_around, text_of
 from .pythonic import add_keywords
 
@@ -99,7 +99,7 @@ def add_arguments(schema: Any, style: str, call: CallContext) -> int:
     if style == "json":
         return add_schema(schema, call.rules, call.options)
     if isinstance(schema, str):
-        schema = json_of("the schema", schema)
+        schema = loaded_json("the schema", schema)
     if style == "pythonic":
         return add_keywords(schema, call)
     if style in STYLES:

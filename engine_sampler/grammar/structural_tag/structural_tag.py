@@ -11,6 +11,7 @@ from ...base.errors import quoted
 from ..errors import GrammarError, GrammarLimitError
 from ..lark.gbnf import is_gbnf
 from ..lark.grammar import rules_from_gbnf, rules_from_lark
+from ..program.embedding import embed
 from ..program.expression import Expression, both
 from ..program.free_text import UNBOUNDED, free_text, overlap_free, text_bounds, text_until
 from ..program.rules import Body, Rules, alternatives, repeated, sequence
@@ -20,7 +21,6 @@ from ..schema.options import MAX_WHITESPACE, SchemaOptions
 from ..work import counted_work, spend, spend_on_each
 from .document import format_of
 from .elements import STYLE_NAMES, add_arguments
-from .embed import embed
 from .fields import REQUIRED, Fields, nonempty_strings
 from .marks import Marks
 from .parameters import STYLES, CallContext
@@ -184,7 +184,7 @@ class _Builder:
                 given = rules_from_lark(text, special_tokens=self._special_tokens, schema_rules=add_schema)
         except GrammarError as error:
             raise type(error)(f"{fields.path}: {error}") from error
-        return sequence(embed(given.program(), self._rules), self._marks.any_of(ends))
+        return sequence(embed(given, self._rules), self._marks.any_of(ends))
 
     def regex(self, fields: Fields, ends: Ends) -> Body:
         pattern, excludes = fields.take(pattern=(str, REQUIRED), excludes=(list, []))

@@ -14,6 +14,7 @@ class OpeningMatcher(ForkedByCopy):
     the next token of a marker as long as there has been nothing else.
 
     is_open  whether markers are allowed.
+    taken    how many of the tokens, from the first on, the inner matcher has accepted.
     """
 
     def __init__(self, inner: Any, markers: Sequence[tuple[int, ...]]) -> None:
@@ -21,8 +22,7 @@ class OpeningMatcher(ForkedByCopy):
         self.is_open = True
         self._markers = markers
         self._tokens: list[int] = []
-        self._taken = 0
-        """How many of the tokens, from the first on, the inner matcher has accepted."""
+        self.taken = 0
         self._before: int | None = getattr(inner, "accepted_calls", None)
 
     @property
@@ -51,7 +51,7 @@ class OpeningMatcher(ForkedByCopy):
         takes = self._goes_on and bool(self.inner.accept(token_id, *limits))
         if takes or opens:
             self._tokens = tokens
-            self._taken += takes
+            self.taken += takes
         return takes or opens
 
     def rollback(self, n: int) -> None:
@@ -60,12 +60,12 @@ class OpeningMatcher(ForkedByCopy):
     def rewind(self, count: int) -> None:
         """Go back to the first `count` tokens after a call that was interrupted."""
         if self._before is not None:
-            self.inner.rewind(self._before + min(self._taken, count))
-        self._tokens, self._taken = self._tokens[:count], min(self._taken, count)
+            self.inner.rewind(self._before + min(self.taken, count))
+        self._tokens, self.taken = self._tokens[:count], min(self.taken, count)
 
     def fork(self) -> OpeningMatcher:
         child = OpeningMatcher(self.inner.fork(), self._markers)
-        child.is_open, child._tokens, child._taken = self.is_open, self._tokens, self._taken
+        child.is_open, child._tokens, child.taken = self.is_open, self._tokens, self.taken
         child._before = self._before
         return child
 
@@ -90,12 +90,12 @@ class OpeningMatcher(ForkedByCopy):
     @property
     def _goes_on(self) -> bool:
         """Whether the inner matcher has accepted all tokens."""
-        return self._taken == len(self._tokens)
+        return self.taken == len(self._tokens)
 
     def _cut(self, count: int) -> None:
-        if self._taken > count:
-            self.inner.rollback(self._taken - count)
-        self._tokens, self._taken = self._tokens[:count], min(self._taken, count)
+        if self.taken > count:
+            self.inner.rollback(self.taken - count)
+        self._tokens, self.taken = self._tokens[:count], min(self.taken, count)
 
 
 def _limits(work: Work | None) -> dict[str, Work]:

@@ -32,7 +32,15 @@ static es_bounds bounds_of(es_estimate e, double doubt) {
     return (es_bounds){greater(es_integer(e.mass - most), 0), es_integer(e.mass + most)};
 }
 
+/* The same for a row, whose best token has the greatest weight there is. */
+static es_bounds bounds_of_row(es_estimate row, double doubt) {
+    const es_bounds bounds = bounds_of(row, doubt);
+    return (es_bounds){greater(bounds.least, ES_ONE_WEIGHT), greater(bounds.most, ES_ONE_WEIGHT)};
+}
+
 static int is_edited(const es_view *v, int64_t c) { return v->edit_starts[c] != v->edit_starts[c + 1]; }
+
+enum { ES_EDITED_SHARE = 4 }; /* with more than one edited chunk in this many, a row has no bounds */
 
 /* Chunks that were edited after the scan, and a last one that is not whole, are weighed as the contract says. */
 static int weigh_changed(const es_view *v, float *masses) {
@@ -40,7 +48,7 @@ static int weigh_changed(const es_view *v, float *masses) {
     const int64_t chunks = chunks_of(v->n), whole = v->n / ES_CHUNK;
     int64_t edited = 0;
     for (int64_t c = 0; c < chunks && v->n_edits; c++) edited += is_edited(v, c);
-    if (edited > chunks / 4) return 0;
+    if (edited > chunks / ES_EDITED_SHARE) return 0;
     for (int64_t c = v->n_edits ? 0 : whole; c < chunks; c++)
         if (c == whole || is_edited(v, c))
             masses[c] = (float)chunk_mass_any(chunk_of(v, c, buffer), v->peak, 0, 0).weight;
@@ -90,6 +98,15 @@ static void check_bounds(const es_state *st, const es_estimate *row, double doub
     (void)st;
     (void)row;
     (void)doubt;
+#endif
+}
+
+/* In the fuzzer: `wrong` tokens are on the other side of a threshold that bounds have decided; there must be none. */
+static void check_same_side(int32_t wrong) {
+#ifdef ES_FUZZ_CHANGES
+    if (es_on_bound) es_on_bound("a threshold", 0, wrong, 0);
+#else
+    (void)wrong;
 #endif
 }
 

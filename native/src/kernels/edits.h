@@ -279,7 +279,7 @@ static int32_t list_allowed(es_state *st, const uint32_t *bits) {
 static int32_t read_row(es_state *st, const uint32_t *bits) {
     const int sparse = bits && is_sparse(bits, st->vocab_size);
     st->v.allowed = sparse ? NULL : bits;
-    if (sparse || (bits && !ES_SCANS_MASKS)) st->v.share_scale = 0;
+    if (sparse) st->v.share_scale = 0;
     const int32_t status = scan_row(&st->v);
     return status == ES_ROW_OK && sparse ? list_allowed(st, bits) : status;
 }

@@ -62,10 +62,20 @@ static int32_t run_samplers(es_state *st, const es_compiled *program) {
     return ES_ROW_OK;
 }
 
-/* Whether an operation usually edits a few tokens only. */
-static int edits_few(int32_t kind) {
-    return kind == ES_OP_BAD_WORDS || kind == ES_OP_IGNORE_EOS || kind == ES_OP_MIN_TOKENS ||
-           kind == ES_OP_LOGIT_BIAS || kind == ES_OP_NO_REPEAT_NGRAM || kind == ES_OP_DRY;
+/* About how many tokens an operation edits; -1 if it does more than that. */
+static int64_t tokens_edited(const es_state *st, int32_t kind) {
+    const es_params *p = st->p;
+    switch (kind) {
+    case ES_OP_BAD_WORDS: return p->bad_words.n;
+    case ES_OP_IGNORE_EOS: return p->eos_token_ids.n;
+    case ES_OP_MIN_TOKENS: return p->ending_token_ids.n;
+    case ES_OP_LOGIT_BIAS: return p->biased_token_ids.n;
+    case ES_OP_NO_REPEAT_NGRAM:
+    case ES_OP_DRY: return 0;
+    case ES_OP_PENALTIES: /* one window usually contains the other */
+        return greater(es_history_repeated(st->job->history)->n, es_history_counted(st->job->history)->n);
+    default: return -1;
+    }
 }
 
 ES_INLINE es_view given_row(const void *row, int32_t kind, int64_t n, const es_scratch *scratch) {
@@ -82,19 +92,38 @@ ES_INLINE es_view given_row(const void *row, int32_t kind, int64_t n, const es_s
                      .bits = scratch->bits};
 }
 
+/* Whether a sampler or selector asks for the total weight, and for nothing that bounds of it could not decide. */
+static int needs_total(const es_state *st, const es_op *op) {
+    switch (op->kind) {
+    case ES_OP_TOP_P:
+    case ES_OP_TOP_A:
+    case ES_OP_EPSILON_CUTOFF: return 1;
+    case ES_OP_XTC: return is_xtc_due(st, op);
+    default: return 0;
+    }
+}
+
 /* The scale at which a program first needs the masses of the long row as given, and no more of it: then shares are
  * worth taking. Else 0. */
-static float share_scale(const es_params *p, const es_compiled *program) {
+static float share_scale(const es_state *st, const es_compiled *program) {
+    const es_params *p = st->p;
+    const int64_t most_edits = chunks_of(st->v.n) / ES_EDITED_SHARE;
+    int64_t edits = 0;
     float scale = 1.0f;
     for (int32_t i = 0; i < program->n_ops; i++) {
-        const int32_t kind = program->ops[i].kind;
-        if (kind == ES_OP_TOP_P) return scale;
-        if (kind == ES_OP_TEMPERATURE) {
+        const es_op *op = &program->ops[i];
+        if (needs_total(st, op)) return scale;
+        if (op->kind == ES_OP_XTC) continue;
+        if (op->kind == ES_OP_TEMPERATURE) {
             if (scale != 1.0f || p->temperature < ES_GREEDY_BELOW || p->dynatemp_range > 0) return 0;
             scale = (float)(1.0 / p->temperature);
-        } else if (!edits_few(kind)) return 0;
+            continue;
+        }
+        const int64_t n = tokens_edited(st, op->kind);
+        edits += n;
+        if (n < 0 || edits > most_edits) return 0;
     }
-    return program->selector == ES_OP_DIST ? scale : 0;
+    return program->selector == ES_OP_DIST || program->selector == ES_OP_MIROSTAT_V2 ? scale : 0;
 }
 
 /* The row of a job as it was given, before anything has been read. */
@@ -124,7 +153,7 @@ ES_INLINE int32_t process_row(es_state *st, const es_compiled *program, int with
     const int masked = with_mask && batch->masked && batch->masked[entry];
     const int64_t row = batch->rows[entry];
     const uint32_t *bits = masked ? (const uint32_t *)batch->bitmask + row * batch->bitmask_stride : NULL;
-    const float scale = st->v.n > ES_SMALL ? share_scale(st->p, program) : 0;
+    const float scale = st->v.n > ES_SMALL ? share_scale(st, program) : 0;
     if (has_slope(scale)) st->v.share_scale = scale;
     const int32_t status = read_row(st, bits);
     return status == ES_ROW_OK ? run_samplers(st, program) : status;

@@ -154,7 +154,7 @@ static int cut_top_p_certainly(es_state *st) {
     es_estimate row;
     const es_view whole = st->v;
     const double doubt = estimate_row(st, &row);
-    const int cut = doubt != 0 && !is_flat(&row) && cut_top_p(st, bounds_of(row, doubt));
+    const int cut = doubt != 0 && !is_flat(&row) && cut_top_p(st, bounds_of_row(row, doubt));
     const int64_t kept = length_of(st);
     if (!cut || ES_CHECKS_DECISIONS) {
         st->v = whole;
@@ -197,27 +197,44 @@ static float best_failing(const es_scratch *s, const float *values, int64_t n, i
 /* The weight a token must have, as a function of the row's total. */
 typedef int64_t es_threshold(const es_state *st, int64_t total);
 
-/* The threshold for this row. For a long row the total is first bounded with a piecewise linear
- * approximation, at a fraction of the cost: if no token is between the thresholds of the two bounds, either
- * of them decides as the true one does. So the threshold must be monotonic in the total, except for values
- * that no weight reaches. */
-static int64_t threshold_of(es_state *st, es_threshold *threshold) {
-    if (st->is_few) return threshold(st, mass_of(st, 0).weight);
-    es_view *v = &st->v;
+/* How many of the n weights in the scratch memory are in [low, high). */
+static int32_t count_between(const es_scratch *s, int64_t n, int64_t low, int64_t high) {
+    int32_t between = 0;
+    for (int64_t i = 0; i < n; i++) between += s->weights[i] >= low && s->weights[i] < high;
+    return between;
+}
+
+/* A threshold that decides about every token of a long row as the true one does, if bounds of the total give one;
+ * else 0. If no token is between the thresholds of the two bounds, either of them is such. So the threshold must be
+ * monotonic in the total, except for values that no weight reaches. */
+static int64_t bounded_threshold(es_state *st, es_threshold *threshold, es_bounds total) {
     es_scratch *s = st->s;
-    find_maxima(v);
-    const es_bounds total = bound_mass(v);
     const int64_t a = threshold(st, total.least), b = threshold(st, total.most);
     const int64_t low = lesser(a, b), high = greater(a, b);
-    if (low > 0) {
-        const int32_t k = spare_list(st);
-        const int64_t n = collect_head(st, depth_of_weight(low));
-        list_weights(s->values[k], n, v->peak, s->weights);
-        int32_t between = 0;
-        for (int64_t i = 0; i < n; i++) between += s->weights[i] >= low && s->weights[i] < high;
-        if (!between) return high;
+    if (low < 1) return 0;
+    const int32_t k = spare_list(st);
+    const int64_t n = collect_head(st, depth_of_weight(low));
+    list_weights(s->values[k], n, st->v.peak, s->weights);
+    if (count_between(s, n, low, high)) return 0;
+    if (ES_CHECKS_DECISIONS) {
+        const int64_t exact = threshold(st, total_mass(&st->v, s->sums, 0).weight);
+        check_same_side(count_between(s, n, lesser(exact, high), greater(exact, high)));
     }
-    return threshold(st, mass_of(st, 0).weight);
+    return high;
+}
+
+/* The threshold for this row. For a long row the total is first bounded: by its shares, or with a piecewise linear
+ * approximation, at a fraction of the cost of weighing it. */
+static int64_t threshold_of(es_state *st, es_threshold *threshold) {
+    if (st->is_few) return threshold(st, mass_of(st, 0).weight);
+    find_maxima(&st->v);
+    const int shared = has_shares(&st->v);
+    es_estimate row;
+    const double doubt = shared ? estimate_row(st, &row) : 0;
+    const es_bounds total = doubt != 0 ? bounds_of_row(row, doubt) : bound_mass(&st->v);
+    const int64_t high = bounded_threshold(st, threshold, total);
+    if (shared) note_decision(st, high > 0, 0, 0);
+    return high > 0 ? high : threshold(st, mass_of(st, 0).weight);
 }
 
 /* How many of the sorted tokens come before the first that weighs less than `need`. */
@@ -449,9 +466,13 @@ static int32_t apply_tfs(es_state *st) {
 
 /* --- xtc --- */
 
+static int is_xtc_due(const es_state *st, const es_op *op) {
+    return es_coin(es_draw64(st->seed, st->position, op->stream, 0), st->p->xtc_probability);
+}
+
 static int32_t apply_xtc(es_state *st) {
     const es_params *p = st->p;
-    if (!es_coin(es_draw64(st->seed, st->position, st->op->stream, 0), p->xtc_probability)) return ES_ROW_OK;
+    if (!is_xtc_due(st, st->op)) return ES_ROW_OK;
     const int64_t need = threshold_of(st, xtc_threshold);
     if (st->is_few) {
         es_few *f = &st->few;

@@ -130,7 +130,40 @@ static int32_t choose_dist(es_state *st) {
 
 static int within_bits(float value, float peak, float most) { return !(-es_distance(value, peak) > most); }
 
+/* Keep the tokens of a long row that mirostat leaves, if bounds of the total decide which; else 0, and the row is as
+ * it was. A greater total makes every token more surprising. */
+static int keep_expected_certainly(es_state *st) {
+    es_estimate row;
+    const double doubt = estimate_row(st, &row), mu = es_history_mu(st->job->history);
+    if (doubt == 0) return 0;
+    const es_bounds total = bounds_of_row(row, doubt);
+    const double slack = 0x1p-30; /* of the logarithm */
+    const float most = (float)(mu - es_log2_mass(total.least) + slack),
+                least = (float)(mu - es_log2_mass(total.most) - slack);
+    if (!(most < 31.0f)) return 0;
+    const int32_t k = spare_list(st);
+    const float peak = st->v.peak;
+    const int64_t kept = collect_above(st, peak - most * (float)ES_LN_2, within_bits, most);
+    int32_t between = 0;
+    for (int64_t i = 0; i < kept; i++) between += !within_bits(st->s->values[k][i], peak, least);
+    if (ES_CHECKS_DECISIONS && !between) {
+        const float exact = (float)(mu - es_log2_mass(total_mass(&st->v, st->s->sums, 0).weight));
+        int32_t wrong = 0;
+        for (int64_t i = 0; i < kept; i++) wrong += !within_bits(st->s->values[k][i], peak, exact);
+        check_same_side(wrong + !(exact <= most));
+    }
+    if (between) return 0;
+    if (kept) use_survivors(st, k, kept);
+    else keep_best(st);
+    return 1;
+}
+
 static int32_t choose_mirostat_v2(es_state *st) {
+    if (!st->is_few && has_shares(&st->v)) {
+        const int certain = keep_expected_certainly(st);
+        note_decision(st, certain, 0, 0);
+        if (certain) return draw(st);
+    }
     const int64_t total = mass_of(st, 0).weight;
     const float most = (float)(es_history_mu(st->job->history) - es_log2_mass(total));
     if (st->is_few) {

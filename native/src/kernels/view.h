@@ -249,13 +249,14 @@ static void find_peak(es_view *v) {
 }
 
 /* With mask registers, a pass can apply a mask at next to no cost. Elsewhere the bits must be expanded to
- * lanes, which takes longer than finding a maximum: there the maxima are at first those without the mask. */
+ * lanes, which takes longer than finding a maximum: there the maxima are at first those without the mask, unless
+ * shares need it anyway. */
 #define ES_SCANS_MASKS (W == 16)
 
 /* Maxima and shares of whole chunks. Not inline: the loops without shares stay as small as they were. */
 static __attribute__((noinline)) void scan_shares(es_view *v, int64_t whole, int masked) {
     flush_results(1);
-    if (masked) BY_KIND(v->kind, scan_whole(v, whole, KIND, ES_SCANS_MASKS, 1));
+    if (masked) BY_KIND(v->kind, scan_whole(v, whole, KIND, 1, 1));
     else BY_KIND(v->kind, scan_whole(v, whole, KIND, 0, 1));
     flush_results(0);
 }
@@ -264,7 +265,7 @@ static __attribute__((noinline)) void scan_shares(es_view *v, int64_t whole, int
  * begin while the one before it ends: 0.6 us of a long row that is not in the cache. */
 ES_INLINE int32_t scan_row(es_view *v) {
     const int64_t whole = v->n / ES_CHUNK, chunks = chunks_of(v->n);
-    const int masked = v->allowed && ES_SCANS_MASKS;
+    const int masked = v->allowed && (ES_SCANS_MASKS || v->share_scale != 0);
     nan_watch();
     if (v->share_scale != 0) scan_shares(v, whole, masked);
     else if (masked) BY_KIND(v->kind, scan_whole(v, whole, KIND, ES_SCANS_MASKS, 0));

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from engine_sampler.grammar import Grammar
 from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
 from engine_sampler.grammar.lark.grammar import rules_from_lark
 
@@ -120,3 +123,29 @@ HARMLESS = {
 def test_a_grammar_that_lark_would_expand_for_long_stays_small(name: str) -> None:
     program = rules_from_lark(HARMLESS[name]).program()
     assert len(program.edges) < 40 * len(HARMLESS[name])
+
+
+MANY = " ".join('("a"|"b")' for _ in range(20))
+LARGE = "start: b\nb: " + " | ".join(f'("a{i}" "b"?)~2..60' for i in range(20_000))
+
+
+@pytest.mark.parametrize(
+    ("text", "lexer", "message"),
+    [
+        (
+            LARGE,
+            "dynamic_complete",
+            r"the rule b: the grammar needs more than .*line 2, column 1",
+        ),
+        (f"start: b\nb: {MANY}", "contextual", r"the rule b: the rules have more than .* symbols .*line 2"),
+        (
+            LARGE.replace(":", " ::=").replace("start", "root").replace("~2..60", "{2,60}"),
+            None,
+            "the rule b: the",
+        ),
+    ],
+    ids=["steps", "symbols", "GBNF"],
+)
+def test_an_error_at_a_limit_names_the_rule(text: str, lexer: Any, message: str) -> None:
+    with pytest.raises(GrammarLimitError, match=message):
+        Grammar.from_gbnf(text) if lexer is None else Grammar.from_lark(text, lexer=lexer)

@@ -75,7 +75,7 @@ class Automata:
     """The rules of a program. The last rule is the goal: the start rule, then the end.
 
     productive      for each terminal, whether it matches anything
-    empty           the terminals that match the empty text
+    empty           the terminals, and the rules, that match the empty text
     rules           for each rule its first state and its number of counters
     rule_of_state   for each state the number of its rule
     edges           for each state its edges, without those that lie on no path of a finite text
@@ -94,7 +94,7 @@ class Automata:
         self._numbers: dict[tuple[int, Registers], int] = {}
         self._transitions: dict[int, Transitions] = {}
         self._closures: dict[int, Closure] = {}
-        self._empty = set(empty)
+        self.empty = set(empty)
         self._find_empty_rules()
 
     @property
@@ -146,8 +146,8 @@ class Automata:
         waiting = list(range(len(self.rules)))
         while waiting:
             rule = waiting.pop()
-            if -1 - rule not in self._empty and self._find_closure(self.start(-1 - rule)).completes:
-                self._empty.add(-1 - rule)
+            if -1 - rule not in self.empty and self._find_closure(self.start(-1 - rule)).completes:
+                self.empty.add(-1 - rule)
                 waiting += users.get(-1 - rule, ())
 
     def start(self, rule: int) -> int:
@@ -208,7 +208,7 @@ class Automata:
         for reached in queue:
             targets, ends = self.transitions(reached)
             completes |= ends
-            for symbol in targets.keys() & self._empty:
+            for symbol in targets.keys() & self.empty:
                 for target in targets[symbol]:
                     if target not in seen:
                         seen[target] = None

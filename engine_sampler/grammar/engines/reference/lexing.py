@@ -53,7 +53,7 @@ class LalrConfigurations(Configurations[LalrThread]):
         self.lexers = lexers
         self._derivatives = lexers.derivatives
         self.expressions = lexers.derivatives.expressions
-        self._specials = specials
+        self.specials = specials
         self._can_continue_at: dict[tuple[int, int], bool] = {}
         self.start = self.configuration(self._between(0, EMPTY))
         if self.start == REJECTED:
@@ -64,11 +64,11 @@ class LalrConfigurations(Configurations[LalrThread]):
 
     def special_ids(self, configuration: int) -> set[int]:
         terminals = self._special_rows(configuration)
-        return {token_id for terminal, _ in terminals for token_id in self._specials[terminal]}
+        return {token_id for terminal, _ in terminals for token_id in self.specials[terminal]}
 
     def special_step(self, configuration: int, token_id: int) -> int:
         specials = self._special_rows(configuration)
-        rows = [row for terminal, row in specials if token_id in self._specials[terminal]]
+        rows = [row for terminal, row in specials if token_id in self.specials[terminal]]
         return self.configuration(thread for row in rows for thread in self._between(row, EMPTY))
 
     def first_bytes(self, configuration: int) -> int:
@@ -92,7 +92,7 @@ class LalrConfigurations(Configurations[LalrThread]):
         return [pair for row in self._ends(configuration) for pair in self._after_specials(row)]
 
     def _after_specials(self, row: int) -> Iterator[tuple[int, int]]:
-        for terminal in self._specials:
+        for terminal in self.specials:
             if (after := self.rows.advance(row, terminal)) is not None:
                 yield terminal, after
 

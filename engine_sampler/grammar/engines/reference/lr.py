@@ -25,15 +25,18 @@ class LrRow(NamedTuple):
 
 
 class LrRows:
-    """All rows of one set of tables; the first one is 0."""
+    """All rows of one set of tables; the first one is 0.
+
+    actions, gotos, ends   of each state, as in `parser`: by terminal, by left side, and at the end of a text
+    """
 
     def __init__(self, parser: Parser, meter: Meter) -> None:
         self.parser = parser
         self._rules = parser.rules
         actions_of: Callable[[Pairs], dict[int, int]] = once(dict)
-        self._actions = [actions_of(state.actions) for state in parser.states]
-        self._gotos = [dict(state.gotos) for state in parser.states]
-        self._ends = [state.end for state in parser.states]
+        self.actions = [actions_of(state.actions) for state in parser.states]
+        self.gotos = [dict(state.gotos) for state in parser.states]
+        self.ends = [state.end for state in parser.states]
         self._meter = meter
         self.rows: list[LrRow] = []
         self._numbers: dict[LrRow, int] = {}
@@ -57,7 +60,7 @@ class LrRows:
         found = self._accepting.get(row)
         if found is None:
             top: int | None = row
-            while top is not None and (end := self._ends[self.rows[top].state]) < 0:
+            while top is not None and (end := self.ends[self.rows[top].state]) < 0:
                 top = self._reduce(top, end)
             found = self._accepting[row] = top is not None and end == ACCEPT
         return found
@@ -65,7 +68,7 @@ class LrRows:
     def _advance(self, row: int, terminal: int) -> int | None:
         top: int | None = row
         while top is not None:
-            action = self._actions[self.rows[top].state].get(terminal)
+            action = self.actions[self.rows[top].state].get(terminal)
             if action is None:
                 return None
             if action >= 0:
@@ -79,7 +82,7 @@ class LrRows:
         self._meter.spend(1 + length)
         for _ in range(length):
             row = self.rows[row].below
-        target = self._gotos[self.rows[row].state].get(side)
+        target = self.gotos[self.rows[row].state].get(side)
         return None if target is None else self._row(LrRow(target, row))
 
     def _row(self, row: LrRow) -> int:

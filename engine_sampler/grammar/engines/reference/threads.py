@@ -43,6 +43,8 @@ class EarleyConfigurations(Configurations[EarleyThread]):
     terminals     the expression of each terminal, None for terminals of special tokens
     specials      the token ids of each terminal of special tokens
     ignore        the terminals that may be skipped; each takes its longest match
+
+    empty_under_guard   those that match the empty text only where something does not follow
     """
 
     def __init__(
@@ -57,13 +59,13 @@ class EarleyConfigurations(Configurations[EarleyThread]):
         self.rows = rows
         self.scans = scans
         self.terminals = terminals
-        self._specials = specials
+        self.specials = specials
         self.ignored = frozenset(ignore)
         self._can_continue_at: dict[tuple[int, int], bool] = {}
         self._firsts: dict[frozenset[int], FirstBytes] = {}
         self._begun: dict[tuple[frozenset[int], int], list[tuple[int, int]]] = {}
         x = scans.expressions
-        self._empty_under_guard = frozenset(
+        self.empty_under_guard = frozenset(
             terminal
             for terminal, expression in enumerate(terminals)
             if expression is not None and x.endings[expression] and EMPTY not in x.endings[expression]
@@ -84,7 +86,7 @@ class EarleyConfigurations(Configurations[EarleyThread]):
         return self.between(
             (following, EMPTY)
             for terminal, row in self._special_rows(configuration)
-            if token_id in self._specials[terminal]
+            if token_id in self.specials[terminal]
             and (following := self.rows.advance(row, terminal)) is not None
         )
 
@@ -94,7 +96,7 @@ class EarleyConfigurations(Configurations[EarleyThread]):
             token_id
             for terminal, row in self._special_rows(configuration)
             if self.rows.advance(row, terminal) is not None
-            for token_id in self._specials[terminal]
+            for token_id in self.specials[terminal]
         }
 
     def _special_rows(self, configuration: int) -> list[tuple[int, int]]:
@@ -103,7 +105,7 @@ class EarleyConfigurations(Configurations[EarleyThread]):
             (terminal, thread.row)
             for thread in self.threads[configuration]
             if thread.terminal == BETWEEN_TERMINALS
-            for terminal in self._specials.keys() & self.rows.rows[thread.row].terminals
+            for terminal in self.specials.keys() & self.rows.rows[thread.row].terminals
         ]
 
     def accepting(self, configuration: int) -> bool:
@@ -203,7 +205,7 @@ class EarleyConfigurations(Configurations[EarleyThread]):
         for row, guard in queue:
             if self._can_continue(row, guard):
                 following.add(EarleyThread(row, BETWEEN_TERMINALS, False, self.scans.scan(EPSILON, guard)))
-            for terminal in self._empty_under_guard & self.rows.rows[row].terminals:
+            for terminal in self.empty_under_guard & self.rows.rows[row].terminals:
                 after = self.rows.advance(row, terminal)
                 for end in x.endings[self.terminals[terminal] or EMPTY]:
                     both_guards = self.scans.clean(x.union((guard, end)))
@@ -217,7 +219,7 @@ class EarleyConfigurations(Configurations[EarleyThread]):
         found = self._can_continue_at.get((row, guard))
         if found is None:
             _, _, terminals, accepting = self.rows.rows[row]
-            found = accepting or not terminals.isdisjoint(self._specials)
+            found = accepting or not terminals.isdisjoint(self.specials)
             if not found and guard == EMPTY:
                 found = bool(terminals)
             elif not found:

@@ -123,7 +123,8 @@ def move_ignored_into_rules(rules: Rules, terminals: TerminalStates) -> bool:
     rules.ignore = kept
     free = [way for symbol in kept for way in ways[symbol]]
     others = [way._replace(following=_closure(way.following, free)) for way in others]
-    symbols = [rules.terminal("IGNORED", way.final) for way in others]
+    symbols = [rules.terminal("IGNORED", way.final, shared=False) for way in others]
+    rules.skipped.update(symbols)
     for states in rules.automata():
         for edges in list(states):
             _add_before(states, edges, symbols, others, first)

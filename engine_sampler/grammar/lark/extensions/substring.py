@@ -18,11 +18,14 @@ MAX_WORK = 250_000
 
 def substring_expression(value: Any) -> Expression:
     """The expression of `{"substring_chunks": [...]}`, `{"substring_chars": "..."}`, or
-    `{"substring_words": "..."}`, whose chunks are words, blanks in a row, and what is between these.
+    `{"substring_words": "..."}`, whose chunks are words, blanks in a row, and what is between these; or of
+    `{"type": "substring", "chunks": [...]}`, which may have `chars` or `words` as well.
 
     It matches any number of whole chunks that follow each other in the list, from any one on, and the empty
     text. Raises GrammarError for any other value, and GrammarLimitError.
     """
+    if isinstance(value, dict) and len(value) == 2 and value.get("type") == "substring":
+        value = {f"substring_{key}": chunks for key, chunks in value.items() if key != "type"}
     if isinstance(value, dict) and len(value) == 1:
         [(key, chunks)] = value.items()
         if key == "substring_chars" and isinstance(chunks, str):

@@ -11,9 +11,12 @@ from lark.grammar import NonTerminal, Terminal
 
 from ....base.cached import cached_property
 from ....base.errors import quoted
+from ....params.phases import rule_parameters
 from ...errors import GrammarError, GrammarLimitError
+from ...program.settings import Mark, Setting
 from ...work import counted_work, spend
-from ..dialect import Placeholder, SpecialTokens
+from ..dialect import Placeholder, SpecialTokens, capture_name
+from ..extensions.rule_attributes import joined_value, settings_of
 from ..statements import ENDLESS, MAX_BRACKETS, MAX_NUMBER, MAX_WORD, Lines, Word
 from .characters import BLANK, BLANK_LINES, BLANKS, NAME, Characters
 from .macros import MACROS, RuleName, read_macro
@@ -52,11 +55,15 @@ class Gbnf(NamedTuple):
 
     rules         the tree of each rule by its name in Lark: that of the first one is `start`
     placeholders  the terminals that are special tokens
+    captures      the names under which matches of rules are reported, by rule
+    settings      the sampling parameters that rules set
     """
 
     lines: Lines
     rules: dict[str, Any]
     placeholders: dict[str, Placeholder]
+    captures: dict[str, str]
+    settings: dict[str, Mark]
 
 
 def read_gbnf(text: str, root: str = "root") -> Gbnf:
@@ -81,6 +88,9 @@ class _Reader(Characters):
         self._depth = 0
         self._tokens = SpecialTokens(self._lines)
         self._placeholders: dict[str, Placeholder] = {}
+        self._captures: dict[str, str] = {}
+        """The names of captures by rule."""
+        self._settings: dict[str, Mark] = {}
         self._nodes: dict[str, Any] = {}
         """The trees of words so far, by what is written here or in Lark."""
         self._counts: dict[tuple[int, int | None], list[Any]] = {}
@@ -93,7 +103,7 @@ class _Reader(Characters):
         self._skip(BLANK_LINES)
         while self._at < len(self._text):
             name = self._word("the name of a rule")
-            self._attributes()
+            self._attributes(name)
             self._skip(BLANK)
             self._expect("::=", BLANK_LINES)
             rules[name] = self._choice(BLANK)  # a later rule of the same name replaces it
@@ -108,20 +118,35 @@ class _Reader(Characters):
         names = _lark_names(rules, self._root)
         for name, (_, node) in self._uses.items():
             node.children.append(NonTerminal(names[name]))
-        return Gbnf(self._lines, {names[name]: tree for name, tree in rules.items()}, self._placeholders)
+        captures = {names[name]: capture for name, capture in self._captures.items()}
+        settings = {names[name]: mark for name, mark in self._settings.items()}
+        trees = {names[name]: tree for name, tree in rules.items()}
+        return Gbnf(self._lines, trees, self._placeholders, captures, settings)
 
-    def _attributes(self) -> None:
-        """Leave out the attributes of a rule, which must be about captures."""
+    def _attributes(self, rule: str) -> None:
+        """Read the attributes of a rule, which must be about captures or be sampling parameters."""
+        given: dict[str, Word] = {}
         while self._text.startswith(("[", ","), self._at) and (
             found := _ATTRIBUTE.match(self._text, self._at + 1)
         ):
-            if "capture" not in found[1]:
-                text = f"a rule in EBNF has no attribute {quoted(found[1])}: captures are allowed"
+            if found[2] is not None and found[1] in rule_parameters():
+                word = Word("value", found[2], *found.span(2))
+                given[found[1]] = joined_value([word], self._text)
+            elif "capture" not in found[1]:
+                allowed = "captures and sampling parameters are allowed"
+                text = f"a rule in EBNF has no attribute {quoted(found[1])}: {allowed}"
                 raise self._lines.error(text, found.start(1))
+            if found[1] == "capture":
+                named = found[2] is not None and found[2].startswith('"')
+                name = capture_name(self._lines, found[2], found.start(2)) if named else found[2] or rule
+                self._captures[rule] = name
             self._at = found.end()
             if self._text.startswith("]", self._at):
                 self._at += 1
-                return
+                break
+        if settings := settings_of(given, self._lines):
+            place = self._lines.location(next(iter(given.values())).start)
+            self._settings[rule] = Mark(place, Setting(rule, tuple(sorted(settings.items()))))
 
     # --- the body of a rule ----------------------------------------------------------------------
 

@@ -191,3 +191,25 @@ def test_attributes_that_are_refused(text: str, message: str) -> None:
 def test_the_contextual_lexer_refuses_them_by_name(attribute: str) -> None:
     with pytest.raises(GrammarError, match="need the lexer dynamic_complete"):
         Grammar.from_lark(f"start: t\nt[{attribute}]: /a/", lexer="contextual")
+
+
+def test_rules_of_printed_ebnf_set_parameters() -> None:
+    text = 'root ::= "a" t "b" u\nt[temperature=0.5, capture="x"] ::= [0-9]+\nu[top_k=3] ::= "z" | t'
+    matcher = Grammar.from_gbnf(text).compile(TOKENIZER).matcher()
+    settings = settings_of(matcher)
+    assert settings is not None
+    assert [dict(parameters) for _, parameters in settings.settings] == [
+        {"temperature": 0.5},
+        {"temperature": 0.5, "top_k": 3},
+        {"top_k": 3},
+    ]
+    with pytest.raises(GrammarError, match=r"temperature=-1 is not allowed.*line 1, column 18"):
+        Grammar.from_gbnf('root[temperature=-1] ::= "a"')
+
+
+@pytest.mark.parametrize("key", ["chunks", "chars", "words"])
+def test_a_structured_substring_is_the_one_of_its_short_form(key: str) -> None:
+    value = '["ab", "c", "d"]' if key == "chunks" else '"ab c d"'
+    text = "start: A\nA: %regex "
+    short = Grammar.from_lark(text + f'{{"substring_{key}": {value}}}')
+    assert Grammar.from_lark(text + f'{{"type": "substring", "{key}": {value}}}') == short

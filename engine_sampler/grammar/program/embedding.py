@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from ..program.expression import (
+from .expression import (
     AUTOMATON,
     CLASS,
     CONCAT,
@@ -22,29 +22,44 @@ from ..program.expression import (
     repeat,
     union,
 )
-from ..program.operations import Operation
-from ..program.rules import ACCEPT, Edge, Program, Rules, sequence
+from .operations import Operation
+from .rules import ACCEPT, Edge, Program, Rules, sequence
+from .settings import Mark
+from .special_names import Binding
 
 
-def embed(program: Program, rules: Rules) -> int:
-    """Add the rules of `program` to `rules`, and return the symbol of its start rule.
+def embed(given: Rules, rules: Rules, replaced: Mapping[int, Callable[[], int]] | None = None) -> int:
+    """Add the rules of another grammar to `rules`, and return the symbol of its start rule.
 
-    Text that the program ignores is read around its own terminals, and nowhere else; each match, such as
+    replaced   functions that add the rules which stand for some of its terminals, and return a symbol
+
+    Text that the grammar ignores is read around its own terminals, and nowhere else; each match, such as
     white space or the rest of a line, is as long as possible.
     """
-    found = _Embedding(program, rules)
-    found.define()
+    marks, given.marks = given.marks, {}
+    bindings = {binding.symbol: binding for binding in given.bindings}
+    found = _Embedding(given.program(), rules, bindings, replaced or {})
+    found.define(marks)
     return found.start
 
 
 class _Embedding:
-    def __init__(self, program: Program, rules: Rules) -> None:
+    def __init__(
+        self,
+        program: Program,
+        rules: Rules,
+        bindings: Mapping[int, Binding],
+        replaced: Mapping[int, Callable[[], int]],
+    ) -> None:
         self._program, self._rules = program, rules
+        self._bindings = bindings
+        self._replaced = replaced
         self._expressions = expressions(program)
         names = program.rule_names or ("rule",) * (len(program.rules) // 3)
         self._symbols = [rules.rule(name) for name in names]
         self._skip = self._ignored()
         self._terminals: dict[int, int] = {}
+        """By the terminals of the program."""
         self._operations: dict[tuple[int, int], tuple[Operation, ...]] = {}
         self.start = self._symbols[program.start]
         if self._skip is not None:
@@ -58,10 +73,17 @@ class _Embedding:
         ignored = (
             _whole(self._expressions[self._program.terminals[symbol]]) for symbol in self._program.ignore
         )
-        return self._rules.terminal("IGNORED", repeat(union(*ignored)))
+        skipped = self._rules.terminal("IGNORED", repeat(union(*ignored)), shared=False)
+        self._rules.skipped.add(skipped)
+        return skipped
 
-    def define(self) -> None:
-        """Give each rule its automaton."""
+    def define(self, marks: Mapping[int, Mark]) -> None:
+        """Give each rule its automaton, and what it sets."""
+        self._rules.unenforced |= dict.fromkeys(self._program.unenforced)
+        self._rules.unique_items |= self._program.unique_items
+        self._rules.unique_keys |= self._program.unique_keys
+        self._rules.marks |= {self._symbols[-1 - rule]: mark for rule, mark in marks.items()}
+        self._rules.captures |= {self._symbols[-1 - rule]: name for rule, name in self._program.captures}
         starts = self._program.rules[::3]
         ends = [*starts[1:], len(self._program.states) - 1]
         for rule, symbol in enumerate(self._symbols):
@@ -88,11 +110,19 @@ class _Embedding:
         program, rules = self._program, self._rules
         name = program.terminal_names[symbol] if program.terminal_names else "TERMINAL"
         node = program.terminals[symbol]
-        if node < 0:
+        if symbol in self._replaced:
+            found = self._replaced[symbol]()
+        elif node < 0:
             ids = program.special_ids[program.special_starts[symbol] : program.special_starts[symbol + 1]]
             found = rules.special(name, ids)
         else:
-            found = rules.terminal(name, self._expressions[node])
+            budget = program.budgets[symbol] if program.budgets else 0
+            shared = symbol not in program.skipped and symbol not in self._bindings
+            found = rules.terminal(name, self._expressions[node], shared=shared, budget=budget)
+        if symbol in self._bindings:
+            rules.bindings.append(self._bindings[symbol]._replace(symbol=found))
+        if symbol in program.skipped:
+            rules.skipped.add(found)
         if self._skip is None:
             return found
         after = rules.rule(name)
