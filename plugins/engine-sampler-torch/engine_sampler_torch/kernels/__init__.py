@@ -5,6 +5,7 @@ from .check import repeatable, trusted
 from .outcome import KernelOutcome
 from .plan import covers, plan_of
 from .replay import Replay
+from .revise import revise_tables
 from .sampling import FAULTS, KernelCandidates, narrow, sample
 from .workspace import Workspace, WorkspaceShape, bucket
 
@@ -20,6 +21,7 @@ __all__ = [
     "narrow",
     "plan_of",
     "repeatable",
+    "revise_tables",
     "sample",
     "trusted",
 ]

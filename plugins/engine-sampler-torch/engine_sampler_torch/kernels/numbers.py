@@ -15,6 +15,7 @@ kernel = functools.partial(
     do_not_specialize_on_alignment=[
         "index", "bitmask", "edit_ids", "edit_values", "scales", "later_scales", "needs",
         "greedy", "ks", "shares", "reaches", "crossings", "depths", "leasts", "draws",
+        "changes", "factors", "inverses", "frequencies", "presences",
     ],
 )  # fmt: skip
 """`triton.jit` for what is launched. A step's inputs lie anywhere in one packed buffer: whether their
@@ -43,6 +44,7 @@ _C3 = tl.constexpr(5.550733581185341e-2)
 _C4 = tl.constexpr(9.671512991189957e-3)
 _C5 = tl.constexpr(1.326472731307149e-3)
 _TO_INTEGER = tl.constexpr(12582912.0)  # 1.5·2^23: adding and subtracting it rounds |x| < 2^22 half to even
+TO_INTEGER_64 = tl.constexpr(6755399441055744.0)  # 1.5·2^52: the same in float64 for |x| < 2^51
 _TO_NATURAL = tl.constexpr(8388608.0)  # 2^23: the same for 0 ≤ x < 2^23
 
 

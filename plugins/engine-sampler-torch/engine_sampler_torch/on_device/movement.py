@@ -11,8 +11,11 @@ import torch
 from engine_sampler import SamplingParams, Scheduler
 
 from ..backend import TorchBackend
+from ..running.captured import SEEN_BEFORE
 
 ROWS, VOCAB = 64, 131_072
+WARM_UP = SEEN_BEFORE + 3
+"""Steps until all is as in later ones."""
 CHAIN: dict[str, Any] = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05}
 
 
@@ -33,7 +36,7 @@ def stepped(device: str, rows: int, vocab_size: int, chain: dict[str, Any]) -> t
         scheduler.add(SamplingParams(seed=seed, **chain), [1, 2, 3])
     host = np.random.default_rng(0).standard_normal((rows, vocab_size), np.float32)
     logits = torch.from_numpy(host).to(device)
-    for _ in range(3):
+    for _ in range(WARM_UP):
         scheduler.step(logits)
     return scheduler, logits
 

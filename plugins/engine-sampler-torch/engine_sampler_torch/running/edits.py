@@ -10,7 +10,7 @@ from torch import Tensor
 from engine_sampler.arithmetic import LOGIT_LIMIT
 
 from ..arithmetic import NEGATIVE_INFINITY
-from ..steps import Block, DeviceStep
+from ..steps import Block
 from .pieces import GroupPiece
 
 Edits = tuple[Tensor, Tensor]
@@ -21,15 +21,15 @@ _ALWAYS_FEW, _SHARE = 256, 64
 look for them in every tile, costs less than to change whole rows."""
 
 
-def leading_edits(steps: Sequence[DeviceStep]) -> int:
-    """How many steps, from the first on, change a few listed tokens only."""
-    return next((i for i, step in enumerate(steps) if not step.sparse_ids), len(steps))
-
-
 def are_few(piece: GroupPiece, lead: int) -> bool:
     """Whether the first `lead` steps, all edits, list few tokens."""
     listed = sum(ids.shape[1] for ids in _listed(piece, lead))
-    return listed <= max(_ALWAYS_FEW, piece.vocab_size // _SHARE)
+    return listed <= most_listed(piece.vocab_size)
+
+
+def most_listed(vocab_size: int) -> int:
+    """How many listed tokens are few."""
+    return max(_ALWAYS_FEW, vocab_size // _SHARE)
 
 
 def edits_of(piece: GroupPiece, lead: int, logits: Tensor) -> Edits | None:

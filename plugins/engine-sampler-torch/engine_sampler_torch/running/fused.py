@@ -14,10 +14,12 @@ from engine_sampler.arithmetic import LOGIT_LIMIT
 
 from ..arithmetic import NEGATIVE_INFINITY
 from ..steps import Block
-from .edits import are_few, edits_of, leading_edits
-from .pieces import GroupPiece
+from .edits import are_few, edits_of, most_listed
+from .pieces import GroupPiece, leading_edits
 from .reading import GRAMMAR, READING
 from .recipe import KernelSource, Recipe
+from .tables import EditTables, Revision
+from .transfer import Upload
 
 UNKNOWN = -1
 """The code of a fault of which the kernels do not know which sampler is to blame: the host finds out."""
@@ -66,9 +68,15 @@ class Route:
     def is_direct(self, piece: GroupPiece) -> bool:
         """Whether the kernels read the logits, with masks and edits on the way. Else the steps before `start`
         change whole rows, and they read these."""
-        if self.start > self.lead or (piece.reports and (piece.wants("raw") or piece.wants("penalized"))):
+        if not self.may_be_direct(piece):
             return False
-        return not self.lead or are_few(piece, self.lead)
+        return not self.lead or piece.revision is not None or are_few(piece, self.lead)
+
+    def may_be_direct(self, piece: GroupPiece) -> bool:
+        """Whether they do if few tokens are edited."""
+        if self.start > self.lead:
+            return False
+        return not (piece.reports and (piece.wants("raw") or piece.wants("penalized")))
 
 
 class Fused:
@@ -80,6 +88,32 @@ class Fused:
         self._name = str(device)
         self._workspace: Any = None
         self._everything = torch.empty(0, dtype=torch.int64)
+        self.tables = EditTables(device)
+
+    @property
+    def memory(self) -> tuple[Any, ...]:
+        """What the kernels have to work in."""
+        return self._workspace, self._everything, self.tables.memory
+
+    @property
+    def work(self) -> bool:
+        """Whether there are kernels."""
+        return kernels_for(self._device) is not None
+
+    def reads_logits(self, piece: GroupPiece) -> bool:
+        """Whether the kernels read the logits, so that no step works on whole rows of a piece."""
+        route = self.route(piece)
+        return route is not None and route.chooses and route.is_direct(piece)
+
+    def revise(self, piece: GroupPiece, upload: Upload) -> Revision | None:
+        """What a step makes of the tables of what a piece edits; None if they are of no use."""
+        route = self.route(piece)
+        if piece.edited is None or route is None or not route.may_be_direct(piece):
+            return None
+        revision = self.tables.begin(piece.edited, upload, most_listed(piece.vocab_size))
+        if revision is None:
+            piece.edited = None
+        return revision
 
     def route(self, piece: GroupPiece) -> Route | None:
         """How the kernels take part in a piece; None if they do not."""
@@ -94,7 +128,10 @@ class Fused:
     def source(self, piece: GroupPiece, logits: Tensor, route: Route) -> KernelSource:
         """The logits themselves, if the route is direct."""
         bitmask = None if piece.masks is None else piece.masks.on_device()
-        edits = edits_of(piece, route.start, logits) if route.start else None
+        if piece.revision is not None:
+            edits = piece.revision.run(kernels_for(self._device), logits, piece.where)
+        else:
+            edits = edits_of(piece, route.start, logits) if route.start else None
         return KernelSource(logits, piece.where, bitmask, edits)
 
     def source_of(self, block: Block, route: Route) -> KernelSource:

@@ -46,10 +46,33 @@ def prepare(bitmask: np.ndarray, device: torch.device) -> MasksOnDevice:
 _streams: dict[torch.device, Any] = {}
 
 
+class MaskRoom:
+    """Where prepared masks are copied to, so that they lie in the same place in every step."""
+
+    def __init__(self) -> None:
+        self._room: Tensor | None = None
+
+    @property
+    def memory(self) -> Tensor | None:
+        return self._room
+
+    def settle(self, prepared: MasksOnDevice) -> MasksOnDevice:
+        """The same masks here, valid until the next step."""
+        masks, room = prepared.ready(), self._room
+        if room is None or room.device != masks.device or room.shape[1] != masks.shape[1]:
+            room = None
+        if room is None or len(room) < len(masks):
+            room = self._room = torch.empty_like(masks)
+        return MasksOnDevice(room[: len(masks)].copy_(masks), None)
+
+
 class PieceMasks:
     """The masks of some rows of a step: taken from prepared ones where these hold, else uploaded."""
 
-    def __init__(self, batch: Batch, index: np.ndarray, device: torch.device, upload: Upload) -> None:
+    def __init__(
+        self, batch: Batch, index: np.ndarray, whole: slice | None, device: torch.device, upload: Upload
+    ) -> None:
+        """`whole`: the rows `index` as a slice, if they are one."""
         assert batch.bitmask is not None
         prepared = batch.prepared_masks
         self._prepared: MasksOnDevice | None = None
@@ -61,8 +84,15 @@ class PieceMasks:
         self._missing = len(missing)
         self._index = upload.add(index)
         self._places = upload.add(np.array(missing, np.int64))
-        self._words = upload.add(batch.bitmask[index[missing]])
+        some = whole if whole is not None and len(missing) == len(index) else index[missing]
+        self._words = upload.add(batch.bitmask[some])
         self._upload = upload
+
+    @property
+    def place(self) -> tuple[int, int] | None:
+        """Where the masks are that `prepare` has copied, and how many; None without any."""
+        masks = None if self._prepared is None else self._prepared.masks
+        return None if masks is None else (masks.data_ptr(), len(masks))
 
     def on_device(self) -> Tensor:
         """int32 [n, words]."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,23 +13,29 @@ from engine_sampler import LOGPROBS_KINDS, Batch, Group, LogprobsRequest, Rows, 
 from ..steps import DeviceSelector, DeviceStep, Given
 from .masks import PieceMasks
 from .plan import DevicePlan
+from .tables import ListedRows, Revision
 from .transfer import Upload
 
 WORKING_BYTES = 512 << 20
 """The rows that are worked on together need at most so much memory, or as much as the logits."""
 BYTES_PER_LOGIT = 40
 """What a logit needs while its row is worked on: float32 values, distances, int64 weights and sort keys."""
+_OWN = __name__.partition(".")[0] + "."
 MOST_LISTED = 1024
 """Rows that list more likeliest tokens than this get their logprobs on the host."""
 
 
-def pieces_of(group: Group, logits: Tensor, kept: Upload, *, choosing: bool = True) -> list[GroupPiece]:
-    """The rows of a group in pieces of bounded size; `choosing`: whether their selector runs. What stays as
-    it is in later steps is added to `kept`."""
+def pieces_of(
+    group: Group, logits: Tensor, kept: Upload, *, choosing: bool = True, listing: bool = False
+) -> list[GroupPiece]:
+    """The rows of a group in pieces of bounded size; `choosing`: whether their selector runs; `listing`:
+    whether there are tables of what they edit. What stays as it is in later steps is added to `kept`."""
     size = group.rows.vocabulary.size
     room = max(WORKING_BYTES, logits.numel() * logits.element_size())
     most = max(1, room // (BYTES_PER_LOGIT * size))
-    return [GroupPiece(group, some, logits, kept, choosing) for some in _parts(len(group.index), most)]
+    return [
+        GroupPiece(group, some, logits, kept, choosing, listing) for some in _parts(len(group.index), most)
+    ]
 
 
 def _parts(n: int, most: int) -> Iterator[slice]:
@@ -50,6 +56,7 @@ class Inputs:
         self._owner = owner
         self._rows = rows.bind(owner)
         self._given: Given | None = None
+        self.fixed: Any = None
         if part.parameters_only:
             self._ask(self._rows, kept)
 
@@ -71,6 +78,11 @@ class Inputs:
         return self._given
 
 
+def leading_edits(steps: Sequence[DeviceStep]) -> int:
+    """How many steps, from the first on, change a few listed tokens only."""
+    return next((i for i, step in enumerate(steps) if not step.sparse_ids), len(steps))
+
+
 class GroupPiece:
     """Rows of one group that run together, in all steps with the same requests in the same rows.
 
@@ -80,12 +92,17 @@ class GroupPiece:
     kinds       uint8 [n], the logprobs that the device writes for each, as in `LogprobsRequest`.
     top_n       int64 [n], how many likeliest tokens each lists.
     keeps       bool [n], which of them need their survivors on the host.
+    edited      what the tables of edits need to know of the rows, None if they are of no use; `revision`:
+                what the step makes of them, None without.
     reports     whether there are `kinds`, and `any_kept` whether there are `keeps`.
+    is_own      whether all steps are this package's: those of others may depend on anything.
     routes      how the kernels take part, by whether survivors are needed, and `recipe`, how they choose: for
                 `Fused`.
     """
 
-    def __init__(self, group: Group, members: slice, logits: Tensor, kept: Upload, choosing: bool) -> None:
+    def __init__(
+        self, group: Group, members: slice, logits: Tensor, kept: Upload, choosing: bool, listing: bool
+    ) -> None:
         self.group = group
         self.plan: DevicePlan = group.plan
         self.index = group.index[members]
@@ -102,25 +119,37 @@ class GroupPiece:
         self.selector = (
             None if selector is None else Inputs(selector, self.plan.chain.selector, self.rows, kept)
         )
+        self.edited = self._listed_rows(kept) if listing else None
+        self.revision: Revision | None = None
         self.routes: dict[bool, Any] = {}
         self.recipe: Any = None
         every = self.steps if self.selector is None else [*self.steps, self.selector]
         self._asked = [inputs for inputs in every if not inputs.part.parameters_only]
+        self.is_own = all(type(inputs.part).__module__.startswith(_OWN) for inputs in (*every, *self.edits))
         self._set_reports(None)
         self._device = logits.device
         self._kept = kept
         self._where = kept.add(self.index)
 
-    def begin(self, batch: Batch, upload: Upload) -> None:
-        """What a step needs beside what is there for all of them."""
+    def begin(
+        self,
+        batch: Batch,
+        upload: Upload,
+        revise: Callable[[GroupPiece, Upload], Revision | None] | None = None,
+    ) -> None:
+        """What a step needs beside what is there for all of them; `revise` tells what it makes of the tables
+        of what is edited, None if it does without them."""
         self.masks, under = None, None
         if self.group.masked and batch.bitmask is not None:
-            self.masks = PieceMasks(batch, self.index, self._device, upload)
-            under = self.rows.under(batch.bitmask[self.index])
+            self.masks = PieceMasks(batch, self.index, self.contiguous, self._device, upload)
+            under = self.rows.under(batch.bitmask[self.index if self.contiguous is None else self.contiguous])
         if batch.logprobs is not None or self.reports:
             self._set_reports(batch.logprobs)
+        self.revision = None if revise is None or self.edited is None else revise(self, upload)
+        done = () if self.revision is None else self.revision.rows.names
         for inputs in (*self._asked, *(self.edits if self.reports else ())):
-            inputs.begin(under, upload)
+            if inputs.part.name not in done:
+                inputs.begin(under, upload)
 
     def __len__(self) -> int:
         return len(self.index)
@@ -138,6 +167,15 @@ class GroupPiece:
         """What selects the rows from the logits."""
         return self.where if self.contiguous is None else self.contiguous
 
+    @property
+    def variant(self) -> Hashable:
+        """What decides, beside the arrays that are uploaded, how the piece is worked on in a step."""
+        asked = [*self._asked, *(self.edits if self.reports else ())]
+        reports = (self.kinds.tobytes(), self.top_n.tobytes()) if self.reports else None
+        revision = None if self.revision is None else self.revision.variant
+        masks = None if self.masks is None else (self.masks.place,)
+        return tuple([inputs.fixed for inputs in asked]), reports, masks, revision
+
     def wants(self, kind: str) -> bool:
         """Whether the device writes logprobs of this kind for any row."""
         return self.reports and bool((self.kinds & (1 << LOGPROBS_KINDS.index(kind))).any())
@@ -153,6 +191,12 @@ class GroupPiece:
         if some is not None:
             index, rows = index[some], rows.take(np.array(some))
         return Group(self.plan.chain, index, rows, group.masked, group.want_processed)
+
+    def _listed_rows(self, kept: Upload) -> ListedRows | None:
+        """What the tables of edits need to know; None if the first samplers are of other kinds."""
+        lead = leading_edits(self.plan.steps)
+        samplers = self.plan.chain.samplers[:lead]
+        return ListedRows(self.rows, samplers, kept) if ListedRows.can_list(self.rows, samplers) else None
 
     def _inputs(self, plan: DevicePlan, kept: Upload) -> list[Inputs]:
         pairs = zip(plan.chain.samplers, plan.steps, strict=False)

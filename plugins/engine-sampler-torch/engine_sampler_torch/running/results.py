@@ -48,6 +48,7 @@ class Results:
 
     def store(self, batch: Batch) -> Sequence[int]:
         """Write everything into `batch`; returns which rows of the piece are sound."""
+        self.unknown = []
         index = self.piece.index
         sound = self._sound(batch)
         if self._chooses:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,8 +13,10 @@ from torch import Tensor
 from engine_sampler import Batch, Group
 from engine_sampler.for_backends import INTERRUPTIONS, HostRun, failure
 
+from .captured import CapturedStep, Captures, Graphs, kind_of
 from .chain import PieceOutcome, run_piece
 from .fused import Fused
+from .masks import MaskRoom
 from .pieces import GroupPiece, pieces_of
 from .plan import DevicePlan
 from .results import Results
@@ -29,20 +32,28 @@ class DeviceRoom:
     upload: Buffers
     download: Buffers
     fused: Fused
+    graphs: Graphs
+    masks: MaskRoom
 
     @classmethod
     def on(cls, device: torch.device) -> DeviceRoom:
-        return cls(Buffers(device), Buffers(device), Fused(device))
+        return cls(Buffers(device), Buffers(device), Fused(device), Graphs(device), MaskRoom())
+
+    @property
+    def memory(self) -> tuple[Any, ...]:
+        """What the work of a step reads and writes, beside what its pieces keep and the logits."""
+        return self.upload.memory, self.download.memory, self.fused.memory, self.masks.memory
 
 
 @dataclass
 class Prepared:
     """What is known of groups, by number, as long as the same requests are in the same rows: their pieces,
-    and which of them have failed on the device."""
+    which of them have failed on the device, and the work that has been captured."""
 
     room: DeviceRoom
     pieces: dict[int, list[GroupPiece]] = field(default_factory=dict)
     failed: set[int] = field(default_factory=set)
+    captures: Captures = field(default_factory=Captures)
 
 
 class StepRun:
@@ -56,6 +67,8 @@ class StepRun:
         self._upload = Upload(room.upload)
         self._download = Download(room.download)
         self._fused = room.fused
+        self._room = room
+        self._is_capturing = False
         self._hosted: list[Group] = []
         self._prepared = prepared
         self._kept: Upload | None = None
@@ -68,17 +81,75 @@ class StepRun:
 
     def begin(self) -> None:
         """Queue the device's work, and the copy of its results; leave the tokens on the device."""
+        self._fused.tables.give_up()
+        self._settle_masks()
         by_group = {number: self._pieces(number, group) for number, group in enumerate(self._batch.groups)}
+        pieces = [(number, piece) for number, some in by_group.items() for piece in some]
         if self._kept is not None:
             self._kept.send()
             self._prepared.pieces.update(by_group)
-        self._upload.send()
-        outcomes = [(piece, self._run(number, piece)) for number, some in by_group.items() for piece in some]
+        self._upload.pack()
+        captured = self._captured(pieces)
+        if captured is not None:
+            self._results, self._download = captured.results, captured.download
+            self._batch.token_ids_on_device = captured.start()
+        else:
+            self._batch.token_ids_on_device = self._work(pieces)
+            self._download.mark()
+        self._fused.tables.settle()
+
+    def _settle_masks(self) -> None:
+        """Bring prepared masks to where a graph finds them."""
+        prepared = self._batch.prepared_masks
+        if prepared is None or not self._room.graphs.work:
+            return
+        if prepared.handle.masks.device == self._logits.device:
+            handle = self._room.masks.settle(prepared.handle)
+            self._batch.prepared_masks = replace(prepared, handle=handle)
+
+    def _work(self, pieces: Sequence[tuple[int, GroupPiece]]) -> Tensor | None:
+        """Queue the device's work, and both copies. Returns the tokens of all rows, as `_tokens`."""
+        self._upload.copy()
+        outcomes = [(piece, self._run(number, piece)) for number, piece in pieces]
+        self._outcomes = outcomes
         self._results = [
             Results(piece, outcome, self._download) for piece, outcome in outcomes if outcome is not None
         ]
-        self._batch.token_ids_on_device = self._tokens(outcomes)
-        self._download.queue()
+        tokens = self._tokens(outcomes)
+        self._download.copy()
+        return tokens
+
+    def _captured(self, pieces: Sequence[tuple[int, GroupPiece]]) -> CapturedStep | None:
+        """The work of this step as a graph, if there is one or it is time for one."""
+        graphs, captures = self._room.graphs, self._prepared.captures
+        if not graphs.work or self._hosted:
+            return None
+        of_step = self._logits, [piece for _, piece in pieces], self._upload, self._download
+        kind = kind_of(*of_step, self._fused)
+        if kind is None:
+            return None
+        captured = captures.of(kind)
+        if captured is None and captures.is_due(kind):
+            captured = self._capture(pieces)
+            if captured is not None:
+                captures.keep(kind, captured)
+        return captured
+
+    def _capture(self, pieces: Sequence[tuple[int, GroupPiece]]) -> CapturedStep | None:
+        self._is_capturing, tokens = True, None
+
+        def work() -> None:
+            nonlocal tokens
+            tokens = self._work(pieces)
+
+        graph = self._room.graphs.capture(work)
+        self._is_capturing = False
+        download, self._download = self._download, Download(self._room.download)
+        if graph is None:
+            return None
+        verdicts = [outcome.verdicts for _, outcome in self._outcomes if outcome is not None]
+        held = (verdicts, pieces, *self._room.memory)
+        return CapturedStep(graph, self._results, download, tokens, held)
 
     def is_done(self) -> bool:
         """Whether `finish` need not wait for the device."""
@@ -103,7 +174,7 @@ class StepRun:
             try:
                 pieces = self._prepared.pieces.get(number) or self._build(group)
                 for piece in pieces:
-                    piece.begin(self._batch, self._upload)
+                    piece.begin(self._batch, self._upload, self._fused.revise)
                 return pieces
             except INTERRUPTIONS:
                 raise
@@ -115,11 +186,12 @@ class StepRun:
     def _build(self, group: Group) -> list[GroupPiece]:
         if self._kept is None:
             self._kept = Upload(Buffers(self._logits.device, smallest=1))
-        return pieces_of(group, self._logits, self._kept)
+        return pieces_of(group, self._logits, self._kept, listing=self._fused.work)
 
     def _note_failure(self, number: int, error: BaseException) -> None:
         logger.warning("%s; the host runs its requests", failure("a torch step", error))
         self._prepared.failed.add(number)
+        self._fused.tables.give_up()
 
     def _run(self, number: int, piece: GroupPiece) -> PieceOutcome | None:
         """What the device gives for a piece of a group; None if it fails, and the host runs it."""
@@ -128,6 +200,8 @@ class StepRun:
         except INTERRUPTIONS:
             raise
         except BaseException as error:
+            if self._is_capturing:
+                raise
             self._note_failure(number, error)
             self._hosted.append(piece.on_host())
             return None

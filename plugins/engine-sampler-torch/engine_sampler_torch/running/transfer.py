@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -15,7 +16,7 @@ _SMALLEST = 1 << 16
 _DTYPES = {
     np.dtype(name): getattr(torch, name) for name in ("float64", "float32", "int64", "int32", "bool", "uint8")
 }
-_NUMPY = {dtype: name for name, dtype in _DTYPES.items()}
+NUMPY_DTYPES = {dtype: name for name, dtype in _DTYPES.items()}
 _MOST_VIEWS = 1024
 
 
@@ -42,6 +43,8 @@ class Buffers:
         self.device = device
         self.packed = np.zeros(0, np.uint8)
         """The host's bytes."""
+        self.generation = 0
+        """How often they have been replaced."""
         self._smallest = smallest
         self._host = self._there = torch.from_numpy(self.packed)
         self._views: dict[tuple[int, torch.dtype, tuple[int, ...]], Tensor] = {}
@@ -75,11 +78,17 @@ class Buffers:
             found = _remember(self._landings, key, host.view(tensor.dtype).view(tensor.shape))
         return found
 
+    @property
+    def memory(self) -> tuple[Tensor, Tensor]:
+        """All that is there on the host and on the device."""
+        return self._host, self._there
+
     def _grow(self, size: int) -> None:
         room, is_host = max(self._smallest, 1 << (size - 1).bit_length()), self.device.type == "cpu"
         self._host = torch.empty(room, dtype=torch.uint8, pin_memory=self.device.type == "cuda")
         self._there = self._host if is_host else torch.empty(room, dtype=torch.uint8, device=self.device)
         self.packed = self._host.numpy()
+        self.generation += 1
         self._views.clear()
         self._landings.clear()
         self._sized.clear()
@@ -111,16 +120,32 @@ class Upload:
         self._size += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
         return len(self._arrays) - 1
 
+    @property
+    def layout(self) -> Hashable:
+        """What decides where the arrays will be on the device, and which types and shapes they have."""
+        forms = [(array.dtype.num, array.shape) for array in self._arrays]
+        return self._buffers.generation, tuple(forms)
+
     def send(self) -> None:
         """Copy all of them, without waiting."""
+        self.pack()
+        self.copy()
+
+    def pack(self) -> None:
+        """Write all of them into the host's buffer, which is copied next."""
         if not self._arrays:
             return
-        host, there = self._buffers.of(self._size)
+        self._buffers.of(self._size)
         packed = self._buffers.packed
         for offset, array in zip(self._offsets, self._arrays, strict=True):
             packed[offset : offset + array.nbytes] = array.reshape(-1).view(np.uint8)
-        if there.device.type != "cpu":
-            there.copy_(host, non_blocking=True)
+
+    def copy(self) -> None:
+        """Copy the buffer, without waiting."""
+        if self._arrays:
+            host, there = self._buffers.of(self._size)
+            if there.device.type != "cpu":
+                there.copy_(host, non_blocking=True)
 
     def __getitem__(self, number: int) -> Tensor:
         """The array of this number, on the device, once it is sent."""
@@ -134,29 +159,47 @@ class Download:
     def __init__(self, buffers: Buffers) -> None:
         self._buffers = buffers
         self._tensors: list[Tensor] = []
+        self._forms: list[tuple[torch.dtype, tuple[int, ...], int]] = []
+        """The dtype, shape and bytes of each."""
         self._arrays: list[np.ndarray] = []
         self._whole: Tensor | None = None
         """All tensors as one, on the host if the copy could be queued."""
+        self._is_queued = False
         self._done: StreamEvent | None = None
         """When that is there."""
 
     def add(self, tensor: Tensor) -> int:
         """Have `tensor` copied; returns its number."""
         self._tensors.append(tensor.contiguous())
+        self._forms.append((tensor.dtype, tuple(tensor.shape), tensor.numel() * tensor.element_size()))
         return len(self._tensors) - 1
 
     def queue(self) -> None:
         """Queue the copy of all of them, without waiting where the device allows that."""
-        if not self._tensors:
+        self.copy()
+        self.mark()
+
+    def copy(self) -> None:
+        """The copy alone, so that a graph can hold it."""
+        tensors, self._tensors = self._tensors, []
+        if not tensors:
             return
-        whole = self._tensors[0]
-        if len(self._tensors) > 1:
-            whole = torch.cat([_bytes_of(tensor) for tensor in self._tensors])
+        whole = tensors[0] if len(tensors) == 1 else torch.cat([_bytes_of(tensor) for tensor in tensors])
         if whole.is_cuda:
             there, whole = whole, self._buffers.landing(whole)
             whole.copy_(there, non_blocking=True)
-            self._done = torch.cuda.current_stream(there.device).record_event()
+            self._is_queued = True
         self._whole = whole
+
+    def mark(self) -> None:
+        """Note what is queued now: `receive` waits for that."""
+        if self._is_queued:
+            self._done = torch.cuda.current_stream(self._buffers.device).record_event()
+
+    @property
+    def place(self) -> int:
+        """Which memory of the host it uses."""
+        return self._buffers.generation
 
     @property
     def is_done(self) -> bool:
@@ -167,20 +210,18 @@ class Download:
         """Copy all of them, and wait for that."""
         if self._whole is None:
             self.queue()
-        tensors, self._tensors = self._tensors, []
         if self._whole is None:
             return
         if self._done is not None:
             wait(self._done)
-        whole, self._whole = self._whole.cpu().numpy(), None
-        if len(tensors) == 1:
+        whole = self._whole.cpu().numpy()
+        if len(self._forms) == 1:
             self._arrays = [whole.copy()]
             return
-        offset = 0
-        for tensor in tensors:
-            size = tensor.numel() * tensor.element_size()
-            array = whole[offset : offset + size].copy().view(_NUMPY[tensor.dtype])
-            self._arrays.append(array.reshape(tensor.shape))
+        self._arrays, offset = [], 0
+        for dtype, shape, size in self._forms:
+            array = whole[offset : offset + size].copy().view(NUMPY_DTYPES[dtype])
+            self._arrays.append(array.reshape(shape))
             offset += size
 
     def __getitem__(self, number: int) -> np.ndarray:

@@ -10,11 +10,12 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 import torch
-from engine_sampler_torch.kernels import Workspace, narrow, sample
+from engine_sampler_torch.kernels import Workspace, narrow, revise, sample
 from engine_sampler_torch.kernels.check import Golden
 from engine_sampler_torch.kernels.launching import listening
 from engine_sampler_torch.kernels.workspace import CAPACITIES
@@ -107,9 +108,34 @@ def narrowings() -> list[dict[str, Any]]:
     return specs
 
 
+def revisions() -> list[dict[str, Any]]:
+    """What the tables of penalties and biases launch."""
+    specs: list[dict[str, Any]] = []
+
+    def noted(kernel: Any, grid: Any, *arguments: Any, warps: int, **constants: Any) -> None:
+        specs.append(specification(kernel, arguments, constants, warps))
+
+    def empty(*shape: int, dtype: torch.dtype) -> torch.Tensor:
+        return torch.empty(shape, dtype=dtype, device="meta")
+
+    types = (torch.int32, torch.int32, torch.int32, torch.float32)
+    lists = [empty(128, 512, dtype=dtype) for dtype in types]
+    edits = empty(64, 512, dtype=torch.int64), empty(64, 512, dtype=torch.float32)
+    penalties = [empty(64, dtype=dtype) for dtype in (torch.float32, *[torch.float64] * 3)]
+    with mock.patch.object(revise, "launch", noted):
+        for dtype in (torch.float32, torch.bfloat16):
+            for parameters in (penalties, []):
+                rows, index = empty(64, VOCAB_SIZE, dtype=dtype), empty(64, dtype=torch.int64)
+                changes = empty(4, 64, dtype=torch.int64)
+                revise.revise_tables(rows, changes, index, lists, edits, parameters, VOCAB_SIZE)
+    return specs
+
+
 def specifications() -> list[dict[str, Any]]:
     """All of these, each once."""
-    return list({json.dumps(spec, sort_keys=True): spec for spec in chains() + narrowings()}.values())
+    return list(
+        {json.dumps(spec, sort_keys=True): spec for spec in chains() + narrowings() + revisions()}.values()
+    )
 
 
 def of_every_capacity(spec: dict[str, Any]) -> list[dict[str, Any]]:
@@ -143,7 +169,7 @@ def test_every_kernel_compiles_for_every_generation(reports: list[dict[str, Any]
     assert kernels == {
         "above", "begin", "bin_of", "chain", "close", "collect", "count_edits", "draw", "emit", "gather",
         "interval",
-        "rank", "recut", "resolve", "scan", "spread", "weigh",
+        "rank", "recut", "resolve", "revise", "scan", "spread", "weigh",
     }  # fmt: skip
     assert {(r["kernel"], r["architecture"]) for r in reports} == {
         (k, a) for k in kernels for a in ARCHITECTURES

@@ -1,0 +1,161 @@
+"""`Captures`: the device's work of a step, kept as one graph and started again as long as steps are alike.
+
+To start a kernel or an operation takes the host 15 µs and more on some machines, whatever it does; a graph of
+all of them takes as long as one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from engine_sampler.for_backends import INTERRUPTIONS, failure
+
+from .fused import Fused
+from .pieces import BYTES_PER_LOGIT, WORKING_BYTES, GroupPiece
+from .results import Results
+from .transfer import Download, Upload
+
+logger = logging.getLogger("engine_sampler")
+
+DEVICE_TYPES = ["cuda"]
+"""The types of devices that torch captures graphs on; ROCm's are called cuda, too."""
+SEEN_BEFORE = 3
+"""How many steps must have been alike: what a step needs is compiled and allocated then, and a graph that is
+not used again has not cost more than they did."""
+MOST_KINDS = 4
+"""Of so many kinds of steps of the same requests the graphs are kept: engines have their logits in one place
+or in a few in turn."""
+_TOKENS_AT_ONCE = 16
+
+
+class Graph(Protocol):
+    """Work that has been captured."""
+
+    def replay(self) -> Any: ...
+
+
+class Graphs:
+    """Captures work on one device. Graphs of one scheduler share their memory: no two are at work at once,
+    and what they leave is copied before the next one starts."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.work = device.type in DEVICE_TYPES
+        """Whether they can be captured; not again once that has failed."""
+        self._pool: Any = None
+        self._stream: Any = None
+        self._device = device
+
+    def capture(self, work: Callable[[], Any]) -> Graph | None:
+        """`work`, which runs when the graph is started; None, with the reason in the log, if that fails."""
+        try:
+            return self._captured(work)
+        except INTERRUPTIONS:
+            raise
+        except BaseException as error:
+            self.work = False
+            logger.warning("%s; steps are launched one by one", failure("capturing a step", error))
+            return None
+
+    def _captured(self, work: Callable[[], Any]) -> Graph:
+        if self._stream is None:
+            self._pool, self._stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream(self._device)
+        graph = torch.cuda.CUDAGraph()
+        self._stream.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(self._stream):
+            graph.capture_begin(self._pool, capture_error_mode="thread_local")
+            try:
+                work()
+            finally:
+                graph.capture_end()
+        return graph
+
+
+class CapturedStep:
+    """The work of a step, and where its results are.
+
+    results   of its pieces, in `download`, step after step.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        results: Sequence[Results],
+        download: Download,
+        tokens: Tensor | None,
+        held: Sequence[Any],
+    ) -> None:
+        """`held`: whatever else the graph reads or writes."""
+        self._graph = graph
+        self.results = results
+        self.download = download
+        self._tokens = tokens
+        self._held = held
+        self._left: list[Tensor] = []
+
+    def start(self) -> Tensor | None:
+        """Start it. Returns the tokens on the device, which nothing will change."""
+        self._graph.replay()
+        self.download.mark()
+        if self._tokens is None:
+            return None
+        if not self._left:
+            like = self._tokens
+            several = torch.empty((_TOKENS_AT_ONCE, len(like)), dtype=like.dtype, device=like.device)
+            self._left = list(several.unbind())
+        return self._left.pop().copy_(self._tokens)
+
+
+class Captures:
+    """The captured steps of the same requests in the same rows, by kind."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Hashable, int] = {}
+        self._kept: dict[Hashable, CapturedStep] = {}
+
+    def of(self, kind: Hashable) -> CapturedStep | None:
+        """The captured step of a kind, None if there is none yet."""
+        return self._kept.get(kind)
+
+    def is_due(self, kind: Hashable) -> bool:
+        """Whether a step of this kind, which is not captured, should be."""
+        seen = self._seen.get(kind, 0)
+        if not seen and len(self._seen) == MOST_KINDS:
+            self._seen.clear()
+            self._kept.clear()
+        self._seen[kind] = seen + 1
+        return seen >= SEEN_BEFORE
+
+    def keep(self, kind: Hashable, step: CapturedStep) -> None:
+        self._kept[kind] = step
+
+
+def kind_of(
+    logits: Tensor, pieces: Sequence[GroupPiece], upload: Upload, download: Download, fused: Fused
+) -> Hashable:
+    """All that decides what a step of these pieces does on the device, and where; None if something else may
+    decide, or if too much memory would be kept for it."""
+    if not pieces or not all(is_capturable(piece, fused) for piece in pieces):
+        return None
+    return (
+        logits.data_ptr(),
+        logits.dtype,
+        logits.shape,
+        logits.stride(0),
+        upload.layout,
+        download.place,
+        *[(id(piece), piece.variant) for piece in pieces],
+    )
+
+
+def is_capturable(piece: GroupPiece, fused: Fused) -> bool:
+    """Whether a piece needs nothing but its inputs, leaves nothing but results of known size, and does not
+    work on many whole rows, which would stay in memory."""
+    if piece.any_kept or not piece.is_own:
+        return False
+    is_small = len(piece) * piece.vocab_size * BYTES_PER_LOGIT <= WORKING_BYTES
+    return is_small or fused.reads_logits(piece)

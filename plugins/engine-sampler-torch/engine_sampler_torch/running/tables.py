@@ -1,0 +1,314 @@
+"""`EditTables`: the tokens that penalties and biases list, on the device, from step to step.
+
+What a step uploads for them is the token that joined each history; the lists themselves are uploaded when a
+request comes, goes back, or has had tokens from elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine_sampler import Rows, Sampler
+from engine_sampler.arithmetic import FLT_MAX
+from engine_sampler.for_backends import padded
+
+from .transfer import NUMPY_DTYPES, Upload
+
+BIASES, PENALTIES = "logit_bias", "penalties"
+_AT_ONCE = 8
+"""A history that has grown by more tokens since its last step is listed anew."""
+_SPARE = 64
+"""For so many more tokens there is room when lists are made."""
+_FILLS = (
+    (0x7FFFFFFF, torch.int32),  # kernels.revise.PADDING
+    (0, torch.int32),
+    (0, torch.int32),
+    (0.0, torch.float32),
+)
+"""What stands in an entry without a token: of ids, two counts, and a bias."""
+_STEP = 256
+"""kernels.revise.STEP"""
+
+
+class ListedRows:
+    """What the tables need to know of some rows, as long as the same requests are in them.
+
+    names  the samplers whose work they do.
+    """
+
+    def __init__(self, rows: Rows, samplers: Sequence[Sampler], kept: Upload) -> None:
+        bound = {sampler.name: rows.bind(sampler) for sampler in samplers}
+        self.names = [*bound]
+        self.slots, self.table = rows.slot_numbers, rows.slots
+        self.size = rows.vocabulary.size
+        self.has_histories = PENALTIES in bound
+        self.usual = int(self.has_histories)
+        """By how much histories that matter grow from step to step."""
+        self.first_tables = 2 * self.slots
+        self._change = np.full((4, len(rows)), -1, np.int64)
+        self._biases = bound[BIASES].resolved if BIASES in bound else None
+        self._settings = [of_row for of_row, _ in bound[PENALTIES].resolved] if self.has_histories else []
+        self._kept = kept
+        self._reaches = np.array(
+            [[s.repetition_reach for s in self._settings], [s.reach for s in self._settings]], np.int64
+        )
+        """int64 [2, n], the sizes of the two windows; −1 without end, 0 for none."""
+        self._have_ends = bool((self._reaches > 0).any())
+        self._skip_prompts = np.array(
+            [[s.scope == "output" for s in self._settings], [s.scope != "all" for s in self._settings]]
+        )
+        self._numbers = [kept.add(array) for array in self._factors(rows)] if self.has_histories else []
+
+    @staticmethod
+    def can_list(rows: Rows, samplers: Sequence[Sampler]) -> bool:
+        """Whether `samplers` are biases, penalties, or both in this order, and no factor depends on how old
+        or what a token is."""
+        names = [sampler.name for sampler in samplers]
+        if names not in ([BIASES], [PENALTIES], [BIASES, PENALTIES]):
+            return False
+        if PENALTIES not in names:
+            return True
+        return not any(s.slope or len(exempt) for s, exempt in rows.bind(samplers[-1]).resolved)
+
+    def empty_change(self, rounds: int) -> np.ndarray:
+        """int64 [4, n] without tokens; with one round, the same in every step, as it is copied before the
+        next one."""
+        return self._change if rounds == 1 else np.full_like(self._change, -1)
+
+    def join(self, change: np.ndarray, lengths: np.ndarray, joins: np.ndarray) -> None:
+        """Write the tokens number `lengths` (int64 [n]) of the histories, of the rows that are True in
+        `joins`, and those that leave the windows for them."""
+        starts = self.table.offsets[self.slots]
+        tokens = self.table.tokens
+        if joins.all():
+            change[1] = tokens[starts + lengths]
+        else:
+            change[1] = np.where(joins, tokens[starts + np.where(joins, lengths, 0)], -1)
+        if not self._have_ends:
+            return
+        begins = np.where(self._skip_prompts, self.table.prompt_lengths[self.slots], 0)
+        leaving = lengths - self._reaches
+        leave = joins & (self._reaches > 0) & (leaving >= begins)
+        change[2:] = np.where(leave, tokens[starts + np.where(leave, leaving, 0)], -1)
+
+    def parameters(self) -> list[Tensor]:
+        """Factors float32, their inverses, frequencies and presences float64, [n] each, on the device."""
+        return [self._kept[number] for number in self._numbers]
+
+    def listed(self, i: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """(ids, how often they are in each window, biases) of row i."""
+        ids, biases = (_NO_IDS, _NO_BIASES) if self._biases is None else self._biases[i]
+        repeated, counted = (
+            (self._window(which, i) for which in (0, 1)) if self.has_histories else (_NO_IDS,) * 2
+        )
+        every, places = np.unique(np.concatenate((repeated, counted, ids)), return_inverse=True)
+        ends = np.cumsum([len(repeated), len(counted)])
+        seen, times, biased = np.split(places, ends)
+        added = np.zeros(len(every), np.float32)
+        added[biased] = biases
+        return every, np.bincount(seen, minlength=len(every)), np.bincount(times, minlength=len(every)), added
+
+    def _window(self, which: int, i: int) -> np.ndarray:
+        """The tokens of row i that are in a window."""
+        slot, reach = self.slots[i], self._reaches[which, i]
+        if not reach:
+            return _NO_IDS
+        start, end = self.table.offsets[slot], self.table.offsets[slot] + self.table.lengths[slot]
+        if self._skip_prompts[which, i]:
+            start += self.table.prompt_lengths[slot]
+        return self.table.tokens[max(start, end - reach) if reach > 0 else start : end]
+
+    def _factors(self, rows: Rows) -> list[np.ndarray]:
+        repeats, counts = self._reaches != 0
+        factors = np.where(repeats, np.minimum(rows["repetition_penalty"], FLT_MAX), 1.0).astype(np.float32)
+        with np.errstate(divide="ignore"):
+            inverses = 1.0 / factors.astype(np.float64)
+        others = [np.where(counts, rows[name], 0.0) for name in ("frequency_penalty", "presence_penalty")]
+        return [factors, inverses, *others]
+
+
+_NO_IDS, _NO_BIASES = np.zeros(0, np.int64), np.zeros(0, np.float32)
+
+
+@dataclass
+class Revision:
+    """What a step makes of the tables for some rows.
+
+    changes  the numbers of uploaded arrays int64 [4, n], one after the other, for `kernels.revise_tables`.
+    new      those of the tables that are made anew, int64 [m], and of their lists; None without any.
+    """
+
+    tables: EditTables
+    rows: ListedRows
+    upload: Upload
+    changes: list[int]
+    new: list[int] | None
+
+    @property
+    def variant(self) -> Any:
+        """What decides what is done, beside the arrays that are uploaded."""
+        return self.tables.generation, len(self.changes), self.new is None
+
+    def run(self, kernels: Any, logits: Tensor, where: Tensor) -> tuple[Tensor, Tensor]:
+        """Bring the tables up to date. Returns the edits of the rows `where` as `kernels.sample` takes them,
+        valid until the tables are used again."""
+        tables = self.tables
+        if self.new is not None:
+            which, *lists = (self.upload[number] for number in self.new)
+            for of_all, of_new in zip(tables.lists, lists, strict=True):
+                of_all[:, : of_new.shape[1]].index_copy_(0, which, of_new)
+        edits, parameters = tables.edits(len(where)), self.rows.parameters()
+        for number in self.changes:
+            kernels.revise_tables(
+                logits, self.upload[number], where, tables.lists, edits, parameters, self.rows.size
+            )
+        return edits
+
+
+class _Known(NamedTuple):
+    """What the current tables of some slots are made from: `values`, int64 [4, n], and its rows.
+
+    epochs, lengths  of the histories, as in `SlotTable`.
+    used             how many entries are in use, at most.
+    current          which of the two tables is current.
+    """
+
+    values: np.ndarray
+    epochs: np.ndarray
+    lengths: np.ndarray
+    used: np.ndarray
+    current: np.ndarray
+
+    @classmethod
+    def of(cls, epochs: np.ndarray, lengths: np.ndarray) -> _Known:
+        """For these histories; the rest is not known yet."""
+        values = np.empty((4, len(epochs)), np.int64)
+        values[0], values[1] = epochs.view(np.int64), lengths
+        return cls(values, *values)
+
+
+class EditTables:
+    """Two tables for each slot of one scheduler, see `kernels.revise`, of which one is current.
+
+    lists       ids, seen and counted int32, biases float32, [2 · slots, width] each.
+    generation  how often they have been replaced.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self.generation = 0
+        self.lists: list[Tensor] = []
+        self._edits: tuple[Tensor, Tensor] | None = None
+        self._begun: list[Any] = []
+        self._width = 0
+        self._known = np.zeros((4, 0), np.int64)
+        """By slot, as `_Known`. Epoch 0 is nobody's."""
+
+    @property
+    def memory(self) -> Any:
+        """What `Revision.run` reads and writes."""
+        return self.lists, self._edits
+
+    def edits(self, rows: int) -> tuple[Tensor, Tensor]:
+        """Where the edits of so many rows are written: ids int64 and values float32 [rows, width]."""
+        assert self._edits is not None
+        ids, values = self._edits
+        return ids[:rows], values[:rows]
+
+    def begin(self, rows: ListedRows, upload: Upload, most: int) -> Revision | None:
+        """What a step of these rows needs; None if some row lists more than `most` tokens. Until `settle`,
+        nobody knows what is in their tables."""
+        slots, table = rows.slots, rows.table
+        self._make_room(len(table.lengths), len(slots))
+        known = self._known[:, slots]
+        after = _Known.of(table.epochs[slots], table.lengths[slots])
+        grown = after.lengths - known[1]
+        if not rows.has_histories:
+            grown[:] = 0
+        new, rounds = None, 1
+        room = min(self._width, most)
+        is_usual = (grown == rows.usual).all() and known[2].max() < room - rows.usual
+        if not is_usual or (known[0] != after.epochs).any():
+            stale = (known[0] != after.epochs) | (grown > _AT_ONCE) | (known[2] + grown >= room)
+            grown[stale] = 0
+            if stale.any():
+                new = self._list_anew(rows, np.flatnonzero(stale), upload, most)
+                if new is None:
+                    return None
+                known = self._known[:, slots]
+            rounds = max(1, int(grown.max()))
+        changes, current = [], known[3]
+        for number in range(rounds):
+            change = rows.empty_change(rounds)
+            np.add(rows.first_tables, current, out=change[0])
+            if rows.has_histories:
+                rows.join(change, after.lengths - grown + number, number < grown)
+                current = current ^ 1
+            changes.append(upload.add(change))
+        after.used[:] = known[2] + grown
+        after.current[:] = current
+        self._known[0, slots] = 0
+        self._begun.append((slots, after.values))
+        return Revision(self, rows, upload, changes, new)
+
+    def give_up(self) -> None:
+        """What has begun may not be queued: these rows are listed anew in their next step."""
+        self._begun.clear()
+
+    def settle(self) -> None:
+        """All that has begun is queued."""
+        for slots, values in self._begun:
+            self._known[:, slots] = values
+        self._begun.clear()
+
+    def _list_anew(self, rows: ListedRows, which: np.ndarray, upload: Upload, most: int) -> list[int] | None:
+        """The lists of the rows `which`, uploaded; None if some are too long."""
+        found = [rows.listed(i) for i in which.tolist()]
+        longest = max(len(ids) for ids, *_ in found) + _SPARE
+        if longest > most:
+            return None
+        if longest >= self._width:
+            self._replace(self._known.shape[1], _bucket(longest + 1))
+        slots = rows.slots[which]
+        self._known[2, slots] = [len(ids) for ids, *_ in found]
+        tables = [
+            padded(some, fill, NUMPY_DTYPES[dtype], self._width)
+            for some, (fill, dtype) in zip(zip(*found, strict=True), _FILLS, strict=True)
+        ]
+        return [upload.add(2 * slots + self._known[3, slots]), *map(upload.add, tables)]
+
+    def _make_room(self, slots: int, rows: int) -> None:
+        if slots > self._known.shape[1]:
+            self._replace(slots, self._width or _STEP)
+        if self._edits is None or rows > len(self._edits[0]):
+            self._new_edits(rows)
+
+    def _replace(self, slots: int, width: int) -> None:
+        """Go on with larger tables."""
+        before, self.lists = self.lists, []
+        for number, (fill, dtype) in enumerate(_FILLS):
+            lists = torch.full((2 * slots, width), fill, dtype=dtype, device=self._device)
+            if before:
+                lists[: len(before[number]), : self._width] = before[number]
+            self.lists.append(lists)
+        self._known = np.pad(self._known, ((0, 0), (0, slots - self._known.shape[1])))
+        self._width = width
+        self._new_edits(0 if self._edits is None else len(self._edits[0]))
+
+    def _new_edits(self, rows: int) -> None:
+        shape = 1 << max(rows - 1, 0).bit_length(), self._width
+        self._edits = tuple(
+            torch.empty(shape, dtype=t, device=self._device) for t in (torch.int64, torch.float32)
+        )
+        self.generation += 1
+
+
+def _bucket(n: int) -> int:
+    """The next power of two, a whole number of steps."""
+    return max(_STEP, 1 << (n - 1).bit_length())

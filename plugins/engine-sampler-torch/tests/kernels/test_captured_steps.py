@@ -1,0 +1,206 @@
+"""Steps that are alike are captured as graphs: with the tokens, errors and logprobs of NumPy."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from engine_sampler_torch import TorchBackend
+from engine_sampler_torch.running import captured, fused
+from host_sampler import SecondBest
+from recording import Graphs
+
+from engine_sampler import SamplingParams, Scheduler, StepResult, Tokenizer
+from tests.engines import registered
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter's, for NaN
+
+SIZE, ROWS = 100, 4
+SEEN = captured.SEEN_BEFORE
+TOKENIZER = Tokenizer([bytes([i % 256]) * (1 + i // 256) for i in range(SIZE)])
+CHAIN: dict[str, Any] = {"temperature": 0.8, "top_k": 9, "top_p": 0.95}
+MIXTURES: tuple[tuple[dict[str, Any], ...], ...] = (
+    (CHAIN,),
+    ({"temperature": 0.0},),
+    (CHAIN, {"temperature": 0.7}, {"top_p": 0.9}, {"temperature": 0.0}),
+    (CHAIN | {"repetition_penalty": 1.3, "frequency_penalty": 0.4, "logit_bias": {3: 4.0}},),
+    ({"typical_p": 0.9, "temperature": 1.2, "logprobs": 3},),
+    (CHAIN | {"regex": "[a-f]+", "logprobs": 2, "logprobs_mode": ["raw", "processed"]}, CHAIN),
+    ({"temperature": 0.9, "dry_multiplier": 0.8, "min_tokens": 3, "bad_words": [[1, 2], 7]},),
+)
+
+
+@pytest.fixture(autouse=True)
+def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Graphs]:
+    """Kernels run on the host, and graphs are captured there."""
+    monkeypatch.setattr(fused, "DEVICE_TYPES", ["cpu"])
+    fused.kernels_for.cache_clear()
+    yield Graphs(monkeypatch)
+    fused.kernels_for.cache_clear()
+
+
+def schedulers(mixture: tuple[dict[str, Any], ...]) -> tuple[Scheduler, Scheduler]:
+    """With the same requests, on torch and on NumPy."""
+    both = Scheduler(SIZE, TOKENIZER, backend=TorchBackend()), Scheduler(SIZE, TOKENIZER, backend="numpy")
+    for scheduler in both:
+        for seed in range(ROWS):
+            params = SamplingParams(seed=seed, **mixture[seed % len(mixture)])
+            scheduler.add(params, [1, 2, 3, 1, seed], request_id=seed)
+    return both
+
+
+class Logits:
+    """Logits that lie in the same place in every step."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = np.random.default_rng(seed)
+        self.rows = torch.empty(ROWS, SIZE)
+
+    def next(self, rows: int = ROWS) -> torch.Tensor:
+        self.rows.copy_(torch.from_numpy(self._random.normal(0, 3, (ROWS, SIZE)).astype(np.float32)))
+        return self.rows[:rows]
+
+
+def step(both: tuple[Scheduler, Scheduler], logits: torch.Tensor) -> StepResult:
+    """A step on torch, which is as that on NumPy."""
+    found, right = (scheduler.step(logits) for scheduler in both)
+    assert found.errors == right.errors
+    assert found.token_ids.tolist() == right.token_ids.tolist()
+    if found.token_ids_on_device is not None:
+        assert found.token_ids_on_device.tolist() == right.token_ids.tolist()
+    if right.logprobs is not None:
+        for kind, of_kind in right.logprobs.modes.items():
+            assert np.array_equal(found.logprobs.modes[kind].logprobs, of_kind.logprobs, equal_nan=True)
+            assert found.logprobs.modes[kind].ranks.tolist() == of_kind.ranks.tolist()
+    return found
+
+
+@pytest.mark.parametrize("mixture", MIXTURES, ids=str)
+def test_a_captured_step_gives_what_numpy_gives(mixture: tuple[dict[str, Any], ...], graphs: Graphs) -> None:
+    both, logits = schedulers(mixture), Logits(len(str(mixture)))
+    for _ in range(SEEN + 2):
+        step(both, logits.next())
+    assert graphs.captured == 1
+    # In the first step lists of penalties are new, and those of DRY empty.
+    assert graphs.started == (1 if {"dry_multiplier", "repetition_penalty"} & {*mixture[0]} else 2)
+
+
+def test_faulty_rows_are_named_as_ever(graphs: Graphs) -> None:
+    both, logits = schedulers((CHAIN,)), Logits(1)
+    for _ in range(SEEN + 1):
+        step(both, logits.next())
+    rows = logits.next()
+    rows[1, 7], rows[3] = float("nan"), float("-inf")
+    found = step(both, rows)
+    assert graphs.started == 2
+    assert [i for i, error in enumerate(found.errors) if error] == [1, 3]
+
+
+def test_tokens_on_the_device_stay(graphs: Graphs) -> None:
+    both, logits = schedulers((CHAIN,)), Logits(2)
+    found = [step(both, logits.next()) for _ in range(22)]
+    assert graphs.started == 22 - SEEN
+    for result in found:
+        assert result.token_ids_on_device.tolist() == result.token_ids.tolist()
+
+
+def test_other_requests_are_captured_anew(graphs: Graphs) -> None:
+    both, logits = schedulers((CHAIN,)), Logits(3)
+    for _ in range(SEEN + 2):
+        step(both, logits.next())
+    for scheduler in both:
+        scheduler.remove(2)
+    for _ in range(SEEN + 2):
+        step(both, logits.next(ROWS - 1))
+    assert (graphs.captured, graphs.started) == (2, 4)
+
+
+def test_logits_that_lie_elsewhere_are_not_taken_for_those_that_were_captured(graphs: Graphs) -> None:
+    both, places = schedulers((CHAIN,)), [Logits(4), Logits(5)]
+    for i in range(2 * SEEN + 2):
+        step(both, places[i % 2].next())
+    assert (graphs.captured, graphs.started) == (2, 2)
+    kept = [Logits(6 + i) for i in range(6)]
+    for logits in kept:
+        step(both, logits.next())
+    assert (graphs.captured, graphs.started) == (2, 2)
+
+
+def test_graphs_go_when_requests_do(graphs: Graphs) -> None:
+    both, logits = schedulers((CHAIN,)), Logits(7)
+    steps = []
+    keep = captured.Captures.keep
+
+    def noted(self: Any, kind: Any, one: Any) -> None:
+        steps.append(weakref.ref(one))
+        keep(self, kind, one)
+
+    captured.Captures.keep = noted  # type: ignore[method-assign]
+    try:
+        for _ in range(SEEN + 1):
+            step(both, logits.next())
+    finally:
+        captured.Captures.keep = keep  # type: ignore[method-assign]
+    for scheduler in both:
+        scheduler.remove(0)
+    step(both, logits.next(ROWS - 1))
+    gc.collect()
+    assert [one() for one in steps] == [None]
+
+
+def test_a_device_that_cannot_capture_launches_as_ever(
+    graphs: Graphs, caplog: pytest.LogCaptureFixture
+) -> None:
+    graphs.fails = True
+    both, logits = schedulers((CHAIN,)), Logits(8)
+    for _ in range(SEEN + 2):
+        step(both, logits.next())
+    assert graphs.started == 0
+    assert caplog.messages == [
+        "capturing a step failed: RuntimeError: no graphs today; steps are launched one by one"
+    ]
+
+
+def test_samplers_of_others_and_of_the_host_are_not_captured(graphs: Graphs) -> None:
+    with registered(SecondBest()):
+        both, logits = schedulers((CHAIN | {"second_best": True}, CHAIN)), Logits(9)
+        for _ in range(SEEN + 3):
+            step(both, logits.next())
+    assert graphs.captured == 0
+
+
+def test_steps_that_begin_are_captured_too(graphs: Graphs) -> None:
+    both, logits = schedulers((CHAIN,)), Logits(10)
+    for _ in range(SEEN + 2):
+        rows = logits.next()
+        begun = both[0].begin(rows)
+        right = both[1].step(rows)
+        assert begun.token_ids_on_device.tolist() == right.token_ids.tolist()
+        assert begun.finish().token_ids.tolist() == right.token_ids.tolist()
+    assert graphs.started == 2
+
+
+def test_masks_that_were_prepared_are_read_where_the_graph_finds_them(graphs: Graphs) -> None:
+    both, logits = schedulers((CHAIN | {"regex": "[a-c]+"}, CHAIN)), Logits(11)
+    for number in range(SEEN + 4):
+        for scheduler in both:
+            scheduler.prepare()
+        if number == SEEN + 2:
+            for scheduler in both:
+                scheduler.accept(0, [97])
+        step(both, logits.next())
+    assert graphs.started >= 2
+
+
+def test_many_whole_rows_are_not_kept_in_memory(graphs: Graphs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(captured, "WORKING_BYTES", 1000)
+    for settings, count in (({"typical_p": 0.9}, 0), ({"temperature": 0.0}, 1)):
+        both, logits = schedulers((settings,)), Logits(12)
+        for _ in range(SEEN + 1):
+            step(both, logits.next())
+        assert graphs.captured == count
