@@ -8,8 +8,9 @@ from engine_sampler import DeferredBackend, hookimpl
 
 if TYPE_CHECKING:
     from .backend import TorchBackend
+    from .warming import warm_up
 
-__all__ = ["TorchBackend", "register_backends"]
+__all__ = ["TorchBackend", "register_backends", "warm_up"]
 
 
 @hookimpl
@@ -22,4 +23,8 @@ def __getattr__(name: str) -> Any:
         from .backend import TorchBackend
 
         return TorchBackend
+    if name == "warm_up":
+        from .warming import warm_up
+
+        return warm_up
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

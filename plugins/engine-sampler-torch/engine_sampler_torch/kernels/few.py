@@ -26,6 +26,26 @@ TEMPERATURE = tl.constexpr(1)
 TOP_K = tl.constexpr(2)
 TOP_P = tl.constexpr(3)
 MIN_P = tl.constexpr(4)
+COARSE = tl.constexpr(256)
+"""The bins that `flat` counts in: of an eighth of a bit, from the maximum down to where nothing weighs
+anything."""
+
+
+@triton.jit
+def ranked(candidates, ordered, by_id, mine, count, LANES: tl.constexpr, STEP: tl.constexpr):
+    """Put the LANES candidates number `mine` of `count` in their places, counted STEP by STEP."""
+    steps = tl.arange(0, STEP)
+    keys = tl.load(candidates + mine, mask=mine < count, other=NO_KEY)
+    smaller = tl.full((LANES, STEP), 0, tl.int32)
+    for start in range(0, count, STEP):
+        others = tl.load(candidates + start + steps, mask=start + steps < count, other=NO_KEY)
+        smaller += (others[None, :] < keys[:, None]).to(tl.int32)
+        # The id of NO_KEY is above all others as an unsigned number.
+        before = others.to(tl.uint32)[None, :] < keys.to(tl.uint32)[:, None]
+        smaller += tl.where(before, 1 << 16, 0)
+    places = tl.sum(smaller, 1)
+    tl.store(ordered + (places & 0xFFFF), keys, mask=mine < count)
+    tl.store(by_id + (places >> 16), keys, mask=mine < count)
 
 
 @kernel()
@@ -35,25 +55,14 @@ def rank(candidates, counts, ordered, by_id, CAPACITY: tl.constexpr, LANES: tl.c
     candidates. Both places are counted in one number, by the key in its lower half, by the id above."""
     row = tl.program_id(0)
     mine = tl.program_id(1) * LANES + tl.arange(0, LANES)
-    steps = tl.arange(0, STEP)
     count = tl.load(counts + row)
     at = row.to(tl.int64) * CAPACITY
     if (count <= CAPACITY) & (tl.program_id(1) * LANES < count):
-        keys = tl.load(candidates + at + mine, mask=mine < count, other=NO_KEY)
-        smaller = tl.full((LANES, STEP), 0, tl.int32)
-        for start in range(0, count, STEP):
-            others = tl.load(candidates + at + start + steps, mask=start + steps < count, other=NO_KEY)
-            smaller += (others[None, :] < keys[:, None]).to(tl.int32)
-            # The id of NO_KEY is above all others as an unsigned number.
-            before = others.to(tl.uint32)[None, :] < keys.to(tl.uint32)[:, None]
-            smaller += tl.where(before, 1 << 16, 0)
-        places = tl.sum(smaller, 1)
-        tl.store(ordered + at + (places & 0xFFFF), keys, mask=mine < count)
-        tl.store(by_id + at + (places >> 16), keys, mask=mine < count)
+        ranked(candidates + at, ordered + at, by_id + at, mine, count, LANES, STEP)
 
 
 @kernel()
-def chain(ordered, by_id, counts, last, faults, masses, tokens,
+def chain(ordered, by_id, counts, last, faults, masses, tallies, tokens,
           scales, greedy, ks, shares, reaches, crossings, depths, leasts, draws, tiles,
           CAPACITY: tl.constexpr, TILES: tl.constexpr, OPS: tl.constexpr, SORTED: tl.constexpr,
           LEADING: tl.constexpr, DRAWN: tl.constexpr, WEIGHED: tl.constexpr,
@@ -65,9 +74,12 @@ def chain(ordered, by_id, counts, last, faults, masses, tokens,
     candidates, and `tokens` stays −1, for `resolve`. A cut that lies beyond the candidates changes nothing
     here: all cuts before the first change of temperature keep prefixes of one order, so a later, shorter one
     decides. That change is operation number SORTED; the cuts before it are found by their places alone. The
-    first token stays in any case, so the greatest logit is known throughout.
+    first token stays in any case, so the greatest logit is known throughout. With WEIGHED, `tallies` are
+    emptied for `flat`.
     """
     row = tl.program_id(0)
+    if WEIGHED:
+        tl.store(tallies + row * COARSE + tl.arange(0, COARSE), tl.full((COARSE,), 0, tl.int32))
     # Everything is asked for at once: what is read inside a step would be waited for in every one.
     is_greedy = tl.load(greedy + row) != 0
     scale, k, depth, fewest = (

@@ -1,10 +1,12 @@
 """top_p over rows so flat that the candidates do not reach p: find the last token that stays, without
 sorting the row.
 
-Weights are summed by distance from the maximum, first above sixteen pivots (`above` and `interval`), then,
-within the interval in which p is reached, in 1,024 bins (`spread` and `bin_of`). The tokens of that bin are
-gathered and sorted (`collect`, and `few.rank`), and `close` finds the last one. All sums are of integers, so
-neither the order of blocks nor that of atomic additions matters. What follows the top_p depends on logits
+Tokens are counted by distance from the maximum, eight bins a bit (`tally`). What the tokens of a bin weigh
+lies between two bounds, and what all weigh is known, so the bins in which p may be reached are few
+(`interval`). Their weights are summed in 1,024 finer bins, beside the weight of all tokens before them
+(`spread` and `bin_of`). The tokens of the bin in which p is reached are gathered and sorted, beside the
+weight of all before it (`collect`, and `few.rank`), and `close` finds the last one. All sums are of integers,
+so neither the order of blocks nor that of atomic additions matters. What follows the top_p depends on logits
 alone: a bound and a scale.
 
 A row takes part from `interval` on if its `state` is 1. `close` sets it to 2 once the row's bounds are
@@ -14,7 +16,7 @@ known, or to 0 if the bin holds more tokens than there is room for: then `whole.
 import triton
 import triton.language as tl
 
-from .few import MIN_P, TEMPERATURE, TOP_P
+from .few import COARSE, MIN_P, TEMPERATURE, TOP_P
 from .numbers import (
     NO_KEY,
     distance_of,
@@ -29,10 +31,9 @@ from .numbers import (
 )
 from .reading import read
 
-PIVOTS = tl.constexpr(16)
-"""The first fifteen are 1, 2, …, 15 bits below the maximum; the last is below every token that weighs
-anything."""
 BINS = tl.constexpr(1024)
+NOWHERE = tl.constexpr(-1)
+"""In the place of an interval: p is not reached, every token stays."""
 
 
 @triton.jit
@@ -64,85 +65,126 @@ def takes_part(tokens, faults, counts, leasts, greedy, row,
 
 
 @kernel()
-def above(logits, index, bitmask, edit_ids, edit_values, spans, scales, best,
-          tokens, faults, counts, leasts, greedy, depths, sums,
+def tally(logits, index, bitmask, edit_ids, edit_values, spans, scales, best,
+          tokens, faults, counts, leasts, greedy, depths, tallies, masses,
           row_stride, mask_stride, edit_stride, spans_stride, tiles, vocab,
-          TILE: tl.constexpr, STEP: tl.constexpr, OPS: tl.constexpr,
+          TILE: tl.constexpr, OPS: tl.constexpr,
           CAPACITY: tl.constexpr, ALONE: tl.constexpr, GREEDY: tl.constexpr,
           MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr):  # fmt: skip
-    """sums[row, tile] = the weight of the tile's tokens down to each pivot, int64 [16]; grid (rows,
-    tiles)."""
+    """Add the number of the tile's tokens in each coarse bin to `tallies` [row, 256], int32, which `chain`
+    has emptied; grid (rows, tiles). If a min_p comes before, what passes it gives the tile's `masses`."""
     row, tile = tl.program_id(0), tl.program_id(1)
     if takes_part(tokens, faults, counts, leasts, greedy, row, CAPACITY, ALONE, GREEDY):
         peak = value_of_key(tl.load(best + row))
-        bound = bound_before(peak, depths, row, OPS)
+        ids = tile * TILE + tl.arange(0, TILE)
         edits = row.to(tl.int64) * edit_stride
-        pivots = tl.arange(0, PIVOTS)
-        floors = tl.where(pivots < PIVOTS - 1, -1.0 - pivots.to(tl.float32), -32.0)
-        total = tl.full((PIVOTS,), 0, tl.int64)
-        for start in range(0, TILE, STEP):
-            ids = tile * TILE + start + tl.arange(0, STEP)
-            source = logits + tl.load(index + row) * row_stride
-            values = read(source, bitmask + row.to(tl.int64) * mask_stride,
-                          edit_ids + edits, edit_values + edits, spans + row * spans_stride,
-                          tl.load(scales + row) if HEATED else 1.0, tile, ids, ids >= 0, vocab,
-                          MASKED, EDITED, HEATED)  # fmt: skip
-            y = distance_of(values, peak)
-            weights = tl.where(key_of(values, ids) <= bound, weight_at(y), 0)
-            total += tl.sum(tl.where(y[None, :] >= floors[:, None], weights[None, :], 0), 1)
-        tl.store(sums + (row * tiles + tile) * PIVOTS + pivots, total)
+        source = logits + tl.load(index + row) * row_stride
+        values = read(source, bitmask + row.to(tl.int64) * mask_stride,
+                      edit_ids + edits, edit_values + edits, spans + row * spans_stride,
+                      tl.load(scales + row) if HEATED else 1.0, tile, ids, ids >= 0, vocab,
+                      MASKED, EDITED, HEATED)  # fmt: skip
+        y = distance_of(values, peak)
+        weighs = y > -31.0
+        if filters(OPS):
+            weighs = weighs & (key_of(values, ids) <= bound_before(peak, depths, row, OPS))
+            tl.store(masses + row * tiles + tile, tl.sum(tl.where(weighs, weight_at(y), 0), 0))
+        numbers = tl.histogram(coarse_bin(tl.where(weighs, y, 0.0)), COARSE, mask=weighs)
+        tl.atomic_add(tallies + row * COARSE + tl.arange(0, COARSE), numbers, mask=numbers > 0, sem="relaxed")
+
+
+@triton.jit
+def filters(OPS: tl.constexpr):
+    """Whether a min_p comes before the top_p."""
+    return OPS[0] == MIN_P or (OPS[0] == TEMPERATURE and OPS[1] == MIN_P)
+
+
+@triton.jit
+def coarse_bin(y):
+    """The coarse bin of a distance above −32: number n holds −n/8 and what is above −(n + 1)/8."""
+    return (y * -8.0).to(tl.int32)
 
 
 @kernel()
-def interval(tokens, faults, counts, leasts, greedy, shares, reaches, sums, state, limits, below, places,
-             bins,
-             tiles, TILES: tl.constexpr,
-             CAPACITY: tl.constexpr, ALONE: tl.constexpr, GREEDY: tl.constexpr):  # fmt: skip
-    """Between which pivots p is reached: `places` (16: nowhere, every token stays), the weight `below` which
-    the tokens before weigh, and `limits`; empty `bins`. Grid (rows,)."""
+def interval(
+    tokens,
+    faults,
+    counts,
+    leasts,
+    greedy,
+    shares,
+    reaches,
+    tallies,
+    masses,
+    state,
+    limits,
+    below,
+    places,
+    bins,
+    tiles,
+    TILES: tl.constexpr,
+    CAPACITY: tl.constexpr,
+    ALONE: tl.constexpr,
+    GREEDY: tl.constexpr,
+):
+    """The coarse bins in which p may be reached, in `places`, and `limits`; empty `bins` and `below`. Grid
+    (rows,)."""
     row = tl.program_id(0)
     part = takes_part(tokens, faults, counts, leasts, greedy, row, CAPACITY, ALONE, GREEDY)
     tl.store(state + row, part.to(tl.int32))
     if part:
-        lines = tl.arange(0, TILES)[:, None]
-        pivots = tl.arange(0, PIVOTS)
-        parts = tl.load(sums + (row * tiles + lines) * PIVOTS + pivots[None, :], mask=lines < tiles, other=0)
-        upto = tl.sum(parts, 0)
-        limit = share_limit(tl.load(shares + row), tl.load(reaches + row) != 0, tl.max(upto, 0))
-        place = tl.sum((upto <= limit).to(tl.int32), 0)
+        parts = tl.arange(0, TILES)
+        total = tl.sum(tl.load(masses + row * tiles + parts, mask=parts < tiles, other=0), 0)
+        limit = share_limit(tl.load(shares + row), tl.load(reaches + row) != 0, total)
+        lanes = tl.arange(0, COARSE)
+        numbers = tl.load(tallies + row * COARSE + lanes).to(tl.int64)
+        edges = lanes.to(tl.float32) * -0.125
+        # The weights of a bin's edges, with room for what the polynomial is not monotonic.
+        most, least = weight_at(edges), weight_at(edges - 0.125)
+        most += (most >> 18) + 1
+        least = tl.maximum(least - (least >> 18) - 1, 0)
+        most_upto, least_upto = tl.cumsum(numbers * most, 0), tl.cumsum(numbers * least, 0)
+        most_after = tl.max(most_upto, 0) - most_upto
+        least_after = tl.max(least_upto, 0) - least_upto
+        inside = tl.minimum(most_upto, total - least_after) <= limit
+        maybe = tl.maximum(least_upto, total - most_after) <= limit
+        start = tl.sum(inside.to(tl.int32), 0)
+        end = tl.minimum(tl.sum(maybe.to(tl.int32), 0), COARSE - 1)
+        start = tl.minimum(start, end)
         tl.store(limits + row, limit)
-        tl.store(places + row, place)
-        tl.store(below + row, tl.max(tl.where(pivots < place, upto, 0), 0))
+        tl.store(places + row, tl.where(total <= limit, NOWHERE, start | (end << 8)))
+        tl.store(below + row, tl.full((), 0, tl.int64))
         lanes = tl.arange(0, BINS)
         tl.store(bins + row.to(tl.int64) * BINS + lanes, tl.full((BINS,), 0, tl.int64))
 
 
 @triton.jit
 def bin_at(y, place):
-    """The bin of a distance within the interval number `place`, which ascends as y descends; −1 outside."""
-    top = -place.to(tl.float32)
-    last = place == PIVOTS - 1
-    floor = tl.where(last, -32.0, top - 1.0)
-    inside = (y >= floor) & ((y < top) | (place == 0))
-    y = tl.where(inside, y, top)
-    number = ((top - y) * tl.where(last, 60.0, 1024.0)).to(tl.int32)
-    return tl.where(inside, tl.minimum(number, BINS - 1), -1)
+    """The fine bin of a distance within the coarse ones of `place`, which ascends as y descends; −1 before
+    them, BINS after them."""
+    start, end = place & 255, place >> 8
+    fine = 4
+    for count in tl.static_range(8):
+        fine = tl.where(end - start < (128 >> count), 8 << count, fine)
+    coarse = coarse_bin(tl.where(y > -31.0, y, -31.0))
+    number = ((start.to(tl.float32) * -0.125 - y) * (fine * 8).to(tl.float32)).to(tl.int32)
+    number = tl.minimum(tl.maximum(number, 0), BINS - 1)
+    return tl.where(coarse < start, -1, tl.where(coarse > end, BINS, number))
 
 
 @kernel()
 def spread(logits, index, bitmask, edit_ids, edit_values, spans, scales, best, first, state, places, depths,
-           bins,
+           below, bins,
            row_stride, mask_stride, edit_stride, spans_stride, tiles, vocab,
            TILE: tl.constexpr, OPS: tl.constexpr,
            MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr):  # fmt: skip
-    """Add the weight of each token in the interval to its bin, by atomic additions of int64; grid (rows,
-    tiles)."""
+    """Add the weight of each token in the interval to its bin, and of all before it to `below`, by atomic
+    additions of int64; grid (rows, tiles)."""
     row, tile = tl.program_id(0), tl.program_id(1)
     place = tl.load(places + row)
-    if (tl.load(state + row) == 1) & (place < PIVOTS):
+    if (tl.load(state + row) == 1) & (place != NOWHERE):
         peak = value_of_key(tl.load(best + row))
         greatest = distance_of(value_of_key(tl.load(first + row * tiles + tile)), peak)
-        if (greatest >= -1.0 - place.to(tl.float32)) | (place == PIVOTS - 1):
+        if bin_at(greatest, place) < BINS:
             ids = tile * TILE + tl.arange(0, TILE)
             edits = row.to(tl.int64) * edit_stride
             source = logits + tl.load(index + row) * row_stride
@@ -151,13 +193,13 @@ def spread(logits, index, bitmask, edit_ids, edit_values, spans, scales, best, f
                           tl.load(scales + row) if HEATED else 1.0, tile, ids, ids >= 0, vocab,
                           MASKED, EDITED, HEATED)  # fmt: skip
             y = distance_of(values, peak)
-            number = bin_at(y, place)
             weights = weight_at(y)
-            adds = (
-                (number >= 0) & (key_of(values, ids) <= bound_before(peak, depths, row, OPS)) & (weights > 0)
-            )
-            at = bins + row.to(tl.int64) * BINS + tl.maximum(number, 0)
-            tl.atomic_add(at, weights, mask=adds, sem="relaxed")
+            if filters(OPS):
+                weights = tl.where(key_of(values, ids) <= bound_before(peak, depths, row, OPS), weights, 0)
+            number = bin_at(y, place)
+            tl.atomic_add(below + row, tl.sum(tl.where(number < 0, weights, 0), 0), sem="relaxed")
+            at = bins + row.to(tl.int64) * BINS + number
+            tl.atomic_add(at, weights, mask=(number >= 0) & (number < BINS) & (weights > 0), sem="relaxed")
 
 
 @kernel()
@@ -166,7 +208,7 @@ def bin_of(state, limits, below, places, bins, chosen, counts):
     and no candidates in rows that take no part. Grid (rows,)."""
     row = tl.program_id(0)
     tl.store(counts + row, 0)
-    if (tl.load(state + row) == 1) & (tl.load(places + row) < PIVOTS):
+    if (tl.load(state + row) == 1) & (tl.load(places + row) != NOWHERE):
         lanes = tl.arange(0, BINS)
         start = tl.load(below + row)
         upto = start + tl.cumsum(tl.load(bins + row.to(tl.int64) * BINS + lanes), 0)
@@ -177,17 +219,20 @@ def bin_of(state, limits, below, places, bins, chosen, counts):
 
 @kernel()
 def collect(logits, index, bitmask, edit_ids, edit_values, spans, scales, best, first, state, places, depths,
-            chosen, counts, candidates,
+            chosen, counts, candidates, masses,
             row_stride, mask_stride, edit_stride, spans_stride, tiles, vocab,
             TILE: tl.constexpr, CAPACITY: tl.constexpr, OPS: tl.constexpr,
             MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr):  # fmt: skip
-    """The keys of the tokens in the chosen bin, in any order, as `scan.gather` does; grid (rows, tiles)."""
+    """The keys of the tokens in the chosen bin, in any order, as `scan.gather` does, and the weight of those
+    before it in `masses`; grid (rows, tiles)."""
     row, tile = tl.program_id(0), tl.program_id(1)
     place = tl.load(places + row)
-    if (tl.load(state + row) == 1) & (place < PIVOTS):
+    if (tl.load(state + row) == 1) & (place != NOWHERE):
         peak = value_of_key(tl.load(best + row))
         greatest = distance_of(value_of_key(tl.load(first + row * tiles + tile)), peak)
-        if (greatest >= -1.0 - place.to(tl.float32)) | (place == PIVOTS - 1):
+        bin = tl.load(chosen + row)
+        mass = tl.full((), 0, tl.int64)
+        if bin_at(greatest, place) <= bin:
             ids = tile * TILE + tl.arange(0, TILE)
             edits = row.to(tl.int64) * edit_stride
             source = logits + tl.load(index + row) * row_stride
@@ -196,25 +241,32 @@ def collect(logits, index, bitmask, edit_ids, edit_values, spans, scales, best, 
                           tl.load(scales + row) if HEATED else 1.0, tile, ids, ids >= 0, vocab,
                           MASKED, EDITED, HEATED)  # fmt: skip
             keys = key_of(values, ids)
-            member = bin_at(distance_of(values, peak), place) == tl.load(chosen + row)
-            member = member & (keys <= bound_before(peak, depths, row, OPS)) & (keys != NO_KEY)
+            y = distance_of(values, peak)
+            number = bin_at(y, place)
+            if filters(OPS):
+                number = tl.where(keys <= bound_before(peak, depths, row, OPS), number, BINS)
+            mass = tl.sum(tl.where(number < bin, weight_at(y), 0), 0)
+            # A tile has few of them: giving each a place of its own costs less than counting.
+            member = (number == bin) & (keys != NO_KEY)
             ones = tl.full((TILE,), 1, tl.int32)
             slots = tl.atomic_add(counts + row + ids * 0, ones, mask=member, sem="relaxed")
             fits = member & (slots < CAPACITY)
             tl.store(candidates + row.to(tl.int64) * CAPACITY + tl.where(fits, slots, 0), keys, mask=fits)
+        tl.store(masses + row * tiles + tile, mass)
 
 
 @kernel()
-def close(ordered, counts, state, limits, below, places, best, crossings, depths, scales, cuts, lates,
-          CAPACITY: tl.constexpr, OPS: tl.constexpr, HEATED: tl.constexpr):  # fmt: skip
-    """The keys that what remains does not exceed: `cuts` before a later temperature, `lates` after it. Grid
-    (rows,)."""
+def close(ordered, counts, state, limits, below, places, best, crossings, depths, scales, cuts, lates, masses,
+          tiles, TILE: tl.constexpr, CAPACITY: tl.constexpr, OPS: tl.constexpr,
+          HEATED: tl.constexpr):  # fmt: skip
+    """The keys that what remains does not exceed: `cuts` before a later temperature, `lates` after it. Adds
+    the weights of the bin's tokens that stay to `masses`. Grid (rows,)."""
     row = tl.program_id(0)
     if tl.load(state + row) == 1:
         peak = value_of_key(tl.load(best + row))
         cut = bound_before(peak, depths, row, OPS)
         count = tl.load(counts + row)
-        reached = tl.load(places + row) < PIVOTS
+        reached = tl.load(places + row) != NOWHERE
         if reached & (count <= CAPACITY):
             lanes = tl.arange(0, CAPACITY)
             at = ordered + row.to(tl.int64) * CAPACITY
@@ -227,6 +279,8 @@ def close(ordered, counts, state, limits, below, places, best, crossings, depths
             cut = tl.minimum(cut, tl.maximum(none, tl.max(tl.where(stays, keys, -1 << 63), 0)))
             # The first token stays, also if it alone exceeds the limit.
             cut = tl.maximum(cut, tl.load(best + row))
+            tile = ((keys & 0xFFFFFFFF) // TILE).to(tl.int32)
+            tl.atomic_add(masses + row * tiles + tile, weights, mask=keys <= cut, sem="relaxed")
         late = tl.full((), NO_KEY, tl.int64)
         passed = False
         for i in tl.static_range(len(OPS)):

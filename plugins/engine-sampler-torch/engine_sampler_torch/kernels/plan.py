@@ -96,6 +96,11 @@ class KernelPlan:
         return sum(operation != TEMPERATURE.value for operation in self.operations)
 
     @property
+    def cut_last(self) -> bool:
+        """Whether a top_p is the last sampler: then `flat` knows what every tile weighs."""
+        return self.operations[-1:] == (TOP_P.value,)
+
+    @property
     def heated_later(self) -> bool:
         """Whether a temperature comes after a cut."""
         return TEMPERATURE.value in self.operations and not self.heated

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import few, flat, many, scan, whole
+from . import few, flat, many, scan, together, whole
 from .launching import launch
 from .outcome import KernelOutcome
 from .plan import KernelPlan, plan_of
@@ -18,6 +18,8 @@ from .workspace import ROOM, Workspace, WorkspaceShape, bucket
 
 GATHERED_AT_ONCE, MOST_PROGRAMS = 1024, 32
 """How many logits a program gathers from at once, and how many programs share a row's."""
+MOST_TOGETHER, READ_AT_ONCE = 128, 4096
+"""Up to how many candidates one program of a row does all of that, and how many logits it reads at once."""
 
 Given = Mapping[str, Tensor]
 Edits = tuple[Tensor, Tensor]
@@ -86,9 +88,9 @@ class _Launches:
     def _none(self, dtype: torch.dtype) -> Tensor:
         return self.workspace.none[dtype]
 
-    def scan(self, needs: Tensor | None, wanted: int, *, best_only: bool) -> None:
-        """Read every logit once; then what `begin` makes of it."""
-        w, shape, outcome = self.workspace, self.shape, self.outcome
+    def scan(self, wanted: int) -> None:
+        """Read every logit once."""
+        w, shape = self.workspace, self.shape
         if self.edits is not None:
             ids = self.edits[0]
             grid = (self.rows, shape.tiles + 1)
@@ -98,24 +100,42 @@ class _Launches:
                      w.alive, w.maxima, *self.strides, *self.wide, TILE=shape.tile, GROUP=shape.group,
                      VECTOR=min(shape.group, 16 // self.source[0].element_size()), GROUPED=wanted > 0,
                      **self.kinds, warps=8)  # fmt: skip
-        self._launch(scan.begin, (self.rows,), *self.source, self.scales, w.highest, w.first, w.alive,
-                     w.maxima, self._none(torch.int64) if needs is None else needs, outcome.peaks,
-                     outcome.faults, w.best, w.last, w.counts, w.hot, w.hot_counts, outcome.token_ids,
-                     *self.strides, *self.wide, shape.groups, wanted, TILE=shape.tile, GROUP=shape.group,
-                     TILES=self.tiles_bucket, GROUPS=bucket(shape.groups), ROUNDS=0 if shape.whole else 3,
-                     GROUPED=wanted > 0, NEEDS=needs is not None, BEST=best_only, **self.kinds,
+
+    def begin(self, needs: Tensor | None, wanted: int, *, best_only: bool = False) -> None:
+        """What the scan says of each row."""
+        w, outcome = self.workspace, self.outcome
+        given, constants = self._begun(needs)
+        self._launch(scan.begin, (self.rows,), *given, outcome.peaks, outcome.faults, w.best, w.last,
+                     w.counts, w.hot, w.hot_counts, outcome.token_ids, *self.strides, *self.wide,
+                     self.shape.groups, wanted, **constants, GROUPED=wanted > 0, BEST=best_only,
                      warps=8)  # fmt: skip
 
-    def gather(self, *, weighed: bool) -> None:
+    def _begun(self, needs: Tensor | None) -> tuple[list[Tensor], dict[str, Any]]:
+        w, shape = self.workspace, self.shape
+        given = [*self.source, self.scales, w.highest, w.first, w.alive, w.maxima]
+        constants = {"TILE": shape.tile, "GROUP": shape.group, "TILES": self.tiles_bucket,
+                     "GROUPS": bucket(shape.groups), "WHOLE": shape.whole, "NEEDS": needs is not None,
+                     **self.kinds}  # fmt: skip
+        return [*given, self._none(torch.int64) if needs is None else needs], constants
+
+    def candidates(self, needs: Tensor | None, wanted: int) -> None:
+        """The candidates in order and by id, by one program a row."""
+        w, shape, outcome = self.workspace, self.shape, self.outcome
+        given, constants = self._begun(needs)
+        self._launch(together.candidates, (self.rows,), *given, outcome.peaks, outcome.faults, w.best, w.last,
+                     w.counts, w.hot, w.candidates, w.ordered, w.by_id, outcome.token_ids, *self.strides,
+                     *self.wide, shape.groups, wanted, **constants, CAPACITY=shape.capacity,
+                     AT_ONCE=max(1, READ_AT_ONCE // shape.group), STEP=32, warps=8)  # fmt: skip
+
+    def gather(self) -> None:
         """The candidates, in any order."""
         w, shape = self.workspace, self.shape
         step = max(1, GATHERED_AT_ONCE // shape.group)
         programs = min(MOST_PROGRAMS, -(-shape.groups // step))
-        self._launch(scan.gather, (self.rows, programs + shape.tiles if weighed else programs), *self.source,
-                     self.scales, w.first, self.outcome.faults, w.best, w.last, w.counts, w.hot,
-                     w.hot_counts, w.candidates, w.masses, *self.strides, *self.wide, programs,
-                     TILE=shape.tile, GROUP=shape.group, STEP=step, CAPACITY=shape.capacity, WEIGHED=weighed,
-                     **self.kinds, warps=8 if weighed else 4)  # fmt: skip
+        self._launch(scan.gather, (self.rows, programs), *self.source, self.scales, w.last, w.counts, w.hot,
+                     w.hot_counts, w.candidates, *self.strides, *self.wide, programs, TILE=shape.tile,
+                     GROUP=shape.group, STEP=step, CAPACITY=shape.capacity, **self.kinds,
+                     warps=4)  # fmt: skip
 
     def rank(self, capacity: int) -> None:
         """The candidates in order, and by id."""
@@ -127,7 +147,8 @@ class _Launches:
         """The chain on the candidates."""
         w, shape = self.workspace, self.shape
         self._launch(few.chain, (self.rows,), w.ordered, w.by_id, w.counts, w.last, self.outcome.faults,
-                     w.masses, self.outcome.token_ids, *(given[name] for name in PARAMETERS), shape.tiles,
+                     w.masses, w.tallies, self.outcome.token_ids, *(given[name] for name in PARAMETERS),
+                     shape.tiles,
                      CAPACITY=shape.capacity, TILES=self.tiles_bucket, OPS=plan.operations,
                      SORTED=plan.sorted, LEADING=plan.heated, DRAWN=plan.drawn, WEIGHED=plan.weighed,
                      GREEDY=plan.greedy, warps=4)  # fmt: skip
@@ -139,24 +160,27 @@ class _Launches:
         ops, kinds = {"OPS": plan.operations}, self.kinds
         part = (outcome.token_ids, outcome.faults, w.counts, given["least"], given["greedy"])
         parting = {"CAPACITY": shape.capacity, "ALONE": plan.cuts == 1, "GREEDY": plan.greedy}
-        self._launch(flat.above, grid, *self.source, self.scales, w.best, *part, given["depth"], w.sums,
-                     *self.strides, *self.wide, TILE=shape.tile, STEP=min(shape.tile, 1024), **parting, **ops,
-                     **kinds, warps=8)  # fmt: skip
-        self._launch(flat.interval, (self.rows,), *part, given["p"], given["reach"], w.sums, w.state,
-                     w.limits, w.below, w.places, w.bins, shape.tiles, TILES=self.tiles_bucket, **parting,
-                     warps=4)  # fmt: skip
+        self._launch(flat.tally, grid, *self.source, self.scales, w.best, *part, given["depth"], w.tallies,
+                     w.masses, *self.strides, *self.wide, TILE=shape.tile, **parting, **ops, **kinds,
+                     warps=8)  # fmt: skip
+        self._launch(flat.interval, (self.rows,), *part, given["p"], given["reach"], w.tallies, w.masses,
+                     w.state, w.limits, w.below, w.places, w.bins, shape.tiles, TILES=self.tiles_bucket,
+                     **parting, warps=4)  # fmt: skip
         inside = (w.best, w.first, w.state, w.places, given["depth"])
-        self._launch(flat.spread, grid, *self.source, self.scales, *inside, w.bins, *self.strides, *self.wide,
-                     TILE=shape.tile, **ops, **kinds, warps=8)  # fmt: skip
+        self._launch(flat.spread, grid, *self.source, self.scales, *inside, w.below, w.bins, *self.strides,
+                     *self.wide, TILE=shape.tile, **ops, **kinds, warps=8)  # fmt: skip
         self._launch(flat.bin_of, (self.rows,), w.state, w.limits, w.below, w.places, w.bins, w.chosen,
                      w.counts, warps=4)  # fmt: skip
         self._launch(flat.collect, grid, *self.source, self.scales, *inside, w.chosen, w.counts, w.candidates,
-                     *self.strides, *self.wide, TILE=shape.tile, CAPACITY=ROOM, **ops, **kinds,
+                     w.masses, *self.strides, *self.wide, TILE=shape.tile, CAPACITY=ROOM, **ops, **kinds,
                      warps=8)  # fmt: skip
         self.rank(ROOM)
         self._launch(flat.close, (self.rows,), w.ordered, w.counts, w.state, w.limits, w.below, w.places,
-                     w.best, given["crossing"], given["depth"], given["scale"], w.cuts, w.lates,
-                     CAPACITY=ROOM, **ops, HEATED=plan.heated, warps=4)  # fmt: skip
+                     w.best, given["crossing"], given["depth"], given["scale"], w.cuts, w.lates, w.masses,
+                     shape.tiles, TILE=shape.tile, CAPACITY=ROOM, **ops, HEATED=plan.heated,
+                     warps=4)  # fmt: skip
+        if not plan.cut_last:
+            self.weigh(plan, given, bounded=True)
         self.draw(plan, given, bounded=True)
 
     def resolve(self, plan: KernelPlan, given: Given) -> None:
@@ -173,7 +197,7 @@ class _Launches:
         self._launch(whole.recut, (self.rows,), *self.source, self.scales, outcome.faults, ks, w.last,
                      w.counts, *self.strides, shape.vocab_size, SPAN=shape.tile, TILE=1024,
                      CAPACITY=shape.capacity, **self.kinds, warps=8)  # fmt: skip
-        self.gather(weighed=False)
+        self.gather()
 
     def emit(self, ks: Tensor, width: int) -> KernelCandidates:
         """The first k candidates by id."""
@@ -184,16 +208,28 @@ class _Launches:
                      shape.vocab_size, CAPACITY=shape.capacity, WIDTH=width, warps=4)  # fmt: skip
         return KernelCandidates(ids, values, outcome.faults, outcome.peaks)
 
+    def weigh(self, plan: KernelPlan, given: Given, *, bounded: bool = False) -> None:
+        """The weight of each tile: of all its tokens, or of those that `flat` has left."""
+        w, constants = self.workspace, self._drawn_from(plan, bounded=bounded)
+        self._launch(many.weigh, (self.rows, self.shape.tiles), *self.source, self.scales, w.first,
+                     self.outcome.faults, w.best, w.masses, *self._bounds(given), *self.strides, *self.wide,
+                     **constants, warps=8)  # fmt: skip
+
     def draw(self, plan: KernelPlan, given: Given, *, bounded: bool = False) -> None:
-        """A draw from whole rows."""
-        w, shape, outcome = self.workspace, self.shape, self.outcome
-        bounds = (w.state, w.cuts, w.lates, given["scale"])
-        kinds = {"TILE": shape.tile, "BOUNDED": bounded, "LATER": plan.heated_later, **self.kinds}
-        self._launch(many.weigh, (self.rows, shape.tiles), *self.source, self.scales, w.first, outcome.faults,
-                     w.best, w.masses, *bounds, *self.strides, *self.wide, **kinds, warps=8)  # fmt: skip
-        self._launch(many.draw, (self.rows,), *self.source, self.scales, outcome.faults, w.best, w.masses,
-                     given["greedy"], given["draw"], outcome.token_ids, *bounds, *self.strides, *self.wide,
-                     TILES=self.tiles_bucket, GREEDY=plan.greedy, **kinds, warps=8)  # fmt: skip
+        """A draw from whole rows whose tiles are weighed."""
+        w, constants = self.workspace, self._drawn_from(plan, bounded=bounded)
+        self._launch(many.draw, (self.rows,), *self.source, self.scales, self.outcome.faults, w.best,
+                     w.masses, given["greedy"], given["draw"], self.outcome.token_ids, *self._bounds(given),
+                     *self.strides, *self.wide, TILES=self.tiles_bucket, GREEDY=plan.greedy, **constants,
+                     warps=8)  # fmt: skip
+
+    def _bounds(self, given: Given) -> tuple[Tensor, ...]:
+        w = self.workspace
+        return w.state, w.cuts, w.lates, given["scale"]
+
+    def _drawn_from(self, plan: KernelPlan, *, bounded: bool) -> dict[str, Any]:
+        later = plan.heated_later and (bounded or not plan.cuts)
+        return {"TILE": self.shape.tile, "BOUNDED": bounded, "LATER": later, **self.kinds}
 
 
 PARAMETERS = {
@@ -256,17 +292,27 @@ def sample(
     launches = _Launches(logits, index, vocab_size, shape, workspace, scales, bitmask, edits, start)
     if index.shape[0]:
         if plan.best_only:
-            launches.scan(None, 0, best_only=True)
+            launches.scan(0)
+            launches.begin(None, 0, best_only=True)
         elif plan.wanted:
-            launches.scan(arguments["k"] if plan.asked else None, plan.wanted, best_only=False)
-            launches.gather(weighed=plan.weighed)
-            launches.rank(shape.capacity)
+            needs = arguments["k"] if plan.asked else None
+            launches.scan(plan.wanted)
+            if shape.capacity <= MOST_TOGETHER:
+                launches.candidates(needs, plan.wanted)
+            else:
+                launches.begin(needs, plan.wanted)
+                launches.gather()
+                launches.rank(shape.capacity)
+            if plan.weighed:
+                launches.weigh(plan, arguments)
             launches.chain(plan, arguments)
             if plan.flat:
                 launches.flat(plan, arguments)
             launches.resolve(plan, arguments)
         else:
-            launches.scan(None, 0, best_only=False)
+            launches.scan(0)
+            launches.begin(None, 0)
+            launches.weigh(plan, arguments)
             launches.draw(plan, arguments)
     if replay is not None:
         replay.settle(launches.outcome, logits, draws, bitmask, edits)
@@ -299,8 +345,9 @@ def narrow(
     shape = shape or WorkspaceShape.of(index.shape[0], vocab_size, width)
     launches = _Launches(logits, index, vocab_size, shape, workspace, scale, bitmask, edits)
     if len(index):
-        launches.scan(k, width, best_only=False)
-        launches.gather(weighed=False)
+        launches.scan(width)
+        launches.begin(k, width)
+        launches.gather()
         launches.recut(k)
         launches.rank(shape.capacity)
     return launches.emit(k, width)

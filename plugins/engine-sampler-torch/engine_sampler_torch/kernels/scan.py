@@ -18,8 +18,6 @@ from .numbers import (
     key_of,
     order_of,
     value_of,
-    value_of_key,
-    weight_of,
 )
 from .reading import allowed_by, edited, edited_anywhere, limited, read, read_raw
 
@@ -103,30 +101,11 @@ def scan(logits, index, bitmask, edit_ids, edit_values, spans, scales,
         tl.store(maxima + at * (TILE // GROUP) + groups, peaks)
 
 
-@kernel()
-def begin(logits, index, bitmask, edit_ids, edit_values, spans, scales,
-          highest, first, alive, maxima, needs,
-          peaks, faults, best, last, counts, hot, hot_counts, tokens,
-          row_stride, mask_stride, edit_stride, spans_stride, tiles, vocab,
-          groups, need,
-          TILE: tl.constexpr, GROUP: tl.constexpr,
-          TILES: tl.constexpr, GROUPS: tl.constexpr, ROUNDS: tl.constexpr,
-          MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr,
-          GROUPED: tl.constexpr, NEEDS: tl.constexpr, BEST: tl.constexpr):  # fmt: skip
-    """What is known of a row after the scan; grid (rows,). `peaks`, `faults`: the greatest raw logit, and
-    whether the row is faulty. `best`: the key of its first token, for which the group that holds it is read
-    again. `last`: what `gather` compares with, a bound that at least the first `need` tokens pass, or with
-    ROUNDS = 0 all; `hot`: the numbers of the `hot_counts` groups that hold such tokens, ascending. `tokens`
-    is −1 and `counts` 0 until later kernels write them; with BEST, `tokens` is the first token."""
-    row = tl.program_id(0)
-    # Everything whose address is known at once is asked for at once.
-    source = logits + tl.load(index + row) * row_stride
-    scale = tl.load(scales + row) if HEATED else 1.0
-    numbers = tl.arange(0, GROUPS)
-    if GROUPED:
-        orders = tl.load(maxima + row * groups + numbers, mask=numbers < groups, other=REMOVED)
-        if NEEDS:
-            need = tl.minimum(tl.load(needs + row), need).to(tl.int32)
+@triton.jit
+def found_in(row, highest, first, alive, tiles, TILES: tl.constexpr,
+             MASKED: tl.constexpr, EDITED: tl.constexpr):  # fmt: skip
+    """(the greatest raw logit, the number of the fault, the key of the first token, with the first id of its
+    group in the place of its own) of a row that has been scanned."""
     places = tl.arange(0, TILES)
     inside = places < tiles
     at = row * tiles + places
@@ -138,109 +117,177 @@ def begin(logits, index, bitmask, edit_ids, edit_values, spans, scales,
         fault = tl.where((fault != 0) & (left == 0), 3, fault)
     fault = tl.where(peak < -LIMIT, 2, fault)
     fault = tl.where(peak <= LIMIT, fault, 1)
-    if fault == 0:
-        start = (key & 0xFFFFFFFF).to(tl.int32)
-        ids = start + tl.arange(0, GROUP)
-        edits = row.to(tl.int64) * edit_stride
-        values = read(source, bitmask + row.to(tl.int64) * mask_stride, edit_ids + edits, edit_values + edits,
-                      spans + row * spans_stride, scale, start // TILE, ids, ids >= 0, vocab,
-                      MASKED, EDITED, HEATED)  # fmt: skip
-        key = tl.min(key_of(values, ids), 0)
+    return peak, fault, key
+
+
+@triton.jit
+def hot_of(orders, bound, fault, hot, GROUPS: tl.constexpr):
+    """How many groups hold tokens that pass `bound`, none if the row is faulty; their numbers, ascending, in
+    `hot`."""
+    passing = (orders > REMOVED) & ((~orders).to(tl.int64) << 32 <= tl.where(fault == 0, bound, NO_BOUND))
+    upto = tl.cumsum(passing.to(tl.int32), 0)
+    tl.store(hot + upto - 1, tl.arange(0, GROUPS).to(tl.int16), mask=passing)
+    return tl.max(upto, 0)
+
+
+@triton.jit
+def begun(row, source, bitmask, edit_ids, edit_values, spans, scale,
+          highest, first, alive, maxima, needs,
+          peaks, faults, best, last, hot, tokens,
+          mask_stride, edit_stride, spans_stride, tiles, vocab,
+          groups, need,
+          TILE: tl.constexpr, GROUP: tl.constexpr,
+          TILES: tl.constexpr, GROUPS: tl.constexpr, WHOLE: tl.constexpr,
+          MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr,
+          GROUPED: tl.constexpr, NEEDS: tl.constexpr, BEST: tl.constexpr):  # fmt: skip
+    """What `begin` writes, but for counts. (How many groups are in `hot`, the bound `last`), without GROUPED
+    (0, a bound that every token passes)."""
+    # Everything whose address is known at once is asked for at once.
+    if GROUPED:
+        numbers = tl.arange(0, GROUPS)
+        orders = tl.load(maxima + row * groups + numbers, mask=numbers < groups, other=REMOVED)
+        if NEEDS:
+            need = tl.minimum(tl.load(needs + row), need).to(tl.int32)
+    peak, fault, key = found_in(row, highest, first, alive, tiles, TILES, MASKED, EDITED)
+    # The first token's group is on its way while the bound is searched for.
+    start = tl.where(fault == 0, key & 0xFFFFFFFF, vocab).to(tl.int32)
+    ids = start + tl.arange(0, GROUP)
+    edits = row.to(tl.int64) * edit_stride
+    values = read(source, bitmask + row.to(tl.int64) * mask_stride, edit_ids + edits, edit_values + edits,
+                  spans + row * spans_stride, scale, tl.minimum(start // TILE, tiles - 1), ids, ids >= 0,
+                  vocab, MASKED, EDITED, HEATED)  # fmt: skip
     tl.store(peaks + row, peak)
     tl.store(faults + row, fault.to(tl.int64))
+    bound = tl.full((), EVERY_KEY, tl.int64)
+    count = 0
+    if GROUPED:
+        if not WHOLE:
+            bound = nth_best(~orders, (key >> 32).to(tl.int32), need)
+        tl.store(last + row, bound)
+        count = hot_of(orders, bound, fault, hot + row * groups, GROUPS)
+    key = tl.where(fault == 0, tl.min(key_of(values, ids), 0), key)
     tl.store(best + row, key)
-    tl.store(counts + row, 0)
     token = tl.full((), -1, tl.int64)
     if BEST:
         token = tl.where(fault == 0, key & 0xFFFFFFFF, -1)
     tl.store(tokens + row, token)
+    return count, bound
+
+
+@kernel()
+def begin(logits, index, bitmask, edit_ids, edit_values, spans, scales,
+          highest, first, alive, maxima, needs,
+          peaks, faults, best, last, counts, hot, hot_counts, tokens,
+          row_stride, mask_stride, edit_stride, spans_stride, tiles, vocab,
+          groups, need,
+          TILE: tl.constexpr, GROUP: tl.constexpr,
+          TILES: tl.constexpr, GROUPS: tl.constexpr, WHOLE: tl.constexpr,
+          MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr,
+          GROUPED: tl.constexpr, NEEDS: tl.constexpr, BEST: tl.constexpr):  # fmt: skip
+    """What is known of a row after the scan; grid (rows,). `peaks`, `faults`: the greatest raw logit, and
+    whether the row is faulty. `best`: the key of its first token, for which the group that holds it is read
+    again. `last`: what `gather` compares with, a bound that at least the first `need` tokens pass, or with
+    WHOLE all; `hot`: the numbers of the `hot_counts` groups that hold such tokens, ascending. `tokens`
+    is −1 and `counts` 0 until later kernels write them; with BEST, `tokens` is the first token."""
+    row = tl.program_id(0)
+    source = logits + tl.load(index + row) * row_stride
+    scale = tl.load(scales + row) if HEATED else 1.0
+    count, _ = begun(row, source, bitmask, edit_ids, edit_values, spans, scale, highest, first, alive, maxima,
+                     needs, peaks, faults, best, last, hot, tokens, mask_stride, edit_stride, spans_stride,
+                     tiles, vocab, groups, need, TILE, GROUP, TILES, GROUPS, WHOLE, MASKED, EDITED, HEATED,
+                     GROUPED, NEEDS, BEST)  # fmt: skip
+    tl.store(counts + row, 0)
     if GROUPED:
-        bound = tl.full((), EVERY_KEY, tl.int64)
-        if ROUNDS > 0:
-            bound = nth_best(~orders, need, ROUNDS)
-        tl.store(last + row, bound)
-        passing = (orders > REMOVED) & ((~orders).to(tl.int64) << 32 <= bound)
-        upto = tl.cumsum(passing.to(tl.int32), 0)
-        tl.store(hot + row * groups + upto - 1, numbers.to(tl.int16), mask=passing)
-        tl.store(hot_counts + row, tl.where(fault == 0, tl.max(upto, 0), 0))
+        tl.store(hot_counts + row, count)
+
+
+FAR_CODE = tl.constexpr((127 + 4) << 11)
+"""The code of a distance of 16."""
 
 
 @triton.jit
-def nth_best(x, need, ROUNDS: tl.constexpr):
-    """A key that the logits of the `need` greatest of some maxima do not exceed, exact in its first 8·ROUNDS
-    bits; `x`: the complements of their orders. Maxima of disjoint groups are logits, so at least `need`
-    logits pass it. If fewer groups have a token, a bound that every token passes. A radix select: each round
-    counts the next eight bits."""
+def nth_best(x, least, need):
+    """A key that the logits of the `need` greatest of some maxima do not exceed; `x`: the complements of
+    their orders, of which the least is `least`. Maxima of disjoint groups are logits, so at least `need`
+    logits pass it. If fewer groups have a token, a bound that every token passes.
+
+    A radix select, eight bits a round, on the distance from the greatest as a float of five bits of exponent
+    and eleven of mantissa: the bound lies at most one in 2,048 of this distance too far."""
     active = x < ~REMOVED
-    enough = tl.sum(active.to(tl.int32), 0) >= need
-    digits = tl.arange(0, 256)
-    prefix = 0
-    for shift in tl.static_range(24, 24 - 8 * ROUNDS, -8):
-        digit = (x >> 24) + 128 if shift == 24 else (x >> shift) & 255
-        upto = tl.cumsum(tl.histogram(digit, 256, mask=active), 0)
-        chosen = tl.minimum(tl.sum((upto < need).to(tl.int32), 0), 255)
-        need -= tl.max(tl.where(digits < chosen, upto, 0), 0)
-        active = active & (digit == chosen)
-        prefix = chosen - 128 if shift == 24 else (prefix << 8) | chosen
-    low: tl.constexpr = 32 - 8 * ROUNDS
-    bound = ((prefix << low) | ((1 << low) - 1)).to(tl.int64) << 32
-    return tl.where(enough, bound | 0xFFFFFFFF, EVERY_KEY)
+    far = (x.to(tl.uint32, bitcast=True) - least.to(tl.uint32, bitcast=True)).to(tl.float32)
+    code = (tl.maximum(far, 16.0).to(tl.int32, bitcast=True) >> 12) - FAR_CODE
+    high, before = nth_digit(code >> 8, active, need)
+    low, _ = nth_digit(code & 255, active & (code >> 8 == high), need - before)
+    edge = (((high << 8) + low + FAR_CODE + 1) << 12) - 1
+    far = edge.to(tl.float32, bitcast=True).to(tl.int64)
+    # Distances were rounded to 24 bits when they became floats.
+    bound = tl.minimum(least.to(tl.int64) + far + (far >> 24), EVERY_KEY >> 32)
+    return tl.where(high < 256, (bound << 32) | 0xFFFFFFFF, EVERY_KEY)
+
+
+@triton.jit
+def nth_digit(digits, active, need):
+    """(the digit of the `need`-th of the `active` in ascending order, how many have smaller ones); 256 if
+    there are fewer."""
+    counts = tl.histogram(digits, 256, mask=active)
+    upto = tl.cumsum(counts, 0)
+    places = (tl.arange(0, 256).to(tl.int64) << 32) | (upto - counts).to(tl.int64)
+    place = tl.min(tl.where(upto >= need, places, 256 << 32), 0)
+    return (place >> 32).to(tl.int32), (place & 0xFFFFFFFF).to(tl.int32)
+
+
+@triton.jit
+def keys_in(source, words, edit_ids, edit_values, spans, scale, hot, start, count, vocab,
+            TILE: tl.constexpr, GROUP: tl.constexpr, STEP: tl.constexpr,
+            MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr):  # fmt: skip
+    """The keys [STEP · GROUP] of the groups from number `start` on of the `count` in `hot`."""
+    places = start + tl.arange(0, STEP)
+    live = places < count
+    chosen = tl.load(hot + places, mask=live, other=0).to(tl.int32)
+    ids = chosen[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
+    values = limited(read_raw(source, ids, live[:, None], vocab))
+    if MASKED:
+        values = tl.where(allowed_by(words, ids, live[:, None], vocab), values, float("-inf"))
+    if EDITED:
+        lines = chosen // (TILE // GROUP)
+        values = edited_anywhere(values, ids, edit_ids, edit_values, tl.load(spans + lines),
+                                 tl.load(spans + lines + 1))  # fmt: skip
+    if HEATED:
+        values = heated(values, scale)
+    return tl.reshape(key_of(values, ids), (STEP * GROUP,))
+
+
+@triton.jit
+def append(keys, wanted, candidates, counts, CAPACITY: tl.constexpr):
+    """Add the `wanted` of `keys` to `candidates`, as far as they fit, and their number to `counts`. Programs
+    get places from an integer counter, each once: the order does not matter, since `rank` sorts the keys."""
+    upto = tl.cumsum(wanted.to(tl.int32), 0)
+    added = tl.max(upto, 0)
+    if added > 0:
+        places = tl.atomic_add(counts, added, sem="relaxed") + upto - 1
+        tl.store(candidates + places, keys, mask=wanted & (places < CAPACITY))
 
 
 @kernel()
 def gather(logits, index, bitmask, edit_ids, edit_values, spans, scales,
-           first, faults, best, last, counts, hot, hot_counts, candidates, masses,
+           last, counts, hot, hot_counts, candidates,
            row_stride, mask_stride, edit_stride, spans_stride, tiles, vocab, programs,
            TILE: tl.constexpr, GROUP: tl.constexpr, STEP: tl.constexpr, CAPACITY: tl.constexpr,
-           MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr,
-           WEIGHED: tl.constexpr):  # fmt: skip
+           MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr):  # fmt: skip
     """The keys of the tokens that pass the bound `last`, in any order: `candidates` [CAPACITY] and how many
     there are in `counts`, which may be more than fit. Grid (rows, programs): each program reads STEP of the
-    groups `hot` at a time. Places are handed out by an integer counter: their order does not matter, since
-    `rank` sorts the keys.
-
-    With WEIGHED, grid (rows, programs + tiles): the programs after the first give `masses`, the weight of one
-    tile each."""
+    groups `hot` at a time."""
     row, number = tl.program_id(0), tl.program_id(1)
     source = logits + tl.load(index + row) * row_stride
     words = bitmask + row.to(tl.int64) * mask_stride
-    changed_ids = edit_ids + row.to(tl.int64) * edit_stride
-    changes = edit_values + row.to(tl.int64) * edit_stride
-    ends = spans + row * spans_stride
+    edits = row.to(tl.int64) * edit_stride
     scale = tl.load(scales + row) if HEATED else 1.0
-    if WEIGHED and number >= programs:
-        tile = number - programs
-        peak = value_of_key(tl.load(best + row))
-        greatest = value_of_key(tl.load(first + row * tiles + tile))
-        mass = tl.full((), 0, tl.int64)
-        if (tl.load(faults + row) == 0) & (weight_of(greatest, peak) > 0):
-            ids = tile * TILE + tl.arange(0, TILE)
-            values = read(source, words, changed_ids, changes, ends, scale, tile, ids, ids >= 0, vocab,
-                          MASKED, EDITED, HEATED)  # fmt: skip
-            mass = tl.sum(weight_of(values, peak), 0)
-        tl.store(masses + row * tiles + tile, mass)
-    else:
-        groups = tiles * (TILE // GROUP)
-        bound = tl.load(last + row)
-        count = tl.load(hot_counts + row)
-        count = tl.where(bound == NO_BOUND, 0, count)
-        for start in range(number * STEP, count, programs * STEP):
-            places = start + tl.arange(0, STEP)
-            chosen = tl.load(hot + row * groups + places, mask=places < count, other=0).to(tl.int32)
-            live = places < count
-            ids = chosen[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
-            values = limited(read_raw(source, ids, live[:, None], vocab))
-            if MASKED:
-                values = tl.where(allowed_by(words, ids, live[:, None], vocab), values, float("-inf"))
-            if EDITED:
-                lines = chosen // (TILE // GROUP)
-                values = edited_anywhere(values, ids, changed_ids, changes, tl.load(ends + lines),
-                                         tl.load(ends + lines + 1))  # fmt: skip
-            if HEATED:
-                values = heated(values, scale)
-            keys = key_of(values, ids)
-            passing = keys <= bound
-            slots = tl.atomic_add(counts + row + ids * 0, tl.full(ids.shape, 1, tl.int32), mask=passing,
-                                  sem="relaxed")  # fmt: skip
-            fits = passing & (slots < CAPACITY)
-            tl.store(candidates + row.to(tl.int64) * CAPACITY + tl.where(fits, slots, 0), keys, mask=fits)
+    groups = tiles * (TILE // GROUP)
+    bound = tl.load(last + row)
+    count = tl.load(hot_counts + row)
+    count = tl.where(bound == NO_BOUND, 0, count)
+    for start in range(number * STEP, count, programs * STEP):
+        keys = keys_in(source, words, edit_ids + edits, edit_values + edits, spans + row * spans_stride,
+                       scale, hot + row * groups, start, count, vocab, TILE, GROUP, STEP, MASKED, EDITED,
+                       HEATED)  # fmt: skip
+        append(keys, keys <= bound, candidates + row.to(tl.int64) * CAPACITY, counts + row, CAPACITY)

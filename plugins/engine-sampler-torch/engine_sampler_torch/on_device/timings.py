@@ -94,13 +94,14 @@ def _line(case: TimedCase, device: torch.device, gigabytes: float) -> dict[str, 
 
 
 def _predicted(case: TimedCase, device: torch.device) -> str:
-    """What the static model, which is of an H200, says; "—" for other makes than NVIDIA's."""
-    from .static_model import predict
+    """What the static model says, of an H100 unless this is an H200; "—" for other makes than NVIDIA's."""
+    from .static_model import H100, H200, predict
 
     if device.type != "cuda" or torch.version.hip is not None:
         return "—"
     try:
-        return f"{predict(case).microseconds:.1f}"
+        card = H200 if "H200" in torch.cuda.get_device_name(device) else H100
+        return f"{predict(case, card).microseconds:.1f}"
     except Exception as error:  # a compiler without the tools that read machine code
         return type(error).__name__
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from engine_sampler_torch.on_device import static_model
 from engine_sampler_torch.on_device.machine_code import Resources, instructions_of, loops_in, pipes_of
-from engine_sampler_torch.on_device.static_model import CASES, H200, Launch, LaunchWork, start_step, work_of
+from engine_sampler_torch.on_device.static_model import CASES, H100, Launch, LaunchWork, start_step, work_of
 from engine_sampler_torch.on_device.timings import VOCAB_SIZE, TimedCase
 
 SASS = """
@@ -43,13 +43,18 @@ def launch(programs: int, work: LaunchWork, alu: float = 100) -> Launch:
     return Launch("scan", programs, 8, Resources(32, 0, 0), {"alu": alu}, 0, 0, work)
 
 
-def test_a_launch_takes_the_longest_of_pipes_bytes_and_one_program() -> None:
-    by_bytes = static_model._cycles(launch(132, LaunchWork(bytes=4.3e6)), H200)
-    assert by_bytes == pytest.approx(1755)  # a microsecond
-    by_pipes = static_model._cycles(launch(132 * 8, LaunchWork(), alu=1000), H200)
-    assert by_pipes == pytest.approx(8 * 8 * 1000 * 32 / 64)
-    assert static_model._cycles(launch(1, LaunchWork()), H200) == 400
-    assert static_model._cycles(launch(1, LaunchWork(share=0)), H200) == static_model.CYCLES_TO_FIND_NOTHING
+def test_a_launch_takes_one_program_and_the_longer_of_pipes_and_bytes() -> None:
+    def working(programs: int, work: LaunchWork, alu: float = 100) -> float:
+        return static_model._working(launch(programs, work, alu), H100)
+
+    one = 400 / 1980
+    assert working(1, LaunchWork()) == pytest.approx(one, rel=0.1)
+    assert working(132, LaunchWork(bytes=10 * 2.423e9 / 1e3)) == pytest.approx(one + 10 + static_model.RAMP)
+    assert working(132, LaunchWork(bytes=1e6, again=True)) < working(132, LaunchWork(bytes=1e6))
+    by_pipes = working(132 * 8, LaunchWork(), alu=1000)
+    assert by_pipes == pytest.approx((4000 + 8 * 8 * 1000 * 32 / 64 / static_model.OF_LANES) / 1980)
+    assert working(1, LaunchWork(share=0)) < 0.01
+    assert working(2048, LaunchWork(share=0)) == pytest.approx(2.38, rel=0.01)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.name} {case.dtype}")
@@ -62,7 +67,7 @@ def test_every_launch_of_every_case_has_something_to_do_or_nothing(case: TimedCa
         assert 0 <= work.share <= 1
         if not work.share:
             idle.add(kernel.fn.__name__)
-    assert ("above" in idle) == (list(case.settings) == ["top_p"] and not case.flat)
+    assert ("tally" in idle) == (list(case.settings) == ["top_p"] and not case.flat)
 
 
 def test_ordinary_rows_are_read_once_and_their_candidates_again() -> None:

@@ -1,0 +1,53 @@
+"""The candidates of a row, found and put in order by one program: what `scan.begin`, `scan.gather` and
+`few.rank` do, in one launch, for chains that want few.
+
+What a program has written for itself, it reads behind a barrier of its own; nothing passes between two.
+"""
+
+import triton.language as tl
+
+from .few import ranked
+from .numbers import kernel
+from .scan import begun, keys_in
+
+
+@kernel()
+def candidates(logits, index, bitmask, edit_ids, edit_values, spans, scales,
+               highest, first, alive, maxima, needs,
+               peaks, faults, best, last, counts, hot, found, ordered, by_id, tokens,
+               row_stride, mask_stride, edit_stride, spans_stride, tiles, vocab,
+               groups, need,
+               TILE: tl.constexpr, GROUP: tl.constexpr,
+               TILES: tl.constexpr, GROUPS: tl.constexpr, WHOLE: tl.constexpr,
+               CAPACITY: tl.constexpr, AT_ONCE: tl.constexpr, STEP: tl.constexpr,
+               MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr,
+               NEEDS: tl.constexpr):  # fmt: skip
+    """All that those write but `hot_counts`; grid (rows,). AT_ONCE groups are read at a time, and STEP
+    candidates compared. Candidates are put in places that are counted, not handed out: fewer of them wait for
+    memory."""
+    row = tl.program_id(0)
+    source = logits + tl.load(index + row) * row_stride
+    scale = tl.load(scales + row) if HEATED else 1.0
+    hot += row * groups
+    hot_count, bound = begun(row, source, bitmask, edit_ids, edit_values, spans, scale, highest, first, alive,
+                             maxima, needs, peaks, faults, best, last, hot - row * groups, tokens,
+                             mask_stride, edit_stride, spans_stride, tiles, vocab, groups, need, TILE, GROUP,
+                             TILES, GROUPS, WHOLE, MASKED, EDITED, HEATED, True, NEEDS, False)  # fmt: skip
+    words = bitmask + row.to(tl.int64) * mask_stride
+    edits = row.to(tl.int64) * edit_stride
+    at = row.to(tl.int64) * CAPACITY
+    count = 0
+    tl.debug_barrier()
+    for start in range(0, hot_count, AT_ONCE):
+        keys = keys_in(source, words, edit_ids + edits, edit_values + edits, spans + row * spans_stride,
+                       scale, hot, start, hot_count, vocab, TILE, GROUP, AT_ONCE, MASKED, EDITED,
+                       HEATED)  # fmt: skip
+        passing = keys <= bound
+        upto = tl.cumsum(passing.to(tl.int32), 0)
+        places = count + upto - 1
+        tl.store(found + at + places, keys, mask=passing & (places < CAPACITY))
+        count += tl.max(upto, 0)
+    tl.store(counts + row, count)
+    if count <= CAPACITY:
+        tl.debug_barrier()
+        ranked(found + at, ordered + at, by_id + at, tl.arange(0, CAPACITY), count, CAPACITY, STEP)
