@@ -57,8 +57,8 @@ PAGES = (
         "that keeps its requests itself.",
         ("engine_sampler",),
         _words(
-            "RowSampler RowResult LogprobsTable sample Sampled process_logits logprobs apply_bitmask "
-            "fill_bitmasks"
+            "RowSampler RowResult ResultTensors LogprobsTable sample Sampled process_logits logprobs "
+            "apply_bitmask fill_bitmasks"
         ),
     ),
     Page(
