@@ -144,6 +144,12 @@ PAGES = (
         ("engine_sampler.for_backends",),
     ),
     Page(
+        "for_bridges",
+        "For bridges",
+        "What a package shares with others that puts this library into an engine.",
+        ("engine_sampler.adapters.for_bridges",),
+    ),
+    Page(
         "arithmetic",
         "Arithmetic",
         "What samplers compute with. [Exactness](../exactness.md#the-contract) has the formulas.",
