@@ -56,6 +56,7 @@ from .contract import (
 )
 from .grammar import Grammar, GrammarError
 from .params import RequestLimits, SamplingParams
+from .requests.tensors import ResultTensors
 from .scheduler import BegunStep, Record, RequestError, Scheduler, StepResult
 from .stateless import (
     LogprobsTable,
@@ -99,6 +100,7 @@ __all__ = [
     "Record",
     "RequestError",
     "RequestLimits",
+    "ResultTensors",
     "RowResult",
     "RowSampler",
     "Rows",

@@ -54,6 +54,11 @@ def _bad_words(random: Random, size: int) -> Settings:
     return {"bad_words": [_some_ids(random, size, 3) for _ in range(3)]}
 
 
+def _raise_the_last(token_ids: np.ndarray, logits: np.ndarray) -> None:
+    """A function of an engine's own."""
+    logits[token_ids[-1:]] += np.float32(1.5)
+
+
 def _one_of(*settings: Settings) -> Callable[[Random, int], Settings]:
     return lambda random, size: settings[random.integers(len(settings))]
 
@@ -68,6 +73,9 @@ SAMPLERS: Mapping[str, Callable[[Random, int], Settings]] = {
         {"grammar_bias": 2.5, "regex": r"(ab?|\n)*"},
         {"grammar_bias": -1.5, "choice": ["ab", "abba", "b"]},
         {"grammar_bias": 1e6, "grammar": 'start: "a" start "b" | "\\n"'},
+    ),
+    "logits_processors": _one_of(
+        {"logits_processors": _raise_the_last}, {"logits_processors": [_raise_the_last, _raise_the_last]}
     ),
     "penalties": _one_of(
         {"repetition_penalty": 1.3},

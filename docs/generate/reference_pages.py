@@ -57,8 +57,8 @@ PAGES = (
         "that keeps its requests itself.",
         ("engine_sampler",),
         _words(
-            "RowSampler RowResult LogprobsTable sample Sampled process_logits logprobs apply_bitmask "
-            "fill_bitmasks"
+            "RowSampler RowResult ResultTensors LogprobsTable sample Sampled process_logits logprobs "
+            "apply_bitmask fill_bitmasks"
         ),
     ),
     Page(
@@ -142,6 +142,12 @@ PAGES = (
         "For backends",
         "What a backend in a plugin is built from.",
         ("engine_sampler.for_backends",),
+    ),
+    Page(
+        "for_bridges",
+        "For bridges",
+        "What a package shares with others that puts this library into an engine.",
+        ("engine_sampler.adapters.for_bridges",),
     ),
     Page(
         "arithmetic",

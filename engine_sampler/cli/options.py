@@ -7,7 +7,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,8 @@ _PLACEHOLDERS = {int: "N", float: "X", str: "TEXT", object: "VALUE"}
 def add_parameter_options(parser: argparse.ArgumentParser) -> None:
     """Add an option for every parameter of the registry, in one group per owner.
 
-    A parameter whose name clashes with an existing option of `parser` is skipped.
+    A parameter whose name clashes with an existing option of `parser`, or whose values are functions, is
+    skipped.
     """
     parser.epilog = (
         "Lists and objects are given as JSON, all other values literally. "
@@ -38,7 +39,7 @@ def add_parameter_options(parser: argparse.ArgumentParser) -> None:
     for title, description, params in _owners(default_registry().catalogue):
         group = parser.add_argument_group(title, description)
         for param in params:
-            if option_of(param.name) not in taken:
+            if option_of(param.name) not in taken and param.type is not Callable:
                 _add_option(group, param)
 
 

@@ -16,7 +16,7 @@ PASSES: Mapping[Cost, int] = {"pass": 1, "sort": 8, "history": 8, "bytes": 48}
 kernels, for 131,072 tokens of which none has been removed; up to twenty times as much in NumPy."""
 
 MAX_PASSES = 144
-"""The most that a chain may cost; all built-in samplers at once cost 120."""
+"""The most that a chain may cost; all built-in samplers at once cost 128."""
 
 MAX_REPEATS = 4
 """How often a chain may run one sampler."""

@@ -10,6 +10,7 @@ from ..contract import ParameterError, Sampler
 from .costs import check_repeats
 
 DEFAULT = (
+    "logits_processors",
     "penalties",
     "no_repeat_ngram",
     "dry",
@@ -41,6 +42,7 @@ NAMED: Mapping[str, tuple[str, ...]] = {
     "transformers": (
         "penalties",
         "no_repeat_ngram",
+        "logits_processors",
         "temperature",
         "top_h",
         "top_k",

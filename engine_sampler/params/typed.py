@@ -52,6 +52,7 @@ class Parameters(TypedDict, total=False):
     ignore_eos: bool
     infill: bool
     logit_bias: Any
+    logits_processors: Any
     min_p: float
     min_tokens: int
     no_repeat_ngram_size: int

@@ -7,5 +7,5 @@ constraint       its grammar: the matcher, and whether its mask still holds
 budget           how the work of grammars is shared out, and who is postponed
 detokenizer      its text, as it becomes certain
 stop_checks      whether it ends; `called_criteria` are criteria that are called as in transformers
-results          what a step and an ended request report
+results          what a step and an ended request report; `tensors` puts it beside the logits
 """

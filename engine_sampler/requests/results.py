@@ -11,6 +11,7 @@ import numpy as np
 
 from ..arithmetic import Logprobs
 from ..grammar.errors import GrammarError
+from .tensors import WithTensors
 
 if TYPE_CHECKING:
     from ..grammar.compiled import CompiledGrammar
@@ -23,7 +24,7 @@ StopReason = str | int | None
 
 
 @dataclass(eq=False)
-class StepResult:
+class StepResult(WithTensors):
     """The outcome of one step. It is equal to itself only: compare its parts.
 
     token_ids       int64 [rows], −1 where a row gave no token: a fault, a draft row after a mismatch or a
@@ -52,7 +53,8 @@ class StepResult:
                     step in which a request with phases has come into another one, or has ended; else None.
                     [] if that holds for no request of the step.
     token_ids_on_device  `token_ids` as an int64 tensor on the device of the logits, for the next forward
-                    pass; None if the backend has none, or if a token that it has drawn does not count.
+                    pass; None if the backend has none, or if a token that it has drawn does not count. What
+                    `tensors` returns is there in any case.
     """
 
     token_ids: np.ndarray

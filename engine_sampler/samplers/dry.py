@@ -52,8 +52,9 @@ class Dry(Sampler):
 
     dry_multiplier 0 is neutral; dry_penalty_last_n 0 turns it off, −1 is the whole history.
     Source: p-e-w 2024, as computed by llama.cpp. There the exponent is limited by an estimate of where
-    base^j leaves float32, a base below 1 turns the sampler off, special tokens count as text, and
-    −1 is off.
+    base^j leaves float32, and a product with the multiplier beyond float32 is −inf, which may remove a row's
+    last token; here no penalty removes a token, and one at −FLT_MAX is drawn only if all others are there or
+    removed. There, a base below 1 turns the sampler off, special tokens count as text, and −1 is off.
     """
 
     name = "dry"

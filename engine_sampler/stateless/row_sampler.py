@@ -16,6 +16,7 @@ from ..contract import Backend, ParameterError
 from ..params import RequestLimits, SamplingParams
 from ..requests.request import RequestError
 from ..requests.results import StepResult
+from ..requests.tensors import WithTensors
 from ..scheduler.input_batch import InputBatch
 from ..tokenizer import Tokenizer
 from .keyed_requests import KeyedRequests
@@ -29,7 +30,7 @@ Histories = Sequence[Any] | None
 
 
 @dataclass(frozen=True, eq=False)
-class RowResult:
+class RowResult(WithTensors):
     """The result of `RowSampler.step`. It is equal to itself only: compare its parts.
 
     token_ids   int64 [rows], −1 where a row gave no token: a fault, or a draft's row after a mismatch.

@@ -16,6 +16,7 @@ from ..backends.choose import best_backend, named_backend
 from ..contract import Backend
 from ..params import RequestLimits, SamplingParams
 from ..registry import Catalogue, default_registry, structured_in
+from ..requests.tensors import WithTensors
 from ..tokenizer import Tokenizer
 from .rows import Row, RowScheduler
 
@@ -51,19 +52,21 @@ _last = _LastCall()
 
 
 @dataclass(frozen=True, eq=False)
-class Sampled:
+class Sampled(WithTensors):
     """The result of `sample`, one entry per row. It is equal to itself only: compare its parts.
 
     token_ids  int64 [rows], −1 for a faulty row.
     logprobs   as in `StepResult`.
     seeds      including those chosen at random.
     errors     None for rows without an error.
+    token_ids_on_device  as in `StepResult`.
     """
 
     token_ids: np.ndarray
     logprobs: Logprobs | None
     seeds: list[int]
     errors: list[str | None]
+    token_ids_on_device: Any = None
 
 
 def sample(
@@ -95,7 +98,8 @@ def sample(
     given = _Arguments(logits, params, prompt_token_ids, output_token_ids, positions, tokenizer, limits)
     with given.scheduler(backend) as scheduler:
         result = scheduler.draw(given.logits)
-    return Sampled(result.token_ids, result.logprobs, result.seeds, result.errors)
+    on_device = result.token_ids_on_device
+    return Sampled(result.token_ids, result.logprobs, result.seeds, result.errors, on_device)
 
 
 def process_logits(

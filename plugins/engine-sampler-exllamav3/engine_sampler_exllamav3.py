@@ -9,8 +9,8 @@ Both belong to one job at a time.
 
 from __future__ import annotations
 
-import inspect
 import logging
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from exllamav3.generator.filter.filter import Filter
 from exllamav3.generator.sampler.sampler import Sampler
 
 from engine_sampler import Grammar, RequestLimits, RowSampler, SamplingParams, Tokenizer
+from engine_sampler.adapters.for_bridges import PeerPlaces, tokens_beside
 
 logger = logging.getLogger("engine_sampler")
 
@@ -39,22 +40,9 @@ SIGNATURES = {
 """The parameters of what is overridden and called."""
 
 
-class ExllamaError(RuntimeError):
-    """exllamav3 is not as this module knows it; the message names what has changed."""
-
-
 def check_exllama(sampler: type, filters: type) -> None:
-    """Raise `ExllamaError`, which names every difference, unless its base classes have these methods."""
-    at = {"Sampler": sampler, "Filter": filters}
-    wrong = [name for name, names in SIGNATURES.items() if _parameters(at, name) != names.split()]
-    if wrong:
-        raise ExllamaError(f"exllamav3 has changed: {', '.join(wrong)}")
-
-
-def _parameters(at: dict[str, type], name: str) -> list[str]:
-    owner, method = name.split(".")
-    function = getattr(at[owner], method, None)
-    return [] if function is None else list(inspect.signature(function).parameters)
+    """Raise `PeerError`, which names every difference, unless exllamav3's base classes have these methods."""
+    PeerPlaces("exllamav3").check([(SimpleNamespace(Sampler=sampler, Filter=filters), SIGNATURES)])
 
 
 check_exllama(Sampler, Filter)
@@ -112,11 +100,9 @@ class ChainSampler(Sampler):  # type: ignore[misc]
         drawn = self._rows.step(  # type: ignore[union-attr]
             row, [self._texts], params=self._params, prompts=[self._prompt], outputs=[self._output], mask=bits
         )
-        token = int(drawn.token_ids[0])
-        if token < 0:
+        if drawn.errors[0] is not None:
             logger.error("exllamav3: %s", drawn.errors[0])
-            token = int(torch.nan_to_num(row.float(), nan=-torch.inf).argmax())
-        return torch.full(logits.shape[:-1], token, dtype=torch.long, device=logits.device)
+        return tokens_beside(drawn, row).reshape(logits.shape[:-1])
 
     def _follow(self, token_ids: list[int], width: int) -> None:
         """Take these as prompt and output."""

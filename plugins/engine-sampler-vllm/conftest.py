@@ -24,7 +24,8 @@ def _no_pinned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def runner() -> Iterator[Any]:
     """What the module of vLLM's model runner has by name, switched on."""
-    from engine_sampler_vllm import places, v1
+    from engine_sampler_vllm import v1
+    from engine_sampler_vllm.places import PLACES
     from vllm.v1.sample import logits_processor, metadata, rejection_sampler, sampler
 
     module: Any = ModuleType("runner")
@@ -33,4 +34,4 @@ def runner() -> Iterator[Any]:
     module.build_logitsprocs = logits_processor.build_logitsprocs
     v1.put_in(module)
     yield module
-    places.put_back()
+    PLACES.put_back()

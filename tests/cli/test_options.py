@@ -29,7 +29,7 @@ def test_every_declared_parameter_has_an_option():
     add_parameter_options(parser)
     help_text = parser.format_help()
     missing = [n for n in default_registry().catalogue.params if f"{option_of(n)} " not in help_text]
-    assert not missing
+    assert missing == ["logits_processors"]  # functions are not given as text
 
 
 def test_parameters_are_neutral_unless_given():

@@ -9,11 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from engine_sampler import for_backends
+from engine_sampler.adapters import for_bridges
 
 PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
 FILES = sorted(path for path in PLUGINS.rglob("*.py") if "build" not in path.relative_to(PLUGINS).parts)
 
-SURFACE = ("engine_sampler", "engine_sampler.arithmetic", "engine_sampler.for_backends")
+SURFACE = (
+    "engine_sampler",
+    "engine_sampler.arithmetic",
+    "engine_sampler.for_backends",
+    "engine_sampler.adapters.for_bridges",
+)
 FOR_TESTS = (*SURFACE, "engine_sampler.testing")
 """docs/plugins.md says so."""
 
@@ -76,6 +82,8 @@ def test_plugins_import_only_names_that_are_declared() -> None:
     assert not [pair for pair in pairs if not is_declared(*pair)]
 
 
-def test_what_is_declared_for_backends_is_what_some_backend_imports() -> None:
+def test_what_is_declared_for_backends_and_bridges_is_what_some_of_them_import() -> None:
     pairs = {pair for path in FILES for pair in imports_of(path)}
-    assert {name for module, name in pairs if module == for_backends.__name__} == set(for_backends.__all__)
+    for declared in (for_backends, for_bridges):
+        imported = {name for module, name in pairs if module == declared.__name__}
+        assert imported == set(declared.__all__) - {"Signatures"}

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from engine_sampler import Tokenizer
+from engine_sampler.samplers.logits_processors import Forbid
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
@@ -38,6 +39,7 @@ def given_names(sent: list[Any]) -> dict[str, Any]:
     """What stands for the reader's own engine; `send` appends to `sent`."""
     return {
         "__name__": "page",
+        "Forbid": Forbid,
         "vocab_size": VOCAB,
         "tokenizer": Tokenizer([bytes([i]) for i in range(VOCAB)], eos_token_ids=[0]),
         "model": Model(),

@@ -21,6 +21,7 @@ EVERYTHING: dict[str, Any] = {
     "logit_bias": {1: 0.5},
     "grammar_bias": 2.0,
     "regex": "a+",
+    "logits_processors": [print],
     "repetition_penalty": 1.1,
     "no_repeat_ngram_size": 3,
     "dry_multiplier": 0.8,
@@ -110,7 +111,7 @@ def test_parameters_select_their_selector(params: dict[str, Any], name: str) -> 
 @pytest.mark.parametrize("version", [1, 2])
 def test_mirostat_keeps_only_edits_penalties_and_temperature(version: int) -> None:
     chain = key(**EVERYTHING, mirostat=version)
-    assert chain[:-1] == (*EDITS, "penalties", "no_repeat_ngram", "dry", "temperature")
+    assert chain[:-1] == (*EDITS, "logits_processors", "penalties", "no_repeat_ngram", "dry", "temperature")
 
 
 def test_adaptive_p_keeps_all_samplers() -> None:
@@ -138,7 +139,7 @@ def test_other_selectors_need_the_whole_chain() -> None:
 
 def test_penalized_logits_come_from_edits_and_penalties() -> None:
     chain = build_chain(SamplingParams(**EVERYTHING)).edits_only()
-    assert chain.key == (*EDITS, "penalties", "no_repeat_ngram", "dry", "dist")
+    assert chain.key == (*EDITS, "logits_processors", "penalties", "no_repeat_ngram", "dry", "dist")
 
 
 def test_a_chain_is_printed_as_its_steps() -> None:

@@ -92,6 +92,7 @@ WORST: dict[str, list[Callable[[int], Any]]] = {
         lambda limit: [{"until": markers(2), "tokens": 9, "force": "x" * 240, "then": 0}] * 16,
         lambda limit: [{"tokens": 1, "then": 0, "params": {"bad_words": texts(450, 2)}}] * 16,
     ],
+    "logits_processors": [lambda limit: [print] * limit],
     "order": [lambda limit: [*DEFAULT] * 4],
     "logprobs_mode": [lambda limit: ("raw", "penalized", "processed")],
     "repetition_detection": [lambda limit: {"max_pattern_size": 1024, "min_count": 1024}],

@@ -68,7 +68,8 @@ def test_named_orders_follow_their_systems(name: str, before: str, after: str) -
 
 def test_samplers_that_a_named_order_does_not_mention_follow_the_default_list() -> None:
     order = order_with("vllm")
-    assert order[:5] == ["penalties", "no_repeat_ngram", "dry", "top_n_sigma", "temperature"]
+    assert order[0] == "logits_processors"
+    assert order[1:6] == ["penalties", "no_repeat_ngram", "dry", "top_n_sigma", "temperature"]
     assert order[-6:] == ["epsilon_cutoff", "eta_cutoff", "top_h", "xtc", "smoothing", "infill"]
     assert order.index("top_k") < order.index("top_a") < order.index("tfs") < order.index("top_p")
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from engine_sampler.contract import Selector
 from engine_sampler.registry import CORE_PARAMS, Registry
+from engine_sampler.samplers.logits_processors import Forbid
 from engine_sampler.testing import SamplerContract, SelectorContract
 from engine_sampler.tokenizer import Tokenizer
 
@@ -25,6 +27,10 @@ def small_tokenizer(self: Any, vocab_size: int) -> Tokenizer:
     if vocab_size > 8:
         spelled[8] = b"\n"
     return Tokenizer(spelled)
+
+
+def half_of_each(token_ids: np.ndarray, logits: np.ndarray) -> np.ndarray:
+    return logits / 2
 
 
 TABLE: dict[str, dict[str, Any]] = {
@@ -63,7 +69,12 @@ TABLE: dict[str, dict[str, Any]] = {
         "apply_at_neutral": False,
         "removes": False,
     },
-    # penalties
+    # penalties, and what may be one
+    "logits_processors": {
+        "params": [{"logits_processors": half_of_each}, {"logits_processors": [Forbid(3), half_of_each]}],
+        "vocab_sizes": WITH_IDS,
+        "may_empty": True,
+    },
     "penalties": {
         "params": [
             {"repetition_penalty": 1.3},

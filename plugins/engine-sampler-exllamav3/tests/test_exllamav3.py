@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 exllama = pytest.importorskip("engine_sampler_exllamav3")
 
 from engine_sampler import Grammar, SamplingParams, Scheduler, Tokenizer  # noqa: E402
+from engine_sampler.adapters.for_bridges import PeerError  # noqa: E402
 
 VOCAB = 90
 PADDED = 96
@@ -190,7 +191,7 @@ def test_changed_signatures_are_refused_by_name() -> None:
     class Other:
         def forward(self, logits: Any) -> None: ...
 
-    with pytest.raises(exllama.ExllamaError, match=r"Sampler\.forward$"):
+    with pytest.raises(PeerError, match=r"exllamav3 has changed, and keeps what it has: Sampler\.forward$"):
         exllama.check_exllama(Other, exllama.Filter)
 
 

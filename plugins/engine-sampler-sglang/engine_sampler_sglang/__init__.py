@@ -12,8 +12,8 @@ def register() -> None:
     """Called by SGLang in each of its processes: both names may then be chosen. Until one is, everything is
     SGLang's own.
 
-    Raises `SglangChangedError` if this release of SGLang has other signatures than those that this package is
-    made for.
+    Raises `PeerError` (`engine_sampler.adapters.for_bridges`) if this release of SGLang has other signatures
+    than those that this package is made for.
     """
     from .places import put_in
 

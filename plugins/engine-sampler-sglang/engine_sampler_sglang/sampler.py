@@ -6,11 +6,11 @@ import itertools
 import logging
 from typing import Any
 
-import numpy as np
 import torch
 from sglang.srt.layers import sampler as samplers
 
 from engine_sampler import LogprobsTable, RequestLimits, RowResult, RowSampler, SamplingParams
+from engine_sampler.adapters.for_bridges import tokens_beside
 
 from .following import FollowedRow, rows_of
 
@@ -48,7 +48,7 @@ class SglangSampler(samplers.Sampler):
         wants_kept = sampling_info.sampling_mask_batch_indices is not None
         rows = rows_of(sampling_info, len(logits))
         drawn = self._draw(logits, sampling_info, rows, wants_kept)
-        tokens = _tokens_of(drawn, logits)
+        tokens = tokens_beside(drawn, logits)
         if return_logprob:
             values = self._logprobs(logits if logprob_logits is None else logprob_logits, sampling_info)
             self.output_logprob_processor.compute_logprobs(
@@ -106,17 +106,6 @@ class SglangSampler(samplers.Sampler):
         capture = samplers._SamplingMaskCapture(weights, None, None, which)
         indices = info.sampling_support_logprobs_capture_indices
         return self._build_sampling_mask_output(tokens, capture, indices)
-
-
-def _tokens_of(drawn: RowResult, logits: torch.Tensor) -> torch.Tensor:
-    """int64 [rows] on the device of the logits. A row that gave no token has the likeliest one that is a
-    number: a sampler cannot end a request."""
-    if drawn.token_ids_on_device is not None and all(error is None for error in drawn.errors):
-        return drawn.token_ids_on_device
-    tokens = torch.from_numpy(drawn.token_ids).to(logits.device)
-    for row in np.flatnonzero(drawn.token_ids < 0).tolist():
-        tokens[row] = torch.nan_to_num(logits[row].float(), nan=-torch.inf).argmax()
-    return tokens
 
 
 def _unfollowed(info: Any, count: int) -> dict[str, Any]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import hashlib
 import logging
-from collections.abc import Mapping
 from typing import Any
 
 from sglang.srt.runtime_context import get_exec
 from sglang.srt.sampling.sampling_params import TOP_K_ALL
 
-from engine_sampler import ParameterError, RequestLimits, RowSampler, SamplingParams
+from engine_sampler import ParameterError, RowSampler, SamplingParams
+from engine_sampler.adapters.for_bridges import parameters_among
 from engine_sampler.arithmetic import child_seed
 
 from . import NAME
@@ -30,7 +30,7 @@ def params_of(request: Any, seed: int = 0, request_id: str = "") -> SamplingPara
         top_k=0 if request.top_k >= TOP_K_ALL else request.top_k,
         min_p=request.min_p,
         seed=child_seed(seed, _number_of(request_id)) if own_seed is None else own_seed,
-        **_ours_in(request.custom_params or {}, request),
+        **parameters_among(request.custom_params or {}, request, "SGLang", "custom_params", ["seed"]),
     )
     RowSampler.check(params)
     return params
@@ -56,16 +56,6 @@ def check_if_chosen(_: Any, request: Any, vocab_size: int) -> None:
         return
     if chosen == NAME:
         params_of(request)
-
-
-def _ours_in(custom: Mapping[str, Any], request: Any) -> dict[str, Any]:
-    known = SamplingParams.parameters()
-    ours = {name: value for name, value in custom.items() if name in known and value is not None}
-    for name in ours:
-        if hasattr(request, name) or name == "seed":
-            raise ParameterError(f"{name} is not allowed in custom_params: SGLang has it itself, outside")
-    RequestLimits().check(SamplingParams(**ours), 2**31 - 1)
-    return ours
 
 
 def _number_of(request_id: str) -> int:

@@ -23,6 +23,7 @@ from sglang_engine import (
 )
 
 from engine_sampler import process_logits
+from engine_sampler.adapters.for_bridges import PeerError
 
 places = pytest.importorskip("engine_sampler_sglang.places")
 
@@ -180,18 +181,19 @@ def test_wrong_custom_params_are_refused_when_the_request_arrives(
     request.verify(VOCAB)
 
 
-@pytest.mark.parametrize("name", places.SIGNATURES)
+@pytest.mark.parametrize(
+    ("module", "name"), [(module, name) for module, names in places.SIGNATURES.items() for name in names]
+)
 def test_a_changed_signature_fails_by_name(
-    registered: Any, name: str, monkeypatch: pytest.MonkeyPatch
+    registered: Any, module: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registered.unregister()
-    module, _, path = f"sglang.srt.{name}".partition(":")
-    outer, _, attribute = path.rpartition(".")
-    owner = pkgutil.resolve_name(f"{module}:{outer}" if outer else module)
+    outer, _, attribute = name.rpartition(".")
+    owner = pkgutil.resolve_name(f"sglang.srt.{module}:{outer}" if outer else f"sglang.srt.{module}")
     monkeypatch.setattr(owner, attribute, lambda other: None)
-    with pytest.raises(places.SglangChangedError, match=re.escape(name)):
+    with pytest.raises(PeerError, match=re.escape(name)):
         places.put_in()
     monkeypatch.delattr(owner, attribute)
-    with pytest.raises(places.SglangChangedError, match=re.escape(name)):
+    with pytest.raises(PeerError, match=re.escape(name)):
         places.put_in()
     assert "engine_sampler" not in places.choices.GRAMMAR_BACKEND_CHOICES

@@ -45,6 +45,6 @@ def switch_on(*parts: str) -> None:
 
 def switch_off() -> None:
     """Let engines that are created from now on be vLLM's own."""
-    from .places import put_back
+    from .places import PLACES
 
-    put_back()
+    PLACES.put_back()

@@ -32,17 +32,6 @@ def log_faults(drawn: RowResult) -> None:
             logger.error("row %d: %s", row, error)
 
 
-def tokens_of(drawn: RowResult, logits: torch.Tensor) -> torch.Tensor:
-    """int64 [rows] on the device of the logits. A row that gave no token has the likeliest one that is a
-    number: vLLM has no way to end a request from here."""
-    if drawn.token_ids_on_device is not None:
-        return drawn.token_ids_on_device
-    tokens = torch.tensor(drawn.token_ids, device=logits.device)
-    for row in np.flatnonzero(drawn.token_ids < 0).tolist():
-        tokens[row] = torch.nan_to_num(logits[row].float(), nan=-torch.inf).argmax()
-    return tokens
-
-
 def parts_of(table: LogprobsTable) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """A table as vLLM has it: ids int32, −inf where there is no entry."""
     ids = np.maximum(table.token_ids, 0).astype(np.int32)

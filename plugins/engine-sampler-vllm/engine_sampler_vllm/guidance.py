@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .grammars import GrammarBackend, validate_grammar
-from .places import check_peer, is_replaced, peer_module, replace
+from .places import PLACES
 
 _MANAGER = "vllm.v1.structured_output"
 _BACKEND = "vllm.v1.structured_output.backend_guidance"
@@ -35,15 +35,15 @@ SIGNATURES = {
 
 def put_in() -> None:
     """Let requests whose backend is "guidance" have our grammars."""
-    modules = {name: peer_module(name) for name in SIGNATURES}
+    modules = {name: PLACES.module(name) for name in SIGNATURES}
     manager, backend = modules[_MANAGER], modules[_BACKEND]
-    if is_replaced(manager, "GuidanceBackend"):
+    if PLACES.is_replaced(manager, "GuidanceBackend"):
         return
-    check_peer([(modules[name], expected) for name, expected in SIGNATURES.items()])
-    replace(manager, "GuidanceBackend", GrammarBackend)
-    replace(backend, "GuidanceBackend", GrammarBackend)
-    replace(backend, "validate_guidance_grammar", validate_grammar)
-    replace(backend, "has_guidance_unsupported_json_features", _is_unsupported)
+    PLACES.check([(modules[name], expected) for name, expected in SIGNATURES.items()])
+    PLACES.replace(manager, "GuidanceBackend", GrammarBackend)
+    PLACES.replace(backend, "GuidanceBackend", GrammarBackend)
+    PLACES.replace(backend, "validate_guidance_grammar", validate_grammar)
+    PLACES.replace(backend, "has_guidance_unsupported_json_features", _is_unsupported)
 
 
 def _is_unsupported(schema: Any) -> bool:

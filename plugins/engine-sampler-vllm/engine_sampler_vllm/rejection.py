@@ -9,7 +9,9 @@ import torch
 from vllm.v1.outputs import LogprobsTensors, SamplerOutput
 from vllm.v1.sample.rejection_sampler import RejectionSampler
 
-from .drawing import parts_of, tokens_of
+from engine_sampler.adapters.for_bridges import tokens_beside
+
+from .drawing import parts_of
 from .following import requests_in
 from .sampler import RowwiseSampler
 
@@ -36,9 +38,7 @@ class RowRejectionSampler(RejectionSampler):
         places = drawn.first_rows[:, None] + np.arange(width)
         is_row = np.arange(width) <= np.array(counts)[:, None]
         places = np.where(is_row, places, 0)
-        tokens = np.where(is_row, drawn.token_ids[places], -1)
-        firsts = tokens_of(drawn, rows).cpu().numpy()[drawn.first_rows]
-        tokens[:, 0] = np.where(tokens[:, 0] < 0, firsts, tokens[:, 0])
+        tokens = np.where(is_row, tokens_beside(drawn, rows).cpu().numpy()[places], -1)
         for row, draft in zip(tokens, given, strict=True):
             if -1 in draft:  # it stands for none: what is drawn in its place is the last token
                 row[draft.index(-1) + 1 :] = -1

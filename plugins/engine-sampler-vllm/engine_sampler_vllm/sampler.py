@@ -9,9 +9,10 @@ from vllm.v1.outputs import LogprobsTensors, SamplerOutput
 from vllm.v1.sample.sampler import Sampler
 
 from engine_sampler import RowResult, RowSampler
+from engine_sampler.adapters.for_bridges import tokens_beside
 
 from .batches import arguments_of, mask_of, processed_by_others
-from .drawing import KeptRows, by_id, log_faults, parts_of, tokens_of
+from .drawing import KeptRows, by_id, log_faults, parts_of
 from .following import following_in
 
 
@@ -36,7 +37,7 @@ class RowwiseSampler(Sampler):
             return super().forward(logits, sampling_metadata, True, logprobs_mode_override)
         mode = logprobs_mode_override or self.logprobs_mode
         drawn = self.draw(processed_by_others(logits, sampling_metadata), sampling_metadata, mode)
-        tokens = tokens_of(drawn, logits)
+        tokens = tokens_beside(drawn, logits)
         return SamplerOutput(
             sampled_token_ids=tokens.to(torch.int32).unsqueeze(-1),
             logprobs_tensors=tensors_of(drawn, sampling_metadata, logits),

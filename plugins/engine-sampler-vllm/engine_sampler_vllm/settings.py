@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import Any
 
-from engine_sampler import ParameterError, RequestLimits, RowSampler, SamplingParams
+from engine_sampler import ParameterError, RowSampler, SamplingParams
+from engine_sampler.adapters.for_bridges import parameters_among
 
 logger = logging.getLogger("engine_sampler")
 
@@ -26,7 +26,8 @@ def params_of(request: Any) -> SamplingParams:
         given["bad_words"] = words
     if request.min_tokens:
         given["stop_token_ids"] = sorted(request.all_stop_token_ids)
-    params = SamplingParams(order="vllm").replace(**given, **_extra(request.extra_args or {}, request))
+    extra = parameters_among(request.extra_args or {}, request, "vLLM", "extra_args")
+    params = SamplingParams(order="vllm").replace(**given, **extra)
     RowSampler.check(params)
     return params
 
@@ -40,13 +41,3 @@ def params_or_vllms(request: Any) -> SamplingParams:
         plain = request.clone()
         plain.extra_args = None
         return params_of(plain)
-
-
-def _extra(extra: Mapping[str, Any], request: Any) -> dict[str, Any]:
-    known = SamplingParams.parameters()
-    ours = {name: value for name, value in extra.items() if name in known and value is not None}
-    for name in ours:
-        if hasattr(request, name):
-            raise ParameterError(f"{name} is not allowed in extra_args: vLLM has it itself, outside")
-    RequestLimits().check(SamplingParams(**ours), 2**31 - 1)
-    return ours

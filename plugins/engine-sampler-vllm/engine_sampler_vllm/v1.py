@@ -7,7 +7,7 @@ from typing import Any
 from vllm.exceptions import VLLMValidationError
 
 from .following import FollowingProcessor
-from .places import check_peer, is_replaced, peer_module, replace
+from .places import PLACES
 from .rejection import RowRejectionSampler
 from .sampler import RowwiseSampler
 from .settings import params_of
@@ -31,11 +31,11 @@ SIGNATURES = {
 
 def put_in(runner: Any = None) -> None:
     """Replace vLLM's classes in the module of its model runner; they may be replaced already."""
-    runner = runner or peer_module("vllm.v1.worker.gpu_model_runner")
-    if is_replaced(runner, "Sampler"):
+    runner = runner or PLACES.module("vllm.v1.worker.gpu_model_runner")
+    if PLACES.is_replaced(runner, "Sampler"):
         return
-    processors = peer_module("vllm.v1.sample.logits_processor")
-    check_peer([(runner, SIGNATURES), (processors, {VALIDATION: "logits_processors sampling_params"})])
+    processors = PLACES.module("vllm.v1.sample.logits_processor")
+    PLACES.check([(runner, SIGNATURES), (processors, {VALIDATION: "logits_processors sampling_params"})])
     build, validate = runner.build_logitsprocs, getattr(processors, VALIDATION)
 
     def build_with_following(vllm_config: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -48,10 +48,10 @@ def put_in(runner: Any = None) -> None:
         check_extra_args(sampling_params)
         validate(logits_processors, sampling_params)
 
-    replace(runner, "Sampler", RowwiseSampler)
-    replace(runner, "RejectionSampler", RowRejectionSampler)
-    replace(runner, "build_logitsprocs", build_with_following)
-    replace(processors, VALIDATION, validate_ours_too)
+    PLACES.replace(runner, "Sampler", RowwiseSampler)
+    PLACES.replace(runner, "RejectionSampler", RowRejectionSampler)
+    PLACES.replace(runner, "build_logitsprocs", build_with_following)
+    PLACES.replace(processors, VALIDATION, validate_ours_too)
 
 
 def check_extra_args(sampling_params: Any) -> None:

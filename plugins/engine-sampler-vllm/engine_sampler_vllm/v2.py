@@ -6,7 +6,7 @@ from typing import Any
 
 from vllm.v1.worker.gpu.sample.sampler import Sampler
 
-from .places import check_peer, is_replaced, peer_module, replace
+from .places import PLACES
 from .v1 import check_extra_args
 from .v2_sampler import SlotRejectionSampler, SlotSampler
 
@@ -52,10 +52,10 @@ SIGNATURES = {
 
 def put_in() -> None:
     """Let the states of models give the runner our samplers, but those that have samplers of their own."""
-    modules = {name: peer_module(name) for name in SIGNATURES}
-    if is_replaced(processors := modules[_PROCESSORS], VALIDATION):
+    modules = {name: PLACES.module(name) for name in SIGNATURES}
+    if PLACES.is_replaced(processors := modules[_PROCESSORS], VALIDATION):
         return
-    check_peer([(modules[name], expected) for name, expected in SIGNATURES.items()])
+    PLACES.check([(modules[name], expected) for name, expected in SIGNATURES.items()])
     build_validator = getattr(processors, VALIDATION)
 
     def build_validator_of_ours_too(custom_logitsprocs: Any) -> Any:
@@ -67,8 +67,8 @@ def put_in() -> None:
 
         return validate_ours_too
 
-    replace(modules[_STATES].ModelState, "custom_sampler", custom_sampler)
-    replace(processors, VALIDATION, build_validator_of_ours_too)
+    PLACES.replace(modules[_STATES].ModelState, "custom_sampler", custom_sampler)
+    PLACES.replace(processors, VALIDATION, build_validator_of_ours_too)
 
 
 def custom_sampler(state: Any, sampler: Any) -> tuple[SlotSampler, SlotRejectionSampler | None] | None:

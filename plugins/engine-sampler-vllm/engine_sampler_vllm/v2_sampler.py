@@ -10,7 +10,9 @@ from vllm.v1.worker.gpu.sample.logits_processor.interface import LogitsContext
 from vllm.v1.worker.gpu.sample.sampler import PROCESSED_LOGPROBS_MODES, Sampler
 from vllm.v1.worker.gpu.spec_decode.rejection_sampler import RejectionSampler
 
-from .drawing import KeptRows, by_id, log_faults, tokens_of
+from engine_sampler.adapters.for_bridges import tokens_beside
+
+from .drawing import KeptRows, by_id, log_faults
 from .v2_requests import SlotRequests
 
 _NATIVE = 3
@@ -93,12 +95,7 @@ class SlotSampler(Sampler):
             logprobs_mode="processed_logits",
         )
         log_faults(drawn)
-        tokens = tokens_of(drawn, logits)
-        if drafts is not None:  # a row behind a refused draft is not faulty
-            is_first = torch.zeros(len(tokens), dtype=torch.bool)
-            is_first[torch.from_numpy(drawn.first_rows)] = True
-            gave_none = torch.from_numpy(drawn.token_ids < 0) & ~is_first
-            tokens = tokens.masked_fill(gave_none.to(tokens.device), -1)
+        tokens = tokens_beside(drawn, logits)
         shown = rows if drawn.logprobs is None else by_id(drawn.logprobs).to(logits.device)
         return tokens, shown
 

@@ -21,7 +21,9 @@ from vllm_engine import (
     vllms,
 )
 
-places = pytest.importorskip("engine_sampler_vllm.places")
+from engine_sampler.adapters.for_bridges import PeerError
+
+PLACES = pytest.importorskip("engine_sampler_vllm.places").PLACES
 v1 = pytest.importorskip("engine_sampler_vllm.v1")
 
 
@@ -196,7 +198,7 @@ def test_wrong_extra_args_are_refused_when_the_request_arrives(runner: Any, extr
         logits_processor.validate_logits_processors_parameters(None, request)
     right = SamplingParams(extra_args={"top_n_sigma": 1.0, "others": 3})
     logits_processor.validate_logits_processors_parameters(None, right)
-    places.put_back()
+    PLACES.put_back()
     logits_processor.validate_logits_processors_parameters(None, request)
 
 
@@ -227,12 +229,12 @@ def test_an_unknown_part_is_refused_by_name() -> None:
 
 @pytest.mark.parametrize("name", ["Sampler", "RejectionSampler", "build_logitsprocs", "SamplingMetadata"])
 def test_a_changed_signature_fails_by_name(runner: Any, name: str) -> None:
-    places.put_back()
+    PLACES.put_back()
     setattr(runner, name, lambda self: None)
-    with pytest.raises(places.PeerError, match=name):
+    with pytest.raises(PeerError, match=name):
         v1.put_in(runner)
     delattr(runner, name)
-    with pytest.raises(places.PeerError, match=name):
+    with pytest.raises(PeerError, match=name):
         v1.put_in(runner)
 
 

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_sampler_vllm import places, switch_off
+from engine_sampler_vllm import switch_off
+from engine_sampler_vllm.places import PLACES
 from engine_sampler_vllm.settings import params_of
 from vllm_engine import SamplingParams, torch
 from vllm_v2 import VOCAB, V2Engine, v2_modules
 
 from engine_sampler import process_logits, sample
+from engine_sampler.adapters.for_bridges import PeerError
 
 SETTINGS: list[dict[str, Any]] = [
     {"temperature": 0.0},
@@ -38,7 +40,7 @@ def modules(vllms: Any) -> Iterator[Any]:
     """vLLM's modules, switched on."""
     vllms.v2.put_in()
     yield vllms
-    places.put_back()
+    PLACES.put_back()
 
 
 def alone(params: Any, tokens: list[int], prompt_length: int, row: np.ndarray) -> int:
@@ -264,8 +266,8 @@ def test_a_changed_signature_fails_by_name(vllms: Any, holder: str, name: str) -
     }[holder]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(at, name, lambda self, other: None)
-        with pytest.raises(places.PeerError, match=f"{at.__name__}.{name}"):
+        with pytest.raises(PeerError, match=f"{at.__name__}.{name}"):
             vllms.v2.put_in()
         patch.delattr(at, name)
-        with pytest.raises(places.PeerError, match=f"{at.__name__}.{name}"):
+        with pytest.raises(PeerError, match=f"{at.__name__}.{name}"):
             vllms.v2.put_in()

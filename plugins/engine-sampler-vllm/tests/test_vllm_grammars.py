@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_sampler_vllm import places, switch_off, switch_on
+from engine_sampler_vllm import switch_off, switch_on
+from engine_sampler_vllm.places import PLACES
 from vllm_engine import SamplingParams, torch
 
 pytest.importorskip("vllm.v1.structured_output", reason="vLLM's grammars cannot be imported")
@@ -24,6 +25,7 @@ from vllm.v1.request import Request
 from vllm.v1.structured_output import backend_guidance, backend_types
 
 from engine_sampler import unpack_bitmask
+from engine_sampler.adapters.for_bridges import PeerError
 
 WORDS = ["true", "false", "null", '{"', '":', "ab", "12"]
 END, OTHER_END = 256 + len(WORDS), 257 + len(WORDS)
@@ -61,7 +63,7 @@ def manager(tokenizer: Any) -> Iterator[Any]:
     """vLLM's manager, whose requests for "guidance" are ours."""
     switch_on("grammars")
     yield new_manager(tokenizer)
-    places.put_back()
+    PLACES.put_back()
 
 
 def new_manager(tokenizer: Any, drafts: int = 0, rows: int = 8, **settings: Any) -> Any:
@@ -293,12 +295,12 @@ def test_switching_it_off_restores_vllms_backend(manager: Any) -> None:
 )
 def test_a_changed_signature_fails_by_name(module: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, name, lambda other: None)
-    with pytest.raises(places.PeerError, match=name):
+    with pytest.raises(PeerError, match=name):
         switch_on("grammars")
     monkeypatch.delattr(module, name)
-    with pytest.raises(places.PeerError, match=name):
+    with pytest.raises(PeerError, match=name):
         switch_on("grammars")
-    assert not places.is_replaced(managing, "GuidanceBackend")
+    assert not PLACES.is_replaced(managing, "GuidanceBackend")
 
 
 def test_masks_are_as_wide_as_the_tokenizer_at_least(manager: Any) -> None:

@@ -55,9 +55,9 @@ def v2_modules(patch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
             v2=importlib.import_module("engine_sampler_vllm.v2"),
         )
     finally:
-        from engine_sampler_vllm import places
+        from engine_sampler_vllm.places import PLACES
 
-        places.put_back()
+        PLACES.put_back()
         for name in [name for name in sys.modules if _is_anew(name)]:
             del sys.modules[name]
         sys.modules.update(kept)

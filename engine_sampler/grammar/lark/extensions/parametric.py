@@ -36,7 +36,7 @@ _MAX_DEPTH = 20
 _STEPS_OF_A_WORD = 4
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20}")
 _VALUE = re.compile(r"\s*(?:_(?![a-z0-9_])|0[xX][0-9a-fA-F]+|[0-9]+|[a-z_]+\s*\([^()\n]*\))")
-_CALL = re.compile(r"\s*([a-z_]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
+_CALL = re.compile(r"([a-z_]+)(?:\s*\((.*)\))?", re.DOTALL)
 _BITS = re.compile(r"\[\s*(\d{1,2})\s*:\s*(\d{1,2})\s*\]")
 _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
     name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
@@ -295,7 +295,7 @@ def _condition(text: str, depth: int = 0) -> Condition:
 
 def _call(text: str) -> tuple[str, list[str]]:
     """A name and its arguments."""
-    match = _CALL.fullmatch(text)
+    match = _CALL.fullmatch(text.strip())
     if match is None:
         raise GrammarError(f"{quoted(text.strip())} is neither a value nor a condition")
     arguments, depth = [""], 0

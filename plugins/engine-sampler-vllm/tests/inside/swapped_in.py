@@ -9,9 +9,11 @@ for comparison. `.ci/vllm-tests` runs them.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import sys
+from functools import lru_cache
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -50,6 +52,8 @@ def _without_a_gpu() -> None:
     utilities: Any = ModuleType("tests.utils")  # the real ones import half of vLLM's dependencies
     utilities.large_gpu_mark = lambda **sizes: pytest.mark.skip(reason="needs a GPU with much memory")
     utilities.create_new_process_for_each_test = lambda: lambda test: test
+    utilities.requires_spawn_multiprocessing = lambda: False
+    utilities.set_random_seed = torch.manual_seed
     sys.modules["tests.utils"] = utilities
 
 
@@ -71,6 +75,10 @@ def _swap() -> None:
         from examples.features.logits_processor import dry
 
         dry._dry_penalties = dry_penalties
+    if os.path.isdir("tests/v1/sample"):
+        from tests.v1.sample import utils
+
+        utils.fake_apply_logitsprocs = processed_rows
 
 
 def _with_bonus_rows(rejection: type) -> type:
@@ -110,6 +118,31 @@ def top_k_top_p(logits: Any, k: Any, p: Any, *arguments: Any, **keywords: Any) -
     ]
     processed = process_logits(logits.float().cpu().numpy(), params)
     return torch.from_numpy(processed).to(logits.dtype)
+
+
+def processed_rows(fakes: Any, workload: list[int], outputs: list[list[int]] | None = None) -> torch.Tensor:
+    """What vLLM's processors make of a batch whose changes they have been told of, by ours: float32 [rows,
+    vocab]. Budgets of thoughts stay vLLM's."""
+    from engine_sampler_vllm.batches import processed_by_others
+    from engine_sampler_vllm.drawing import by_id
+
+    logits = fakes.logits[torch.tensor(workload, dtype=torch.long)]
+    if not workload:
+        return logits
+    metadata = dataclasses.replace(fakes.sampling_metadata, max_num_logprobs=-1)
+    for row, output in enumerate(outputs or ()):
+        metadata.output_token_ids[row] = output
+    ours = _sampler_beside(metadata.logitsprocs)
+    drawn = ours.draw(processed_by_others(logits, metadata), metadata, "processed_logits")
+    return by_id(drawn.logprobs)
+
+
+@lru_cache(maxsize=1)
+def _sampler_beside(processors: Any) -> Any:
+    """The one of an engine whose processors these are."""
+    from engine_sampler_vllm.sampler import RowwiseSampler
+
+    return RowwiseSampler()
 
 
 def dry_penalties(
