@@ -62,6 +62,8 @@ SLOWER = {
     "grammar.lark.gbnf.reading._FIRST_HEAD": "it is matched once, at the beginning of the text",
     "grammar.lark.gbnf.reading._KEY": "it is matched where an argument begins; what fails is read as a word",
     "grammar.lark.gbnf.reading._ATTRIBUTE": "a match begins where the last one ended; what fails is an error",
+    "grammar.lark.extensions.parametric._VALUE": "it is matched where a value begins; what fails is an error",
+    "grammar.lark.extensions.parametric._CALL": "it is matched with whole texts only, each at most 21 times",
     "backends.library.header: re.findall": "the text is our own header",
     "messages.harmony._WORD": "it is matched once, in a header of 512 characters at most",
 }

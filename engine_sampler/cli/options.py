@@ -20,6 +20,9 @@ from .listing import summary_of
 _DESTINATION = "parameter "
 """Prefix of the values in the namespace; its space rules out a clash with an option of a command."""
 
+_FUNCTION: Any = Callable
+"""The type of parameters whose values are functions: a command line cannot give these."""
+
 _PLACEHOLDERS = {int: "N", float: "X", str: "TEXT", object: "VALUE"}
 """Placeholders for values in the help; values of other types are given as JSON."""
 
@@ -39,7 +42,7 @@ def add_parameter_options(parser: argparse.ArgumentParser) -> None:
     for title, description, params in _owners(default_registry().catalogue):
         group = parser.add_argument_group(title, description)
         for param in params:
-            if option_of(param.name) not in taken and param.type is not Callable:
+            if option_of(param.name) not in taken and param.type is not _FUNCTION:
                 _add_option(group, param)
 
 
