@@ -207,7 +207,7 @@ def test_inexact_backends_and_what_plugins_provide_are_printed(registry, environ
     words = printed(registry, lines)
     assert "abacus (inexact)" in words
     assert "toys this process loaded skew, abacus" in words
-    assert "23 samplers, 5 selectors" in words
+    assert "24 samplers, 5 selectors" in words
 
 
 def printed(registry: Registry, lines: str) -> str:
