@@ -18,7 +18,7 @@ from tests.native.comparing import accept_tokens, instruction_sets, random_group
 from tests.random_chains import SAMPLERS, SELECTORS, random_logits
 
 CATALOGUE = Registry(CORE_PARAMS).catalogue
-ON_THE_HOST = {"grammar_bias"}
+ON_THE_HOST = {"grammar_bias", "logits_processors"}
 """Built-in samplers without a kernel."""
 
 KERNELS = [*(name for name in SAMPLERS if name not in ON_THE_HOST), *SELECTORS]

@@ -10,6 +10,7 @@ import importlib
 import os
 import pkgutil
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -47,7 +48,12 @@ def kit_for(case: Wrong, **more: Any) -> type:
     return kit_of(case.plugin, **attributes)
 
 
-@pytest.mark.parametrize("name", sorted(COLLECTION)[:: 1 if THOROUGH else 4])
+def tried() -> list[str]:
+    """All of them, or every fourth, whatever others are added."""
+    return [name for name in sorted(COLLECTION) if THOROUGH or not crc32(name.encode()) % 4]
+
+
+@pytest.mark.parametrize("name", tried())
 def test_a_wrong_plugin_is_found_by_the_law_that_it_breaks(name: str) -> None:
     case = COLLECTION[name]
     problem = problem_with(kit_for(case), case.law)
