@@ -375,7 +375,7 @@ class Request:
             faults.append(str(fault))
         if self.phases is not None:
             had_begun = self.phases.grammar_begin
-            self.phases.cut(self.history.token_ids)
+            self.phases.settle(self.history.token_ids)
             faults += self.phases.go_back(self, slots, had_begun, interrupted=True)
         faults += self.stop_checks.settle(self.history, self.text, self.raw_logprobs)
         if faults and self.live:

@@ -90,7 +90,11 @@ class Phases:
     @property
     def state(self) -> PhaseState:
         """The present phase."""
-        entry, automaton = self.log[-1], self.automaton
+        return self.state_of(self.log[-1])
+
+    def state_of(self, entry: PhaseEntry) -> PhaseState:
+        """The phase of an entry of the log."""
+        automaton = self.automaton
         states = automaton.within[entry.rule - 1] if entry.rule else automaton.states
         return states[entry.number]
 
@@ -179,16 +183,24 @@ class Phases:
         """Go back to where the request was when its history was `tokens`; returns whether it was in another
         phase."""
         self.is_closing = False
-        log = tuple(entry for entry in self.log if entry.since <= len(tokens))
-        if len(log) == len(self.log):
-            return False
-        self.log, self._ended, self._dear, self._within = log[:1], {}, 0, 0
-        for entry in log[1:]:
-            self._append(entry)
-        entry, self.forced = log[-1], ()
+        has_moved = self.log[-1].since > len(tokens)
+        if has_moved:
+            self.settle(tokens)
+        return has_moved
+
+    def settle(self, tokens: np.ndarray) -> None:
+        """The same after a call that was interrupted, of which the log alone is whole; may be repeated."""
+        self.is_closing = False
+        first, *later = [entry for entry in self.log if entry.since <= len(tokens)]
+        rebuilt = self.fork()
+        rebuilt.log, rebuilt._ended, rebuilt._dear, rebuilt._within = (first,), {}, 0, 0
+        for entry in later:
+            rebuilt._append(entry)
+        entry, self.forced = rebuilt.log[-1], ()
         if entry.is_forced:
-            self.forced = self.state.forced(tokens[: entry.begin], entry.counted)
-        return True
+            self.forced = self.state_of(entry).forced(tokens[: entry.begin], entry.counted)
+        self._ended, self._dear, self._within = rebuilt._ended, rebuilt._dear, rebuilt._within
+        self.log = rebuilt.log
 
     def fork(self) -> Self:
         """An independent copy."""
