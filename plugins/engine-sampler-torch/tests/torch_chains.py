@@ -13,6 +13,8 @@ from torch import Tensor
 from engine_sampler import Chain, Rows
 
 NEG_INF = float("-inf")
+HOST_ONLY = {"infill", "logits_processors"}
+"""Samplers of the core that have no form in torch."""
 
 
 def block_of(logits: np.ndarray, vocab_size: int, ids: np.ndarray | None = None) -> Block:

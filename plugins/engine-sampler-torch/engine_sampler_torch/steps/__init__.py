@@ -2,7 +2,7 @@
 `transforms` and `selectors`. A new file in one of them is discovered automatically.
 
 `infill` has none: which tokens it merges depends on their bytes and, one after the other, on what is left of
-the tokens merged before.
+the tokens merged before. `logits_processors` calls functions with arrays of the host.
 """
 
 from .base import Block, DeviceSelector, DeviceStep, Given

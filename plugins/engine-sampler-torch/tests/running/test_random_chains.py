@@ -12,6 +12,7 @@ import torch
 from counting_device import CountingDevice, OnDevice
 from engine_sampler_torch import TorchBackend
 from engine_sampler_torch.running import pieces
+from torch_chains import HOST_ONLY
 
 from engine_sampler import Batch, Chain, Group, Rows, SamplingParams
 from engine_sampler.arithmetic import LogitRows
@@ -38,7 +39,7 @@ def test_the_run_tries_a_hundred_thousand_rows_and_every_part() -> None:
     for _ in range(STEPS // PARTS):
         chain, _ = random_rows(random, SamplingParams(**settings_for(random, 65)), 1, 65)
         drawn |= set(chain.key)
-    assert names <= drawn | {"infill"}
+    assert names <= drawn | HOST_ONLY
 
 
 def settings_for(random: Random, size: int) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from torch_chains import NEG_INF, run, whole_rows
+from torch_chains import HOST_ONLY, NEG_INF, run, whole_rows
 
 from engine_sampler import SamplingParams
 from engine_sampler.testing import times
@@ -20,7 +20,7 @@ def test_random_chains_equal_the_reference(part: int) -> None:
     random = np.random.default_rng([16, part])
     for number in range(times(CHAINS // 5)):
         size = SIZES[number % len(SIZES)]
-        params = SamplingParams(**random_settings(random, size, without=["infill"]))
+        params = SamplingParams(**random_settings(random, size, without=sorted(HOST_ONLY)))
         chain, rows = random_rows(random, params, ROWS, size)
         logits = random_logits(random, ROWS, size)
         expected = run_fused(chain, rows, logits)
@@ -37,7 +37,7 @@ def test_wide_vocabularies_equal_the_reference() -> None:
     random = np.random.default_rng(151_936)
     for size in (32_000, 151_936):
         for _ in range(times(6)):
-            params = SamplingParams(**random_settings(random, size, without=["infill", "grammar_bias"]))
+            params = SamplingParams(**random_settings(random, size, without=[*HOST_ONLY, "grammar_bias"]))
             chain, rows = random_rows(random, params, 2, size)
             logits = random_logits(random, 2, size)
             expected = run_fused(chain, rows, logits)

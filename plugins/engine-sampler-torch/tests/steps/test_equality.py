@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from engine_sampler_torch.steps import selector_of, step_of
-from torch_chains import apply_step, block_of, select, whole_rows
+from torch_chains import HOST_ONLY, apply_step, block_of, select, whole_rows
 
 from engine_sampler import Rows, Tokenizer
 from engine_sampler.arithmetic import FLT_MAX
@@ -18,7 +18,6 @@ from engine_sampler.for_backends import default_registry
 from engine_sampler.testing import Case, make_case, make_rows, times
 from tests.random_chains import SAMPLERS, SELECTORS, tokenizer
 
-HOST_ONLY = {"infill"}
 CATALOGUE = default_registry().catalogue
 STEPS = [sampler for sampler in CATALOGUE.samplers.values() if sampler.name not in HOST_ONLY]
 CHOOSERS = list(CATALOGUE.selectors.values())
@@ -218,6 +217,6 @@ def tokenizer_of(example: Any) -> Any:
     return Tokenizer(list(example.token_bytes), eos_token_ids=[]) if example.token_bytes else None
 
 
-def test_every_part_of_the_core_but_infill_has_a_form_in_torch() -> None:
+def test_every_part_of_the_core_but_two_has_a_form_in_torch() -> None:
     assert {s.name for s in CATALOGUE.samplers.values() if step_of(s) is None} == HOST_ONLY
     assert all(selector_of(selector) is not None for selector in CHOOSERS)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from engine_sampler_torch.steps import selector_of, step_of
+from torch_chains import HOST_ONLY
 
 from engine_sampler import Rows, SamplingParams
 from tests.random_chains import SAMPLERS, SELECTORS, random_rows
 
 OF_A_STEP = ("bitmask", "draw", "output_token_ids", "position", "seed", "states", "token_ids")
-NAMES = [name for name in (*SAMPLERS, *SELECTORS) if name != "infill"]
+NAMES = [name for name in (*SAMPLERS, *SELECTORS) if name not in HOST_ONLY]
 CHANGING = {
     "adaptive_p", "bad_words", "dist", "dry", "grammar_bias", "min_tokens", "mirostat", "mirostat_v2",
     "no_repeat_ngram", "penalties", "xtc",

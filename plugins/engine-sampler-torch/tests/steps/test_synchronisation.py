@@ -17,6 +17,7 @@ from engine_sampler_torch.steps import Block, selector_of, step_of
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+from torch_chains import HOST_ONLY
 
 from engine_sampler import SamplingParams
 from tests.random_chains import SAMPLERS, SELECTORS, random_rows
@@ -65,7 +66,7 @@ def block(width: int, *, bitmask: bool = False) -> Block:
     return Block(torch.empty(ROWS, width, device="meta"), ids, VOCAB, faults)
 
 
-NAMES = [name for name in (*SAMPLERS, *SELECTORS) if name != "infill"]
+NAMES = [name for name in (*SAMPLERS, *SELECTORS) if name not in HOST_ONLY]
 
 
 @pytest.mark.parametrize("width", [VOCAB, NARROW])
