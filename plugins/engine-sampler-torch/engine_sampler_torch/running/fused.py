@@ -128,10 +128,11 @@ class Fused:
     def source(self, piece: GroupPiece, logits: Tensor, route: Route) -> KernelSource:
         """The logits themselves, if the route is direct."""
         bitmask = None if piece.masks is None else piece.masks.on_device()
+        edits: tuple[Tensor, Tensor] | None = None
         if piece.revision is not None:
             edits = piece.revision.run(kernels_for(self._device), logits, piece.where)
-        else:
-            edits = edits_of(piece, route.start, logits) if route.start else None
+        elif route.start:
+            edits = edits_of(piece, route.start, logits)
         return KernelSource(logits, piece.where, bitmask, edits)
 
     def source_of(self, block: Block, route: Route) -> KernelSource:

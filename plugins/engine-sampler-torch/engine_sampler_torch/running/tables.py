@@ -303,8 +303,9 @@ class EditTables:
 
     def _new_edits(self, rows: int) -> None:
         shape = 1 << max(rows - 1, 0).bit_length(), self._width
-        self._edits = tuple(
-            torch.empty(shape, dtype=t, device=self._device) for t in (torch.int64, torch.float32)
+        self._edits = (
+            torch.empty(shape, dtype=torch.int64, device=self._device),
+            torch.empty(shape, dtype=torch.float32, device=self._device),
         )
         self.generation += 1
 
