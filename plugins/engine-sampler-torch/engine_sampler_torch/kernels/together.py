@@ -28,11 +28,10 @@ def candidates(logits, index, bitmask, edit_ids, edit_values, spans, scales,
     row = tl.program_id(0)
     source = logits + tl.load(index + row) * row_stride
     scale = tl.load(scales + row) if HEATED else 1.0
-    hot += row * groups
     hot_count, bound = begun(row, source, bitmask, edit_ids, edit_values, spans, scale, highest, first, alive,
-                             maxima, needs, peaks, faults, best, last, hot - row * groups, tokens,
-                             mask_stride, edit_stride, spans_stride, tiles, vocab, groups, need, TILE, GROUP,
-                             TILES, GROUPS, WHOLE, MASKED, EDITED, HEATED, True, NEEDS, False)  # fmt: skip
+                             maxima, needs, peaks, faults, best, last, hot, tokens, mask_stride, edit_stride,
+                             spans_stride, tiles, vocab, groups, need, TILE, GROUP, TILES, GROUPS, WHOLE,
+                             MASKED, EDITED, HEATED, True, NEEDS, False)  # fmt: skip
     words = bitmask + row.to(tl.int64) * mask_stride
     edits = row.to(tl.int64) * edit_stride
     at = row.to(tl.int64) * CAPACITY
@@ -40,8 +39,8 @@ def candidates(logits, index, bitmask, edit_ids, edit_values, spans, scales,
     tl.debug_barrier()
     for start in range(0, hot_count, AT_ONCE):
         keys = keys_in(source, words, edit_ids + edits, edit_values + edits, spans + row * spans_stride,
-                       scale, hot, start, hot_count, vocab, TILE, GROUP, AT_ONCE, MASKED, EDITED,
-                       HEATED)  # fmt: skip
+                       scale, hot + row * groups, start, hot_count, vocab, TILE, GROUP, AT_ONCE, MASKED,
+                       EDITED, HEATED)  # fmt: skip
         passing = keys <= bound
         upto = tl.cumsum(passing.to(tl.int32), 0)
         places = count + upto - 1
