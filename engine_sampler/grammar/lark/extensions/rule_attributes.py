@@ -95,8 +95,9 @@ def settings_of(attributes: Mapping[str, Word], lines: Lines) -> dict[str, Any]:
     found = {}
     for name, word in attributes.items():
         if name in changeable:
+            is_json = word.value is not None or word.text == "null"
             try:
-                found[name] = changeable[name].check(word.value)
+                found[name] = changeable[name].check(word.value if is_json else word.text)
             except ParameterError as error:
                 raise lines.error(str(error), word.start) from None
     return found

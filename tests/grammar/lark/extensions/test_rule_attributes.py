@@ -166,6 +166,7 @@ def test_parameters_survive_saving_and_pickling(tmp_path: Path) -> None:
         ("start: t\nt[max_tokens=0]: /a/", "max_tokens=0 is not allowed: a whole number from 1 to 1000000"),
         ('start: t\nt[max_chars="x"]: /a/', 'max_chars="x" is not allowed.*line 2, column 13'),
         ("start: t\nt[max_chars]: /a/", "'max_chars' has a wrong value"),
+        ("start: t\nt[temperature=NaN]: /a/", "temperature=.NaN. is not allowed: .*line 2, column 15"),
         ("start: t\nt[temperature=-1]: /a/", "temperature=-1 is not allowed: .*line 2, column 15"),
         ("start: t\nt[temperature]: /a/", "'temperature' has a wrong value"),
         ("start: t\nt[temprature=1]: /a/", "no attribute 'temprature'"),
