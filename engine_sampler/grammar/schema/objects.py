@@ -387,23 +387,20 @@ def _truths(patterns: list[Formula]) -> list[Truth]:
     for number, pattern in enumerate(patterns, 1):
         known = {truth[:number] for truth in sampled}
         apart = {one for one in patterns[: number - 1] if not is_possible(conjunction((one, pattern)))}
-
-        def exists(
-            truth: Truth, number: int = number, known: set[Truth] = known, apart: set[Formula] = apart
-        ) -> bool:
-            if truth in known:
-                return True
-            own = patterns[:number]
-            if truth[-1] and any(true and one in apart for one, true in zip(own, truth, strict=True)):
-                return False
-            return is_possible(_matching(own, truth))
-
-        found = [truth for old in found for value in (True, False) if exists(truth := (*old, value))]
+        longer = [(*truth, value) for truth in found for value in (True, False)]
+        found = [truth for truth in longer if truth in known or _exists(patterns[:number], truth, apart)]
         if len(found) > MAX_CELLS:
             raise GrammarLimitError(
                 f"the key patterns of one object distinguish more than {MAX_CELLS} sets of keys"
             )
     return found
+
+
+def _exists(patterns: list[Formula], truth: Truth, apart: set[Formula]) -> bool:
+    """Whether a key matches just those patterns; no key matches the last one and one of `apart`."""
+    if truth[-1] and any(true and one in apart for one, true in zip(patterns, truth, strict=True)):
+        return False
+    return is_possible(_matching(patterns, truth))
 
 
 def _matching(patterns: list[Formula], truth: Truth) -> Formula:
