@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from .drafts import ngram_draft, tokens_of_drafts
 from .grammar_text import GrammarText, fill_texts, structured_grammar
-from .parameters import parameters_among, params_or_plain
+from .parameters import child_seed_of, parameters_among, params_or_plain, refused_with
 from .places import PeerError, PeerPlaces, Signatures, overriding
 from .rows import (
     BridgeSampler,
     EngineRequest,
+    follow_slots,
     follow_update,
     processed_by,
     tokens_beside,
-    tokens_in_slots,
-    within,
 )
 
 __all__ = [
@@ -26,16 +25,17 @@ __all__ = [
     "PeerError",
     "PeerPlaces",
     "Signatures",
+    "child_seed_of",
     "fill_texts",
+    "follow_slots",
     "follow_update",
     "ngram_draft",
     "overriding",
     "parameters_among",
     "params_or_plain",
     "processed_by",
+    "refused_with",
     "structured_grammar",
     "tokens_beside",
-    "tokens_in_slots",
     "tokens_of_drafts",
-    "within",
 ]

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import copy
+import functools
+import hashlib
 import logging
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, ParamSpec
 
+from ...arithmetic import child_seed
+from ...base.errors import text_of
 from ...contract import ParameterError
 from ...params import RequestLimits, SamplingParams
 
 logger = logging.getLogger("engine_sampler")
+
+P = ParamSpec("P")
 
 
 def parameters_among(
@@ -46,3 +52,27 @@ def params_or_plain(params_of: Callable[[Any], SamplingParams], request: Any, wh
         plain = copy.copy(request)
         setattr(plain, where, None)
         return params_of(plain)
+
+
+def child_seed_of(seed: int, request_id: str) -> int:
+    """The seed of a request without one: it follows from that of the engine and from the request's id, in
+    whatever order requests arrive."""
+    digest = hashlib.blake2b(request_id.encode(), digest_size=4).digest()
+    return child_seed(seed, int.from_bytes(digest, "little"))
+
+
+def refused_with(kind: type[Exception]) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """A decorator of a function that checks a request: its TypeError or ValueError becomes an error of the
+    kind with which the engine refuses requests."""
+
+    def decorate(check: Callable[P, None]) -> Callable[P, None]:
+        @functools.wraps(check)
+        def refuse(*arguments: P.args, **keywords: P.kwargs) -> None:
+            try:
+                check(*arguments, **keywords)
+            except (TypeError, ValueError) as error:
+                raise kind(text_of(error)) from error
+
+        return refuse
+
+    return decorate

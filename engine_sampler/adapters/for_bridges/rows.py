@@ -27,7 +27,12 @@ class EngineRequest:
     key     its name for the sampler, never used twice.
     params  its parameters; the same object as long as they are the same.
     output  its tokens so far, perhaps the engine's own list.
+    name    for the log; None: by its row.
+    known   how many tokens of it `follow_slots` has read, prompt included.
     """
+
+    name: str | None = None
+    known = 0
 
     def __init__(
         self, params: SamplingParams | None, prompt: Sequence[int] = (), output: Sequence[int] = ()
@@ -40,6 +45,10 @@ class EngineRequest:
         """Have these tokens. The prompt may have ids that stand for images and the like."""
         self.output = output
         self._prompt, self._width, self._is_new = prompt, 0, True
+
+    def extend(self, token_ids: Iterable[int]) -> None:
+        """Add tokens to its output, which must be a list."""
+        self.output += token_ids  # type: ignore[operator]
 
     def prompt_within(self, vocab_size: int) -> Sequence[int]:
         """Its prompt without ids that are no tokens, the same object each time."""
@@ -62,10 +71,12 @@ class BridgeSampler:
 
     engine     its name, for the log.
     tokenizer  for parameters given as text.
+    options    as for `RowSampler`; without limits, since what bridges admit has been checked.
     """
 
-    def __init__(self, engine: str, tokenizer: Tokenizer | None = None) -> None:
+    def __init__(self, engine: str, tokenizer: Tokenizer | None = None, **options: Any) -> None:
         self._engine, self._tokenizer = engine, tokenizer
+        self._options = {"limits": RequestLimits.none()} | options
         self._rows: RowSampler | None = None
 
     def draw(
@@ -87,7 +98,7 @@ class BridgeSampler:
         """
         width = int(logits.shape[1])
         if self._rows is None or self._rows.vocab_size != width:
-            self._rows = RowSampler(width, self._tokenizer, limits=RequestLimits.none())
+            self._rows = RowSampler(width, self._tokenizer, **self._options)
         if drafts is not None:
             asked["draft_token_ids"] = [[max(token_id, 0) for token_id in draft] for draft in drafts]
         if requests is None:
@@ -104,7 +115,8 @@ class BridgeSampler:
         drawn = self._rows.step(logits, **asked)
         for row, error in enumerate(drawn.errors):
             if error is not None:
-                logger.error("%s: row %d: %s", self._engine, row, error)
+                name = requests[row].name if requests is not None else None
+                logger.error("%s: %s: %s", self._engine, name or f"row {row}", error)
         return drawn
 
 
@@ -203,6 +215,27 @@ def tokens_in_slots(
         new = tokens[end - count : end]
         news.append((new[:prompt], new[prompt:]) if begin == 0 else (None, new))
     return news
+
+
+def follow_slots(
+    requests: Sequence[EngineRequest],
+    slots: np.ndarray,
+    table: Any,
+    lengths: Sequence[int],
+    prompt_lengths: Sequence[int],
+    vocab_size: int,
+) -> None:
+    """Bring requests up to their tokens in the slots of a table on a device, see `tokens_in_slots`: a token
+    or a few of each, or all of a new one. Ids beyond the vocabulary are left out."""
+    known = [request.known for request in requests]
+    news = tokens_in_slots(table, slots, known, lengths, prompt_lengths)
+    for request, length, (prompt, output) in zip(requests, lengths, news, strict=True):
+        request.known = length
+        new = within(output, vocab_size)
+        if prompt is not None:
+            request.begin(prompt, new)
+        else:
+            request.extend(new)
 
 
 def within(token_ids: Iterable[int], vocab_size: int) -> list[int]:

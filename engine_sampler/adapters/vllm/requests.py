@@ -14,7 +14,7 @@ from ...params import RequestLimits, SamplingParams
 from ...scheduler import RequestId, Scheduler
 from ...tokenizer import Tokenizer
 from .._tensors import to_numpy
-from ..for_bridges import within
+from ..for_bridges.rows import within
 from .settings import settings_of
 
 logger = logging.getLogger("engine_sampler")

@@ -14,7 +14,7 @@ from vllm.v1.structured_output.backend_types import StructuredOutputBackend, Str
 from vllm.v1.structured_output.request import get_structured_output_key
 
 from engine_sampler import Tokenizer, bitmask_words
-from engine_sampler.adapters.for_bridges import GrammarText, overriding, structured_grammar
+from engine_sampler.adapters.for_bridges import GrammarText, overriding, refused_with, structured_grammar
 
 from .places import PLACES
 
@@ -81,15 +81,12 @@ class TokenGrammar(GrammarText, StructuredOutputGrammar):
         self.fill(bitmask.numpy(), batch_index)
 
 
+@refused_with(VLLMValidationError)
 def validate_grammar(sampling_params: Any, tokenizer: Any = None) -> None:
     """Raise vLLM's error for HTTP 400 for a constraint that cannot be read."""
-    if sampling_params.structured_outputs is None:
-        return
-    try:
+    if sampling_params.structured_outputs is not None:
         kind, spec = get_structured_output_key(sampling_params.structured_outputs)
         structured_grammar(kind.name.lower(), spec)
-    except (TypeError, ValueError) as error:
-        raise VLLMValidationError(str(error)) from error
 
 
 @lru_cache(maxsize=2)

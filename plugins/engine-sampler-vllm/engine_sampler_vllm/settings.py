@@ -7,7 +7,7 @@ from typing import Any
 from vllm.exceptions import VLLMValidationError
 
 from engine_sampler import RowSampler, SamplingParams
-from engine_sampler.adapters.for_bridges import parameters_among
+from engine_sampler.adapters.for_bridges import parameters_among, refused_with
 
 from .places import PLACES
 
@@ -38,8 +38,6 @@ def put_in() -> None:
     PLACES.follow(PLACES.module("vllm.sampling_params").SamplingParams, "verify", _check)
 
 
+@refused_with(VLLMValidationError)  # HTTP 400
 def _check(_: Any, request: Any, *arguments: Any, **keywords: Any) -> None:
-    try:
-        params_of(request)
-    except ValueError as error:
-        raise VLLMValidationError(str(error)) from error  # HTTP 400
+    params_of(request)

@@ -14,12 +14,11 @@ from engine_sampler import RowResult
 from engine_sampler.adapters.for_bridges import (
     BridgeSampler,
     EngineRequest,
+    follow_slots,
     params_or_plain,
     processed_by,
     tokens_beside,
-    tokens_in_slots,
     tokens_of_drafts,
-    within,
 )
 
 from .settings import params_of
@@ -53,7 +52,7 @@ class SlotSampler(Sampler):
         super().add_request(req_idx, sampling_params)
         params = params_or_plain(params_of, sampling_params, "extra_args")
         seed = int(self.sampling_states.seeds.np[req_idx]) % 2**64
-        self.by_slot[req_idx] = SlotRequest(params.replace(seed=seed))
+        self.by_slot[req_idx] = EngineRequest(params.replace(seed=seed))
 
     def sample(self, *arguments: Any, **keywords: Any) -> tuple[torch.Tensor, torch.Tensor]:
         named = dict(zip(SAMPLE.split(), arguments, strict=False)) | keywords
@@ -71,7 +70,9 @@ class SlotSampler(Sampler):
         requests = [self.by_slot[slot] for slot in slots.tolist() if slot in self.by_slot]
         if len(requests) < len(slots):
             return None
-        self._catch_up(requests, slots)
+        states = self.req_states
+        totals, prompts = states.total_len.gpu[slots].tolist(), states.prompt_len.np[slots].tolist()
+        follow_slots(requests, slots, states.all_token_ids.gpu, totals, prompts, states.vocab_size)
         rows = self._processed_by_others(logits, context)
         shows_processed = self.return_sampling_mask or (
             self.logprobs_mode in PROCESSED_LOGPROBS_MODES and self.get_logprobs_dims(slots) is not None
@@ -86,18 +87,6 @@ class SlotSampler(Sampler):
         if drawn.logprobs is not None:
             rows = torch.from_numpy(drawn.logprobs.by_id()).to(logits.device)
         return drawn, rows
-
-    def _catch_up(self, requests: list[SlotRequest], slots: np.ndarray) -> None:
-        """Copy what is new in the histories: a token or a few of each request, or all of a new one."""
-        states = self.req_states
-        totals = states.total_len.gpu[slots].tolist()
-        known, prompts = [request.length for request in requests], states.prompt_len.np[slots].tolist()
-        news = tokens_in_slots(states.all_token_ids.gpu, slots, known, totals, prompts)
-        for request, total, (prompt, output) in zip(requests, totals, news, strict=True):
-            request.length = total
-            if prompt is not None:
-                request.begin(prompt, [])
-            request.output.extend(within(output, states.vocab_size))
 
     def _processed_by_others(self, logits: torch.Tensor, context: LogitsContext) -> torch.Tensor:
         """The logits after processors of others and vLLM's budget of thoughts."""
@@ -131,15 +120,6 @@ class SlotRejectionSampler(RejectionSampler):
         is_special = self.use_block_verification or self.fly_window_size or self.watermark_key is not None
         changes = self.synthetic_conditional_rates is not None or self.enable_adaptive_verification
         return isinstance(self.sampler, SlotSampler) and not is_special and not changes
-
-
-class SlotRequest(EngineRequest):
-    """A request of the runner.
-
-    length  how many tokens of it have been read from the device, prompt included.
-    """
-
-    length = 0
 
 
 def _context(named: dict[str, Any]) -> LogitsContext:

@@ -12,12 +12,13 @@ from engine_sampler import RowSampler, SamplingParams, sample
 from engine_sampler.adapters.for_bridges import (
     BridgeSampler,
     EngineRequest,
+    follow_slots,
     follow_update,
     processed_by,
     tokens_beside,
-    tokens_in_slots,
     tokens_of_drafts,
 )
+from engine_sampler.adapters.for_bridges.rows import tokens_in_slots
 
 VOCAB = 9
 PARAMS = SamplingParams(frequency_penalty=0.7, repetition_penalty=1.2, seed=5)
@@ -143,6 +144,17 @@ def test_what_is_new_in_slots_is_read_in_one_copy() -> None:
     news = tokens_in_slots(table, np.array([2, 0, 3, 1]), [0, 3, 5, 4], [4, 5, 3, 4], [2, 2, 2, 2])
     assert news == [([20, 21], [22, 23]), (None, [3, 4]), ([30, 31], [32]), (None, [])]
     assert table.reads == 1
+
+
+def test_requests_follow_their_slots() -> None:
+    table, vocab = np.arange(40).reshape(4, 10), 33
+    one, two = EngineRequest(PARAMS), EngineRequest(PARAMS)
+    follow_slots([one, two], np.array([2, 3]), table, [3, 5], [2, 2], vocab)
+    assert (one.prompt_within(vocab), one.tokens(), one.known) == ([20, 21], [22], 3)
+    assert (two.prompt_within(vocab), two.tokens(), two.known) == ([30, 31], [32], 5)
+    follow_slots([two, one], np.array([3, 2]), table, [4, 6], [2, 2], vocab)  # one has been set back
+    assert (one.tokens(), one.known) == ([22, 23, 24, 25], 6)
+    assert (two.tokens(), two.known) == ([32], 4)
 
 
 def test_steps_of_others_get_a_copy() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine_sampler import ParameterError, SamplingParams
-from engine_sampler.adapters.for_bridges import parameters_among, params_or_plain
+from engine_sampler.adapters.for_bridges import child_seed_of, parameters_among, params_or_plain, refused_with
 
 REQUEST = SimpleNamespace(top_p=0.9)
 
@@ -45,3 +45,25 @@ def test_wrong_extra_parameters_are_left_out_and_logged(caplog: pytest.LogCaptur
     assert request.extra == {"min_p": 7.0}
     request.extra = {"min_p": 0.5}
     assert params_or_plain(params_of, request, "extra") == SamplingParams(top_p=0.9, min_p=0.5)
+
+
+def test_seeds_of_requests_follow_from_their_ids() -> None:
+    seeds = [child_seed_of(seed, name) for seed in (1, 2) for name in ("a", "b")]
+    assert len({*seeds}) == 4
+    assert seeds == [child_seed_of(seed, name) for seed in (1, 2) for name in ("a", "b")]
+
+
+class RefusedError(Exception):
+    """With which an engine refuses requests."""
+
+
+@pytest.mark.parametrize("error", [ValueError("too many"), TypeError("too many"), ParameterError("too many")])
+def test_errors_of_a_check_become_the_engines(error: Exception) -> None:
+    @refused_with(RefusedError)
+    def check(request: Any, *, is_right: bool = True) -> None:
+        if not is_right:
+            raise error
+
+    check(None)
+    with pytest.raises(RefusedError, match="too many"):
+        check(None, is_right=False)
