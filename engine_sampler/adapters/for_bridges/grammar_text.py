@@ -67,6 +67,7 @@ class GrammarText:
     def __init__(self, compiled: Any, ends: Collection[int] | None = None) -> None:
         self._compiled = compiled
         self._ends = frozenset(ends or ())
+        self._end_bits = [(token_id // 32, np.uint32(1 << token_id % 32)) for token_id in self._ends]
         self.reset()
 
     def reset(self) -> None:
@@ -89,28 +90,56 @@ class GrammarText:
 
     def accept(self, tokens: Iterable[int]) -> bool:
         """Add tokens to the text; False if one cannot follow. What comes behind the end is only counted."""
-        return all(map(self._accept, tokens))
+        if self.fault is not None:
+            return False
+        try:
+            for token_id in tokens:
+                if self._unseen or self.matcher.is_terminated():
+                    self._unseen += 1
+                elif not self._follow(token_id):
+                    return False
+        except ValueError as fault:
+            self._give_up(text_of(fault))
+            return False
+        return True
 
     def count_valid(self, tokens: Sequence[int]) -> int:
         """How many of the tokens could follow, up to the end of the text."""
         count = 0
-        while count < len(tokens) and tokens[count] >= 0:
-            if self.is_terminated() or not self._accept(tokens[count]):
-                break
-            count += 1
+        if self.is_free():
+            return 0
+        try:
+            for token_id in tokens:
+                if token_id < 0 or self.is_terminated() or not self._follow(token_id):
+                    break
+                count += 1
+        except ValueError as fault:
+            self._give_up(text_of(fault))
+            return 0
         self.rollback(count)
-        return 0 if self.fault is not None else count
+        return count
 
     def rollback(self, num_tokens: int) -> None:
         """Take back the last tokens."""
-        unseen = min(num_tokens, self._unseen)
-        self._unseen -= unseen
-        if num_tokens > unseen and self.fault is None:
-            self.matcher.rollback(num_tokens - unseen)
+        if self._unseen:
+            unseen = min(num_tokens, self._unseen)
+            self._unseen -= unseen
+            num_tokens -= unseen
+        if num_tokens and self.fault is None:
+            self.matcher.rollback(num_tokens)
 
     def fill(self, bitmask: np.ndarray, row: int) -> None:
         """Write which tokens may follow to a row of int32 [rows, ceil(vocab / 32) or more]."""
-        fill_texts([self], bitmask, [row])
+        words, fault = bitmask[row], None
+        if self.is_free():
+            words.fill(-1)
+            return
+        words.fill(0)
+        try:
+            self.matcher.fill_bitmask(bitmask, row)
+        except ValueError as error:
+            fault = text_of(error)
+        self.finish_mask(words, fault)
 
     def is_free(self) -> bool:
         """Whether nothing constrains what comes next: the text has ended, or its grammar has given up."""
@@ -119,7 +148,7 @@ class GrammarText:
     def finish_mask(self, words: np.ndarray, fault: str | None) -> None:
         """Finish int32 [words], a mask that the matcher has filled, or could not fill because of `fault`."""
         try:
-            if fault is None and self._ends:
+            if fault is None and self._end_bits:
                 self._put_ends(words.view(np.uint32))
         except ValueError as error:
             fault = text_of(error)
@@ -129,30 +158,23 @@ class GrammarText:
 
     def _put_ends(self, words: np.ndarray) -> None:
         may_end = self.matcher.is_accepting()
-        for token_id in self._ends:
-            bit = np.uint32(1 << token_id % 32)
-            word = words[token_id // 32]
-            words[token_id // 32] = word | bit if may_end else word & ~bit
+        for at, bit in self._end_bits:
+            if may_end:
+                words[at] |= bit
+            else:
+                words[at] &= ~bit
 
     def _give_up(self, fault: str) -> None:
         self.fault = fault
         logger.error("a grammar gives up: %s", fault)
 
-    def _accept(self, token_id: int) -> bool:
-        if self.fault is not None:
+    def _follow(self, token_id: int) -> bool:
+        """Add a token to a text that has not ended; False if it cannot follow."""
+        if token_id not in self._ends:
+            return bool(self.matcher.accept(token_id))
+        if not self.matcher.is_accepting():
             return False
-        try:
-            if self.is_terminated():
-                self._unseen += 1
-            elif token_id not in self._ends:
-                return bool(self.matcher.accept(token_id))
-            elif not self.matcher.is_accepting():
-                return False
-            else:
-                self._unseen = 1
-        except ValueError as fault:
-            self._give_up(text_of(fault))
-            return False
+        self._unseen = 1
         return True
 
 
