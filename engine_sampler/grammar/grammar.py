@@ -20,6 +20,7 @@ from .arguments import (
     checked_path,
     checked_paths,
     chosen_texts,
+    named_texts,
     text_of_pattern,
     texts_of,
     written_json,
@@ -84,6 +85,7 @@ class Grammar:
         import_paths: Iterable[str] = (),
         declared: Mapping[str, str] | None = None,
         path: str | None = None,
+        grammars: Mapping[str, Any] | None = None,
         limits: Limits = LIMITS,
     ) -> Grammar:
         """From a grammar in Lark's language: the language is exactly the one that lark accepts.
@@ -95,12 +97,16 @@ class Grammar:
         import_paths  folders to search for imported grammars, before lark's and this package's
         declared      regular expressions for terminals that the grammar only declares (%declare)
         path          the file of the text, which relative imports start from
+        grammars      by name, those that it, and they, refer to as `@name`: a text in Lark's language, or a
+                      schema as in `from_json_schema`, but for JSON text
         limits        bounds the length of the text, and the work of reading it
 
         Beyond lark's syntax, `<|name|>` and `<[12,20-30]>` are special tokens, `<[^5]>` is any token but one,
-        `%json {...}` is a JSON Schema, and `rule[lazy]: ...` ends as soon as it can.
+        `%json {...}` is a JSON Schema, `@name` is one of `grammars`, and `rule[lazy]: ...` ends as soon as it
+        can.
         """
         from .lark.grammar import rules_from_lark
+        from .lark.named_grammars import NamedGrammar, NamedGrammars
 
         check_choice("lexer", lexer, ("dynamic_complete", "contextual"))
         check_text("text", text, limits)
@@ -108,7 +114,7 @@ class Grammar:
         path = path if path is None else checked_path("path", path)
         paths = checked_paths(import_paths)
         check_declared(declared)
-        names = SpecialNames()
+        names, named = SpecialNames(), named_texts(grammars, limits)
 
         def build() -> Grammar:
             arguments: dict[str, Any] = {
@@ -117,6 +123,7 @@ class Grammar:
                 "import_paths": paths,
                 "special_tokens": names,
                 "declared": declared,
+                "named": NamedGrammars({name: NamedGrammar(*one) for name, *one in named}),
             }
             if lexer == "contextual":
                 from .lark.lalr import rules_from_lalr
@@ -124,10 +131,11 @@ class Grammar:
                 rules = rules_from_lalr(text, **arguments)
             else:
                 rules = rules_from_lark(text, **arguments, schema_rules=_add_schema)
-            return cls("lark", rules.program(), (*names.known, *rules.bindings), text)
+            whole = None if named else text
+            return cls("lark", rules.program(), (*names.known, *rules.bindings), whole)
 
-        key = ("lark", lexer, text, start, paths, tuple(sorted((declared or {}).items())), path)
-        if path is not None or paths or "%import" in text:
+        key = ("lark", lexer, text, start, paths, tuple(sorted((declared or {}).items())), path, named)
+        if path is not None or paths or any("%import" in one for one in (text, *(one[2] for one in named))):
             return cached_or_built(None, build, limits, text)  # an imported file may have changed since
         return cached_or_built(key, build, limits, text)
 
@@ -160,20 +168,37 @@ class Grammar:
         start: str | None = None,
         limits: Limits = LIMITS,
     ) -> Grammar:
-        """From a grammar in Lark's language, or in GBNF or EBNF if it defines its rules by `::=`.
+        """From a grammar in Lark's language, or in GBNF or EBNF if it defines its rules by `::=`, or from
+        llguidance's `{"grammars": [{"lark_grammar": "..."}, {"name": "x", "json_schema": {...}}, ...]}`, in
+        which the first one is the text and refers to the others as `@x`.
 
         lexer   as in `from_lark`; GBNF has no terminals, so that it is "dynamic_complete"
         start   the rule that derives the whole text; None: `start`, and `root` in GBNF
         limits  as in `from_lark`
         """
         from .lark.gbnf import is_gbnf
+        from .lark.named_grammars import is_grammar_list
 
         check_text("grammar", text, limits)
+        if is_grammar_list(text):
+            return cls._from_list(text, {"lexer": lexer, "start": start or "start", "limits": limits})
         if not is_gbnf(text):
             return cls.from_lark(text, lexer=lexer, start="start" if start is None else start, limits=limits)
         if lexer != "dynamic_complete":
             raise GrammarError(f"lexer={quoted(lexer)} is not allowed for GBNF: dynamic_complete")
         return cls.from_gbnf(text, start="root" if start is None else start, limits=limits)
+
+    @classmethod
+    def _from_list(cls, text: str, options: Mapping[str, Any]) -> Grammar:
+        """From llguidance's list of grammars, with these options of `from_lark`."""
+        from .lark.named_grammars import read_grammar_list
+
+        first, named = read_grammar_list(text)
+        if isinstance(first, str):
+            return cls.from_lark(first, grammars=named, **options)
+        if options["lexer"] != "dynamic_complete" or options["start"] != "start":
+            raise GrammarError("lexer and start are not allowed for a list that begins with a schema")
+        return cls.from_json_schema(first, limits=options["limits"])
 
     @classmethod
     def from_json_schema(
