@@ -82,8 +82,10 @@ def test_what_a_named_grammar_sets_holds_wherever_it_stands() -> None:
 
 def test_a_list_that_begins_with_a_schema_is_that_schema() -> None:
     assert Grammar.from_text(listed({"json_schema": SCHEMA})) == Grammar.from_json_schema(SCHEMA)
-    with pytest.raises(GrammarError, match="lexer and start are not allowed for a list that begins"):
-        Grammar.from_text(listed({"json_schema": SCHEMA}), start="x")
+    with pytest.raises(
+        GrammarError, match="lexer='contextual' is not allowed for GBNF and JSON: dynamic_complete"
+    ):
+        Grammar.from_text(listed({"json_schema": SCHEMA}), lexer="contextual")
 
 
 def test_a_request_brings_the_list_as_its_grammar() -> None:
