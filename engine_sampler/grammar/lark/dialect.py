@@ -67,8 +67,8 @@ class Placeholder:
     """The meaning of a terminal of the rewritten text: `value` is a name, token ids or a JSON value.
 
     kind   "token", "ids", "other" (any token but these ids and names), "json", "lark" (a text), "named",
-           "regex", "operators" (a `TerminalPart`), "expression" (an `Expression`), "rule" (a `RegularRule`)
-           or "bounded" (a `BoundedText`)
+           "regex", "operators" (an `OperatorTerminal`), "expression" (an `Expression`), "rule" (a
+           `RegularRule`) or "bounded" (a `BoundedText`)
     word   the word that the user wrote
     """
 

@@ -245,7 +245,7 @@ class Terminals:
             raise self._messages.about_terminal("it contains itself", name, None)
         self._open.add(name)
         try:
-            return expression_of(placeholder.value, self._operand, self._whole_literal)
+            return expression_of(placeholder.value.body, self._operand, self._whole_literal)
         except GrammarError as error:
             raise error if error.line else self._messages.about_terminal(error, name, None) from None
         finally:
