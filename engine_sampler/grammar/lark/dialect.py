@@ -20,7 +20,8 @@
     a-b                                       a name with a hyphen, as in llguidance; lark knows it as `a_b`
     name[max_tokens=9, temperature=0.2]: ...  bounds and sampling parameters, see `extensions`
     name[capture]: ...  name[capture="x"]: ...   what the rule matches is reported, under its own name or `x`;
-                        the language is the same. `stop_capture` has no effect
+                        the language is the same
+    name[suffix="END", stop_capture="x"]: ...    the END that follows, one string, is reported as `x`
 
 Each form is replaced by the name of a new terminal, which a %declare introduces to lark. The name takes the
 same line and columns, so that lark's messages point at what the user wrote. Definitions that lark need not
@@ -33,7 +34,7 @@ import ast
 import re
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import count, groupby
 from typing import Any
 
 from ...base.cached import cached_property
@@ -52,7 +53,6 @@ MAX_TOKEN_IDS = 300_000
 _IDS = re.compile(r"<\[(\^?)([\d,-]+)\]>")
 _ANY_TOKEN = "<[*]>"
 _ID_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
-_CAPTURE_ATTRIBUTES = ("capture", "stop_capture")
 _MAX_CAPTURE_NAME = 100
 """The most characters of the name of a capture."""
 _OPTIONS = ("no_forcing", "allow_initial_skip")
@@ -117,7 +117,7 @@ class _Rewriter:
         self._added: list[str] = []
         """Definitions for the end of the text."""
         self._result = Rewritten(scan.text)
-        self._names = _new_names(scan)
+        self._names = self._new_names()
         self._tokens = SpecialTokens(scan)
 
     def result(self) -> Rewritten:
@@ -132,6 +132,15 @@ class _Rewriter:
         if self._edits:
             self._result.text = self._edited()
         return self._result
+
+    @cached_property
+    def _taken(self) -> set[str]:
+        """The names in the text."""
+        return {word.text for one in self._scan.statements for word in one.words if word.kind == "name"}
+
+    def _new_names(self) -> Iterator[str]:
+        """Names that the text lacks."""
+        return (name for name in map("X{}".format, count()) if name not in self._taken)
 
     def _is_known(self, statement: Statement) -> bool:
         return statement.defines in self._known
@@ -268,6 +277,9 @@ class _Rewriter:
             self._result.captures[statement.defines] = self._capture_name(found["capture"], words[name].text)
         ending = next((found[key] for key in _ENDING_ATTRIBUTES if key in found), None)
         is_lazy, bounds = "lazy" in found or ending is not None, bounds_of(found, self._scan)
+        reported = found.get("stop_capture")
+        if reported is not None and ending is None:
+            raise self._scan.error("stop_capture is only allowed with suffix or stop", reported.start)
         if not is_lazy and not any(bounds):
             start, end = words[name + 1].start, words[close].end
             self._edit(start, end, "")
@@ -275,9 +287,9 @@ class _Rewriter:
         terminal = next(self._names)
         colon = words[close + 1]
         head = terminal.ljust(colon.end - words[0].start - 2)
-        if any(bounds):
+        if any(bounds) or reported is not None:
             self._edit(words[0].start, colon.end, f"{head} :")
-            self._bound(words[name], terminal, ending, bounds, is_lazy=is_lazy)
+            self._bound(words[name], terminal, ending, bounds, reported, is_lazy=is_lazy)
             return True
         self._result.lazy[terminal] = words[name].text
         self._edit(words[0].start, colon.end, f"{head}:(" if ending else f"{head} :")
@@ -286,18 +298,33 @@ class _Rewriter:
         return True
 
     def _bound(
-        self, rule: Word, text: str, ending: Word | None, bounds: tuple[int, int], *, is_lazy: bool
+        self,
+        rule: Word,
+        text: str,
+        ending: Word | None,
+        bounds: tuple[int, int],
+        reported: Word | None,
+        *,
+        is_lazy: bool,
     ) -> None:
-        """Add the definition of a rule of bounded length, whose text is the terminal `text`."""
+        """Add the definition of a rule of bounded length, whose text is the terminal `text`, or whose end is
+        reported under the name `reported`."""
         whole, end = next(self._names), "" if ending is None else next(self._names)
         if ending is not None:
             self._added.append(f"\n{end}: {ending.text}")
-        bounded = BoundedText(text, end, *bounds)
+        bounded = BoundedText(text, end, *bounds, reported is not None)
         self._result.placeholders[whole] = Placeholder("bounded", rule, bounded)
         self._result.bounded |= dict.fromkeys((text, whole), rule.text)
         if is_lazy:
             self._result.lazy[whole] = rule.text
-        self._added.append(f"\n{rule.text}: {whole} {end if bounded.is_split else ''}")
+        last = end if bounded.is_split else ""
+        if reported is not None:
+            last = next(name for name in map(str.lower, self._names) if name not in self._taken)
+            self._added.append(f"\n{last}: {end}")
+            self._result.captures[last] = capture_name(
+                self._scan, reported.text, reported.start, "stop_capture"
+            )
+        self._added.append(f"\n{rule.text}: {whole} {last}")
 
     def _attribute_list(self, words: list[Word], at: int) -> tuple[dict[str, Word], int]:
         """The attributes from word `at` on, each with its value (or itself), and the index of the bracket
@@ -326,8 +353,10 @@ class _Rewriter:
     def _check_attribute(self, key: Word, value: Word) -> None:
         if key.text in _ENDING_ATTRIBUTES:
             is_valid = value is not key and value.kind in ("string", "regexp", "name")
-        elif key.text in _CAPTURE_ATTRIBUTES:
+        elif key.text == "capture":
             is_valid = value is key or value.kind == "string"
+        elif key.text == "stop_capture":
+            is_valid = value is not key and value.kind == "string"
         elif key.text == "lazy":
             is_valid = value is key
         elif key.text in BOUNDS or key.text in rule_parameters():
@@ -338,7 +367,7 @@ class _Rewriter:
             raise self._scan.error(f"the attribute {quoted(key.text)} has a wrong value", value.start)
 
 
-def capture_name(text: Lines, value: str, at: int) -> str:
+def capture_name(text: Lines, value: str, at: int, attribute: str = "capture") -> str:
     """The name of a capture from its literal at a position. Raises GrammarError."""
     try:
         name = ast.literal_eval(value)
@@ -346,7 +375,7 @@ def capture_name(text: Lines, value: str, at: int) -> str:
         name = ""
     if not 0 < len(name) <= _MAX_CAPTURE_NAME or not name.isprintable():
         allowed = f"1 to {_MAX_CAPTURE_NAME} characters that can be printed"
-        raise text.error(f"capture={quoted(name)} is not allowed: {allowed}", at)
+        raise text.error(f"{attribute}={quoted(name)} is not allowed: {allowed}", at)
     return str(name)
 
 
@@ -392,13 +421,3 @@ class SpecialTokens:
         self._left -= len(ids)
         spend(len(ids) // 8)
         return tuple(sorted(ids))
-
-
-def _new_names(scan: Scan) -> Iterator[str]:
-    """Names that the text lacks."""
-    taken = {word.text for statement in scan.statements for word in statement.words if word.kind == "name"}
-    number = 0
-    while True:
-        if (name := f"X{number}") not in taken:
-            yield name
-        number += 1

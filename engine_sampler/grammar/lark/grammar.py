@@ -243,6 +243,7 @@ def _sort(grammar: Any, scan: Scan, rewritten: Rewritten) -> None:
             places[terminals.get(name, name)] = number
     added = (*rewritten.placeholders, *rewritten.lazy.values(), *rewritten.bounded.values())
     places.update(dict.fromkeys(added, inf))
+    places = dict.fromkeys(rewritten.captures, inf) | places
     for definitions in (grammar.rule_defs, grammar.term_defs):
         definitions.sort(key=lambda definition: places.get(definition[0], -1))
 

@@ -223,8 +223,8 @@ class Terminals:
         if not bounded.is_split:
             return concat(text, end)
         if end[0] != LITERAL or not end[1]:
-            reason = f"{placeholder.word.text}: max_tokens is only allowed before a suffix that is one string"
-            raise self._messages.error(reason, placeholder.word.start)
+            reason = f"{bounded.needs_string} is only allowed before a suffix that is one string"
+            raise self._messages.error(f"{placeholder.word.text}: {reason}", placeholder.word.start)
         return text_before_end(text, end[1])
 
     def _add_bounded(self, name: str, placeholder: Placeholder, expression: Expression) -> int:

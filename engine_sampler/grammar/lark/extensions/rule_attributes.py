@@ -30,23 +30,31 @@ MAX_BOUND = 1_000_000
 
 
 class BoundedText(NamedTuple):
-    """A rule as one terminal of bounded length, or as two if its tokens are counted and an end follows.
+    """A rule as one terminal of bounded length, or as two if an end follows that is reported, or behind which
+    tokens no longer count.
 
     text        the terminal of its text
     end         the terminal of what follows that, "" for none; not counted
     max_tokens  how many tokens may begin in the text, 0 for any number
     max_chars   how many characters it may have, 0 for any number
+    reports     whether the end is reported, by a rule of its own
     """
 
     text: str
     end: str
     max_tokens: int
     max_chars: int
+    reports: bool = False
 
     @property
     def is_split(self) -> bool:
         """Whether the end is a terminal of its own."""
-        return bool(self.end and self.max_tokens)
+        return bool(self.end and (self.max_tokens or self.reports))
+
+    @property
+    def needs_string(self) -> str:
+        """The attribute for which the end must be one string."""
+        return "max_tokens" if self.max_tokens else "stop_capture"
 
     def shortened(self, text: Expression) -> Expression:
         """Those texts that are short enough."""
