@@ -21,7 +21,7 @@
     name[max_tokens=9, temperature=0.2]: ...  bounds and sampling parameters, see `extensions`
     name[capture]: ...  name[capture="x"]: ...   what the rule matches is reported, under its own name or `x`;
                         the language is the same
-    name[suffix="END", stop_capture="x"]: ...    the END that follows, one string, is reported as `x`
+    name[suffix=END, stop_capture="x"]: ...      the END that follows is reported as `x`
 
 Each form is replaced by the name of a new terminal, which a %declare introduces to lark. The name takes the
 same line and columns, so that lark's messages point at what the user wrote. Definitions that lark need not
@@ -68,7 +68,7 @@ class Placeholder:
 
     kind   "token", "ids", "other" (any token but these ids and names), "json", "lark" (a text), "named",
            "regex", "operators" (an `OperatorTerminal`), "expression" (an `Expression`), "rule" (a
-           `RegularRule`) or "bounded" (a `BoundedText`)
+           `RegularRule`), "bounded" or "ended" (a `BoundedText`, which is split)
     word   the word that the user wrote
     """
 
@@ -286,6 +286,9 @@ class _Rewriter:
             return False
         terminal = next(self._names)
         colon = words[close + 1]
+        for word in words[close + 2 :]:
+            if (grouped := _grouped(word)) != word.text:
+                self._replace(word, grouped)
         head = terminal.ljust(colon.end - words[0].start - 2)
         if any(bounds) or reported is not None:
             self._edit(words[0].start, colon.end, f"{head} :")
@@ -294,7 +297,7 @@ class _Rewriter:
         self._result.lazy[terminal] = words[name].text
         self._edit(words[0].start, colon.end, f"{head}:(" if ending else f"{head} :")
         if ending:
-            self._edit(words[-1].end, words[-1].end, f") {ending.text}")
+            self._edit(words[-1].end, words[-1].end, f") {_grouped(ending)}")
         return True
 
     def _bound(
@@ -311,20 +314,18 @@ class _Rewriter:
         reported under the name `reported`."""
         whole, end = next(self._names), "" if ending is None else next(self._names)
         if ending is not None:
-            self._added.append(f"\n{end}: {ending.text}")
-        bounded = BoundedText(text, end, *bounds, reported is not None)
-        self._result.placeholders[whole] = Placeholder("bounded", rule, bounded)
+            self._added.append(f"\n{end}: {_grouped(ending)}")
+        name = "" if reported is None else capture_name(self._scan, reported, "stop_capture")
+        is_string = ending is None or (
+            ending.kind == "string" and len(ending.text) > 2 and ending.text[-1] == '"'
+        )
+        bounded = BoundedText(text, end, *bounds, name, is_string)
+        kind = "ended" if bounded.is_split else "bounded"
+        self._result.placeholders[whole] = Placeholder(kind, rule, bounded)
         self._result.bounded |= dict.fromkeys((text, whole), rule.text)
         if is_lazy:
             self._result.lazy[whole] = rule.text
-        last = end if bounded.is_split else ""
-        if reported is not None:
-            last = next(name for name in map(str.lower, self._names) if name not in self._taken)
-            self._added.append(f"\n{last}: {end}")
-            self._result.captures[last] = capture_name(
-                self._scan, reported.text, reported.start, "stop_capture"
-            )
-        self._added.append(f"\n{rule.text}: {whole} {last}")
+        self._added.append(f"\n{rule.text}: {whole}")
 
     def _attribute_list(self, words: list[Word], at: int) -> tuple[dict[str, Word], int]:
         """The attributes from word `at` on, each with its value (or itself), and the index of the bracket
@@ -348,7 +349,7 @@ class _Rewriter:
 
     def _capture_name(self, value: Word, rule: str) -> str:
         """The name that an attribute `capture` gives: `value`, or that of the rule."""
-        return capture_name(self._scan, value.text, value.start) if value.kind == "string" else rule
+        return capture_name(self._scan, value) if value.kind == "string" else rule
 
     def _check_attribute(self, key: Word, value: Word) -> None:
         if key.text in _ENDING_ATTRIBUTES:
@@ -367,15 +368,24 @@ class _Rewriter:
             raise self._scan.error(f"the attribute {quoted(key.text)} has a wrong value", value.start)
 
 
-def capture_name(text: Lines, value: str, at: int, attribute: str = "capture") -> str:
-    """The name of a capture from its literal at a position. Raises GrammarError."""
+def _grouped(word: Word) -> str:
+    """A word of a rule that is one terminal: a regular expression with alternatives is a group, since
+    lark joins those of a terminal as they are."""
+    pattern, _, flags = word.text.rpartition("/")
+    if word.kind != "regexp" or "|" not in pattern or "x" in flags:
+        return word.text
+    return f"/(?:{pattern[1:]})/{flags}"
+
+
+def capture_name(text: Lines, word: Word, attribute: str = "capture") -> str:
+    """The name of a capture from the word of its literal. Raises GrammarError."""
     try:
-        name = ast.literal_eval(value)
+        name = ast.literal_eval(word.text)
     except (SyntaxError, ValueError):
         name = ""
     if not 0 < len(name) <= _MAX_CAPTURE_NAME or not name.isprintable():
         allowed = f"1 to {_MAX_CAPTURE_NAME} characters that can be printed"
-        raise text.error(f"{attribute}={quoted(name)} is not allowed: {allowed}", at)
+        raise text.error(f"{attribute}={quoted(name)} is not allowed: {allowed}", word.start)
     return str(name)
 
 

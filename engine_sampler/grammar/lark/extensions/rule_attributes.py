@@ -37,24 +37,21 @@ class BoundedText(NamedTuple):
     end         the terminal of what follows that, "" for none; not counted
     max_tokens  how many tokens may begin in the text, 0 for any number
     max_chars   how many characters it may have, 0 for any number
-    reports     whether the end is reported, by a rule of its own
+    reported    the name under which the end is reported, "" for none
+    is_string   whether the end is written as a string: else it may depend on the text
     """
 
     text: str
     end: str
     max_tokens: int
     max_chars: int
-    reports: bool = False
+    reported: str = ""
+    is_string: bool = True
 
     @property
     def is_split(self) -> bool:
         """Whether the end is a terminal of its own."""
-        return bool(self.end and (self.max_tokens or self.reports))
-
-    @property
-    def needs_string(self) -> str:
-        """The attribute for which the end must be one string."""
-        return "max_tokens" if self.max_tokens else "stop_capture"
+        return bool(self.end and (self.max_tokens or self.reported))
 
     def shortened(self, text: Expression) -> Expression:
         """Those texts that are short enough."""
