@@ -19,6 +19,7 @@ from ..errors import GrammarError, GrammarLimitError
 from ..limits import Limits
 from ..program.rules import PROGRAM_ARRAYS, Program, arrays_of
 from .excess import warn_of_excess
+from .token_texts import texts_of
 
 HEADER = "engine_sampler_grammar.h"
 
@@ -118,16 +119,14 @@ class NativeVocabulary:
         self.size = len(tokenizer)
         self.words = bitmask_words(self.size)
         self.max_shared = limits.shared_memory
-        data = b"".join(tokenizer.token_bytes)
-        offsets = np.zeros(self.size + 1, np.int64)
-        np.cumsum([len(piece) for piece in tokenizer.token_bytes], out=offsets[1:])
+        texts = texts_of(tokenizer)
         kinds = np.zeros(self.size + 1, np.uint8)
         kinds[list(tokenizer.special_token_ids)] |= _SPECIAL
         kinds[list(tokenizer.eos_token_ids)] |= _EOS
         buffer = self.ffi.from_buffer
         self.pointer = self.library.es_vocabulary_new(
-            buffer("uint8_t[]", data),
-            buffer("int64_t[]", offsets),
+            buffer("uint8_t[]", texts.data),
+            buffer("int64_t[]", texts.offsets),
             buffer("uint8_t[]", kinds),
             self.size,
             limits.shared_memory,
