@@ -76,8 +76,11 @@ def open_slots(
     vocabulary = Vocabulary(vocab_size, tuple(eos_token_ids), tokenizer)
     slots = Slots(vocabulary, known_params(sampler))
     index = []
+    checked: dict[int, dict[str, Any]] = {}  # most requests share a few mappings
     for i, given in enumerate(params):
-        values = settings(sampler, given)
+        if id(given) not in checked:
+            checked[id(given)] = settings(sampler, given)
+        values = checked[id(given)].copy()
         state = RequestState(
             chain_of(sampler), History(prompts[i] if prompts else (), outputs[i] if outputs else ())
         )
