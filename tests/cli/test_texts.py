@@ -17,7 +17,8 @@ from engine_sampler.params import SamplingParams
 from engine_sampler.scheduler import Scheduler
 from engine_sampler.tokenizer import Tokenizer
 
-from .test_main import corpus, needs_extra, row, run
+from .running import run, run_apart
+from .test_main import corpus, needs_extra, row
 
 __all__ = ["corpus", "row"]
 
@@ -37,7 +38,7 @@ def run_bytes(*arguments: str | bytes | Path, stdin: bytes = b"", **environment:
 
 
 def test_the_version_is_printed():
-    done = run("--version")
+    done = run_apart("--version")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"engine-sampler {__version__}\n", "")
 
 
@@ -52,7 +53,7 @@ def test_a_library_that_cannot_be_loaded_is_reported_in_one_line(corpus, command
     ):
         if command == ["demo"] and not options:
             continue  # covered by the commands above; the demo learns a model first
-        done = run(*command, "--corpus", corpus, *options, **environment)
+        done = run_apart(*command, "--corpus", corpus, *options, **environment)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == "engine-sampler: /nofile: no such file\n"
 
