@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-# Byte code is kept, whatever the environment says: else each worker, and each of the many processes that tests
-# start, compiles everything anew.
+# Byte code is kept, whatever the environment says: else each worker, and each of the many processes that
+# tests start, compiles everything anew.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
