@@ -47,15 +47,17 @@ def test_the_version_is_printed():
 )
 def test_a_library_that_cannot_be_loaded_is_reported_in_one_line(corpus, command):
     needs_extra()
-    for options, environment in (
-        (("--backend", "library:/nofile"), {}),
-        ((), {"ENGINE_SAMPLER_BACKEND": "library:/nofile"}),
-    ):
-        if command == ["demo"] and not options:
-            continue  # covered by the commands above; the demo learns a model first
-        done = run_apart(*command, "--corpus", corpus, *options, **environment)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr == "engine-sampler: /nofile: no such file\n"
+    done = run(*command, "--corpus", corpus, "--backend", "library:/nofile")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "engine-sampler: /nofile: no such file\n"
+
+
+@pytest.mark.parametrize("command", [["generate", "--prompt", "The"], ["explain", "--prompt", "The"]])
+def test_a_library_of_the_environment_that_cannot_be_loaded_is_reported_in_one_line(corpus, command):
+    needs_extra()
+    done = run_apart(*command, "--corpus", corpus, ENGINE_SAMPLER_BACKEND="library:/nofile")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "engine-sampler: /nofile: no such file\n"
 
 
 @pytest.mark.parametrize("option", ["--temp", "--temp=0.5"])
