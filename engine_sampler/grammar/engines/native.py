@@ -225,7 +225,10 @@ def fill_rows(
 
 
 class NativeMatcher(ForkedByCopy):
-    """A text under a grammar; see `contract.BoundedMatcher`."""
+    """A text under a grammar; see `contract.BoundedMatcher`.
+
+    compiled   the `CompiledGrammar`, if more than masks may be asked of it; else None. Forks have the same
+    """
 
     bounded = True
 
@@ -239,13 +242,14 @@ class NativeMatcher(ForkedByCopy):
         "_pointer",
         "_row",
         "_words",
+        "compiled",
         "grammar",
     )
 
-    def __init__(self, grammar: NativeGrammar, pointer: Any) -> None:
+    def __init__(self, grammar: NativeGrammar, pointer: Any, compiled: Any = None) -> None:
         if not pointer:
             raise MemoryError("the grammar engine is out of memory for a matcher")
-        self.grammar = grammar
+        self.grammar, self.compiled = grammar, compiled
         self._library = library = grammar.library
         self._pointer = grammar.ffi.gc(pointer, library.es_matcher_free)
         self._accept, self._fill = library.es_matcher_accept, library.es_matcher_fill
@@ -313,7 +317,8 @@ class NativeMatcher(ForkedByCopy):
 
     def fork(self) -> NativeMatcher:
         """An independent copy."""
-        return NativeMatcher(self.grammar, self._library.es_matcher_fork(self._pointer))
+        pointer = self._library.es_matcher_fork(self._pointer)
+        return NativeMatcher(self.grammar, pointer, self.compiled)
 
     def is_accepting(self) -> bool:
         """Whether the text so far is in the language, so that EOS may follow."""
