@@ -106,7 +106,7 @@ class GrammarText:
     def count_valid(self, tokens: Sequence[int]) -> int:
         """How many of the tokens could follow, up to the end of the text."""
         count = 0
-        if self.is_free():
+        if self.fault is not None:
             return 0
         try:
             for token_id in tokens:
