@@ -119,7 +119,7 @@ class _Rewriter:
         self._added: list[str] = []
         """Definitions for the end of the text."""
         self._result = Rewritten(scan.text)
-        self._names = self._new_names()
+        self._names = _new_names(scan)
         self._tokens = SpecialTokens(scan)
 
     def result(self) -> Rewritten:
@@ -134,15 +134,6 @@ class _Rewriter:
         if self._edits:
             self._result.text = self._edited()
         return self._result
-
-    @cached_property
-    def _taken(self) -> set[str]:
-        """The names in the text."""
-        return {word.text for one in self._scan.statements for word in one.words if word.kind == "name"}
-
-    def _new_names(self) -> Iterator[str]:
-        """Names that the text lacks."""
-        return (name for name in map("X{}".format, count()) if name not in self._taken)
 
     def _is_known(self, statement: Statement) -> bool:
         return statement.defines in self._known
@@ -441,3 +432,9 @@ class SpecialTokens:
         self._left -= len(ids)
         spend(len(ids) // 8)
         return tuple(sorted(ids))
+
+
+def _new_names(scan: Scan) -> Iterator[str]:
+    """Names that the text lacks."""
+    taken = {word.text for statement in scan.statements for word in statement.words if word.kind == "name"}
+    yield from (name for name in map("X{}".format, count()) if name not in taken)
