@@ -16,12 +16,12 @@ State: TypeAlias = "tuple[bool, list[tuple[int, int]]]"
 """Whether it accepts, and the bytes, as a mask, that lead to each next state."""
 
 
-def states_of(expression: Expression, most: int) -> list[State] | None:
+def states_of(expression: Expression, most: int, meter: Meter | None = None) -> list[State] | None:
     """The states of an expression, the first one first; None if there are more than `most`, or if it looks
-    ahead."""
+    ahead. `meter` counts the work."""
     encoder = Encoder()
     root = encoder.add(expression)
-    x = Expressions(Meter())
+    x = Expressions(Meter() if meter is None else meter)
     start = Loader(x, encoder.code).numbers[root]
     steps = None if x.guarded[start] else reached(Derivatives(x), start, most)
     if steps is None:

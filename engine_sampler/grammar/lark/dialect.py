@@ -16,6 +16,7 @@
                         reads past that end. So `head[lazy]: TEXT "<call>"` is free text up to a trigger.
                         The rule is one terminal: it may name terminals, not rules.
     name[suffix=END]: ...    lazy as well, and END, a literal or a terminal, follows; `stop` means the same
+    %regex {"type": "integer", "minimum": 3}  a number as JSON has it, within bounds, as a terminal of its own
     %llguidance {}  %grammar_options {}       have no effect on the language (see `_OPTIONS`)
     a-b                                       a name with a hyphen, as in llguidance; lark knows it as `a_b`
     name[max_tokens=9, temperature=0.2]: ...  bounds and sampling parameters, see `extensions`
@@ -58,6 +59,7 @@ _MAX_CAPTURE_NAME = 100
 _OPTIONS = ("no_forcing", "allow_initial_skip")
 """Options of llguidance that do not change the language here: forced tokens are the engine's own affair, and
 ignored text may come first in any case."""
+_NUMBER_KEYS = ("type", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 _ENDING_ATTRIBUTES = ("suffix", "stop")
 _LINE_END = re.compile(r"\n(?=\r?\n)")
 
@@ -66,8 +68,8 @@ _LINE_END = re.compile(r"\n(?=\r?\n)")
 class Placeholder:
     """The meaning of a terminal of the rewritten text: `value` is a name, token ids or a JSON value.
 
-    kind   "token", "ids", "other" (any token but these ids and names), "json", "lark" (a text), "named",
-           "regex", "operators" (an `OperatorTerminal`), "expression" (an `Expression`), "rule" (a
+    kind   "token", "ids", "other" (any token but these ids and names), "json", "number", "lark" (a text),
+           "named", "regex", "operators" (an `OperatorTerminal`), "expression" (an `Expression`), "rule" (a
            `RegularRule`), "bounded" or "ended" (a `BoundedText`, which is split)
     word   the word that the user wrote
     """
@@ -117,7 +119,7 @@ class _Rewriter:
         self._added: list[str] = []
         """Definitions for the end of the text."""
         self._result = Rewritten(scan.text)
-        self._names = self._new_names()
+        self._names = _new_names(scan)
         self._tokens = SpecialTokens(scan)
 
     def result(self) -> Rewritten:
@@ -132,15 +134,6 @@ class _Rewriter:
         if self._edits:
             self._result.text = self._edited()
         return self._result
-
-    @cached_property
-    def _taken(self) -> set[str]:
-        """The names in the text."""
-        return {word.text for one in self._scan.statements for word in one.words if word.kind == "name"}
-
-    def _new_names(self) -> Iterator[str]:
-        """Names that the text lacks."""
-        return (name for name in map("X{}".format, count()) if name not in self._taken)
 
     def _is_known(self, statement: Statement) -> bool:
         return statement.defines in self._known
@@ -199,7 +192,15 @@ class _Rewriter:
         words = statement.words
         if statement.kind != "terminal" or len(words) != 3 or words[2].text != "%regex":
             return False
-        self._result.placeholders[statement.defines] = Placeholder("regex", words[2], words[2].value)
+        value = words[2].value
+        kind = "regex"
+        if isinstance(value, dict) and value.get("type") in ("number", "integer"):
+            kind = "number"
+            for key in value:
+                if key not in _NUMBER_KEYS:
+                    text = f"%regex: {quoted(key)} is not allowed: {', '.join(_NUMBER_KEYS)}"
+                    raise self._scan.error(text, words[2].start)
+        self._result.placeholders[statement.defines] = Placeholder(kind, words[2], value)
         self._edit(words[0].start, words[2].end, "")
         return True
 
@@ -431,3 +432,9 @@ class SpecialTokens:
         self._left -= len(ids)
         spend(len(ids) // 8)
         return tuple(sorted(ids))
+
+
+def _new_names(scan: Scan) -> Iterator[str]:
+    """Names that the text lacks."""
+    taken = {word.text for statement in scan.statements for word in statement.words if word.kind == "name"}
+    yield from (name for name in map("X{}".format, count()) if name not in taken)

@@ -283,7 +283,7 @@ class _Reading:
         embedded = {
             name: self._embedded(rules, one)
             for name, one in loaded.rewritten.placeholders.items()
-            if one.kind in ("json", "lark", "named", "ended")
+            if one.kind in ("json", "number", "lark", "named", "ended")
         }
         self._reader = RuleReader(
             rules,
@@ -338,7 +338,7 @@ class _Reading:
             return self._reader.pairs(
                 placeholder.word.text, self._terminals.ended(placeholder), value.reported
             )
-        if kind == "json":
+        if kind in ("json", "number"):
             return self._add_schema(placeholder, value, rules)
         symbol = rules.terminal("NESTED", ANYTHING, shared=False)
         self._nested[symbol] = self._nested_rules(placeholder, value)

@@ -48,6 +48,7 @@ _REFUSED = {
     "named": "@name needs the lexer dynamic_complete",
     "lark": "%lark needs the lexer dynamic_complete",
     "regex": "%regex needs the lexer dynamic_complete",
+    "number": "%regex needs the lexer dynamic_complete",
     "bounded": "max_tokens and max_chars need the lexer dynamic_complete",
 }
 

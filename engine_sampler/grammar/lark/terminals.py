@@ -198,6 +198,8 @@ class Terminals:
             if placeholder.kind == "rule":
                 rule: RegularRule = placeholder.value
                 return rule.expression(self._atom)
+            if placeholder.kind == "number":
+                raise GrammarError("a number cannot be part of another terminal, or be ignored")
             return substring_expression(placeholder.value)
         except GrammarError as error:
             location = self._messages.location(placeholder.word.start)

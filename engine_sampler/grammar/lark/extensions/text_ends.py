@@ -17,7 +17,7 @@ from ...errors import GrammarLimitError
 from ...program.expression import EPSILON, Encoder, Expression, both, concat, union, without
 from ...work import spend
 
-MAX_STATES = 256
+MAX_STATES = 1024
 """The most states of a whole."""
 
 MAX_PAIRS = 16
@@ -47,7 +47,7 @@ def pairs_of(text: Expression, end: Expression, whole: Expression) -> list[tuple
 
 
 def _states(expression: Expression) -> list[State]:
-    states = states_of(expression, MAX_STATES)
+    states = states_of(expression, MAX_STATES, ReadingMeter(_MAX_STEPS))
     if states is None:
         raise GrammarLimitError(f"the rule and its suffix have more than {MAX_STATES} states")
     return states

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 import re
 from pathlib import Path
@@ -222,3 +223,38 @@ def test_alternatives_of_a_pattern_are_not_those_of_the_rule(attributes: str) ->
     found = Grammar.from_lark(f'start: r "?"\nr[{attributes}]: /x|y/ | /a|b/ /c|d/')
     texts = ["x!?", "y!?", "ad!?", "bc!?", "x?", "ac?", "a!?", "d!?", "!?"]
     assert [one for one in texts if found.check(one).valid] == texts[:4]
+
+
+@pytest.mark.parametrize(
+    ("number", "valid", "invalid"),
+    [
+        ({"type": "integer", "minimum": 3, "maximum": 12}, ["3", "12"], ["2", "13", "3.0", "03", ""]),
+        ({"type": "integer", "multipleOf": 10, "exclusiveMinimum": 0}, ["10", "200"], ["0", "15", "-10"]),
+        ({"type": "number", "minimum": -17.3, "exclusiveMaximum": 33.721}, ["-17.3"] * 2, ["-18", "33.721"]),
+    ],
+)  # fmt: skip
+def test_a_structured_number_is_one_of_json_schema(
+    number: dict[str, Any], valid: list[str], invalid: list[str]
+) -> None:
+    text = json.dumps(number)
+    found = Grammar.from_lark(f'start: "<" A (">" | "," A ">")\nA: %regex {text}\n%ignore " "')
+    assert [one for one in valid if not found.check(f"< {one} >").valid] == []
+    assert [one for one in invalid if found.check(f"<{one}>").valid] == []
+    assert found.check(f"<{valid[0]},{valid[1]}>").valid
+    inline = Grammar.from_lark(f"start: %json {text}")
+    assert Grammar.from_lark(f"start: A\nA: %regex {text}") == inline
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('A: %regex {"type": "integer", "spam": 1}', "%regex: 'spam' is not allowed: type, .*line 2"),
+        ('A: %regex {"type": "integer", "minimum": "x"}', "%regex: .*minimum.*line 2, column 4"),
+        ('A: %regex {"type": "integer", "minimum": 3, "maximum": 2}', "%regex: no value is valid.*line 2"),
+        ('A: B & "x"\nB: %regex {"type": "integer"}', "a number cannot be part of another terminal"),
+        ('A: B "x"\nB: %regex {"type": "integer"}', "declared terminal cannot be part of another one"),
+    ],
+)  # fmt: skip
+def test_a_structured_number_that_cannot_be_read_is_refused(text: str, message: str) -> None:
+    with pytest.raises(GrammarError, match=message):
+        Grammar.from_lark(f"start: A\n{text}")
