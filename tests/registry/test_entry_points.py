@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ..wheels import install, make_wheel
+from .wheels import install, make_wheel
 
 Report = dict[str, Any]
 

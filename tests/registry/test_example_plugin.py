@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ..wheels import install, make_wheel
+from .wheels import install, make_wheel
 
 FOLDER = Path(__file__).resolve().parents[2] / "plugins" / "engine-sampler-skew"
 

@@ -2,8 +2,6 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from engine_sampler.contract import ParameterError
 from engine_sampler.params import SamplingParams
@@ -11,6 +9,7 @@ from engine_sampler.samplers.bad_words import BadWords
 from engine_sampler.testing import apply_sampler
 from engine_sampler.tokenizer import Tokenizer
 from tests.conftest import shared_data
+from tests.drawing import examples, integers, lists
 
 
 def banned(bad_words, history=(), vocab_size=6, **known):
@@ -22,15 +21,10 @@ def banned(bad_words, history=(), vocab_size=6, **known):
 
 LETTERS = Tokenizer([b"a", b"b", b" a", b"ab", b" ab", b" ", b"</s>"], eos_token_ids=[6])
 
-tokens = st.integers(0, 2)
+tokens = integers(0, 2)
 
 
-@settings(max_examples=300, derandomize=True, deadline=None)
-@given(
-    st.lists(st.lists(tokens, min_size=1, max_size=4), min_size=1, max_size=5),
-    st.lists(tokens, max_size=6),
-    st.lists(tokens, max_size=6),
-)
+@examples(600, lists(lists(tokens, 4, 1), 5, 1), lists(tokens, 6), lists(tokens, 6))
 def test_the_token_that_would_complete_a_sequence_is_removed(sequences, prompt, output):
     row = apply_sampler(
         BadWords(), np.zeros(3), SamplingParams(bad_words=sequences), prompts=[prompt], outputs=[output]

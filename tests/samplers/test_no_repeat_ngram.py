@@ -2,14 +2,13 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from engine_sampler.contract import ParameterError
 from engine_sampler.params import SamplingParams
 from engine_sampler.samplers.no_repeat_ngram import NoRepeatNgram
 from engine_sampler.testing import apply_sampler
 from tests.conftest import shared_data
+from tests.drawing import examples, integers, lists
 
 
 def run(n, logits, prompt, output=()):
@@ -17,11 +16,10 @@ def run(n, logits, prompt, output=()):
     return apply_sampler(NoRepeatNgram(), logits, params, prompts=[prompt], outputs=[output])
 
 
-tokens = st.lists(st.integers(0, 2), max_size=12)
+tokens = lists(integers(0, 2), 12)
 
 
-@settings(max_examples=500, derandomize=True, deadline=None)
-@given(st.integers(1, 5), tokens, tokens)
+@examples(1000, integers(1, 5), tokens, tokens)
 def test_no_ngram_can_occur_twice(n, prompt, output):
     history = prompt + output
     ngrams = {tuple(history[i : i + n]) for i in range(len(history) - n + 1)}

@@ -4,8 +4,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from engine_sampler.arithmetic import FLT_MAX
 from engine_sampler.contract import ParameterError
@@ -14,6 +12,7 @@ from engine_sampler.samplers.penalties import CountedWindow, Penalties
 from engine_sampler.testing import SamplerContract, apply_sampler
 from engine_sampler.tokenizer import Tokenizer
 from tests.conftest import shared_data
+from tests.drawing import either, examples, integers, lists, one_of
 
 
 class TestLawsWithOtherWindows(SamplerContract):
@@ -57,20 +56,20 @@ def reference(logits, prompt, output, p):
     return out
 
 
-tokens = st.lists(st.integers(0, 4), max_size=12)
-windows = st.integers(-1, 8)
+tokens = lists(integers(0, 4), 12)
+windows = integers(-1, 8)
 
 
-@settings(max_examples=500, derandomize=True, deadline=None)
-@given(
+@examples(
+    1000,
     tokens,
     tokens,
-    st.sampled_from(["default", "all", "output"]),
+    one_of("default", "all", "output"),
     windows,
-    st.none() | windows,
-    st.sampled_from([1.0, 0.5, 1.3]),
-    st.sampled_from([0.0, 0.7, -1.1]),
-    st.sampled_from([0.0, 0.3, -2.0]),
+    either(one_of(None), windows),
+    one_of(1.0, 0.5, 1.3),
+    one_of(0.0, 0.7, -1.1),
+    one_of(0.0, 0.3, -2.0),
 )
 def test_equals_the_definition_in_float64(prompt, output, scope, n, reach, repetition, frequency, presence):
     params = SamplingParams(
@@ -248,11 +247,10 @@ def table(window):
     return dict(zip(window.ids.tolist(), window.counts.tolist(), strict=True))
 
 
-changes = st.lists(st.integers(0, 9) | st.lists(st.integers(0, 5), max_size=6), max_size=8)
+changes = lists(either(integers(0, 9), lists(integers(0, 5), 6)), 8)
 
 
-@settings(max_examples=500, derandomize=True, deadline=None)
-@given(st.lists(st.integers(0, 5), max_size=10), st.integers(-1, 7), changes)
+@examples(1000, lists(integers(0, 5), 10), integers(-1, 7), changes)
 def test_counts_are_updated_by_every_accept_and_rollback(prompt, size, changes):
     window, tokens = CountedWindow(np.array(prompt, np.int64), size), list(prompt)
     for change in changes:
@@ -267,8 +265,7 @@ def test_counts_are_updated_by_every_accept_and_rollback(prompt, size, changes):
         assert (np.diff(window.ids) > 0).all()
 
 
-@settings(max_examples=200, derandomize=True, deadline=None)
-@given(tokens, st.integers(-1, 5), tokens, tokens)
+@examples(400, tokens, integers(-1, 5), tokens, tokens)
 def test_a_copy_is_independent(prompt, size, ours, theirs):
     parent = CountedWindow(np.array(prompt, np.int64), size)
     child = parent.copy()

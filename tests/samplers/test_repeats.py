@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from engine_sampler.samplers import _repeats, dry
 from engine_sampler.samplers._repeats import repeat_lengths
 from engine_sampler.samplers._sequences import Sequences
 from engine_sampler.samplers.no_repeat_ngram import completions
 
-histories = st.lists(st.integers(0, 2), max_size=60)
+from ..drawing import examples, integers, lists
+
+histories = lists(integers(0, 2), 60)
 
 
 def lengths_by_definition(tokens: list[int], limit: int) -> list[int]:
@@ -27,8 +27,7 @@ def lengths_by_definition(tokens: list[int], limit: int) -> list[int]:
 
 
 @pytest.mark.parametrize("work", [0, 1, 64, 10**9], ids="after {} comparisons each".format)
-@settings(max_examples=60, derandomize=True, deadline=None)
-@given(histories, st.integers(0, 70))
+@examples(150, histories, integers(0, 70))
 def test_repeats_have_their_lengths_whichever_way_they_are_found(
     work: int, tokens: list[int], limit: int
 ) -> None:
@@ -38,12 +37,11 @@ def test_repeats_have_their_lengths_whichever_way_they_are_found(
     assert found.tolist() == lengths_by_definition(tokens, limit)
 
 
-@settings(max_examples=100, derandomize=True, deadline=None)
-@given(histories, st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=4), max_size=5), st.data())
+@examples(300, histories, lists(lists(integers(0, 2), 4, 1), 5), lists(integers(0, 59), 60))
 def test_the_last_sequence_is_found_and_the_longest_that_begins_there(
-    window: list[int], sequences: list[list[int]], data: Any
+    window: list[int], sequences: list[list[int]], some: list[int]
 ) -> None:
-    places = sorted(data.draw(st.sets(st.sampled_from(range(len(window))))) if window else [])
+    places = sorted({place for place in some if place < len(window)})
     joined = np.array([token for sequence in sequences for token in sequence], np.int64)
     ends = np.cumsum([len(sequence) for sequence in sequences], dtype=np.int64)
     found = Sequences(joined, ends).last_in(np.array(window, np.int64), np.array(places, np.int64))
