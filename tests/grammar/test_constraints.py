@@ -375,7 +375,7 @@ def test_a_body_that_requests_two_grammars_is_refused() -> None:
 @pytest.mark.filterwarnings("ignore:uniqueItems")
 @pytest.mark.parametrize("unsupported", ["warn", "ignore"])
 def test_a_record_lists_what_its_schema_requires_in_vain(unsupported: str) -> None:
-    schema = {"type": "array", "items": {"type": "array"}, "uniqueItems": True}
+    schema = {"type": "array", "items": {"type": "array"}, "uniqueItems": True, "minItems": 2}
     body = {"structured_outputs": {"json": schema, "unsupported": unsupported}}
     scheduler = Scheduler(VOCAB, TOKENIZER)
     request_id = scheduler.add(SamplingParams.from_dict(body))

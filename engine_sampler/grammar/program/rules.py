@@ -47,6 +47,9 @@ from .special_names import Binding
 UNIQUE_MARK = b"\xff"
 """The byte that may follow the bracket of an array whose items must differ; no text of a grammar has it."""
 
+MAX_UNIQUE_ITEMS = 1_024
+"""The most items of such an array."""
+
 
 @dataclass(frozen=True)
 class Program:

@@ -31,6 +31,14 @@ ITEMS: tuple[Any, ...] = (
     {"enum": ["a", "b", 1]},
     {"type": ["boolean", "integer"]},
     {"type": "number", "minimum": -1, "maximum": 2},
+    {
+        "type": "object",
+        "properties": {"k": {"type": "integer"}, "t": {"type": "string"}},
+        "required": [],
+        "additionalProperties": False,
+    },
+    {"type": "array", "items": {"enum": [1, 2, "a"]}, "maxItems": 2, "uniqueItems": True},
+    {"type": ["array", "string"], "items": {"type": "integer"}, "maxItems": 2},
 )
 CONSTANTS: tuple[Any, ...] = (
     ["a", "a"],
@@ -44,6 +52,19 @@ CONSTANTS: tuple[Any, ...] = (
 )
 VALUES = [list(items) for n in range(3) for items in product(("a", "b", 1, 2, True), repeat=n)]
 INSTANCES: list[Any] = [*VALUES, "a", 1, {}, [1, 1, 2], *({"t": one} for one in VALUES)]
+NESTED: list[Any] = [
+    {},
+    {"k": 1},
+    {"k": 2},
+    {"k": 1, "t": "a"},
+    {"t": "a", "k": 1},
+    [],
+    [1],
+    [1, 2],
+    [2, 1],
+    [1, 1],
+]
+INSTANCES += [list(items) for items in product(NESTED, repeat=2)]
 INSTANCES += [{"t": one, "k": 1} for one in VALUES] + [{"k": 2, "t": one} for one in VALUES]
 
 
@@ -144,7 +165,7 @@ def test_walks_end_in_valid_values_and_no_valid_value_is_refused(engine: Any) ->
         remembering += 1
         schema, grammar = found
         compiled = engine(grammar.program, TOKENS, TOKENIZER.eos_token_ids)
-        for value in rng.sample(INSTANCES, 25):
+        for value in rng.sample(INSTANCES, 40):
             matcher = UniqueItemsMatcher(compiled.matcher(), TOKENIZER)
             text = json.dumps(value, separators=(",", ":")).encode()
             accepted = matcher.accept_bytes(text) and matcher.is_accepting()
