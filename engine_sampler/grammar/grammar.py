@@ -186,7 +186,7 @@ class Grammar:
         numbers: str | int | None = None,
         key_order: Literal["any", "schema"] = "any",
         draft: str | None = None,
-        resources: Mapping[str, Any] | None = None,
+        resources: Mapping[str, Any] | str | None = None,
         limits: Limits = LIMITS,
     ) -> Grammar:
         """From a JSON Schema (draft 2020-12, with the forms of drafts 4 to 2019-09): the JSON texts of valid
@@ -206,7 +206,8 @@ class Grammar:
                      integers, of any length. None: 40
         key_order    "any", or "schema": the keys of `properties` in its order, then all others
         draft        of schemas without `$schema`: "4", "6", "7", "2019-09" or "2020-12" (None)
-        resources    schemas by URI, each as `schema`, to which a `$ref` may lead; nothing is ever fetched
+        resources    schemas by URI, each as `schema`, or all as the text of a JSON object, to which a `$ref`
+                     may lead; nothing is ever fetched
         limits       bounds the length of the schemas as JSON text, and the work of reading them
         """
         others = texts_of("resources", resources, limits)
@@ -314,7 +315,7 @@ class Grammar:
         key_order: Literal["any", "schema"] = "any",
         unsupported: Literal["error", "warn", "ignore"] = "error",
         draft: str | None = None,
-        resources: Mapping[str, Any] | None = None,
+        resources: Mapping[str, Any] | str | None = None,
         limits: Limits = LIMITS,
     ) -> Grammar:
         """Text that contains tool calls or the like; see `engine_sampler.grammar.structural_tag`, and

@@ -388,6 +388,35 @@ def test_a_record_lists_what_its_schema_requires_in_vain(unsupported: str) -> No
         scheduler.add(SamplingParams(json_schema=schema))
 
 
+@pytest.mark.parametrize(
+    "resources", [{"urn:flag": {"type": "boolean"}}, '{"urn:flag": {"type": "boolean"}}']
+)
+def test_a_reference_of_a_request_leads_to_a_document_handed_in(resources: Any) -> None:
+    schema = {"properties": {"a": {"$ref": "urn:flag"}, "b": {"items": [{"const": 1}]}}}
+    body = {"structured_outputs": {"json": schema, "resources": resources, "draft": "7"}}
+    scheduler = Scheduler(VOCAB, TOKENIZER)
+    scheduler.add(SamplingParams.from_dict(body))
+    scheduler.add(SamplingParams(json_schema=schema, resources=resources, draft="7"))
+    with pytest.raises(ParameterError, match="urn:flag"):
+        scheduler.add(SamplingParams(json_schema=schema))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"draft": "3"}, "draft='3' is not allowed"),
+        ({"resources": 1}, "resources=1 is not allowed"),
+        ({"resources": "{"}, "json_schema: resources is not JSON"),
+        ({"resources": "[1]"}, "json_schema: resources=.* is not allowed: schemas by URI"),
+        ({"resources": "[" * 100_000}, "json_schema: resources is nested too deep"),
+    ],
+)
+def test_documents_and_drafts_of_a_request_are_checked(options: Any, message: str) -> None:
+    scheduler = Scheduler(VOCAB, TOKENIZER)
+    with pytest.raises(ParameterError, match=message):
+        scheduler.add(SamplingParams(json_schema={}, **options))
+
+
 # --- parameters as values ------------------------------------------------------------------------
 
 
