@@ -7,20 +7,21 @@ import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from ..base.copying import ForkedByCopy
 from ..base.errors import quoted
 from ..base.forking import fork_safe
 from ..contract import allocate_bitmask
 from ..tokenizer import Tokenizer
 from .cache import Cache, CacheInfo
 from .engines import native
+from .engines.nested_items import NestedItemsMatcher
 from .engines.unique_items import UniqueItemsMatcher
 from .engines.unique_keys import UniqueKeysMatcher
 from .errors import GrammarError
-from .limits import CAPTURE_STEPS, LIMITS, Limits
+from .limits import LIMITS, Limits
 from .program.rules import Program
 from .program.settings import Setting
 from .program.special_names import Binding
@@ -38,15 +39,12 @@ MAX_BYTES = 1 << 30
 """The bound on the bytes of all of them, their tables and the expressions that these have added included."""
 
 
-_COMPILED: WeakKeyDictionary[Any, CompiledGrammar] = WeakKeyDictionary()
-
-
 def grammar_of(matcher: Any) -> CompiledGrammar | None:
-    """The grammar of a new matcher, if it has captures or settings, or leaves something unenforced."""
-    try:
-        return _COMPILED.get(matcher)
-    except TypeError:  # a matcher of a plugin that cannot be hashed or referred to
-        return None
+    """The grammar of a matcher, if it has captures or settings, or leaves something unenforced."""
+    if not isinstance(matcher, ForkedByCopy):
+        return None  # a matcher of a plugin
+    found = getattr(matcher, "compiled", None)
+    return found if isinstance(found, CompiledGrammar) else None
 
 
 class MatcherSettings:
@@ -67,13 +65,13 @@ class MatcherSettings:
 
 
 def settings_of(matcher: Any) -> MatcherSettings | None:
-    """What the rules of the grammar of a new matcher set; None for nothing."""
+    """What the rules of the grammar of a matcher set; None for nothing."""
     grammar = grammar_of(matcher)
     return None if grammar is None else grammar.settings
 
 
 def settings_in(matcher: Any) -> tuple[Setting, ...]:
-    """All sampling parameters that the rules of the grammar of a new matcher set."""
+    """All sampling parameters that the rules of the grammar of a matcher set."""
     found = settings_of(matcher)
     return () if found is None else found.settings
 
@@ -106,15 +104,15 @@ class CompiledGrammar:
     def matcher(self) -> Any:
         """A new `Matcher`, at the beginning of a text."""
         matcher = self._compiled.matcher()
+        if self.program.unenforced or self.program.captures or self.program.settings:
+            matcher.compiled = self
         if self.program.unique_items:
-            matcher = UniqueItemsMatcher(matcher, self.tokenizer)
+            matcher = remembering_matcher(self.program, matcher, self.tokenizer)
         if self.program.unique_keys:
             matcher = UniqueKeysMatcher(matcher, self.tokenizer)
-        if self.program.unenforced or self.program.captures or self.program.settings:
-            _COMPILED[matcher] = self
         return matcher
 
-    def captures(self, token_ids: Sequence[int], *, begin: int = 0, steps: int = CAPTURE_STEPS) -> Captures:
+    def captures(self, token_ids: Sequence[int], *, begin: int = 0, steps: int | None = None) -> Captures:
         """What the rules with the attribute `capture` match in the text of tokens up to EOS: as
         `Grammar.captures`, and by which of these tokens.
 
@@ -144,6 +142,12 @@ class CompiledGrammar:
 
     def __repr__(self) -> str:
         return f"<CompiledGrammar {self.program.key[:8]} for {len(self.tokenizer)} tokens, {self.engine}>"
+
+
+def remembering_matcher(program: Program, matcher: Any, tokenizer: Tokenizer) -> Any:
+    """The matcher of a program with arrays whose items must differ, which follows that of an engine."""
+    kind = NestedItemsMatcher if program.nested_items else UniqueItemsMatcher
+    return kind(matcher, tokenizer)
 
 
 def bound_program(program: Program, tokenizer: Tokenizer, special_names: Sequence[SpecialName]) -> Program:

@@ -5,7 +5,7 @@ A step must not wait long for one of its requests. So matchers, and samplers tha
 
 1. A fifth is kept for accepting the tokens drawn; masks and samplers get the rest, and leave over what they
    do not need. Tokens that are chosen elsewhere get another fifth, from one step to the next.
-2. First every request gets an equal part, which is enough for nearly all.
+2. First every request gets an equal part of half of that, which is enough for nearly all.
 3. Those that need more take turns of `REQUEST_WORK`, as long as anything is left. Whoever had the last turn
    longest ago comes first.
 4. A request that is still not done is postponed: its row gives no token, nothing about it has changed, and
@@ -27,6 +27,8 @@ SHORT_TURNS, MOST_TURNS = 31, 100_000
 
 _KEPT = 5
 """Accepts get this fraction of a step's work."""
+_IN_PARTS = 2
+"""First attempts get this fraction of the rest."""
 
 
 class Share:
@@ -76,10 +78,11 @@ class Budget:
             self._kept = 0
 
     def parts(self, count: int) -> Work | None:
-        """The work for the first attempts of `count` requests."""
+        """The work for the first attempts of `count` requests. If they use up all of it in vain, a turn is
+        left: else many requests that need a little more than their part would wait for ever."""
         work = self._of_step()
         if work is not None:
-            work.allow(max(work.left // max(count, 1), 1))
+            work.allow(max(work.left // (_IN_PARTS * max(count, 1)), 1))
         return work
 
     def turns(self, waiting: Iterable[int], requests: Sequence[Any]) -> Iterator[int]:

@@ -32,13 +32,13 @@ def test_a_fifth_of_a_step_is_kept_for_accepts_and_what_masks_leave_over(
     budget = budget_of(1000, monkeypatch)
     work = budget.parts(4)
     assert work is not None
-    assert (work.each, work.left) == (200, 800)
+    assert (work.each, work.left) == (100, 800)
     work.spend(300)
     budget.start_accepts()
     assert work.left == 700
     budget.start_accepts()
     assert budget.parts(7) is work
-    assert (work.each, work.left) == (100, 700)
+    assert (work.each, work.left) == (50, 700)
 
 
 def test_masks_that_do_slightly_more_take_nothing_from_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

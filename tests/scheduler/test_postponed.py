@@ -112,6 +112,21 @@ def test_beams_wait_together(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found(True) == found(False)
 
 
+def test_many_requests_whose_parts_do_not_suffice_for_what_they_share_do_not_wait_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To keep a mask of many tokens is one piece of work; here an equal part is less than that."""
+    monkeypatch.setattr(budget_module, "STEP_WORK", 6_000)
+    monkeypatch.setattr(budget_module, "REQUEST_WORK", 3_000)
+    tokenizer = fresh_tokenizer()
+    scheduler, grammar = Scheduler(VOCAB, tokenizer), Grammar.from_regex(".+").compile(tokenizer)
+    for seed in range(128):
+        scheduler.add(SamplingParams(seed=seed), grammar=grammar)
+    for _ in range(12):
+        scheduler.prepare()
+    assert (scheduler.step(np.zeros((128, VOCAB), np.float32)).token_ids >= 0).all()
+
+
 def test_cheap_requests_do_not_wait_for_dear_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each request first gets an equal part of the step's work."""
     monkeypatch.setattr(budget_module, "STEP_WORK", 40_000)

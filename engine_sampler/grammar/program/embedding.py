@@ -40,6 +40,7 @@ def embed(given: Rules, rules: Rules, replaced: Mapping[int, Callable[[], int]] 
     bindings = {binding.symbol: binding for binding in given.bindings}
     found = _Embedding(given.program(), rules, bindings, replaced or {})
     found.define(marks)
+    given.marks = marks  # it may be embedded again
     return found.start
 
 
@@ -81,6 +82,7 @@ class _Embedding:
         """Give each rule its automaton, and what it sets."""
         self._rules.unenforced |= dict.fromkeys(self._program.unenforced)
         self._rules.unique_items |= self._program.unique_items
+        self._rules.nested_items |= self._program.nested_items
         self._rules.unique_keys |= self._program.unique_keys
         self._rules.marks |= {self._symbols[-1 - rule]: mark for rule, mark in marks.items()}
         self._rules.captures |= {self._symbols[-1 - rule]: name for rule, name in self._program.captures}

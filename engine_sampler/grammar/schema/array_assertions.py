@@ -92,6 +92,8 @@ def array_shapes(atoms: Iterable[Formula], expander: Expander) -> list[ArrayShap
     if constants is None:
         if unique and _can_be_remembered(shape, expander):
             shape.remembers = True
+            kinds = possible_kinds(outline_intersection(map(expander.outline, shape.literals(0))))
+            shape.nests = bool(shape.prefix or shape.counts or kinds & (ARRAY | OBJECT))
             if not shape.counts:  # listed states would have to count so far
                 shape.high = min(shape.high or MAX_UNIQUE_ITEMS, MAX_UNIQUE_ITEMS)
             return [shape]

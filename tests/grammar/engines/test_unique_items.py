@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from engine_sampler import Tokenizer
 from engine_sampler.contract import UnfinishedError, Work, allocate_bitmask
 from engine_sampler.grammar import Grammar, GrammarLimitError
-from engine_sampler.grammar.engines.unique_items import UniqueItemsMatcher, positions
+from engine_sampler.grammar.engines import item_positions, unique_items
 from engine_sampler.grammar.errors import UnsupportedKeywordError
 from engine_sampler.testing import MatcherContract
 
@@ -30,6 +29,7 @@ def items(schema: Any, **others: Any) -> dict[str, Any]:
 
 STRINGS = items({"type": "string"})
 MIXED = items({"type": ["string", "number", "boolean"]})
+FEW = items({"type": ["string", "integer"], "pattern": "^(a|b|ab|\\n)$", "minimum": 0, "maximum": 2})
 PIECES = [
     *(
         b'"a',
@@ -46,22 +46,24 @@ PIECES = [
         b"\\",
     ),
     *(b"12", b"2,", b"1,1", b",1", b"1]", b" 1", b"0,", b'1,"a', b'",1,1', b"true", b",true", b"1.0", b"0e0"),
-    *("é".encode(), "é".encode()[:1], "é".encode()[1:], b'ab"', b'"ab', b'":["', b"[1,", b"\xff", b"[\xff"),
     *(
-        b'{"',
-        b'{"a":',
-        b'":"',
-        b'":1',
-        b'"}',
-        b"},",
-        b'},{"',
-        b'"},{"a',
-        b"},{",
-        b"1},",
-        b"[{",
-        b"]}",
-        b'{"a":1},{"a":1}',
+        b'",',
+        b'a",',
+        b'" ,',
+        b'",1',
+        b'", "a',
+        b'\\"',
+        b"a\\",
+        b"\\n",
+        b"\\na",
+        b"na",
+        b"u0061",
+        b" ",
+        b"\n",
+        b' "',
+        b'"a",',
     ),
+    *("é".encode(), "é".encode()[:1], "é".encode()[1:], b'ab"', b'"ab', b'":["', b"[1,", b"\xff", b"[\xff"),
 ]
 TOKENS = [*(bytes((byte,)) for byte in range(0x20, 0x7F)), *PIECES, b"<end>"]
 TOKENIZER = Tokenizer(TOKENS, [len(TOKENS) - 1])
@@ -99,27 +101,6 @@ class TestUniqueItems(MatcherContract):
         ),
         ({"anyOf": [STRINGS, {"type": "null"}]}, ["null", '["a"]'], ['["a","a"]']),
         (items({"type": "integer", "minimum": 0}, minItems=3), ["[1,2,3]"], ["[1,2,2]", "[1,2]"]),
-        (
-            items({"type": "object"}),
-            ['[{}, {"a": 1}]', '[{"a": {"b": []}}, {"a": {"b": [{}]}}]', '[{"a": "1"}, {"a": 1}]'],
-            [
-                "[{}, { }]",
-                '[{"a": 1, "b": 2}, {"b": 2, "a": 1}]',
-                '[{"\\u0061": 10}, {"a": 1e1}]',
-                '[{"a": 1}, {"a": 2, "a": 1}]',
-            ],
-        ),
-        (items(STRINGS), ['[["a","b"],["b","a"],[]]'], ['[["a"],["a"]]', "[[],[]]", '[["a","a"]]']),
-        (
-            items({"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"]}),
-            ['[{"a": true}, {"a": false}, {"a": true, "b": 1}]'],
-            ['[{"a": true}, {"a": false}, {"a": true}]'],
-        ),
-        (
-            items({"type": "string"}, prefixItems=[{"const": "a"}], contains={"const": "b"}),
-            ['["a","b"]', '["a","c","b"]'],
-            ['["a","a","b"]', '["a","b","b"]', '["a","c"]'],
-        ),
         ({"type": "array", "items": STRINGS}, ['[["a"],["a"]]', "[[],[]]"], ['[["a"],["b","b"]]']),
         (
             {
@@ -185,79 +166,41 @@ def test_other_schemas_need_no_memory_of_items() -> None:
 
 def value(item: Any) -> Any:
     """An item such that different ones are different."""
-    if isinstance(item, dict):
-        return frozenset((name, value(member)) for name, member in item.items())
-    if isinstance(item, list):
-        return tuple(map(value, item))
     return (isinstance(item, bool), Decimal(item)) if isinstance(item, (int, Decimal)) else item
 
 
-KINDS = {
-    "string": items({"type": "string"}),
-    "integer": items({"type": "integer"}),
-    "mixed": MIXED,
-    "object": items({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}),
-    "closed object": items(
-        {
-            "type": "object",
-            "properties": {"a": {"enum": ["a", 1]}, "ab": {"enum": ["a", "aa"]}},
-            "additionalProperties": False,
-        }
-    ),
-    "array": items({"type": "array", "items": {"type": ["integer", "string"]}, "maxItems": 2}),
-    "anything": items({}),
-    "inner array": items(
-        {"type": "object", "additionalProperties": items({"type": "string", "pattern": "^[a1]{0,2}$"})}
-    ),
-    "pattern": items({"type": "string", "pattern": "^[a1]$"}),
-    "pair": {
-        "type": "array",
-        "prefixItems": [{"enum": ["a", 1]}],
-        "items": {"type": "string"},
-        "uniqueItems": True,
-    },
-    "containing": items({"type": ["string", "object"]}, contains={"enum": ["a", {"a": 1}]}),
-}
-
-
 @every_engine
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["string", "integer", "mixed", "few"])
 def test_masks_allow_exactly_the_tokens_that_are_accepted(engine: Any, kind: str) -> None:
-    schema = KINDS[kind]
+    schema = {"mixed": MIXED, "few": FEW}.get(kind) or items({"type": kind})
     grammar = Grammar.from_json_schema(
-        {"anyOf": [schema, {"type": "object", "additionalProperties": schema}]}, whitespace="compact"
+        {"anyOf": [schema, {"type": "object", "additionalProperties": schema}]}
     )
-    random_ = random.Random(4)
-    for _ in range(ROUNDS):
+    random_ = random.Random(3)
+    ended = 0
+    for _ in range(2 * ROUNDS):
         inner = engine(grammar.program, TOKENS, TOKENIZER.eos_token_ids).matcher()
-        matcher = UniqueItemsMatcher(inner, TOKENIZER)
+        matcher = unique_items.UniqueItemsMatcher(inner, TOKENIZER)
         text = b""
-        while True:
+        while len(text) < 40:
             bitmask = allocate_bitmask(1, len(TOKENS))
             matcher.fill_bitmask(bitmask)
             allowed = [t for t in range(len(TOKENS)) if bitmask[0, t >> 5] >> (t & 31) & 1]
+            assert allowed == [t for t in range(len(TOKENS)) if matcher.fork().accept(t)], text
             assert allowed, text
-            if len(text) < 50:
-                assert allowed == [t for t in range(len(TOKENS)) if matcher.fork().accept(t)], text
-                longest = [t for t in allowed if 0x7F - 0x20 <= t < len(TOKENS) - 1]
-                few = [t for t in allowed if TOKENS[t] in b'"a,[]1{:}']
-                token = random_.choice(random_.choice([longest or allowed, few or allowed, allowed]))
-            else:
-                ends = [t for end in (b"<end>", b'"', b"]", b"}", b":") for t in allowed if TOKENS[t] == end]
-                token = ends[0] if ends else random_.choice(allowed)
-            if token == len(TOKENS) - 1 or len(text) > 120:
+            longest = [t for t in allowed if 0x7F - 0x20 <= t < len(TOKENS) - 1]
+            few = [t for t in allowed if TOKENS[t] in b'"a,[]1{:}']
+            token = random_.choice(random_.choice([longest or allowed, few or allowed, allowed]))
+            if token == len(TOKENS) - 1:
                 break
             assert matcher.accept(token)
             text += TOKENS[token]
-        if matcher.is_accepting():
-            found = json.loads(text, parse_float=Decimal)
-            assert all(len(set(one)) == len(one) for one in unique_arrays(found))
-
-
-def unique_arrays(found: Any) -> Iterator[list[Any]]:
-    """The arrays at the top of a value, and those in the objects of their items."""
-    for array in found.values() if isinstance(found, dict) else [found]:
-        yield [value(one) for one in array]
+            if matcher.is_accepting():
+                ended += 1
+                found = json.loads(text, parse_float=Decimal)
+                for array in found.values() if isinstance(found, dict) else [found]:
+                    assert len({value(one) for one in array}) == len(array), text
+    assert ended
 
 
 def test_masks_beside_many_items_are_found_piece_by_piece() -> None:
@@ -300,40 +243,9 @@ def test_completions_and_repairs_do_not_repeat_items_in_silence() -> None:
 
 
 def test_an_item_may_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(positions, "MAX_ITEM", 5)
+    monkeypatch.setattr(item_positions, "MAX_ITEM", 5)
     with pytest.raises(GrammarLimitError, match="an item has more than 5 bytes"):
         Grammar.from_json_schema(STRINGS).check('["abcdefg"]')
-
-
-def test_an_item_may_not_be_nested_without_end() -> None:
-    grammar = Grammar.from_json_schema(items({}))
-    assert grammar.check("[" * 90).viable
-    with pytest.raises(GrammarLimitError, match="an item is nested more than 100 deep"):
-        grammar.check("[" * 103)
-
-
-def test_no_item_begins_after_the_last_different_object() -> None:
-    flag = {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"]}
-    grammar = Grammar.from_json_schema(items({**flag, "additionalProperties": False}))
-    assert grammar.check('[{"a": true}, {"a": fals').viable
-    assert not grammar.check('[{"a": true}, {"a": t').viable
-    assert not grammar.check('[{"a": true}, {"a": false},').viable
-
-
-@pytest.mark.parametrize("count", [1, 2, 5])
-def test_objects_are_remembered_exactly_after_rollback_and_fork(count: int) -> None:
-    matcher = Grammar.from_json_schema(items({"type": "object"})).compile(TOKENIZER).matcher()
-    assert matcher.accept_bytes(b"[")
-    for number in range(count):
-        assert matcher.accept_bytes(b'{"a":%d},' % number)
-    fork = matcher.fork()
-    assert fork.accept_bytes(b'{"b":1}')
-    assert not matcher.accept_bytes(b'{"a":0}')
-    assert matcher.accept_bytes(b'{"b":1}')
-    assert matcher.accept_bytes(b',{"b":2}')
-    matcher.rollback(2)
-    assert matcher.accept_bytes(b'{"b":2},{"b":1}]')
-    assert fork.accept_bytes(b',{"b":2}]')
 
 
 def test_a_saved_grammar_remembers_items(tmp_path: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from engine_sampler import Tokenizer
 from engine_sampler.grammar import Grammar
-from engine_sampler.grammar.engines.unique_items import UniqueItemsMatcher
+from engine_sampler.grammar.compiled import remembering_matcher
 from engine_sampler.grammar.errors import GrammarError
 from engine_sampler.grammar.schema.listed import identity
 
@@ -166,12 +166,12 @@ def test_walks_end_in_valid_values_and_no_valid_value_is_refused(engine: Any) ->
         schema, grammar = found
         compiled = engine(grammar.program, TOKENS, TOKENIZER.eos_token_ids)
         for value in rng.sample(INSTANCES, 40):
-            matcher = UniqueItemsMatcher(compiled.matcher(), TOKENIZER)
+            matcher = remembering_matcher(grammar.program, compiled.matcher(), TOKENIZER)
             text = json.dumps(value, separators=(",", ":")).encode()
             accepted = matcher.accept_bytes(text) and matcher.is_accepting()
             assert accepted == is_valid(value, schema, schema), json.dumps([schema, value])
         for _ in range(2):
-            text = walked(UniqueItemsMatcher(compiled.matcher(), TOKENIZER), rng, schema)
+            text = walked(remembering_matcher(grammar.program, compiled.matcher(), TOKENIZER), rng, schema)
             assert is_valid(json.loads(text), schema, schema), (schema, text)
     assert remembering > 10 * ROUNDS
 

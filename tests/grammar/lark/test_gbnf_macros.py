@@ -40,7 +40,11 @@ IN_ANY_CASE = ["", "q", "<a>1", "q<b>2", "<a"]
         ('root ::= TagDispatch(("ab", a), excludes=("b"))\na ::= "1"', ["a"], ["ab1", "b"]),
         ('root ::= TagDispatch(("ab", a), excludes=("xa"))\na ::= "1"', ["ab1"], ["xab1", "xa"]),
         ('root ::= TagDispatch(("ab", a), ("b", a))\na ::= "1"', ["ab1", "b1"], ["ab"]),
-        ('root[capture="o"] ::= r "z"\nr[capture, stop_capture="m"] ::= "a"\n | "b"', ["az", "bz"], ["a"]),
+        (
+            'root[capture="o"] ::= r "z"\nr[capture, capture_hidden_stop_bytes=1] ::= "a"\n | "b"',
+            ["az", "bz"],
+            ["a"],
+        ),
     ],
 )
 def test_their_texts(engine: Engine, text: str, valid: list[str], invalid: list[str]) -> None:
@@ -88,10 +92,10 @@ def test_tokens_in_them(text: str, masks: list[set[int]]) -> None:
         ('root ::= TagDispatch(excludes=("a", 1))', "excludes of TagDispatch takes texts"),
         ('root ::= TagDispatch(loop_after_dispatch="a")', "must be true or false"),
         ('root ::= Regex("a"', r"expected ',' at the end"),
-        ('root[lazy] ::= "a"', r"has no attribute 'lazy': captures and .* \(line 1, column 6\)"),
+        ('root[lzy] ::= "a"', r"has no attribute 'lzy': captures, lazy, .* \(line 1, column 6\)"),
         (
-            'root ::= "b"\na[capture="x", max_tokens=3] ::= "a"',
-            r"no attribute 'max_tokens'.*line 2, column 16",
+            'root ::= "b"\na[capture="x", suffix=3] ::= "a"',
+            r"no attribute 'suffix'.*line 2, column 16",
         ),
     ],
 )

@@ -9,7 +9,7 @@ from ....contract import spending
 from ....tokenizer import Tokenizer
 from ...program.rules import UNIQUE_MARK
 from ..following import FollowingMatcher
-from .positions import ItemPosition, may_repeat, position_after
+from .positions import NestedPosition, may_repeat, position_after
 from .searching import Ahead, Brackets, Hints
 from .tokens import tokens_of
 
@@ -24,13 +24,13 @@ class _Search(NamedTuple):
     ahead  the search behind the last one of `untried`, if it has begun
     """
 
-    position: ItemPosition
+    position: NestedPosition
     untried: list[int]
     refused: list[int]
     ahead: list[Ahead]
 
 
-class UniqueItemsMatcher(FollowingMatcher[ItemPosition]):
+class NestedItemsMatcher(FollowingMatcher[NestedPosition]):
     """A matcher of texts in which some arrays do not repeat an item; see `contract.BoundedMatcher`.
 
     matcher  the engine's matcher of the text
@@ -41,7 +41,7 @@ class UniqueItemsMatcher(FollowingMatcher[ItemPosition]):
         self,
         matcher: Any,
         tokenizer: Tokenizer,
-        positions: Sequence[ItemPosition] = (ItemPosition(),),
+        positions: Sequence[NestedPosition] = (NestedPosition(),),
     ) -> None:
         super().__init__(matcher, tokenizer, positions)
         self._tokens = tokens_of(tokenizer)
@@ -51,7 +51,7 @@ class UniqueItemsMatcher(FollowingMatcher[ItemPosition]):
     def __repr__(self) -> str:
         top = self._positions[-1].top
         count = 0 if top is None else len(top.items or ())
-        return f"<UniqueItemsMatcher of {self.matcher!r}, {count} items so far>"
+        return f"<NestedItemsMatcher of {self.matcher!r}, {count} items so far>"
 
     def _refused(self, words: Any, spend: Callable[[int], None]) -> list[int]:
         position = self._positions[-1]
@@ -70,12 +70,12 @@ class UniqueItemsMatcher(FollowingMatcher[ItemPosition]):
             search.untried.pop()
         return [*search.refused, *self._tokens.marked.tolist()]
 
-    def _judged(self, before: Any, data: bytes) -> ItemPosition | None:
+    def _judged(self, before: Any, data: bytes) -> NestedPosition | None:
         """The position after bytes that may follow the matcher `before`; None if no text may go on so."""
         after, ahead = self._begun(before, data)
         return after if ahead.can_go_on(spending(None)) else None
 
-    def _begun(self, before: Any, data: bytes) -> tuple[ItemPosition | None, Ahead]:
+    def _begun(self, before: Any, data: bytes) -> tuple[NestedPosition | None, Ahead]:
         """The position after bytes that may follow the matcher `before`, and the search behind them."""
         if UNIQUE_MARK in data:
             return None, Ahead()
@@ -91,12 +91,12 @@ class UniqueItemsMatcher(FollowingMatcher[ItemPosition]):
     def _needs_before(self, data: bytes) -> bool:
         return b"[" in data or self._positions[-1].top is not None
 
-    def _after(self, data: bytes, before: Any, spend: Callable[[int], None]) -> ItemPosition | None:
+    def _after(self, data: bytes, before: Any, spend: Callable[[int], None]) -> NestedPosition | None:
         return self._judged(before, data)
 
-    def fork(self) -> UniqueItemsMatcher:
+    def fork(self) -> NestedItemsMatcher:
         """An independent copy."""
-        return UniqueItemsMatcher(self.matcher.fork(), self._tokenizer, self._positions)
+        return NestedItemsMatcher(self.matcher.fork(), self._tokenizer, self._positions)
 
     def validate(self, token_ids: Sequence[int]) -> int:
         """The number of leading tokens that could be accepted in turn; nothing changes."""

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from ...program.rules import UNIQUE_MARK
-from .positions import ItemPosition, may_repeat, position_after
+from .positions import NestedPosition, may_repeat, position_after
 
 _MAX_TRIES = 1_000
 """The most bytes that are tried in search of an item that is left; beyond it, none counts as left."""
@@ -71,7 +71,7 @@ class Ahead:
         self,
         data: bytes = b"",
         matcher: Any = None,
-        position: ItemPosition | None = None,
+        position: NestedPosition | None = None,
         hints: Hints | None = None,
         *,
         found: bool = False,
@@ -81,10 +81,10 @@ class Ahead:
         self._found = found
         self._tries, self._forced = _MAX_TRIES, _MAX_FORCED
         self._beginning = None if position is None else (matcher, position)
-        self._waiting: list[tuple[Any, ItemPosition, bytes, Iterator[int]]] = []
+        self._waiting: list[tuple[Any, NestedPosition, bytes, Iterator[int]]] = []
         self._path = b""
 
-    def _wait(self, matcher: Any, position: ItemPosition, following: bytes) -> None:
+    def _wait(self, matcher: Any, position: NestedPosition, following: bytes) -> None:
         self._waiting.append((matcher, position, following, iter(_in_order(following))))
 
     def can_go_on(self, spend: Callable[[int], None]) -> bool:
@@ -101,7 +101,7 @@ class Ahead:
             self._try()
         return self._found
 
-    def _follows_hint(self, matcher: Any, position: ItemPosition) -> bool:
+    def _follows_hint(self, matcher: Any, position: NestedPosition) -> bool:
         rest = self._hints.get(self._data) if self._hints is not None else None
         if rest is None or not matcher.fork().accept_bytes(rest):
             return False

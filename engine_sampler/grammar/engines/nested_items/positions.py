@@ -55,7 +55,7 @@ class Container(NamedTuple):
     all: frozenset[Value] = _NONE
 
 
-class ItemPosition(NamedTuple):
+class NestedPosition(NamedTuple):
     """A position in a text.
 
     top      the innermost container; None outside of arrays whose items must differ
@@ -88,7 +88,7 @@ class ItemPosition(NamedTuple):
         return self.top is not None and self.top.outer is None
 
 
-def may_repeat(position: ItemPosition) -> bool:
+def may_repeat(position: NestedPosition) -> bool:
     """Whether an item that has begun, or the next one, may become equal to one of its array."""
     top, text = position.top, position.text
     if top is None:
@@ -112,7 +112,9 @@ def _may_become_one_of(text: bytes, values: frozenset[Value]) -> bool:
     return at < len(scalars) and scalars[at].startswith(text)
 
 
-def position_after(position: ItemPosition, data: bytes, opens: Callable[[int], bool]) -> ItemPosition | None:
+def position_after(
+    position: NestedPosition, data: bytes, opens: Callable[[int], bool]
+) -> NestedPosition | None:
     """The position after bytes that the grammar allows; None if an item repeats.
 
     opens  whether a bracket of `data` begins an array whose items must differ; asked in ascending order
@@ -122,9 +124,9 @@ def position_after(position: ItemPosition, data: bytes, opens: Callable[[int], b
         if found.top is None:
             at = data.find(b"[", at) + 1
             if not at:
-                return ItemPosition()  # another one for each mask
+                return NestedPosition()  # another one for each mask
             if opens(at - 1):
-                found = ItemPosition(Container(None, items=_NONE))
+                found = NestedPosition(Container(None, items=_NONE))
             continue
         after, end = _within(found, found.top, data, at, opens)
         if after is None:
@@ -132,14 +134,14 @@ def position_after(position: ItemPosition, data: bytes, opens: Callable[[int], b
         if after.top is not None and (after.text or after.top.outer is not None):
             after = after._replace(size=found.size + end - at)
             if after.size > MAX_ITEM:
-                raise GrammarLimitError(f"an item has more than {MAX_ITEM} bytes (MAX_ITEM of unique_items)")
+                raise GrammarLimitError(f"an item has more than {MAX_ITEM} bytes (MAX_ITEM of nested_items)")
         found, at = after, end
     return found
 
 
 def _within(
-    position: ItemPosition, top: Container, data: bytes, at: int, opens: Callable[[int], bool]
-) -> tuple[ItemPosition | None, int]:
+    position: NestedPosition, top: Container, data: bytes, at: int, opens: Callable[[int], bool]
+) -> tuple[NestedPosition | None, int]:
     """The position after the next bytes of an array from data[at:] on, and where these end: after some bytes
     of a string, or one other byte."""
     byte, text = data[at], position.text
@@ -155,23 +157,23 @@ def _within(
     if byte in b"]}":
         return _closed(top), at
     if byte == b"{"[0]:
-        return ItemPosition(_opened(position, top, True)), at
+        return NestedPosition(_opened(position, top, True)), at
     if byte == b"["[0]:
         inner = _opened(position, top, False)
-        return ItemPosition(inner._replace(items=_NONE) if opens(at - 1) else inner), at
+        return NestedPosition(inner._replace(items=_NONE) if opens(at - 1) else inner), at
     return position._replace(text=text + data[at - 1 : at]), at
 
 
 def _within_string(
-    position: ItemPosition, top: Container, data: bytes, at: int
-) -> tuple[ItemPosition | None, int]:
+    position: NestedPosition, top: Container, data: bytes, at: int
+) -> tuple[NestedPosition | None, int]:
     byte, text = data[at], position.text
     if position.escaped:
         return position._replace(text=text + data[at : at + 1], escaped=False), at + 1
     if byte == _QUOTE:
         value = scalar_value(text + b'"')
         if top.object and top.key is None:
-            return ItemPosition(_with_key(top, value)), at + 1
+            return NestedPosition(_with_key(top, value)), at + 1
         return _with_value(top, value), at + 1
     if byte == _BACKSLASH:
         return position._replace(text=text + b"\\", escaped=True), at + 1
@@ -180,9 +182,9 @@ def _within_string(
     return position._replace(text=text + data[at:end]), end
 
 
-def _opened(position: ItemPosition, top: Container, is_object: bool) -> Container:
+def _opened(position: NestedPosition, top: Container, is_object: bool) -> Container:
     if top.depth >= MAX_DEPTH:
-        raise GrammarLimitError(f"an item is nested more than {MAX_DEPTH} deep (MAX_DEPTH of unique_items)")
+        raise GrammarLimitError(f"an item is nested more than {MAX_DEPTH} deep (MAX_DEPTH of nested_items)")
     rivals = of_kind(position.rivals, frozenset if is_object else tuple)
     return Container(top, top.depth + 1, object=is_object, rivals=rivals, all=rivals)
 
@@ -199,7 +201,7 @@ def _with_key(top: Container, key: bytes) -> Container:
     return top._replace(key=key, rivals=rivals)
 
 
-def _with_value(top: Container, value: Value) -> ItemPosition | None:
+def _with_value(top: Container, value: Value) -> NestedPosition | None:
     """The position after a value of a container; None if an array has it among its items."""
     items, length = top.items, top.length
     if items is not None:
@@ -211,7 +213,7 @@ def _with_value(top: Container, value: Value) -> ItemPosition | None:
             )
         items |= {value}
     if top.outer is None:
-        return ItemPosition(Container(None, items=items), closed=True)
+        return NestedPosition(Container(None, items=items), closed=True)
     rivals: frozenset[Any] = top.rivals
     last: Any = (top.key, value) if top.object else value
     if top.object:
@@ -219,13 +221,13 @@ def _with_value(top: Container, value: Value) -> ItemPosition | None:
     elif rivals:
         rivals = frozenset(one for one in rivals if one[length : length + 1] == (value,))
     top = top._replace(items=items, length=length + 1, values=(last, top.values), key=None, rivals=rivals)
-    return ItemPosition(top, closed=True)
+    return NestedPosition(top, closed=True)
 
 
-def _closed(top: Container) -> ItemPosition | None:
+def _closed(top: Container) -> NestedPosition | None:
     """The position after the end of a container; None if the array around it has it among its items."""
     if top.outer is None:
-        return ItemPosition()
+        return NestedPosition()
     values = _in_order(top.values)
     return _with_value(top.outer, frozenset(dict(values).items()) if top.object else tuple(values))
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ....tokenizer import Tokenizer
 from ...program.rules import UNIQUE_MARK
-from .positions import ItemPosition, may_repeat
+from .positions import NestedPosition, may_repeat
 from .values import Value, ascending_scalars, is_partial, prefix_of
 
 _BACKSLASH = b"\\"[0]
@@ -29,7 +29,7 @@ _ESCAPED = {
 }
 
 
-class ItemTokens:
+class NestedTokens:
     """The tokens of a tokenizer by what they do to items.
 
     marked    those with the byte `UNIQUE_MARK`
@@ -92,7 +92,7 @@ class ItemTokens:
         self.numeric = np.array(numeric, np.int64)
         self._with_comma = np.fromiter(chain.from_iterable(self.commas.values()), np.int64)
 
-    def candidates(self, position: ItemPosition, words: Any) -> list[int]:
+    def candidates(self, position: NestedPosition, words: Any) -> list[int]:
         """The tokens of a mask that may have to be removed."""
         allowed = _bits(words)[: self._size]
         found = np.zeros(self._size, np.bool_)
@@ -106,7 +106,7 @@ class ItemTokens:
             self._mark_within(position, found)
         return [int(one) for one in np.flatnonzero(found & allowed)]
 
-    def _mark_within(self, position: ItemPosition, found: npt.NDArray[np.bool_]) -> None:
+    def _mark_within(self, position: NestedPosition, found: npt.NDArray[np.bool_]) -> None:
         """Mark those within an item that is an array or an object."""
         is_string = position.text[:1] == b'"'
         if not may_repeat(position):
@@ -142,7 +142,7 @@ class ItemTokens:
             found.update(continuing.get(rest[:end], ()))
         return found
 
-    def _beginning(self, position: ItemPosition) -> set[int]:
+    def _beginning(self, position: NestedPosition) -> set[int]:
         """Those after which an item that has begun is the beginning of another one, or is one."""
         prefix = position.text
         if prefix[:1] == b'"':
@@ -164,7 +164,7 @@ class ItemTokens:
                 found |= self._continuing(item[len(prefix) :], continuing)
         return found
 
-    def _others(self, position: ItemPosition) -> list[Any]:
+    def _others(self, position: NestedPosition) -> list[Any]:
         """Those of which their bytes alone do not tell."""
         is_string = position.text[:1] == b'"'
         if position.escaped or (is_string and is_partial(position.text)):
@@ -186,7 +186,7 @@ class ItemTokens:
         ]
 
 
-def _items(position: ItemPosition) -> frozenset[Value]:
+def _items(position: NestedPosition) -> frozenset[Value]:
     """The items of the innermost array."""
     return frozenset() if position.top is None else position.top.items or frozenset()
 
@@ -195,7 +195,7 @@ _KINDS = ("marked", "arrays", "various", "mixed", "nested", "simple")
 
 
 def _kinds_of(data: bytes) -> list[str]:
-    """The groups of `ItemTokens` that a token is in."""
+    """The groups of `NestedTokens` that a token is in."""
     quotes, escapes = data.count(b'"'), _BACKSLASH in data
     is_various = quotes > 1 or escapes or (quotes > 0 and data.count(b",") > 1)
     found = {
@@ -218,7 +218,7 @@ def _before_escape(data: bytes) -> bytes:
     return data[:at] + _ESCAPED.get(data[at + 1 : at + 2], b"")
 
 
-def _levels(position: ItemPosition) -> int:
+def _levels(position: NestedPosition) -> int:
     """The number of containers around a position up to the first array whose items must differ."""
     found, top = 0, position.top
     while top is not None and top.items is None:
@@ -231,12 +231,12 @@ def _bits(words: Any) -> npt.NDArray[np.bool_]:
     return np.unpackbits(np.ascontiguousarray(words).view(np.uint8), bitorder="little").view(np.bool_)
 
 
-_TOKENS: WeakKeyDictionary[Tokenizer, ItemTokens] = WeakKeyDictionary()
+_TOKENS: WeakKeyDictionary[Tokenizer, NestedTokens] = WeakKeyDictionary()
 
 
-def tokens_of(tokenizer: Tokenizer) -> ItemTokens:
+def tokens_of(tokenizer: Tokenizer) -> NestedTokens:
     """The tokens of a tokenizer, found once."""
     found = _TOKENS.get(tokenizer)
     if found is None:
-        found = _TOKENS[tokenizer] = ItemTokens(tokenizer)
+        found = _TOKENS[tokenizer] = NestedTokens(tokenizer)
     return found
