@@ -54,6 +54,7 @@ KINDS = {
     "phases": "list",
     "seed": "int",
     "structural_tag": "dict or str",
+    "resources": "dict or str",
     "thinking": "dict or str",
     "whitespace": "str or int",
     "numbers": "str or int",

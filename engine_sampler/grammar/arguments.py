@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -106,15 +107,27 @@ def chosen_texts(choices: Any) -> tuple[str, ...]:
 
 
 def texts_of(name: str, documents: Any, limits: Limits) -> tuple[tuple[str, str], ...]:
-    """Documents by URI, each with its JSON text; None are none. Raises GrammarError for anything else, and
-    GrammarLimitError if they are longer than the limit in all."""
+    """Documents by URI, also as the text of a JSON object, each with its JSON text; None are none. Raises
+    GrammarError for anything else, and GrammarLimitError if they are longer than the limit in all."""
     if documents is None:
         return ()
+    if isinstance(documents, str):
+        documents = _read_object(name, documents, limits)
     if not isinstance(documents, Mapping) or not all(map(is_text, documents)):
         raise GrammarError(f"{name}={quoted(documents)} is not allowed: schemas by URI")
     texts = {uri: one if isinstance(one, str) else written_json(one) for uri, one in documents.items()}
     check_text(name, "".join((*texts, *texts.values())), limits)
     return tuple((uri.removesuffix("#"), text) for uri, text in sorted(texts.items()))
+
+
+def _read_object(name: str, text: str, limits: Limits) -> Any:
+    check_text(name, text, limits)
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise GrammarError(f"{name} is nested too deep to be read") from None
+    except ValueError as error:
+        raise GrammarError(f"{name} is not JSON: {error}") from None
 
 
 _GRAMMAR_NAME = re.compile(r"[A-Za-z0-9_]+(?:-[A-Za-z0-9_]+)*")

@@ -17,6 +17,7 @@ from ..contract import allocate_bitmask
 from ..tokenizer import Tokenizer
 from .cache import Cache, CacheInfo
 from .engines import native
+from .engines.nested_items import NestedItemsMatcher
 from .engines.unique_items import UniqueItemsMatcher
 from .engines.unique_keys import UniqueKeysMatcher
 from .errors import GrammarError
@@ -106,7 +107,7 @@ class CompiledGrammar:
         if self.program.unenforced or self.program.captures or self.program.settings:
             matcher.compiled = self
         if self.program.unique_items:
-            matcher = UniqueItemsMatcher(matcher, self.tokenizer)
+            matcher = remembering_matcher(self.program, matcher, self.tokenizer)
         if self.program.unique_keys:
             matcher = UniqueKeysMatcher(matcher, self.tokenizer)
         return matcher
@@ -141,6 +142,12 @@ class CompiledGrammar:
 
     def __repr__(self) -> str:
         return f"<CompiledGrammar {self.program.key[:8]} for {len(self.tokenizer)} tokens, {self.engine}>"
+
+
+def remembering_matcher(program: Program, matcher: Any, tokenizer: Tokenizer) -> Any:
+    """The matcher of a program with arrays whose items must differ, which follows that of an engine."""
+    kind = NestedItemsMatcher if program.nested_items else UniqueItemsMatcher
+    return kind(matcher, tokenizer)
 
 
 def bound_program(program: Program, tokenizer: Tokenizer, special_names: Sequence[SpecialName]) -> Program:

@@ -191,7 +191,7 @@ class Grammar:
         numbers: str | int | None = None,
         key_order: Literal["any", "schema"] = "any",
         draft: str | None = None,
-        resources: Mapping[str, Any] | None = None,
+        resources: Mapping[str, Any] | str | None = None,
         limits: Limits = LIMITS,
     ) -> Grammar:
         """From a JSON Schema (draft 2020-12, with the forms of drafts 4 to 2019-09): the JSON texts of valid
@@ -319,7 +319,7 @@ class Grammar:
         key_order: Literal["any", "schema"] = "any",
         unsupported: Literal["error", "warn", "ignore"] = "error",
         draft: str | None = None,
-        resources: Mapping[str, Any] | None = None,
+        resources: Mapping[str, Any] | str | None = None,
         limits: Limits = LIMITS,
     ) -> Grammar:
         """Text that contains tool calls or the like; see `engine_sampler.grammar.structural_tag`, and

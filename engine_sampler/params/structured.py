@@ -31,7 +31,7 @@ _QUOTES = "'"
 _NAMES = {"json": "json_schema", "ebnf": "grammar"}
 _STRUCTURED = ("json", "regex", "choice", "grammar", "ebnf", "json_object", "structural_tag")
 _SWITCHES = ("disable_any_whitespace", "disable_additional_properties", "disable_fallback")
-_OPTIONS = ("whitespace", "numbers", "key_order", "unsupported", "lexer", "start")
+_OPTIONS = ("whitespace", "numbers", "key_order", "unsupported", "draft", "resources", "lexer", "start")
 _FORMATS = "text, json_object, json_schema, json, regex, grammar, ebnf or structural_tag"
 
 _GUIDED = {f"guided_{name}": name for name in (*_STRUCTURED, "whitespace_pattern")}

@@ -33,6 +33,8 @@ class Parameters(TypedDict, total=False):
     numbers: Any
     key_order: Literal["any", "schema"]
     unsupported: Literal["error", "warn", "ignore"]
+    draft: Literal["4", "6", "7", "2019-09", "2020-12"] | None
+    resources: Any
     lexer: Literal["dynamic_complete", "contextual"]
     start: str | None
     thinking: Any

@@ -172,6 +172,8 @@ GRAMMAR_OPTIONS: dict[str, tuple[str, ...]] = {
     "numbers": _JSON,
     "key_order": ("json_schema", "structural_tag"),
     "unsupported": ("json_schema", "structural_tag"),
+    "draft": ("json_schema", "structural_tag"),
+    "resources": ("json_schema", "structural_tag"),
     "lexer": ("grammar",),
     "start": ("grammar",),
 }
@@ -261,6 +263,21 @@ CORE_PARAMS = _by_name(
         "error",
         choices=("error", "warn", "ignore"),
         doc="what becomes of keywords of a schema that cannot be enforced",
+    ),
+    Param(
+        "draft",
+        str,
+        None,
+        choices=("4", "6", "7", "2019-09", "2020-12"),
+        doc="the draft of a JSON Schema without `$schema` (None: 2020-12)",
+    ),
+    Param(
+        "resources",
+        object,
+        None,
+        convert=_json_text,
+        limit=MAX_GRAMMAR,
+        doc="schemas by URI, to which a `$ref` of the JSON Schema may lead",
     ),
     Param(
         "lexer",

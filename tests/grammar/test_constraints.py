@@ -375,7 +375,7 @@ def test_a_body_that_requests_two_grammars_is_refused() -> None:
 @pytest.mark.filterwarnings("ignore:uniqueItems")
 @pytest.mark.parametrize("unsupported", ["warn", "ignore"])
 def test_a_record_lists_what_its_schema_requires_in_vain(unsupported: str) -> None:
-    schema = {"type": "array", "items": {"type": "array"}, "uniqueItems": True}
+    schema = {"type": "array", "items": {"type": "array"}, "uniqueItems": True, "minItems": 2}
     body = {"structured_outputs": {"json": schema, "unsupported": unsupported}}
     scheduler = Scheduler(VOCAB, TOKENIZER)
     request_id = scheduler.add(SamplingParams.from_dict(body))
@@ -386,6 +386,35 @@ def test_a_record_lists_what_its_schema_requires_in_vain(unsupported: str) -> No
     assert scheduler.record(plain).unenforced == []
     with pytest.raises(ParameterError, match="json_schema: uniqueItems is not supported here"):
         scheduler.add(SamplingParams(json_schema=schema))
+
+
+@pytest.mark.parametrize(
+    "resources", [{"urn:flag": {"type": "boolean"}}, '{"urn:flag": {"type": "boolean"}}']
+)
+def test_a_reference_of_a_request_leads_to_a_document_handed_in(resources: Any) -> None:
+    schema = {"properties": {"a": {"$ref": "urn:flag"}, "b": {"items": [{"const": 1}]}}}
+    body = {"structured_outputs": {"json": schema, "resources": resources, "draft": "7"}}
+    scheduler = Scheduler(VOCAB, TOKENIZER)
+    scheduler.add(SamplingParams.from_dict(body))
+    scheduler.add(SamplingParams(json_schema=schema, resources=resources, draft="7"))
+    with pytest.raises(ParameterError, match="urn:flag"):
+        scheduler.add(SamplingParams(json_schema=schema))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"draft": "3"}, "draft='3' is not allowed"),
+        ({"resources": 1}, "resources=1 is not allowed"),
+        ({"resources": "{"}, "json_schema: resources is not JSON"),
+        ({"resources": "[1]"}, "json_schema: resources=.* is not allowed: schemas by URI"),
+        ({"resources": "[" * 100_000}, "json_schema: resources is nested too deep"),
+    ],
+)
+def test_documents_and_drafts_of_a_request_are_checked(options: Any, message: str) -> None:
+    scheduler = Scheduler(VOCAB, TOKENIZER)
+    with pytest.raises(ParameterError, match=message):
+        scheduler.add(SamplingParams(json_schema={}, **options))
 
 
 # --- parameters as values ------------------------------------------------------------------------

@@ -79,6 +79,10 @@ def structured(body: dict[str, Any]) -> dict[str, Any]:
             {"json_schema": SCHEMA, "key_order": "schema", "whitespace": 3, "numbers": 9},
         ),
         (
+            {"structured_outputs": {"json": SCHEMA, "draft": "7", "resources": "{}"}},
+            {"json_schema": SCHEMA, "draft": "7", "resources": "{}"},
+        ),
+        (
             {"structured_outputs": {"grammar": 'top: "a"', "start": "top", "lexer": "contextual"}},
             {"grammar": 'top: "a"', "start": "top", "lexer": "contextual"},
         ),

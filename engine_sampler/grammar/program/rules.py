@@ -47,6 +47,9 @@ from .special_names import Binding
 UNIQUE_MARK = b"\xff"
 """The byte that may follow the bracket of an array whose items must differ; no text of a grammar has it."""
 
+MAX_UNIQUE_ITEMS = 1_024
+"""The most items of such an array."""
+
 
 @dataclass(frozen=True)
 class Program:
@@ -68,6 +71,7 @@ class Program:
     rule_names       of all rules; then, of an LALR parser, of the left sides of its rules
     unique_keys      the texts are JSON, and those in which an object repeats a key are not meant
     unique_items     whether a bracket may be followed by `UNIQUE_MARK`: the items of that array differ
+    nested_items     whether such items may be arrays and objects
     unenforced       what the language should have required besides, in words: ignored on request
     captures         the rules whose matches are reported, and under which name: the symbol of a rule, or
                      -1 - the left side of rules of an LALR parser; the language is the same
@@ -94,6 +98,7 @@ class Program:
     unique_keys: bool = False
     budgets: array[int] = field(default_factory=lambda: array("i"))
     unique_items: bool = False
+    nested_items: bool = False
     unenforced: tuple[str, ...] = ()
     captures: tuple[tuple[int, str], ...] = ()
     skipped: tuple[int, ...] = ()
@@ -111,7 +116,11 @@ class Program:
         """A hash of the content: programs with equal keys describe equal languages, and capture alike."""
         content = b"|".join(arrays_of(self))
         content += str(self.start).encode() + b"|unique keys" * self.unique_keys
-        content += b"|unique items" * self.unique_items + "|".join(self.unenforced).encode()
+        content += (
+            b"|unique items" * self.unique_items
+            + b"|nested items" * self.nested_items
+            + "|".join(self.unenforced).encode()
+        )
         content += repr((*self.settings, self.settings_of)).encode() if self.settings else b""
         content += repr((self.captures, self.skipped)).encode() if self.captures else b""
         return hashlib.sha256(content).hexdigest()[:32]
@@ -159,6 +168,7 @@ class Rules:
     parser: array[int] = field(default_factory=lambda: array("i"))
     unique_keys: bool = False
     unique_items: bool = False
+    nested_items: bool = False
 
     def __post_init__(self) -> None:
         self.unenforced: dict[str, None] = {}
@@ -190,6 +200,7 @@ class Rules:
     def copy(self) -> Rules:
         """Other rules that begin with the same terminals. There must be no rules yet."""
         other = Rules(self.start, self.ignore[:], self.parser, self.unique_keys, self.unique_items)
+        other.nested_items = self.nested_items
         other.terminal_names, other.expressions = self.terminal_names[:], self.expressions[:]
         other._encoder = self._encoder.copy()
         other._terminals, other._by_expression = self._terminals[:], self._by_expression.copy()
@@ -315,6 +326,7 @@ class Rules:
         Returns how many rules came before: the symbol s of a rule there is s minus that here.
         """
         self.unique_items |= other.unique_items
+        self.nested_items |= other.nested_items
         self.unenforced |= other.unenforced
         before = len(self._automata)
         self.captures |= {rule - before: name for rule, name in other.captures.items()}
@@ -394,6 +406,7 @@ class Rules:
             self.unique_keys,
             array("i", budgets),
             self.unique_items,
+            self.nested_items,
             tuple(self.unenforced),
             tuple(self.captures.items()),
             tuple(sorted(self.skipped)),

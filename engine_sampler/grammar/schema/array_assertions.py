@@ -8,6 +8,7 @@ from decimal import Decimal
 from itertools import combinations
 from typing import Any, TypeAlias
 
+from ..program.rules import MAX_UNIQUE_ITEMS
 from ..work import spend_on_each
 from .arrays import ArrayShape, Counted, Literals
 from .formula import (
@@ -28,7 +29,6 @@ from .formula import (
     Formula,
     conjunction,
 )
-from .limits import MAX_REMEMBERED_ITEMS
 from .nodes import Expander
 from .outlines import (
     ARRAY,
@@ -52,6 +52,9 @@ _MAX_DISTINCT = 1000
 
 _MAX_REPEATED = 200
 """... and of an array that must have some."""
+
+_TOO_FEW = "there may be fewer different items than the array needs"
+_REPEATED = "an array that must repeat an item can be required of a short list of constants only"
 
 _MAX_COMPARED = 16
 """The most items of an array that are compared with each other."""
@@ -89,10 +92,12 @@ def array_shapes(atoms: Iterable[Formula], expander: Expander) -> list[ArrayShap
     if constants is None:
         if unique and _can_be_remembered(shape, expander):
             shape.remembers = True
-            shape.high = min(shape.high or MAX_REMEMBERED_ITEMS, MAX_REMEMBERED_ITEMS)
+            kinds = possible_kinds(outline_intersection(map(expander.outline, shape.literals(0))))
+            shape.nests = bool(shape.prefix or shape.counts or kinds & (ARRAY | OBJECT))
+            if not shape.counts:  # listed states would have to count so far
+                shape.high = min(shape.high or MAX_UNIQUE_ITEMS, MAX_UNIQUE_ITEMS)
             return [shape]
-        reason = "the items are neither all strings, numbers and constants, nor a short list"
-        expander.unsupported("uniqueItems", reason)
+        expander.unsupported("uniqueItems", _TOO_FEW if unique else _REPEATED)
         return [shape] if unique else []
     if unique:
         shape.distinct = constants or None
@@ -127,19 +132,26 @@ def _constants(shape: ArrayShape, expander: Expander, unique: bool) -> tuple[int
 
 
 def _can_be_remembered(shape: ArrayShape, expander: Expander) -> bool:
-    """Whether a matcher can remember the items: all are scalars of one schema, which has enough of them."""
-    if shape.prefix or shape.counts or shape.low > MAX_REMEMBERED_ITEMS:
-        return False
-    literals = shape.literals(0)
-    outline = outline_intersection(map(expander.outline, literals))
-    kinds = possible_kinds(outline)
-    if kinds & (ARRAY | OBJECT):
+    """Whether a matcher can remember the items: an array of different ones always finds enough of them."""
+    if shape.low > MAX_UNIQUE_ITEMS or any(count.low > 1 or count.start for count in shape.counts):
         return False
     if shape.low <= 1:
         return True
+    if any(count.high is not None for count in shape.counts):
+        return False
+    last = min(shape.prefix, shape.low - 1)
+    return all(_has_enough(shape.literals(index), shape.low, expander) for index in range(1, last + 1)) and (
+        shape.prefix > 0 or _has_enough(shape.literals(0), shape.low, expander)
+    )
+
+
+def _has_enough(literals: Literals, count: int, expander: Expander) -> bool:
+    """Whether certainly so many scalars satisfy all of some literals."""
+    outline = outline_intersection(map(expander.outline, literals))
+    kinds = possible_kinds(outline)
     strings = conjunction(expander.formula(literal, STRING) for literal in literals)
     numbers = conjunction(expander.formula(literal, NUMBER) for literal in literals)
-    if sum(1 for one in spend_on_each(outline.allowed or ()) if _is_one(one, strings, numbers)) >= shape.low:
+    if sum(1 for one in spend_on_each(outline.allowed or ()) if _is_one(one, strings, numbers)) >= count:
         return True
     if kinds & STRING and strings != FALSE and _has_any_length(strings):
         return True

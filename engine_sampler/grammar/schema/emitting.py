@@ -93,6 +93,7 @@ class Emitter:
             for rule in found:
                 self._marked.pop(rule).pop()
         self._rules.unique_items = bool(self._marked)
+        self._rules.nested_items &= bool(self._marked)
 
     def _define(self, symbol: int, shape: Plan | ArrayShape | Listed) -> None:
         if isinstance(shape, Plan):
@@ -225,6 +226,7 @@ class Emitter:
             states, bits, counters = _listed_array(writer, marks, shape, self.values), 0, 0
         if shape.remembers:
             self._mark(rule, states, marks)
+            self._rules.nested_items |= shape.nests
         elif cannot_repeat(shape, self.values.expander):
             self._without_repetitions.add(rule)
         self._rules.define_automaton(rule, states, bits, counters)

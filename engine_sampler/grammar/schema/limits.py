@@ -29,9 +29,6 @@ MAX_CELLS = 64
 MAX_ITEM_STATES = 3_000
 """Maximum number of states of one array whose counts cannot be left to registers."""
 
-MAX_REMEMBERED_ITEMS = 1_024
-"""Maximum number of items of an array that must differ, unless they are few enough to be listed."""
-
 MAX_NUMBER_STATES = 20_000
 """Maximum number of states of one number's automaton."""
 

@@ -142,15 +142,14 @@ def test_a_comma_needs_an_item_that_is_left() -> None:
 @pytest.mark.parametrize(
     "schema",
     [
-        items({"type": "object"}),
-        items({}),
-        items({"type": "string"}, contains={"const": "a"}),
-        {
-            "type": "array",
-            "prefixItems": [{"type": "string"}],
-            "uniqueItems": True,
-            "items": {"type": "string"},
-        },
+        items({"type": "object"}, minItems=2),
+        items({"type": "string"}, contains={"const": "a"}, minContains=2),
+        items({"type": "string"}, contains={"const": "a"}, maxContains=1, minItems=2),
+        items(
+            {"type": "string"},
+            prefixItems=[{"type": "string"}, {"type": "string", "pattern": "^a+$"}],
+            minItems=2,
+        ),
         items({"type": "string", "pattern": "^[ab]+$"}, minItems=2),
         items({"type": "string"}, minItems=2000),
     ],

@@ -11,7 +11,7 @@ from typing import Any
 
 from engine_sampler import Tokenizer
 from engine_sampler.grammar import Grammar
-from engine_sampler.grammar.engines.unique_items import UniqueItemsMatcher
+from engine_sampler.grammar.compiled import remembering_matcher
 from engine_sampler.grammar.errors import GrammarError
 from engine_sampler.grammar.schema.listed import identity
 
@@ -31,6 +31,14 @@ ITEMS: tuple[Any, ...] = (
     {"enum": ["a", "b", 1]},
     {"type": ["boolean", "integer"]},
     {"type": "number", "minimum": -1, "maximum": 2},
+    {
+        "type": "object",
+        "properties": {"k": {"type": "integer"}, "t": {"type": "string"}},
+        "required": [],
+        "additionalProperties": False,
+    },
+    {"type": "array", "items": {"enum": [1, 2, "a"]}, "maxItems": 2, "uniqueItems": True},
+    {"type": ["array", "string"], "items": {"type": "integer"}, "maxItems": 2},
 )
 CONSTANTS: tuple[Any, ...] = (
     ["a", "a"],
@@ -44,6 +52,19 @@ CONSTANTS: tuple[Any, ...] = (
 )
 VALUES = [list(items) for n in range(3) for items in product(("a", "b", 1, 2, True), repeat=n)]
 INSTANCES: list[Any] = [*VALUES, "a", 1, {}, [1, 1, 2], *({"t": one} for one in VALUES)]
+NESTED: list[Any] = [
+    {},
+    {"k": 1},
+    {"k": 2},
+    {"k": 1, "t": "a"},
+    {"t": "a", "k": 1},
+    [],
+    [1],
+    [1, 2],
+    [2, 1],
+    [1, 1],
+]
+INSTANCES += [list(items) for items in product(NESTED, repeat=2)]
 INSTANCES += [{"t": one, "k": 1} for one in VALUES] + [{"k": 2, "t": one} for one in VALUES]
 
 
@@ -144,13 +165,13 @@ def test_walks_end_in_valid_values_and_no_valid_value_is_refused(engine: Any) ->
         remembering += 1
         schema, grammar = found
         compiled = engine(grammar.program, TOKENS, TOKENIZER.eos_token_ids)
-        for value in rng.sample(INSTANCES, 25):
-            matcher = UniqueItemsMatcher(compiled.matcher(), TOKENIZER)
+        for value in rng.sample(INSTANCES, 40):
+            matcher = remembering_matcher(grammar.program, compiled.matcher(), TOKENIZER)
             text = json.dumps(value, separators=(",", ":")).encode()
             accepted = matcher.accept_bytes(text) and matcher.is_accepting()
             assert accepted == is_valid(value, schema, schema), json.dumps([schema, value])
         for _ in range(2):
-            text = walked(UniqueItemsMatcher(compiled.matcher(), TOKENIZER), rng, schema)
+            text = walked(remembering_matcher(grammar.program, compiled.matcher(), TOKENIZER), rng, schema)
             assert is_valid(json.loads(text), schema, schema), (schema, text)
     assert remembering > 10 * ROUNDS
 
