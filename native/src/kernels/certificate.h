@@ -7,12 +7,10 @@
 /* Several chunks together: their weight is `mass`, up to a relative doubt, and up to `rounding`. */
 typedef struct es_estimate {
     double mass, rounding;
-    double squares; /* of the masses of the chunks */
 } es_estimate;
 
 ES_INLINE void add_estimate(es_estimate *sum, double mass) {
     sum->mass += mass;
-    sum->squares += mass * mass;
     sum->rounding += mass < ES_CHUNK / 2 ? mass : ES_CHUNK / 2;
 }
 
@@ -89,7 +87,7 @@ static void check_bounds(const es_state *st, const es_estimate *row, double doub
     float buffer[ES_CHUNK];
     int64_t total = 0;
     for (int64_t c = 0; c < chunks_of(v->n); c++) {
-        es_estimate chunk = {0, 0, 0};
+        es_estimate chunk = {0, 0};
         add_estimate(&chunk, st->s->masses[c]);
         const es_bounds bounds = bounds_of(chunk, doubt);
         const int64_t exact = chunk_mass_any(chunk_of(v, c, buffer), v->peak, 0, 0).weight;
@@ -135,17 +133,9 @@ static double estimate_row(const es_state *st, es_estimate *sum) {
     const double doubt = relative_doubt(v);
     float *const masses = st->s->masses;
     if (doubt == 0 || !chunk_masses(v, masses)) return 0;
-    *sum = (es_estimate){0, 0, 0};
+    *sum = (es_estimate){0, 0};
     for (int64_t c = 0; c < chunks_of(v->n); c++) add_estimate(sum, masses[c]);
     if (!(sum->mass <= ES_MOST_MASS)) return 0; /* only where logits change */
     check_bounds(st, sum, doubt);
     return doubt;
-}
-
-/* Whether so many tokens share the mass that a cut is hardly ever certain: the best one has little of it, or it lies
- * in many chunks. */
-static int is_flat(const es_estimate *row) {
-    enum { TIMES_THE_BEST = 8, CHUNKS = 8 };
-    return row->mass > (double)(TIMES_THE_BEST * ES_ONE_WEIGHT) ||
-           row->mass * row->mass > CHUNKS * row->squares;
 }
