@@ -38,18 +38,24 @@ static es_bounds bounds_of_row(es_estimate row, double doubt) {
 
 static int is_edited(const es_view *v, int64_t c) { return v->edit_starts[c] != v->edit_starts[c + 1]; }
 
-enum { ES_EDITED_SHARE = 8 }; /* with more than one edited chunk in this many, a row has no bounds */
+/* Whether the share of a chunk says nothing of its mass: it has been edited, or it got none, because it was far below
+ * a logit that has then been lowered. */
+static int is_changed(const es_view *v, int64_t c) {
+    return is_edited(v, c) || (v->shares[c] == 0 && es_distance(v->maxima[c], v->peak) >= -31.0f);
+}
 
-/* Chunks that were edited after the scan, and a last one that is not whole, are weighed as the contract says, unless
+enum { ES_EDITED_SHARE = 8 }; /* with more than one changed chunk in this many, a row has no bounds */
+
+/* Chunks that have changed since the scan, and a last one that is not whole, are weighed as the contract says, unless
  * they are so far below the peak that they weigh nothing. */
 static int weigh_changed(const es_view *v, float *masses) {
     float buffer[ES_CHUNK];
     const int64_t chunks = chunks_of(v->n), whole = v->n / ES_CHUNK;
-    int64_t edited = 0;
-    for (int64_t c = 0; c < chunks && v->n_edits; c++) edited += is_edited(v, c);
-    if (edited > chunks / ES_EDITED_SHARE) return 0;
+    int64_t changed = 0;
+    for (int64_t c = 0; c < whole && v->n_edits; c++) changed += is_changed(v, c);
+    if (changed > chunks / ES_EDITED_SHARE) return 0;
     for (int64_t c = v->n_edits ? 0 : whole; c < chunks; c++) {
-        if (c != whole && !is_edited(v, c)) continue;
+        if (c != whole && !is_changed(v, c)) continue;
         masses[c] = 0;
         if (es_distance(v->maxima[c], v->peak) >= -31.0f)
             masses[c] = (float)chunk_mass_any(chunk_of(v, c, buffer), v->peak, 0, 0).weight;
