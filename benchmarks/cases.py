@@ -40,9 +40,13 @@ CASES: Mapping[str, Mapping[str, Any]] = {
 reads the whole row. mirostat's mu keeps its initial value, or grows above the surprise of every token because
 the rows surprise less than tau."""
 GREEDY_DRY = "greedy with DRY"
+BOTH = "temperature, top_p"
 HISTORY_CASES = (GREEDY_DRY, "penalties, DRY, default chain")
 """Cases whose work depends on new tokens, so each run of them accepts one."""
-MORE_CASES: Mapping[str, Mapping[str, Any]] = {GREEDY_DRY: {"temperature": 0} | DRY}
+MORE_CASES: Mapping[str, Mapping[str, Any]] = {
+    GREEDY_DRY: {"temperature": 0} | DRY,
+    BOTH: {"temperature": 0.7, "top_p": 0.9, "order": "vllm"},
+}
 
 MAIN = 131_072
 """The vocabulary size with which everything is measured."""

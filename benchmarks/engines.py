@@ -13,6 +13,7 @@ import pytest
 
 from engine_sampler import Scheduler
 from engine_sampler.arithmetic import LogitRows
+from engine_sampler.backends.library import LibraryBackend
 from engine_sampler.backends.library.header import contract
 from engine_sampler.backends.library.tensor import Tensor
 from engine_sampler.backends.native import NativeBackend
@@ -38,6 +39,10 @@ class _Native(_Recording, NativeBackend):
     """The C kernels."""
 
 
+class Recorded(_Recording, LibraryBackend):
+    """Any build of the library, with any instruction set."""
+
+
 class _Numpy(_Recording, NumpyBackend):
     """The NumPy backend."""
 
@@ -45,6 +50,7 @@ class _Numpy(_Recording, NumpyBackend):
 class Engine:
     """A scheduler with one request per row of logits, cycling through `cases`, after one step.
 
+    backend  in place of the native one.
     grows  whether each `run` accepts a new token first; always true for `HISTORY_CASES`.
     """
 
@@ -58,8 +64,9 @@ class Engine:
         native: bool = True,
         num_threads: int | None = None,
         grows: bool = False,
+        backend: Recorded | None = None,
     ) -> None:
-        self._backend = _Native() if native else _Numpy()
+        self._backend = backend or (_Native() if native else _Numpy())
         if self._backend.reason:
             pytest.skip(self._backend.reason)
         self.scheduler = Scheduler(vocab_size, backend=self._backend, num_threads=num_threads)

@@ -115,11 +115,12 @@ def machine(results: Results) -> str:
 
 
 def bars_by_case(results: Results) -> str:
-    rows = [[case, *map(_cell, of_case(results, case))] for case in PEAKED]
+    rows = [[case, *map(cell, of_case(results, case))] for case in PEAKED]
     return table(["settings", "1 row, passes", "64 rows, passes", "1 row, faster than llama.cpp"], rows)
 
 
-def _cell(bar: Bar) -> str:
+def cell(bar: Bar) -> str:
+    """The measured value of a bar and its bound."""
     if bar.measured is None:
         return "–"
     sign = "≤" if bar.at_most else "≥"

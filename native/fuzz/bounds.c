@@ -40,10 +40,11 @@ int64_t fz_count_narrow(void (*run)(void *argument), void *argument) {
 
 /* --- edges --- */
 
-enum { FZ_WIDTH = 1280 }; /* five chunks; the two tokens that are left lie in two of them */
+enum { FZ_WIDTH = 8192 }; /* 32 chunks; the two tokens that are left lie in two of them */
 
 /* One row with two tokens, the second `logit` above the first at 0, and how it is drawn from. With a mask, half of
- * all tokens are left, among them these two but not the greatest. */
+ * all tokens are left, among them these two but not the greatest. Or the greatest is removed by its bias: it was so far
+ * above the two that they seemed to weigh nothing. */
 typedef struct fz_edge {
     float logit;
     double top_p, xtc;
@@ -60,12 +61,18 @@ static int64_t run_edge(const es_api *api, es_context *context, uint32_t number,
                         .xtc_probability = 1,
                         .xtc_threshold = edge->xtc};
     static int32_t mask[FZ_WIDTH / 32];
-    const uint8_t masked = edge->seed & 1;
+    const uint8_t masked = edge->seed % 3 == 1;
+    int64_t biased = 501;
+    float bias = -__builtin_inff();
+    if (edge->seed % 3 == 2) {
+        params.biased_token_ids = (es_ids){&biased, 1};
+        params.biases = &bias;
+    }
     memset(mask, 0x55, sizeof mask);
     for (int i = 0; i < FZ_WIDTH; i++) logits[i] = -__builtin_inff();
     logits[100] = 0;
     logits[900] = edge->logit;
-    if (masked) logits[501] = 9;
+    if (edge->seed % 3) logits[501] = masked ? 9 : 90;
     int64_t shape[2] = {1, FZ_WIDTH}, zero = 0, row = 0, token = -1, text = 0;
     int32_t slot = 0, status = 0;
     double note;
@@ -139,11 +146,13 @@ int fz_check_edges(const es_api *api, const char *isa) {
     enum { SEEDS = 200 };
     static const double away[] = {0, 1e-4, -1e-4};
     const es_options options = {.size = sizeof options, .num_threads = 1, .isa = isa, .device = {1, 0}};
-    const es_op ops[] = {{.size = sizeof *ops, .kind = ES_OP_TOP_P},
-                         {.size = sizeof *ops, .kind = ES_OP_DIST}};
-    const es_op excluding[] = {{.size = sizeof *ops, .kind = ES_OP_XTC}, ops[1]};
-    const es_program cut = {sizeof cut, 2, ops}, draw = {sizeof draw, 1, ops + 1},
-                     keep = {sizeof keep, 2, excluding};
+    const es_op bias = {.size = sizeof bias, .kind = ES_OP_LOGIT_BIAS};
+    const es_op dist = {.size = sizeof dist, .kind = ES_OP_DIST};
+    const es_op cutting[] = {bias, {.size = sizeof bias, .kind = ES_OP_TOP_P}, dist};
+    const es_op excluding[] = {bias, {.size = sizeof bias, .kind = ES_OP_XTC}, dist};
+    const es_op drawing[] = {bias, dist};
+    const es_program cut = {sizeof cut, 3, cutting}, draw = {sizeof draw, 2, drawing},
+                     keep = {sizeof keep, 3, excluding};
     uint32_t cuts, draws, keeps;
     es_context *context;
     if (api->open(&options, &context) != ES_OK || api->compile(context, &cut, &cuts) != ES_OK ||

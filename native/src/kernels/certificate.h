@@ -7,12 +7,10 @@
 /* Several chunks together: their weight is `mass`, up to a relative doubt, and up to `rounding`. */
 typedef struct es_estimate {
     double mass, rounding;
-    double squares; /* of the masses of the chunks */
 } es_estimate;
 
 ES_INLINE void add_estimate(es_estimate *sum, double mass) {
     sum->mass += mass;
-    sum->squares += mass * mass;
     sum->rounding += mass < ES_CHUNK / 2 ? mass : ES_CHUNK / 2;
 }
 
@@ -40,18 +38,24 @@ static es_bounds bounds_of_row(es_estimate row, double doubt) {
 
 static int is_edited(const es_view *v, int64_t c) { return v->edit_starts[c] != v->edit_starts[c + 1]; }
 
-enum { ES_EDITED_SHARE = 8 }; /* with more than one edited chunk in this many, a row has no bounds */
+/* Whether the share of a chunk says nothing of its mass: it has been edited, or it got none, because it was far below
+ * a logit that has then been lowered. */
+static int is_changed(const es_view *v, int64_t c) {
+    return is_edited(v, c) || (v->shares[c] == 0 && es_distance(v->maxima[c], v->peak) >= -31.0f);
+}
 
-/* Chunks that were edited after the scan, and a last one that is not whole, are weighed as the contract says, unless
+enum { ES_EDITED_SHARE = 8 }; /* with more than one changed chunk in this many, a row has no bounds */
+
+/* Chunks that have changed since the scan, and a last one that is not whole, are weighed as the contract says, unless
  * they are so far below the peak that they weigh nothing. */
 static int weigh_changed(const es_view *v, float *masses) {
     float buffer[ES_CHUNK];
     const int64_t chunks = chunks_of(v->n), whole = v->n / ES_CHUNK;
-    int64_t edited = 0;
-    for (int64_t c = 0; c < chunks && v->n_edits; c++) edited += is_edited(v, c);
-    if (edited > chunks / ES_EDITED_SHARE) return 0;
+    int64_t changed = 0;
+    for (int64_t c = 0; c < whole && v->n_edits; c++) changed += is_changed(v, c);
+    if (changed > chunks / ES_EDITED_SHARE) return 0;
     for (int64_t c = v->n_edits ? 0 : whole; c < chunks; c++) {
-        if (c != whole && !is_edited(v, c)) continue;
+        if (c != whole && !is_changed(v, c)) continue;
         masses[c] = 0;
         if (es_distance(v->maxima[c], v->peak) >= -31.0f)
             masses[c] = (float)chunk_mass_any(chunk_of(v, c, buffer), v->peak, 0, 0).weight;
@@ -89,7 +93,7 @@ static void check_bounds(const es_state *st, const es_estimate *row, double doub
     float buffer[ES_CHUNK];
     int64_t total = 0;
     for (int64_t c = 0; c < chunks_of(v->n); c++) {
-        es_estimate chunk = {0, 0, 0};
+        es_estimate chunk = {0, 0};
         add_estimate(&chunk, st->s->masses[c]);
         const es_bounds bounds = bounds_of(chunk, doubt);
         const int64_t exact = chunk_mass_any(chunk_of(v, c, buffer), v->peak, 0, 0).weight;
@@ -135,17 +139,9 @@ static double estimate_row(const es_state *st, es_estimate *sum) {
     const double doubt = relative_doubt(v);
     float *const masses = st->s->masses;
     if (doubt == 0 || !chunk_masses(v, masses)) return 0;
-    *sum = (es_estimate){0, 0, 0};
+    *sum = (es_estimate){0, 0};
     for (int64_t c = 0; c < chunks_of(v->n); c++) add_estimate(sum, masses[c]);
     if (!(sum->mass <= ES_MOST_MASS)) return 0; /* only where logits change */
     check_bounds(st, sum, doubt);
     return doubt;
-}
-
-/* Whether so many tokens share the mass that a cut is hardly ever certain: the best one has little of it, or it lies
- * in many chunks. */
-static int is_flat(const es_estimate *row) {
-    enum { TIMES_THE_BEST = 8, CHUNKS = 8 };
-    return row->mass > (double)(TIMES_THE_BEST * ES_ONE_WEIGHT) ||
-           row->mass * row->mass > CHUNKS * row->squares;
 }

@@ -4,12 +4,15 @@
 
 #include "kernels/view.h"
 
+struct es_state;
+
 /* What is summed along the order, and its limit. Weighted sums are exact integers, so the order of addition
  * does not matter. */
 typedef struct es_measure {
     enum { ES_BY_COUNT, ES_BY_WEIGHT, ES_BY_ENTROPY } kind;
     int64_t limit;      /* count or weight: inside while the sum is at most this */
     int64_t doubt;      /* weight: the limit may be greater, by at most this */
+    int64_t (*exact)(struct es_state *st); /* with a doubt: the limit, of the row before it is cut */
     double level, most; /* entropy: inside while level * weight + information <= most */
 } es_measure;
 
@@ -59,28 +62,45 @@ typedef struct es_cut {
     es_tally before; /* sums over all elements with smaller keys */
 } es_cut;
 
+/* Which of the elements from i on, as many as a vector has, have keys at most `span` above `first`. Lists may be read
+ * to the end of the last vector. */
+ES_INLINE uint32_t keys_within(const es_ranked *r, int64_t i, uint32_t first, uint32_t span) {
+    const uint32_t within = vi_within(vi_load((const int32_t *)r->keys + i), first, span);
+    return r->n - i < W ? within & ((1u << (r->n - i)) - 1) : within;
+}
+
 /* The sums over the elements with keys in [first, last], added to `start`. */
 static es_tally tally_between(const es_ranked *r, const es_measure *m, es_tally start, uint32_t first,
                               uint32_t last) {
+    const int weighed = m->kind != ES_BY_COUNT, informed = m->kind == ES_BY_ENTROPY;
     const uint32_t span = last - first;
-    int32_t count = 0; /* as narrow as the keys, so that the loop vectorizes */
-    int64_t weight = 0, information = 0;
-    for (int64_t i = 0; i < r->n; i++) count += r->keys[i] - first <= span;
-    if (m->kind != ES_BY_COUNT)
-        for (int64_t i = 0; i < r->n; i++) weight += r->keys[i] - first <= span ? r->weights[i] : 0;
-    if (m->kind == ES_BY_ENTROPY)
-        for (int64_t i = 0; i < r->n; i++) information += r->keys[i] - first <= span ? r->information[i] : 0;
-    return (es_tally){start.count + count, start.weight + weight, start.information + information};
+    es_tally sum = start;
+    vl weight = vl_zero(), information = vl_zero();
+    int64_t i = 0;
+    for (; i + W <= r->n; i += W) {
+        const vi keys = vi_load((const int32_t *)r->keys + i);
+        sum.count += __builtin_popcount(vi_within(keys, first, span));
+        if (weighed) weight = vl_add(weight, vi_where(keys, first, span, vi_load(r->weights + i)));
+        if (informed)
+            information = vl_add(information, vi_where(keys, first, span, vi_load(r->information + i)));
+    }
+    if (weighed) sum.weight += vl_total(weight);
+    if (informed) sum.information += vl_total(information);
+    for (; i < r->n; i++)
+        if (r->keys[i] - first <= span) tally(&sum, m, r, i);
+    return sum;
 }
 
-/* Restrict the search to the elements whose keys are in [first, last]. */
+/* Restrict the search to the elements whose keys are in [first, last]. In place, nothing is overwritten that has not
+ * been read: what stays is written at or before where it was. */
 static void narrow(es_ranked *r, const es_measure *m, uint32_t first, uint32_t last, es_scratch *s) {
     int64_t n = 0;
-    for (int64_t i = 0; i < r->n; i++) {
-        s->near_keys[n] = r->keys[i];
-        if (m->kind != ES_BY_COUNT) s->near_weights[n] = r->weights[i];
-        if (m->kind == ES_BY_ENTROPY) s->near_information[n] = r->information[i];
-        n += r->keys[i] - first <= last - first;
+    for (int64_t i = 0; i < r->n; i += W) {
+        const uint32_t near = keys_within(r, i, first, last - first);
+        vi_pack((int32_t *)s->near_keys + n, vi_load((const int32_t *)r->keys + i), near);
+        if (m->kind != ES_BY_COUNT) vi_pack(s->near_weights + n, vi_load(r->weights + i), near);
+        if (m->kind == ES_BY_ENTROPY) vi_pack(s->near_information + n, vi_load(r->information + i), near);
+        n += __builtin_popcount(near);
     }
     *r = (es_ranked){s->near_keys, s->near_weights, s->near_information, n};
 }

@@ -167,26 +167,48 @@ static int64_t keep_above(es_scratch *s, int32_t k, int64_t n, float least, int6
 static int64_t inside_ties(const es_ranked *r, const es_measure *m, const es_cut *cut) {
     es_tally sum = cut->before;
     int64_t ties = 0;
-    for (int64_t i = 0; i < r->n; i++)
-        if (r->keys[i] == cut->key) {
-            tally(&sum, m, r, i);
-            if (!inside(m, &sum)) break;
+    for (int64_t i = 0; i < r->n; i += W)
+        for (uint32_t equal = keys_within(r, i, cut->key, 0); equal; equal &= equal - 1) {
+            tally(&sum, m, r, i + __builtin_ctz(equal));
+            if (!inside(m, &sum)) return ties;
             ties++;
         }
     return ties;
 }
 
+/* Make the limit of a measure exact, because its doubt leaves open where to cut. */
+static void settle(es_state *st, es_measure *m) {
+    m->limit = m->exact(st);
+    m->doubt = 0;
+}
+
+/* Whether the doubt of a measure leaves open how many of the tokens at the cut, `ties` at least, are inside. */
+static int is_open(const es_ranked *r, const es_measure *m, const es_cut *cut, int64_t ties) {
+    if (!m->doubt) return 0;
+    es_measure most = *m;
+    most.limit += m->doubt;
+    return inside_ties(r, &most, cut) != ties;
+}
+
 /* Cut scratch list k, a head of the row, after the tokens inside the measure plus `crossing` more, at least
  * `floor`. Returns how many stay; n means that the head may have been too short. */
-static int64_t cut_head(es_state *st, int32_t k, int64_t n, const es_measure *m, int crossing,
-                        int64_t floor) {
+static int64_t cut_head(es_state *st, int32_t k, int64_t n, es_measure *m, int crossing, int64_t floor) {
     es_scratch *s = st->s;
     const es_ranked r = {s->keys, s->weights, s->information, n};
     fill_keys(s->values[k], n, s->keys);
     if (m->kind == ES_BY_ENTROPY) list_information(s->values[k], n, st->v.peak, s->weights, s->information);
     es_cut cut = find_cut(&r, m, (es_tally){0, 0, 0}, s);
     if (cut.none) return n;
-    int64_t ties = inside_ties(&r, m, &cut) + crossing;
+    int64_t ties = inside_ties(&r, m, &cut);
+    if (is_open(&r, m, &cut, ties)) { /* what comes before the cut is inside in any case */
+        settle(st, m);
+        es_ranked rest = r;
+        narrow(&rest, m, cut.key, UINT32_MAX, s);
+        cut = find_cut(&rest, m, cut.before, s);
+        if (cut.none) return n;
+        ties = inside_ties(&r, m, &cut);
+    }
+    ties += crossing;
     if (cut.before.count + ties < floor) {
         const es_measure first = by_count(floor);
         cut = find_cut(&r, &first, (es_tally){0, 0, 0}, s);
@@ -249,7 +271,7 @@ static int64_t collect_leading(es_state *st, int64_t k) {
 /* Collect the first k tokens into the spare list; more if there are few enough to sort. */
 static int64_t collect_first(es_state *st, int64_t k) {
     const int64_t n = collect_leading(st, k);
-    const es_measure first = by_count(k);
+    es_measure first = by_count(k);
     return n > ES_SMALL && n > k ? cut_head(st, spare_list(st), n, &first, 0, 1) : n;
 }
 

@@ -101,10 +101,26 @@ static int cut_few(es_state *st, const es_measure *m, int crossing, int64_t floo
     return 1;
 }
 
+/* The same for the n tokens of scratch list k, few enough to be sorted, instead of a long row. */
+static void cut_short_head(es_state *st, int32_t k, int64_t n, es_measure *m, int crossing, int64_t floor) {
+    const es_view row = st->v;
+    use_survivors(st, k, n);
+    if (m->kind == ES_BY_ENTROPY) few_information(&st->few, st->s->information);
+    if (cut_few(st, m, crossing, floor)) return;
+    st->v = row;
+    st->is_few = 0;
+    settle(st, m);
+    use_survivors(st, k, n);
+    cut_few(st, m, crossing, floor);
+}
+
 /* The same for any row, and for measures that can be decided on a head of it, at first `bits` deep. The
- * weights are those of the whole row. If it returns 0, a long row may have become its head. */
-static int cut_row(es_state *st, const es_measure *m, int crossing, int64_t floor, double bits) {
-    if (st->is_few) return cut_few(st, m, crossing, floor);
+ * weights are those of the whole row. */
+static void cut_row(es_state *st, es_measure *m, int crossing, int64_t floor, double bits) {
+    if (st->is_few) {
+        cut_few(st, m, crossing, floor);
+        return;
+    }
     es_scratch *s = st->s;
     const int32_t k = spare_list(st);
     for (;; bits *= 1.4) {
@@ -114,18 +130,16 @@ static int cut_row(es_state *st, const es_measure *m, int crossing, int64_t floo
         const int64_t mass = list_weights(s->values[k], n, peak, s->weights);
         /* A head with enough mass is cut where the whole row would be. */
         const int enough = m->kind == ES_BY_WEIGHT ? mass > m->limit + m->doubt && n >= floor : 0;
-        /* Of many tokens, those at the cut weigh no more than the doubt. */
-        if (m->doubt && (n > ES_SMALL || (whole && !enough))) return 0;
+        if (whole && !enough && m->doubt) settle(st, m);
         if (n <= ES_SMALL && (whole || enough)) {
-            use_survivors(st, k, n);
-            if (m->kind == ES_BY_ENTROPY) few_information(&st->few, s->information);
-            return cut_few(st, m, crossing, floor);
+            cut_short_head(st, k, n, m, crossing, floor);
+            return;
         }
         if (!whole && m->kind == ES_BY_WEIGHT && !enough) continue;
         const int64_t kept = cut_head(st, k, n, m, crossing, floor);
         if (kept < n || whole) {
             use_survivors(st, k, kept);
-            return 1;
+            return;
         }
     }
 }
@@ -135,11 +149,16 @@ static int64_t top_p_limit(const es_params *p, int64_t total) {
     return p->top_p_cut == 0 ? es_mass_reaching(p->top_p, total) - 1 : es_mass_within(p->top_p, total);
 }
 
+static int64_t exact_top_p_limit(es_state *st) { return top_p_limit(st->p, mass_of(st, 0).weight); }
+
+/* Cut a row whose total has these bounds. Returns whether they decided where. */
 static int cut_top_p(es_state *st, es_bounds total) {
     const es_params *p = st->p;
     const int64_t limit = top_p_limit(p, total.least), most = top_p_limit(p, total.most);
-    const es_measure m = {.kind = ES_BY_WEIGHT, .limit = limit, .doubt = most - limit};
-    return cut_row(st, &m, p->top_p_cut != 2, at_least(st), guess_bits(st, p->top_p, 0.0f, total.least));
+    es_measure m = {.kind = ES_BY_WEIGHT, .limit = limit, .doubt = most - limit, .exact = exact_top_p_limit};
+    const double bits = guess_bits(st, p->top_p, 0.0f, total.least);
+    cut_row(st, &m, p->top_p_cut != 2, at_least(st), bits);
+    return m.doubt == most - limit;
 }
 
 static int64_t length_of(const es_state *st) { return st->is_few ? st->few.n : st->v.n; }
@@ -149,24 +168,26 @@ static void cut_top_p_exactly(es_state *st) {
     cut_top_p(st, (es_bounds){total, total});
 }
 
-/* Cut a long row by bounds of its total; returns 0, and leaves it as it was, if they leave open where. */
-static int cut_top_p_certainly(es_state *st) {
+/* Cut a long row by bounds of its total, as far as they decide where; returns 0, and leaves it as it was, if it has
+ * none. */
+static int cut_top_p_by_bounds(es_state *st) {
     es_estimate row;
     const es_view whole = st->v;
     const double doubt = estimate_row(st, &row);
-    const int cut = doubt != 0 && !is_flat(&row) && cut_top_p(st, bounds_of_row(row, doubt));
+    if (doubt == 0) return 0;
+    const int certain = cut_top_p(st, bounds_of_row(row, doubt));
     const int64_t kept = length_of(st);
-    if (!cut || ES_CHECKS_DECISIONS) {
+    if (certain && ES_CHECKS_DECISIONS) {
         st->v = whole;
         st->is_few = 0;
+        cut_top_p_exactly(st);
     }
-    if (cut && ES_CHECKS_DECISIONS) cut_top_p_exactly(st);
-    note_decision(st, cut, kept, length_of(st));
-    return cut;
+    note_decision(st, certain, kept, length_of(st));
+    return 1;
 }
 
 static int32_t apply_top_p(es_state *st) {
-    if (st->is_few || !has_shares(&st->v) || !cut_top_p_certainly(st)) cut_top_p_exactly(st);
+    if (st->is_few || !has_shares(&st->v) || !cut_top_p_by_bounds(st)) cut_top_p_exactly(st);
     return ES_ROW_OK;
 }
 
@@ -174,7 +195,7 @@ static int32_t apply_top_h(es_state *st) {
     const es_mass mass = mass_of(st, 1);
     const double level = es_log2_mass(mass.weight);
     const double entropy = level * (double)mass.weight + (double)mass.information;
-    const es_measure m = {
+    es_measure m = {
         .kind = ES_BY_ENTROPY, .level = level, .most = entropy > 0 ? st->p->top_h * entropy : -1.0};
     cut_row(st, &m, 0, 1, guess_bits(st, st->p->top_h, 0.0f, mass.weight));
     return ES_ROW_OK;

@@ -76,7 +76,7 @@ static int32_t draw_row(es_state *st, int64_t total) {
 static int64_t draw_certainly(const es_state *st) {
     const es_view *v = &st->v;
     const float *const masses = st->s->masses;
-    es_estimate all, before = {0, 0, 0}, own = {0, 0, 0};
+    es_estimate all, before = {0, 0}, own = {0, 0};
     const double doubt = estimate_row(st, &all);
     if (doubt == 0) return -1;
     const int64_t last = chunks_of(v->n) - 1;
@@ -86,7 +86,7 @@ static int64_t draw_certainly(const es_state *st) {
     for (; c < last && before.mass + masses[c] <= aim; c++) add_estimate(&before, masses[c]);
     add_estimate(&own, masses[c]);
     const es_estimate after = {all.mass - before.mass - own.mass,
-                               all.rounding - before.rounding - own.rounding, 0};
+                               all.rounding - before.rounding - own.rounding};
     const es_bounds low = bounds_of(before, doubt), high = bounds_of(after, doubt);
     float buffer[ES_CHUNK + ES_SLACK];
     int32_t weights[ES_CHUNK + ES_SLACK];

@@ -105,6 +105,15 @@ ES_INLINE vf vi_float(vi a) { return _mm512_cvtepi32_ps(a); }
 ES_INLINE vf vi_reread(vi a) { return _mm512_castsi512_ps(a); } /* the same bits as floats */
 ES_INLINE vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
 ES_INLINE void vi_store(int32_t *p, vi a) { _mm512_storeu_si512(p, a); }
+ES_INLINE vi vi_load(const int32_t *p) { return _mm512_loadu_si512(p); }
+/* Lanes that are, without a sign, at most `span` above `first`; and those of b for them, else 0. */
+ES_INLINE uint32_t vi_within(vi a, uint32_t first, uint32_t span) {
+    const __m512i above = _mm512_sub_epi32(a, _mm512_set1_epi32((int)first));
+    return _mm512_cmple_epu32_mask(above, _mm512_set1_epi32((int)span));
+}
+ES_INLINE vi vi_where(vi a, uint32_t first, uint32_t span, vi b) {
+    return _mm512_maskz_mov_epi32((__mmask16)vi_within(a, first, span), b);
+}
 /* Adds the W lanes to W sums in memory. */
 ES_INLINE void vf_add_doubles(double *sums, vf a) {
     const __m512d low = _mm512_cvtps_pd(_mm512_castps512_ps256(a));
@@ -134,6 +143,10 @@ ES_INLINE int64_t vf_append_ids(float *values, int32_t *ids, int64_t n, vf a, co
     _mm512_storeu_ps(values + n, _mm512_maskz_compress_ps((__mmask16)mask, a));
     _mm512_storeu_si512(ids + n, _mm512_maskz_compress_epi32((__mmask16)mask, _mm512_loadu_si512(own)));
     return n + __builtin_popcount(mask);
+}
+/* Write the lanes of `mask` to the front, and anything after them: W in all. */
+ES_INLINE void vi_pack(int32_t *out, vi a, uint32_t mask) {
+    _mm512_storeu_si512(out, _mm512_maskz_compress_epi32((__mmask16)mask, a));
 }
 
 #elif defined(ES_ISA_AVX2)
@@ -203,6 +216,18 @@ ES_INLINE vf vi_float(vi a) { return _mm256_cvtepi32_ps(a); }
 ES_INLINE vf vi_reread(vi a) { return _mm256_castsi256_ps(a); }
 ES_INLINE vi vi_add(vi a, vi b) { return _mm256_add_epi32(a, b); }
 ES_INLINE void vi_store(int32_t *p, vi a) { _mm256_storeu_si256((__m256i *)p, a); }
+ES_INLINE vi vi_load(const int32_t *p) { return _mm256_loadu_si256((const __m256i *)p); }
+ES_INLINE __m256i are_within(__m256i a, uint32_t first, uint32_t span) {
+    const __m256i above = _mm256_sub_epi32(a, _mm256_set1_epi32((int)first));
+    const __m256i most = _mm256_set1_epi32((int)span);
+    return _mm256_cmpeq_epi32(_mm256_max_epu32(above, most), most);
+}
+ES_INLINE uint32_t vi_within(vi a, uint32_t first, uint32_t span) {
+    return (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(are_within(a, first, span)));
+}
+ES_INLINE vi vi_where(vi a, uint32_t first, uint32_t span, vi b) {
+    return _mm256_and_si256(are_within(a, first, span), b);
+}
 ES_INLINE void vf_add_doubles(double *sums, vf a) {
     const __m256d low = _mm256_cvtps_pd(_mm256_castps256_ps128(a));
     const __m256d high = _mm256_cvtps_pd(_mm256_extractf128_ps(a, 1));
@@ -236,6 +261,9 @@ ES_INLINE int64_t vf_append_ids(float *values, int32_t *ids, int64_t n, vf a, co
     _mm256_storeu_ps(values + n, _mm256_permutevar8x32_ps(a, lanes));
     _mm256_storeu_si256((__m256i *)(ids + n), _mm256_permutevar8x32_epi32(given, lanes));
     return n + __builtin_popcount(mask);
+}
+ES_INLINE void vi_pack(int32_t *out, vi a, uint32_t mask) {
+    _mm256_storeu_si256((__m256i *)out, _mm256_permutevar8x32_epi32(a, front_lanes(mask)));
 }
 
 #else
@@ -303,6 +331,18 @@ ES_INLINE vf vi_float(vi a) { return _mm_cvtepi32_ps(a); }
 ES_INLINE vf vi_reread(vi a) { return _mm_castsi128_ps(a); }
 ES_INLINE vi vi_add(vi a, vi b) { return _mm_add_epi32(a, b); }
 ES_INLINE void vi_store(int32_t *p, vi a) { _mm_storeu_si128((__m128i *)p, a); }
+ES_INLINE vi vi_load(const int32_t *p) { return _mm_loadu_si128((const __m128i *)p); }
+ES_INLINE __m128i are_beyond(__m128i a, uint32_t first, uint32_t span) {
+    const __m128i sign = _mm_set1_epi32(INT32_MIN); /* only signed numbers can be compared */
+    const __m128i above = _mm_xor_si128(_mm_sub_epi32(a, _mm_set1_epi32((int)first)), sign);
+    return _mm_cmpgt_epi32(above, _mm_xor_si128(_mm_set1_epi32((int)span), sign));
+}
+ES_INLINE uint32_t vi_within(vi a, uint32_t first, uint32_t span) {
+    return (uint32_t)_mm_movemask_ps(_mm_castsi128_ps(are_beyond(a, first, span))) ^ 15;
+}
+ES_INLINE vi vi_where(vi a, uint32_t first, uint32_t span, vi b) {
+    return _mm_andnot_si128(are_beyond(a, first, span), b);
+}
 ES_INLINE void vf_add_doubles(double *sums, vf a) {
     _mm_storeu_pd(sums, _mm_add_pd(_mm_loadu_pd(sums), _mm_cvtps_pd(a)));
     _mm_storeu_pd(sums + 2, _mm_add_pd(_mm_loadu_pd(sums + 2), _mm_cvtps_pd(_mm_movehl_ps(a, a))));
@@ -373,6 +413,16 @@ ES_INLINE vf vi_float(vi a) { return vcvtq_f32_s32(a); }
 ES_INLINE vf vi_reread(vi a) { return vreinterpretq_f32_s32(a); }
 ES_INLINE vi vi_add(vi a, vi b) { return vaddq_s32(a, b); }
 ES_INLINE void vi_store(int32_t *p, vi a) { vst1q_s32(p, a); }
+ES_INLINE vi vi_load(const int32_t *p) { return vld1q_s32(p); }
+ES_INLINE uint32x4_t are_within(vi a, uint32_t first, uint32_t span) {
+    return vcleq_u32(vsubq_u32(vreinterpretq_u32_s32(a), vdupq_n_u32(first)), vdupq_n_u32(span));
+}
+ES_INLINE uint32_t vi_within(vi a, uint32_t first, uint32_t span) {
+    return lane_bits(are_within(a, first, span));
+}
+ES_INLINE vi vi_where(vi a, uint32_t first, uint32_t span, vi b) {
+    return vandq_s32(vreinterpretq_s32_u32(are_within(a, first, span)), b);
+}
 ES_INLINE void vf_add_doubles(double *sums, vf a) {
     vst1q_f64(sums, vaddq_f64(vld1q_f64(sums), vcvt_f64_f32(vget_low_f32(a))));
     vst1q_f64(sums + 2, vaddq_f64(vld1q_f64(sums + 2), vcvt_high_f64_f32(a)));
@@ -425,6 +475,9 @@ ES_INLINE vf vi_float(vi a) { return (float)a; }
 ES_INLINE vf vi_reread(vi a) { return es_float_of(a); }
 ES_INLINE vi vi_add(vi a, vi b) { return (vi)((uint32_t)a + (uint32_t)b); }
 ES_INLINE void vi_store(int32_t *p, vi a) { *p = a; }
+ES_INLINE vi vi_load(const int32_t *p) { return *p; }
+ES_INLINE uint32_t vi_within(vi a, uint32_t first, uint32_t span) { return (uint32_t)a - first <= span; }
+ES_INLINE vi vi_where(vi a, uint32_t first, uint32_t span, vi b) { return vi_within(a, first, span) ? b : 0; }
 ES_INLINE void vf_add_doubles(double *sums, vf a) { *sums += (double)a; }
 ES_INLINE vl vl_add(vl sum, vi a) { return sum + (uint32_t)a; }
 ES_INLINE int64_t vl_total(vl a) { return (int64_t)a; }
@@ -453,6 +506,14 @@ ES_INLINE int64_t vf_append_ids(float *values, int32_t *ids, int64_t n, vf a, co
         ids[n++] = own[lane];
     }
     return n;
+}
+ES_INLINE void vi_pack(int32_t *out, vi a, uint32_t mask) {
+    int32_t lanes[W];
+    vi_store(lanes, a);
+    for (int lane = 0; lane < W; lane++) {
+        *out = lanes[lane];
+        out += mask >> lane & 1;
+    }
 }
 #endif
 

@@ -364,8 +364,10 @@ static int64_t first_best(es_view *v) {
 
 /* --- lists --- */
 
-ES_INLINE int64_t collect_chunk(es_chunk chunk, int32_t kind, int masked, int strict, float threshold,
-                                int32_t first, const int32_t *own, float *values, int32_t *ids, int64_t n) {
+/* `dense`: append every vector, even if it has none of the elements; whether it has could not be predicted. */
+ES_INLINE int64_t collect_chunk(es_chunk chunk, int32_t kind, int masked, int strict, int dense,
+                                float threshold, int32_t first, const int32_t *own, float *values,
+                                int32_t *ids, int64_t n) {
     const vf scale = vf_set(chunk.scale), least = vf_set(threshold), floor = vf_set(chunk.floor);
     for (int i = 0; i < ES_CHUNK; i += W) {
         const vf x = load_kind(chunk.p, i, kind);
@@ -373,7 +375,7 @@ ES_INLINE int64_t collect_chunk(es_chunk chunk, int32_t kind, int masked, int st
         uint32_t mask = vf_ge(scaled, least);
         if (strict) mask &= vf_ge(x, floor);
         if (masked) mask &= allowed_lanes(chunk.allowed, i);
-        if (mask) {
+        if (dense || mask) {
             if (own) n = vf_append_ids(values, ids, n, scaled, own + i, mask);
             else n = vf_append(values, ids, n, scaled, first + i, mask);
         }
@@ -388,10 +390,12 @@ static int64_t collect(const es_view *v, float threshold, float *values, int32_t
     const float bound = v->floor * v->scale;
     const int strict = !(threshold > bound);
     float buffer[ES_CHUNK];
-    int64_t n = 0;
+    int64_t n = 0, before = 0;
     const int64_t chunks = chunks_of(v->n);
     for (int64_t c = 0; c < chunks; c++) {
         if (v->has_maxima && !(v->maxima[c] >= threshold)) continue;
+        const int dense = n - before > ES_CHUNK / W / 2; /* as the chunk before it */
+        before = n;
         const es_chunk chunk = chunk_of(v, c, buffer);
         const int32_t first = (int32_t)(c * ES_CHUNK);
         int32_t tail[ES_CHUNK];
@@ -400,7 +404,8 @@ static int64_t collect(const es_view *v, float threshold, float *values, int32_t
             memcpy(tail, own, (size_t)(v->n - first) * sizeof *own);
             own = tail;
         }
-        BY_FORM(chunk, n = collect_chunk(chunk, KIND, MASKED, strict, threshold, first, own, values, ids, n));
+        BY_FORM(chunk,
+                n = collect_chunk(chunk, KIND, MASKED, strict, dense, threshold, first, own, values, ids, n));
     }
     return n;
 }
