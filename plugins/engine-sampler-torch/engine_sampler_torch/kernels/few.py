@@ -7,10 +7,13 @@ id. `chain` only reads these, so no program reads what it wrote itself.
 import triton
 import triton.language as tl
 
+from .aim import NO_PART, UNKNOWN, interval_around
+from .certificate import bounds_of
 from .numbers import (
     EVERY_KEY,
     NO_BOUND,
     NO_KEY,
+    distance_of,
     heated,
     id_of_key,
     kernel,
@@ -26,26 +29,29 @@ TEMPERATURE = tl.constexpr(1)
 TOP_K = tl.constexpr(2)
 TOP_P = tl.constexpr(3)
 MIN_P = tl.constexpr(4)
-COARSE = tl.constexpr(256)
-"""The bins that `flat` counts in: of an eighth of a bit, from the maximum down to where nothing weighs
-anything."""
+BINS = tl.constexpr(1024)
+"""The finer bins in which `flat` adds up weights."""
 
 
 @triton.jit
-def ranked(candidates, ordered, by_id, mine, count, LANES: tl.constexpr, STEP: tl.constexpr):
-    """Put the LANES candidates number `mine` of `count` in their places, counted STEP by STEP."""
+def ranked(candidates, ordered, by_id, mine, count, LANES: tl.constexpr, STEP: tl.constexpr,
+           BY_ID: tl.constexpr):  # fmt: skip
+    """Put the LANES candidates number `mine` of `count` in their places, counted STEP by STEP; without BY_ID,
+    only those in order."""
     steps = tl.arange(0, STEP)
     keys = tl.load(candidates + mine, mask=mine < count, other=NO_KEY)
     smaller = tl.full((LANES, STEP), 0, tl.int32)
     for start in range(0, count, STEP):
         others = tl.load(candidates + start + steps, mask=start + steps < count, other=NO_KEY)
         smaller += (others[None, :] < keys[:, None]).to(tl.int32)
-        # The id of NO_KEY is above all others as an unsigned number.
-        before = others.to(tl.uint32)[None, :] < keys.to(tl.uint32)[:, None]
-        smaller += tl.where(before, 1 << 16, 0)
+        if BY_ID:
+            # The id of NO_KEY is above all others as an unsigned number.
+            before = others.to(tl.uint32)[None, :] < keys.to(tl.uint32)[:, None]
+            smaller += tl.where(before, 1 << 16, 0)
     places = tl.sum(smaller, 1)
     tl.store(ordered + (places & 0xFFFF), keys, mask=mine < count)
-    tl.store(by_id + (places >> 16), keys, mask=mine < count)
+    if BY_ID:
+        tl.store(by_id + (places >> 16), keys, mask=mine < count)
 
 
 @kernel()
@@ -58,15 +64,18 @@ def rank(candidates, counts, ordered, by_id, CAPACITY: tl.constexpr, LANES: tl.c
     count = tl.load(counts + row)
     at = row.to(tl.int64) * CAPACITY
     if (count <= CAPACITY) & (tl.program_id(1) * LANES < count):
-        ranked(candidates + at, ordered + at, by_id + at, mine, count, LANES, STEP)
+        ranked(candidates + at, ordered + at, by_id + at, mine, count, LANES, STEP, True)
 
 
 @kernel()
-def chain(ordered, by_id, counts, last, faults, masses, tallies, tokens,
-          scales, greedy, ks, shares, reaches, crossings, depths, leasts, draws, tiles,
+def chain(logits, index, bitmask,
+          ordered, by_id, counts, last, faults, first, masses, intervals, bins, listed, tokens,
+          scales, greedy, ks, shares, reaches, crossings, depths, leasts, draws,
+          row_stride, mask_stride, tiles, vocab, room,
           CAPACITY: tl.constexpr, TILES: tl.constexpr, OPS: tl.constexpr, SORTED: tl.constexpr,
-          LEADING: tl.constexpr, DRAWN: tl.constexpr, WEIGHED: tl.constexpr,
-          GREEDY: tl.constexpr):  # fmt: skip
+          LEADING: tl.constexpr, DRAWN: tl.constexpr, WEIGHED: tl.constexpr, GREEDY: tl.constexpr,
+          FLAT: tl.constexpr, ALONE: tl.constexpr, TILE: tl.constexpr, DOUBT: tl.constexpr,
+          MASKED: tl.constexpr):  # fmt: skip
     """The samplers OPS in order on the candidates of a row, then the choice; grid (rows,).
 
     Candidates are the first tokens of the row in order, all that pass `last`. `closed`: what remains of the
@@ -74,12 +83,21 @@ def chain(ordered, by_id, counts, last, faults, masses, tallies, tokens,
     candidates, and `tokens` stays −1, for `resolve`. A cut that lies beyond the candidates changes nothing
     here: all cuts before the first change of temperature keep prefixes of one order, so a later, shorter one
     decides. That change is operation number SORTED; the cuts before it are found by their places alone. The
-    first token stays in any case, so the greatest logit is known throughout. With WEIGHED, `tallies` are
-    emptied for `flat`.
+    first token stays in any case, so the greatest logit is known throughout.
+
+    With WEIGHED, `masses` are the weights of the tiles; with FLAT, what the scan estimates of them, so that a
+    top_p knows the weight of the row between two bounds. If both do not cut at the same token, the answer is
+    lost. `intervals`: the distances between which `flat` is to look for the cut, by these bounds or by a
+    sample of the row, with empty `bins` and `listed`; NO_PART for rows that have a token, or a min_keep. With
+    ALONE, the top_p is the only cut: one that reaches beyond the candidates keeps at least as many tokens.
     """
     row = tl.program_id(0)
+    nearer, farther = tl.full((), UNKNOWN, tl.float32), tl.full((), UNKNOWN, tl.float32)
+    surely = tl.full((), 1, tl.int32)
     if WEIGHED:
-        tl.store(tallies + row * COARSE + tl.arange(0, COARSE), tl.full((COARSE,), 0, tl.int32))
+        parts = tl.arange(0, TILES)
+        weights_of = tl.load(masses + row * tiles + parts, mask=parts < tiles, other=0)
+        firsts = tl.load(first + row * tiles + parts, mask=parts < tiles, other=NO_KEY)
     # Everything is asked for at once: what is read inside a step would be waited for in every one.
     is_greedy = tl.load(greedy + row) != 0
     scale, k, depth, fewest = (
@@ -93,12 +111,12 @@ def chain(ordered, by_id, counts, last, faults, masses, tallies, tokens,
     lanes = tl.arange(0, CAPACITY)
     at = row.to(tl.int64) * CAPACITY
     s, t = tl.load(ordered + at + lanes), tl.load(by_id + at + lanes)  # in order, and by id
-    first, bound = tl.load(ordered + at), tl.load(last + row)
+    best, bound = tl.load(ordered + at), tl.load(last + row)
     count = tl.load(counts + row)
     lost = (count > CAPACITY) | (tl.load(faults + row) != 0)
     if not lost:
         s, t = tl.where(lanes < count, s, NO_KEY), tl.where(lanes < count, t, NO_KEY)
-        peak = value_of_key(first)
+        peak = value_of_key(best)
         left = count
         closed = bound == EVERY_KEY
         dirty = bound != bound
@@ -124,18 +142,33 @@ def chain(ordered, by_id, counts, last, faults, masses, tallies, tokens,
                 weights = weight_of(value_of_key(s), peak)
                 upto = tl.cumsum(weights, 0)
                 mass = tl.sum(weights, 0)
-                total = mass
+                crossed = upto - tl.where(crossing, weights, 0)
+                total, most = mass, mass
                 if WEIGHED:
-                    parts = tl.arange(0, TILES)
-                    whole = tl.sum(tl.load(masses + row * tiles + parts, mask=parts < tiles, other=0), 0)
-                    total = tl.where(closed, mass, whole)
+                    least_of, most_of = weights_of, weights_of
+                    if FLAT:
+                        least_of, most_of = bounds_of(weights_of, firsts, peak, TILE, DOUBT)
+                    total = tl.where(closed, mass, tl.maximum(tl.sum(least_of, 0), mass))
+                    most = tl.where(closed, mass, tl.maximum(tl.sum(most_of, 0), mass))
                     lost = lost | (dirty & ~closed)
                 else:
                     lost = lost | ~closed
                 limit = share_limit(share, reach, total)
-                inside = (upto - tl.where(crossing, weights, 0) <= limit) & (s != NO_KEY)
-                keep = tl.sum(inside.to(tl.int32), 0)
-                found = found | (mass > limit)
+                keep = tl.sum(((crossed <= limit) & (s != NO_KEY)).to(tl.int32), 0)
+                reached = mass > limit
+                if FLAT:
+                    limit = share_limit(share, reach, most)
+                    kept = tl.sum(((crossed <= limit) & (s != NO_KEY)).to(tl.int32), 0)
+                    differs = ~closed & ~lost & ((kept != keep) | ((mass > limit) != reached))
+                    y = distance_of(value_of_key(s), peak)
+                    near = (lanes >= keep - 1) & (lanes <= kept) & (s != NO_KEY)
+                    known = differs & (mass > limit)
+                    nearer = tl.where(known, tl.max(tl.where(near, y, -64.0), 0), nearer)
+                    farther = tl.where(known, tl.min(tl.where(near, y, 0.0), 0), farther)
+                    if ALONE:
+                        surely = tl.where(differs, keep, count)
+                    lost = lost | differs
+                found = found | reached
                 least = fewest
             if OPS[i] == MIN_P:
                 floor = min_p_bound(peak, depth)
@@ -161,6 +194,23 @@ def chain(ordered, by_id, counts, last, faults, masses, tallies, tokens,
                 tl.store(tokens + row, drawn(t, peak, bits, CAPACITY))
             else:
                 tl.store(tokens + row, (tl.min(t, 0) & 0xFFFFFFFF))
+    if FLAT:
+        part = lost & (tl.load(faults + row) == 0) & (fewest <= tl.maximum(surely, 1))
+        if GREEDY:
+            part = part & ~is_greedy
+        if part:
+            if nearer == UNKNOWN:
+                highest = value_of_key(tl.min(firsts, 0))
+                least_of, most_of = bounds_of(weights_of, firsts, highest, TILE, DOUBT)
+                nearer, farther = interval_around(logits + tl.load(index + row) * row_stride,
+                                                  bitmask + row.to(tl.int64) * mask_stride, scale, highest,
+                                                  tl.sum(least_of + most_of, 0) >> 1, share, depth, vocab,
+                                                  room, OPS, MASKED, LEADING)  # fmt: skip
+            empty = tl.full((BINS,), 0, tl.int64)
+            tl.store(bins + row.to(tl.int64) * BINS + tl.arange(0, BINS), empty)
+            tl.store(listed + row, 0)
+        tl.store(intervals + 2 * row, tl.where(part, nearer, NO_PART))
+        tl.store(intervals + 2 * row + 1, farther)
 
 
 @triton.jit

@@ -1,22 +1,24 @@
 """top_p over rows so flat that the candidates do not reach p: find the last token that stays, without
 sorting the row.
 
-Tokens are counted by distance from the maximum, eight bins a bit (`tally`). What the tokens of a bin weigh
-lies between two bounds, and what all weigh is known, so the bins in which p may be reached are few
-(`interval`). Their weights are summed in 1,024 finer bins, beside the weight of all tokens before them
-(`spread` and `bin_of`). The tokens of the bin in which p is reached are gathered and sorted, beside the
-weight of all before it (`collect`, and `few.rank`), and `close` finds the last one. All sums are of integers,
-so neither the order of blocks nor that of atomic additions matters. What follows the top_p depends on logits
-alone: a bound and a scale.
+`chain` says between which distances from the maximum p should be reached: `intervals`. One pass over the row
+sums up what all tokens weigh, and those nearer than these, and lists the tokens between them (`spread`). The
+weights of these are spread over 1,024 bins. By the sums, p is reached in one of them; its tokens are sorted,
+and the last one is found (`close`). All sums are of integers, so neither the order of
+blocks nor that of atomic additions matters. What follows the top_p depends on logits alone: a bound and a
+scale.
 
-A row takes part from `interval` on if its `state` is 1. `close` sets it to 2 once the row's bounds are
-known, or to 0 if the bin holds more tokens than there is room for: then `whole.resolve` finds the token.
+`close` sets a row's `state` to 2 once its bounds are known, or to 0 if it takes no part, if p is not reached
+there after all, or if there are more tokens than there is room for: then `whole.resolve` finds the
+token.
 """
 
 import triton
 import triton.language as tl
 
-from .few import COARSE, MIN_P, TEMPERATURE, TOP_P
+from .aim import NO_PART, bound_before, filters
+from .few import BINS, MIN_P, TEMPERATURE, TOP_P, ranked
+from .many import drawn_from
 from .numbers import (
     NO_KEY,
     distance_of,
@@ -31,267 +33,190 @@ from .numbers import (
 )
 from .reading import read
 
-BINS = tl.constexpr(1024)
-NOWHERE = tl.constexpr(-1)
-"""In the place of an interval: p is not reached, every token stays."""
+
+@triton.jit
+def bin_at(y, nearer, farther):
+    """The fine bin of a distance in the interval, which ascends as y descends: of a width that is a power of
+    two, so that 512 to 1,024 of them are the interval's."""
+    wide = tl.maximum(nearer - farther, 2.0**-20)
+    exponent = (wide.to(tl.int32, bitcast=True) >> 23) - 127
+    each = ((127 + 9 - exponent) << 23).to(tl.float32, bitcast=True)
+    number = ((nearer - y) * each).to(tl.int32)
+    return tl.minimum(tl.maximum(number, 0), BINS - 1)
 
 
 @triton.jit
-def bound_before(peak, depths, row, OPS: tl.constexpr):
-    """The last key that passes a min_p before the top_p; the samplers before it are that and a leading
-    temperature."""
-    bound = tl.full((), NO_KEY, tl.int64)
-    if OPS[0] == MIN_P:
-        bound = min_p_bound(peak, tl.load(depths + row))
-    if OPS[0] == TEMPERATURE and OPS[1] == MIN_P:
-        bound = min_p_bound(peak, tl.load(depths + row))
-    return bound
+def packed(values, ids):
+    """A logit and its id as one number: for what is a key for one token in thirty only."""
+    return (values.to(tl.int32, bitcast=True).to(tl.int64) << 32) | ids.to(tl.int64)
 
 
 @triton.jit
-def takes_part(tokens, faults, counts, leasts, greedy, row,
-               CAPACITY: tl.constexpr, ALONE: tl.constexpr, GREEDY: tl.constexpr):  # fmt: skip
-    """Whether a row is sound and without a token, and its min_keep asks for nothing. With ALONE, the top_p
-    is the only cut, and as it reaches beyond the candidates, it keeps at least as many tokens as these
-    are."""
-    count = tl.load(counts + row)
-    least = tl.load(leasts + row)
-    part = (tl.load(tokens + row) < 0) & (tl.load(faults + row) == 0)
-    kept = tl.where(count <= CAPACITY, count, 1) if ALONE else 1
-    part = part & (least <= tl.maximum(kept, 1))
-    if GREEDY:
-        part = part & (tl.load(greedy + row) == 0)
-    return part
+def listed_at(listing, places, length):
+    """(the logits, the ids) at some places of a list; −inf behind its end."""
+    pairs = tl.load(listing + places, mask=places < length, other=0)
+    values = (pairs >> 32).to(tl.int32).to(tl.float32, bitcast=True)
+    return tl.where(places < length, values, float("-inf")), (pairs & 0xFFFFFFFF).to(tl.int32)
+
+
+@triton.jit
+def append_lines(pairs, wanted, listing, length, LIST: tl.constexpr):
+    """Add the `wanted` of `pairs` [lines, vector] to a list, as far as they fit, and their number to its
+    `length`."""
+    ones = wanted.to(tl.int32)
+    inside = tl.cumsum(ones, 1)
+    numbers = tl.sum(ones, 1)
+    before = tl.cumsum(numbers, 0) - numbers
+    added = tl.sum(numbers, 0)
+    if added > 0:
+        places = tl.atomic_add(length, added, sem="relaxed") + before[:, None] + inside - 1
+        tl.store(listing + places, pairs, mask=wanted & (places < LIST))
 
 
 @kernel()
-def tally(logits, index, bitmask, edit_ids, edit_values, spans, scales, best,
-          tokens, faults, counts, leasts, greedy, depths, tallies, masses,
-          row_stride, mask_stride, edit_stride, spans_stride, tiles, vocab,
-          TILE: tl.constexpr, OPS: tl.constexpr,
-          CAPACITY: tl.constexpr, ALONE: tl.constexpr, GREEDY: tl.constexpr,
-          MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr):  # fmt: skip
-    """Add the number of the tile's tokens in each coarse bin to `tallies` [row, 256], int32, which `chain`
-    has emptied; grid (rows, tiles). If a min_p comes before, what passes it gives the tile's `masses`."""
-    row, tile = tl.program_id(0), tl.program_id(1)
-    if takes_part(tokens, faults, counts, leasts, greedy, row, CAPACITY, ALONE, GREEDY):
+def spread(logits, index, bitmask, edit_ids, edit_values, spans, scales, best, first, intervals, depths,
+           totals, masses, listed, listing,
+           row_stride, mask_stride, edit_stride, spans_stride, tiles, vocab,
+           TILE: tl.constexpr, CHUNK: tl.constexpr, VECTOR: tl.constexpr, OPS: tl.constexpr,
+           LIST: tl.constexpr,
+           MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr):  # fmt: skip
+    """Per tile the weight of all tokens in `totals`, and of those before the interval in `masses`; the tokens
+    in it in `listing` [LIST], in any order, `listed` of them, which may be more than fit. Grid (rows,
+    programs)."""
+    row = tl.program_id(0)
+    nearer, farther = tl.load(intervals + 2 * row), tl.load(intervals + 2 * row + 1)
+    if nearer != NO_PART:
         peak = value_of_key(tl.load(best + row))
-        ids = tile * TILE + tl.arange(0, TILE)
+        bound = bound_before(peak, tl.load(depths + row), OPS)
+        scale = tl.load(scales + row) if HEATED else 1.0
+        words = bitmask + row.to(tl.int64) * mask_stride
         edits = row.to(tl.int64) * edit_stride
         source = logits + tl.load(index + row) * row_stride
-        values = read(source, bitmask + row.to(tl.int64) * mask_stride,
-                      edit_ids + edits, edit_values + edits, spans + row * spans_stride,
-                      tl.load(scales + row) if HEATED else 1.0, tile, ids, ids >= 0, vocab,
-                      MASKED, EDITED, HEATED)  # fmt: skip
-        y = distance_of(values, peak)
-        weighs = y > -31.0
-        if filters(OPS):
-            weighs = weighs & (key_of(values, ids) <= bound_before(peak, depths, row, OPS))
-            tl.store(masses + row * tiles + tile, tl.sum(tl.where(weighs, weight_at(y), 0), 0))
-        numbers = tl.histogram(coarse_bin(tl.where(weighs, y, 0.0)), COARSE, mask=weighs)
-        tl.atomic_add(tallies + row * COARSE + tl.arange(0, COARSE), numbers, mask=numbers > 0, sem="relaxed")
-
-
-@triton.jit
-def filters(OPS: tl.constexpr):
-    """Whether a min_p comes before the top_p."""
-    return OPS[0] == MIN_P or (OPS[0] == TEMPERATURE and OPS[1] == MIN_P)
-
-
-@triton.jit
-def coarse_bin(y):
-    """The coarse bin of a distance above −32: number n holds −n/8 and what is above −(n + 1)/8."""
-    return (y * -8.0).to(tl.int32)
+        lines = tl.arange(0, CHUNK // VECTOR)[:, None] * VECTOR + tl.arange(0, VECTOR)[None, :]
+        for tile in range(tl.program_id(1), tiles, tl.num_programs(1)):
+            total, before = tl.full((), 0, tl.int64), tl.full((), 0, tl.int64)
+            at = row * tiles + tile
+            if distance_of(value_of_key(tl.load(first + at)), peak) > -31.0:
+                for start in range(0, TILE, CHUNK):
+                    ids = tile * TILE + start + lines
+                    values = read(source, words, edit_ids + edits, edit_values + edits,
+                                  spans + row * spans_stride, scale, tile, ids, ids >= 0, vocab, MASKED,
+                                  EDITED, HEATED)  # fmt: skip
+                    y = distance_of(values, peak)
+                    weights = weight_at(y)
+                    if filters(OPS):
+                        weights = tl.where(key_of(values, ids) <= bound, weights, 0)
+                    total += tl.sum(tl.sum(weights, 1), 0)
+                    before += tl.sum(tl.sum(tl.where(y > nearer, weights, 0), 1), 0)
+                    member = (y <= nearer) & (y >= farther) & (weights > 0)
+                    append_lines(packed(values, ids), member, listing + row.to(tl.int64) * LIST, listed + row,
+                                 LIST)  # fmt: skip
+            tl.store(totals + at, total)
+            tl.store(masses + at, before)
 
 
 @kernel()
-def interval(
-    tokens,
-    faults,
-    counts,
-    leasts,
-    greedy,
-    shares,
-    reaches,
-    tallies,
-    masses,
-    state,
-    limits,
-    below,
-    places,
-    bins,
-    tiles,
-    TILES: tl.constexpr,
-    CAPACITY: tl.constexpr,
-    ALONE: tl.constexpr,
-    GREEDY: tl.constexpr,
-):
-    """The coarse bins in which p may be reached, in `places`, and `limits`; empty `bins` and `below`. Grid
-    (rows,)."""
+def close(logits, index, bitmask, edit_ids, edit_values, spans, scales, best, intervals, totals, masses, bins,
+          listed, listing, found, ordered, state, cuts, lates, tokens,
+          shares, reaches, crossings, depths, later_scales, draws,
+          row_stride, mask_stride, edit_stride, spans_stride, tiles, vocab,
+          TILE: tl.constexpr, TILES: tl.constexpr, LIST: tl.constexpr, ROOM: tl.constexpr,
+          AT_ONCE: tl.constexpr, OPS: tl.constexpr, DRAWN: tl.constexpr,
+          MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr):  # fmt: skip
+    """The keys that what remains does not exceed: `cuts` before a later temperature, `lates` after it; grid
+    (rows,). With DRAWN, the top_p is the last sampler, and the token is drawn: `masses` become the weights
+    of what remains of each tile. What this program has written itself, it reads behind a barrier."""
     row = tl.program_id(0)
-    part = takes_part(tokens, faults, counts, leasts, greedy, row, CAPACITY, ALONE, GREEDY)
-    tl.store(state + row, part.to(tl.int32))
-    if part:
+    nearer, farther = tl.load(intervals + 2 * row), tl.load(intervals + 2 * row + 1)
+    known = tl.full((), 0, tl.int32)
+    if nearer != NO_PART:
+        peak = value_of_key(tl.load(best + row))
         parts = tl.arange(0, TILES)
-        total = tl.sum(tl.load(masses + row * tiles + parts, mask=parts < tiles, other=0), 0)
+        at = row * tiles + parts
+        whole = tl.load(totals + at, mask=parts < tiles, other=0)
+        total = tl.sum(whole, 0)
+        below = tl.sum(tl.load(masses + at, mask=parts < tiles, other=0), 0)
         limit = share_limit(tl.load(shares + row), tl.load(reaches + row) != 0, total)
-        lanes = tl.arange(0, COARSE)
-        numbers = tl.load(tallies + row * COARSE + lanes).to(tl.int64)
-        edges = lanes.to(tl.float32) * -0.125
-        # The weights of a bin's edges, with room for what the polynomial is not monotonic.
-        most, least = weight_at(edges), weight_at(edges - 0.125)
-        most += (most >> 18) + 1
-        least = tl.maximum(least - (least >> 18) - 1, 0)
-        most_upto, least_upto = tl.cumsum(numbers * most, 0), tl.cumsum(numbers * least, 0)
-        most_after = tl.max(most_upto, 0) - most_upto
-        least_after = tl.max(least_upto, 0) - least_upto
-        inside = tl.minimum(most_upto, total - least_after) <= limit
-        maybe = tl.maximum(least_upto, total - most_after) <= limit
-        start = tl.sum(inside.to(tl.int32), 0)
-        end = tl.minimum(tl.sum(maybe.to(tl.int32), 0), COARSE - 1)
-        start = tl.minimum(start, end)
-        tl.store(limits + row, limit)
-        tl.store(places + row, tl.where(total <= limit, NOWHERE, start | (end << 8)))
-        tl.store(below + row, tl.full((), 0, tl.int64))
-        lanes = tl.arange(0, BINS)
-        tl.store(bins + row.to(tl.int64) * BINS + lanes, tl.full((BINS,), 0, tl.int64))
-
-
-@triton.jit
-def bin_at(y, place):
-    """The fine bin of a distance within the coarse ones of `place`, which ascends as y descends; −1 before
-    them, BINS after them."""
-    start, end = place & 255, place >> 8
-    fine = 4
-    for count in tl.static_range(8):
-        fine = tl.where(end - start < (128 >> count), 8 << count, fine)
-    coarse = coarse_bin(tl.where(y > -31.0, y, -31.0))
-    number = ((start.to(tl.float32) * -0.125 - y) * (fine * 8).to(tl.float32)).to(tl.int32)
-    number = tl.minimum(tl.maximum(number, 0), BINS - 1)
-    return tl.where(coarse < start, -1, tl.where(coarse > end, BINS, number))
-
-
-@kernel()
-def spread(logits, index, bitmask, edit_ids, edit_values, spans, scales, best, first, state, places, depths,
-           below, bins,
-           row_stride, mask_stride, edit_stride, spans_stride, tiles, vocab,
-           TILE: tl.constexpr, OPS: tl.constexpr,
-           MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr):  # fmt: skip
-    """Add the weight of each token in the interval to its bin, and of all before it to `below`, by atomic
-    additions of int64; grid (rows, tiles)."""
-    row, tile = tl.program_id(0), tl.program_id(1)
-    place = tl.load(places + row)
-    if (tl.load(state + row) == 1) & (place != NOWHERE):
-        peak = value_of_key(tl.load(best + row))
-        greatest = distance_of(value_of_key(tl.load(first + row * tiles + tile)), peak)
-        if bin_at(greatest, place) < BINS:
-            ids = tile * TILE + tl.arange(0, TILE)
-            edits = row.to(tl.int64) * edit_stride
-            source = logits + tl.load(index + row) * row_stride
-            values = read(source, bitmask + row.to(tl.int64) * mask_stride,
-                          edit_ids + edits, edit_values + edits, spans + row * spans_stride,
-                          tl.load(scales + row) if HEATED else 1.0, tile, ids, ids >= 0, vocab,
-                          MASKED, EDITED, HEATED)  # fmt: skip
-            y = distance_of(values, peak)
-            weights = weight_at(y)
-            if filters(OPS):
-                weights = tl.where(key_of(values, ids) <= bound_before(peak, depths, row, OPS), weights, 0)
-            number = bin_at(y, place)
-            tl.atomic_add(below + row, tl.sum(tl.where(number < 0, weights, 0), 0), sem="relaxed")
-            at = bins + row.to(tl.int64) * BINS + number
-            tl.atomic_add(at, weights, mask=(number >= 0) & (number < BINS) & (weights > 0), sem="relaxed")
-
-
-@kernel()
-def bin_of(state, limits, below, places, bins, chosen, counts):
-    """The bin in which p is reached, in `chosen`, and the weight `below` it; an empty counter for `collect`,
-    and no candidates in rows that take no part. Grid (rows,)."""
-    row = tl.program_id(0)
-    tl.store(counts + row, 0)
-    if (tl.load(state + row) == 1) & (tl.load(places + row) != NOWHERE):
-        lanes = tl.arange(0, BINS)
-        start = tl.load(below + row)
-        upto = start + tl.cumsum(tl.load(bins + row.to(tl.int64) * BINS + lanes), 0)
-        inside = upto <= tl.load(limits + row)
-        tl.store(chosen + row, tl.sum(inside.to(tl.int32), 0))
-        tl.store(below + row, tl.maximum(start, tl.max(tl.where(inside, upto, 0), 0)))
-
-
-@kernel()
-def collect(logits, index, bitmask, edit_ids, edit_values, spans, scales, best, first, state, places, depths,
-            chosen, counts, candidates, masses,
-            row_stride, mask_stride, edit_stride, spans_stride, tiles, vocab,
-            TILE: tl.constexpr, CAPACITY: tl.constexpr, OPS: tl.constexpr,
-            MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr):  # fmt: skip
-    """The keys of the tokens in the chosen bin, in any order, as `scan.gather` does, and the weight of those
-    before it in `masses`; grid (rows, tiles)."""
-    row, tile = tl.program_id(0), tl.program_id(1)
-    place = tl.load(places + row)
-    if (tl.load(state + row) == 1) & (place != NOWHERE):
-        peak = value_of_key(tl.load(best + row))
-        greatest = distance_of(value_of_key(tl.load(first + row * tiles + tile)), peak)
-        bin = tl.load(chosen + row)
-        mass = tl.full((), 0, tl.int64)
-        if bin_at(greatest, place) <= bin:
-            ids = tile * TILE + tl.arange(0, TILE)
-            edits = row.to(tl.int64) * edit_stride
-            source = logits + tl.load(index + row) * row_stride
-            values = read(source, bitmask + row.to(tl.int64) * mask_stride,
-                          edit_ids + edits, edit_values + edits, spans + row * spans_stride,
-                          tl.load(scales + row) if HEATED else 1.0, tile, ids, ids >= 0, vocab,
-                          MASKED, EDITED, HEATED)  # fmt: skip
-            keys = key_of(values, ids)
-            y = distance_of(values, peak)
-            number = bin_at(y, place)
-            if filters(OPS):
-                number = tl.where(keys <= bound_before(peak, depths, row, OPS), number, BINS)
-            mass = tl.sum(tl.where(number < bin, weight_at(y), 0), 0)
-            # A tile has few of them: giving each a place of its own costs less than counting.
-            member = (number == bin) & (keys != NO_KEY)
-            ones = tl.full((TILE,), 1, tl.int32)
-            slots = tl.atomic_add(counts + row + ids * 0, ones, mask=member, sem="relaxed")
-            fits = member & (slots < CAPACITY)
-            tl.store(candidates + row.to(tl.int64) * CAPACITY + tl.where(fits, slots, 0), keys, mask=fits)
-        tl.store(masses + row * tiles + tile, mass)
-
-
-@kernel()
-def close(ordered, counts, state, limits, below, places, best, crossings, depths, scales, cuts, lates, masses,
-          tiles, TILE: tl.constexpr, CAPACITY: tl.constexpr, OPS: tl.constexpr,
-          HEATED: tl.constexpr):  # fmt: skip
-    """The keys that what remains does not exceed: `cuts` before a later temperature, `lates` after it. Adds
-    the weights of the bin's tokens that stay to `masses`. Grid (rows,)."""
-    row = tl.program_id(0)
-    if tl.load(state + row) == 1:
-        peak = value_of_key(tl.load(best + row))
-        cut = bound_before(peak, depths, row, OPS)
-        count = tl.load(counts + row)
-        reached = tl.load(places + row) != NOWHERE
-        if reached & (count <= CAPACITY):
-            lanes = tl.arange(0, CAPACITY)
-            at = ordered + row.to(tl.int64) * CAPACITY
-            keys = tl.load(at + lanes, mask=lanes < count, other=NO_KEY)
-            weights = weight_of(value_of_key(keys), peak)
-            upto = tl.load(below + row) + tl.cumsum(weights, 0)
-            crossing = tl.load(crossings + row) != 0
-            stays = (upto - tl.where(crossing, weights, 0) <= tl.load(limits + row)) & (keys != NO_KEY)
-            none = tl.load(at) - 1
-            cut = tl.minimum(cut, tl.maximum(none, tl.max(tl.where(stays, keys, -1 << 63), 0)))
-            # The first token stays, also if it alone exceeds the limit.
-            cut = tl.maximum(cut, tl.load(best + row))
-            tile = ((keys & 0xFFFFFFFF) // TILE).to(tl.int32)
-            tl.atomic_add(masses + row * tiles + tile, weights, mask=keys <= cut, sem="relaxed")
-        late = tl.full((), NO_KEY, tl.int64)
-        passed = False
-        for i in tl.static_range(len(OPS)):
-            if OPS[i] == TOP_P:
-                passed = True
-            if OPS[i] == TEMPERATURE and (i > 0 or not HEATED):
-                peak = heated(peak, tl.load(scales + row))
-                cut = tl.minimum(cut, late)
+        cut = bound_before(peak, tl.load(depths + row), OPS)
+        if total <= limit:  # p is not reached: every token stays
+            known = tl.full((), 2, tl.int32)
+            if DRAWN:
+                tl.store(masses + at, whole, mask=parts < tiles)
+        else:
+            length = tl.load(listed + row)
+            members = listing + row.to(tl.int64) * LIST
+            steps = tl.arange(0, AT_ONCE)
+            numbers = bins + row.to(tl.int64) * BINS
+            inside = (below <= limit) & (length <= LIST)
+            if inside:
+                for start in range(0, length, AT_ONCE):
+                    values, _ = listed_at(members, start + steps, length)
+                    y = distance_of(values, peak)
+                    weights = weight_at(y)
+                    tl.atomic_add(
+                        numbers + bin_at(y, nearer, farther), weights, mask=weights > 0, sem="relaxed"
+                    )
+                tl.debug_barrier()
+            upto_bin = below + tl.cumsum(tl.load(numbers + tl.arange(0, BINS)), 0)
+            bin = tl.sum((upto_bin <= limit).to(tl.int32), 0)
+            below = tl.maximum(below, tl.max(tl.where(upto_bin <= limit, upto_bin, 0), 0))
+            if inside & (bin < BINS):
+                mine = row.to(tl.int64) * ROOM
+                count = 0
+                for start in range(0, length, AT_ONCE):
+                    values, ids = listed_at(members, start + steps, length)
+                    y = distance_of(values, peak)
+                    chosen = (y > -31.0) & (bin_at(y, nearer, farther) == bin)
+                    upto = tl.cumsum(chosen.to(tl.int32), 0)
+                    places = count + upto - 1
+                    tl.store(found + mine + places, key_of(values, ids), mask=chosen & (places < ROOM))
+                    count += tl.max(upto, 0)
+                if count <= ROOM:
+                    known = tl.full((), 2, tl.int32)
+                    tl.debug_barrier()
+                    for start in range(0, count, 128):
+                        ranked(found + mine, ordered + mine, found, start + tl.arange(0, 128), count, 128, 32,
+                               False)  # fmt: skip
+                    tl.debug_barrier()
+                    lanes = tl.arange(0, ROOM)
+                    keys = tl.load(ordered + mine + lanes, mask=lanes < count, other=NO_KEY)
+                    adds = weight_of(value_of_key(keys), peak)
+                    crossed = below + tl.cumsum(adds, 0)
+                    crossed -= tl.where(tl.load(crossings + row) != 0, adds, 0)
+                    stays = (crossed <= limit) & (keys != NO_KEY)
+                    none = tl.load(ordered + mine) - 1
+                    cut = tl.minimum(cut, tl.maximum(none, tl.max(tl.where(stays, keys, -1 << 63), 0)))
+                    # The first token stays, also if it alone exceeds the limit.
+                    cut = tl.maximum(cut, tl.load(best + row))
+                    if DRAWN:
+                        for start in range(0, length, AT_ONCE):
+                            values, ids = listed_at(members, start + steps, length)
+                            tl.atomic_add(masses + row * tiles + ids // TILE, weight_of(values, peak),
+                                          mask=key_of(values, ids) <= cut, sem="relaxed")  # fmt: skip
+        if known == 2:
+            if DRAWN:
+                tl.debug_barrier()
+                edits = row.to(tl.int64) * edit_stride
+                token = drawn_from(logits + tl.load(index + row) * row_stride,
+                                   bitmask + row.to(tl.int64) * mask_stride,
+                                   edit_ids + edits, edit_values + edits, spans + row * spans_stride,
+                                   tl.load(scales + row) if HEATED else 1.0,
+                                   masses + row * tiles, peak, tl.load(draws + row), cut,
+                                   tl.full((), NO_KEY, tl.int64), 1.0, tiles, vocab, TILE, TILES, True,
+                                   MASKED, EDITED, HEATED)  # fmt: skip
+                tl.store(tokens + row, token)
+            else:
                 late = tl.full((), NO_KEY, tl.int64)
-            if OPS[i] == MIN_P and passed:
-                late = tl.minimum(late, min_p_bound(peak, tl.load(depths + row)))
-        tl.store(cuts + row, cut)
-        tl.store(lates + row, late)
-        tl.store(state + row, tl.where(reached & (count > CAPACITY), 0, 2))
+                passed = False
+                for i in tl.static_range(len(OPS)):
+                    if OPS[i] == TOP_P:
+                        passed = True
+                    if OPS[i] == TEMPERATURE and (i > 0 or not HEATED):
+                        peak = heated(peak, tl.load(later_scales + row))
+                        cut = tl.minimum(cut, late)
+                        late = tl.full((), NO_KEY, tl.int64)
+                    if OPS[i] == MIN_P and passed:
+                        late = tl.minimum(late, min_p_bound(peak, tl.load(depths + row)))
+                tl.store(cuts + row, cut)
+                tl.store(lates + row, late)
+    tl.store(state + row, known)

@@ -106,7 +106,8 @@ def distance_of(values, peak):
 def weight_at(y):
     """The weight at a distance."""
     y = tl.where(y > -31.0, y, -31.0)  # where the result is 2^−1, which rounds to 0
-    n = (y + _TO_INTEGER) - _TO_INTEGER
+    whole = y + _TO_INTEGER
+    n = whole - _TO_INTEGER
     r = y - n
     p = r * _C5
     p = p + _C4
@@ -119,7 +120,8 @@ def weight_at(y):
     low = r * _C1
     low = low + _C0
     p = p + low
-    power = ((n.to(tl.int32) + 157) << 23).to(tl.float32, bitcast=True)  # 2^(n + 30): the bias is 127
+    # 2^(n + 30): the bias is 127, and n stands in the last bits of `whole`, whose others are shifted out.
+    power = ((whole.to(tl.int32, bitcast=True) + 157) << 23).to(tl.float32, bitcast=True)
     p = p * power
     p = tl.where(p < _TO_NATURAL, (p + _TO_NATURAL) - _TO_NATURAL, p)
     return p.to(tl.int32).to(tl.int64)

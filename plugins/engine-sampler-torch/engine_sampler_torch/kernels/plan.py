@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .few import MIN_P, TEMPERATURE, TOP_K, TOP_P
-from .workspace import ROOM, UNASKED
+from .workspace import ROOM, UNASKED, UNASKED_BY_TOP_P
 
 OPERATIONS = {
     "temperature": TEMPERATURE.value,
@@ -44,8 +44,8 @@ class KernelPlan:
     wanted      candidates to gather in each row; 0: nothing is cut, and the whole row is drawn from.
     asked       a top_k says of each row how many it needs.
     weighed     a top_p needs the weight of the whole row beside the candidates.
-    flat        rows in which the candidates do not reach p are cut by `flat`, without a search by one
-    program.
+    flat        the estimates of the scan do for that; rows in which they or the candidates do not suffice are
+    cut by `flat`, without a search by one program.
     """
 
     operations: tuple[int, ...]
@@ -67,21 +67,27 @@ class KernelPlan:
         before = samplers[: samplers.index("temperature", 1)] if "temperature" in samplers[1:] else samplers
         k = fixed["top_k"] if "top_k" in before else None
         weighed = "top_p" in before and not (k and before.index("top_k") < before.index("top_p"))
+        flat = weighed and "top_k" not in samplers and selector == "dist"
         return cls(
             operations,
             heated=samplers[:1] == ("temperature",),
             greedy="temperature" in samplers and fixed["temperature"][1],
             drawn=selector == "dist",
-            wanted=(k or UNASKED) if cuts else 0,
+            wanted=(k or (UNASKED_BY_TOP_P if flat else UNASKED)) if cuts else 0,
             asked=k is not None,
             weighed=weighed,
-            flat=weighed and "top_k" not in samplers and selector == "dist",
+            flat=flat,
         )
 
     @property
     def gathered(self) -> int:
         """How many candidates a workspace must have room for."""
         return max(self.wanted, ROOM // 2) if self.flat else self.wanted
+
+    @property
+    def estimated(self) -> bool:
+        """Whether the scan estimates what tiles weigh."""
+        return self.flat or (self.drawn and not self.wanted)
 
     @property
     def sorted(self) -> int:
@@ -97,7 +103,7 @@ class KernelPlan:
 
     @property
     def cut_last(self) -> bool:
-        """Whether a top_p is the last sampler: then `flat` knows what every tile weighs."""
+        """Whether a top_p is the last sampler: then `flat` knows what remains of every tile."""
         return self.operations[-1:] == (TOP_P.value,)
 
     @property

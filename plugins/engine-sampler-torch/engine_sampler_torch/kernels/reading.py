@@ -33,10 +33,10 @@ def allowed_by(words, ids, live, vocab):
 def edited(values, ids, edit_ids, edit_values, low, high):
     """`values`, with the edits number `low` to `high` − 1 of this row in the place of their ids. A removed
     token stays removed. The loop is short: an engine's edits are spread over all tiles of a row."""
+    removed = values == float("-inf")
     for i in range(low, high):
-        hit = (ids == tl.load(edit_ids + i).to(tl.int32)) & (values > float("-inf"))
-        values = tl.where(hit, tl.load(edit_values + i), values)
-    return values
+        values = tl.where(ids == tl.load(edit_ids + i).to(tl.int32), tl.load(edit_values + i), values)
+    return tl.where(removed, float("-inf"), values)
 
 
 @triton.jit

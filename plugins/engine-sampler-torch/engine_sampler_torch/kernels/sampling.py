@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from . import few, flat, many, scan, together, whole
+from .certificate import relative_doubt
 from .launching import launch
 from .outcome import KernelOutcome
 from .plan import KernelPlan, plan_of
@@ -20,6 +21,11 @@ GATHERED_AT_ONCE, MOST_PROGRAMS = 1024, 32
 """How many logits a program gathers from at once, and how many programs share a row's."""
 MOST_TOGETHER, READ_AT_ONCE = 128, 4096
 """Up to how many candidates one program of a row does all of that, and how many logits it reads at once."""
+
+LEAST_PROGRAMS, SHARED_PROGRAMS = 16, 1024
+"""How many programs share a row that the exact pass may leave out, and how many there are in all."""
+SPREAD_AT_ONCE, LISTED_AT_ONCE = 2048, 2048
+"""How many logits, and how many tokens of a list, `flat` looks at at once."""
 
 Given = Mapping[str, Tensor]
 Edits = tuple[Tensor, Tensor]
@@ -84,11 +90,13 @@ class _Launches:
         self.outcome = KernelOutcome.empty(rows, index.device)
         self.wide = (shape.tiles, shape.vocab_size)
         self.tiles_bucket = bucket(shape.tiles)
+        self.vector = shape.vector(logits.element_size())
+        self.doubt = relative_doubt(shape.tile, shape.group, self.vector)
 
     def _none(self, dtype: torch.dtype) -> Tensor:
         return self.workspace.none[dtype]
 
-    def scan(self, wanted: int) -> None:
+    def scan(self, wanted: int, *, estimated: bool = False) -> None:
         """Read every logit once."""
         w, shape = self.workspace, self.shape
         if self.edits is not None:
@@ -97,9 +105,9 @@ class _Launches:
             self._launch(scan.count_edits, grid, ids, w.spans, ids.stride(0), ids.shape[1], shape.tiles + 1,
                    TILE=shape.tile, STEP=1024, warps=4)  # fmt: skip
         self._launch(scan.scan, (self.rows, shape.tiles), *self.source, self.scales, w.highest, w.first,
-                     w.alive, w.maxima, *self.strides, *self.wide, TILE=shape.tile, GROUP=shape.group,
-                     VECTOR=min(shape.group, 16 // self.source[0].element_size()), GROUPED=wanted > 0,
-                     **self.kinds, warps=8)  # fmt: skip
+                     w.alive, w.maxima, w.estimates, *self.strides, *self.wide, TILE=shape.tile,
+                     GROUP=shape.group, VECTOR=self.vector, GROUPED=wanted > 0,
+                     ESTIMATED=estimated, **self.kinds, warps=8)  # fmt: skip
 
     def begin(self, needs: Tensor | None, wanted: int, *, best_only: bool = False) -> None:
         """What the scan says of each row."""
@@ -123,7 +131,7 @@ class _Launches:
         w, shape, outcome = self.workspace, self.shape, self.outcome
         given, constants = self._begun(needs)
         self._launch(together.candidates, (self.rows,), *given, outcome.peaks, outcome.faults, w.best, w.last,
-                     w.counts, w.hot, w.candidates, w.ordered, w.by_id, outcome.token_ids, *self.strides,
+                     w.counts, w.hot, w.ordered, w.by_id, outcome.token_ids, *self.strides,
                      *self.wide, shape.groups, wanted, **constants, CAPACITY=shape.capacity,
                      AT_ONCE=max(1, READ_AT_ONCE // shape.group), STEP=32, warps=8)  # fmt: skip
 
@@ -143,45 +151,53 @@ class _Launches:
         self._launch(few.rank, (self.rows, capacity // 32), w.candidates, w.counts, w.ordered, w.by_id,
                      CAPACITY=capacity, LANES=32, STEP=128, warps=8)  # fmt: skip
 
+    def decide(self, plan: KernelPlan, given: Given) -> None:
+        """A draw from whole rows, where the estimates leave one token only."""
+        w, shape, outcome = self.workspace, self.shape, self.outcome
+        self._launch(many.decide, (self.rows,), *self.source, self.scales, w.highest, w.first, w.alive,
+                     w.estimates, given["greedy"], given["draw"], outcome.peaks, outcome.faults, w.best,
+                     outcome.token_ids, *self.strides, *self.wide, TILE=shape.tile, GROUP=shape.group,
+                     TILES=self.tiles_bucket, DOUBT=self.doubt, GREEDY=plan.greedy, **self.kinds,
+                     warps=8)  # fmt: skip
+
     def chain(self, plan: KernelPlan, given: Given) -> None:
         """The chain on the candidates."""
-        w, shape = self.workspace, self.shape
-        self._launch(few.chain, (self.rows,), w.ordered, w.by_id, w.counts, w.last, self.outcome.faults,
-                     w.masses, w.tallies, self.outcome.token_ids, *(given[name] for name in PARAMETERS),
-                     shape.tiles,
+        w, shape, flat = self.workspace, self.shape, plan.flat
+        no = self._none(torch.int32)
+        logits, index, bitmask = self.source[:3] if flat else (no, no, no)
+        row_stride, mask_stride = self.strides[:2] if flat else (0, 0)
+        self._launch(few.chain, (self.rows,), logits, index, bitmask, w.ordered, w.by_id, w.counts, w.last,
+                     self.outcome.faults, w.first, w.estimates if flat else w.masses, w.intervals, w.bins,
+                     w.listed, self.outcome.token_ids, *(given[name] for name in PARAMETERS), row_stride,
+                     mask_stride, *self.wide, shape.listed // 2,
                      CAPACITY=shape.capacity, TILES=self.tiles_bucket, OPS=plan.operations,
                      SORTED=plan.sorted, LEADING=plan.heated, DRAWN=plan.drawn, WEIGHED=plan.weighed,
-                     GREEDY=plan.greedy, warps=4)  # fmt: skip
+                     GREEDY=plan.greedy, FLAT=flat, ALONE=plan.cuts == 1, TILE=shape.tile if flat else 1,
+                     DOUBT=self.doubt if flat else 0.0, MASKED=flat and self.kinds["MASKED"],
+                     warps=8 if flat else 4)  # fmt: skip
 
     def flat(self, plan: KernelPlan, given: Given) -> None:
         """A top_p over rows of which the candidates are too small a part."""
         w, shape, outcome = self.workspace, self.shape, self.outcome
-        grid = (self.rows, shape.tiles)
-        ops, kinds = {"OPS": plan.operations}, self.kinds
-        part = (outcome.token_ids, outcome.faults, w.counts, given["least"], given["greedy"])
-        parting = {"CAPACITY": shape.capacity, "ALONE": plan.cuts == 1, "GREEDY": plan.greedy}
-        self._launch(flat.tally, grid, *self.source, self.scales, w.best, *part, given["depth"], w.tallies,
-                     w.masses, *self.strides, *self.wide, TILE=shape.tile, **parting, **ops, **kinds,
-                     warps=8)  # fmt: skip
-        self._launch(flat.interval, (self.rows,), *part, given["p"], given["reach"], w.tallies, w.masses,
-                     w.state, w.limits, w.below, w.places, w.bins, shape.tiles, TILES=self.tiles_bucket,
-                     **parting, warps=4)  # fmt: skip
-        inside = (w.best, w.first, w.state, w.places, given["depth"])
-        self._launch(flat.spread, grid, *self.source, self.scales, *inside, w.below, w.bins, *self.strides,
-                     *self.wide, TILE=shape.tile, **ops, **kinds, warps=8)  # fmt: skip
-        self._launch(flat.bin_of, (self.rows,), w.state, w.limits, w.below, w.places, w.bins, w.chosen,
-                     w.counts, warps=4)  # fmt: skip
-        self._launch(flat.collect, grid, *self.source, self.scales, *inside, w.chosen, w.counts, w.candidates,
-                     w.masses, *self.strides, *self.wide, TILE=shape.tile, CAPACITY=ROOM, **ops, **kinds,
-                     warps=8)  # fmt: skip
-        self.rank(ROOM)
-        self._launch(flat.close, (self.rows,), w.ordered, w.counts, w.state, w.limits, w.below, w.places,
-                     w.best, given["crossing"], given["depth"], given["scale"], w.cuts, w.lates, w.masses,
-                     shape.tiles, TILE=shape.tile, CAPACITY=ROOM, **ops, HEATED=plan.heated,
-                     warps=4)  # fmt: skip
+        values = (given[name] for name in ("p", "reach", "crossing", "depth", "scale", "draw"))
+        ops, listing = {"OPS": plan.operations, "LIST": shape.listed}, (w.listed, w.listing)
+        self._launch(flat.spread, self._shared_out(), *self.source, self.scales, w.best, w.first, w.intervals,
+                     given["depth"], w.totals, w.masses, *listing, *self.strides, *self.wide,
+                     TILE=shape.tile, CHUNK=min(shape.tile, SPREAD_AT_ONCE), VECTOR=self.vector, **ops,
+                     **self.kinds, warps=8)  # fmt: skip
+        self._launch(flat.close, (self.rows,), *self.source, self.scales, w.best, w.intervals, w.totals,
+                     w.masses, w.bins, *listing, w.candidates, w.ordered, w.state, w.cuts, w.lates,
+                     outcome.token_ids, *values, *self.strides, *self.wide, TILE=shape.tile,
+                     TILES=self.tiles_bucket, ROOM=ROOM, AT_ONCE=LISTED_AT_ONCE,
+                     DRAWN=plan.cut_last, **ops, **self.kinds, warps=8)  # fmt: skip
         if not plan.cut_last:
             self.weigh(plan, given, bounded=True)
-        self.draw(plan, given, bounded=True)
+            self.draw(plan, given, bounded=True)
+
+    def _shared_out(self) -> tuple[int, int]:
+        """A grid of programs that share the tiles of a row: not one each, since mostly they find nothing to
+        do."""
+        return self.rows, min(self.shape.tiles, max(LEAST_PROGRAMS, SHARED_PROGRAMS // self.rows))
 
     def resolve(self, plan: KernelPlan, given: Given) -> None:
         """The chain on whole rows, for those that have no token yet."""
@@ -209,19 +225,20 @@ class _Launches:
         return KernelCandidates(ids, values, outcome.faults, outcome.peaks)
 
     def weigh(self, plan: KernelPlan, given: Given, *, bounded: bool = False) -> None:
-        """The weight of each tile: of all its tokens, or of those that `flat` has left."""
+        """The weight of each tile in rows without a token: of all its tokens, or of those that `flat` has
+        left."""
         w, constants = self.workspace, self._drawn_from(plan, bounded=bounded)
-        self._launch(many.weigh, (self.rows, self.shape.tiles), *self.source, self.scales, w.first,
-                     self.outcome.faults, w.best, w.masses, *self._bounds(given), *self.strides, *self.wide,
+        grid = self._shared_out() if plan.estimated else (self.rows, self.shape.tiles)
+        self._launch(many.weigh, grid, *self.source, self.scales, w.first, self.outcome.faults, w.best,
+                     self.outcome.token_ids, w.masses, *self._bounds(given), *self.strides, *self.wide,
                      **constants, warps=8)  # fmt: skip
 
     def draw(self, plan: KernelPlan, given: Given, *, bounded: bool = False) -> None:
-        """A draw from whole rows whose tiles are weighed."""
+        """A draw from whole rows without a token, whose tiles are weighed."""
         w, constants = self.workspace, self._drawn_from(plan, bounded=bounded)
         self._launch(many.draw, (self.rows,), *self.source, self.scales, self.outcome.faults, w.best,
-                     w.masses, given["greedy"], given["draw"], self.outcome.token_ids, *self._bounds(given),
-                     *self.strides, *self.wide, TILES=self.tiles_bucket, GREEDY=plan.greedy, **constants,
-                     warps=8)  # fmt: skip
+                     w.masses, given["draw"], self.outcome.token_ids, *self._bounds(given), *self.strides,
+                     *self.wide, TILES=self.tiles_bucket, **constants, warps=8)  # fmt: skip
 
     def _bounds(self, given: Given) -> tuple[Tensor, ...]:
         w = self.workspace
@@ -296,22 +313,22 @@ def sample(
             launches.begin(None, 0, best_only=True)
         elif plan.wanted:
             needs = arguments["k"] if plan.asked else None
-            launches.scan(plan.wanted)
+            launches.scan(plan.wanted, estimated=plan.estimated)
             if shape.capacity <= MOST_TOGETHER:
                 launches.candidates(needs, plan.wanted)
             else:
                 launches.begin(needs, plan.wanted)
                 launches.gather()
                 launches.rank(shape.capacity)
-            if plan.weighed:
+            if plan.weighed and not plan.flat:
                 launches.weigh(plan, arguments)
             launches.chain(plan, arguments)
             if plan.flat:
                 launches.flat(plan, arguments)
             launches.resolve(plan, arguments)
         else:
-            launches.scan(0)
-            launches.begin(None, 0)
+            launches.scan(0, estimated=True)
+            launches.decide(plan, arguments)
             launches.weigh(plan, arguments)
             launches.draw(plan, arguments)
     if replay is not None:

@@ -7,6 +7,7 @@ program reads what another of the same launch has written: launches on one strea
 import triton
 import triton.language as tl
 
+from .certificate import share_of
 from .numbers import (
     EVERY_KEY,
     LIMIT,
@@ -51,15 +52,16 @@ def orders_of(values):
 
 @kernel()
 def scan(logits, index, bitmask, edit_ids, edit_values, spans, scales,
-         highest, first, alive, maxima,
+         highest, first, alive, maxima, estimates,
          row_stride, mask_stride, edit_stride, spans_stride, tiles, vocab,
          TILE: tl.constexpr, GROUP: tl.constexpr, VECTOR: tl.constexpr,
          MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr,
-         GROUPED: tl.constexpr):  # fmt: skip
+         GROUPED: tl.constexpr, ESTIMATED: tl.constexpr):  # fmt: skip
     """Read one tile of a row. Per tile: `highest`, the order of the greatest raw logit (NaN above all);
     `first`, the key of the tile's greatest logit as the chain sees it, with the first id of its group in the
-    place of its own; `alive`, whether a token is left before the edits. Per group of GROUP ids: `maxima`, the
-    order of its greatest logit as the chain sees it.
+    place of its own; `alive`, whether a token is left before the edits; with ESTIMATED, `estimates`, its
+    share (see `certificate`). Per group of GROUP ids: `maxima`, the order of its greatest logit as the chain
+    sees it.
 
     Limit and temperature keep the order of logits, so they are laid over the maxima alone."""
     row, tile = tl.program_id(0), tl.program_id(1)
@@ -80,14 +82,16 @@ def scan(logits, index, bitmask, edit_ids, edit_values, spans, scales,
     if MASKED:
         words = bitmask + row.to(tl.int64) * mask_stride
         values = tl.where(allowed_by(words, ids, ids >= 0, vocab), values, float("-inf"))
-    if EDITED:
-        values = limited(values)
-        tl.store(alive + at, tl.max(tl.max(tl.max((values > float("-inf")).to(tl.int32), 2), 1), 0))
-        low, high = tl.load(spans + row * spans_stride + tile), tl.load(spans + row * spans_stride + tile + 1)
-        edits = row.to(tl.int64) * edit_stride
-        values = edited(values, ids, edit_ids + edits, edit_values + edits, low, high)
-    if MASKED or EDITED:
         orders = orders_of(values)
+    if EDITED:
+        orders = order_of(limited(value_of(orders)))
+        tl.store(alive + at, (tl.max(orders, 0) > REMOVED).to(tl.int32))
+        low, high = tl.load(spans + row * spans_stride + tile), tl.load(spans + row * spans_stride + tile + 1)
+        values = limited(values)
+        if low < high:
+            edits = row.to(tl.int64) * edit_stride
+            values = edited(values, ids, edit_ids + edits, edit_values + edits, low, high)
+            orders = orders_of(values)
     greatest = value_of(orders)
     if not EDITED:
         greatest = limited(greatest)
@@ -99,6 +103,11 @@ def scan(logits, index, bitmask, edit_ids, edit_values, spans, scales,
     tl.store(first + at, tl.min(tl.where(peaks > REMOVED, keys, NO_KEY), 0))
     if GROUPED:
         tl.store(maxima + at * (TILE // GROUP) + groups, peaks)
+    if ESTIMATED:
+        if HEATED:
+            scale = tl.load(scales + row)
+            values = heated(values, scale) if EDITED else values * scale
+        tl.store(estimates + at, share_of(values, greatest))
 
 
 @triton.jit
@@ -118,6 +127,19 @@ def found_in(row, highest, first, alive, tiles, TILES: tl.constexpr,
     fault = tl.where(peak < -LIMIT, 2, fault)
     fault = tl.where(peak <= LIMIT, fault, 1)
     return peak, fault, key
+
+
+@triton.jit
+def first_key(key, source, words, edit_ids, edit_values, spans, scale, vocab,
+              TILE: tl.constexpr, GROUP: tl.constexpr,
+              MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr):  # fmt: skip
+    """The least key in the group of GROUP ids that begins with the id of `key`."""
+    start = (key & 0xFFFFFFFF).to(tl.int32)
+    ids = start + tl.arange(0, GROUP)
+    tile = tl.minimum(start, vocab - 1) // TILE
+    values = read(source, words, edit_ids, edit_values, spans, scale, tile, ids, ids >= 0, vocab, MASKED,
+                  EDITED, HEATED)  # fmt: skip
+    return tl.min(key_of(values, ids), 0)
 
 
 @triton.jit
@@ -150,12 +172,10 @@ def begun(row, source, bitmask, edit_ids, edit_values, spans, scale,
             need = tl.minimum(tl.load(needs + row), need).to(tl.int32)
     peak, fault, key = found_in(row, highest, first, alive, tiles, TILES, MASKED, EDITED)
     # The first token's group is on its way while the bound is searched for.
-    start = tl.where(fault == 0, key & 0xFFFFFFFF, vocab).to(tl.int32)
-    ids = start + tl.arange(0, GROUP)
     edits = row.to(tl.int64) * edit_stride
-    values = read(source, bitmask + row.to(tl.int64) * mask_stride, edit_ids + edits, edit_values + edits,
-                  spans + row * spans_stride, scale, tl.minimum(start // TILE, tiles - 1), ids, ids >= 0,
-                  vocab, MASKED, EDITED, HEATED)  # fmt: skip
+    best_key = first_key(tl.where(fault == 0, key, vocab), source, bitmask + row.to(tl.int64) * mask_stride,
+                         edit_ids + edits, edit_values + edits, spans + row * spans_stride, scale, vocab,
+                         TILE, GROUP, MASKED, EDITED, HEATED)  # fmt: skip
     tl.store(peaks + row, peak)
     tl.store(faults + row, fault.to(tl.int64))
     bound = tl.full((), EVERY_KEY, tl.int64)
@@ -165,7 +185,7 @@ def begun(row, source, bitmask, edit_ids, edit_values, spans, scale,
             bound = nth_best(~orders, (key >> 32).to(tl.int32), need)
         tl.store(last + row, bound)
         count = hot_of(orders, bound, fault, hot + row * groups, GROUPS)
-    key = tl.where(fault == 0, tl.min(key_of(values, ids), 0), key)
+    key = tl.where(fault == 0, best_key, key)
     tl.store(best + row, key)
     token = tl.full((), -1, tl.int64)
     if BEST:

@@ -14,7 +14,7 @@ from .scan import begun, keys_in
 @kernel()
 def candidates(logits, index, bitmask, edit_ids, edit_values, spans, scales,
                highest, first, alive, maxima, needs,
-               peaks, faults, best, last, counts, hot, found, ordered, by_id, tokens,
+               peaks, faults, best, last, counts, hot, ordered, by_id, tokens,
                row_stride, mask_stride, edit_stride, spans_stride, tiles, vocab,
                groups, need,
                TILE: tl.constexpr, GROUP: tl.constexpr,
@@ -23,8 +23,8 @@ def candidates(logits, index, bitmask, edit_ids, edit_values, spans, scales,
                MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr,
                NEEDS: tl.constexpr):  # fmt: skip
     """All that those write but `hot_counts`; grid (rows,). AT_ONCE groups are read at a time, and STEP
-    candidates compared. Candidates are put in places that are counted, not handed out: fewer of them wait for
-    memory."""
+    candidates compared. Groups are read by ascending ids, and candidates put in places that are counted, so
+    that they are found by id."""
     row = tl.program_id(0)
     source = logits + tl.load(index + row) * row_stride
     scale = tl.load(scales + row) if HEATED else 1.0
@@ -44,9 +44,9 @@ def candidates(logits, index, bitmask, edit_ids, edit_values, spans, scales,
         passing = keys <= bound
         upto = tl.cumsum(passing.to(tl.int32), 0)
         places = count + upto - 1
-        tl.store(found + at + places, keys, mask=passing & (places < CAPACITY))
+        tl.store(by_id + at + places, keys, mask=passing & (places < CAPACITY))
         count += tl.max(upto, 0)
     tl.store(counts + row, count)
     if count <= CAPACITY:
         tl.debug_barrier()
-        ranked(found + at, ordered + at, by_id + at, tl.arange(0, CAPACITY), count, CAPACITY, STEP)
+        ranked(by_id + at, ordered + at, by_id, tl.arange(0, CAPACITY), count, CAPACITY, STEP, False)

@@ -19,12 +19,13 @@ maxima."""
 MOST_GROUPS = 8192
 CAPACITIES = (128, 256, 512, 1024, 2048)
 """How many candidates of a row have a place: twice as many as are asked for, for the ties among them."""
-COARSE, BINS = 256, 1024
-"""How `flat` divides a row."""
+BINS = 1024
+"""How `flat` divides what it looks at of a row."""
 ROOM = 1024
 """Places for the tokens of one of its bins."""
-UNASKED = 256
-"""As many candidates are gathered where no top_k says how many are needed."""
+UNASKED, UNASKED_BY_TOP_P = 256, 64
+"""As many candidates are gathered where no top_k says how many are needed; fewer where `flat` finds what
+they do not suffice for."""
 MOST_WANTED = 1024
 _WANTED = (64, 128, UNASKED, 512, MOST_WANTED)
 """How many candidates chains want."""
@@ -63,6 +64,15 @@ class WorkspaceShape:
         while -(-vocab_size // group) > MOST_GROUPS:
             group *= 2
         return cls(vocab_size, max(tile, group), group, capacity)
+
+    def vector(self, size_of_logit: int) -> int:
+        """Logits that a thread reads at once."""
+        return min(self.group, 16 // size_of_logit)
+
+    @property
+    def listed(self) -> int:
+        """Places for the tokens among which `flat` looks for a cut."""
+        return max(1024, bucket(self.vocab_size) // 16)
 
     @property
     def whole(self) -> bool:
@@ -120,13 +130,14 @@ class Workspace:
         self.counts = empty(rows, dtype=torch.int32)
         self.last = empty(rows, dtype=torch.int64)
         self.best = empty(rows, dtype=torch.int64)
+        self.estimates = empty(rows * small, dtype=torch.float32)
         # For `flat`:
-        self.tallies = empty(rows * COARSE, dtype=torch.int32)
+        self.totals = empty(rows * small, dtype=torch.int64)
+        self.intervals, self.listed = empty(2 * rows, dtype=torch.float32), empty(rows, dtype=torch.int32)
+        self.listing = empty(rows * shapes[0].listed if shapes else 1, dtype=torch.int64)
         self.bins = empty(rows * BINS, dtype=torch.int64)
-        self.limits, self.below = empty(rows, dtype=torch.int64), empty(rows, dtype=torch.int64)
         self.cuts, self.lates = empty(rows, dtype=torch.int64), empty(rows, dtype=torch.int64)
-        self.state, self.places = empty(rows, dtype=torch.int32), empty(rows, dtype=torch.int32)
-        self.chosen = empty(rows, dtype=torch.int32)
+        self.state = empty(rows, dtype=torch.int32)
         self.none = {dtype: torch.zeros(rows, dtype=dtype, device=device) for dtype in _DTYPES}
         """Stand for tensors that are not given: zeros of each type, so that kernels are compiled once."""
 

@@ -153,20 +153,13 @@ def predict(case: TimedCase, card: Card = H100, architecture: int = ARCHITECTURE
     recorder = _Recorder()
     logits = torch.empty(case.rows, VOCAB_SIZE, dtype=case.dtype, device="meta")
     start_step(case, logits, recorder)
-    names = [noted[0].fn.__name__ for noted in recorder.noted]
-    return Prediction(
-        tuple(
-            _launch(case, card, architecture, "collect" in names[:i], *noted)
-            for i, noted in enumerate(recorder.noted)
-        )
-    )
+    return Prediction(tuple(_launch(case, card, architecture, *noted) for noted in recorder.noted))
 
 
 def _launch(
     case: TimedCase,
     card: Card,
     architecture: int,
-    collected: bool,
     kernel: Any,
     grid: tuple[int, ...],
     given: tuple[Any, ...],
@@ -175,7 +168,7 @@ def _launch(
 ) -> Launch:
     spec = specification(kernel, given, constants, warps)
     code, resources = _code(dumps(spec, sort_keys=True), architecture)
-    work = work_of(case, spec["kernel"], grid, constants, collected=collected)
+    work = work_of(case, spec["kernel"], grid, constants)
     programs = math.prod(grid)
     pipes, barriers, loads = _counted(code, work.rounds)
     launch = Launch(spec["kernel"], programs, warps, resources, pipes, barriers, loads, work)
@@ -225,29 +218,20 @@ def _code(text: str, architecture: int) -> tuple[list[Instruction], Resources]:
     return instructions_of(disassembled(kernel.asm["cubin"])), resources_of(kernel)
 
 
-FLAT = ("tally", "interval", "spread", "bin_of", "collect", "close")
+FLAT = ("spread", "close")
 
 
-def work_of(
-    case: TimedCase,
-    kernel: str,
-    grid: tuple[int, ...],
-    constants: Mapping[str, Any],
-    *,
-    collected: bool = False,
-) -> LaunchWork:
+def work_of(case: TimedCase, kernel: str, grid: tuple[int, ...], constants: Mapping[str, Any]) -> LaunchWork:
     """What a launch finds to do in rows of `case`: candidates are a seventh more than asked for, each in a
-    group of its own; every tile weighs something; a row that is not flat leaves nothing to `flat`, and
-    none leaves anything to `resolve`. `collected`: candidates are the tokens of one of `flat`'s bins."""
+    group of its own; the estimates of the scan suffice for rows that are not flat, which leave nothing to
+    `flat`, `weigh` and `draw`; and none leaves anything to `resolve`."""
     every = float(case.rows * VOCAB_SIZE * case.dtype.itemsize)
     wanted = min(case.settings.get("top_k", math.inf), constants.get("CAPACITY", 0) / 2)
     candidates = CANDIDATES * wanted
-    of_flat = collected or kernel in FLAT or constants.get("BOUNDED", False)
-    if kernel == "resolve" or (of_flat and not case.flat):
+    if kernel == "resolve" or (kernel in (*FLAT, "weigh", "draw") and not case.flat):
         return LaunchWork(share=0)
     if kernel == "rank":
-        count = IN_A_BIN if collected else candidates
-        programs, rounds = (math.ceil(count / constants[name]) for name in ("LANES", "STEP"))
+        programs, rounds = (math.ceil(candidates / constants[name]) for name in ("LANES", "STEP"))
         return LaunchWork(share=programs / grid[1], rounds=rounds)
     if kernel == "candidates":
         rounds = math.ceil(candidates / constants["AT_ONCE"])
@@ -256,12 +240,18 @@ def work_of(
         share = candidates / constants["STEP"] / grid[1]
         size = _gathered(case, constants, candidates)
         return LaunchWork(min(share, 1), max(share, 1), size, again=True)
-    if kernel in ("weigh", "tally", "spread", "collect"):
-        return LaunchWork(bytes=every, again=True)
+    if kernel in ("weigh", "spread"):
+        chunks = VOCAB_SIZE / constants.get("CHUNK", constants["TILE"])
+        return LaunchWork(rounds=chunks / grid[1], bytes=every, again=True)
+    if kernel == "chain" and case.flat:
+        return LaunchWork(rounds=SAMPLED, bytes=every / 16, again=True)
+    if kernel == "close":
+        return LaunchWork(rounds=IN_A_LIST / constants["AT_ONCE"])
     return LaunchWork(bytes=every if kernel == "scan" else 0)
 
 
-CANDIDATES, IN_A_BIN = 8 / 7, 128
+CANDIDATES, IN_A_LIST, SAMPLED = 8 / 7, 4096, 4
+"""Candidates for each that is wanted, tokens that `flat` lists, and how many parts its sample is read in."""
 
 
 def _gathered(case: TimedCase, constants: Mapping[str, Any], candidates: float) -> float:

@@ -40,12 +40,13 @@ def run(
     edits: tuple[np.ndarray, np.ndarray] | None = None,
     shape: WorkspaceShape | None = None,
     workspace: Workspace | None = None,
+    draws: np.ndarray | None = None,
 ) -> KernelOutcome:
-    """`sample` for all `rows`: row i reads logits[index[i]]."""
+    """`sample` for all `rows`: row i reads logits[index[i]]. `draws` stand for the bits of their seeds."""
     n, vocab_size = len(rows), rows.vocabulary.size
     names = [sampler.name for sampler in chain.samplers]
     steps = {name: inputs(name, rows) for name in names}
-    draws = rows.bind(chain.selector).draw().view(np.int64)
+    bits = rows.bind(chain.selector).draw() if draws is None else draws
     return sample(
         logits,
         torch.from_numpy(np.arange(n) if index is None else index),
@@ -59,7 +60,7 @@ def run(
         fixed={name: step[1] for name, step in steps.items()},
         bitmask=None if bitmask is None else torch.from_numpy(bitmask),
         edits=None if edits is None else (torch.from_numpy(edits[0]), torch.from_numpy(edits[1])),
-        draws=torch.from_numpy(draws),
+        draws=torch.from_numpy(bits.view(np.int64)),
         workspace=workspace or Workspace("cpu", n, vocab_size),
         shape=shape,
     )

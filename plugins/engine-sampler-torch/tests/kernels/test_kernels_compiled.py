@@ -30,9 +30,10 @@ CHAINS = (
     ["temperature", "top_k", "top_p"],
     ["top_p"],
     ["min_p", "top_p", "temperature"],
+    ["top_p", "top_k"],
 )
 """One for every path through the kernels: only the best, a draw from whole rows, few candidates with the
-temperature last and first, and flat rows."""
+temperature last and first, flat rows, and a top_p that needs the exact weight of the row."""
 
 
 SLOW = ("resolve", "recut")
@@ -167,21 +168,29 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 def test_every_kernel_compiles_for_every_generation(reports: list[dict[str, Any]]) -> None:
     kernels = {report["kernel"] for report in reports}
     assert kernels == {
-        "begin", "bin_of", "candidates", "chain", "close", "collect", "count_edits", "draw", "emit", "gather",
-        "interval",
-        "rank", "recut", "resolve", "revise", "scan", "spread", "tally", "weigh",
+        "begin", "candidates", "chain", "close", "count_edits", "decide", "draw", "emit", "gather", "rank",
+        "recut", "resolve", "revise", "scan", "spread", "weigh",
     }  # fmt: skip
     assert {(r["kernel"], r["architecture"]) for r in reports} == {
         (k, a) for k in kernels for a in ARCHITECTURES
     }
 
 
+ESTIMATES = ("scan", "decide", "chain")
+"""Kernels that estimate weights, or read estimates: there powers of two are approximate, and nothing else."""
+POWERS = {"ex2.approx.ftz.f32", "ex2.approx.f32", "MUFU.EX2", "v_exp_f32_e32", "v_exp_f32_e64"}
+
+
+def inexact(report: dict[str, Any], where: str) -> set[str]:
+    return set(report[where]) - (POWERS if report["kernel"] in ESTIMATES else set())
+
+
 def test_no_assembly_fuses_flushes_or_approximates(reports: list[dict[str, Any]]) -> None:
-    assert [report for report in reports if report["assembly"]] == []
+    assert [report for report in reports if inexact(report, "assembly")] == []
 
 
 def test_no_machine_code_fuses_flushes_or_approximates(reports: list[dict[str, Any]]) -> None:
-    assert [report for report in reports if report["sass"]] == []
+    assert [report for report in reports if inexact(report, "sass")] == []
 
 
 def test_no_kernel_needs_more_shared_memory_than_every_card_has(reports: list[dict[str, Any]]) -> None:

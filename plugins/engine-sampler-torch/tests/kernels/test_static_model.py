@@ -67,7 +67,7 @@ def test_every_launch_of_every_case_has_something_to_do_or_nothing(case: TimedCa
         assert 0 <= work.share <= 1
         if not work.share:
             idle.add(kernel.fn.__name__)
-    assert ("tally" in idle) == (list(case.settings) == ["top_p"] and not case.flat)
+    assert ("spread" in idle) == (list(case.settings) == ["top_p"] and not case.flat)
 
 
 def test_ordinary_rows_are_read_once_and_their_candidates_again() -> None:
