@@ -88,6 +88,9 @@ class TorchBackend(Backend):
             step.begin()
         return _Rest(step, batch.logits)
 
+    def draws_ahead(self, plan: DevicePlan) -> bool:
+        return plan.draws_ahead
+
     def process(self, batch: Batch) -> Any:
         if not batch.groups:
             return None
@@ -95,7 +98,7 @@ class TorchBackend(Backend):
             return process(self._room(batch.groups[0].rows, batch.logits), batch)
 
     def prepare_masks(self, bitmask: np.ndarray, rows: Sequence[int], device: str) -> MasksOnDevice | None:
-        return prepare(bitmask, torch.device(device)) if is_exact(device) else None
+        return prepare(bitmask, rows, torch.device(device)) if is_exact(device) else None
 
     def logprobs(self, logits: LogitRows, token_ids: np.ndarray, top_n: int) -> Logprobs | None:
         if logits.remote is None:

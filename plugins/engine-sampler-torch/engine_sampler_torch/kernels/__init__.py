@@ -2,6 +2,7 @@
 backend."""
 
 from .check import repeatable, trusted
+from .logprobs import Likeliest, likeliest, listed_width
 from .outcome import KernelOutcome
 from .plan import covers, plan_of
 from .replay import Replay
@@ -13,11 +14,14 @@ __all__ = [
     "FAULTS",
     "KernelCandidates",
     "KernelOutcome",
+    "Likeliest",
     "Replay",
     "Workspace",
     "WorkspaceShape",
     "bucket",
     "covers",
+    "likeliest",
+    "listed_width",
     "narrow",
     "plan_of",
     "repeatable",

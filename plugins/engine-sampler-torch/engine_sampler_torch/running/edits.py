@@ -23,7 +23,8 @@ look for them in every tile, costs less than to change whole rows."""
 
 def are_few(piece: GroupPiece, lead: int) -> bool:
     """Whether the first `lead` steps, all edits, list few tokens."""
-    listed = sum(ids.shape[1] for ids in _listed(piece, lead))
+    pairs = zip(piece.plan.steps[:lead], piece.steps[:lead], strict=True)
+    listed = sum(given.shape_of(name)[1] for step, given in pairs for name in step.sparse_ids)
     return listed <= most_listed(piece.vocab_size)
 
 

@@ -74,9 +74,9 @@ class Route:
 
     def may_be_direct(self, piece: GroupPiece) -> bool:
         """Whether they do if few tokens are edited."""
-        if self.start > self.lead:
+        if self.start > self.lead or piece.wants("penalized"):
             return False
-        return not (piece.reports and (piece.wants("raw") or piece.wants("penalized")))
+        return self.chooses or not piece.wants("raw")
 
 
 class Fused:
@@ -104,6 +104,12 @@ class Fused:
         """Whether the kernels read the logits, so that no step works on whole rows of a piece."""
         route = self.route(piece)
         return route is not None and route.chooses and route.is_direct(piece)
+
+    def leaves_rows(self, piece: GroupPiece) -> bool:
+        """Whether no step works on whole rows of a piece in the step that has begun, so that it needs little
+        memory for a row."""
+        route = self.route(piece)
+        return route is not None and route.is_direct(piece)
 
     def revise(self, piece: GroupPiece, upload: Upload) -> Revision | None:
         """What a step makes of the tables of what a piece edits; None if they are of no use."""
@@ -190,6 +196,14 @@ class Fused:
             workspace=self._room(kernels, len(piece), size, width),
         )
         return _block(narrowed, size), route.start + route.is_heated + 1
+
+    def likeliest(self, piece: GroupPiece, logits: Tensor, found: Any) -> Any:
+        """`kernels.Likeliest` of what raw logprobs of a piece list, beside the tokens that were `found` by
+        `choose`."""
+        kernels, size = kernels_for(self._device), piece.vocab_size
+        k = min(piece.listed, size)
+        workspace = self._room(kernels, len(piece), size, kernels.listed_width(k))
+        return kernels.likeliest(logits, piece.where, size, found.peaks, found.token_ids, k, workspace)
 
     def _every(self, n: int) -> Tensor:
         """0 … n − 1, the same tensor for as many rows as before."""

@@ -26,16 +26,26 @@ MOST_LISTED = 1024
 
 
 def pieces_of(
-    group: Group, logits: Tensor, kept: Upload, *, choosing: bool = True, listing: bool = False
+    group: Group,
+    logits: Tensor,
+    kept: Upload,
+    *,
+    choosing: bool = True,
+    listing: bool = False,
+    in_parts: bool = True,
 ) -> list[GroupPiece]:
-    """The rows of a group in pieces of bounded size; `choosing`: whether their selector runs; `listing`:
-    whether there are tables of what they edit. What stays as it is in later steps is added to `kept`."""
-    size = group.rows.vocabulary.size
+    """The rows of a group in pieces of bounded size, or all of them as one unless `in_parts`; `choosing`:
+    whether their selector runs; `listing`: whether there are tables of what they edit. What stays as it is in
+    later steps is added to `kept`."""
+    rows = len(group.index)
+    most = most_rows(logits, group.rows.vocabulary.size) if in_parts else rows
+    return [GroupPiece(group, some, logits, kept, choosing, listing) for some in _parts(rows, most)]
+
+
+def most_rows(logits: Tensor, vocab_size: int) -> int:
+    """How many whole rows may be worked on together."""
     room = max(WORKING_BYTES, logits.numel() * logits.element_size())
-    most = max(1, room // (BYTES_PER_LOGIT * size))
-    return [
-        GroupPiece(group, some, logits, kept, choosing, listing) for some in _parts(len(group.index), most)
-    ]
+    return max(1, room // (BYTES_PER_LOGIT * vocab_size))
 
 
 def _parts(n: int, most: int) -> Iterator[slice]:
@@ -69,6 +79,10 @@ class Inputs:
         self.fixed = self.part.fixed(rows)
         self._numbers = {name: upload.add(array) for name, array in self.part.inputs(rows).items()}
         self._upload, self._given = upload, None
+
+    def shape_of(self, name: str) -> tuple[int, ...]:
+        """The shape of an array, whether it is on the device yet or not."""
+        return self._upload.shape(self._numbers[name])
 
     @property
     def given(self) -> Given:

@@ -16,8 +16,8 @@ from engine_sampler.for_backends import INTERRUPTIONS, HostRun, failure
 from .captured import CapturedStep, Captures, Graphs, kind_of
 from .chain import PieceOutcome, run_piece
 from .fused import Fused
-from .masks import MaskRoom
-from .pieces import GroupPiece, pieces_of
+from .masks import MasksOnDevice
+from .pieces import GroupPiece, most_rows, pieces_of
 from .plan import DevicePlan
 from .results import Results
 from .transfer import Buffers, Download, Upload
@@ -33,16 +33,15 @@ class DeviceRoom:
     download: Buffers
     fused: Fused
     graphs: Graphs
-    masks: MaskRoom
 
     @classmethod
     def on(cls, device: torch.device) -> DeviceRoom:
-        return cls(Buffers(device), Buffers(device), Fused(device), Graphs(device), MaskRoom())
+        return cls(Buffers(device), Buffers(device), Fused(device), Graphs(device))
 
     @property
     def memory(self) -> tuple[Any, ...]:
         """What the work of a step reads and writes, beside what its pieces keep and the logits."""
-        return self.upload.memory, self.download.memory, self.fused.memory, self.masks.memory
+        return self.upload.memory, self.download.memory, self.fused.memory
 
 
 @dataclass
@@ -82,12 +81,15 @@ class StepRun:
     def begin(self) -> None:
         """Queue the device's work, and the copy of its results; leave the tokens on the device."""
         self._fused.tables.give_up()
-        self._settle_masks()
+        masks = self._prepared_masks()
+        if masks is not None:
+            masks.ready()
         by_group = {number: self._pieces(number, group) for number, group in enumerate(self._batch.groups)}
         pieces = [(number, piece) for number, some in by_group.items() for piece in some]
         if self._kept is not None:
             self._kept.send()
             self._prepared.pieces.update(by_group)
+        self._ahead = [self._upload.add(array) for array in self._batch.ahead or ()]
         self._upload.pack()
         captured = self._captured(pieces)
         if captured is not None:
@@ -97,15 +99,14 @@ class StepRun:
             self._batch.token_ids_on_device = self._work(pieces)
             self._download.mark()
         self._fused.tables.settle()
+        if masks is not None:
+            masks.release()
 
-    def _settle_masks(self) -> None:
-        """Bring prepared masks to where a graph finds them."""
+    def _prepared_masks(self) -> MasksOnDevice | None:
+        """The masks that `prepare` has copied to this device."""
         prepared = self._batch.prepared_masks
-        if prepared is None or not self._room.graphs.work:
-            return
-        if prepared.handle.masks.device == self._logits.device:
-            handle = self._room.masks.settle(prepared.handle)
-            self._batch.prepared_masks = replace(prepared, handle=handle)
+        masks: MasksOnDevice | None = None if prepared is None else prepared.handle
+        return masks if masks is not None and masks.masks.device == self._logits.device else None
 
     def _work(self, pieces: Sequence[tuple[int, GroupPiece]]) -> Tensor | None:
         """Queue the device's work, and both copies. Returns the tokens of all rows, as `_tokens`."""
@@ -148,7 +149,8 @@ class StepRun:
         if graph is None:
             return None
         verdicts = [outcome.verdicts for _, outcome in self._outcomes if outcome is not None]
-        held = (verdicts, pieces, *self._room.memory)
+        masks = [piece.masks.memory for _, piece in pieces if piece.masks is not None]
+        held = (verdicts, pieces, masks, *self._room.memory)
         return CapturedStep(graph, self._results, download, tokens, held)
 
     def is_done(self) -> bool:
@@ -172,9 +174,14 @@ class StepRun:
             return []
         if plan.is_worthwhile(group.masked) and number not in self._prepared.failed:
             try:
-                pieces = self._prepared.pieces.get(number) or self._build(group)
-                for piece in pieces:
-                    piece.begin(self._batch, self._upload, self._fused.revise)
+                pieces = self._prepared.pieces.get(number) or self._build(
+                    group, in_parts=not self._fused.work
+                )
+                self._begin(pieces)
+                most = most_rows(self._logits, pieces[0].vocab_size)
+                if len(pieces[0]) > most and not self._fused.leaves_rows(pieces[0]):
+                    pieces = self._build(group, in_parts=True)
+                    self._begin(pieces)
                 return pieces
             except INTERRUPTIONS:
                 raise
@@ -183,10 +190,14 @@ class StepRun:
         self._hosted.append(replace(group, plan=plan.chain))
         return []
 
-    def _build(self, group: Group) -> list[GroupPiece]:
+    def _begin(self, pieces: Sequence[GroupPiece]) -> None:
+        for piece in pieces:
+            piece.begin(self._batch, self._upload, self._fused.revise)
+
+    def _build(self, group: Group, *, in_parts: bool) -> list[GroupPiece]:
         if self._kept is None:
             self._kept = Upload(Buffers(self._logits.device, smallest=1))
-        return pieces_of(group, self._logits, self._kept, listing=self._fused.work)
+        return pieces_of(group, self._logits, self._kept, listing=self._fused.work, in_parts=in_parts)
 
     def _note_failure(self, number: int, error: BaseException) -> None:
         logger.warning("%s; the host runs its requests", failure("a torch step", error))
@@ -207,9 +218,19 @@ class StepRun:
             return None
 
     def _tokens(self, outcomes: Sequence[tuple[GroupPiece, PieceOutcome | None]]) -> Tensor | None:
-        """The tokens of all rows, int64 [rows]; None if the host chooses any."""
+        """The tokens of all rows, int64 [rows], −1 for rows behind wrong drafts; None if the host chooses
+        any."""
         if self._hosted:
             return None
+        tokens = self._drawn(outcomes)
+        if tokens is None or not self._ahead:
+            return tokens
+        guessed, first_rows = (self._upload[number] for number in self._ahead)
+        wrong = ((guessed >= 0) & (guessed != tokens.roll(1))).cumsum(0)
+        return tokens.masked_fill(wrong != wrong.index_select(0, first_rows), -1)
+
+    def _drawn(self, outcomes: Sequence[tuple[GroupPiece, PieceOutcome | None]]) -> Tensor | None:
+        """The same, drafts or not."""
         n = self._logits.shape[0]
         if len(outcomes) == 1 and outcomes[0][1] is not None and outcomes[0][0].covers(n):
             return outcomes[0][1].token_ids

@@ -120,6 +120,10 @@ class Upload:
         self._size += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
         return len(self._arrays) - 1
 
+    def shape(self, number: int) -> tuple[int, ...]:
+        """The shape of the array of this number."""
+        return self._arrays[number].shape
+
     @property
     def layout(self) -> Hashable:
         """What decides where the arrays will be on the device, and which types and shapes they have."""
