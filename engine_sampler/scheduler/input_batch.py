@@ -19,11 +19,8 @@ Key = tuple[Any, ...]
 
 
 @dataclass
-class AheadRows:
-    """The rows of requests and of their drafts, which are drawn together.
-
-    groups  of all these rows; `cache` is what the backend keeps for them.
-    """
+class KeptGroups:
+    """Groups in certain rows, and what the backend keeps for them."""
 
     groups: list[Group]
     cache: dict[Any, Any]
@@ -92,7 +89,8 @@ class InputBatch:
                 `Grouping` sets them.
     has_masks   whether the masks that were filled last are those of these requests.
     cache       what the backend keeps for these groups in these rows.
-    ahead       the rows of the last step with drafts, if they were drawn together, see `Grouping.ahead`.
+    spread      the groups of the last step with drafts and what the backend keeps for them, see
+                `Grouping.spread`; `ahead`: those of all rows, if they were drawn together, see `Grouping.ahead`.
     processed   the groups for `Scheduler.process` and what the backend keeps for them, by `before_choice`.
     is_everyone  whether it has all live requests.
     """
@@ -126,7 +124,8 @@ class InputBatch:
         self.groups: list[Group] | None = None
         self.has_masks = False
         self.cache: dict[Any, Any] = {}
-        self.ahead: tuple[bytes, AheadRows | None] = b"", None
+        self.spread: tuple[bytes, KeptGroups | None] = b"", None
+        self.ahead: tuple[bytes, KeptGroups | None] = b"", None
         self.processed: dict[bool, tuple[list[Group], dict[Any, Any]]] = {}
 
     def __len__(self) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..arithmetic import LogitRows
 from ..base.errors import INTERRUPTIONS, failure, quoted
-from ..contract import Backend, BackendError, Batch, LogprobsRequest
+from ..contract import Backend, BackendError, Batch, Group, LogprobsRequest
 from ..requests.detokenizer import MatchedEnds
 from ..requests.draws import RowOutputs
 from ..requests.results import StepResult
@@ -219,17 +219,27 @@ class Step:
         """The step for the backend."""
         inputs, is_whole, outputs = drawing.inputs, drawing.is_whole, self.outputs
         self._token_ids_on_device = None
+        groups, cache = self._groups(drawing, left_out)
         return Batch(
             self._logits,
-            self._grouping.groups(inputs, drawing.rows, is_whole=is_whole, left_out=left_out),
+            groups,
             outputs.token_ids,
             outputs.notes,
             [None] * self._n,
             bitmask,
             logprobs=None if inputs.logprobs is None else self._logprobs_request(drawing, inputs.logprobs),
-            cache=inputs.cache if is_whole and not left_out else {},
+            cache=cache,
             prepared_masks=self._masks.take_prepared() if inputs.masked and is_whole else None,
         )
+
+    def _groups(self, drawing: Round, left_out: Sequence[int]) -> tuple[list[Group], dict[Any, Any]]:
+        """The groups of a round, and what the backend keeps for them."""
+        inputs, is_whole = drawing.inputs, drawing.is_whole
+        if drawing.counts is not None and self.may_draw_ahead and not left_out:
+            kept = self._grouping.spread(inputs, drawing.rows)
+            return kept.groups, kept.cache
+        groups = self._grouping.groups(inputs, drawing.rows, is_whole=is_whole, left_out=left_out)
+        return groups, inputs.cache if is_whole and not left_out else {}
 
     def _logprobs_request(self, drawing: Round, needed: LogprobsPlan) -> LogprobsRequest:
         if self._logprobs is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -41,12 +42,14 @@ class Graph(Protocol):
 
 class Graphs:
     """Captures work on one device. Graphs of one scheduler share their memory: no two are at work at once,
-    and what they leave is copied before the next one starts."""
+    and what they leave is copied before the next one starts. It goes with the last of them: torch takes none
+    back for new ones."""
 
     def __init__(self, device: torch.device) -> None:
         self.work = device.type in DEVICE_TYPES
         """Whether they can be captured; not again once that has failed."""
         self._pool: Any = None
+        self._alive: WeakSet[Graph] = WeakSet()
         self._stream: Any = None
         self._device = device
 
@@ -63,7 +66,9 @@ class Graphs:
 
     def _captured(self, work: Callable[[], Any]) -> Graph:
         if self._stream is None:
-            self._pool, self._stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream(self._device)
+            self._stream = torch.cuda.Stream(self._device)
+        if not self._alive:
+            self._pool = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
         self._stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(self._stream):
@@ -72,6 +77,7 @@ class Graphs:
                 work()
             finally:
                 graph.capture_end()
+        self._alive.add(graph)
         return graph
 
 
