@@ -3,7 +3,7 @@ backend."""
 
 from .check import repeatable, trusted
 from .logprobs import Likeliest, likeliest, listed_width
-from .outcome import KernelOutcome
+from .outcome import KernelOutcome, deliver_tokens
 from .plan import covers, plan_of
 from .replay import Replay
 from .revise import revise_tables
@@ -20,6 +20,7 @@ __all__ = [
     "WorkspaceShape",
     "bucket",
     "covers",
+    "deliver_tokens",
     "likeliest",
     "listed_width",
     "narrow",

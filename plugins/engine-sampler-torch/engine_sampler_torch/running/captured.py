@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 from weakref import WeakSet
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -81,6 +82,33 @@ class Graphs:
         return graph
 
 
+class TokenRoom:
+    """Places for the tokens of one step after the other, which are never used again.
+
+    is_known  whether the device copies them there: it finds the address among what a step uploads.
+    """
+
+    def __init__(self, device: torch.device, *, is_known: bool) -> None:
+        self.is_known = is_known
+        self._device = device
+        self._left: list[Tensor] = []
+        self._addresses: list[int] = []
+
+    def next(self, rows: int) -> np.ndarray:
+        """The address of the place that is taken next, int64 [1]."""
+        if not self._left or len(self._left[-1]) != rows:
+            # Triton compiles anew for addresses that are no multiples of 16.
+            several = torch.empty((_TOKENS_AT_ONCE, rows + rows % 2), dtype=torch.int64, device=self._device)
+            self._left = list(several[:, :rows].unbind())
+            self._addresses = [place.data_ptr() for place in self._left]
+        return np.array(self._addresses[-1:], np.int64)
+
+    def take(self) -> Tensor:
+        """The place itself."""
+        self._addresses.pop()
+        return self._left.pop()
+
+
 class CapturedStep:
     """The work of a step, and where its results are.
 
@@ -101,19 +129,16 @@ class CapturedStep:
         self.download = download
         self._tokens = tokens
         self._held = held
-        self._left: list[Tensor] = []
 
-    def start(self) -> Tensor | None:
-        """Start it. Returns the tokens on the device, which nothing will change."""
+    def start(self, room: TokenRoom) -> Tensor | None:
+        """Start it. Returns the tokens on the device, which nothing will change: in the place that `room` has
+        next, where the graph leaves them if its steps know of it."""
         self._graph.replay()
         self.download.mark()
         if self._tokens is None:
             return None
-        if not self._left:
-            like = self._tokens
-            several = torch.empty((_TOKENS_AT_ONCE, len(like)), dtype=like.dtype, device=like.device)
-            self._left = list(several.unbind())
-        return self._left.pop().copy_(self._tokens)
+        place = room.take()
+        return place if room.is_known else place.copy_(self._tokens)
 
 
 class Captures:

@@ -205,6 +205,16 @@ class Fused:
         workspace = self._room(kernels, len(piece), size, kernels.listed_width(k))
         return kernels.likeliest(logits, piece.where, size, found.peaks, found.token_ids, k, workspace)
 
+    def deliver(self, token_ids: Tensor, target: Tensor) -> None:
+        """Copy the tokens of a step to the address in `target`, int64 [1]."""
+        kernels_for(self._device).deliver_tokens(token_ids, target)
+
+    def compile_delivery(self, rows: int) -> None:
+        """Compile that, which must not happen while a graph is captured."""
+        if self.work:
+            places = torch.empty((2, rows + rows % 2), dtype=torch.int64, device=self._device)
+            self.deliver(places[0, :rows], places.new_full((1,), places[1].data_ptr()))
+
     def _every(self, n: int) -> Tensor:
         """0 … n − 1, the same tensor for as many rows as before."""
         if len(self._everything) != n:

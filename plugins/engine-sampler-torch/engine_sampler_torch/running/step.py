@@ -13,7 +13,7 @@ from torch import Tensor
 from engine_sampler import Batch, Group
 from engine_sampler.for_backends import INTERRUPTIONS, HostRun, failure
 
-from .captured import CapturedStep, Captures, Graphs, kind_of
+from .captured import CapturedStep, Captures, Graphs, TokenRoom, kind_of
 from .chain import PieceOutcome, run_piece
 from .fused import Fused
 from .masks import MasksOnDevice
@@ -33,10 +33,13 @@ class DeviceRoom:
     download: Buffers
     fused: Fused
     graphs: Graphs
+    tokens: TokenRoom
 
     @classmethod
     def on(cls, device: torch.device) -> DeviceRoom:
-        return cls(Buffers(device), Buffers(device), Fused(device), Graphs(device))
+        fused = Fused(device)
+        tokens = TokenRoom(device, is_known=fused.work)
+        return cls(Buffers(device), Buffers(device), fused, Graphs(device), tokens)
 
     @property
     def memory(self) -> tuple[Any, ...]:
@@ -90,11 +93,13 @@ class StepRun:
             self._kept.send()
             self._prepared.pieces.update(by_group)
         self._ahead = [self._upload.add(array) for array in self._batch.ahead or ()]
+        if self._room.graphs.work:
+            self._target = self._upload.add(self._room.tokens.next(self._logits.shape[0]))
         self._upload.pack()
         captured = self._captured(pieces)
         if captured is not None:
             self._results, self._download = captured.results, captured.download
-            self._batch.token_ids_on_device = captured.start()
+            self._batch.token_ids_on_device = captured.start(self._room.tokens)
         else:
             self._batch.token_ids_on_device = self._work(pieces)
             self._download.mark()
@@ -142,7 +147,10 @@ class StepRun:
         def work() -> None:
             nonlocal tokens
             tokens = self._work(pieces)
+            if tokens is not None and self._room.tokens.is_known:
+                self._fused.deliver(tokens, self._upload[self._target])
 
+        self._fused.compile_delivery(self._logits.shape[0])
         graph = self._room.graphs.capture(work)
         self._is_capturing = False
         download, self._download = self._download, Download(self._room.download)
