@@ -90,7 +90,8 @@ class InputBatch:
     has_masks   whether the masks that were filled last are those of these requests.
     cache       what the backend keeps for these groups in these rows.
     spread      the groups of the last step with drafts and what the backend keeps for them, see
-                `Grouping.spread`; `ahead`: those of all rows, if they were drawn together, see `Grouping.ahead`.
+                `Grouping.spread`; `ahead`: those of all rows, if they were drawn together, see
+                `Grouping.ahead`.
     processed   the groups for `Scheduler.process` and what the backend keeps for them, by `before_choice`.
     is_everyone  whether it has all live requests.
     """

@@ -38,12 +38,16 @@ class TorchBackend(Backend):
     A step copies its inputs there, and the tokens back, with one synchronisation. Samplers without a torch
     form run on the host, on what the samplers before them have left; chains that begin with one run there
     from the start. Single rows of beam searches run there, too.
+
+    compiles_beside  whether torch runs the steps of a chain while a thread compiles its kernels; else its
+                     first step waits for them, some seconds.
     """
 
     name = "torch"
     hosts_the_rest = True
 
-    def __init__(self) -> None:
+    def __init__(self, *, compiles_beside: bool = True) -> None:
+        self._compiles_beside = compiles_beside
         self._host = NumpyBackend()
         self._rooms: WeakKeyDictionary[SlotTable, dict[torch.device, DeviceRoom]] = WeakKeyDictionary()
         self._lock = fork_safe(threading.Lock())
@@ -118,7 +122,7 @@ class TorchBackend(Backend):
         with self._lock:
             rooms = self._rooms.setdefault(rows.slots, {})
             if device not in rooms:
-                rooms[device] = DeviceRoom.on(device)
+                rooms[device] = DeviceRoom.on(device, compiles_beside=self._compiles_beside)
             return rooms[device]
 
 

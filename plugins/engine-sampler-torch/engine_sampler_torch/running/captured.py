@@ -186,7 +186,7 @@ def kind_of(
 def is_capturable(piece: GroupPiece, fused: Fused) -> bool:
     """Whether a piece needs nothing but its inputs, leaves nothing but results of known size, and does not
     work on many whole rows, which would stay in memory."""
-    if piece.any_kept or not piece.is_own:
+    if piece.any_kept or not piece.is_own or fused.waits(piece):
         return False
     is_small = len(piece) * piece.vocab_size * BYTES_PER_LOGIT <= WORKING_BYTES
     return is_small or fused.reads_logits(piece)

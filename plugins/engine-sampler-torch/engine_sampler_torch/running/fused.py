@@ -14,10 +14,12 @@ from engine_sampler.arithmetic import LOGIT_LIMIT
 
 from ..arithmetic import NEGATIVE_INFINITY
 from ..steps import Block
+from .compiling import Compilations, State
 from .edits import are_few, edits_of, most_listed
 from .pieces import GroupPiece, leading_edits
 from .reading import GRAMMAR, READING
 from .recipe import KernelSource, Recipe
+from .rehearsal import Rehearsal
 from .tables import EditTables, Revision
 from .transfer import Upload
 
@@ -27,6 +29,16 @@ UNKNOWN = -1
 
 DEVICE_TYPES = ["cuda"]
 """The types of devices that Triton compiles for; ROCm's are called cuda, too."""
+
+
+@functools.cache
+def compilations_for(device: torch.device) -> Compilations | None:
+    """Where kernels are compiled in the background; None where they are interpreted."""
+    return Compilations() if device.type in COMPILED_TYPES else None
+
+
+COMPILED_TYPES = ["cuda"]
+"""The types of devices whose kernels are machine code."""
 
 
 @functools.cache
@@ -83,11 +95,15 @@ class Fused:
     """The kernels' part of the pieces of one scheduler on one device, and their workspace, which grows with
     its steps."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, compilations: Compilations | None) -> None:
+        """`compilations`: where kernels are compiled beside the steps; None if the first step of a chain
+        waits for them."""
         self._device = device
         self._name = str(device)
         self._workspace: Any = None
         self._everything = torch.empty(0, dtype=torch.int64)
+        self._logits = self._everything
+        self._compilations = compilations
         self.tables = EditTables(device)
 
     @property
@@ -129,7 +145,42 @@ class Fused:
         keeps = piece.any_kept or piece.wants("processed")
         if keeps not in piece.routes:
             piece.routes[keeps] = Route.of(piece, kernels, keeps)
-        return piece.routes[keeps]
+        route: Route | None = piece.routes[keeps]
+        if route is None or self._compilations is None:
+            return route
+        return route if self._compiled(piece, route) is State.READY else None
+
+    def see(self, logits: Tensor) -> None:
+        """The logits of the step that begins."""
+        self._logits = logits
+
+    def waits(self, piece: GroupPiece) -> bool:
+        """Whether torch runs a piece only until its kernels are compiled."""
+        keeps = piece.any_kept or piece.wants("processed")
+        route = piece.routes.get(keeps)
+        if route is None or self._compilations is None:
+            return False
+        return self._compiled(piece, route) is State.PENDING
+
+    def _compiled(self, piece: GroupPiece, route: Route) -> State:
+        """How far the kernels of a piece are, for logits like those of this step."""
+        logits, masked = self._logits, piece.masks is not None
+        form = logits.dtype, logits.stride(0), masked, piece.wants("raw"), route.chooses
+        known: dict[Any, State] = piece.compiled
+        if known.get(form) is not State.READY:
+            assert self._compilations is not None
+            rehearsal = Rehearsal(
+                piece,
+                logits,
+                start=route.start,
+                chooses=route.chooses,
+                is_heated=route.is_heated,
+                is_edited=route.lead > 0,
+                listed=min(piece.listed, piece.vocab_size) if piece.wants("raw") else None,
+            )
+            kernels = kernels_for(self._device)
+            known[form] = self._compilations.state(rehearsal.key, lambda: rehearsal.run(kernels))
+        return known[form]
 
     def source(self, piece: GroupPiece, logits: Tensor, route: Route) -> KernelSource:
         """The logits themselves, if the route is direct."""

@@ -80,9 +80,14 @@ class Inputs:
         self._numbers = {name: upload.add(array) for name, array in self.part.inputs(rows).items()}
         self._upload, self._given = upload, None
 
+    def first(self, n: int) -> dict[str, np.ndarray]:
+        """Copies of the arrays, of the first `n` rows or, if there are fewer, of as many like these."""
+        arrays = {name: self._upload.array(number) for name, number in self._numbers.items()}
+        return {name: np.resize(array[:n], (n, *array.shape[1:])) for name, array in arrays.items()}
+
     def shape_of(self, name: str) -> tuple[int, ...]:
         """The shape of an array, whether it is on the device yet or not."""
-        return self._upload.shape(self._numbers[name])
+        return self._upload.array(self._numbers[name]).shape
 
     @property
     def given(self) -> Given:
@@ -110,8 +115,8 @@ class GroupPiece:
                 what the step makes of them, None without.
     reports     whether there are `kinds`, and `any_kept` whether there are `keeps`.
     is_own      whether all steps are this package's: those of others may depend on anything.
-    routes      how the kernels take part, by whether survivors are needed, and `recipe`, how they choose: for
-                `Fused`.
+    routes      how the kernels take part, by whether survivors are needed; `compiled`, whether these are
+                there, by the form of logits; and `recipe`, how they choose: for `Fused`.
     """
 
     def __init__(
@@ -136,6 +141,7 @@ class GroupPiece:
         self.edited = self._listed_rows(kept) if listing else None
         self.revision: Revision | None = None
         self.routes: dict[bool, Any] = {}
+        self.compiled: dict[Any, Any] = {}
         self.recipe: Any = None
         every = self.steps if self.selector is None else [*self.steps, self.selector]
         self._asked = [inputs for inputs in every if not inputs.part.parameters_only]

@@ -15,7 +15,7 @@ from engine_sampler.for_backends import INTERRUPTIONS, HostRun, failure
 
 from .captured import CapturedStep, Captures, Graphs, TokenRoom, kind_of
 from .chain import PieceOutcome, run_piece
-from .fused import Fused
+from .fused import Fused, compilations_for
 from .masks import MasksOnDevice
 from .pieces import GroupPiece, most_rows, pieces_of
 from .plan import DevicePlan
@@ -36,8 +36,8 @@ class DeviceRoom:
     tokens: TokenRoom
 
     @classmethod
-    def on(cls, device: torch.device) -> DeviceRoom:
-        fused = Fused(device)
+    def on(cls, device: torch.device, *, compiles_beside: bool = True) -> DeviceRoom:
+        fused = Fused(device, compilations_for(device) if compiles_beside else None)
         tokens = TokenRoom(device, is_known=fused.work)
         return cls(Buffers(device), Buffers(device), fused, Graphs(device), tokens)
 
@@ -84,6 +84,7 @@ class StepRun:
     def begin(self) -> None:
         """Queue the device's work, and the copy of its results; leave the tokens on the device."""
         self._fused.tables.give_up()
+        self._fused.see(self._logits)
         masks = self._prepared_masks()
         if masks is not None:
             masks.ready()
@@ -91,7 +92,8 @@ class StepRun:
         pieces = [(number, piece) for number, some in by_group.items() for piece in some]
         if self._kept is not None:
             self._kept.send()
-            self._prepared.pieces.update(by_group)
+            waiting = {number for number, piece in pieces if self._fused.waits(piece)}
+            self._prepared.pieces.update({n: some for n, some in by_group.items() if n not in waiting})
         self._ahead = [self._upload.add(array) for array in self._batch.ahead or ()]
         if self._room.graphs.work:
             self._target = self._upload.add(self._room.tokens.next(self._logits.shape[0]))

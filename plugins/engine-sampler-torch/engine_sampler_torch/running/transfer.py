@@ -130,9 +130,9 @@ class Upload:
         self._size += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
         return len(self._arrays) - 1
 
-    def shape(self, number: int) -> tuple[int, ...]:
-        """The shape of the array of this number."""
-        return self._arrays[number].shape
+    def array(self, number: int) -> np.ndarray:
+        """The array of this number, as it was given."""
+        return self._arrays[number]
 
     @property
     def layout(self) -> Hashable:
