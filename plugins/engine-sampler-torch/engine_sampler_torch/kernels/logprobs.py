@@ -53,7 +53,7 @@ def total(logits, index, peaks, tokens, masses, better, row_stride, tiles, vocab
 
 
 @kernel()
-def close(logits, index, tokens, masses, better, ordered, counts, ids, values, sums, ranks,
+def listing(logits, index, tokens, masses, better, ordered, counts, ids, values, sums, ranks,
           row_stride, tiles, vocab, k, TILES: tl.constexpr, CAPACITY: tl.constexpr,
           WIDTH: tl.constexpr):  # fmt: skip
     """The sums of both, and the list: the row's token, and the first `k` < WIDTH keys of `ordered`. Grid
@@ -104,7 +104,7 @@ def likeliest(
     ids = index.new_empty((rows, 1 + k))
     values = torch.empty((rows, 1 + k), dtype=torch.float32, device=index.device)
     sums, ranks = index.new_empty((2, rows + rows % 2)).unbind()
-    launch(close, (rows,), logits, index, token_ids, masses, better, ordered, counts, ids, values, sums,
+    launch(listing, (rows,), logits, index, token_ids, masses, better, ordered, counts, ids, values, sums,
            ranks, logits.stride(0), tiles, vocab_size, k, TILES=bucket(tiles), CAPACITY=capacity,
            WIDTH=bucket(1 + k), warps=4)  # fmt: skip
     return Likeliest(ids, values, sums[:rows], ranks[:rows])
