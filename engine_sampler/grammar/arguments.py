@@ -115,3 +115,29 @@ def texts_of(name: str, documents: Any, limits: Limits) -> tuple[tuple[str, str]
     texts = {uri: one if isinstance(one, str) else written_json(one) for uri, one in documents.items()}
     check_text(name, "".join((*texts, *texts.values())), limits)
     return tuple((uri.removesuffix("#"), text) for uri, text in sorted(texts.items()))
+
+
+_GRAMMAR_NAME = re.compile(r"[A-Za-z0-9_]+(?:-[A-Za-z0-9_]+)*")
+MAX_NAMED = 256
+"""The most grammars that are handed in by name."""
+
+
+def named_texts(grammars: Any, limits: Limits) -> tuple[tuple[str, str, str], ...]:
+    """Grammars by name: each name, "lark" or "json", and the text; None are none. Raises GrammarError for
+    anything else, and GrammarLimitError if they are longer than the limit in all."""
+    if grammars is None:
+        return ()
+    if not isinstance(grammars, Mapping) or len(grammars) > MAX_NAMED:
+        allowed = f"up to {MAX_NAMED} texts in Lark's language, or schemas, by name"
+        raise GrammarError(f"grammars={quoted(grammars)} is not allowed: {allowed}")
+    found = []
+    for name, one in grammars.items():
+        if not isinstance(name, str) or not _GRAMMAR_NAME.fullmatch(name):
+            allowed = "a name of letters, digits, underscores and hyphens between these"
+            raise GrammarError(f"grammars: {quoted(name)} is not allowed: {allowed}")
+        try:
+            found.append((name, "lark", one) if isinstance(one, str) else (name, "json", written_json(one)))
+        except GrammarError as error:
+            raise type(error)(f"@{name}: {error.text}") from None
+    check_text("grammars", "".join(text for *_, text in found), limits)
+    return tuple(sorted(found))

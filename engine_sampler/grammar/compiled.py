@@ -7,10 +7,10 @@ import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from ..base.copying import ForkedByCopy
 from ..base.errors import quoted
 from ..base.forking import fork_safe
 from ..contract import allocate_bitmask
@@ -38,15 +38,12 @@ MAX_BYTES = 1 << 30
 """The bound on the bytes of all of them, their tables and the expressions that these have added included."""
 
 
-_COMPILED: WeakKeyDictionary[Any, CompiledGrammar] = WeakKeyDictionary()
-
-
 def grammar_of(matcher: Any) -> CompiledGrammar | None:
-    """The grammar of a new matcher, if it has captures or settings, or leaves something unenforced."""
-    try:
-        return _COMPILED.get(matcher)
-    except TypeError:  # a matcher of a plugin that cannot be hashed or referred to
-        return None
+    """The grammar of a matcher, if it has captures or settings, or leaves something unenforced."""
+    if not isinstance(matcher, ForkedByCopy):
+        return None  # a matcher of a plugin
+    found = getattr(matcher, "compiled", None)
+    return found if isinstance(found, CompiledGrammar) else None
 
 
 class MatcherSettings:
@@ -67,13 +64,13 @@ class MatcherSettings:
 
 
 def settings_of(matcher: Any) -> MatcherSettings | None:
-    """What the rules of the grammar of a new matcher set; None for nothing."""
+    """What the rules of the grammar of a matcher set; None for nothing."""
     grammar = grammar_of(matcher)
     return None if grammar is None else grammar.settings
 
 
 def settings_in(matcher: Any) -> tuple[Setting, ...]:
-    """All sampling parameters that the rules of the grammar of a new matcher set."""
+    """All sampling parameters that the rules of the grammar of a matcher set."""
     found = settings_of(matcher)
     return () if found is None else found.settings
 
@@ -106,12 +103,12 @@ class CompiledGrammar:
     def matcher(self) -> Any:
         """A new `Matcher`, at the beginning of a text."""
         matcher = self._compiled.matcher()
+        if self.program.unenforced or self.program.captures or self.program.settings:
+            matcher.compiled = self
         if self.program.unique_items:
             matcher = UniqueItemsMatcher(matcher, self.tokenizer)
         if self.program.unique_keys:
             matcher = UniqueKeysMatcher(matcher, self.tokenizer)
-        if self.program.unenforced or self.program.captures or self.program.settings:
-            _COMPILED[matcher] = self
         return matcher
 
     def captures(self, token_ids: Sequence[int], *, begin: int = 0, steps: int = CAPTURE_STEPS) -> Captures:

@@ -20,6 +20,7 @@ from .arguments import (
     checked_path,
     checked_paths,
     chosen_texts,
+    named_texts,
     text_of_pattern,
     texts_of,
     written_json,
@@ -84,6 +85,7 @@ class Grammar:
         import_paths: Iterable[str] = (),
         declared: Mapping[str, str] | None = None,
         path: str | None = None,
+        grammars: Mapping[str, Any] | None = None,
         limits: Limits = LIMITS,
     ) -> Grammar:
         """From a grammar in Lark's language: the language is exactly the one that lark accepts.
@@ -95,39 +97,36 @@ class Grammar:
         import_paths  folders to search for imported grammars, before lark's and this package's
         declared      regular expressions for terminals that the grammar only declares (%declare)
         path          the file of the text, which relative imports start from
-        limits        bounds the length of the text, and the work of reading it
+        grammars      those for `@name`, by name: texts in Lark's language, and schemas that are no text
+        limits        bounds the length of the texts, and the work of reading them
 
         Beyond lark's syntax, `<|name|>` and `<[12,20-30]>` are special tokens, `<[^5]>` is any token but one,
-        `%json {...}` is a JSON Schema, and `rule[lazy]: ...` ends as soon as it can.
+        `%json {...}` is a JSON Schema, `@name` one of `grammars`, and `rule[lazy]: ...` ends early.
         """
         from .lark.grammar import rules_from_lark
+        from .lark.named_grammars import NamedGrammar, NamedGrammars
 
         check_choice("lexer", lexer, ("dynamic_complete", "contextual"))
         check_text("text", text, limits)
         check_name("start", start)
-        path = path if path is None else checked_path("path", path)
-        paths = checked_paths(import_paths)
+        path, paths = path if path is None else checked_path("path", path), checked_paths(import_paths)
         check_declared(declared)
-        names = SpecialNames()
+        names, named = SpecialNames(), named_texts(grammars, limits)
+        others = NamedGrammars({name: NamedGrammar(*one) for name, *one in named})
 
         def build() -> Grammar:
-            arguments: dict[str, Any] = {
-                "start": start,
-                "path": path,
-                "import_paths": paths,
-                "special_tokens": names,
-                "declared": declared,
-            }
+            given: Any = {"start": start, "path": path, "import_paths": paths}
+            given |= {"special_tokens": names, "declared": declared, "named": others}
             if lexer == "contextual":
                 from .lark.lalr import rules_from_lalr
 
-                rules = rules_from_lalr(text, **arguments)
+                rules = rules_from_lalr(text, **given)
             else:
-                rules = rules_from_lark(text, **arguments, schema_rules=_add_schema)
-            return cls("lark", rules.program(), (*names.known, *rules.bindings), text)
+                rules = rules_from_lark(text, **given, schema_rules=_add_schema)
+            return cls("lark", rules.program(), (*names.known, *rules.bindings), None if named else text)
 
-        key = ("lark", lexer, text, start, paths, tuple(sorted((declared or {}).items())), path)
-        if path is not None or paths or "%import" in text:
+        key = ("lark", lexer, text, start, paths, tuple(sorted((declared or {}).items())), path, named)
+        if path is not None or paths or any("%import" in one for one in (text, *(one[2] for one in named))):
             return cached_or_built(None, build, limits, text)  # an imported file may have changed since
         return cached_or_built(key, build, limits, text)
 
@@ -160,19 +159,25 @@ class Grammar:
         start: str | None = None,
         limits: Limits = LIMITS,
     ) -> Grammar:
-        """From a grammar in Lark's language, or in GBNF or EBNF if it defines its rules by `::=`.
+        """From a grammar in Lark's language, or in GBNF or EBNF if it defines its rules by `::=`, or from a
+        list of grammars as JSON, see `engine_sampler.grammar.lark.named_grammars`.
 
         lexer   as in `from_lark`; GBNF has no terminals, so that it is "dynamic_complete"
         start   the rule that derives the whole text; None: `start`, and `root` in GBNF
         limits  as in `from_lark`
         """
         from .lark.gbnf import is_gbnf
+        from .lark.named_grammars import is_grammar_list, read_grammar_list
 
         check_text("grammar", text, limits)
-        if not is_gbnf(text):
-            return cls.from_lark(text, lexer=lexer, start="start" if start is None else start, limits=limits)
+        first, named = read_grammar_list(text) if is_grammar_list(text) else (text, None)
+        if not is_gbnf(text) and isinstance(first, str):
+            start = "start" if start is None else start
+            return cls.from_lark(first, lexer=lexer, start=start, grammars=named, limits=limits)
         if lexer != "dynamic_complete":
-            raise GrammarError(f"lexer={quoted(lexer)} is not allowed for GBNF: dynamic_complete")
+            raise GrammarError(f"lexer={quoted(lexer)} is not allowed for GBNF and JSON: dynamic_complete")
+        if named is not None:
+            return cls.from_json_schema(first, limits=limits)
         return cls.from_gbnf(text, start="root" if start is None else start, limits=limits)
 
     @classmethod
@@ -446,8 +451,7 @@ class NotCachedError(Exception):
 
 @contextlib.contextmanager
 def only_cached() -> Iterator[None]:
-    """Within it, the `from_` methods return cached grammars only; they raise `NotCachedError` instead of
-    building one."""
+    """Within it, the `from_` methods raise `NotCachedError` instead of building a grammar."""
     token = _ONLY_CACHED.set(True)
     try:
         yield
@@ -458,8 +462,7 @@ def only_cached() -> Iterator[None]:
 def cached_or_built(
     key: Hashable, build: Callable[[], Grammar], limits: Limits = LIMITS, text: str = ""
 ) -> Grammar:
-    """The grammar of `key` from the cache, or newly built within `limits`; always built for None. Errors show
-    the line of `text` that they are about."""
+    """The grammar of `key` from the cache, or newly built within `limits`; always built for None."""
     if limits is not LIMITS and limits != LIMITS and key is not None:
         key = key, limits  # what other limits admit is not found under these
     if not _ONLY_CACHED.get():

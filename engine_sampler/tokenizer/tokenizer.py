@@ -295,10 +295,14 @@ class Tokenizer:
 
     @cached_property
     def _by_bytes(self) -> dict[bytes, tuple[int, ...]]:
-        table: dict[bytes, tuple[int, ...]] = {}
-        for i, data in enumerate(self.token_bytes):
-            if data and i not in self.special_token_ids:
-                table[data] = (*table.get(data, ()), i)
+        special = self.special_token_ids
+        ids = [i for i, data in enumerate(self.token_bytes) if data and i not in special]
+        pieces = [self.token_bytes[i] for i in ids]
+        table: dict[bytes, tuple[int, ...]] = dict(zip(reversed(pieces), zip(reversed(ids)), strict=True))
+        if len(table) < len(ids):  # the tokens with bytes that others have come after the first one
+            for i, data in zip(ids, pieces, strict=True):
+                if table[data][0] != i:
+                    table[data] = (*table[data], i)
         return table
 
     @cached_property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import random
 from typing import Any
 
@@ -10,9 +12,10 @@ import pytest
 
 from engine_sampler import Record, SamplingParams, Scheduler
 from engine_sampler.grammar import Grammar, GrammarLimitError
-from engine_sampler.grammar.compiled import CompiledGrammar
+from engine_sampler.grammar.compiled import CompiledGrammar, settings_of
 
 from ..bytewise import EOS, TOKENIZER, VOCAB, model_row
+from ..grammar.both_engines import ENGINES
 
 GRAMMAR = Grammar.from_lark("""
 start: entry ("," entry){2,5} ";"
@@ -177,3 +180,27 @@ def test_a_matcher_that_has_begun_elsewhere_has_none() -> None:
     scheduler = Scheduler(VOCAB, TOKENIZER)
     scheduler.add(PARAMS, request_id="a", grammar=matcher)
     assert scheduler.record("a").captures == {}
+
+
+@pytest.mark.parametrize("copied", [lambda matcher: matcher.fork().fork(), copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("engine", sorted(ENGINES))
+def test_a_fork_of_a_matcher_carries_the_captures_of_its_grammar(engine: str, copied: Any) -> None:
+    compiled = CompiledGrammar(GRAMMAR.program, TOKENIZER, engine=engine)
+    scheduler = Scheduler(VOCAB, TOKENIZER, eos_token_ids=[EOS])
+    scheduler.add(PARAMS, request_id="a", grammar=copied(compiled.matcher()))
+    while scheduler.request_ids:
+        scheduler.step(rows(scheduler))
+    expect_exact(scheduler.record("a"))
+    assert scheduler.record("a").captures == finished().captures
+
+
+@pytest.mark.parametrize("engine", sorted(ENGINES))
+def test_a_fork_carries_settings_through_what_wraps_the_engine(engine: str) -> None:
+    schema = {"type": "array", "uniqueItems": True, "items": {"type": "string"}}
+    text = f'start: "a" t\nt[temperature=0.5]: %json {json.dumps(schema)}'
+    program = Grammar.from_lark(text).program
+    assert program.unique_items
+    matcher = CompiledGrammar(program, TOKENIZER, engine=engine).matcher()
+    settings = settings_of(matcher.fork())
+    assert settings is settings_of(matcher) is not None
+    assert settings_of(CompiledGrammar(program, TOKENIZER, engine=engine).matcher()) is not settings

@@ -41,6 +41,7 @@ class Engine:
         special = range(vocabulary.special)
         self._tokenizer = Tokenizer(vocabulary.tokens, [vocabulary.eos], special)
         self._grammar, self._limits = Grammar, Limits()
+        self.compile({})  # reads the vocabulary, as the others do when their tokenizers are made
 
     def compile(self, schema: Any) -> Any:
         """What `matcher` makes matchers of. Raises for a schema that is refused."""

@@ -93,6 +93,11 @@ class FollowingMatcher(ForkedByCopy, ABC, Generic[Position]):
             del self._positions[-n:]
 
     @property
+    def compiled(self) -> Any:
+        """The grammar of the engine's matcher: see there."""
+        return self.matcher.compiled
+
+    @property
     def accepted_calls(self) -> int:
         """How many accepted calls can be undone."""
         return int(self.matcher.accepted_calls)

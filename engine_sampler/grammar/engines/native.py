@@ -19,6 +19,7 @@ from ..errors import GrammarError, GrammarLimitError
 from ..limits import Limits
 from ..program.rules import PROGRAM_ARRAYS, Program, arrays_of
 from .excess import warn_of_excess
+from .token_texts import texts_of
 
 HEADER = "engine_sampler_grammar.h"
 
@@ -118,16 +119,14 @@ class NativeVocabulary:
         self.size = len(tokenizer)
         self.words = bitmask_words(self.size)
         self.max_shared = limits.shared_memory
-        data = b"".join(tokenizer.token_bytes)
-        offsets = np.zeros(self.size + 1, np.int64)
-        np.cumsum([len(piece) for piece in tokenizer.token_bytes], out=offsets[1:])
+        texts = texts_of(tokenizer)
         kinds = np.zeros(self.size + 1, np.uint8)
         kinds[list(tokenizer.special_token_ids)] |= _SPECIAL
         kinds[list(tokenizer.eos_token_ids)] |= _EOS
         buffer = self.ffi.from_buffer
         self.pointer = self.library.es_vocabulary_new(
-            buffer("uint8_t[]", data),
-            buffer("int64_t[]", offsets),
+            buffer("uint8_t[]", texts.data),
+            buffer("int64_t[]", texts.offsets),
             buffer("uint8_t[]", kinds),
             self.size,
             limits.shared_memory,
@@ -226,7 +225,10 @@ def fill_rows(
 
 
 class NativeMatcher(ForkedByCopy):
-    """A text under a grammar; see `contract.BoundedMatcher`."""
+    """A text under a grammar; see `contract.BoundedMatcher`.
+
+    compiled   the `CompiledGrammar`, if more than masks may be asked of it; else None. Forks have the same
+    """
 
     bounded = True
 
@@ -240,13 +242,14 @@ class NativeMatcher(ForkedByCopy):
         "_pointer",
         "_row",
         "_words",
+        "compiled",
         "grammar",
     )
 
-    def __init__(self, grammar: NativeGrammar, pointer: Any) -> None:
+    def __init__(self, grammar: NativeGrammar, pointer: Any, compiled: Any = None) -> None:
         if not pointer:
             raise MemoryError("the grammar engine is out of memory for a matcher")
-        self.grammar = grammar
+        self.grammar, self.compiled = grammar, compiled
         self._library = library = grammar.library
         self._pointer = grammar.ffi.gc(pointer, library.es_matcher_free)
         self._accept, self._fill = library.es_matcher_accept, library.es_matcher_fill
@@ -314,7 +317,8 @@ class NativeMatcher(ForkedByCopy):
 
     def fork(self) -> NativeMatcher:
         """An independent copy."""
-        return NativeMatcher(self.grammar, self._library.es_matcher_fork(self._pointer))
+        pointer = self._library.es_matcher_fork(self._pointer)
+        return NativeMatcher(self.grammar, pointer, self.compiled)
 
     def is_accepting(self) -> bool:
         """Whether the text so far is in the language, so that EOS may follow."""

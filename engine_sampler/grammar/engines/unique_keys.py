@@ -9,9 +9,9 @@ allowed whose only continuations are keys of the object.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ import numpy.typing as npt
 from ...tokenizer import Tokenizer
 from ..errors import GrammarLimitError
 from .following import FollowingMatcher
+from .token_texts import texts_of
 
 MAX_KEYS = 4096
 """The most keys of one object that are remembered."""
@@ -26,6 +27,8 @@ MAX_KEYS = 4096
 _QUOTE, _BACKSLASH = b'"'[0], b"\\"[0]
 _STEPS_OF_A_TOKEN, _STEPS_OF_A_KEY = 1000, 20
 """What it takes to try a token, and to compare a key, in the steps of `contract.Work`."""
+
+_HEAD = re.compile(rb'(?:[^"\\]|\\.|\\\Z)*', re.DOTALL)
 
 _QUOTES = 5
 """The most quotes of a token that are counted."""
@@ -102,12 +105,8 @@ class _Tokens:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.endings: dict[str, list[int]] = {}
-        special = set(tokenizer.special_token_ids) | set(tokenizer.eos_token_ids)
-        counts = {
-            token_id: data.count(b'"')
-            for token_id, data in enumerate(tokenizer.token_bytes)
-            if b'"' in data and token_id not in special
-        }
+        texts = tokenizer.token_bytes
+        counts = {one: texts[one].count(b'"') for one in texts_of(tokenizer).with_byte(b'"').tolist()}
         self.quotes = [
             np.array([token_id for token_id, count in counts.items() if count >= least], np.int64)
             for least in range(_QUOTES + 1)
@@ -150,22 +149,13 @@ def _decoded(written: bytes) -> str | None:
 
 def _head(data: bytes) -> bytes:
     """The bytes before the first quote that is not escaped within them; all of them if there is none."""
-    escaped = False
-    for at, byte in enumerate(data):
-        if byte == _QUOTE and not escaped:
-            return data[:at]
-        escaped = byte == _BACKSLASH and not escaped
-    return data
-
-
-_TOKENS: WeakKeyDictionary[Tokenizer, _Tokens] = WeakKeyDictionary()
+    found = _HEAD.match(data)
+    assert found is not None
+    return found.group()
 
 
 def _tokens_of(tokenizer: Tokenizer) -> _Tokens:
-    found = _TOKENS.get(tokenizer)
-    if found is None:
-        found = _TOKENS[tokenizer] = _Tokens(tokenizer)
-    return found
+    return tokenizer.kept("key_tokens", lambda: _Tokens(tokenizer))
 
 
 class _Search:

@@ -5,6 +5,7 @@
     <[^1,5-9]>  <[*]>   one token, special or not, but none of these; any token
     %json {...}         a text that is valid under this JSON Schema
     %lark {...}         a text of a grammar of its own, with its own `start`, names and `%ignore`
+    @name               a text of the grammar that is handed in under that name, see `named_grammars`
     %regex {"substring_chars": "..."}         a substring of that text, of any length
     %regex {"substring_words": "..."}         some of its words in a row, with all that is between them
     %regex {"substring_chunks": ["...", ...]} any number of these texts that follow each other in the list
@@ -65,8 +66,9 @@ _LINE_END = re.compile(r"\n(?=\r?\n)")
 class Placeholder:
     """The meaning of a terminal of the rewritten text: `value` is a name, token ids or a JSON value.
 
-    kind   "token", "ids", "other" (any token but these ids and names), "json", "lark" (a text), "regex",
-           "operators" (a `TerminalPart`), "expression" (an `Expression`) or "bounded" (a `BoundedText`)
+    kind   "token", "ids", "other" (any token but these ids and names), "json", "lark" (a text), "named",
+           "regex", "operators" (a `TerminalPart`), "expression" (an `Expression`), "rule" (a `RegularRule`)
+           or "bounded" (a `BoundedText`)
     word   the word that the user wrote
     """
 
@@ -160,7 +162,7 @@ class _Rewriter:
             for word in statement.words:
                 if word.kind == "count":
                     self._replace(word, self._count(word))
-                elif word.kind in ("token", "json"):
+                elif word.kind in ("token", "json", "reference"):
                     if is_terminal or statement.kind != "rule":
                         text = f"{word.text} is only allowed in a rule that is not lazy or bounded"
                         raise self._scan.error(text, word.start)
@@ -236,6 +238,8 @@ class _Rewriter:
     def _placeholder(self, word: Word) -> Placeholder:
         if word.kind == "json":
             return Placeholder(word.text.removeprefix("%"), word, word.value)
+        if word.kind == "reference":
+            return Placeholder("named", word, word.text.removeprefix("@"))
         return self._tokens.placeholder(word)
 
     def _count(self, word: Word) -> str:

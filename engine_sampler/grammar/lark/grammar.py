@@ -13,7 +13,7 @@ on the text before a terminal, such as `\\b`, are refused unless all that may co
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from typing import Any
@@ -38,6 +38,7 @@ from .gbnf import read_gbnf
 from .lazy_terminals import guarded_terminals
 from .library import library_source
 from .messages import Messages
+from .named_grammars import NamedGrammars
 from .plain_definitions import Definition, plain_definitions
 from .rules import RuleReader
 from .statements import Scan, Word
@@ -62,6 +63,7 @@ def rules_from_lark(
     import_paths: Iterable[str] = (),
     special_tokens: Mapping[str, int] | None = None,
     declared: Mapping[str, str] | None = None,
+    named: NamedGrammars | None = None,
     schema_rules: SchemaRules | None = None,
 ) -> Rules:
     """The rules of a grammar in Lark's language.
@@ -71,12 +73,13 @@ def rules_from_lark(
     import_paths    folders to search for imported grammars, before the libraries
     special_tokens  ids by name, for `<|name|>` in rules and for declared terminals of that name
     declared        regular expressions for declared terminals; others match nothing
+    named           the grammars for `@name`
     schema_rules    adds the rules of the schema of a `%json {...}` and returns the symbol of the first
 
     Raises GrammarError, with line and column where known, and GrammarLimitError.
     """
     with counted_work():
-        loaded = load(text, path, list(import_paths), special_tokens, declared)
+        loaded = load(text, path, list(import_paths), special_tokens, declared, named)
         return _rules_of(loaded, start, schema_rules)
 
 
@@ -84,8 +87,8 @@ def rules_from_gbnf(text: str, root: str = "root", special_tokens: Mapping[str, 
     """The rules of a grammar in GBNF, whose texts the rule `root` derives; `special_tokens`, and what it
     raises, as in `rules_from_lark`."""
     with counted_work():
-        lines, trees, placeholders, captures, settings = read_gbnf(text, root)
-        rewritten = Rewritten(text, placeholders, captures=captures, settings=settings)
+        lines, trees, placeholders, captures, settings, lazy = read_gbnf(text, root)
+        rewritten = Rewritten(text, placeholders, lazy=lazy, captures=captures, settings=settings)
         grammar: Any = _LoadedGrammar(
             [(name, (), tree, None) for name, tree in trees.items()],
             [(name, (None, 0)) for name in placeholders],
@@ -95,9 +98,12 @@ def rules_from_gbnf(text: str, root: str = "root", special_tokens: Mapping[str, 
         return _rules_of(Loaded(grammar, rewritten, messages, _tokens(special_tokens), {}), "start", None)
 
 
-def _rules_of(loaded: Loaded, start: str, schema_rules: SchemaRules | None, depth: int = 0) -> Rules:
+def _rules_of(
+    loaded: Loaded, start: str, schema_rules: SchemaRules | None, within: tuple[str, ...] = ()
+) -> Rules:
+    """The rules of a loaded grammar that is `within` others, of which some have names."""
     with loaded.messages.placing():
-        return _read_rules(_Reading(loaded, schema_rules, depth), loaded, start)
+        return _read_rules(_Reading(loaded, schema_rules, within), loaded, start)
 
 
 def _read_rules(reading: _Reading, loaded: Loaded, start: str) -> Rules:
@@ -123,6 +129,7 @@ class Loaded:
     messages        locates errors in the user's own text
     special_tokens, declared   the arguments of `rules_from_lark`
     folders         where imported grammars are
+    named           the grammars for `@name`
     """
 
     grammar: Any
@@ -131,6 +138,7 @@ class Loaded:
     special_tokens: Mapping[str, int]
     declared: Mapping[str, str]
     folders: list[str] = field(default_factory=list)
+    named: NamedGrammars = field(default_factory=NamedGrammars)
 
     def terminal_trees(self) -> dict[str, Any]:
         """The tree of each terminal; None for one that is only declared."""
@@ -161,6 +169,7 @@ def load(
     folders: list[str],
     special_tokens: Mapping[str, int] | None,
     declared: Mapping[str, str] | None,
+    named: NamedGrammars | None = None,
 ) -> Loaded:
     """Load a grammar. Raises as `rules_from_lark` does."""
     spend(len(text) // 16)
@@ -168,7 +177,8 @@ def load(
     if "::" in text:
         scan = expanded(scan)
     with scan.placing():
-        return _load_scan(scan, path, folders, special_tokens, declared)
+        loaded = _load_scan(scan, path, folders, special_tokens, declared)
+    return loaded if named is None else replace(loaded, named=named)
 
 
 def _load_scan(
@@ -254,9 +264,9 @@ class _Reading:
     """The conversion of a loaded grammar to `Rules`: once, and again if terminals change others, or depend on
     what comes before them."""
 
-    def __init__(self, loaded: Loaded, schema_rules: SchemaRules | None, depth: int) -> None:
+    def __init__(self, loaded: Loaded, schema_rules: SchemaRules | None, within: tuple[str, ...]) -> None:
         self._loaded = loaded
-        self._depth = depth
+        self._within = within
         self._nested: dict[int, Rules] = {}
         self._read: dict[Word, Rules] = {}
         """The nested grammars, by their words."""
@@ -272,7 +282,7 @@ class _Reading:
         embedded = {
             name: self._embedded(rules, one)
             for name, one in loaded.rewritten.placeholders.items()
-            if one.kind in ("json", "lark")
+            if one.kind in ("json", "lark", "named")
         }
         self._reader = RuleReader(
             rules,
@@ -305,47 +315,62 @@ class _Reading:
         return {key: changed[symbol] for key, (symbol, _) in found.items() if symbol in changed}
 
     def _embedded(self, rules: Rules, placeholder: Placeholder) -> Callable[[], int]:
-        """A function that returns the symbol of a `%json {...}` or `%lark {...}`; the first call adds its
-        rules."""
+        """A function that returns the symbol of `%json {...}`, `%lark {...}` or `@name`; the first call adds
+        its rules."""
         symbols: list[int] = []
 
         def symbol() -> int:
             if not symbols:
-                add = self._add_schema if placeholder.kind == "json" else self._add_nested
-                symbols.append(add(placeholder, rules))
+                symbols.append(self._add(placeholder, rules))
             return symbols[0]
 
         return symbol
 
-    def _add_schema(self, placeholder: Placeholder, rules: Rules) -> int:
-        messages = self._loaded.messages
-        if self._schema_rules is None:
-            raise messages.error("%json is not supported here", placeholder.word.start)
-        try:
-            return self._schema_rules(placeholder.value, rules)
-        except GrammarError as error:
-            location = messages.location(placeholder.word.start)
-            raise type(error)(f"%json: {error}", *location) from error
-
-    def _add_nested(self, placeholder: Placeholder, rules: Rules) -> int:
-        """Read a grammar of its own, whose text has as many lines before it as it has in the whole; add a
-        terminal in its place."""
-        loaded = self._loaded
-        if self._depth == MAX_NESTED:
-            text = f"grammars are nested more than {MAX_NESTED} deep"
-            raise GrammarLimitError(text, *loaded.messages.location(placeholder.word.start))
-        if placeholder.word not in self._read:
-            inner = load(placeholder.value, None, loaded.folders, loaded.special_tokens, loaded.declared)
+    def _add(self, placeholder: Placeholder, rules: Rules) -> int:
+        kind, value = placeholder.kind, placeholder.value
+        if kind == "named":
             try:
-                self._read[placeholder.word] = _rules_of(inner, "start", self._schema_rules, self._depth + 1)
+                kind, value = self._loaded.named.find(value)
             except GrammarError as error:
-                if error.line is not None:
-                    raise
-                location = loaded.messages.location(placeholder.word.start)
-                raise type(error)(f"%lark: {error.text}", *location) from error
+                raise self._loaded.messages.error(error.text, placeholder.word.start) from None
+        if kind == "json":
+            return self._add_schema(placeholder, value, rules)
         symbol = rules.terminal("NESTED", ANYTHING, shared=False)
-        self._nested[symbol] = self._read[placeholder.word]
+        self._nested[symbol] = self._nested_rules(placeholder, value)
         return symbol
+
+    def _add_schema(self, placeholder: Placeholder, schema: Any, rules: Rules) -> int:
+        messages, word = self._loaded.messages, placeholder.word
+        if self._schema_rules is None:
+            raise messages.error("%json is not supported here", word.start)
+        try:
+            return self._schema_rules(schema, rules)
+        except GrammarError as error:
+            raise type(error)(f"{word.text}: {error}", *messages.location(word.start)) from error
+
+    def _nested_rules(self, placeholder: Placeholder, text: str) -> Rules:
+        """The rules of a grammar of its own. One without a name has as many lines before it as it has in the
+        whole: its errors have their place there, those of one with a name only in words."""
+        loaded, word = self._loaded, placeholder.word
+        name = placeholder.value if placeholder.kind == "named" else ""
+        read: dict[Any, Rules] = loaded.named.read if name else self._read
+        location = loaded.messages.location(word.start)
+        if name and name in self._within:
+            raise GrammarError(f"the grammar @{name} contains itself", *location)
+        if len(self._within) == MAX_NESTED:
+            raise GrammarLimitError(f"grammars are nested more than {MAX_NESTED} deep", *location)
+        if (name or word) not in read:
+            try:
+                tokens, declared = loaded.special_tokens, loaded.declared
+                inner = load(text, None, loaded.folders, tokens, declared, loaded.named)
+                within = (*self._within, name)
+                read[name or word] = _rules_of(inner, "start", self._schema_rules, within)
+            except GrammarError as error:
+                if error.line is not None and not name:
+                    raise
+                there = "" if error.line is None else f" (line {error.line}, column {error.column} of it)"
+                raise type(error)(f"{word.text}: {error.text}{there}", *location) from None
+        return read[name or word]
 
     @property
     def nests(self) -> bool:

@@ -36,12 +36,14 @@ from .grammar import Loaded, load
 from .lalr_tables import LalrTables, tables_of
 from .lexer_order import LexerOrder, lexer_outlines
 from .messages import Messages
+from .named_grammars import NamedGrammars
 from .rules import RuleReader
 from .terminal_patterns import pattern_of
 from .terminals import Terminals
 
 _REFUSED = {
     "json": "%json needs the lexer dynamic_complete",
+    "named": "@name needs the lexer dynamic_complete",
     "lark": "%lark needs the lexer dynamic_complete",
     "regex": "%regex needs the lexer dynamic_complete",
     "bounded": "max_tokens and max_chars need the lexer dynamic_complete",
@@ -69,6 +71,7 @@ def rules_from_lalr(
     import_paths: Iterable[str] = (),
     special_tokens: Mapping[str, int] | None = None,
     declared: Mapping[str, str] | None = None,
+    named: NamedGrammars | None = None,
 ) -> Rules:
     """The rules of a grammar in Lark's language, for lark's LALR parser and contextual lexer.
 
@@ -80,7 +83,7 @@ def rules_from_lalr(
     GrammarLimitError.
     """
     with counted_work():
-        loaded = load(text, path, list(import_paths), special_tokens, declared)
+        loaded = load(text, path, list(import_paths), special_tokens, declared, named)
         _refuse_extensions(loaded.rewritten, loaded.messages)
         return _Reading(loaded).rules(start)
 

@@ -46,6 +46,7 @@ _WORD = re.compile(
     | (?P<string>"(?:[^"\\\n]|\\["\\]|\\(?!["\\]))*"i?)
     | (?P<regexp>/(?!/)(?:[^/\\]|\\[/\\]|\\(?![/\\]))*/[imslux]*)
     | (?P<token><[^<>\s]+>)
+    | (?P<reference>@[A-Za-z_0-9]+(?:-[A-Za-z_0-9]+)*)
     | (?P<json>%(?:json|lark|regex|llguidance|grammar_options)(?![a-z_])\s*)
     | (?P<directive>%[a-z_]+)
     | (?P<count>\{[\ ]*(?:\d+[\ ]*(?:,[\ ]*(?:\d+[\ ]*)?)?|,[\ ]*(?:\d+[\ ]*)?)\})

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lark import Tree
+from lark.grammar import Terminal
 from lark.lexer import Pattern
 
 from ..errors import GrammarError, GrammarLimitError
@@ -22,6 +23,7 @@ from ..regex.beginning import ANY_TEXT, Before, TextBeforeError
 from ..regex.pattern import pattern_expression, terminal_expression
 from ..work import spend
 from .dialect import Placeholder, Rewritten
+from .extensions.regular_rules import RegularRule
 from .extensions.rule_attributes import BoundedText, text_before_end
 from .extensions.substring import substring_expression
 from .extensions.terminal_operators import expression_of
@@ -100,7 +102,7 @@ class Terminals:
         if placeholder is not None and placeholder.kind == "bounded":
             return self._bounded(placeholder)
         if placeholder is not None:
-            return self._substrings(placeholder)
+            return self._placed(placeholder)
         tree = self._definitions[name]
         if tree is None:
             pattern = self._declared.get(name)
@@ -189,12 +191,27 @@ class Terminals:
             self._others[ids] = self._rules.token_except(ids)
         return self._others[ids]
 
-    def _substrings(self, placeholder: Placeholder) -> Expression:
+    def _placed(self, placeholder: Placeholder) -> Expression:
+        """The expression of a rule or of a `%regex`, whose errors have no place of their own."""
         try:
+            if placeholder.kind == "rule":
+                rule: RegularRule = placeholder.value
+                return rule.expression(self._atom)
             return substring_expression(placeholder.value)
         except GrammarError as error:
             location = self._messages.location(placeholder.word.start)
             raise type(error)(error.text, *location) from None
+
+    def _atom(self, node: Any) -> tuple[Expression, int]:
+        """The expression of a part of a rule that is one terminal, and how long it is as text."""
+        if not isinstance(node, Terminal):
+            name = "..".join(map(str, node.children))
+            return self._of_literal(name, node), len(name)
+        placeholder = self._rewritten.placeholders[node.name]
+        word = placeholder.word
+        if placeholder.is_token:
+            raise GrammarError(f"{word.text} cannot be part of one terminal: it is a token")
+        return self.expression(node.name), word.end - word.start
 
     def _bounded(self, placeholder: Placeholder) -> Expression:
         """The expression of a terminal of bounded length, or of the text before its end if it is split."""

@@ -40,6 +40,7 @@ def embed(given: Rules, rules: Rules, replaced: Mapping[int, Callable[[], int]] 
     bindings = {binding.symbol: binding for binding in given.bindings}
     found = _Embedding(given.program(), rules, bindings, replaced or {})
     found.define(marks)
+    given.marks = marks  # it may be embedded again
     return found.start
 
 

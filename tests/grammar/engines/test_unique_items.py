@@ -13,7 +13,7 @@ import pytest
 from engine_sampler import Tokenizer
 from engine_sampler.contract import UnfinishedError, Work, allocate_bitmask
 from engine_sampler.grammar import Grammar, GrammarLimitError
-from engine_sampler.grammar.engines import unique_items
+from engine_sampler.grammar.engines import item_positions, unique_items
 from engine_sampler.grammar.errors import UnsupportedKeywordError
 from engine_sampler.testing import MatcherContract
 
@@ -29,6 +29,7 @@ def items(schema: Any, **others: Any) -> dict[str, Any]:
 
 STRINGS = items({"type": "string"})
 MIXED = items({"type": ["string", "number", "boolean"]})
+FEW = items({"type": ["string", "integer"], "pattern": "^(a|b|ab|\\n)$", "minimum": 0, "maximum": 2})
 PIECES = [
     *(
         b'"a',
@@ -45,6 +46,23 @@ PIECES = [
         b"\\",
     ),
     *(b"12", b"2,", b"1,1", b",1", b"1]", b" 1", b"0,", b'1,"a', b'",1,1', b"true", b",true", b"1.0", b"0e0"),
+    *(
+        b'",',
+        b'a",',
+        b'" ,',
+        b'",1',
+        b'", "a',
+        b'\\"',
+        b"a\\",
+        b"\\n",
+        b"\\na",
+        b"na",
+        b"u0061",
+        b" ",
+        b"\n",
+        b' "',
+        b'"a",',
+    ),
     *("é".encode(), "é".encode()[:1], "é".encode()[1:], b'ab"', b'"ab', b'":["', b"[1,", b"\xff", b"[\xff"),
 ]
 TOKENS = [*(bytes((byte,)) for byte in range(0x20, 0x7F)), *PIECES, b"<end>"]
@@ -153,13 +171,13 @@ def value(item: Any) -> Any:
 
 
 @every_engine
-@pytest.mark.parametrize("kind", ["string", "integer", "mixed"])
+@pytest.mark.parametrize("kind", ["string", "integer", "mixed", "few"])
 def test_masks_allow_exactly_the_tokens_that_are_accepted(engine: Any, kind: str) -> None:
-    schema = MIXED if kind == "mixed" else items({"type": kind})
+    schema = {"mixed": MIXED, "few": FEW}.get(kind) or items({"type": kind})
     grammar = Grammar.from_json_schema(
         {"anyOf": [schema, {"type": "object", "additionalProperties": schema}]}
     )
-    random_ = random.Random(1)
+    random_ = random.Random(3)
     ended = 0
     for _ in range(2 * ROUNDS):
         inner = engine(grammar.program, TOKENS, TOKENIZER.eos_token_ids).matcher()
@@ -226,7 +244,7 @@ def test_completions_and_repairs_do_not_repeat_items_in_silence() -> None:
 
 
 def test_an_item_may_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unique_items, "MAX_ITEM", 5)
+    monkeypatch.setattr(item_positions, "MAX_ITEM", 5)
     with pytest.raises(GrammarLimitError, match="an item has more than 5 bytes"):
         Grammar.from_json_schema(STRINGS).check('["abcdefg"]')
 

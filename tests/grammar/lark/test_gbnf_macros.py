@@ -88,10 +88,10 @@ def test_tokens_in_them(text: str, masks: list[set[int]]) -> None:
         ('root ::= TagDispatch(excludes=("a", 1))', "excludes of TagDispatch takes texts"),
         ('root ::= TagDispatch(loop_after_dispatch="a")', "must be true or false"),
         ('root ::= Regex("a"', r"expected ',' at the end"),
-        ('root[lazy] ::= "a"', r"has no attribute 'lazy': captures and .* \(line 1, column 6\)"),
+        ('root[lzy] ::= "a"', r"has no attribute 'lzy': captures, lazy, .* \(line 1, column 6\)"),
         (
-            'root ::= "b"\na[capture="x", max_tokens=3] ::= "a"',
-            r"no attribute 'max_tokens'.*line 2, column 16",
+            'root ::= "b"\na[capture="x", suffix=3] ::= "a"',
+            r"no attribute 'suffix'.*line 2, column 16",
         ),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -69,7 +70,11 @@ class ReferenceMatcher(ForkedByCopy):
     """A text under a grammar.
 
     A call that exceeds a limit raises GrammarLimitError, and so does every later call.
+
+    compiled   the `CompiledGrammar`, if more than masks may be asked of it; else None. Forks have the same
     """
+
+    compiled: Any = None
 
     def __init__(self, vocabulary: ReferenceVocabulary, tables: EngineTables) -> None:
         self._vocabulary = vocabulary
@@ -182,7 +187,7 @@ class ReferenceMatcher(ForkedByCopy):
         """An independent matcher of the same text."""
         with self._call():
             other = ReferenceMatcher(self._vocabulary, self._tables)
-            other._places = self._places.copy()
+            other._places, other.compiled = self._places.copy(), self.compiled
             other._terminated, other._exceeds = self._terminated, self._exceeds
             return other
 

@@ -8,8 +8,9 @@
 
 xgrammar's EBNF is read as well: a line that defines no rule continues the one before, names may have dots,
 `{2,-1}` has no upper bound, and a look-ahead `(= x)`, which only speeds xgrammar up, is read and left out.
-Its macros, such as `TagDispatch(...)`, are those of `macros`. Of the attributes of a rule,
-`name[...] ::=`, those for captures are read and left out, and others are refused.
+Its macros, such as `TagDispatch(...)`, are those of `macros`. The attributes of a rule, `name[...] ::=`, are
+`capture`, sampling parameters, `lazy`, `max_tokens` and `max_chars`, as in Lark. A rule with one of the last
+three is one terminal: it and the rules in it may lead back to themselves at their ends only.
 
 Escapes are \\n \\r \\t \\\\ \\" \\[ \\] \\- \\xHH \\uHHHH \\UHHHHHHHH. A rule ends where
 the next one begins.

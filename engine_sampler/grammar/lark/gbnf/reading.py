@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from lark import Token, Tree
@@ -11,13 +11,14 @@ from lark.grammar import NonTerminal, Terminal
 
 from ....base.cached import cached_property
 from ....base.errors import quoted
-from ....params.phases import rule_parameters
 from ...errors import GrammarError, GrammarLimitError
-from ...program.settings import Mark, Setting
+from ...program.settings import Mark
 from ...work import counted_work, spend
-from ..dialect import Placeholder, SpecialTokens, capture_name
-from ..extensions.rule_attributes import joined_value, settings_of
+from ..dialect import Placeholder, SpecialTokens
+from ..extensions.regular_rules import RegularRule
+from ..extensions.rule_attributes import BoundedText
 from ..statements import ENDLESS, MAX_BRACKETS, MAX_NUMBER, MAX_WORD, Lines, Word
+from .attributes import Attributes, read_attributes
 from .characters import BLANK, BLANK_LINES, BLANKS, NAME, Characters
 from .macros import MACROS, RuleName, read_macro
 
@@ -34,7 +35,6 @@ _MACRO_HEAD = re.compile(rf"^[ \t]*({'|'.join(MACROS)})[ \t]*::=", re.MULTILINE)
 _NUMBER = re.compile(r"\d{1,9}(?![\w.-])")
 _KEY = re.compile(r"([a-z_]+)[ \t]*=(?!=)")
 _TRUTHS = {"true": True, "false": False}
-_ATTRIBUTE = re.compile(r'[ \t]*([A-Za-z_]+)[ \t]*(?:=[ \t]*("[^"\r\n]*"|[\w.+-]+))?[ \t]*')
 _EMPTY = object()
 """A part that matches the empty text, and is left out."""
 _OPERATORS = {(0, 1): "?", (0, None): "*", (1, None): "+"}
@@ -57,6 +57,7 @@ class Gbnf(NamedTuple):
     placeholders  the terminals that are special tokens
     captures      the names under which matches of rules are reported, by rule
     settings      the sampling parameters that rules set
+    lazy          the rule that each lazy terminal stands for
     """
 
     lines: Lines
@@ -64,6 +65,7 @@ class Gbnf(NamedTuple):
     placeholders: dict[str, Placeholder]
     captures: dict[str, str]
     settings: dict[str, Mark]
+    lazy: dict[str, str]
 
 
 def read_gbnf(text: str, root: str = "root") -> Gbnf:
@@ -91,6 +93,8 @@ class _Reader(Characters):
         self._captures: dict[str, str] = {}
         """The names of captures by rule."""
         self._settings: dict[str, Mark] = {}
+        self._terminals: dict[str, tuple[Word, Attributes]] = {}
+        """The rules that are one terminal, with the words of their attributes."""
         self._nodes: dict[str, Any] = {}
         """The trees of words so far, by what is written here or in Lark."""
         self._counts: dict[tuple[int, int | None], list[Any]] = {}
@@ -121,32 +125,42 @@ class _Reader(Characters):
         captures = {names[name]: capture for name, capture in self._captures.items()}
         settings = {names[name]: mark for name, mark in self._settings.items()}
         trees = {names[name]: tree for name, tree in rules.items()}
-        return Gbnf(self._lines, trees, self._placeholders, captures, settings)
+        lazy = self._write_terminals(trees, names, {*captures, *settings})
+        return Gbnf(self._lines, trees, self._placeholders, captures, settings, lazy)
+
+    def _write_terminals(
+        self, trees: dict[str, Any], names: Mapping[str, str], marked: set[str]
+    ) -> dict[str, str]:
+        """Let the rules that are one terminal name one, and return the rules of the lazy ones by these.
+
+        marked   the rules with other attributes
+        """
+        lazy = {}
+        written, shown = trees.copy(), {new: name for name, new in names.items()}
+        marked |= {names[name] for name in self._terminals}
+        for name, (word, found) in self._terminals.items():
+            rule = names[name]
+            node = self._new_terminal(Placeholder("rule", word, RegularRule(rule, written, marked, shown)))
+            if found.max_tokens or found.max_chars:
+                text = BoundedText(node.children[0].name, "", found.max_tokens, found.max_chars)
+                node = self._new_terminal(Placeholder("bounded", word, text))
+            if found.is_lazy:
+                lazy[node.children[0].name] = rule
+            trees[rule] = Tree("expansions", [Tree("expansion", [node])])
+        return lazy
 
     def _attributes(self, rule: str) -> None:
-        """Read the attributes of a rule, which must be about captures or be sampling parameters."""
-        given: dict[str, Word] = {}
-        while self._text.startswith(("[", ","), self._at) and (
-            found := _ATTRIBUTE.match(self._text, self._at + 1)
-        ):
-            if found[2] is not None and found[1] in rule_parameters():
-                word = Word("value", found[2], *found.span(2))
-                given[found[1]] = joined_value([word], self._text)
-            elif "capture" not in found[1]:
-                allowed = "captures and sampling parameters are allowed"
-                text = f"a rule in EBNF has no attribute {quoted(found[1])}: {allowed}"
-                raise self._lines.error(text, found.start(1))
-            if found[1] == "capture":
-                named = found[2] is not None and found[2].startswith('"')
-                name = capture_name(self._lines, found[2], found.start(2)) if named else found[2] or rule
-                self._captures[rule] = name
-            self._at = found.end()
-            if self._text.startswith("]", self._at):
-                self._at += 1
-                break
-        if settings := settings_of(given, self._lines):
-            place = self._lines.location(next(iter(given.values())).start)
-            self._settings[rule] = Mark(place, Setting(rule, tuple(sorted(settings.items()))))
+        """Read the attributes of a rule, if any."""
+        if not self._text.startswith(("[", ","), self._at):
+            return
+        at, found = self._at, read_attributes(self._lines, self._at, rule)
+        self._at = found.end
+        if found.capture is not None:
+            self._captures[rule] = found.capture
+        if found.mark is not None:
+            self._settings[rule] = found.mark
+        if found.is_terminal:
+            self._terminals[rule] = Word("token", rule, at, self._at), found
 
     # --- the body of a rule ----------------------------------------------------------------------
 

@@ -191,7 +191,8 @@ def test_every_kernel_compiles_for_every_generation(reports: list[dict[str, Any]
     kernels = {report["kernel"] for report in reports}
     assert kernels == {
         "begin", "bin_of", "candidates", "chain", "close", "collect", "count_edits", "deliver", "draw",
-        "emit", "gather", "interval", "listing", "rank", "recut", "resolve", "revise", "scan", "spread", "tally", "total", "weigh",
+        "emit", "gather", "interval", "listing", "rank", "recut", "resolve", "revise", "scan", "spread",
+        "tally", "total", "weigh",
     }  # fmt: skip
     assert {(r["kernel"], r["architecture"]) for r in reports} == {
         (k, a) for k in kernels for a in ARCHITECTURES
