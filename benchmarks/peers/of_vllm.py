@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from engine_sampler_vllm.following import FollowingProcessor
+from engine_sampler_vllm.batches import FollowingProcessor
 from engine_sampler_vllm.sampler import RowwiseSampler
 from vllm import SamplingParams
 from vllm.v1.sample.logits_processor import build_logitsprocs

@@ -20,7 +20,7 @@ from .engines import native
 from .engines.unique_items import UniqueItemsMatcher
 from .engines.unique_keys import UniqueKeysMatcher
 from .errors import GrammarError
-from .limits import CAPTURE_STEPS, LIMITS, Limits
+from .limits import LIMITS, Limits
 from .program.rules import Program
 from .program.settings import Setting
 from .program.special_names import Binding
@@ -111,7 +111,7 @@ class CompiledGrammar:
             matcher = UniqueKeysMatcher(matcher, self.tokenizer)
         return matcher
 
-    def captures(self, token_ids: Sequence[int], *, begin: int = 0, steps: int = CAPTURE_STEPS) -> Captures:
+    def captures(self, token_ids: Sequence[int], *, begin: int = 0, steps: int | None = None) -> Captures:
         """What the rules with the attribute `capture` match in the text of tokens up to EOS: as
         `Grammar.captures`, and by which of these tokens.
 

@@ -28,7 +28,7 @@ from .arguments import (
 from .cache import Cache, CacheInfo
 from .compiled import CompiledGrammar, SpecialName, cached_grammar, compiled_grammar
 from .errors import GrammarError
-from .limits import CAPTURE_STEPS, LIMITS, Limits
+from .limits import LIMITS, Limits
 from .program.rules import Program, program_of
 from .program.saved import read_saved, saved_text
 from .program.special_names import SpecialNames
@@ -380,13 +380,13 @@ class Grammar:
         """What `compile` would return from its cache; None if it would have to compile."""
         return cached_grammar(self.program, tokenizer, limits, self.special_names)
 
-    def captures(self, text: str | bytes, *, steps: int = CAPTURE_STEPS) -> Captures:
+    def captures(self, text: str | bytes, *, steps: int | None = None) -> Captures:
         """What the rules with the attribute `capture` match in a text: for each name a list of captures, in
         the order in which they begin, outer ones before those in them; [] for rules that are not in the text.
 
         text   of the language, or the beginning of one: then the rules that have ended in it, as far as it
                goes; more text may change that
-        steps  the most steps, a microsecond or two each; their number is linear in the text for most grammars
+        steps  the most steps, a microsecond or two each; None: `limits.capture_steps` of the text
 
         Of several ways to read a text, the one whose first terminal is the longest counts, then the second,
         and so on; of those, the one whose outer rules consist of the longest parts, from the first one on.

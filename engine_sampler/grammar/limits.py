@@ -53,7 +53,16 @@ STEP_WORK = 2_500_000
 """The most steps for all of them within one `Scheduler.prepare` or step: at most 50 ms."""
 
 CAPTURE_STEPS = 1_000_000
-"""The default bound on the steps in which the captures of a text are found, each a microsecond or two."""
+"""The most steps in which the captures of a text are found by default, each a microsecond or two."""
+
+_LEAST_CAPTURE_STEPS, _CAPTURE_STEPS_PER_UNIT = 100_000, 40
+
+
+def capture_steps(units: int) -> int:
+    """The default bound on the steps in which the captures of a text of so many bytes and special tokens are
+    found: 100,000, and 40 for each, up to `CAPTURE_STEPS`. Most grammars take 4 to 10 for each."""
+    return min(CAPTURE_STEPS, _LEAST_CAPTURE_STEPS + _CAPTURE_STEPS_PER_UNIT * units)
+
 
 LEAST_WORK, WORK_PER_TOKEN, ROWS_PER_WORK = 100_000, 3, 24
 

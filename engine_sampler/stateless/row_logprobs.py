@@ -34,6 +34,15 @@ class LogprobsTable:
     logprobs: np.ndarray
     ranks: np.ndarray
 
+    def by_id(self) -> np.ndarray:
+        """The values of a table of all tokens in the order of the ids: float32 [rows, vocab], −inf where it
+        has none."""
+        values = np.full((len(self.token_ids), self.token_ids.shape[1] - 1), -np.inf, np.float32)
+        for row, ids, found in zip(values, self.token_ids[:, 1:], self.logprobs[:, 1:], strict=True):
+            present = ids >= 0
+            row[ids[present]] = found[present]
+        return values
+
 
 @dataclass(frozen=True)
 class Wanted:

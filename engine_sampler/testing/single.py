@@ -74,10 +74,16 @@ def open_slots(
     seeds             default: the seed parameter, or 0.
     """
     vocabulary = Vocabulary(vocab_size, tuple(eos_token_ids), tokenizer)
-    slots = Slots(vocabulary, known_params(sampler))
+    known = known_params(sampler)
+    neutral = {name: param.neutral for name, param in known.items()}
+    slots = Slots(vocabulary, known)
     index = []
+    checked: dict[int, dict[str, Any]] = {}  # most requests share a few mappings
     for i, given in enumerate(params):
-        values = settings(sampler, given)
+        if id(given) not in checked:
+            checked[id(given)] = neutral | _checked(sampler, given, known)
+            sampler.check(checked[id(given)])
+        values = checked[id(given)].copy()
         state = RequestState(
             chain_of(sampler), History(prompts[i] if prompts else (), outputs[i] if outputs else ())
         )
@@ -101,7 +107,14 @@ def settings(sampler: Sampler | Selector, params: Params) -> dict[str, Any]:
 def values_for(part: Sampler | Selector | StoppingCriteria, params: Params) -> dict[str, Any]:
     """Every parameter by name as `part` would see it, each checked."""
     known = known_params(part)
-    values = {name: param.neutral for name, param in known.items()}
+    return {name: param.neutral for name, param in known.items()} | _checked(part, params, known)
+
+
+def _checked(
+    part: Sampler | Selector | StoppingCriteria, params: Params, known: Mapping[str, Param]
+) -> dict[str, Any]:
+    """The parameters that are given, each checked."""
+    values = {}
     for name, value in (params.given if isinstance(params, SamplingParams) else params).items():
         if name not in known:
             raise ParameterError(f"{name!r} is neither registered nor a parameter of {part.name}")

@@ -18,8 +18,8 @@ import torch
 from exllamav3.generator.filter.filter import Filter
 from exllamav3.generator.sampler.sampler import Sampler
 
-from engine_sampler import Grammar, RequestLimits, RowSampler, SamplingParams, Tokenizer
-from engine_sampler.adapters.for_bridges import PeerPlaces, tokens_beside
+from engine_sampler import Grammar, RowSampler, SamplingParams, Tokenizer
+from engine_sampler.adapters.for_bridges import BridgeSampler, EngineRequest, PeerPlaces, tokens_beside
 
 logger = logging.getLogger("engine_sampler")
 
@@ -64,10 +64,8 @@ class ChainSampler(Sampler):  # type: ignore[misc]
         super().__init__()
         RowSampler.check(params)
         self.reqs_past_ids = True
-        self._params, self._tokenizer = params, tokenizer
-        self._rows: RowSampler | None = None
-        self._prompt: list[int] = []
-        self._texts = 0
+        self._params, self._prompt = params, None
+        self._bridge = BridgeSampler("exllamav3", tokenizer)
 
     def forward(
         self,
@@ -96,23 +94,16 @@ class ChainSampler(Sampler):  # type: ignore[misc]
             )
         width = row.shape[1] if tokenizer is None else min(row.shape[1], tokenizer.actual_vocab_size)
         row, bits = _masked(row[:, :width], logit_mask, blocked_tokens, allowed_tokens)
-        self._follow([] if sequence_ids is None else sequence_ids.flatten().tolist(), width)
-        drawn = self._rows.step(  # type: ignore[union-attr]
-            row, [self._texts], params=self._params, prompts=[self._prompt], outputs=[self._output], mask=bits
-        )
-        if drawn.errors[0] is not None:
-            logger.error("exllamav3: %s", drawn.errors[0])
+        self._follow([] if sequence_ids is None else sequence_ids.flatten().tolist())
+        drawn = self._bridge.draw(row, [self._request], mask=bits)
         return tokens_beside(drawn, row).reshape(logits.shape[:-1])
 
-    def _follow(self, token_ids: list[int], width: int) -> None:
+    def _follow(self, token_ids: list[int]) -> None:
         """Take these as prompt and output."""
-        if self._rows is None or self._rows.vocab_size != width:
-            self._rows = RowSampler(width, self._tokenizer, limits=RequestLimits.none())
-            self._texts = 0
-        if not self._texts or token_ids[: len(self._prompt)] != self._prompt:
+        if self._prompt is None or token_ids[: len(self._prompt)] != self._prompt:
             self._prompt = token_ids
-            self._texts += 1
-        self._output = token_ids[len(self._prompt) :]
+            self._request = EngineRequest(self._params, token_ids)
+        self._request.output = token_ids[len(self._prompt) :]
 
 
 def _masked(

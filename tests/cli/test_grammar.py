@@ -17,7 +17,8 @@ from engine_sampler.grammar.engines.native import load_library
 from engine_sampler.grammar.engines.reference import ReferenceMatcher
 
 from ..engines import registered_plugin
-from .test_main import corpus, needs_extra, run
+from .running import run, run_apart
+from .test_main import corpus, needs_extra
 
 __all__ = ["corpus"]
 
@@ -93,7 +94,7 @@ def test_a_grammar_is_printed_as_equivalent_lark_text(
 
 
 def test_the_command_runs_as_a_program(folder: Path) -> None:
-    done = run("grammar", "--schema", folder / "schema.json", "--text", folder / "wrong.txt")
+    done = run_apart("grammar", "--schema", folder / "schema.json", "--text", folder / "wrong.txt")
     assert (done.returncode, done.stdout.count("\n"), done.stderr) == (1, 1, "")
 
 

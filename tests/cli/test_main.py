@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import engine_sampler
 from engine_sampler.cli.main import main
+
+from .running import Done, run, run_apart
 
 CORPUS = """\
 The cat sat on the mat. The cat saw the rat, and the rat saw the cat.
@@ -36,26 +37,8 @@ sys.exit(main(sys.argv[1:]))
 """A program that runs the command while some modules cannot be imported."""
 
 
-def run(*arguments: str | Path, program: tuple[str, ...] = ("-m", "engine_sampler"), **environment: str):
-    command = [sys.executable, *program, *map(str, arguments)]
-    return subprocess.run(
-        command,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=120,
-        check=False,
-        env={
-            **os.environ,
-            "PYTHONIOENCODING": "utf-8",
-            "ENGINE_SAMPLER_PLUGINS": "",
-            "COLUMNS": "",
-            **environment,
-        },
-    )
-
-
-def run_without(*absent: str, arguments: tuple[str | Path, ...]):
-    return run(*arguments, program=("-c", WITHOUT_EXTRA.format(absent=set(absent))))
+def run_without(*absent: str, arguments: tuple[str | Path, ...]) -> Done:
+    return run_apart(*arguments, program=("-c", WITHOUT_EXTRA.format(absent=set(absent))))
 
 
 @pytest.fixture
@@ -82,7 +65,7 @@ def needs_extra() -> None:
 
 def test_generate_writes_text_to_stdout_and_statistics_to_stderr(corpus):
     needs_extra()
-    done = run("generate", "--prompt", "The cat", "--corpus", corpus, "--temperature", "0")
+    done = run_apart("generate", "--prompt", "The cat", "--corpus", corpus, "--temperature", "0")
     assert (done.returncode, done.stdout.count("\n")) == (0, 1)
     assert done.stdout.rstrip("\n") in CORPUS
     assert "tokens, stop (end of text), seed" in done.stderr
@@ -97,7 +80,7 @@ def test_generate_stops_at_max_tokens(corpus):
 def test_generate_gives_the_same_text_for_the_same_seed(corpus):
     needs_extra()
     options = ("generate", "--prompt", "The", "--corpus", corpus, "--seed", "9", "--temperature", "1.5")
-    first, second = run(*options), run(*options)
+    first, second = run_apart(*options), run(*options)
     assert first.stdout == second.stdout != "\n"
 
 
@@ -215,7 +198,7 @@ def test_a_missing_engine_is_reported_with_what_to_install(absent, tmp_path):
 def test_explain_shows_every_step_for_a_row_of_logits(row):
     needs_extra()
     settings = ("--top-k", "10", "--temperature", "0.5", "--seed", "1")
-    done = run("explain", "--logits", row, "--backend", "numpy", *settings)
+    done = run_apart("explain", "--logits", row, "--backend", "numpy", *settings)
     assert done.returncode == 0
     for word in ("row.npy", "logits", "top_k 10", "temperature 0.5", "dist", "numpy", "chosen"):
         assert word in done.stdout
@@ -251,7 +234,7 @@ def test_explain_draws_png_and_svg(row, tmp_path):
 
 
 def test_plugins_are_listed_as_json():
-    done = run("plugins", "--json")
+    done = run_apart("plugins", "--json")
     listed = json.loads(done.stdout)
     assert (done.returncode, done.stderr) == (0, "")
     assert {"name": "top_k", "state": "loaded"}.items() <= next(
@@ -262,7 +245,7 @@ def test_plugins_are_listed_as_json():
 
 def test_plugins_are_listed_as_tables():
     needs_extra()
-    done = run("plugins")
+    done = run_apart("plugins")
     assert done.returncode == 0
     assert max(map(len, done.stdout.splitlines())) <= 80
     for word in ("samplers", "selectors", "backends", "min_p", "mirostat", "numpy", "usable"):
@@ -282,7 +265,7 @@ def broken_plugin(tmp_path) -> dict[str, str]:
 
 
 def test_a_plugin_that_cannot_be_loaded_is_listed_with_the_reason(broken_plugin):
-    done = run("plugins", "--json", **broken_plugin)
+    done = run_apart("plugins", "--json", **broken_plugin)
     assert (done.returncode, done.stderr) == (0, "")
     status = next(p for p in json.loads(done.stdout)["plugins"] if p["name"] == "beads")
     assert (status["distribution"], status["version"], status["state"]) == ("broken-beads", "1.2", "failed")
@@ -291,19 +274,21 @@ def test_a_plugin_that_cannot_be_loaded_is_listed_with_the_reason(broken_plugin)
 
 def test_a_plugin_that_cannot_be_loaded_does_not_stop_the_tables(broken_plugin):
     needs_extra()
-    done = run("plugins", **broken_plugin)
+    done = run_apart("plugins", **broken_plugin)
     assert (done.returncode, done.stderr) == (0, "")
     assert "RuntimeError: no" in done.stdout
     assert "top_k" in done.stdout
 
 
 def test_a_plugin_that_is_not_selected_is_listed_as_disabled(broken_plugin):
-    listed = json.loads(run("plugins", "--json", **{**broken_plugin, "ENGINE_SAMPLER_PLUGINS": ""}).stdout)
+    listed = json.loads(
+        run_apart("plugins", "--json", **{**broken_plugin, "ENGINE_SAMPLER_PLUGINS": ""}).stdout
+    )
     assert next(p["state"] for p in listed["plugins"] if p["name"] == "beads") == "disabled"
 
 
 def test_in_strict_mode_a_failing_plugin_ends_the_command_with_the_reason(broken_plugin):
-    done = run("plugins", "--json", **broken_plugin, ENGINE_SAMPLER_STRICT="1")
+    done = run_apart("plugins", "--json", **broken_plugin, ENGINE_SAMPLER_STRICT="1")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "no beads left" in done.stderr
 
@@ -313,7 +298,7 @@ def test_in_strict_mode_a_failing_plugin_ends_the_command_with_the_reason(broken
 
 def test_the_demo_prints_plain_lines_without_a_terminal(corpus):
     needs_extra()
-    done = run("demo", "--corpus", corpus, "--prompt", "The cat", "--seed", "3")
+    done = run_apart("demo", "--corpus", corpus, "--prompt", "The cat", "--seed", "3")
     assert (done.returncode, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
     for word in ("greedy joins", "KoboldAI order ends", "Mirostat 2", "tokens/s", "groups", "sampling"):
@@ -369,11 +354,14 @@ def _read(terminal: int) -> bytes:
             "best_of=1 is not allowed: at least n=2",
         ),
         (["generate", "--prompt", "x", "--corpus", "no-such-file"], "no-such-file"),
-        (["generate", "--prompt", "x", "--backend", "abacus"], "backend='abacus' is not allowed"),
+        (
+            ["generate", "--prompt", "x", "--corpus", __file__, "--backend", "abacus"],
+            "backend='abacus' is not allowed",
+        ),
         (["explain"], "one of the arguments --prompt --logits is required"),
         (["explain", "--logits", "no-such-file.npy"], "no-such-file.npy"),
         (["explain", "--logits", __file__], "test_main.py"),
-        (["explain", "--prompt", "x", "--plot", "x.gif"], "x.gif is not allowed"),
+        (["explain", "--prompt", "x", "--corpus", __file__, "--plot", "x.gif"], "x.gif is not allowed"),
         (["demo", "--steps", "many"], "argument --steps: invalid int value: 'many'"),
         (["demo", "--top-k", "3"], "unexpected argument '--top-k'"),
         (["plugins", "--jsn"], "unexpected argument '--jsn'"),
@@ -384,6 +372,13 @@ def test_an_error_that_the_user_can_fix_is_reported_in_one_line(arguments, messa
     done = run(*arguments)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert message in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["sing"], ["generate", "--prompt", "x", "--topk", "2"]])
+def test_an_error_ends_the_process_as_it_ends_the_command(arguments):
+    apart, here = run_apart(*arguments), run(*arguments)
+    assert apart.returncode == here.returncode == 2
+    assert (apart.stdout, apart.stderr) == (here.stdout, here.stderr)
 
 
 @pytest.mark.parametrize("array", [np.zeros((2, 3), np.float32), np.zeros(3, np.int64), np.float32(1)])
@@ -466,15 +461,10 @@ def test_plugins_explain_and_check_print_plain_lines_without_the_extra(row):
     assert "failed" in checked.stdout
 
 
-def test_the_version_is_printed():
-    done = run("--version")
-    assert (done.returncode, done.stdout) == (0, f"engine-sampler {engine_sampler.__version__}\n")
-
-
 def test_a_plugin_that_is_selected_in_vain_is_named(tmp_path):
     (tmp_path / "text").write_text("[]")
     command = ("grammar", "--name", "json", "--text", tmp_path / "text")
-    done = run(*command, ENGINE_SAMPLER_PLUGINS="nosuch")
+    done = run_apart(*command, ENGINE_SAMPLER_PLUGINS="nosuch")
     assert done.returncode == 0
     assert "plugin nosuch is not used: selected by ENGINE_SAMPLER_PLUGINS, but no" in done.stderr
 

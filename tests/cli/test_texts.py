@@ -17,7 +17,8 @@ from engine_sampler.params import SamplingParams
 from engine_sampler.scheduler import Scheduler
 from engine_sampler.tokenizer import Tokenizer
 
-from .test_main import corpus, needs_extra, row, run
+from .running import run, run_apart
+from .test_main import corpus, needs_extra, row
 
 __all__ = ["corpus", "row"]
 
@@ -37,7 +38,7 @@ def run_bytes(*arguments: str | bytes | Path, stdin: bytes = b"", **environment:
 
 
 def test_the_version_is_printed():
-    done = run("--version")
+    done = run_apart("--version")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"engine-sampler {__version__}\n", "")
 
 
@@ -46,15 +47,17 @@ def test_the_version_is_printed():
 )
 def test_a_library_that_cannot_be_loaded_is_reported_in_one_line(corpus, command):
     needs_extra()
-    for options, environment in (
-        (("--backend", "library:/nofile"), {}),
-        ((), {"ENGINE_SAMPLER_BACKEND": "library:/nofile"}),
-    ):
-        if command == ["demo"] and not options:
-            continue  # covered by the commands above; the demo learns a model first
-        done = run(*command, "--corpus", corpus, *options, **environment)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr == "engine-sampler: /nofile: no such file\n"
+    done = run(*command, "--corpus", corpus, "--backend", "library:/nofile")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "engine-sampler: /nofile: no such file\n"
+
+
+@pytest.mark.parametrize("command", [["generate", "--prompt", "The"], ["explain", "--prompt", "The"]])
+def test_a_library_of_the_environment_that_cannot_be_loaded_is_reported_in_one_line(corpus, command):
+    needs_extra()
+    done = run_apart(*command, "--corpus", corpus, ENGINE_SAMPLER_BACKEND="library:/nofile")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "engine-sampler: /nofile: no such file\n"
 
 
 @pytest.mark.parametrize("option", ["--temp", "--temp=0.5"])
@@ -69,14 +72,21 @@ def test_an_abbreviated_option_gets_a_suggestion(option):
 
 @pytest.mark.skipif(os.name == "nt", reason="arguments are not bytes here")
 @pytest.mark.parametrize("environment", [{}, ASCII], ids=["utf-8", "ascii"])
+def test_an_argument_that_is_not_utf_8_is_reported_in_one_line(corpus, environment):
+    needs_extra()
+    done = run_bytes("generate", "--prompt", b"caf\xe9", "--corpus", corpus, **environment)
+    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1)
+    assert rb"'caf\udce9' is not UTF-8" in done.stderr
+
+
 @pytest.mark.parametrize(
     "command", [("generate", "--prompt"), ("explain", "--prompt"), ("generate", "--prompt", "x", "--stop")]
 )
-def test_an_argument_that_is_not_utf_8_is_reported_in_one_line(corpus, command, environment):
+def test_every_argument_that_is_not_utf_8_is_reported_in_one_line(corpus, command):
     needs_extra()
-    done = run_bytes(*command, b"caf\xe9", "--corpus", corpus, **environment)
-    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1)
-    assert rb"'caf\udce9' is not UTF-8" in done.stderr
+    done = run(*command, "caf\udce9", "--corpus", corpus)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert r"'caf\udce9' is not UTF-8" in done.stderr
 
 
 @pytest.mark.skipif(os.name == "nt", reason="arguments are not bytes here")
@@ -112,8 +122,9 @@ def test_a_grammar_in_gbnf_is_printed_and_checked(tmp_path):
     printed = run("grammar", "--gbnf", tmp_path / "g.gbnf")
     assert printed.returncode == 0
     assert Grammar.from_lark(printed.stdout).check("the rat").valid
-    for text, status in ((b"the cat", 0), (b"the dog", 1)):
-        done = run_bytes("grammar", "--gbnf", tmp_path / "g.gbnf", "--text", "-", stdin=text)
+    for text, status in (("the cat", 0), ("the dog", 1)):
+        (tmp_path / "text").write_text(text)
+        done = run("grammar", "--gbnf", tmp_path / "g.gbnf", "--text", tmp_path / "text")
         assert done.returncode == status
 
 

@@ -9,20 +9,13 @@ import pytest
 from engine_sampler.demo import corpus
 
 
-def test_the_embedded_corpus_is_large_enough_to_learn_from():
+def test_the_embedded_corpus_is_large_and_the_same_every_time_and_reading_docstrings_imports_no_module():
+    before = set(sys.modules)
     documents = corpus.embedded_corpus()
+    assert set(sys.modules) - before <= {"pydoc_data", "pydoc_data.topics"} | {"asyncio"}
     assert sum(map(len, documents)) > 150_000
     assert len(documents) > 100
-
-
-def test_the_embedded_corpus_is_the_same_every_time():
-    assert corpus.embedded_corpus() == corpus.embedded_corpus()
-
-
-def test_reading_docstrings_imports_no_module():
-    before = set(sys.modules)
-    corpus.embedded_corpus()
-    assert set(sys.modules) - before <= {"pydoc_data", "pydoc_data.topics"} | {"asyncio"}
+    assert documents == corpus.embedded_corpus()
 
 
 def test_a_missing_language_reference_leaves_the_docstrings(monkeypatch):

@@ -28,18 +28,18 @@ def normal(seed: int, n: int, size: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("chain_name", CHAINS)
-@pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize("size", SIZES)
-def test_one_bad_logit_anywhere_ends_its_row_only(size: int, number: str, chain_name: str) -> None:
+def test_one_bad_logit_anywhere_ends_its_row_only(size: int, chain_name: str) -> None:
     places = sorted({0, size // 2, size - 1})
     chain, rows = random_group(np.random.default_rng(size), size, 2 * len(places) + 1, CHAINS[chain_name])
     logits = normal(size, len(rows), size)
     healthy = run(NUMPY, chain, rows, logits)
-    for i, place in enumerate(places):
-        logits[2 * i + 1, place] = NUMBERS[number]
-    batch = expect_equal(instruction_sets(), chain, rows, logits)
-    assert [error is not None for error in batch.errors[1::2]] == [True] * len(places)
-    np.testing.assert_array_equal(batch.token_ids[::2], healthy.token_ids[::2])
+    for name, number in NUMBERS.items():
+        for i, place in enumerate(places):
+            logits[2 * i + 1, place] = number
+        batch = expect_equal(instruction_sets(), chain, rows, logits)
+        assert [error is not None for error in batch.errors[1::2]] == [True] * len(places), name
+        np.testing.assert_array_equal(batch.token_ids[::2], healthy.token_ids[::2], name)
 
 
 @pytest.mark.parametrize("chain_name", CHAINS)

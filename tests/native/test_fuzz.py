@@ -1,4 +1,8 @@
-"""Random cases against the C library, by its own fuzzer."""
+"""Random cases against the C library, by its own fuzzer.
+
+Compiling it takes some fifteen seconds, so that waits for ENGINE_SAMPLER_TEST_ROUNDS=2, as in `.ci/run`;
+`test_equality.py` compares the instruction sets of the library itself in any run.
+"""
 
 import shutil
 import subprocess
@@ -10,6 +14,9 @@ import pytest
 
 from engine_sampler.base.packaged import library_path
 from tests.native.building import NATIVE, compiler
+from tests.random_chains import ROUNDS
+
+pytestmark = pytest.mark.skipif(ROUNDS < 2, reason="only with ENGINE_SAMPLER_TEST_ROUNDS=2")
 
 SECONDS, CASES = 3, 60
 

@@ -89,27 +89,26 @@ CATALOGUE = default_registry().catalogue
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_a_parameter_that_is_not_given_is_neutral(name: str) -> None:
-    neutral = TABLE[name][0]
-    assert CATALOGUE.params[name].neutral == neutral
-    assert getattr(SamplingParams(), name) == SamplingParams()[name] == neutral
-    assert type(SamplingParams()[name]) is type(neutral)
+class TestEachParameter:
+    def test_it_is_neutral_if_it_is_not_given(self, name: str) -> None:
+        neutral = TABLE[name][0]
+        assert CATALOGUE.params[name].neutral == neutral
+        assert getattr(SamplingParams(), name) == SamplingParams()[name] == neutral
+        assert type(SamplingParams()[name]) is type(neutral)
 
+    def test_allowed_values_are_accepted(self, name: str) -> None:
+        for value in TABLE[name][1]:
+            taken = SamplingParams(**{name: value})[name]
+            if isinstance(value, (int, float, str)) and not (name == "seed" and value == -1):
+                assert taken == value
+            assert SamplingParams(**{name: taken})[name] == taken, "a value in normal form stays as it is"
 
-@pytest.mark.parametrize(("name", "value"), [(n, v) for n, row in TABLE.items() for v in row[1]], ids=str)
-def test_allowed_values_are_accepted(name: str, value: Any) -> None:
-    taken = SamplingParams(**{name: value})[name]
-    if isinstance(value, (int, float, str)) and not (name == "seed" and value == -1):
-        assert taken == value
-    assert SamplingParams(**{name: taken})[name] == taken, "a value in normal form stays as it is"
-
-
-@pytest.mark.parametrize(("name", "value"), [(n, v) for n, row in TABLE.items() for v in row[2]], ids=str)
-def test_other_values_are_refused_by_name_and_value(name: str, value: Any) -> None:
-    with pytest.raises(ParameterError) as caught:
-        SamplingParams(**{name: value})
-    assert name in str(caught.value)
-    assert len(str(caught.value)) > len(f"{name}={value!r} is not allowed: ")
+    def test_other_values_are_refused_by_name_and_value(self, name: str) -> None:
+        for value in TABLE[name][2]:
+            with pytest.raises(ParameterError) as caught:
+                SamplingParams(**{name: value})
+            assert name in str(caught.value)
+            assert len(str(caught.value)) > len(f"{name}={value!r} is not allowed: ")
 
 
 @pytest.mark.parametrize(

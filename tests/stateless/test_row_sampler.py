@@ -480,3 +480,17 @@ def test_no_rows_draw_nothing() -> None:
     assert sampler.step(LOGITS[:0], [], logprobs=1).token_ids.tolist() == []
     assert sampler.vocab_size == SIZE
     assert sampler.backend is not None
+
+
+def test_a_table_of_all_tokens_is_told_by_their_ids() -> None:
+    logits = LOGITS[:3].copy()
+    logits[2] = np.nan
+    params = [SamplingParams(top_k=top_k, seed=1) for top_k in (0, 3, 0)]
+    drawn = RowSampler(SIZE).step(
+        logits, KEYS[:3], params=params, logprobs=-1, logprobs_mode="processed_logits"
+    )
+    assert drawn.logprobs is not None
+    values = drawn.logprobs.by_id()
+    assert values.dtype == np.float32
+    np.testing.assert_array_equal(values[:2], process_logits(logits[:2], params[:2]))
+    assert (values[2] == -np.inf).all()

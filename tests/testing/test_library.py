@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -24,6 +21,7 @@ from engine_sampler.testing.library import (
 )
 
 from ..backends.library.building import toy, variant
+from ..cli.running import run, run_apart
 
 ALL = (1 << 8) - 1
 """What the toy vendor promises: all but logprobs."""
@@ -129,21 +127,10 @@ def test_a_failure_of_what_is_drawn_comes_first_with_its_seed() -> None:
 # --- the command ---------------------------------------------------------------------------------
 
 
-def run(path: Path | str, *options: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
-    pytest.importorskip("rich")
-    return subprocess.run(
-        [sys.executable, "-m", "engine_sampler", "check", str(path), *options],
-        capture_output=True,
-        cwd=folder,
-        encoding="utf-8",
-        check=False,
-        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
-    )
-
-
 def test_the_command_prints_a_line_for_every_check() -> None:
+    pytest.importorskip("rich")
     names = ["rows", "limits", "batches"]
-    done = run(toy(), *(option for name in names for option in ("--only", name)))
+    done = run_apart("check", toy(), *(option for name in names for option in ("--only", name)))
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     assert len(lines) == len(names)
@@ -151,28 +138,29 @@ def test_the_command_prints_a_line_for_every_check() -> None:
     assert "\x1b" not in done.stdout
 
 
-def test_a_library_in_the_current_folder_is_checked_by_its_name() -> None:
-    done = run(toy().name, "--only", "rows", folder=toy().parent)
+def test_a_library_in_the_current_folder_is_checked_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(toy().parent)
+    done = run("check", toy().name, "--only", "rows")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(PASSED)
 
 
 def test_the_command_exits_with_status_1_if_a_check_fails() -> None:
-    done = run(variant("NO_SYMBOL"))
+    done = run("check", variant("NO_SYMBOL"))
     assert done.returncode == 1
     assert done.stdout.split()[:2] == [FAILED, "loads"]
     assert "es_get_api" in done.stdout
 
 
 def test_the_command_tries_one_check_alone_and_random_programs_for_the_time_it_is_given() -> None:
-    done = run(toy(), "--only", "random programs", "--seconds", "0.3", "--seed", "5")
+    done = run("check", toy(), "--only", "random programs", "--seconds", "0.3", "--seed", "5")
     assert done.returncode == 0
     (line,) = done.stdout.splitlines()
     assert "programs from seed 5 in 0.3 s" in line
 
 
 def test_a_check_that_does_not_exist_is_named() -> None:
-    done = run(toy(), "--only", "rwos")
+    done = run("check", toy(), "--only", "rwos")
     assert done.returncode == 1
     assert "there is no such check; there are layout, names, versions" in " ".join(done.stdout.split())
 

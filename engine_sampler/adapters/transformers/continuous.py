@@ -3,7 +3,6 @@ and the grammar of each request."""
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import secrets
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +20,7 @@ from ...params import SamplingParams
 from ...registry import GRAMMAR_OPTIONS, STRUCTURED_PARAMS, structured_in
 from ...stateless import RowSampler, fill_bitmasks
 from ...stateless.row_masks import packed
+from ..for_bridges import BridgeSampler, EngineRequest, child_seed_of, tokens_beside
 from .config import map_processors
 from .following import tokenizer_of
 
@@ -142,7 +142,7 @@ class ContinuousLogitsProcessor:
         ContinuousBatchingLogitsProcessor.register(type(self))
         self._params, self._tokenizer, self._seed = params, tokenizer, seed
         self._eos = tuple(eos_token_ids or (() if tokenizer is None else tokenizer.eos_token_ids))
-        self._sampler: RowSampler | None = None
+        self._bridge = BridgeSampler("transformers", tokenizer, eos_token_ids=self._eos, limits=None)
         self._rows: dict[str, _Row] = {}
 
     def fill_defaults(self, int32_tensor: torch.Tensor) -> None:
@@ -168,12 +168,12 @@ class ContinuousLogitsProcessor:
             raise RuntimeError(
                 "engine_sampler draws on the host: ContinuousBatchingConfig(use_cuda_graph=False)"
             )
-        rows = list(self._rows.values())
-        drawn = self._drawn(scores[: len(rows)], rows)
+        rows, width = list(self._rows.values()), int(scores.shape[1])
+        size = width if self._tokenizer is None else min(width, len(self._tokenizer))
+        own = scores[: len(rows), :size]
+        drawn = self._bridge.draw(own, rows, mask=self._mask(rows, size))
         out = scores.clone()
-        for i, (row, token_id) in enumerate(zip(rows, drawn.tolist(), strict=True)):
-            if token_id < 0:
-                token_id = int(torch.nan_to_num(scores[i], nan=-torch.inf).argmax())
+        for i, (row, token_id) in enumerate(zip(rows, tokens_beside(drawn, own).tolist(), strict=True)):
             out[i] = -torch.inf
             out[i, token_id] = 0.0
             row.output.append(token_id)
@@ -197,25 +197,6 @@ class ContinuousLogitsProcessor:
             logger.error("request %s ends: %s", state.request_id, text_of(error))
             return _Row(state.request_id, SamplingParams(), self._seed, is_allowed=False)
 
-    def _drawn(self, scores: torch.Tensor, rows: Sequence[_Row]) -> np.ndarray:
-        """int64 [rows], −1 where there is none."""
-        width = int(scores.shape[1])
-        size = width if self._tokenizer is None else min(width, len(self._tokenizer))
-        if self._sampler is None or self._sampler.vocab_size != size:
-            self._sampler = RowSampler(size, self._tokenizer, eos_token_ids=self._eos)
-        result = self._sampler.step(
-            scores,
-            [row.key for row in rows],
-            params=[row.params for row in rows],
-            prompts=[row.prompt for row in rows],
-            outputs=[row.output for row in rows],
-            mask=self._mask(rows, size),
-        )
-        for row, error in zip(rows, result.errors, strict=True):
-            if error is not None:
-                logger.error("request %s: %s", row.key, error)
-        return result.token_ids
-
     def _mask(self, rows: Sequence[_Row], size: int) -> np.ndarray | None:
         """int32 [rows, words], what grammars allow; None without any."""
         masked = {i: row for i, row in enumerate(rows) if row.is_masked}
@@ -231,7 +212,7 @@ class ContinuousLogitsProcessor:
                 flags[0, [t for t in self._vocabulary(row, size).eos_token_ids if t < size]] = True
                 bitmask[i] = packed(flags, 1, size)
         for i, fault in faults.items():
-            logger.error("request %s: %s", rows[i].key, fault)
+            logger.error("%s: %s", rows[i].name, fault)
         return bitmask
 
     def _vocabulary(self, row: _Row, size: int) -> Vocabulary:
@@ -239,26 +220,26 @@ class ContinuousLogitsProcessor:
         return Vocabulary(size, row.eos_token_ids or self._eos, self._tokenizer)
 
 
-class _Row:
+class _Row(EngineRequest):
     """A request of transformers' continuous batching. Raises `ParameterError` for parameters of more than a
     draw and its grammar.
 
     params      what concerns a draw.
     is_allowed  whether it can have its parameters; it can only end if not.
     is_masked   whether its row has a mask.
-    prompt, output  its tokens, those that transformers has not seen yet included.
+    output      its tokens, those that transformers has not seen yet included.
     """
 
+    output: list[int]
+
     def __init__(self, key: str, params: SamplingParams, seed: int, *, is_allowed: bool = True) -> None:
-        self.key, self._asked = key, params
         sibling = int(key.rpartition("__child#")[2]) + 1 if "__child#" in key else 0
-        own = child_seed(seed, _number_of(key)) if params.seed is None else child_seed(params.seed, sibling)
+        own = child_seed_of(seed, key) if params.seed is None else child_seed(params.seed, sibling)
         drawing = without_grammar(params)
         RowSampler.check(drawing)
-        self.params, self.is_allowed = drawing.replace(seed=own), is_allowed
+        super().__init__(drawing.replace(seed=own), output=[])
+        self.name, self._asked, self.is_allowed = f"request {key}", params, is_allowed
         self.is_masked = bool(structured_in(params)) or not is_allowed
-        self.prompt: list[int] = []
-        self.output: list[int] = []
         self.eos_token_ids: tuple[int, ...] = ()
         self._state: Any = None
         self._before = 0
@@ -276,7 +257,7 @@ class _Row:
         earlier = state.initial_tokens[prompt_length:]  # before it was put off
         self._state, self._before = state, len(earlier)
         self.eos_token_ids = tuple(sorted(state._eos_token_ids))
-        self.prompt, self.output = state.initial_tokens[:prompt_length], [*earlier, *generated]
+        self.begin(state.initial_tokens[:prompt_length], [*earlier, *generated])
         self._matcher, self._accepted = None, 0
 
     def matcher(self, vocabulary: Vocabulary) -> Any:
@@ -287,7 +268,7 @@ class _Row:
             try:
                 self._matcher = matcher_of(constraint_of(self._asked, vocabulary), vocabulary)
             except ParameterError as error:
-                logger.error("request %s ends: %s", self.key, error)
+                logger.error("%s ends: %s", self.name, error)
                 self.is_allowed = False
                 return None
         for token_id in self.output[self._accepted :]:
@@ -300,10 +281,6 @@ class _Row:
 def without_grammar(params: SamplingParams) -> SamplingParams:
     """`params` as rows have them, whose masks are given."""
     return SamplingParams(**{n: params[n] for n in params.given if n not in _OF_GRAMMARS})
-
-
-def _number_of(request_id: str) -> int:
-    return int.from_bytes(hashlib.blake2b(request_id.encode(), digest_size=4).digest(), "little")
 
 
 def _eos_of(configuration: Any) -> list[int]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._tensors import dtype_name, like, unmoved
+from ..for_bridges import follow_update
 from .requests import FollowedRequest, Requests
 
 
@@ -44,23 +45,7 @@ class PersistentBatch:
 
         A request that enters a row replaces the one there.
         """
-        if update is None:
-            return
-        for row in update.removed:
-            self._leave(row)
-        for row, params, prompt, output in update.added:
-            self._leave(row)
-            followed = self._requests.open(params)
-            if followed is not None:
-                self._members[row] = _Member(followed, prompt or (), output)
-        for source, target, direction in update.moved:
-            displaced = self._members.pop(target, None)
-            if (member := self._members.pop(source, None)) is not None:
-                self._members[target] = member
-            if displaced is not None and direction.name == "SWAP":
-                self._members[source] = displaced
-            elif displaced is not None:
-                self._requests.close(displaced.followed)
+        follow_update(self._members, update, self._enter, self._leave)
 
     def apply(self, logits: Any) -> Any:
         """Process in place the rows of `logits` [rows, width] whose requests enable our samplers."""
@@ -75,10 +60,12 @@ class PersistentBatch:
             logits[rows] = like(logits, processed, dtype_name(logits))
         return logits
 
-    def _leave(self, row: int) -> None:
-        member = self._members.pop(row, None)
-        if member is not None:
-            self._requests.close(member.followed)
+    def _enter(self, params: Any, prompt: Sequence[int] | None, output: Sequence[int]) -> _Member | None:
+        followed = self._requests.open(params)
+        return None if followed is None else _Member(followed, prompt or (), output)
+
+    def _leave(self, member: _Member) -> None:
+        self._requests.close(member.followed)
 
 
 def _before_placeholder(output: Sequence[int]) -> Sequence[int]:

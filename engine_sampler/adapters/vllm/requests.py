@@ -14,6 +14,7 @@ from ...params import RequestLimits, SamplingParams
 from ...scheduler import RequestId, Scheduler
 from ...tokenizer import Tokenizer
 from .._tensors import to_numpy
+from ..for_bridges.rows import within
 from .settings import settings_of
 
 logger = logging.getLogger("engine_sampler")
@@ -113,8 +114,7 @@ class Requests:
 
     def _in_vocabulary(self, token_ids: Iterable[int]) -> list[int]:
         assert self._scheduler is not None
-        size = self._scheduler.vocabulary.size
-        return [token for token in token_ids if 0 <= token < size]
+        return within(token_ids, self._scheduler.vocabulary.size)
 
 
 def _tokenizer_of(model_config: Any) -> Tokenizer | None:

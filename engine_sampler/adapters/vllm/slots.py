@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from .._tensors import dtype_name, like, to_numpy, unmoved
+from ..for_bridges.rows import tokens_in_slots
 from .requests import FollowedRequest, Requests
 
 
@@ -100,26 +100,21 @@ class RequestSlots:
 
     def _catch_up(self, groups: list[_SlotRows], width: int) -> None:
         """Bring requests up to their confirmed tokens, which are fetched together."""
-        for group in groups:
-            if group.length < group.followed.token_count:  # vLLM has gone back to recompute a part
-                self._requests.close(group.followed)
-        for group, tokens in zip(groups, self._fetch(groups), strict=True):
+        news = tokens_in_slots(
+            self._state.all_token_ids.gpu,
+            np.array([group.slot for group in groups]),
+            [group.followed.token_count for group in groups],
+            [group.length for group in groups],
+            [int(self._state.prompt_len.np[group.slot]) for group in groups],
+        )
+        for group, (prompt, tokens) in zip(groups, news, strict=True):
             followed = group.followed
-            if not followed.started:
-                prompt = int(self._state.prompt_len.np[group.slot])
-                self._requests.start(followed, tokens[:prompt], tokens[prompt:], width)
+            if prompt is not None:
+                self._requests.close(followed)  # vLLM may have gone back to recompute a part
+                self._requests.start(followed, prompt, tokens, width)
             else:
                 self._requests.extend(followed, tokens)
             followed.token_count = group.length
-
-    def _fetch(self, groups: list[_SlotRows]) -> Iterator[list[int]]:
-        """The confirmed tokens that each request does not have yet, in one copy from the device."""
-        starts = [group.followed.token_count for group in groups]
-        counts = [group.length - start for group, start in zip(groups, starts, strict=True)]
-        slots = np.repeat([group.slot for group in groups], counts)
-        columns = [np.arange(start, group.length) for group, start in zip(groups, starts, strict=True)]
-        tokens = to_numpy(self._state.all_token_ids.gpu[slots, np.concatenate(columns)])
-        return (part.tolist() for part in np.split(tokens, np.cumsum(counts)[:-1]))
 
     def _process(self, values: Any, groups: list[_SlotRows]) -> None:
         """Process `values` [rows, width], the rows of `groups` one after another, in place: all first rows

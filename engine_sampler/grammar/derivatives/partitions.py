@@ -33,8 +33,9 @@ def of_pair(first: bytes, second: bytes) -> bytes:
     if first.translate(second) == second:
         return first
     spend(20)
-    smallest: dict[tuple[int, int], int] = {}
-    return bytes(smallest.setdefault(pair, byte) for byte, pair in enumerate(zip(first, second, strict=True)))
+    pairs = list(zip(first, second, strict=True))
+    smallest = dict(zip(reversed(pairs), range(255, -1, -1), strict=True))
+    return bytes(map(smallest.__getitem__, pairs))
 
 
 def meet(parts: Iterable[bytes]) -> bytes:

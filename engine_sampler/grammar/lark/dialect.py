@@ -20,7 +20,8 @@
     a-b                                       a name with a hyphen, as in llguidance; lark knows it as `a_b`
     name[max_tokens=9, temperature=0.2]: ...  bounds and sampling parameters, see `extensions`
     name[capture]: ...  name[capture="x"]: ...   what the rule matches is reported, under its own name or `x`;
-                        the language is the same. `stop_capture` has no effect
+                        the language is the same
+    name[suffix=END, stop_capture="x"]: ...      the END that follows is reported as `x`
 
 Each form is replaced by the name of a new terminal, which a %declare introduces to lark. The name takes the
 same line and columns, so that lark's messages point at what the user wrote. Definitions that lark need not
@@ -33,7 +34,7 @@ import ast
 import re
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import count, groupby
 from typing import Any
 
 from ...base.cached import cached_property
@@ -52,7 +53,6 @@ MAX_TOKEN_IDS = 300_000
 _IDS = re.compile(r"<\[(\^?)([\d,-]+)\]>")
 _ANY_TOKEN = "<[*]>"
 _ID_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
-_CAPTURE_ATTRIBUTES = ("capture", "stop_capture")
 _MAX_CAPTURE_NAME = 100
 """The most characters of the name of a capture."""
 _OPTIONS = ("no_forcing", "allow_initial_skip")
@@ -67,8 +67,8 @@ class Placeholder:
     """The meaning of a terminal of the rewritten text: `value` is a name, token ids or a JSON value.
 
     kind   "token", "ids", "other" (any token but these ids and names), "json", "lark" (a text), "named",
-           "regex", "operators" (a `TerminalPart`), "expression" (an `Expression`), "rule" (a `RegularRule`)
-           or "bounded" (a `BoundedText`)
+           "regex", "operators" (an `OperatorTerminal`), "expression" (an `Expression`), "rule" (a
+           `RegularRule`), "bounded" or "ended" (a `BoundedText`, which is split)
     word   the word that the user wrote
     """
 
@@ -117,7 +117,7 @@ class _Rewriter:
         self._added: list[str] = []
         """Definitions for the end of the text."""
         self._result = Rewritten(scan.text)
-        self._names = _new_names(scan)
+        self._names = self._new_names()
         self._tokens = SpecialTokens(scan)
 
     def result(self) -> Rewritten:
@@ -132,6 +132,15 @@ class _Rewriter:
         if self._edits:
             self._result.text = self._edited()
         return self._result
+
+    @cached_property
+    def _taken(self) -> set[str]:
+        """The names in the text."""
+        return {word.text for one in self._scan.statements for word in one.words if word.kind == "name"}
+
+    def _new_names(self) -> Iterator[str]:
+        """Names that the text lacks."""
+        return (name for name in map("X{}".format, count()) if name not in self._taken)
 
     def _is_known(self, statement: Statement) -> bool:
         return statement.defines in self._known
@@ -268,36 +277,55 @@ class _Rewriter:
             self._result.captures[statement.defines] = self._capture_name(found["capture"], words[name].text)
         ending = next((found[key] for key in _ENDING_ATTRIBUTES if key in found), None)
         is_lazy, bounds = "lazy" in found or ending is not None, bounds_of(found, self._scan)
+        reported = found.get("stop_capture")
+        if reported is not None and ending is None:
+            raise self._scan.error("stop_capture is only allowed with suffix or stop", reported.start)
         if not is_lazy and not any(bounds):
             start, end = words[name + 1].start, words[close].end
             self._edit(start, end, "")
             return False
         terminal = next(self._names)
         colon = words[close + 1]
+        for word in words[close + 2 :]:
+            if (grouped := _grouped(word)) != word.text:
+                self._replace(word, grouped)
         head = terminal.ljust(colon.end - words[0].start - 2)
-        if any(bounds):
+        if any(bounds) or reported is not None:
             self._edit(words[0].start, colon.end, f"{head} :")
-            self._bound(words[name], terminal, ending, bounds, is_lazy=is_lazy)
+            self._bound(words[name], terminal, ending, bounds, reported, is_lazy=is_lazy)
             return True
         self._result.lazy[terminal] = words[name].text
         self._edit(words[0].start, colon.end, f"{head}:(" if ending else f"{head} :")
         if ending:
-            self._edit(words[-1].end, words[-1].end, f") {ending.text}")
+            self._edit(words[-1].end, words[-1].end, f") {_grouped(ending)}")
         return True
 
     def _bound(
-        self, rule: Word, text: str, ending: Word | None, bounds: tuple[int, int], *, is_lazy: bool
+        self,
+        rule: Word,
+        text: str,
+        ending: Word | None,
+        bounds: tuple[int, int],
+        reported: Word | None,
+        *,
+        is_lazy: bool,
     ) -> None:
-        """Add the definition of a rule of bounded length, whose text is the terminal `text`."""
+        """Add the definition of a rule of bounded length, whose text is the terminal `text`, or whose end is
+        reported under the name `reported`."""
         whole, end = next(self._names), "" if ending is None else next(self._names)
         if ending is not None:
-            self._added.append(f"\n{end}: {ending.text}")
-        bounded = BoundedText(text, end, *bounds)
-        self._result.placeholders[whole] = Placeholder("bounded", rule, bounded)
+            self._added.append(f"\n{end}: {_grouped(ending)}")
+        name = "" if reported is None else capture_name(self._scan, reported, "stop_capture")
+        is_string = ending is None or (
+            ending.kind == "string" and len(ending.text) > 2 and ending.text[-1] == '"'
+        )
+        bounded = BoundedText(text, end, *bounds, name, is_string)
+        kind = "ended" if bounded.is_split else "bounded"
+        self._result.placeholders[whole] = Placeholder(kind, rule, bounded)
         self._result.bounded |= dict.fromkeys((text, whole), rule.text)
         if is_lazy:
             self._result.lazy[whole] = rule.text
-        self._added.append(f"\n{rule.text}: {whole} {end if bounded.is_split else ''}")
+        self._added.append(f"\n{rule.text}: {whole}")
 
     def _attribute_list(self, words: list[Word], at: int) -> tuple[dict[str, Word], int]:
         """The attributes from word `at` on, each with its value (or itself), and the index of the bracket
@@ -321,13 +349,15 @@ class _Rewriter:
 
     def _capture_name(self, value: Word, rule: str) -> str:
         """The name that an attribute `capture` gives: `value`, or that of the rule."""
-        return capture_name(self._scan, value.text, value.start) if value.kind == "string" else rule
+        return capture_name(self._scan, value) if value.kind == "string" else rule
 
     def _check_attribute(self, key: Word, value: Word) -> None:
         if key.text in _ENDING_ATTRIBUTES:
             is_valid = value is not key and value.kind in ("string", "regexp", "name")
-        elif key.text in _CAPTURE_ATTRIBUTES:
+        elif key.text == "capture":
             is_valid = value is key or value.kind == "string"
+        elif key.text == "stop_capture":
+            is_valid = value is not key and value.kind == "string"
         elif key.text == "lazy":
             is_valid = value is key
         elif key.text in BOUNDS or key.text in rule_parameters():
@@ -338,15 +368,24 @@ class _Rewriter:
             raise self._scan.error(f"the attribute {quoted(key.text)} has a wrong value", value.start)
 
 
-def capture_name(text: Lines, value: str, at: int) -> str:
-    """The name of a capture from its literal at a position. Raises GrammarError."""
+def _grouped(word: Word) -> str:
+    """A word of a rule that is one terminal: a regular expression with alternatives is a group, since
+    lark joins those of a terminal as they are."""
+    pattern, _, flags = word.text.rpartition("/")
+    if word.kind != "regexp" or "|" not in pattern or "x" in flags:
+        return word.text
+    return f"/(?:{pattern[1:]})/{flags}"
+
+
+def capture_name(text: Lines, word: Word, attribute: str = "capture") -> str:
+    """The name of a capture from the word of its literal. Raises GrammarError."""
     try:
-        name = ast.literal_eval(value)
+        name = ast.literal_eval(word.text)
     except (SyntaxError, ValueError):
         name = ""
     if not 0 < len(name) <= _MAX_CAPTURE_NAME or not name.isprintable():
         allowed = f"1 to {_MAX_CAPTURE_NAME} characters that can be printed"
-        raise text.error(f"capture={quoted(name)} is not allowed: {allowed}", at)
+        raise text.error(f"{attribute}={quoted(name)} is not allowed: {allowed}", word.start)
     return str(name)
 
 
@@ -392,13 +431,3 @@ class SpecialTokens:
         self._left -= len(ids)
         spend(len(ids) // 8)
         return tuple(sorted(ids))
-
-
-def _new_names(scan: Scan) -> Iterator[str]:
-    """Names that the text lacks."""
-    taken = {word.text for statement in scan.statements for word in statement.words if word.kind == "name"}
-    number = 0
-    while True:
-        if (name := f"X{number}") not in taken:
-            yield name
-        number += 1

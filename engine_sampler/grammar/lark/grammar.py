@@ -243,6 +243,7 @@ def _sort(grammar: Any, scan: Scan, rewritten: Rewritten) -> None:
             places[terminals.get(name, name)] = number
     added = (*rewritten.placeholders, *rewritten.lazy.values(), *rewritten.bounded.values())
     places.update(dict.fromkeys(added, inf))
+    places = dict.fromkeys(rewritten.captures, inf) | places
     for definitions in (grammar.rule_defs, grammar.term_defs):
         definitions.sort(key=lambda definition: places.get(definition[0], -1))
 
@@ -282,7 +283,7 @@ class _Reading:
         embedded = {
             name: self._embedded(rules, one)
             for name, one in loaded.rewritten.placeholders.items()
-            if one.kind in ("json", "lark", "named")
+            if one.kind in ("json", "lark", "named", "ended")
         }
         self._reader = RuleReader(
             rules,
@@ -309,8 +310,8 @@ class _Reading:
     def changes(self) -> dict[str, Expression]:
         """The expressions of the terminals that lazy ones change, by their keys in `Terminals.found`."""
         found = self._terminals.found
-        lazy = {found[name][0] for name in self._loaded.rewritten.lazy if name in found}
         read, ends = self._reader, self._terminals.ends
+        lazy = {found[name][0] for name in self._loaded.rewritten.lazy if name in found}.union(ends)
         changed = guarded_terminals(read.start, read.bodies, dict(found.values()), lazy, ends)
         return {key: changed[symbol] for key, (symbol, _) in found.items() if symbol in changed}
 
@@ -333,6 +334,10 @@ class _Reading:
                 kind, value = self._loaded.named.find(value)
             except GrammarError as error:
                 raise self._loaded.messages.error(error.text, placeholder.word.start) from None
+        if kind == "ended":
+            return self._reader.pairs(
+                placeholder.word.text, self._terminals.ended(placeholder), value.reported
+            )
         if kind == "json":
             return self._add_schema(placeholder, value, rules)
         symbol = rules.terminal("NESTED", ANYTHING, shared=False)

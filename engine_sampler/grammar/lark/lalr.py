@@ -20,9 +20,10 @@ from lark import Tree
 from lark.grammar import Terminal
 from lark.lexer import PatternRE, TerminalDef
 
+from ...base.cached import cached_property
 from ...base.errors import quoted
 from ..errors import GrammarError
-from ..program.expression import CONCAT, GUARD, UNION, Expression, looks_ahead
+from ..program.expression import CONCAT, GUARD, UNION, Expression, looks_ahead, nullable
 from ..program.lalr import ACCEPT, IGNORED, KEYWORD, NOTHING, LalrState, Pairs, Parser, encoded, once
 from ..program.rules import Rules, sequence
 from ..regex.beginning import TEXT_BEGIN, Before
@@ -32,9 +33,10 @@ from .dead_ends.lalr_dead_ends import without_dead_ends
 from .dead_ends.preceding_characters import texts_before_entries
 from .dialect import Rewritten
 from .expansion_bounds import check_expansion, without_endless_counts
+from .extensions.terminal_operators import OperatorTerminal
 from .grammar import Loaded, load
 from .lalr_tables import LalrTables, tables_of
-from .lexer_order import LexerOrder, lexer_outlines
+from .lexer_order import LexerOrder, OperatorWidths, lexer_outlines
 from .messages import Messages
 from .named_grammars import NamedGrammars
 from .rules import RuleReader
@@ -47,7 +49,6 @@ _REFUSED = {
     "lark": "%lark needs the lexer dynamic_complete",
     "regex": "%regex needs the lexer dynamic_complete",
     "bounded": "max_tokens and max_chars need the lexer dynamic_complete",
-    "operators": "a terminal with & or ~ needs the lexer dynamic_complete",
 }
 
 _COMPILING_STEPS, _TERMINAL_STEPS = 32, 20
@@ -120,8 +121,8 @@ class _Reading:
         """Rules with the tables of the parser for the texts of `start`."""
         self._check(start)
         compiled = self._compiled(start)
+        outlines = self._outlines(compiled)
         with self._messages.translated():
-            outlines = lexer_outlines(compiled.terminals, compiled.ignore, self._messages)
             tables = tables_of(compiled.rules, start)
         rules = Rules()
         expressions, order = self._expressions(compiled, tables, outlines)
@@ -167,6 +168,11 @@ class _Reading:
             for name, pattern in self._loaded.declared.items()
             if name in used.union(ignore) and name in self._undefined()
         ]
+        added += [
+            TerminalDef(name, PatternRE(one.text), one.priority)
+            for name, one in self._operators.items()
+            if name in used.union(ignore)
+        ]
         for one in terminals:
             if one.name.startswith("__ANON"):
                 self._messages.show_as(one.name, one.pattern.raw or repr(one.pattern.value))
@@ -181,6 +187,29 @@ class _Reading:
             pattern = pattern_of(tree) if tree else None
         return (name, (Tree("pattern", [pattern]), priority)) if pattern and pattern.value else definition
 
+    @cached_property
+    def _operators(self) -> dict[str, OperatorTerminal]:
+        """The terminals with & or ~, which lark does not know."""
+        placeholders = self._loaded.rewritten.placeholders
+        return {name: one.value for name, one in placeholders.items() if one.kind == "operators"}
+
+    @cached_property
+    def _patterns(self) -> dict[str, Any]:
+        """The pattern of each terminal; None for one that is only declared."""
+        trees = self._loaded.terminal_trees()
+        return {
+            name: tree.children[0] if tree and tree.data == "pattern" else tree
+            for name, tree in trees.items()
+        }
+
+    def _outlines(self, compiled: _Compiled) -> dict[str, Outline]:
+        """The outline of each terminal that the lexers try."""
+        plain = [one for one in compiled.terminals if one.name not in self._operators]
+        widths = OperatorWidths(self._operators, self._patterns)
+        with self._messages.translated():
+            found = {name: Outline((1, widths.of(name)), False) for name in self._operators}
+            return found | lexer_outlines(plain, {*compiled.ignore}.difference(found), self._messages)
+
     def _undefined(self) -> set[str]:
         """The terminals that are only declared."""
         return {name for name, tree in self._loaded.terminal_trees().items() if tree is None}
@@ -192,7 +221,7 @@ class _Reading:
         patterns = {one.name: one.pattern for one in compiled.terminals}
 
         def terminals(preceding: Mapping[str, Before]) -> Terminals:
-            return self._loaded.terminals(Rules(), patterns, preceding=preceding)
+            return self._loaded.terminals(Rules(), self._patterns | patterns, preceding=preceding)
 
         anywhere = terminals({})
         expressions = {name: anywhere.expression(name) for name in patterns}
@@ -209,6 +238,8 @@ class _Reading:
             before = terminals(texts_before_entries(undecided, lexers, expressions, compiled.ignore))
             expressions |= {name: before.expression(name) for name in undecided}
         for name, expression in expressions.items():
+            if name in self._operators and nullable(expression):
+                raise self._messages.about_terminal("it matches the empty text", name, None)
             if _looks_ahead_in_a_loop(expression):
                 text = "a look-ahead in a loop needs the lexer dynamic_complete"
                 raise self._messages.about_terminal(text, name, None)

@@ -44,16 +44,16 @@ def guarded_terminals(
     terminals  the expression of each terminal
     lazy       the lazy terminals; one that matches the empty text has no effect on others
     ends       for a lazy terminal that is only the text before an end: the terminal of that end, which
-               follows it alone, and the expression of both
+               follows it alone, and the expression of both: one object for all those of one rule
     """
     wholes = {**terminals, **{symbol: whole for symbol, (_, whole) in ends.items()}}
     empty = {symbol for symbol, expression in terminals.items() if nullable(expression)}
     triggers = {symbol for symbol in lazy if not nullable(wholes[symbol])}
-    own = {end: symbol for symbol, (end, _) in ends.items()}
+    own = {end: {one for one in ends if ends[one][1] is whole} for end, whole in ends.values()}
     rivals: dict[int, set[int]] = {}
     for candidates in FollowSets(bodies, empty).candidates(start):
         for symbol in candidates & terminals.keys():
-            rivals.setdefault(symbol, set()).update((candidates & triggers) - {own.get(symbol)})
+            rivals.setdefault(symbol, set()).update((candidates & triggers) - own.get(symbol, set()))
     texts: dict[frozenset[int], tuple[Expression, Expression]] = {}
     changed = {}
     for symbol, others in rivals.items():

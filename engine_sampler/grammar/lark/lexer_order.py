@@ -16,10 +16,12 @@ from ..derivatives.expressions import EMPTY, Expressions
 from ..derivatives.limits import WORK_PER_CALL, ReadingMeter
 from ..derivatives.loading import Loader
 from ..program.expression import Encoder, Expression
+from ..regex.items import MAX_WIDTH
 from ..regex.pattern import Outline, whole_texts
 from ..work import spend
+from .extensions.terminal_operators import OperatorTerminal, greatest_width
 from .messages import Messages
-from .terminal_patterns import outline_of
+from .terminal_patterns import literal_pattern, outline_of
 
 _PAIRS_PER_STEP, _BYTES_PER_STEP = 16, 4
 """Pairs of a pattern and a literal, and bytes of a literal, that take a step."""
@@ -43,6 +45,30 @@ def lexer_outlines(
         if name not in outlines:
             raise LarkGrammarError(f"the ignored terminal {name} is not defined")
     return outlines
+
+
+class OperatorWidths:
+    """The greatest widths of terminals with & or ~.
+
+    patterns   those of all other terminals; None for one that is only declared
+    """
+
+    def __init__(self, operators: Mapping[str, OperatorTerminal], patterns: Mapping[str, Any]) -> None:
+        self._operators, self._patterns = operators, patterns
+        self._known: dict[str, int] = {}
+
+    def of(self, name: str) -> int:
+        """That of a terminal; of one that contains itself, which is refused elsewhere, any number."""
+        if name not in self._known:
+            self._known[name] = MAX_WIDTH
+            if one := self._operators.get(name):
+                self._known[name] = greatest_width(one.body, lambda word: self.of(word.text), self._literal)
+            elif pattern := self._patterns.get(name):
+                self._known[name] = outline_of(pattern).width[1]
+        return self._known[name]
+
+    def _literal(self, node: Any) -> int:
+        return outline_of(literal_pattern(node)).width[1]
 
 
 class LexerOrder:

@@ -112,6 +112,20 @@ class RuleReader:
             self._waiting.append((symbol, name, dict(zip(parameters, arguments, strict=True))))
         return symbol
 
+    def pairs(self, name: str, symbols: list[tuple[int, int]], captured: str) -> int:
+        """The symbol of a rule that is one of some pairs of symbols, the second of which is captured under a
+        name, "" for none."""
+        found = self._rules.rule(name)
+        pairs = []
+        for first, last in symbols:
+            if captured:
+                last, inner = self._rules.rule(f"{name}~"), last
+                self._rules.captures[last] = captured
+                self._define(last, inner)
+            pairs.append(sequence(first, last))
+        self._define(found, alternatives(*pairs))
+        return found
+
     # --- the body of a rule --------------------------------------------------------------------------
 
     def _body(self, node: Any, environment: Environment) -> Body:

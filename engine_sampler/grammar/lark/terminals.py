@@ -14,7 +14,7 @@ from lark.grammar import Terminal
 from lark.lexer import Pattern
 
 from ..errors import GrammarError, GrammarLimitError
-from ..program.expression import EMPTY, LITERAL, Expression, concat, literal, looks_ahead, union
+from ..program.expression import EMPTY, Expression, concat, literal, looks_ahead, union
 from ..program.rules import Rules
 from ..program.special_names import MAX_TOKEN_SETS
 from ..program.unicode import either_case
@@ -27,6 +27,7 @@ from .extensions.regular_rules import RegularRule
 from .extensions.rule_attributes import BoundedText, text_before_end
 from .extensions.substring import substring_expression
 from .extensions.terminal_operators import expression_of
+from .extensions.text_ends import pairs_of
 from .lazy_terminals import prefix_free
 from .messages import Messages
 from .statements import ENDLESS, Word
@@ -152,9 +153,9 @@ class Terminals:
         if self._definitions[name] is None and name in self._named_tokens:
             return self._special_symbol(name, (self._special_tokens[name],))
         expression = self.expression(name)
-        if placeholder is not None and placeholder.kind == "bounded":
-            return self._add_bounded(name, placeholder, expression)
-        return self._add(name, prefix_free(expression) if name in self._rewritten.lazy else expression)
+        budget = placeholder.value.max_tokens if placeholder and placeholder.kind == "bounded" else 0
+        text = prefix_free(expression) if name in self._rewritten.lazy else expression
+        return self._add(name, text, budget=budget)
 
     def _add(self, name: str, expression: Expression, *, is_alone: bool = False, budget: int = 0) -> int:
         known = self.found.get(name)
@@ -214,30 +215,36 @@ class Terminals:
         return self.expression(node.name), word.end - word.start
 
     def _bounded(self, placeholder: Placeholder) -> Expression:
-        """The expression of a terminal of bounded length, or of the text before its end if it is split."""
+        """The expression of a terminal of bounded length."""
         bounded: BoundedText = placeholder.value
         text = bounded.shortened(self._apart(bounded.text, placeholder.word))
-        if not bounded.end:
-            return text
-        end = self._apart(bounded.end, placeholder.word)
-        if not bounded.is_split:
-            return concat(text, end)
-        if end[0] != LITERAL or not end[1]:
-            reason = f"{placeholder.word.text}: max_tokens is only allowed before a suffix that is one string"
-            raise self._messages.error(reason, placeholder.word.start)
-        return text_before_end(text, end[1])
+        return concat(text, self._apart(bounded.end, placeholder.word)) if bounded.end else text
 
-    def _add_bounded(self, name: str, placeholder: Placeholder, expression: Expression) -> int:
+    def ended(self, placeholder: Placeholder) -> list[tuple[int, int]]:
+        """The symbols of the texts of an "ended" rule, each with that of the ends that follow these."""
         bounded: BoundedText = placeholder.value
-        if not bounded.is_split:
-            lazy = name in self._rewritten.lazy
-            text = prefix_free(expression) if lazy else expression
-            return self._add(name, text, budget=bounded.max_tokens)
-        symbol = self._add(name, expression, is_alone=True, budget=bounded.max_tokens)
-        end = self.expression(bounded.end)
-        self.ends[symbol] = self._add(bounded.end, end, is_alone=True), concat(expression, end)
-        self._symbols[bounded.end] = self.ends[symbol][0]
-        return symbol
+        word = placeholder.word
+        text = bounded.shortened(self._apart(bounded.text, word))
+        end = self._apart(bounded.end, word)
+        if bounded.is_string:
+            pairs = [(text_before_end(text, end[1]), end)]
+            whole = concat(*pairs[0])
+        else:
+            whole = prefix_free(concat(text, end))
+            try:
+                pairs = pairs_of(text, end, whole)
+            except GrammarLimitError as error:
+                place = self._messages.location(word.start)
+                raise GrammarLimitError(f"{word.text}: {error.text}", *place) from None
+        return [self._pair(f"{bounded.text}, {i}", pair, bounded, whole) for i, pair in enumerate(pairs)]
+
+    def _pair(
+        self, name: str, pair: tuple[Expression, Expression], bounded: BoundedText, whole: Expression
+    ) -> tuple[int, int]:
+        text = self._add(f"{name}, text", pair[0], is_alone=True, budget=bounded.max_tokens)
+        end = self._add(f"{name}, end", pair[1], is_alone=True)
+        self.ends[text] = end, whole
+        return text, end
 
     def _operators(self, name: str, placeholder: Placeholder) -> Expression:
         """The expression of a terminal with `&` or `~`."""
@@ -245,7 +252,7 @@ class Terminals:
             raise self._messages.about_terminal("it contains itself", name, None)
         self._open.add(name)
         try:
-            return expression_of(placeholder.value, self._operand, self._whole_literal)
+            return expression_of(placeholder.value.body, self._operand, self._whole_literal)
         except GrammarError as error:
             raise error if error.line else self._messages.about_terminal(error, name, None) from None
         finally:

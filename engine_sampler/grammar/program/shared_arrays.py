@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Protocol, TypeAlias
 
 from ..work import spend
-from .expression import ANYTHING, LITERAL, Expression, both, concat, literal, union
+from .byte_sets import first_bytes, last_bytes
+from .expression import ANYTHING, LITERAL, Expression, both, concat, literal, nullable, union
 from .reaching import nodes_reaching
 from .rules import ACCEPT, PlainEdge, Rules
 
@@ -45,6 +46,7 @@ class SharedArrays:
         self._rules = rules
         self._matching = matching
         self._matchers: dict[int, Matching] = {}  # of terminals
+        self._known_ends: dict[int, tuple[int, int]] = {}  # of expressions of terminals, by their identity
         self._overlapping: dict[tuple[int, int], bool] = {}
         self._edges: dict[tuple[int, int], list[PlainEdge]] = {}
 
@@ -141,7 +143,7 @@ class SharedArrays:
 
     def _overlap(self, one: int, other: int) -> bool:
         """Whether two terminals may match the same text."""
-        if self._is_fixed(one):
+        if self._is_fixed(one) or (one > other and not self._is_fixed(other)):
             one, other = other, one
         expression = self._rules.expressions[other]
         return one == other or (expression is not None and self._may_match(one, other, expression))
@@ -151,13 +153,24 @@ class SharedArrays:
         found = self._overlapping.get((terminal, other))
         if found is None:
             own = self._rules.expressions[terminal]
-            if own is None:
+            if own is None or not self._may_look_alike(own, expression):
                 found = False
             elif expression[0] == LITERAL:
                 found = self._matcher(terminal, own).matches(expression[1])
             else:
                 found = not self._matching(both(own, expression)).is_empty()
             self._overlapping[terminal, other] = found
+        return found
+
+    def _may_look_alike(self, one: Expression, other: Expression) -> bool:
+        """Whether texts of both may begin, and end, with the same byte."""
+        (first, last), (other_first, other_last) = self._ends(one), self._ends(other)
+        return bool(first & other_first and last & other_last) or (nullable(one) and nullable(other))
+
+    def _ends(self, expression: Expression) -> tuple[int, int]:
+        found = self._known_ends.get(id(expression))
+        if found is None:
+            found = self._known_ends[id(expression)] = first_bytes(expression), last_bytes(expression)
         return found
 
     def _matcher(self, terminal: int, expression: Expression) -> Matching:

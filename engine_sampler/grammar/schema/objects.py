@@ -35,7 +35,7 @@ from .formula import (
 )
 from .limits import MAX_CELLS, MAX_PATTERNS
 from .nodes import Expander
-from .scalars.strings import holds, is_possible, string_set
+from .scalars.strings import holds, is_possible, some_truths, string_set
 from .scalars.texts import is_encodable
 
 Literals: TypeAlias = frozenset[int]
@@ -383,9 +383,22 @@ def _truths(patterns: list[Formula]) -> list[Truth]:
     if len(patterns) > MAX_PATTERNS:
         raise GrammarLimitError(f"one object has more than {MAX_PATTERNS} key patterns")
     found: list[Truth] = [()]
-    for number in range(1, len(patterns) + 1):
-        longer = [(*truth, value) for truth in found for value in (True, False)]
-        found = [truth for truth in longer if is_possible(_matching(patterns[:number], truth))]
+    sampled = some_truths(patterns)
+    for number, pattern in enumerate(patterns, 1):
+        known = {truth[:number] for truth in sampled}
+        apart = {one for one in patterns[: number - 1] if not is_possible(conjunction((one, pattern)))}
+
+        def exists(
+            truth: Truth, number: int = number, known: set[Truth] = known, apart: set[Formula] = apart
+        ) -> bool:
+            if truth in known:
+                return True
+            own = patterns[:number]
+            if truth[-1] and any(true and one in apart for one, true in zip(own, truth, strict=True)):
+                return False
+            return is_possible(_matching(own, truth))
+
+        found = [truth for old in found for value in (True, False) if exists(truth := (*old, value))]
         if len(found) > MAX_CELLS:
             raise GrammarLimitError(
                 f"the key patterns of one object distinguish more than {MAX_CELLS} sets of keys"

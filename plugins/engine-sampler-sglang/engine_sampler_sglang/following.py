@@ -2,51 +2,34 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from engine_sampler import SamplingParams
+from engine_sampler.adapters.for_bridges import EngineRequest
 
 from .settings import params_or_sglangs
 
 _ROWS = "engine_sampler_rows"
 """The attribute of a `SamplingBatchInfo` that holds its rows."""
 
-_KEYS = itertools.count()
 
-
-class FollowedRow:
+class FollowedRow(EngineRequest):
     """A request in the batches of one stay: from a prefill on, until it ends or is retracted.
 
-    key     its name for the sampler, never used twice.
     output  its tokens, those that SGLang has not seen yet included.
     is_new  whether nothing has been drawn for it in this stay.
     """
 
     def __init__(self, request: Any) -> None:
-        self.key = next(_KEYS)
-        self.output: list[int] = list(request.output_ids)
+        super().__init__(None, request.origin_input_ids, list(request.output_ids))
         self.is_new = True
         self._request = request
-        self._params: SamplingParams | None = None
-        self._prompt: list[int] = []
 
-    def params(self, seed: int) -> SamplingParams:
-        """Its parameters, the same object each time; without a seed of its own, one that follows from `seed`
-        and its id."""
-        if self._params is None:
-            self._params = params_or_sglangs(self._request.sampling_params, seed, self._request.rid)
-        return self._params
-
-    def prompt(self, vocab_size: int) -> list[int]:
-        """Its prompt without what stands for images and the like, the same object each time."""
-        if not self._prompt:
-            self._prompt = [t for t in self._request.origin_input_ids if 0 <= t < vocab_size]
-        return self._prompt
-
-    def catch_up(self) -> None:
-        """Follow SGLang's own output, whose last token may still be on its way with the overlap schedule."""
+    def catch_up(self, seed: int) -> None:
+        """Follow SGLang's own output, whose last token may still be on its way with the overlap schedule.
+        Without a seed of its own, a request has one that follows from `seed` and its id."""
+        if self.params is None:
+            self.params = params_or_sglangs(self._request.sampling_params, seed, self._request.rid)
         own, known = self._request.output_ids, self.output
         behind = len(known) - len(own)
         if behind not in (0, 1) or (len(own) and own[-1] != known[len(own) - 1]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +13,8 @@ from sglang.srt.constrained.torch_ops.token_filter_torch_ops import set_token_fi
 from sglang.srt.parser.reasoning_parser import ReasoningParser
 from sglang.srt.runtime_context import get_serving
 
-from engine_sampler import Grammar, Matcher, Tokenizer, apply_bitmask, bitmask_words, fill_bitmasks
+from engine_sampler import Tokenizer, apply_bitmask, bitmask_words
+from engine_sampler.adapters.for_bridges import GrammarText, fill_texts, structured_grammar
 
 logger = logging.getLogger("engine_sampler")
 
@@ -49,42 +50,32 @@ class MaskCalls:
         apply_token_bitmask_inplace_triton(logits, vocab_mask)
 
 
-class MatcherGrammar(MaskCalls, bases.BaseGrammarObject):
+class MatcherGrammar(MaskCalls, GrammarText, bases.BaseGrammarObject):
     """A grammar at one place of one text."""
 
-    def __init__(self, matcher: Matcher, words: int) -> None:
-        super().__init__()
-        self.matcher, self._words = matcher, words
-        self._after_end = 0
-        """How many tokens have come after the end, which the matcher has not seen."""
+    def __init__(self, compiled: Any, words: int) -> None:
+        bases.BaseGrammarObject.__init__(self)
+        GrammarText.__init__(self, compiled)
+        self._words = words
 
     def accept_token(self, token: int) -> None:
         """Raises ValueError for a token that cannot follow: SGLang then ends the request."""
         self.current_token = token
-        if self.matcher.is_terminated():
-            self._after_end += 1
-        elif not self.matcher.accept(token):
-            raise ValueError(f"token {token} is not allowed by the grammar of its request")
-
-    def rollback(self, k: int) -> None:
-        unseen = min(k, self._after_end)
-        self._after_end -= unseen
-        self.matcher.rollback(k - unseen)
-
-    def is_terminated(self) -> bool:
-        return self.matcher.is_terminated()
+        if not self.accept([token]):
+            raise ValueError(f"token {token} is not allowed by the grammar of its request {self.fault or ''}")
 
     def copy(self) -> MatcherGrammar:
-        return MatcherGrammar(self.matcher.fork(), self._words)
+        return self.fork()
 
     def fill_vocab_mask(self, vocab_mask: torch.Tensor, idx: int) -> None:
-        _fill([self], vocab_mask, [idx])
+        self.fill(vocab_mask.numpy(), idx)
 
     @staticmethod
     def fill_vocab_mask_batched(entries: Sequence[Any], vocab_mask: torch.Tensor) -> None:
         """One call for all."""
         if all(isinstance(entry.grammar, MatcherGrammar) for entry in entries):
-            _fill([entry.grammar for entry in entries], vocab_mask, [entry.row for entry in entries])
+            rows = [entry.row for entry in entries]
+            fill_texts([entry.grammar for entry in entries], vocab_mask.numpy(), rows)
         else:
             bases.BaseGrammarObject.fill_vocab_mask_batched(entries, vocab_mask)
 
@@ -121,21 +112,21 @@ class MatcherGrammarBackend(MaskCalls, bases.BaseGrammarBackend):
     set_token_filter = staticmethod(set_token_filter_torch)
 
     def dispatch_json(self, key_string: str) -> bases.BaseGrammarObject:
-        schema = "true" if key_string == _ANY_JSON else key_string
-        return self._compiled(lambda: Grammar.from_json_schema(schema, whitespace=self._whitespace))
+        return self._compiled("json", "true" if key_string == _ANY_JSON else key_string)
 
     def dispatch_regex(self, key_string: str) -> bases.BaseGrammarObject:
-        return self._compiled(lambda: Grammar.from_regex(key_string))
+        return self._compiled("regex", key_string)
 
     def dispatch_ebnf(self, key_string: str) -> bases.BaseGrammarObject:
-        return self._compiled(lambda: Grammar.from_text(key_string))
+        return self._compiled("grammar", key_string)
 
     def dispatch_structural_tag(self, key_string: str) -> bases.BaseGrammarObject:
-        return self._compiled(lambda: Grammar.from_structural_tag(key_string, whitespace=self._whitespace))
+        return self._compiled("structural_tag", key_string)
 
-    def _compiled(self, build: Callable[[], Grammar]) -> bases.BaseGrammarObject:
+    def _compiled(self, kind: str, text: str) -> bases.BaseGrammarObject:
         try:
-            return MatcherGrammar(build().compile(self._tokenizer).matcher(), self._words)
+            grammar = structured_grammar(kind, text, whitespace=self._whitespace)
+            return MatcherGrammar(grammar.compile(self._tokenizer), self._words)
         except ValueError as error:  # among them GrammarError
             logger.warning("a grammar is refused: %s", error)
             return bases.InvalidGrammarObject(str(error))
@@ -164,9 +155,3 @@ def _whitespace_of(serving: Any) -> str | int | None:
         return "compact"
     pattern = serving.constrained_json_whitespace_pattern
     return serving.constrained_json_max_whitespace_cnt if pattern is None else pattern
-
-
-def _fill(grammars: Sequence[MatcherGrammar], vocab_mask: torch.Tensor, rows: Sequence[int]) -> None:
-    """Fill the rows of some grammars. A row whose grammar fails is closed, and logged."""
-    for row, error in fill_bitmasks([g.matcher for g in grammars], vocab_mask.numpy(), rows).items():
-        logger.error("the grammar of row %d: %s", row, error)

@@ -8,11 +8,11 @@ from sglang.srt.layers import sampler as samplers
 from sglang.srt.sampling.sampling_batch_info import SamplingBatchInfo
 from sglang.srt.sampling.sampling_params import SamplingParams
 
-from engine_sampler.adapters.for_bridges import PeerPlaces
+from engine_sampler.adapters.for_bridges import PeerPlaces, overriding
 
 from . import NAME
 from .following import FOLLOWING
-from .grammars import grammar_backend_for
+from .grammars import MatcherGrammar, MatcherGrammarBackend, grammar_backend_for
 from .sampler import SglangSampler
 from .settings import check_if_chosen
 
@@ -20,8 +20,7 @@ PLACES = PeerPlaces("SGLang")
 
 SIGNATURES = {
     "layers.sampler": {
-        "Sampler.forward": "self logits_output sampling_info return_logprob top_logprobs_nums "
-        "token_ids_logprobs positions logprob_logits",
+        **overriding(SglangSampler, "Sampler", "forward"),
         "Sampler._sync_token_ids_across_tp": "self batch_next_token_ids sampling_info",
         "Sampler._build_sampling_mask_output": "self batch_next_token_ids sampling_mask_capture "
         "support_capture_indices",
@@ -38,12 +37,13 @@ SIGNATURES = {
     "sampling.sampling_params": {"SamplingParams.verify": "self vocab_size"},
     "constrained.base_grammar_backend": {
         "register_grammar_backend": "name init_func",
-        "BaseGrammarObject.accept_token": "self token",
+        **overriding(
+            MatcherGrammar,
+            "BaseGrammarObject",
+            "accept_token allocate_vocab_mask fill_vocab_mask_batched apply_vocab_mask",
+        ),
         "BaseGrammarObject.rollback": "self k",
-        "BaseGrammarObject.allocate_vocab_mask": "self vocab_size batch_size device",
-        "BaseGrammarObject.fill_vocab_mask_batched": "entries vocab_mask",
-        "BaseGrammarObject.apply_vocab_mask": "logits vocab_mask",
-        "BaseGrammarBackend.dispatch_json": "self key_string",
+        **overriding(MatcherGrammarBackend, "BaseGrammarBackend", "dispatch_json"),
     },
 }
 """The parameters of what is replaced, extended or called, by the modules of `sglang.srt`."""

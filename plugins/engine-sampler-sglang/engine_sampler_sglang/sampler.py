@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
-import logging
 from typing import Any
 
 import torch
 from sglang.srt.layers import sampler as samplers
 
-from engine_sampler import LogprobsTable, RequestLimits, RowResult, RowSampler, SamplingParams
-from engine_sampler.adapters.for_bridges import tokens_beside
+from engine_sampler import RowResult, SamplingParams
+from engine_sampler.adapters.for_bridges import BridgeSampler, tokens_beside
 
 from .following import FollowedRow, rows_of
 
-logger = logging.getLogger("engine_sampler")
-
-_UNFOLLOWED = itertools.count()
+_COLUMNS = ("temperature", "top_p", "top_k", "min_p")
+"""The parameters of which a batch has tensors."""
 
 
 class SglangSampler(samplers.Sampler):
@@ -26,8 +23,8 @@ class SglangSampler(samplers.Sampler):
     def __init__(self) -> None:
         super().__init__()
         self._seed: int = getattr(samplers.get_server_args(), "random_seed", None) or 0
-        self._samplers: dict[bool, RowSampler] = {}
-        """For prefills (True) and for running requests, so that one does not make the other forget."""
+        self._bridges = BridgeSampler("SGLang"), BridgeSampler("SGLang")
+        """For running requests and for prefills, so that one does not make the other forget."""
 
     def forward(
         self,
@@ -64,30 +61,15 @@ class SglangSampler(samplers.Sampler):
     def _draw(
         self, logits: torch.Tensor, info: Any, rows: list[FollowedRow] | None, wants_kept: bool
     ) -> RowResult:
-        """One token for each row. Faulty rows are logged."""
-        width = int(logits.shape[1])
+        """One token for each row."""
         is_prefill = rows is not None and all(row.is_new for row in rows)
-        sampler = self._samplers.get(is_prefill)
-        if sampler is None or sampler.vocab_size != width:
-            sampler = self._samplers[is_prefill] = RowSampler(width, limits=RequestLimits.none())
-        asked = _unfollowed(info, len(logits)) if rows is None else self._followed(rows, width)
-        if wants_kept:
-            asked |= {"logprobs": -1, "logprobs_mode": "processed_logprobs"}
-        drawn = sampler.step(logits, **asked)
-        for row, error in enumerate(drawn.errors):
-            if error is not None:
-                logger.error("row %d: %s", row, error)
-        return drawn
-
-    def _followed(self, rows: list[FollowedRow], width: int) -> dict[str, Any]:
-        for row in rows:
-            row.catch_up()
-        return {
-            "keys": [row.key for row in rows],
-            "params": [row.params(self._seed) for row in rows],
-            "prompts": [row.prompt(width) for row in rows],
-            "outputs": [row.output for row in rows],
-        }
+        asked: dict[str, Any] = {"logprobs": -1, "logprobs_mode": "processed_logprobs"} if wants_kept else {}
+        if rows is None:  # those of a warm-up, for example
+            columns = {name: getattr(info, f"{name}s") for name in _COLUMNS}
+            asked |= {"params": SamplingParams(order="sglang"), "columns": columns}
+        for row in rows or ():
+            row.catch_up(self._seed)
+        return self._bridges[is_prefill].draw(logits, rows, **asked)
 
     def _logprobs(self, logits: torch.Tensor, info: Any) -> torch.Tensor:
         """float32 [rows, vocab], as SGLang's sampler has them: before the filters."""
@@ -102,24 +84,7 @@ class SglangSampler(samplers.Sampler):
         """The tokens that the filters have left, for the rows that ask for them."""
         assert drawn.logprobs is not None
         which = info.sampling_mask_batch_indices
-        weights = _weights_of(drawn.logprobs).to(tokens.device)[which]
+        weights = torch.from_numpy(drawn.logprobs.by_id()).exp().to(tokens.device)[which]
         capture = samplers._SamplingMaskCapture(weights, None, None, which)
         indices = info.sampling_support_logprobs_capture_indices
         return self._build_sampling_mask_output(tokens, capture, indices)
-
-
-def _unfollowed(info: Any, count: int) -> dict[str, Any]:
-    """What a batch says of rows whose requests are not known, such as those of a warm-up."""
-    tensors = {name: getattr(info, f"{name}s") for name in ("temperature", "top_p", "top_k", "min_p")}
-    return {
-        "keys": [(next(_UNFOLLOWED),) for _ in range(count)],
-        "params": SamplingParams(order="sglang"),
-        "columns": {name: tensor.flatten().cpu().numpy() for name, tensor in tensors.items()},
-    }
-
-
-def _weights_of(table: LogprobsTable) -> torch.Tensor:
-    """float32 [rows, vocab]: the probabilities in a table of all tokens."""
-    ids, values = torch.from_numpy(table.token_ids), torch.from_numpy(table.logprobs)
-    weights = torch.zeros(len(ids), ids.shape[1] - 1)
-    return weights.scatter_(1, ids[:, 1:].clamp(min=0), values[:, 1:].nan_to_num(nan=-torch.inf).exp())

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import copy
-import hashlib
-import logging
+from functools import partial
 from typing import Any
 
 from sglang.srt.runtime_context import get_exec
 from sglang.srt.sampling.sampling_params import TOP_K_ALL
 
-from engine_sampler import ParameterError, RowSampler, SamplingParams
-from engine_sampler.adapters.for_bridges import parameters_among
-from engine_sampler.arithmetic import child_seed
+from engine_sampler import RowSampler, SamplingParams
+from engine_sampler.adapters.for_bridges import child_seed_of, parameters_among, params_or_plain
 
 from . import NAME
-
-logger = logging.getLogger("engine_sampler")
 
 
 def params_of(request: Any, seed: int = 0, request_id: str = "") -> SamplingParams:
@@ -29,7 +24,7 @@ def params_of(request: Any, seed: int = 0, request_id: str = "") -> SamplingPara
         top_p=request.top_p,
         top_k=0 if request.top_k >= TOP_K_ALL else request.top_k,
         min_p=request.min_p,
-        seed=child_seed(seed, _number_of(request_id)) if own_seed is None else own_seed,
+        seed=child_seed_of(seed, str(request_id)) if own_seed is None else own_seed,
         **parameters_among(request.custom_params or {}, request, "SGLang", "custom_params", ["seed"]),
     )
     RowSampler.check(params)
@@ -38,13 +33,7 @@ def params_of(request: Any, seed: int = 0, request_id: str = "") -> SamplingPara
 
 def params_or_sglangs(request: Any, seed: int, request_id: str) -> SamplingParams:
     """`params_of`; without `custom_params` if these are wrong, since a sampler cannot end a request."""
-    try:
-        return params_of(request, seed, request_id)
-    except ParameterError as error:
-        logger.error("request %s continues without its custom_params: %s", request_id, error)
-        plain = copy.copy(request)
-        plain.custom_params = None
-        return params_of(plain, seed, request_id)
+    return params_or_plain(partial(params_of, seed=seed, request_id=request_id), request, "custom_params")
 
 
 def check_if_chosen(_: Any, request: Any, vocab_size: int) -> None:
@@ -56,7 +45,3 @@ def check_if_chosen(_: Any, request: Any, vocab_size: int) -> None:
         return
     if chosen == NAME:
         params_of(request)
-
-
-def _number_of(request_id: str) -> int:
-    return int.from_bytes(hashlib.blake2b(str(request_id).encode(), digest_size=4).digest(), "little")

@@ -11,7 +11,7 @@ __all__ = ["register", "switch_off", "switch_on"]
 SWITCH = "ENGINE_SAMPLER_VLLM"
 """The environment variable that says what is switched on: 1 for all, or names of `PARTS` between commas."""
 
-PARTS = {"sampler": ("v1", "v2"), "grammars": ("guidance",)}
+PARTS = {"sampler": ("v1", "v2"), "grammars": ("grammars",)}
 """What can be switched on, and the modules that do so."""
 
 

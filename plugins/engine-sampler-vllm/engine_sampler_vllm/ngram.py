@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
+from engine_sampler.adapters.for_bridges import ngram_draft
 
 
 class NgramDrafter:
@@ -37,27 +36,8 @@ class NgramDrafter:
                    lengths of the texts, int [rows]; the texts, int [≥ rows, width].
         """
         *counts, sampled, lengths, texts = arguments
-        count = min([self.count, *counts])
-        return [
-            self._drafts(text[: int(length)], count) if len(drawn) else []
-            for drawn, length, text in zip(sampled, lengths, texts, strict=False)
-        ]
-
-    def _drafts(self, text: np.ndarray, count: int) -> list[int]:
-        count = min(count, self.max_model_len - len(text))
-        begin = _after_match(text, self.shortest, self.longest)
-        return [] if begin is None or count <= 0 else text[begin : begin + count].tolist()
-
-
-def _after_match(text: Sequence[int] | np.ndarray, shortest: int, longest: int) -> int | None:
-    """Where the first of the longest earlier matches of the end of a text ends."""
-    tokens = np.asarray(text)
-    ends, matched = np.arange(len(tokens) - 1), None  # the last token of each candidate
-    for length in range(1, min(longest, len(tokens) - 1) + 1):
-        ends = ends[ends >= length - 1]
-        ends = ends[tokens[ends - length + 1] == tokens[-length]]
-        if not len(ends):
-            break
-        if length >= shortest:
-            matched = int(ends[0]) + 1
-    return matched
+        drafts = []
+        for drawn, length, text in zip(sampled, lengths, texts, strict=False):
+            count = min([self.count, *counts, self.max_model_len - int(length)]) if len(drawn) else 0
+            drafts.append(ngram_draft(text[: int(length)], count, self.shortest, self.longest))
+        return drafts

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
-from engine_sampler import ParameterError, RowSampler, SamplingParams
-from engine_sampler.adapters.for_bridges import parameters_among
+from vllm.exceptions import VLLMValidationError
 
-logger = logging.getLogger("engine_sampler")
+from engine_sampler import RowSampler, SamplingParams
+from engine_sampler.adapters.for_bridges import parameters_among, refused_with
+
+from .places import PLACES
 
 _SAME = (
     "temperature top_p top_k min_p presence_penalty frequency_penalty repetition_penalty min_tokens "
@@ -32,12 +33,11 @@ def params_of(request: Any) -> SamplingParams:
     return params
 
 
-def params_or_vllms(request: Any) -> SamplingParams:
-    """`params_of`; without `extra_args` if these are wrong, since vLLM cannot end a request from here."""
-    try:
-        return params_of(request)
-    except ParameterError as error:
-        logger.error("a request continues without its extra_args: %s", error)
-        plain = request.clone()
-        plain.extra_args = None
-        return params_of(plain)
+def put_in() -> None:
+    """Let vLLM's server refuse wrong `extra_args`."""
+    PLACES.follow(PLACES.module("vllm.sampling_params").SamplingParams, "verify", _check)
+
+
+@refused_with(VLLMValidationError)  # HTTP 400
+def _check(_: Any, request: Any, *arguments: Any, **keywords: Any) -> None:
+    params_of(request)

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from vllm.exceptions import VLLMValidationError
+from engine_sampler.adapters.for_bridges import overriding
 
-from .following import FollowingProcessor
+from . import settings
+from .batches import FollowingProcessor
 from .places import PLACES
-from .rejection import RowRejectionSampler
-from .sampler import RowwiseSampler
-from .settings import params_of
-
-VALIDATION = "validate_logits_processors_parameters"
-"""What the server calls for each request, in vLLM's module of logits processors."""
+from .sampler import RowRejectionSampler, RowwiseSampler
 
 SIGNATURES = {
-    "Sampler.__init__": "self logprobs_mode use_fp64_gumbel",
-    "Sampler.forward": "self logits sampling_metadata predict_bonus_token logprobs_mode_override",
-    "RejectionSampler.__init__": "self sampler spec_config device",
-    "RejectionSampler.forward": "self metadata draft_probs logits sampling_metadata",
+    **overriding(RowwiseSampler, "Sampler", "__init__ forward"),
+    **overriding(RowRejectionSampler, "RejectionSampler", "__init__ forward"),
     "build_logitsprocs": "vllm_config device is_pin_memory is_pooling_model custom_logitsprocs",
     "SamplingMetadata.__init__": "self temperature all_greedy all_random top_p top_k generators "
     "max_num_logprobs no_penalties prompt_token_ids frequency_penalties presence_penalties "
@@ -30,33 +24,15 @@ SIGNATURES = {
 
 
 def put_in(runner: Any = None) -> None:
-    """Replace vLLM's classes in the module of its model runner; they may be replaced already."""
+    """Replace vLLM's classes in the module of its model runner."""
     runner = runner or PLACES.module("vllm.v1.worker.gpu_model_runner")
-    if PLACES.is_replaced(runner, "Sampler"):
-        return
-    processors = PLACES.module("vllm.v1.sample.logits_processor")
-    PLACES.check([(runner, SIGNATURES), (processors, {VALIDATION: "logits_processors sampling_params"})])
-    build, validate = runner.build_logitsprocs, getattr(processors, VALIDATION)
-
-    def build_with_following(vllm_config: Any, *arguments: Any, **keywords: Any) -> Any:
-        """vLLM's processors, and one more, which follows the requests of the batch and changes nothing."""
-        built = build(vllm_config, *arguments, **keywords)
-        built.non_argmax_invariant.append(FollowingProcessor(vllm_config))
-        return built
-
-    def validate_ours_too(logits_processors: Any, sampling_params: Any) -> None:
-        check_extra_args(sampling_params)
-        validate(logits_processors, sampling_params)
-
+    PLACES.check([(runner, SIGNATURES)])
     PLACES.replace(runner, "Sampler", RowwiseSampler)
     PLACES.replace(runner, "RejectionSampler", RowRejectionSampler)
-    PLACES.replace(runner, "build_logitsprocs", build_with_following)
-    PLACES.replace(processors, VALIDATION, validate_ours_too)
+    PLACES.follow(runner, "build_logitsprocs", _follow_requests)
+    settings.put_in()
 
 
-def check_extra_args(sampling_params: Any) -> None:
-    """HTTP 400 for wrong `extra_args`."""
-    try:
-        params_of(sampling_params)
-    except ValueError as error:
-        raise VLLMValidationError(str(error)) from error
+def _follow_requests(built: Any, vllm_config: Any, *arguments: Any, **keywords: Any) -> None:
+    """Add to vLLM's processors the one that follows the requests of the batch."""
+    built.non_argmax_invariant.append(FollowingProcessor(vllm_config))

@@ -18,6 +18,7 @@ from vllm_engine import (
     SamplingParams,
     VllmEngine,
     torch,
+    verified,
     vllms,
 )
 
@@ -25,6 +26,7 @@ from engine_sampler.adapters.for_bridges import PeerError
 
 PLACES = pytest.importorskip("engine_sampler_vllm.places").PLACES
 v1 = pytest.importorskip("engine_sampler_vllm.v1")
+with_requests = pytest.importorskip("vllm_hand_made").with_requests
 
 
 LOGITS = torch.tensor(np.random.default_rng(2).normal(0, 2, (6, VOCAB)).astype(np.float32))
@@ -55,6 +57,11 @@ def warm(**changes: Any) -> SamplingMetadata:
     return metadata(temperature=torch.full((6,), 0.9), all_greedy=False, all_random=True, **changes)
 
 
+def sampler_in(runner: Any, *arguments: Any) -> Any:
+    """Our sampler, for batches without a model runner."""
+    return with_requests(runner.Sampler)(*arguments)
+
+
 def masked_for_rows() -> Any:
     mask = torch.zeros(6, VOCAB, dtype=torch.bool)
     mask[::2, :40] = True
@@ -83,7 +90,7 @@ GREEDY = {
 def test_greedy_tokens_and_logprobs_are_vllms(runner: Any, name: str, mode: str) -> None:
     batch = metadata(max_num_logprobs=5, **GREEDY[name])
     own = vllms.Sampler(mode)(LOGITS.clone(), batch)
-    ours = runner.Sampler(mode)(LOGITS.clone(), batch)
+    ours = sampler_in(runner, mode)(LOGITS.clone(), batch)
     assert torch.equal(ours.sampled_token_ids, own.sampled_token_ids)
     assert ours.sampled_token_ids.dtype == own.sampled_token_ids.dtype
     for one, other in zip(ours.logprobs_tensors[:3], own.logprobs_tensors[:3], strict=True):
@@ -94,13 +101,13 @@ def test_greedy_tokens_and_logprobs_are_vllms(runner: Any, name: str, mode: str)
 @pytest.mark.parametrize("mode", MODES)
 def test_all_logprobs_are_vllms(runner: Any, mode: str) -> None:
     batch = metadata(max_num_logprobs=-1)
-    own, ours = vllms.Sampler(mode)(LOGITS.clone(), batch), runner.Sampler(mode)(LOGITS.clone(), batch)
+    own, ours = vllms.Sampler(mode)(LOGITS.clone(), batch), sampler_in(runner, mode)(LOGITS.clone(), batch)
     torch.testing.assert_close(ours.logprobs_tensors[1], own.logprobs_tensors[1], atol=1e-4, rtol=1e-5)
 
 
 def test_logprobs_of_given_tokens_are_vllms(runner: Any) -> None:
     batch = metadata(logprob_token_ids={0: [4, 5], 3: [9]})
-    own, ours = vllms.Sampler()(LOGITS.clone(), batch), runner.Sampler()(LOGITS.clone(), batch)
+    own, ours = vllms.Sampler()(LOGITS.clone(), batch), sampler_in(runner)(LOGITS.clone(), batch)
     for one, other in zip(ours.logprobs_tensors[:3], own.logprobs_tensors[:3], strict=True):
         torch.testing.assert_close(one.double(), other.double(), atol=1e-4, rtol=1e-5)
 
@@ -117,7 +124,7 @@ def test_logprobs_of_given_tokens_are_vllms(runner: Any) -> None:
 def test_the_tokens_that_are_kept_are_vllms(runner: Any, settings: dict[str, Any]) -> None:
     batch = warm(max_num_logprobs=-1, **settings)
     own = vllms.Sampler("processed_logits")(LOGITS.clone(), batch).logprobs_tensors[1]
-    ours = runner.Sampler("processed_logits")(LOGITS.clone(), batch).logprobs_tensors[1]
+    ours = sampler_in(runner, "processed_logits")(LOGITS.clone(), batch).logprobs_tensors[1]
     assert torch.equal(ours > -torch.inf, own > -torch.inf)
     torch.testing.assert_close(ours, own, atol=1e-5, rtol=1e-5)
 
@@ -125,7 +132,7 @@ def test_the_tokens_that_are_kept_are_vllms(runner: Any, settings: dict[str, Any
 def test_seeded_rows_draw_the_same_again_and_others_do_not(runner: Any) -> None:
     def draw() -> list[int]:
         seeded = {0: torch.Generator().manual_seed(7), 3: torch.Generator().manual_seed(8)}
-        drawn = runner.Sampler()(torch.zeros(6, VOCAB), warm(generators=seeded))
+        drawn = sampler_in(runner)(torch.zeros(6, VOCAB), warm(generators=seeded))
         tokens: list[int] = drawn.sampled_token_ids.flatten().tolist()
         return tokens
 
@@ -136,7 +143,7 @@ def test_seeded_rows_draw_the_same_again_and_others_do_not(runner: Any) -> None:
 
 def test_the_logits_of_the_engine_stay_as_they_are(runner: Any) -> None:
     logits = LOGITS.clone()
-    runner.Sampler()(logits, metadata(allowed_token_ids_mask=masked_for_rows(), max_num_logprobs=2))
+    sampler_in(runner)(logits, metadata(allowed_token_ids_mask=masked_for_rows(), max_num_logprobs=2))
     assert torch.equal(logits, LOGITS)
 
 
@@ -151,13 +158,13 @@ class Doubling(vllms.Sampler):
 def test_processors_of_others_come_first(runner: Any) -> None:
     batch = metadata()
     batch.logitsprocs.non_argmax_invariant.append(Doubling())
-    assert runner.Sampler()(LOGITS, batch).sampled_token_ids.flatten().tolist() == [11] * 6
+    assert sampler_in(runner)(LOGITS, batch).sampled_token_ids.flatten().tolist() == [11] * 6
 
 
 def test_drafts_with_probabilities_are_left_to_vllm(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr(RejectionSampler, "forward", lambda self, *arguments: asked.append(arguments))
-    runner.RejectionSampler(runner.Sampler())(None, torch.ones(1, VOCAB), LOGITS, metadata())
+    runner.RejectionSampler(sampler_in(runner))(None, torch.ones(1, VOCAB), LOGITS, metadata())
     assert len(asked) == 1
 
 
@@ -191,15 +198,13 @@ def test_switching_it_off_restores_the_engine(runner: Any) -> None:
 )
 def test_wrong_extra_args_are_refused_when_the_request_arrives(runner: Any, extra: dict[str, Any]) -> None:
     from vllm.exceptions import VLLMValidationError
-    from vllm.v1.sample import logits_processor
 
     request = SamplingParams(extra_args=extra)
     with pytest.raises(VLLMValidationError, match=next(iter(extra))):
-        logits_processor.validate_logits_processors_parameters(None, request)
-    right = SamplingParams(extra_args={"top_n_sigma": 1.0, "others": 3})
-    logits_processor.validate_logits_processors_parameters(None, right)
+        verified(request)
+    verified(SamplingParams(extra_args={"top_n_sigma": 1.0, "others": 3}))
     PLACES.put_back()
-    logits_processor.validate_logits_processors_parameters(None, request)
+    verified(request)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from engine_sampler_vllm import switch_off
 from engine_sampler_vllm.places import PLACES
 from engine_sampler_vllm.settings import params_of
-from vllm_engine import SamplingParams, torch
+from vllm_engine import SamplingParams, torch, verified
 from vllm_v2 import VOCAB, V2Engine, v2_modules
 
 from engine_sampler import process_logits, sample
@@ -228,13 +228,13 @@ def test_switching_it_off_restores_the_runner(modules: Any) -> None:
     assert type(V2Engine(modules).sampler) is modules.v2.SlotSampler
     wrong = SamplingParams(extra_args={"dry_multiplier": -1.0})
     with pytest.raises(VLLMValidationError, match="dry_multiplier"):
-        modules.processors.build_custom_logits_processors_params_validator(None)(wrong)
+        verified(wrong)
     modules.v2.put_in()  # a second time
     switch_off()
     engine = V2Engine(modules, drafts=1)
     assert type(engine.sampler) is modules.Sampler
     assert type(engine.rejection_sampler) is modules.rejection.RejectionSampler
-    modules.processors.build_custom_logits_processors_params_validator(None)(wrong)
+    verified(wrong)
 
 
 def test_a_sampler_that_watermarks_stays(modules: Any) -> None:
@@ -250,7 +250,7 @@ def test_rows_that_warm_the_device_up_are_vllms(modules: Any, monkeypatch: pytes
     engine.states.add_request("dummy", 1, [1], 0, 3)
     engine.states.apply_staged_writes()
     own = torch.tensor([11]), torch.zeros(1, VOCAB)
-    monkeypatch.setattr(modules.Sampler, "sample", lambda *arguments: own)
+    monkeypatch.setattr(modules.Sampler, "sample", lambda *arguments, **keywords: own)
     assert engine.step(["dummy"], np.zeros((1, VOCAB), np.float32)).sampled_token_ids.tolist() == [[11]]
 
 

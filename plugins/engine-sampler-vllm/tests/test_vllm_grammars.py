@@ -226,7 +226,7 @@ def test_a_grammar_beyond_its_limits_ends_its_request_alone(manager: Any, caplog
             return give_up
 
     one, two = request_for(manager, "a", regex="ab"), request_for(manager, "b", regex="ab")
-    one.structured_output_request.grammar._matcher = Tired()
+    one.structured_output_request.grammar.matcher = Tired()
     one.structured_output_request.grammar.is_terminated = lambda: False
     masks = masks_of(manager, [one, two])
     assert masks[0].all()

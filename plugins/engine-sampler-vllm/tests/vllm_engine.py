@@ -31,6 +31,7 @@ __all__ = [
     "SpecDecodeMetadata",
     "VllmEngine",
     "torch",
+    "verified",
     "vllms",
 ]
 
@@ -41,6 +42,14 @@ CONFIG = SimpleNamespace(
     model_config=SimpleNamespace(seed=0, skip_tokenizer_init=True, runner_type="generate"),
     reasoning_config=None,
 )
+
+
+def verified(params: SamplingParams) -> None:
+    """As vLLM's server verifies the parameters of a request."""
+    model = SimpleNamespace(
+        max_logprobs=20, get_vocab_size=lambda: VOCAB, is_diffusion=False, logits_processors=None
+    )
+    params.verify(model, None, None, None)
 
 
 class VllmEngine:

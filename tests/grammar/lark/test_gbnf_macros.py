@@ -40,7 +40,11 @@ IN_ANY_CASE = ["", "q", "<a>1", "q<b>2", "<a"]
         ('root ::= TagDispatch(("ab", a), excludes=("b"))\na ::= "1"', ["a"], ["ab1", "b"]),
         ('root ::= TagDispatch(("ab", a), excludes=("xa"))\na ::= "1"', ["ab1"], ["xab1", "xa"]),
         ('root ::= TagDispatch(("ab", a), ("b", a))\na ::= "1"', ["ab1", "b1"], ["ab"]),
-        ('root[capture="o"] ::= r "z"\nr[capture, stop_capture="m"] ::= "a"\n | "b"', ["az", "bz"], ["a"]),
+        (
+            'root[capture="o"] ::= r "z"\nr[capture, capture_hidden_stop_bytes=1] ::= "a"\n | "b"',
+            ["az", "bz"],
+            ["a"],
+        ),
     ],
 )
 def test_their_texts(engine: Engine, text: str, valid: list[str], invalid: list[str]) -> None:

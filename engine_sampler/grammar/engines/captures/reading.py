@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence, Set
 from ....tokenizer import Tokenizer
 from ...cache import Cache
 from ...derivatives.limits import MAX_SHARED_STATES
+from ...limits import capture_steps
 from ...program.rules import Program
 from ..reference import ReferenceVocabulary
 from ..reference.lexing import LalrConfigurations
@@ -120,14 +121,14 @@ class _Entry:
 _READERS: Cache[_Entry] = Cache(MAX_GRAMMARS, MAX_GRAMMARS, lambda entry: 1)
 
 
-def captures_of_text(program: Program, text: str | bytes, steps: int) -> Captures:
+def captures_of_text(program: Program, text: str | bytes, steps: int | None) -> Captures:
     """The captures of a text: see `Grammar.captures`."""
     data = text.encode(errors="surrogatepass") if isinstance(text, str) else text
     return _captures(program, units_of_bytes(data), steps)
 
 
 def captures_of_tokens(
-    program: Program, token_ids: Sequence[int], begin: int, tokenizer: Tokenizer, steps: int
+    program: Program, token_ids: Sequence[int], begin: int, tokenizer: Tokenizer, steps: int | None
 ) -> Captures:
     """The captures of the text of tokens: see `CompiledGrammar.captures`; `program` has the ids of the
     tokenizer."""
@@ -135,7 +136,8 @@ def captures_of_tokens(
     return _captures(program, units_of_tokens(token_ids, begin, tokenizer, named), steps)
 
 
-def _captures(program: Program, units: Units, steps: int) -> Captures:
+def _captures(program: Program, units: Units, steps: int | None) -> Captures:
     if not program.captures:
         return {}
+    steps = capture_steps(len(units.units)) if steps is None else steps
     return _READERS.get(program.key, lambda: _Entry(program)).reader().captures(units, Steps(steps))

@@ -18,7 +18,6 @@ They stand on what may come where:
     follow_sets           which terminals may follow which
     preceding_characters  what stands right before a terminal; it gives `^`, `\\b` and look-behinds at its
                           beginning their meaning, too
-    byte_sets             the bytes at either end of a terminal's texts, and within them
     terminal_states       the states of the terminals of one grammar, by derivatives
 
 Each search is bounded (`MAX_STATES`, `MAX_STEPS`, half of the work of reading a grammar). What it cannot

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ...derivatives.states import State, states_of, texts_between
+from ...program.byte_sets import any_of
 from ...program.expression import (
     ALL_BYTES,
     EPSILON,
@@ -27,7 +28,6 @@ from ...program.expression import (
 from ...program.reaching import nodes_reaching
 from ...program.rules import ACCEPT, Edge, Rules, alternatives, repeated, sequence
 from ...work import spend
-from .byte_sets import any_of
 from .terminal_states import MAX_STATES, TerminalStates
 
 _CACHED = 64

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from ...program.byte_sets import any_of
 from ...program.expression import Expression
 from ...program.lalr import ACCEPT, IGNORED, LalrState, Pairs, Parser, once
 from ...work import spend
 from ..lalr_analysis import bits_of
-from .byte_sets import any_of
 from .lexer_endings import ExactWays, LexerEntry, RoughWays, Way
 
 END = 1

@@ -15,10 +15,10 @@ from ...derivatives.expressions import ANYTHING
 from ...derivatives.expressions import EMPTY as NOTHING_EXCLUDED
 from ...derivatives.partitions import class_of, classes, meet
 from ...derivatives.states import State, texts_between
+from ...program.byte_sets import any_of, inner_bytes
 from ...program.expression import ALL_BYTES, LITERAL, Expression
 from ...program.reaching import nodes_reaching
 from ...work import spend
-from .byte_sets import any_of, inner_bytes
 from .terminal_states import MAX_STATES, TerminalStates
 
 MANY_BYTES = 128

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from ...program.byte_sets import any_of, last_bytes
 from ...program.expression import (
     ALL_BYTES,
     Expression,
@@ -17,7 +18,6 @@ from ...program.rules import Body
 from ...program.unicode import LAST, Ranges, ranges
 from ...regex.beginning import Before
 from ...work import spend
-from .byte_sets import any_of, last_bytes
 from .follow_sets import FollowSets
 
 

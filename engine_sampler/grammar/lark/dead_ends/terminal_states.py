@@ -11,9 +11,9 @@ from ...derivatives.limits import Meter, ReadingMeter
 from ...derivatives.loading import Loader
 from ...derivatives.states import reached
 from ...errors import GrammarLimitError
+from ...program.byte_sets import first_bytes
 from ...program.expression import EMPTY, Encoder, Expression, looks_ahead
 from ...work import spend
-from .byte_sets import first_bytes
 
 MAX_STATES = 64
 """The most states of a terminal that is examined; one with more is taken to lead on."""

@@ -30,23 +30,28 @@ MAX_BOUND = 1_000_000
 
 
 class BoundedText(NamedTuple):
-    """A rule as one terminal of bounded length, or as two if its tokens are counted and an end follows.
+    """A rule as one terminal of bounded length, or as two if an end follows that is reported, or behind which
+    tokens no longer count.
 
     text        the terminal of its text
     end         the terminal of what follows that, "" for none; not counted
     max_tokens  how many tokens may begin in the text, 0 for any number
     max_chars   how many characters it may have, 0 for any number
+    reported    the name under which the end is reported, "" for none
+    is_string   whether the end is written as a string: else it may depend on the text
     """
 
     text: str
     end: str
     max_tokens: int
     max_chars: int
+    reported: str = ""
+    is_string: bool = True
 
     @property
     def is_split(self) -> bool:
         """Whether the end is a terminal of its own."""
-        return bool(self.end and self.max_tokens)
+        return bool(self.end and (self.max_tokens or self.reported))
 
     def shortened(self, text: Expression) -> Expression:
         """Those texts that are short enough."""

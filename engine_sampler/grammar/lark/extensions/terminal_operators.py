@@ -17,6 +17,7 @@ from lark import Token, Tree
 
 from ...program.expression import Expression, both, complement, concat, optional, repeat, union
 from ...program.unicode import TEXT
+from ...regex.items import MAX_WIDTH
 from ..statements import ENDLESS, Lines, Statement, Word, count_bounds
 
 MAX_COUNT = 1_000_000
@@ -38,6 +39,19 @@ class TerminalPart(NamedTuple):
     value: Any
 
 
+class OperatorTerminal(NamedTuple):
+    """A terminal with operators.
+
+    body      what it is
+    priority  among the terminals of a lexer
+    text      the body as it was written
+    """
+
+    body: TerminalPart
+    priority: int
+    text: str
+
+
 def has_operators(statement: Statement) -> bool:
     """Whether a terminal needs what lark does not have: `&`, or `~` in front of an item."""
     words = statement.words[statement.body :]
@@ -48,9 +62,12 @@ def has_operators(statement: Statement) -> bool:
     )
 
 
-def read_operators(text: Lines, statement: Statement) -> TerminalPart:
-    """The body of a terminal. Raises GrammarError with its place."""
-    return _Reader(text, statement).body()
+def read_operators(text: Lines, statement: Statement) -> OperatorTerminal:
+    """The terminal that a statement defines. Raises GrammarError with its place."""
+    words = statement.words
+    number = "".join(word.text for word in words[statement.name + 2 : statement.body - 1])
+    written = text.text[words[statement.body].start : words[-1].end] if words[statement.body :] else ""
+    return OperatorTerminal(_Reader(text, statement).body(), int(number or 0), written)
 
 
 def expression_of(
@@ -70,6 +87,26 @@ def expression_of(
         return both(TEXT, complement(expression_of(value, named, literal)))
     join = {"|": union, "&": both, ",": concat}[kind]
     return join(*(expression_of(one, named, literal) for one in value))
+
+
+def greatest_width(part: TerminalPart, named: Callable[[Word], int], literal: Callable[[Any], int]) -> int:
+    """The most characters that a part may match, as lark's lexers compare them: of what both match, those of
+    the shorter one; of a complement, `MAX_WIDTH`. `named` and `literal` give those of names and literals."""
+    kind, value = part
+    if kind == "name":
+        return named(value)
+    if kind == "literal":
+        return literal(value)
+    if kind == "repeat":
+        item, _, high = value
+        width = greatest_width(item, named, literal)
+        return min(MAX_WIDTH, width and (MAX_WIDTH if high is None else width * high))
+    if kind == "~":
+        return MAX_WIDTH
+    widths = [greatest_width(one, named, literal) for one in value]
+    if kind == ",":
+        return min(MAX_WIDTH, sum(widths))
+    return max(widths) if kind == "|" else min(widths)
 
 
 class _Reader:

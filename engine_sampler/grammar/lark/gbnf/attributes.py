@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from typing import NamedTuple
 
 from ....base.errors import quoted
@@ -52,9 +53,15 @@ def read_attributes(lines: Lines, at: int, rule: str) -> Attributes:
             is_lazy = True
         elif "capture" not in name:
             raise lines.error(f"a rule in EBNF has no attribute {quoted(name)}: {_ALLOWED}", found.start(1))
+        if name == "stop_capture":
+            line, column = lines.location(found.start(1))
+            where = f"line {line}, column {column}"
+            warnings.warn(f"stop_capture={value} is left out ({where}): EBNF has no suffixes", stacklevel=2)
         if name == "capture":
             is_named = value is not None and value.startswith('"')
-            capture = capture_name(lines, value, found.start(2)) if is_named else value or rule
+            capture = (
+                capture_name(lines, Word("string", value, *found.span(2))) if is_named else value or rule
+            )
         at = found.end()
         if text.startswith("]", at):
             at += 1

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from ...errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
+from ...errors import GrammarLimitError
 from ...program.expression import EMPTY, Expression, automaton
 from ...program.reaching import nodes_reaching
 from ...work import spend, spend_on_each
 from ..formula import AND, INTEGER, LESS, MULTIPLE, NOT, OR, WITHIN, Formula
 from ..limits import MAX_NUMBER_STATES
+from .divisors import Residue, divisor_of, fraction_residue, is_multiple, whole_residue
 
 _MAX_BOUNDS = 200
 """Maximum number of bounds and constants with which a number is compared."""
@@ -26,30 +27,10 @@ class _Bound(NamedTuple):
     exponent: int
 
 
-class _Multiple(NamedTuple):
-    """A divisor: `factor` times 10 ** `zeros`; the factor is not a multiple of 10."""
-
-    factor: int
-    zeros: int
-
-
 def _bound(value: Decimal) -> _Bound:
     whole, _, fraction = f"{abs(value):f}".partition(".")
     whole, fraction = whole.lstrip("0"), fraction.rstrip("0")
     return _Bound(whole, fraction, (whole + fraction).strip("0"), value.adjusted())
-
-
-def _multiple(value: Decimal) -> _Multiple:
-    _, digits, exponent = value.as_tuple()
-    text = "".join(map(str, digits))
-    short = text.rstrip("0")
-    factor = int(short or "0")
-    if not isinstance(exponent, int) or value <= 0:
-        raise GrammarError("multipleOf must be greater than 0")
-    zeros = exponent + len(text) - len(short)
-    if factor * (abs(zeros) + 1) > MAX_NUMBER_STATES:
-        raise UnsupportedKeywordError(f"multipleOf {value} is not supported: it has too many residues")
-    return _Multiple(factor, zeros)
 
 
 def _atoms(formula: Formula) -> list[Formula]:
@@ -164,12 +145,15 @@ class NumberAutomaton:
         self._bounds = {sign: tuple(map(_bound, values)) for sign, values in self._by_sign.items()}
         bounds = self._bounds[1] + self._bounds[-1]
         self._longest_whole = max((len(bound.whole) for bound in bounds), default=0)
-        self._multiples = {atom[1]: _multiple(atom[1]) for atom in atoms if atom[0] == MULTIPLE}
+        self._multiples = {atom[1]: divisor_of(atom[1]) for atom in atoms if atom[0] == MULTIPLE}
         needed = _needed_divisors(formula)
         self._needed = [number for number, value in enumerate(self._multiples) if value in needed]
         lengths = [len(bound.fraction) for bound in bounds] + [len(bound.digits) for bound in bounds]
         lengths += [-divisor.zeros for divisor in self._multiples.values()]
         self._longest_fraction = max(lengths, default=0)
+        self._divisors = tuple(self._multiples.values())
+        self._rows: list[dict[Residue, list[Residue]]] = [{} for _ in self._divisors]
+        self._by_digit: tuple[Any, list[tuple[Residue, ...]]] = (None, [])
         self._longest_exponent = max((len(str(abs(bound.exponent))) for bound in bounds), default=0)
 
     def expression(self) -> Expression:
@@ -270,21 +254,36 @@ class NumberAutomaton:
     def _whole_digit(self, known: _Reading, digit: str) -> _Reading:
         bounds = self._bounds[known.sign]
         at = known.whole
-        plain = tuple(
-            1 if at >= len(bound.whole) else (status or _compare_digit(digit, bound.whole, at))
-            for status, bound in zip(known.plain, bounds, strict=True)
+        plain = known.plain and tuple(
+            [
+                1 if at >= len(bound.whole) else (status or _compare_digit(digit, bound.whole, at))
+                for status, bound in zip(known.plain, bounds, strict=True)
+            ]
         )
         mantissa = None
         if at == 0:
-            mantissa = tuple(_compare_digit(digit, bound.digits, 0) for bound in bounds)
-        residues = tuple(
-            _whole_residue(residue, divisor, digit)
-            for residue, divisor in zip(known.residues, self._multiples.values(), strict=True)
-        )
+            mantissa = tuple([_compare_digit(digit, bound.digits, 0) for bound in bounds])
+        residues = known.residues and self._whole_residues(known.residues, digit)
         whole = min(at + 1, max(self._longest_whole + 1, 2))
         return _Reading(
             known.sign, whole, plain, known.fraction, mantissa, known.has_fraction, False, residues
         )
+
+    def _whole_residues(self, residues: tuple[Residue, ...], digit: str) -> tuple[Residue, ...]:
+        """The residues after a digit; those after all digits are computed together."""
+        if residues is not self._by_digit[0]:
+            rows = map(self._row, range(len(residues)), residues)
+            self._by_digit = residues, list(zip(*rows, strict=True))
+        return self._by_digit[1][ord(digit) - 48]
+
+    def _row(self, number: int, residue: Residue) -> list[Residue]:
+        """The residues of one divisor after each digit."""
+        row = self._rows[number].get(residue)
+        if row is None:
+            divisor = self._divisors[number]
+            row = [whole_residue(residue, divisor, digit) for digit in "0123456789"]
+            self._rows[number][residue] = row
+        return row
 
     def _point(self, known: _Reading) -> _Reading:
         plain = tuple(
@@ -293,7 +292,7 @@ class NumberAutomaton:
         )
         divisors = self._multiples.values()
         residues = tuple(
-            residue if divisor.zeros < 0 or _divides(residue, divisor, 0) else None
+            residue if divisor.zeros < 0 or is_multiple(residue, divisor, 0) else None
             for residue, divisor in zip(known.residues, divisors, strict=True)
         )
         return known._replace(plain=plain, whole=0, residues=residues)
@@ -314,7 +313,7 @@ class NumberAutomaton:
         elif digit != "0":
             mantissa = None
         residues = tuple(
-            _fraction_residue(residue, divisor, digit, at)
+            fraction_residue(residue, divisor, digit, at)
             for residue, divisor in zip(known.residues, self._multiples.values(), strict=True)
         )
         return _Reading(
@@ -367,7 +366,7 @@ class NumberAutomaton:
                 status = -1
             signs.append(status)
         divides = {
-            value: _divides(residue, divisor, known.fraction)
+            value: is_multiple(residue, divisor, known.fraction)
             for (value, divisor), residue in zip(self._multiples.items(), known.residues, strict=True)
         }
         strict = False if known.has_fraction else (None if phase == FRACTION else True)
@@ -437,36 +436,6 @@ def _with_exponent(known: _Scale, status: int, exponent: int) -> int:
     if known.negative:
         return -status if exponent < 0 else -1
     return 1 if exponent < 0 else status
-
-
-def _whole_residue(residue: tuple[int, int] | None, divisor: _Multiple, digit: str) -> tuple[int, int] | None:
-    """Trailing zeros, up to as many as the divisor has, are pending: they are not part of the residue."""
-    if residue is None:
-        return None
-    known, pending = residue
-    factor = divisor.factor
-    if digit == "0":
-        if pending < divisor.zeros:
-            return known, pending + 1
-        return known * 10 % factor, pending
-    return (known * 10 ** (pending + 1) + int(digit)) % factor, 0
-
-
-def _fraction_residue(
-    residue: tuple[int, int] | None, divisor: _Multiple, digit: str, at: int
-) -> tuple[int, int] | None:
-    if residue is None or at < -divisor.zeros:
-        return None if residue is None else ((residue[0] * 10 + int(digit)) % divisor.factor, residue[1])
-    return residue if digit == "0" else None
-
-
-def _divides(residue: tuple[int, int] | None, divisor: _Multiple, places: int) -> bool:
-    if residue is None:
-        return False
-    if divisor.zeros > 0:
-        return residue[0] == 0 and residue[1] == divisor.zeros
-    missing = max(0, -divisor.zeros - places)
-    return residue[0] * 10**missing % divisor.factor == 0
 
 
 def _trimmed(edges: list[list[tuple[int, int, int]]], accepts: list[bool]) -> Expression:

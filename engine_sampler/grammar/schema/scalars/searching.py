@@ -6,7 +6,7 @@ ask about the same patterns. Strings that one assertion allows are tried first, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from ...derivatives.derivatives import Derivatives
@@ -55,6 +55,21 @@ def some_string(formula: Formula, content: Content) -> Truth:
     except GrammarLimitError:
         spend(0)  # the limit may be that on reading
         return None
+
+
+def sampled_truths(atoms: Sequence[Formula], content: Content) -> set[tuple[bool, ...]]:
+    """Which of the assertions hold of some strings, for each of these: the shortest of each assertion, all of
+    these in a row, and the empty one.
+
+    content  as in `some_string`
+    """
+    kept = kept_while_reading(_Automata)
+    try:
+        search = _Search((AND, atoms), kept, content)
+        return {search.truths(text) for text in {b"", *search.texts_of(atoms)}}
+    except GrammarLimitError:
+        spend(0)  # the limit may be that on reading
+        return set()
 
 
 class _Automata:
@@ -133,13 +148,20 @@ class _Search:
         """Strings that are likely to satisfy the formula."""
         for length in self._lengths():
             yield bytes((_CHARACTER,)) * min(length, _MAX_TRIED_LENGTH)
-        texts = []
-        for part in self._formula[1] if self._formula[0] == AND else ():
-            if part[0] not in (AND, OR, NOT, LENGTH):
-                texts.append(self._shortest_of(part))
+        parts = self._formula[1] if self._formula[0] == AND else ()
+        yield from self.texts_of([part for part in parts if part[0] not in (AND, OR, NOT, LENGTH)])
+
+    def texts_of(self, atoms: Sequence[Formula]) -> Iterator[bytes]:
+        """The shortest strings of assertions, and all of these in a row."""
+        texts = [self._shortest_of(atom) for atom in atoms]
         yield from filter(None, texts)
         if len(texts) > 1:
             yield b"".join(filter(None, texts))
+
+    def truths(self, text: bytes) -> tuple[bool, ...]:
+        """Which of the assertions hold of a string, in their order."""
+        endings = self._kept.expressions.endings
+        return tuple(bool(endings[state]) for state in self._after(text)[1:])
 
     def _shortest_of(self, atom: Formula) -> bytes | None:
         known = self._kept.shortest
@@ -152,15 +174,16 @@ class _Search:
         return known[atom]
 
     def _accepts(self, text: bytes) -> bool:
-        if len(text) > 8 * _MAX_TRIED_LENGTH:
-            return False
+        return len(text) <= 8 * _MAX_TRIED_LENGTH and self._is_end(self._after(text))
+
+    def _after(self, text: bytes) -> States:
         derivative = self._kept.derivatives.derivative
         self._kept.meter.left = _SEARCH_STEPS
         spend(1 + len(text) * len(self._start) // 4)
         states = self._start
         for byte in text:
-            states = tuple(derivative(state, byte) for state in states)
-        return self._is_end(states)
+            states = tuple([derivative(state, byte) for state in states])
+        return states
 
     def _is_end(self, states: States) -> bool:
         endings = self._kept.expressions.endings
@@ -190,7 +213,7 @@ class _Search:
             if steps > limit:
                 raise GrammarLimitError(f"a string is searched for longer than {limit} steps")
             for byte in bytes_of_classes:
-                following = tuple(derivative(state, byte) for state in states)
+                following = tuple([derivative(state, byte) for state in states])
                 if following in came_from:
                     continue
                 came_from[following] = states, byte

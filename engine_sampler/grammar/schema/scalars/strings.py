@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
-from ...errors import GrammarError, UnsupportedKeywordError
+from ...errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
 from ...program.expression import EMPTY, Expression, both, complement, literal, repeat, union
 from ...program.unicode import ANY_CHARACTER as ANY_UNICODE
 from ...program.unicode import TEXT
@@ -27,7 +27,8 @@ from ..formula import (
 from .formats import PARTIAL, format_expression
 from .lifting import Lifted, lifted
 from .matching import ValueMatcher, is_empty
-from .searching import some_string
+from .sampling import sample
+from .searching import sampled_truths, some_string
 from .texts import ANY_BODY, ANY_CHARACTER, PLAIN_BODY, STRING, bodies_of, quoted
 
 _ANY = Lifted(ANY_BODY, ANY_BODY)
@@ -70,8 +71,35 @@ def is_possible(formula: Formula) -> bool:
     _refuse_partial_within(formula)
     if formula[0] == OR:
         return any(map(is_possible, formula[1]))
+    if _has_sample(formula):
+        return True
     found = some_string(formula, _all_content)
     return not is_empty(_all_content(formula)) if found is None else found
+
+
+def some_truths(patterns: Sequence[Formula]) -> set[tuple[bool, ...]]:
+    """Some of the combinations of patterns that a string can match; those not found may exist, too."""
+    if not all(pattern[0] == PATTERN for pattern in patterns):
+        return set()
+    return sampled_truths(patterns, _all_content)
+
+
+def _has_sample(formula: Formula) -> bool:
+    """Whether a string that one assertion obviously allows satisfies the formula."""
+    atoms = formula[1] if formula[0] == AND else (formula,)
+    for atom in atoms:
+        text = sample(_content(atom)) if atom[0] in (PATTERN, FORMAT) else None
+        if text is not None and all(one is atom or _obviously_holds(one, text) for one in atoms):
+            return True
+    return False
+
+
+def _obviously_holds(formula: Formula, text: bytes) -> bool:
+    try:
+        return holds(formula, text.decode())
+    except GrammarLimitError:
+        spend(0)  # the limit may be that on reading
+        return False
 
 
 def content_set(formula: Formula) -> Expression:

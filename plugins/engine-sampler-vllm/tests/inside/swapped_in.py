@@ -1,6 +1,6 @@
 """A plugin of pytest for vLLM's own tests, from its source distribution: what they test is ours.
 
-    CUDA_VISIBLE_DEVICES= TRITON_INTERPRET=1 PYTHONPATH=.../tests/inside \
+    CUDA_VISIBLE_DEVICES= TRITON_INTERPRET=1 PYTHONPATH=.../tests:.../tests/inside \
         python -m pytest -p swapped_in tests/v1/sample/test_sampler.py
 
 Without a GPU, vLLM's kernels run in Triton's interpreter. `ENGINE_SAMPLER_TEST_VLLMS_OWN=1` tests vLLM's own,
@@ -67,7 +67,9 @@ def _swap() -> None:
         build_logitsprocs=logits_processor.build_logitsprocs,
     )
     v1.put_in(runner)
-    sampler.Sampler = runner.Sampler
+    from vllm_hand_made import with_requests
+
+    sampler.Sampler = with_requests(runner.Sampler)
     rejection_sampler.RejectionSampler = _with_bonus_rows(runner.RejectionSampler)
     logits_processor.build_logitsprocs = runner.build_logitsprocs
     topk_topp_triton.apply_top_k_top_p_triton = top_k_top_p
@@ -101,7 +103,9 @@ def _with_bonus_rows(rejection: type) -> type:
             targets = torch.tensor(np.setdiff1d(np.arange(len(rows)), ends.numpy()))
             rows[targets] = logits.float()
             metadata.bonus_logits_indices, metadata.target_logits_indices = ends, targets
-            return super().forward(metadata, None, rows, sampling_metadata)
+            from vllm_hand_made import followed
+
+            return super().forward(metadata, None, rows, followed(sampling_metadata, len(counts)))
 
     return WithBonusRows
 
@@ -123,8 +127,7 @@ def top_k_top_p(logits: Any, k: Any, p: Any, *arguments: Any, **keywords: Any) -
 def processed_rows(fakes: Any, workload: list[int], outputs: list[list[int]] | None = None) -> torch.Tensor:
     """What vLLM's processors make of a batch whose changes they have been told of, by ours: float32 [rows,
     vocab]. Budgets of thoughts stay vLLM's."""
-    from engine_sampler_vllm.batches import processed_by_others
-    from engine_sampler_vllm.drawing import by_id
+    from engine_sampler_vllm.batches import processed_by_others, requests_in
 
     logits = fakes.logits[torch.tensor(workload, dtype=torch.long)]
     if not workload:
@@ -133,8 +136,13 @@ def processed_rows(fakes: Any, workload: list[int], outputs: list[list[int]] | N
     for row, output in enumerate(outputs or ()):
         metadata.output_token_ids[row] = output
     ours = _sampler_beside(metadata.logitsprocs)
-    drawn = ours.draw(processed_by_others(logits, metadata), metadata, "processed_logits")
-    return by_id(drawn.logprobs)
+    drawn = ours.draw(
+        processed_by_others(logits, metadata),
+        requests_in(metadata, len(logits)),
+        metadata,
+        logprobs_mode="processed_logits",
+    )
+    return torch.from_numpy(drawn.logprobs.by_id())
 
 
 @lru_cache(maxsize=1)

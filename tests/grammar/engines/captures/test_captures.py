@@ -303,6 +303,14 @@ def test_work_and_memory_are_bounded(case: str) -> None:
         Grammar.from_lark(grammar).captures(text, steps=20_000)
 
 
+@pytest.mark.parametrize("case", HOSTILE)
+def test_the_default_bound_grows_with_the_text(case: str) -> None:
+    grammar, text = HOSTILE[case]
+    with pytest.raises(GrammarLimitError, match=rf"more than (steps=)?{100_000 + 40 * len(text)}"):
+        Grammar.from_lark(grammar).captures(text)
+    assert Grammar.from_lark(grammar).captures(text[:31])
+
+
 LINEAR = {
     "a list recursive at its end": ('start: l\nl: "x" l | "x"\nx[capture]: "y"', "x"),
     "a list recursive at its beginning": ('start: l\nl: l x | x\nx[capture]: "x"', "x"),

@@ -7,9 +7,9 @@ from itertools import product
 import pytest
 
 from engine_sampler.grammar.errors import GrammarError
-from engine_sampler.grammar.lark.dead_ends.byte_sets import last_bytes
 from engine_sampler.grammar.lark.grammar import rules_from_lark
 from engine_sampler.grammar.lark.lalr import rules_from_lalr
+from engine_sampler.grammar.program.byte_sets import last_bytes
 from engine_sampler.grammar.program.expression import automaton, both, concat, guard, literal, repeat, union
 from engine_sampler.grammar.program.expression import byte_class as of
 

@@ -171,7 +171,6 @@ def test_parameters_survive_saving_and_pickling(tmp_path: Path) -> None:
         ("start: t\nt[temperature]: /a/", "'temperature' has a wrong value"),
         ("start: t\nt[temprature=1]: /a/", "no attribute 'temprature'"),
         ("start: t\nt[logit_bias=1]: /a/", "no attribute 'logit_bias'"),
-        ("start: t\nt[max_tokens=2, suffix=/x+/]: /a/", "t: max_tokens is only allowed before a suffix"),
         ('start: t\nt[max_chars=2]: u\nu: "x"', r"Rules aren't allowed inside terminals \(u in t\)"),
         ("start: t\nt[max_chars=2]: %json {}", "only allowed in a rule that is not lazy or bounded"),
         ("start: t\nt[max_chars=2]: /a(?!b)/", "t depends on the text around it, which max_"),
@@ -214,3 +213,12 @@ def test_a_structured_substring_is_the_one_of_its_short_form(key: str) -> None:
     text = "start: A\nA: %regex "
     short = Grammar.from_lark(text + f'{{"substring_{key}": {value}}}')
     assert Grammar.from_lark(text + f'{{"type": "substring", "{key}": {value}}}') == short
+
+
+@pytest.mark.parametrize(
+    "attributes", ['suffix="!"', "suffix=/!|z!/", 'suffix="!", max_chars=5', "suffix=/!|z!/, max_tokens=9"]
+)
+def test_alternatives_of_a_pattern_are_not_those_of_the_rule(attributes: str) -> None:
+    found = Grammar.from_lark(f'start: r "?"\nr[{attributes}]: /x|y/ | /a|b/ /c|d/')
+    texts = ["x!?", "y!?", "ad!?", "bc!?", "x?", "ac?", "a!?", "d!?", "!?"]
+    assert [one for one in texts if found.check(one).valid] == texts[:4]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from itertools import product
+from itertools import count, islice, product
 
 import pytest
 
@@ -12,7 +12,7 @@ from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
 from engine_sampler.grammar.lark.grammar import rules_from_lark
 from engine_sampler.grammar.lark.lalr import rules_from_lalr
 
-from ...both_engines import ENGINES, allowed
+from ...both_engines import ENGINES, Engine, allowed, every_engine
 from ..oracle import language_of, ours
 
 WORDS = [
@@ -84,13 +84,6 @@ def test_a_wrong_one_is_refused_with_its_position(definition: str, reason: str) 
     assert caught.value.line is not None
 
 
-def test_lexers_by_states_refuse_them() -> None:
-    with pytest.raises(
-        GrammarError, match=r"a terminal with & or ~ needs the lexer dynamic_complete .*line 2"
-    ):
-        rules_from_lalr('start: A\nA: /a+/ & ~"aa"')
-
-
 def test_one_cannot_be_part_of_a_terminal_without_operators() -> None:
     with pytest.raises(GrammarError, match="a declared terminal cannot be part of another one"):
         rules_from_lark('start: A\nA: B "x"\nB: /[a-z]/ & ~"b"')
@@ -140,3 +133,82 @@ def test_both_engines_agree_with_sets_of_words(seed: int) -> None:
         assert masks[0] == masks[-1], text
         token = draw.choice(sorted(masks[0] - {5}) or [5])
         assert len({matcher.accept(token) for matcher in matchers}) == 1
+
+
+# In lexers by states, which read the longest text of the first terminal that has any.
+
+
+def lexed(text: str, terminals: list[frozenset[str]]) -> bool:
+    """Whether a lexer reads all of a text with terminals of some words, in order."""
+    while text:
+        longest = (
+            max((word for word in words if text.startswith(word)), key=len, default="") for words in terminals
+        )
+        word = next(filter(None, longest), "")
+        if not word:
+            return False
+        text = text[len(word) :]
+    return True
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_lexers_by_states_read_their_longest_texts_by_priority(seed: int) -> None:
+    draw = random.Random(seed)
+    endless = (random_terminal(draw, 2) for _ in count())
+    some = list(islice((one for one in endless if one[1] - {""}), 3))
+    order = draw.sample(range(3), 3)
+    definitions = [
+        f"{name}.{3 - order.index(number)}: ({text}) & /.{{1,4}}/"
+        for number, (name, (text, _)) in enumerate(zip("ABC", some, strict=True))
+    ]
+    rules = rules_from_lalr("\n".join(["start: (A | B | C)*", *definitions]))
+    ordered = [some[number][1] - {""} for number in order]
+    for name in sorted(ENGINES):
+        language = language_of(rules, ENGINES[name])
+        for text in draw.sample(ALL, 20) + ["".join(draw.choices("ab", k=7)) for _ in range(10)]:
+            assert language(text) == lexed(text, ordered), (name, text, definitions)
+
+
+@every_engine
+@pytest.mark.parametrize(
+    ("text", "valid", "invalid"),
+    [
+        # As with plain patterns, a state tries what it accepts only.
+        (
+            'start: "if" NAME\nNAME: /[a-z]+/ & ~"no"\n%ignore " "',
+            ["if x", "ifx", "if if"],
+            ["if no", "no x"],
+        ),
+        (
+            'start: ("if" | NAME)+\nNAME: /[a-z]+/ & ~"no"\n%ignore " "',
+            ["if x", "iffy if", "if no"],
+            ["if 7"],
+        ),
+        # A complement is the widest, and tried first; what both match is as wide as the shorter one.
+        ('start: (A | B)* "!"\nA: /[ab]{3}/ & /[ab]*/\nB: /[ab]{1,2}/', ["aaa!", "aaaa!", "a!"], ["!!"]),
+        ('start: A "c" | B\nA: ~/.*c.*/ & /.+/\nB: /[a-z]{2,9}/', ["abc", "xyc", "cab"], ["ab", "cabc."]),
+        ('start: "x" OTHER\nOTHER: WORD & ~("a" | "b")\nWORD: /[a-c]/\n', ["xc"], ["xa", "xb", "x"]),
+        ('start: A A\nA: "a"\n%ignore S\nS: /[ .]+/ & ~/.*[.][.].*/', ["a.a", "a . a", "a..a"], ["a-a"]),
+        ('start: "x" ANY\nANY: ~(/.*b/) & /[^!]+/', ["xa", "x\n", "xba"], ["xb", "xab", "x"]),
+    ],
+)
+def test_lexers_by_states_order_them_as_patterns(
+    engine: Engine, text: str, valid: list[str], invalid: list[str]
+) -> None:
+    language = language_of(rules_from_lalr(text), engine)
+    assert [one for one in valid if not language(one)] == []
+    assert [one for one in invalid if language(one)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('start: A\nA: ~"a"', "the terminal A: it matches the empty text .*line 2, column 1"),
+        ("start: A\nA: ~A & /a/", "the terminal A: it contains itself"),
+        ("start: A\nA: /a/ & B", "the terminal B is used but not defined"),
+        ("start: A\nA: /a/ & B\nB: /a(?!b)/", "B depends on the text around it"),
+    ],
+)
+def test_lexers_by_states_refuse_what_they_cannot_read(text: str, message: str) -> None:
+    with pytest.raises(GrammarError, match=message):
+        rules_from_lalr(text)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from engine_sampler.grammar import Grammar
 from engine_sampler.grammar.program.expression import both, complement, literal, union
 from engine_sampler.grammar.schema.scalars.matching import is_empty
@@ -13,14 +11,13 @@ ALL = (1 << 0x80) - 1
 QUOTES = 1 << ord('"') | 1 << ord("\\") | 1 << ord("/")
 
 
-@pytest.mark.parametrize(
-    "mask", [*(1 << byte for byte in range(0x80)), ALL, ALL & ~QUOTES, QUOTES, 0x5A5A << 8]
-)
-def test_ascii_characters_are_written_in_all_their_spellings_and_in_no_other_way(mask: int) -> None:
-    found = ascii_class(mask)
-    expected = union(*(literal(way) for byte in range(0x80) if mask >> byte & 1 for way in spellings(byte)))
-    assert is_empty(both(found, complement(expected)))
-    assert is_empty(both(expected, complement(found)))
+def test_ascii_characters_are_written_in_all_their_spellings_and_in_no_other_way() -> None:
+    for mask in (*(1 << byte for byte in range(0x80)), ALL, ALL & ~QUOTES, QUOTES, 0x5A5A << 8):
+        found = ascii_class(mask)
+        ways = (literal(way) for byte in range(0x80) if mask >> byte & 1 for way in spellings(byte))
+        expected = union(*ways)
+        assert is_empty(both(found, complement(expected))), f"{mask:x}"
+        assert is_empty(both(expected, complement(found))), f"{mask:x}"
 
 
 def test_the_keys_that_a_schema_does_not_name_take_few_expressions() -> None:

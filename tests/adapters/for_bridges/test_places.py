@@ -1,15 +1,14 @@
-"""What bridges into engines share."""
+"""The places of an engine at which a bridge puts objects of its own."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
-from engine_sampler import ParameterError, RowSampler
-from engine_sampler.adapters.for_bridges import PeerError, PeerPlaces, parameters_among, tokens_beside
+from engine_sampler.adapters.for_bridges import PeerError, PeerPlaces, overriding
 
 
 class Engine:
@@ -72,40 +71,46 @@ def test_a_method_is_followed_with_its_result_and_its_arguments(places: PeerPlac
     assert len(calls) == 1
 
 
-REQUEST = SimpleNamespace(top_p=0.9)
+def test_what_is_replaced_stays_until_it_is_put_back(places: PeerPlaces) -> None:
+    own = Engine.name
+    for name in ("mine", "another"):
+        places.replace(Engine, "name", name)
+    assert Engine.name == "mine"
+    places.put_back()
+    assert Engine.name == own
 
 
-def among(extra: dict[str, Any]) -> dict[str, Any]:
-    return parameters_among(extra, REQUEST, "The engine", "extra", others=["seed"])
+def test_a_function_that_is_followed_keeps_its_signature(places: PeerPlaces) -> None:
+    places.follow(Engine, "draw", lambda *arguments: None)
+    places.check([(SimpleNamespace(Engine=Engine), {"Engine.draw": "self logits rows"})])
+    places.put_back()
 
 
-def test_parameters_among_those_of_others_are_found() -> None:
-    assert among({"min_p": 0.1, "target_token": 3, "top_k": None}) == {"min_p": 0.1}
+class Abstract(ABC):
+    @abstractmethod
+    def draw(self, logits: Any) -> Any: ...
+
+    @abstractmethod
+    def reset(self) -> None: ...
+
+    def other(self) -> str:
+        return "own"
 
 
-@pytest.mark.parametrize(
-    ("extra", "reason"),
-    [
-        ({"top_p": 0.5}, "top_p is not allowed in extra: The engine has it itself, outside"),
-        ({"seed": 5}, "seed is not allowed in extra"),
-        ({"min_p": 2.0}, "min_p=2.0 is not allowed"),
-        ({"n": 100_000}, "n=100000"),
-    ],
-)
-def test_parameters_that_are_not_allowed_are_refused(extra: dict[str, Any], reason: str) -> None:
-    with pytest.raises(ParameterError, match=reason):
-        among(extra)
+class Mine(Abstract):
+    def draw(self, logits: Any) -> Any:
+        return logits
+
+    def reset(self) -> None:
+        pass
+
+    def other(self, more: int = 0) -> str:
+        return "mine"
 
 
-def test_tokens_of_rows_without_faults_are_those_that_were_drawn() -> None:
-    logits = np.random.default_rng(0).normal(0, 3, (3, 9)).astype(np.float32)
-    drawn = RowSampler(9).step(logits, [*"abc"], {"temperature": [0.0] * 3})
-    assert tokens_beside(drawn, logits).tolist() == logits.argmax(1).tolist()
-
-
-def test_a_faulty_row_gets_the_likeliest_token_that_is_a_number() -> None:
-    torch = pytest.importorskip("torch")
-    logits = torch.tensor([[0.0, 1.0, 2.0], [float("nan"), 5.0, 4.0], [1.0, 2.0, 3.0], [9.0, 1.0, 1.0]])
-    columns = {"temperature": [0.0] * 3}
-    drawn = RowSampler(3).step(logits, [*"abc"], columns, draft_token_ids=[[], [], [0]])
-    assert tokens_beside(drawn, logits).tolist() == [2, 1, 2, -1]
+def test_what_overrides_must_have_the_signature_of_what_it_overrides(places: PeerPlaces) -> None:
+    abstract = overriding(Mine, "Abstract")
+    assert abstract == {"Abstract.draw": "self logits", "Abstract.reset": "self"}
+    places.check([(__name__, abstract)])
+    with pytest.raises(PeerError, match=r"Abstract\.other"):
+        places.check([(__name__, overriding(Mine, "Abstract", "draw other"))])

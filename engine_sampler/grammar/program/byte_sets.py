@@ -8,7 +8,7 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
-from ...program.expression import (
+from .expression import (
     ALL_BYTES,
     AUTOMATON,
     BOTH,
@@ -25,12 +25,12 @@ from ...program.expression import (
 
 def first_bytes(part: Expression) -> int:
     """The bytes with which the texts of an expression can begin."""
-    return _outer_bytes(part, 0)
+    return _outer_bytes(part, 0, {})
 
 
 def last_bytes(part: Expression) -> int:
     """The bytes with which the texts of an expression can end."""
-    return _outer_bytes(part, -1)
+    return _outer_bytes(part, -1, {})
 
 
 def inner_bytes(part: Expression) -> int:
@@ -56,29 +56,36 @@ def any_of(masks: Iterable[int]) -> int:
     return reduce(or_, masks, 0)
 
 
-def _outer_bytes(part: Expression, end: int) -> int:
-    """`end`: 0 for the first bytes, −1 for the last ones."""
+def _outer_bytes(part: Expression, end: int, known: dict[int, int]) -> int:
+    """`end`: 0 for the first bytes, −1 for the last ones; `known`: those of parts, by their identity."""
+    found = known.get(id(part))
+    if found is None:
+        found = known[id(part)] = _bytes_of(part, end, known)
+    return found
+
+
+def _bytes_of(part: Expression, end: int, known: dict[int, int]) -> int:
     kind = part[0]
     if kind == LITERAL:
         return 1 << part[1][end] if part[1] else 0
     if kind == CLASS:
         return int(part[1])
     if kind == UNION:
-        return any_of(_outer_bytes(piece, end) for piece in part[1])
+        return any_of(_outer_bytes(piece, end, known) for piece in part[1])
     if kind == CONCAT:
         mask = 0
         for piece in part[1] if end == 0 else reversed(part[1]):
-            mask |= _outer_bytes(piece, end)
+            mask |= _outer_bytes(piece, end, known)
             if not nullable(piece):
                 break
         return mask
     if kind == BOTH:
         mask = ALL_BYTES
         for piece in part[1]:
-            mask &= _outer_bytes(piece, end)
+            mask &= _outer_bytes(piece, end, known)
         return mask
     if kind in (REPEAT, GUARD):
-        return _outer_bytes(part[1], end)
+        return _outer_bytes(part[1], end, known)
     if kind == AUTOMATON:
         return any_of((1 << high + 1) - (1 << low) for low, high in _outer_edges(part[1], end))
     return ALL_BYTES

@@ -1,0 +1,47 @@
+"""The command run within this process, or as a user runs it: in one of its own, which takes half a second."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from engine_sampler.cli.main import main
+
+Done = subprocess.CompletedProcess[str]
+
+
+def run(*arguments: str | Path) -> Done:
+    """What the command returns and prints in this process, to which no terminal is attached."""
+    command = list(map(str, arguments))
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", newline="", write_through=True) for _ in range(2))
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            status = main(command)
+        except SystemExit as stop:  # how argparse ends
+            status = int(str(stop.code or 0))
+    printed = (stream.buffer.getvalue().decode() for stream in (out, err))  # type: ignore[attr-defined]
+    return Done(command, status, *printed)
+
+
+def run_apart(
+    *arguments: str | Path, program: tuple[str, ...] = ("-m", "engine_sampler"), **environment: str
+) -> Done:
+    """What the command returns and prints in a process of its own, with some environment variables."""
+    return subprocess.run(
+        [sys.executable, *program, *map(str, arguments)],
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+        env={
+            **os.environ,
+            "PYTHONIOENCODING": "utf-8",
+            "ENGINE_SAMPLER_PLUGINS": "",
+            "COLUMNS": "",
+            **environment,
+        },
+    )
