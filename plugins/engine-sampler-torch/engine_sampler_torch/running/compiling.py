@@ -12,7 +12,7 @@ from engine_sampler.for_backends import failure
 logger = logging.getLogger("engine_sampler")
 
 
-class State(Enum):
+class Compiling(Enum):
     """How far the kernels of a chain are."""
 
     PENDING = "being compiled"
@@ -25,14 +25,14 @@ class Compilations:
     in one thread at a time."""
 
     def __init__(self) -> None:
-        self._states: dict[Hashable, State] = {}
+        self._states: dict[Hashable, Compiling] = {}
         self._turn = threading.Lock()
 
-    def state(self, key: Hashable, compile: Callable[[], None]) -> State:
+    def state(self, key: Hashable, compile: Callable[[], None]) -> Compiling:
         """How far the kernels for `key` are. At the first question, a thread starts to `compile` them."""
         state = self._states.get(key)
         if state is None:
-            state = self._states.setdefault(key, State.PENDING)
+            state = self._states.setdefault(key, Compiling.PENDING)
             self.start(lambda: self._finish(key, compile))
             state = self._states[key]
         return state
@@ -47,6 +47,6 @@ class Compilations:
                 compile()
             except BaseException as error:
                 logger.warning("%s; its chain runs in torch", failure("compiling a kernel", error))
-                self._states[key] = State.FAILED
+                self._states[key] = Compiling.FAILED
             else:
-                self._states[key] = State.READY
+                self._states[key] = Compiling.READY

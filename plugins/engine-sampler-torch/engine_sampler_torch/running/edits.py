@@ -43,7 +43,7 @@ def edits_of(piece: GroupPiece, lead: int, logits: Tensor) -> Edits | None:
     values = logits[piece.where[:, None], ids.clamp(max=size - 1)].to(torch.float32)
     values = values.masked_fill((values < -float(LOGIT_LIMIT)) | (ids == size), NEGATIVE_INFINITY)
     sound = torch.zeros(len(ids), dtype=torch.int64, device=ids.device)
-    block = Block(values, ids, size, sound, owned=True)
+    block = Block(values, ids, size, sound, owned=True, is_partial=True)
     for step, given in zip(piece.plan.steps[:lead], piece.steps[:lead], strict=True):
         step.apply(block, given.given, given.fixed)
     return ids, block.values

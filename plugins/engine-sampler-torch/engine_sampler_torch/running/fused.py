@@ -14,7 +14,7 @@ from engine_sampler.arithmetic import LOGIT_LIMIT
 
 from ..arithmetic import NEGATIVE_INFINITY
 from ..steps import Block
-from .compiling import Compilations, State
+from .compiling import Compilations, Compiling
 from .edits import are_few, edits_of, most_listed
 from .pieces import GroupPiece, leading_edits
 from .reading import GRAMMAR, READING
@@ -148,7 +148,7 @@ class Fused:
         route: Route | None = piece.routes[keeps]
         if route is None or self._compilations is None:
             return route
-        return route if self._compiled(piece, route) is State.READY else None
+        return route if self._compiled(piece, route) is Compiling.READY else None
 
     def see(self, logits: Tensor) -> None:
         """The logits of the step that begins."""
@@ -160,14 +160,14 @@ class Fused:
         route = piece.routes.get(keeps)
         if route is None or self._compilations is None:
             return False
-        return self._compiled(piece, route) is State.PENDING
+        return self._compiled(piece, route) is Compiling.PENDING
 
-    def _compiled(self, piece: GroupPiece, route: Route) -> State:
+    def _compiled(self, piece: GroupPiece, route: Route) -> Compiling:
         """How far the kernels of a piece are, for logits like those of this step."""
         logits, masked = self._logits, piece.masks is not None
         form = logits.dtype, logits.stride(0), masked, piece.wants("raw"), route.chooses
-        known: dict[Any, State] = piece.compiled
-        if known.get(form) is not State.READY:
+        known: dict[Any, Compiling] = piece.compiled
+        if known.get(form) is not Compiling.READY:
             assert self._compilations is not None
             rehearsal = Rehearsal(
                 piece,
