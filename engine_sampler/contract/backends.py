@@ -88,6 +88,10 @@ class Batch:
     prepared_masks  the masks of `bitmask` that the backend has already taken over; None if there are none.
     token_ids_on_device  the values of `token_ids` as a tensor on the device of the logits, if the backend has
                one, else None.
+    ahead      (draft token ids, first rows), int64 [rows] each, in a step whose rows of drafts are drawn
+               together: row r continues the draft of that number, −1 if it continues its request, whose first
+               row is named. It counts only if each row of its request before it gave the token that was
+               guessed; `token_ids_on_device` is −1 where a row does not. None in all other steps.
     processed  float32 [rows, vocab] that the rows after their chains are written to, −inf = removed, in place
                of tokens and survivors: by the backends of the host, for `process`. None in a step.
     """
@@ -103,6 +107,7 @@ class Batch:
     cache: dict[Any, Any] = field(default_factory=dict)
     prepared_masks: PreparedMasks | None = None
     token_ids_on_device: Any = None
+    ahead: tuple[np.ndarray, np.ndarray] | None = None
     processed: np.ndarray | None = None
 
 
@@ -176,6 +181,12 @@ class Backend:
         """
         self.run(batch)
         return None
+
+    def draws_ahead(self, plan: Any) -> bool:
+        """Whether the rows of a request and of its drafts are to be drawn in one step, all at once: for plans
+        whose draws follow from logits, parameters, seed and position, whatever the history. By default drafts
+        are drawn one after the other, as long as they are right."""
+        return False
 
     def process(self, batch: Batch) -> Any:
         """The rows after their chains, without selectors: float32 [rows, vocab], new, on the device of the

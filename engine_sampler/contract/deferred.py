@@ -98,6 +98,9 @@ class DeferredBackend(Backend):
     def begin(self, batch: Batch) -> Callable[[], None] | None:
         return self.loaded().begin(batch)
 
+    def draws_ahead(self, plan: Any) -> bool:
+        return self.loaded().draws_ahead(plan)
+
     def process(self, batch: Batch) -> Any:
         return self.loaded().process(batch)
 

@@ -47,6 +47,7 @@ class Rows:
         "_ahead",
         "_bitmask",
         "_index",
+        "_lead",
         "_name",
         "_parent",
         "_peaks",
@@ -57,9 +58,12 @@ class Rows:
         "ids",
     )
 
-    def __init__(self, slots: SlotTable, index: np.ndarray) -> None:
+    def __init__(self, slots: SlotTable, index: np.ndarray, lead: np.ndarray | None = None) -> None:
+        """`lead`: by how many tokens each row is ahead of its request's next one, int64 [n]; None for 0. Such
+        rows have positions and random numbers of their own, but parameters, states and histories of now."""
         self._slots = slots
         self._index = index
+        self._lead = lead
         self._values: dict[str, np.ndarray] = {}
         self._ahead: dict[tuple[int, int], DrawsAhead] = {}
         self._parent: Rows | None = None
@@ -101,7 +105,8 @@ class Rows:
 
     @property
     def position(self) -> np.ndarray:
-        return self._slots.positions[self._index]
+        positions = self._slots.positions[self._index]
+        return positions if self._lead is None else positions + self._lead
 
     @property
     def seed(self) -> np.ndarray:
@@ -198,7 +203,7 @@ class Rows:
         """The same rows as seen by `owner`: with its states and its random stream."""
         bound = object.__new__(Rows)
         bound._slots, bound._index, bound._values = self._slots, self._index, self._values
-        bound._ahead = self._ahead
+        bound._ahead, bound._lead = self._ahead, self._lead
         bound._parent, bound._which, bound.ids = self._parent, self._which, self.ids
         bound._name, bound._stream, bound._peaks = owner.name, owner.stream, self._peaks
         bound._bitmask = self._bitmask
@@ -212,14 +217,14 @@ class Rows:
     ) -> Rows:
         """The rows selected by `which`, in its order, with `ids` as the ids of their columns; `peaks` are
         their maxima, if known."""
-        taken = Rows(self._slots, self._index[which])
+        taken = Rows(self._slots, self._index[which], None if self._lead is None else self._lead[which])
         taken._parent, taken._which, taken.ids, taken._peaks = self, which, ids, peaks
         return taken
 
     def under(self, bitmask: np.ndarray) -> Rows:
         """The same rows in a step whose grammars allow the tokens of `bitmask`, int32 [n, words]."""
         masked = self.take(slice(None), self.ids, self._peaks)
-        masked._bitmask = bitmask
+        masked._ahead, masked._bitmask = self._ahead, bitmask
         return masked
 
     def __repr__(self) -> str:

@@ -12,7 +12,7 @@ from ..base.errors import PluginFault
 from ..contract import Backend, Chain, Group, Rows
 from ..requests.request import Request
 from ..requests.slots import Slots
-from .input_batch import Configuration, InputBatch, Key, Members
+from .input_batch import Configuration, InputBatch, KeptGroups, Key, Members
 
 
 class Grouping:
@@ -44,6 +44,33 @@ class Grouping:
         if batch.groups is None:
             batch.groups = [m.group(logit_rows) for m in self.members(batch)]
         return batch.groups
+
+    def spread(self, batch: InputBatch, first_rows: np.ndarray) -> KeptGroups:
+        """The groups of a batch with drafts, of which request i has the row `first_rows`[i]: kept as long as
+        requests and rows are the same."""
+        key, kept = batch.spread
+        if kept is None or key != first_rows.tobytes():
+            kept = KeptGroups([m.group(first_rows) for m in self.members(batch)], {})
+            batch.spread = first_rows.tobytes(), kept
+        return kept
+
+    def ahead(self, batch: InputBatch, first_rows: np.ndarray, counts: np.ndarray) -> KeptGroups | None:
+        """The rows of a batch whose request i has `counts`[i] rows from `first_rows`[i] on, if the backend
+        draws all of them at once; None if some depend on more than their logits, parameters, seeds and
+        positions. Kept as long as requests and rows are the same."""
+        if batch.masked or batch.preparing or batch.logprobs is not None:
+            return None
+        key = first_rows.tobytes() + counts.tobytes()
+        if batch.ahead[0] != key:
+            batch.ahead = key, self._ahead(batch, first_rows, counts)
+        return batch.ahead[1]
+
+    def _ahead(self, batch: InputBatch, first_rows: np.ndarray, counts: np.ndarray) -> KeptGroups | None:
+        members = self.members(batch)
+        if not all(call_plugin(f"backend {self._backend.name}", self._backend.draws_ahead,
+                               m.configuration.plan) for m in members):  # fmt: skip
+            return None
+        return KeptGroups([m.group_ahead(self._slots, first_rows, counts) for m in members], {})
 
     def plan_of(self, chain: Chain) -> Any:
         """The plan of a chain, compiled at its first use; raises `PluginFault`."""

@@ -19,6 +19,14 @@ Key = tuple[Any, ...]
 
 
 @dataclass
+class KeptGroups:
+    """Groups in certain rows, and what the backend keeps for them."""
+
+    groups: list[Group]
+    cache: dict[Any, Any]
+
+
+@dataclass
 class Configuration:
     """The shape of a chain with its plan; requests of one configuration run together."""
 
@@ -50,6 +58,15 @@ class Members:
             configuration.edits,
         )
 
+    def group_ahead(self, slots: Slots, first_rows: np.ndarray, counts: np.ndarray) -> Group:
+        """The same if request i of the batch has `counts`[i] rows from `first_rows`[i] on: its own, and one
+        for each draft."""
+        each = counts[self.indices]
+        ends = np.cumsum(each)
+        lead = np.arange(ends[-1]) - np.repeat(ends - each, each)
+        rows = Rows(slots, np.repeat(self.rows.slot_numbers, each), lead)
+        return Group(self.configuration.plan, np.repeat(first_rows[self.indices], each) + lead, rows)
+
 
 class InputBatch:
     """The requests of a step in row order. It is built once and used until a request joins or leaves.
@@ -72,6 +89,9 @@ class InputBatch:
                 `Grouping` sets them.
     has_masks   whether the masks that were filled last are those of these requests.
     cache       what the backend keeps for these groups in these rows.
+    spread      the groups of the last step with drafts and what the backend keeps for them, see
+                `Grouping.spread`; `ahead`: those of all rows, if they were drawn together, see
+                `Grouping.ahead`.
     processed   the groups for `Scheduler.process` and what the backend keeps for them, by `before_choice`.
     is_everyone  whether it has all live requests.
     """
@@ -105,6 +125,8 @@ class InputBatch:
         self.groups: list[Group] | None = None
         self.has_masks = False
         self.cache: dict[Any, Any] = {}
+        self.spread: tuple[bytes, KeptGroups | None] = b"", None
+        self.ahead: tuple[bytes, KeptGroups | None] = b"", None
         self.processed: dict[bool, tuple[list[Group], dict[Any, Any]]] = {}
 
     def __len__(self) -> int:

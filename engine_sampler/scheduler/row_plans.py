@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..arithmetic import LogitRows
+from ..contract import Batch
 from ..requests.draws import RowOutputs
 from ..requests.slots import Slots
 from .beam_groups import BeamGroup
+from .grouping import Grouping
 from .input_batch import InputBatch
 
 
@@ -26,6 +29,7 @@ class Round(NamedTuple):
     is_first   whether this is the first round of the step.
     counts     int64 [n], how many rows each request has in the step, `rows` being the first; None if it has
                no other.
+    drafts     what has been guessed for these other rows, request by request.
     """
 
     inputs: InputBatch
@@ -35,6 +39,7 @@ class Round(NamedTuple):
     draws_all: bool = False
     is_first: bool = True
     counts: np.ndarray | None = None
+    drafts: Sequence[list[int]] = ()
 
 
 class RowPlan:
@@ -78,7 +83,7 @@ class DraftPlan(RowPlan):
         inputs, places = self.inputs, self.inputs.places
         rows, row_counts = self.first_rows[places], np.diff(self._ends)[places]
         drafts = [self._drafts[i] for i in places.tolist()]
-        yield Round(inputs, rows, inputs.all_indices, draws_all=True, counts=row_counts)
+        yield Round(inputs, rows, inputs.all_indices, draws_all=True, counts=row_counts, drafts=drafts)
         drawing: Sequence[int] = inputs.all_indices
         for depth in itertools.count():
             drawing = [
@@ -109,3 +114,54 @@ class BeamPlan(RowPlan):
         drawing = [i for i, request_id in enumerate(inputs.ids) if request_id not in searching]
         if drawing:
             yield Round(inputs.part(self._slots, drawing), inputs.places[drawing], drawing)
+
+
+class AheadDraw:
+    """All rows of a step with drafts, for one pass of the backend. Rounds go through them afterwards, and
+    count the rows that they reach.
+
+    batch     the rows for the backend.
+    is_drawn  whether they have their tokens.
+    """
+
+    def __init__(self, batch: Batch, outputs: RowOutputs) -> None:
+        self.batch = batch
+        self.is_drawn = False
+        self._outputs = outputs
+        self._is_reached = np.zeros(outputs.n, bool)
+
+    @classmethod
+    def of(
+        cls, grouping: Grouping, drawing: Round, logits: LogitRows, outputs: RowOutputs
+    ) -> AheadDraw | None:
+        """For the first round of a step; None without drafts, or if they have to wait for one another."""
+        if not any(drawing.drafts) or drawing.counts is None:
+            return None
+        rows = grouping.ahead(drawing.inputs, drawing.rows, drawing.counts)
+        if rows is None:
+            return None
+        guessed, first_rows = np.full(outputs.n, -1, np.int64), np.arange(outputs.n)
+        for first, draft in zip(drawing.rows.tolist(), drawing.drafts, strict=True):
+            guessed[first + 1 : first + 1 + len(draft)] = draft
+            first_rows[first : first + 1 + len(draft)] = first
+        errors: list[Any] = [None] * outputs.n
+        batch = Batch(logits, rows.groups, outputs.token_ids, outputs.notes, errors, cache=rows.cache)
+        batch.ahead = guessed, first_rows
+        return cls(batch, outputs)
+
+    def reach(self, rows: np.ndarray) -> None:
+        """These rows count."""
+        self.is_drawn = True
+        self._is_reached[rows] = True
+
+    def drop(self) -> bool:
+        """Leave rows that do not count without tokens and notes. Returns whether they are those behind a
+        wrong guess, and no others."""
+        assert self.batch.ahead is not None
+        outputs, (guessed, first_rows) = self._outputs, self.batch.ahead
+        is_wrong = (guessed >= 0) & (guessed != np.roll(outputs.token_ids, 1))
+        wrong = np.cumsum(is_wrong)
+        is_right = wrong == wrong[first_rows]
+        dropped = ~self._is_reached
+        outputs.token_ids[dropped], outputs.notes[dropped] = -1, np.nan
+        return bool((is_right == self._is_reached).all())

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..arithmetic import LogitRows
 from ..base.errors import INTERRUPTIONS, failure, quoted
-from ..contract import Backend, BackendError, Batch, LogprobsRequest
+from ..contract import Backend, BackendError, Batch, Group, LogprobsRequest
 from ..requests.detokenizer import MatchedEnds
 from ..requests.draws import RowOutputs
 from ..requests.results import StepResult
@@ -19,7 +19,7 @@ from ..requests.slots import Slots
 from .grouping import Grouping
 from .logprobs import LogprobsCollector, LogprobsPlan, Penalized
 from .masks import GrammarMasks
-from .row_plans import Round, RowPlan
+from .row_plans import AheadDraw, Round, RowPlan
 
 logger = logging.getLogger("engine_sampler")
 
@@ -53,6 +53,7 @@ class Step:
 
     A request costs Python only if its slot, its token or its configuration needs it.
 
+    may_draw_ahead  whether rows of drafts may be drawn before it is known that they count.
     advances        whether the requests get the tokens: if not, they stay as they are, unless their rows are
                     faulty, and have no grammars.
     may_repeat      whether a backend that runs out of memory raises MemoryError, so that the step can be
@@ -60,6 +61,8 @@ class Step:
     outputs         what the rows have drawn.
     may_have_ended  the indices of the requests that may have ended; no others have.
     """
+
+    may_draw_ahead = True
 
     def __init__(
         self,
@@ -90,6 +93,8 @@ class Step:
         self._logprobs: LogprobsCollector | None = None
         self._begun: tuple[Batch, Sequence[int]] | None = None
         """The first round as the backend has begun it, and who is left out."""
+        self._ahead: AheadDraw | None = None
+        """The rows of all rounds, if the first one draws them."""
         self._rest: Callable[[], None] | None = None
         """What finishes the backend's part of it."""
         self._token_ids_on_device: Any = None
@@ -153,6 +158,8 @@ class Step:
         """The result of the step of this number."""
         inputs, requests = plan.inputs, plan.inputs.requests
         n = len(requests)
+        if self._ahead is not None and not self._ahead.drop():
+            self._token_ids_on_device = None
         result = StepResult(
             token_ids=self.outputs.token_ids.copy(),
             first_rows=plan.first_rows.copy(),
@@ -184,6 +191,10 @@ class Step:
     def _start(self, drawing: Round) -> tuple[Batch, Sequence[int]]:
         """The round for the backend, and the indices of the requests that are left out."""
         inputs = drawing.inputs
+        if self._ahead is None and self.may_draw_ahead:
+            self._ahead = AheadDraw.of(self._grouping, drawing, self._logits, self.outputs)
+        if self._ahead is not None:
+            return self._ahead.batch, ()
         bitmask, left_out = self._prepare(drawing) if inputs.masked or inputs.preparing else (None, ())
         return self._batch(drawing, bitmask, left_out), left_out
 
@@ -208,17 +219,27 @@ class Step:
         """The step for the backend."""
         inputs, is_whole, outputs = drawing.inputs, drawing.is_whole, self.outputs
         self._token_ids_on_device = None
+        groups, cache = self._groups(drawing, left_out)
         return Batch(
             self._logits,
-            self._grouping.groups(inputs, drawing.rows, is_whole=is_whole, left_out=left_out),
+            groups,
             outputs.token_ids,
             outputs.notes,
             [None] * self._n,
             bitmask,
             logprobs=None if inputs.logprobs is None else self._logprobs_request(drawing, inputs.logprobs),
-            cache=inputs.cache if is_whole and not left_out else {},
+            cache=cache,
             prepared_masks=self._masks.take_prepared() if inputs.masked and is_whole else None,
         )
+
+    def _groups(self, drawing: Round, left_out: Sequence[int]) -> tuple[list[Group], dict[Any, Any]]:
+        """The groups of a round, and what the backend keeps for them."""
+        inputs, is_whole = drawing.inputs, drawing.is_whole
+        if drawing.counts is not None and self.may_draw_ahead and not left_out:
+            kept = self._grouping.spread(inputs, drawing.rows)
+            return kept.groups, kept.cache
+        groups = self._grouping.groups(inputs, drawing.rows, is_whole=is_whole, left_out=left_out)
+        return groups, inputs.cache if is_whole and not left_out else {}
 
     def _logprobs_request(self, drawing: Round, needed: LogprobsPlan) -> LogprobsRequest:
         if self._logprobs is None:
@@ -230,8 +251,10 @@ class Step:
 
     def _draw(self, drawing: Round, batch: Batch) -> bool:
         """Run the backend; returns whether there are errors. If it fails, no row of the round has a token."""
-        outputs = self.outputs
-        reason = self._run_backend(drawing, batch)
+        outputs, ahead = self.outputs, self._ahead
+        reason = None if ahead is not None and ahead.is_drawn else self._run_backend(drawing, batch)
+        if ahead is not None:
+            ahead.reach(drawing.rows)
         if reason is not None:
             logger.error("%s", reason)
             self._clear(drawing.rows)
@@ -240,7 +263,9 @@ class Step:
             self._token_ids_on_device = batch.token_ids_on_device
         if not drawing.is_whole:
             drawing.inputs.draws.gather(outputs, drawing.rows)
-        return batch.errors.count(None) < self._n
+        return batch.errors.count(None) < self._n and (
+            ahead is None or any(batch.errors[row] is not None for row in drawing.rows.tolist())
+        )
 
     def _run_backend(self, drawing: Round, batch: Batch) -> str | None:
         """Why the backend failed; None if it did not."""
@@ -321,11 +346,14 @@ class Step:
     def _faulty(self, drawing: Round, batch: Batch) -> list[int]:
         """The indices of the requests whose rows gave no token; they end with the reason, unless they
         are postponed."""
-        size = self._slots.vocabulary.size
+        size, requests = self._slots.vocabulary.size, drawing.inputs.requests
+        are_sound = batch.errors.count(None) == len(batch.errors) and not any(r.sits_out for r in requests)
+        if are_sound and (drawing.inputs.draws.token_ids.view(np.uint64) < size).all():
+            return []
         faulty = []
         tokens = zip(drawing.rows.tolist(), drawing.inputs.draws.token_ids.tolist(), strict=True)
         for i, (row, token) in enumerate(tokens):
-            request, error = drawing.inputs.requests[i], batch.errors[row]
+            request, error = requests[i], batch.errors[row]
             if error is None and not 0 <= token < size:
                 error = f"backend {self._backend.name} gave {'no token' if token < 0 else f'token {token}'}"
             if error is not None and request.live and not request.postponed:

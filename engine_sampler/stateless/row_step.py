@@ -83,6 +83,7 @@ class RowStep(Step):
     ) -> None:
         super().__init__(*args, keeps_faulty=True, **keywords)
         self._with_masks = masks
+        self.may_draw_ahead = masks is None
         self._process = process
 
     def run(self, drawing: Round) -> None:

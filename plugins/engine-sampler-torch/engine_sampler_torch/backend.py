@@ -38,12 +38,16 @@ class TorchBackend(Backend):
     A step copies its inputs there, and the tokens back, with one synchronisation. Samplers without a torch
     form run on the host, on what the samplers before them have left; chains that begin with one run there
     from the start. Single rows of beam searches run there, too.
+
+    compiles_beside  whether torch runs the steps of a chain while a thread compiles its kernels; else its
+                     first step waits for them, some seconds.
     """
 
     name = "torch"
     hosts_the_rest = True
 
-    def __init__(self) -> None:
+    def __init__(self, *, compiles_beside: bool = True) -> None:
+        self._compiles_beside = compiles_beside
         self._host = NumpyBackend()
         self._rooms: WeakKeyDictionary[SlotTable, dict[torch.device, DeviceRoom]] = WeakKeyDictionary()
         self._lock = fork_safe(threading.Lock())
@@ -88,6 +92,9 @@ class TorchBackend(Backend):
             step.begin()
         return _Rest(step, batch.logits)
 
+    def draws_ahead(self, plan: DevicePlan) -> bool:
+        return plan.draws_ahead
+
     def process(self, batch: Batch) -> Any:
         if not batch.groups:
             return None
@@ -95,7 +102,7 @@ class TorchBackend(Backend):
             return process(self._room(batch.groups[0].rows, batch.logits), batch)
 
     def prepare_masks(self, bitmask: np.ndarray, rows: Sequence[int], device: str) -> MasksOnDevice | None:
-        return prepare(bitmask, torch.device(device)) if is_exact(device) else None
+        return prepare(bitmask, rows, torch.device(device)) if is_exact(device) else None
 
     def logprobs(self, logits: LogitRows, token_ids: np.ndarray, top_n: int) -> Logprobs | None:
         if logits.remote is None:
@@ -115,7 +122,7 @@ class TorchBackend(Backend):
         with self._lock:
             rooms = self._rooms.setdefault(rows.slots, {})
             if device not in rooms:
-                rooms[device] = DeviceRoom.on(device)
+                rooms[device] = DeviceRoom.on(device, compiles_beside=self._compiles_beside)
             return rooms[device]
 
 

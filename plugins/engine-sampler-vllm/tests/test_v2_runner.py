@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from engine_sampler_vllm import switch_off
 from engine_sampler_vllm.places import PLACES
-from engine_sampler_vllm.settings import params_of
-from vllm_engine import SamplingParams, torch, verified
+from vllm_engine import SamplingParams, params_of, torch, verified
 from vllm_v2 import VOCAB, V2Engine, v2_modules
 
 from engine_sampler import process_logits, sample

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_sampler_vllm.settings import params_of
-from vllm_engine import VOCAB, SamplingParams, SpecDecodeMetadata, VllmEngine, torch
+from vllm_engine import VOCAB, SamplingParams, SpecDecodeMetadata, VllmEngine, params_of, torch
 
 from engine_sampler import sample
 

@@ -14,6 +14,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     torch = pytest.importorskip("torch")
     pytest.importorskip("vllm.v1.sample.rejection_sampler", reason="vLLM is not there")
+    from engine_sampler_vllm.settings import params_of
     from vllm import SamplingParams
     from vllm.v1.sample import sampler as vllms
     from vllm.v1.sample.logits_processor import LogitsProcessors
@@ -30,6 +31,7 @@ __all__ = [
     "SamplingParams",
     "SpecDecodeMetadata",
     "VllmEngine",
+    "params_of",
     "torch",
     "verified",
     "vllms",

@@ -2,7 +2,8 @@
 backend."""
 
 from .check import repeatable, trusted
-from .outcome import KernelOutcome
+from .logprobs import Likeliest, likeliest, listed_width
+from .outcome import KernelOutcome, deliver_tokens
 from .plan import covers, plan_of
 from .replay import Replay
 from .revise import revise_tables
@@ -13,11 +14,15 @@ __all__ = [
     "FAULTS",
     "KernelCandidates",
     "KernelOutcome",
+    "Likeliest",
     "Replay",
     "Workspace",
     "WorkspaceShape",
     "bucket",
     "covers",
+    "deliver_tokens",
+    "likeliest",
+    "listed_width",
     "narrow",
     "plan_of",
     "repeatable",

@@ -5,9 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+import triton.language as tl
 from torch import Tensor
 
+from .launching import launch
+from .numbers import kernel
+
 _AT_ONCE = 16
+_STEP = 256
 
 
 @dataclass(frozen=True)
@@ -54,3 +59,18 @@ class Outcomes:
         if not self._left:
             self._left = KernelOutcome.several(_AT_ONCE, self._rows, self._device)
         return self._left.pop()
+
+
+@kernel()
+def deliver(tokens, target, n, STEP: tl.constexpr):
+    """Copy `tokens` int64 [n] to the address in `target`, int64 [1]; one program."""
+    there = tl.load(target).to(tl.pointer_type(tl.int64))
+    for start in range(0, n, STEP):
+        places = start + tl.arange(0, STEP)
+        tl.store(there + places, tl.load(tokens + places, mask=places < n), mask=places < n)
+
+
+def deliver_tokens(tokens: Tensor, target: Tensor) -> None:
+    """Copy `tokens`, int64 [n], to the address that is in `target`, int64 [1], when this is reached: so one
+    graph can leave them in another place each time."""
+    launch(deliver, (1,), tokens, target, len(tokens), STEP=_STEP, warps=4)

@@ -99,7 +99,7 @@ def _generation(device: str, number: int, size: int) -> tuple[int, str | None]:
     vocabulary = vocabulary_of(size)
     here, there = (
         Scheduler(size, vocabulary.tokenizer, backend=backend)
-        for backend in (best_backend("cpu"), TorchBackend())
+        for backend in (best_backend("cpu"), TorchBackend(compiles_beside=False))
     )
     _add(random, size, count, (here, there))
     dtype = DTYPES[number % len(DTYPES)]

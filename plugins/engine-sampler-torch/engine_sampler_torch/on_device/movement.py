@@ -31,7 +31,7 @@ def measure(device: str, rows: int = ROWS, vocab_size: int = VOCAB) -> dict[str,
 
 def stepped(device: str, rows: int, vocab_size: int, chain: dict[str, Any]) -> tuple[Scheduler, torch.Tensor]:
     """A scheduler with `rows` requests of a chain, after some steps with the logits that come with it."""
-    scheduler = Scheduler(vocab_size, backend=TorchBackend())
+    scheduler = Scheduler(vocab_size, backend=TorchBackend(compiles_beside=False))
     for seed in range(rows):
         scheduler.add(SamplingParams(seed=seed, **chain), [1, 2, 3])
     host = np.random.default_rng(0).standard_normal((rows, vocab_size), np.float32)

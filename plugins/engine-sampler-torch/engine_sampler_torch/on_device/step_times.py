@@ -65,7 +65,9 @@ def table(
 
 def median_of(case: StepCase, device: torch.device | str, vocab_size: int) -> float:
     """The median of a step in µs."""
-    scheduler = Scheduler(vocab_size, vocabulary_of(vocab_size).tokenizer, backend=TorchBackend())
+    scheduler = Scheduler(
+        vocab_size, vocabulary_of(vocab_size).tokenizer, backend=TorchBackend(compiles_beside=False)
+    )
     for number in range(case.rows):
         chain = case.chains[number % len(case.chains)]
         scheduler.add(SamplingParams(seed=number, **chain), [1, 2, 3])

@@ -9,7 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
+from weakref import WeakSet
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -41,12 +43,14 @@ class Graph(Protocol):
 
 class Graphs:
     """Captures work on one device. Graphs of one scheduler share their memory: no two are at work at once,
-    and what they leave is copied before the next one starts."""
+    and what they leave is copied before the next one starts. It goes with the last of them: torch takes none
+    back for new ones."""
 
     def __init__(self, device: torch.device) -> None:
         self.work = device.type in DEVICE_TYPES
         """Whether they can be captured; not again once that has failed."""
         self._pool: Any = None
+        self._alive: WeakSet[Graph] = WeakSet()
         self._stream: Any = None
         self._device = device
 
@@ -63,7 +67,9 @@ class Graphs:
 
     def _captured(self, work: Callable[[], Any]) -> Graph:
         if self._stream is None:
-            self._pool, self._stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream(self._device)
+            self._stream = torch.cuda.Stream(self._device)
+        if not self._alive:
+            self._pool = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
         self._stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(self._stream):
@@ -72,7 +78,35 @@ class Graphs:
                 work()
             finally:
                 graph.capture_end()
+        self._alive.add(graph)
         return graph
+
+
+class TokenRoom:
+    """Places for the tokens of one step after the other, which are never used again.
+
+    is_known  whether the device copies them there: it finds the address among what a step uploads.
+    """
+
+    def __init__(self, device: torch.device, *, is_known: bool) -> None:
+        self.is_known = is_known
+        self._device = device
+        self._left: list[Tensor] = []
+        self._addresses: list[int] = []
+
+    def next(self, rows: int) -> np.ndarray:
+        """The address of the place that is taken next, int64 [1]."""
+        if not self._left or len(self._left[-1]) != rows:
+            # Triton compiles anew for addresses that are no multiples of 16.
+            several = torch.empty((_TOKENS_AT_ONCE, rows + rows % 2), dtype=torch.int64, device=self._device)
+            self._left = list(several[:, :rows].unbind())
+            self._addresses = [place.data_ptr() for place in self._left]
+        return np.array(self._addresses[-1:], np.int64)
+
+    def take(self) -> Tensor:
+        """The place itself."""
+        self._addresses.pop()
+        return self._left.pop()
 
 
 class CapturedStep:
@@ -95,19 +129,16 @@ class CapturedStep:
         self.download = download
         self._tokens = tokens
         self._held = held
-        self._left: list[Tensor] = []
 
-    def start(self) -> Tensor | None:
-        """Start it. Returns the tokens on the device, which nothing will change."""
+    def start(self, room: TokenRoom) -> Tensor | None:
+        """Start it. Returns the tokens on the device, which nothing will change: in the place that `room` has
+        next, where the graph leaves them if its steps know of it."""
         self._graph.replay()
         self.download.mark()
         if self._tokens is None:
             return None
-        if not self._left:
-            like = self._tokens
-            several = torch.empty((_TOKENS_AT_ONCE, len(like)), dtype=like.dtype, device=like.device)
-            self._left = list(several.unbind())
-        return self._left.pop().copy_(self._tokens)
+        place = room.take()
+        return place if room.is_known else place.copy_(self._tokens)
 
 
 class Captures:
@@ -155,7 +186,7 @@ def kind_of(
 def is_capturable(piece: GroupPiece, fused: Fused) -> bool:
     """Whether a piece needs nothing but its inputs, leaves nothing but results of known size, and does not
     work on many whole rows, which would stay in memory."""
-    if piece.any_kept or not piece.is_own:
+    if piece.any_kept or not piece.is_own or fused.waits(piece):
         return False
     is_small = len(piece) * piece.vocab_size * BYTES_PER_LOGIT <= WORKING_BYTES
     return is_small or fused.reads_logits(piece)

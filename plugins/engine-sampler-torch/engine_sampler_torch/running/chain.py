@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,6 +27,7 @@ class PieceOutcome:
     token_ids  the first row of `verdicts`; None if the host chooses.
     notes      float64 [n] or None.
     reported   the rows that logprobs are taken from, by kind.
+    likeliest  what raw logprobs need, `kernels.Likeliest`, if the kernels have found it.
     """
 
     verdicts: Tensor
@@ -34,6 +36,7 @@ class PieceOutcome:
     token_ids: Tensor | None
     notes: Tensor | None = None
     reported: dict[str, Block] = field(default_factory=dict)
+    likeliest: Any = None
 
 
 def run_piece(piece: GroupPiece, logits: Tensor, fused: Fused) -> PieceOutcome:
@@ -46,7 +49,8 @@ def run_piece(piece: GroupPiece, logits: Tensor, fused: Fused) -> PieceOutcome:
     source = fused.source(piece, logits, route)
     if route.chooses:
         found = fused.choose(piece, route, source)
-        return PieceOutcome(found.verdicts, CODES, None, found.token_ids)
+        likeliest = fused.likeliest(piece, logits, found) if piece.wants("raw") else None
+        return PieceOutcome(found.verdicts, CODES, None, found.token_ids, likeliest=likeliest)
     block, done = fused.narrow(piece, route, source)
     return _chosen(piece, block, _finished(piece, block, {}, done))
 

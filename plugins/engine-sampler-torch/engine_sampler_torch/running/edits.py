@@ -23,7 +23,8 @@ look for them in every tile, costs less than to change whole rows."""
 
 def are_few(piece: GroupPiece, lead: int) -> bool:
     """Whether the first `lead` steps, all edits, list few tokens."""
-    listed = sum(ids.shape[1] for ids in _listed(piece, lead))
+    pairs = zip(piece.plan.steps[:lead], piece.steps[:lead], strict=True)
+    listed = sum(given.shape_of(name)[1] for step, given in pairs for name in step.sparse_ids)
     return listed <= most_listed(piece.vocab_size)
 
 
@@ -42,7 +43,7 @@ def edits_of(piece: GroupPiece, lead: int, logits: Tensor) -> Edits | None:
     values = logits[piece.where[:, None], ids.clamp(max=size - 1)].to(torch.float32)
     values = values.masked_fill((values < -float(LOGIT_LIMIT)) | (ids == size), NEGATIVE_INFINITY)
     sound = torch.zeros(len(ids), dtype=torch.int64, device=ids.device)
-    block = Block(values, ids, size, sound, owned=True)
+    block = Block(values, ids, size, sound, owned=True, is_partial=True)
     for step, given in zip(piece.plan.steps[:lead], piece.steps[:lead], strict=True):
         step.apply(block, given.given, given.fixed)
     return ids, block.values

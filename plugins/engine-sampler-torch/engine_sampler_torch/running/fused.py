@@ -14,10 +14,12 @@ from engine_sampler.arithmetic import LOGIT_LIMIT
 
 from ..arithmetic import NEGATIVE_INFINITY
 from ..steps import Block
+from .compiling import Compilations, Compiling
 from .edits import are_few, edits_of, most_listed
 from .pieces import GroupPiece, leading_edits
 from .reading import GRAMMAR, READING
 from .recipe import KernelSource, Recipe
+from .rehearsal import Rehearsal
 from .tables import EditTables, Revision
 from .transfer import Upload
 
@@ -27,6 +29,16 @@ UNKNOWN = -1
 
 DEVICE_TYPES = ["cuda"]
 """The types of devices that Triton compiles for; ROCm's are called cuda, too."""
+
+
+@functools.cache
+def compilations_for(device: torch.device) -> Compilations | None:
+    """Where kernels are compiled in the background; None where they are interpreted."""
+    return Compilations() if device.type in COMPILED_TYPES else None
+
+
+COMPILED_TYPES = ["cuda"]
+"""The types of devices whose kernels are machine code."""
 
 
 @functools.cache
@@ -74,20 +86,24 @@ class Route:
 
     def may_be_direct(self, piece: GroupPiece) -> bool:
         """Whether they do if few tokens are edited."""
-        if self.start > self.lead:
+        if self.start > self.lead or piece.wants("penalized"):
             return False
-        return not (piece.reports and (piece.wants("raw") or piece.wants("penalized")))
+        return self.chooses or not piece.wants("raw")
 
 
 class Fused:
     """The kernels' part of the pieces of one scheduler on one device, and their workspace, which grows with
     its steps."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, compilations: Compilations | None) -> None:
+        """`compilations`: where kernels are compiled beside the steps; None if the first step of a chain
+        waits for them."""
         self._device = device
         self._name = str(device)
         self._workspace: Any = None
         self._everything = torch.empty(0, dtype=torch.int64)
+        self._logits = self._everything
+        self._compilations = compilations
         self.tables = EditTables(device)
 
     @property
@@ -104,6 +120,12 @@ class Fused:
         """Whether the kernels read the logits, so that no step works on whole rows of a piece."""
         route = self.route(piece)
         return route is not None and route.chooses and route.is_direct(piece)
+
+    def leaves_rows(self, piece: GroupPiece) -> bool:
+        """Whether no step works on whole rows of a piece in the step that has begun, so that it needs little
+        memory for a row."""
+        route = self.route(piece)
+        return route is not None and route.is_direct(piece)
 
     def revise(self, piece: GroupPiece, upload: Upload) -> Revision | None:
         """What a step makes of the tables of what a piece edits; None if they are of no use."""
@@ -123,7 +145,42 @@ class Fused:
         keeps = piece.any_kept or piece.wants("processed")
         if keeps not in piece.routes:
             piece.routes[keeps] = Route.of(piece, kernels, keeps)
-        return piece.routes[keeps]
+        route: Route | None = piece.routes[keeps]
+        if route is None or self._compilations is None:
+            return route
+        return route if self._compiled(piece, route) is Compiling.READY else None
+
+    def see(self, logits: Tensor) -> None:
+        """The logits of the step that begins."""
+        self._logits = logits
+
+    def waits(self, piece: GroupPiece) -> bool:
+        """Whether torch runs a piece only until its kernels are compiled."""
+        keeps = piece.any_kept or piece.wants("processed")
+        route = piece.routes.get(keeps)
+        if route is None or self._compilations is None:
+            return False
+        return self._compiled(piece, route) is Compiling.PENDING
+
+    def _compiled(self, piece: GroupPiece, route: Route) -> Compiling:
+        """How far the kernels of a piece are, for logits like those of this step."""
+        logits, masked = self._logits, piece.masks is not None
+        form = logits.dtype, logits.stride(0), masked, piece.wants("raw"), route.chooses
+        known: dict[Any, Compiling] = piece.compiled
+        if known.get(form) is not Compiling.READY:
+            assert self._compilations is not None
+            rehearsal = Rehearsal(
+                piece,
+                logits,
+                start=route.start,
+                chooses=route.chooses,
+                is_heated=route.is_heated,
+                is_edited=route.lead > 0,
+                listed=min(piece.listed, piece.vocab_size) if piece.wants("raw") else None,
+            )
+            kernels = kernels_for(self._device)
+            known[form] = self._compilations.state(rehearsal.key, lambda: rehearsal.run(kernels))
+        return known[form]
 
     def source(self, piece: GroupPiece, logits: Tensor, route: Route) -> KernelSource:
         """The logits themselves, if the route is direct."""
@@ -190,6 +247,24 @@ class Fused:
             workspace=self._room(kernels, len(piece), size, width),
         )
         return _block(narrowed, size), route.start + route.is_heated + 1
+
+    def likeliest(self, piece: GroupPiece, logits: Tensor, found: Any) -> Any:
+        """`kernels.Likeliest` of what raw logprobs of a piece list, beside the tokens that were `found` by
+        `choose`."""
+        kernels, size = kernels_for(self._device), piece.vocab_size
+        k = min(piece.listed, size)
+        workspace = self._room(kernels, len(piece), size, kernels.listed_width(k))
+        return kernels.likeliest(logits, piece.where, size, found.peaks, found.token_ids, k, workspace)
+
+    def deliver(self, token_ids: Tensor, target: Tensor) -> None:
+        """Copy the tokens of a step to the address in `target`, int64 [1]."""
+        kernels_for(self._device).deliver_tokens(token_ids, target)
+
+    def compile_delivery(self, rows: int) -> None:
+        """Compile that, which must not happen while a graph is captured."""
+        if self.work:
+            places = torch.empty((2, rows + rows % 2), dtype=torch.int64, device=self._device)
+            self.deliver(places[0, :rows], places.new_full((1,), places[1].data_ptr()))
 
     def _every(self, n: int) -> Tensor:
         """0 … n − 1, the same tensor for as many rows as before."""

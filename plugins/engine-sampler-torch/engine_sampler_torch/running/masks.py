@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,55 +16,99 @@ from engine_sampler import Batch
 from .transfer import Upload
 
 
-@dataclass(frozen=True)
 class MasksOnDevice:
-    """What `prepare` has copied: int32 [requests, words], there once `event` has happened."""
+    """Masks that `prepare` has copied.
 
-    masks: Tensor
-    event: Any
+    masks   int32 [n, words], valid between `ready` and the next `prepare` of the same requests, and in the
+            same place in every step of theirs.
+    places  int64 [requests], which of them is of which request; −1 for none.
+    """
 
-    def ready(self) -> Tensor:
-        """The masks, for work on the current stream."""
-        if self.event is not None:
-            stream = torch.cuda.current_stream(self.masks.device)
-            stream.wait_event(self.event)
-            self.masks.record_stream(stream)
-        return self.masks
+    def __init__(self, masks: Tensor, places: np.ndarray, stage: _Stage) -> None:
+        self.masks = masks
+        self.places = places
+        self._stage = stage
 
+    def ready(self) -> None:
+        """Let work that is queued from now on find them."""
+        self._stage.lend()
 
-def prepare(bitmask: np.ndarray, device: torch.device) -> MasksOnDevice:
-    """Start to copy `bitmask`; on CUDA beside the forward pass, which runs on the current stream."""
-    if device.type != "cuda":
-        return MasksOnDevice(torch.from_numpy(bitmask.copy()).to(device), None)
-    host = torch.empty(bitmask.shape, dtype=torch.int32, pin_memory=True)
-    host.numpy()[:] = bitmask
-    stream = _streams.setdefault(device, torch.cuda.Stream(device))
-    with torch.cuda.stream(stream):
-        there = host.to(device, non_blocking=True)
-        return MasksOnDevice(there, stream.record_event())
+    def release(self) -> None:
+        """All work that reads them is queued."""
+        self._stage.take_back()
 
 
-_streams: dict[torch.device, Any] = {}
+class _Stage:
+    """Where the masks of some requests are on the host, pinned, and on a device, step after step."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._host = self._there = torch.empty((0, 0), dtype=torch.int32)
+        self._copied: Any = None
+        self._read: Any = None
+        self._is_lent = False
+
+    def send(self, bitmask: np.ndarray, rows: Sequence[int]) -> MasksOnDevice:
+        """Start to copy the rows `rows` of `bitmask`; on CUDA beside the forward pass, which runs on the
+        current stream, and behind what reads the ones before them."""
+        places = np.full(len(bitmask), -1, np.int64)
+        places[rows] = np.arange(len(rows))
+        if self._device.type != "cuda":
+            self._make_room(len(rows), bitmask.shape[1])
+            self._there.copy_(torch.from_numpy(bitmask[rows]))
+            return MasksOnDevice(self._there, places, self)
+        stream = _stream_of(self._device)
+        if self._copied is not None:
+            self._copied.synchronize()
+        if self._is_lent:  # to a step that has failed
+            self.take_back()
+        with torch.cuda.stream(stream):
+            self._make_room(len(rows), bitmask.shape[1])
+            np.take(bitmask, rows, 0, self._host.numpy(), "clip")
+            if self._read is not None:
+                stream.wait_event(self._read)
+            self._there.copy_(self._host, non_blocking=True)
+            self._copied = stream.record_event()
+        return MasksOnDevice(self._there, places, self)
+
+    def lend(self) -> None:
+        self._is_lent = True
+        if self._copied is not None:
+            stream = torch.cuda.current_stream(self._device)
+            stream.wait_event(self._copied)
+            self._there.record_stream(stream)
+
+    def take_back(self) -> None:
+        self._is_lent = False
+        if self._copied is not None:
+            self._read = torch.cuda.current_stream(self._device).record_event()
+
+    def _make_room(self, rows: int, words: int) -> None:
+        if self._there.shape != (rows, words):
+            is_pinned = self._device.type == "cuda"
+            self._host = torch.empty((rows, words), dtype=torch.int32, pin_memory=is_pinned)
+            self._there = torch.empty((rows, words), dtype=torch.int32, device=self._device)
 
 
-class MaskRoom:
-    """Where prepared masks are copied to, so that they lie in the same place in every step."""
+def prepare(bitmask: np.ndarray, rows: Sequence[int], device: torch.device) -> MasksOnDevice:
+    """Start to copy the rows `rows` of `bitmask`, an array that is filled anew for each step of the same
+    requests. What was prepared of it before is no longer valid."""
+    kept = _stages.get(id(bitmask))
+    if kept is None or kept[0]() is not bitmask or kept[1] != device:
+        key = id(bitmask)
+        kept = weakref.ref(bitmask, lambda _: _stages.pop(key, None)), device, _Stage(device)
+        _stages[key] = kept
+    return kept[2].send(bitmask, rows)
 
-    def __init__(self) -> None:
-        self._room: Tensor | None = None
 
-    @property
-    def memory(self) -> Tensor | None:
-        return self._room
+_stages: dict[int, tuple[weakref.ref[np.ndarray], torch.device, _Stage]] = {}
+"""By the address of the array on the host, as long as there is one."""
 
-    def settle(self, prepared: MasksOnDevice) -> MasksOnDevice:
-        """The same masks here, valid until the next step."""
-        masks, room = prepared.ready(), self._room
-        if room is None or room.device != masks.device or room.shape[1] != masks.shape[1]:
-            room = None
-        if room is None or len(room) < len(masks):
-            room = self._room = torch.empty_like(masks)
-        return MasksOnDevice(room[: len(masks)].copy_(masks), None)
+
+@functools.cache
+def _stream_of(device: torch.device) -> Any:
+    """The stream of copies to a card."""
+    return torch.cuda.Stream(device)
 
 
 class PieceMasks:
@@ -76,28 +121,45 @@ class PieceMasks:
         assert batch.bitmask is not None
         prepared = batch.prepared_masks
         self._prepared: MasksOnDevice | None = None
+        self._places: int | None = None
         missing: Sequence[int] = range(len(index))
         if prepared is not None and prepared.handle.masks.device == device:
-            missing = [i for i, row in enumerate(index.tolist()) if row in prepared.changed]
+            places = prepared.handle.places[index]
+            missing = np.flatnonzero(places < 0).tolist()
+            if prepared.changed:
+                pairs = enumerate(zip(index.tolist(), places.tolist(), strict=True))
+                missing = [i for i, (row, place) in pairs if place < 0 or row in prepared.changed]
             if len(missing) < len(index):
                 self._prepared = prepared.handle
-        self._missing = len(missing)
-        self._index = upload.add(index)
-        self._places = upload.add(np.array(missing, np.int64))
-        some = whole if whole is not None and len(missing) == len(index) else index[missing]
-        self._words = upload.add(batch.bitmask[some])
+                if missing or not np.array_equal(places, np.arange(len(prepared.handle.masks))):
+                    self._places = upload.add(np.maximum(places, 0))
+        self._missing = upload.add(np.array(missing, np.int64)) if missing else None
+        if missing:
+            some = whole if whole is not None and len(missing) == len(index) else index[missing]
+            self._words = upload.add(batch.bitmask[some])
         self._upload = upload
 
     @property
-    def place(self) -> tuple[int, int] | None:
-        """Where the masks are that `prepare` has copied, and how many; None without any."""
+    def place(self) -> tuple[int, int, bool, bool] | None:
+        """Where the masks are that `prepare` has copied, how many, and what is made of them; None without
+        any."""
         masks = None if self._prepared is None else self._prepared.masks
-        return None if masks is None else (masks.data_ptr(), len(masks))
+        if masks is None:
+            return None
+        return masks.data_ptr(), len(masks), self._places is None, self._missing is None
+
+    @property
+    def memory(self) -> Tensor | None:
+        """What is read, beside what is uploaded."""
+        return None if self._prepared is None else self._prepared.masks
 
     def on_device(self) -> Tensor:
         """int32 [n, words]."""
-        words = self._upload[self._words]
         if self._prepared is None:
-            return words
-        masks = self._prepared.ready().index_select(0, self._upload[self._index])
-        return masks.index_copy_(0, self._upload[self._places], words) if self._missing else masks
+            return self._upload[self._words]
+        masks = self._prepared.masks
+        if self._places is not None:
+            masks = masks.index_select(0, self._upload[self._places])
+        if self._missing is not None:
+            masks.index_copy_(0, self._upload[self._missing], self._upload[self._words])
+        return masks

@@ -26,16 +26,26 @@ MOST_LISTED = 1024
 
 
 def pieces_of(
-    group: Group, logits: Tensor, kept: Upload, *, choosing: bool = True, listing: bool = False
+    group: Group,
+    logits: Tensor,
+    kept: Upload,
+    *,
+    choosing: bool = True,
+    listing: bool = False,
+    in_parts: bool = True,
 ) -> list[GroupPiece]:
-    """The rows of a group in pieces of bounded size; `choosing`: whether their selector runs; `listing`:
-    whether there are tables of what they edit. What stays as it is in later steps is added to `kept`."""
-    size = group.rows.vocabulary.size
+    """The rows of a group in pieces of bounded size, or all of them as one unless `in_parts`; `choosing`:
+    whether their selector runs; `listing`: whether there are tables of what they edit. What stays as it is in
+    later steps is added to `kept`."""
+    rows = len(group.index)
+    most = most_rows(logits, group.rows.vocabulary.size) if in_parts else rows
+    return [GroupPiece(group, some, logits, kept, choosing, listing) for some in _parts(rows, most)]
+
+
+def most_rows(logits: Tensor, vocab_size: int) -> int:
+    """How many whole rows may be worked on together."""
     room = max(WORKING_BYTES, logits.numel() * logits.element_size())
-    most = max(1, room // (BYTES_PER_LOGIT * size))
-    return [
-        GroupPiece(group, some, logits, kept, choosing, listing) for some in _parts(len(group.index), most)
-    ]
+    return max(1, room // (BYTES_PER_LOGIT * vocab_size))
 
 
 def _parts(n: int, most: int) -> Iterator[slice]:
@@ -70,6 +80,15 @@ class Inputs:
         self._numbers = {name: upload.add(array) for name, array in self.part.inputs(rows).items()}
         self._upload, self._given = upload, None
 
+    def first(self, n: int) -> dict[str, np.ndarray]:
+        """Copies of the arrays, of the first `n` rows or, if there are fewer, of as many like these."""
+        arrays = {name: self._upload.array(number) for name, number in self._numbers.items()}
+        return {name: np.resize(array[:n], (n, *array.shape[1:])) for name, array in arrays.items()}
+
+    def shape_of(self, name: str) -> tuple[int, ...]:
+        """The shape of an array, whether it is on the device yet or not."""
+        return self._upload.array(self._numbers[name]).shape
+
     @property
     def given(self) -> Given:
         """The arrays on the device."""
@@ -96,8 +115,8 @@ class GroupPiece:
                 what the step makes of them, None without.
     reports     whether there are `kinds`, and `any_kept` whether there are `keeps`.
     is_own      whether all steps are this package's: those of others may depend on anything.
-    routes      how the kernels take part, by whether survivors are needed, and `recipe`, how they choose: for
-                `Fused`.
+    routes      how the kernels take part, by whether survivors are needed; `compiled`, whether these are
+                there, by the form of logits; and `recipe`, how they choose: for `Fused`.
     """
 
     def __init__(
@@ -122,6 +141,7 @@ class GroupPiece:
         self.edited = self._listed_rows(kept) if listing else None
         self.revision: Revision | None = None
         self.routes: dict[bool, Any] = {}
+        self.compiled: dict[Any, Any] = {}
         self.recipe: Any = None
         every = self.steps if self.selector is None else [*self.steps, self.selector]
         self._asked = [inputs for inputs in every if not inputs.part.parameters_only]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from engine_sampler import Chain, Truncation
 
 from ..steps import DeviceSelector, DeviceStep, selector_of, step_of
+from ..steps.selectors.dist import DistSelector
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,13 @@ class DevicePlan:
     def is_worthwhile(self, masked: bool) -> bool:
         """Whether the device should begin: it chooses, or it cuts rows before the host takes over."""
         return self.selector is not None or masked or self._cuts
+
+    @functools.cached_property
+    def draws_ahead(self) -> bool:
+        """Whether draws follow from logits, parameters, seed and position, all on the device."""
+        selector = self.selector
+        follows = selector is not None and (selector.parameters_only or isinstance(selector, DistSelector))
+        return follows and self.has_all_steps and all(step.parameters_only for step in self.steps)
 
     @functools.cached_property
     def _cuts(self) -> bool:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from engine_sampler import LOGPROBS_KINDS, Batch
-from engine_sampler.arithmetic import Logprobs, RowLogprobs
+from engine_sampler.arithmetic import LN_2, Logprobs, log2_mass
 
 from ..arithmetic import row_logprobs
 from ..steps import Block
@@ -37,6 +37,7 @@ class Results:
         self._verdicts = Verdicts(outcome.verdicts, len(piece), outcome.codes, download)
         self._alive = download.add(block.alive) if block is not None and piece.wants("processed") else None
         self._logprobs = {}
+        self._likeliest = [download.add(part) for part in outcome.likeliest or ()]
         if outcome.token_ids is not None and outcome.reported:
             chosen = outcome.token_ids.clamp(min=0)
             for kind, of_kind in outcome.reported.items():
@@ -56,9 +57,8 @@ class Results:
         if self._notes is not None:
             batch.notes[index[sound]] = self._download[self._notes][sound]
         if self.piece.reports:
-            for i in sound:
-                if self.piece.kinds[i]:
-                    self._store_logprobs(batch, i)
+            rows = np.array(sound, np.int64)
+            self._store_logprobs(batch, rows[self.piece.kinds[rows] != 0])
         return sound
 
     def _sound(self, batch: Batch) -> Sequence[int]:
@@ -76,19 +76,38 @@ class Results:
                 batch.errors[self.piece.index[i]] = message
         return sound
 
-    def _store_logprobs(self, batch: Batch, i: int) -> None:
+    def _store_logprobs(self, batch: Batch, rows: np.ndarray) -> None:
+        """Write those of some rows of the piece, all at once."""
         assert batch.logprobs is not None
-        row, kinds, top_n = int(self.piece.index[i]), int(self.piece.kinds[i]), int(self.piece.top_n[i])
+        piece, done = self.piece, batch.logprobs.done
+        done[piece.index[rows]] = True
         for number, kind in enumerate(LOGPROBS_KINDS):
             table: Logprobs | None = batch.logprobs.out[number]
-            if table is None or not kinds >> number & 1:
+            some = rows[piece.kinds[rows] >> number & 1 != 0]
+            if table is None or not len(some):
                 continue
-            ids, logprobs, ranks = (self._download[part][i] for part in self._logprobs[kind])
-            end = 1 + top_n
+            ids, logprobs, ranks = (part[some] for part in self._parts(kind))
+            ends = 1 + piece.top_n[some]
             if kind == "processed" and self._alive is not None:
-                end = min(end, 1 + int(self._download[self._alive][i]))
-            table.fill(row, RowLogprobs(ids[:end], logprobs[:end], int(ranks)))
-        batch.logprobs.done[row] = True
+                ends = np.minimum(ends, 1 + self._download[self._alive][some])
+            columns = np.arange(ids.shape[1])
+            is_listed = columns < ends[:, None]
+            where = piece.index[some]
+            places = (table.starts[where, None] + columns)[is_listed]
+            table.entry_token_ids[places] = ids[is_listed]
+            table.entry_logprobs[places] = logprobs[is_listed]
+            table.ranks[where] = ranks
+            if self._likeliest:  # tokens that are removed are not found there, but listed
+                done[where[((ids == piece.vocab_size) & is_listed).any(1)]] = False
+
+    def _parts(self, kind: str) -> list[np.ndarray]:
+        """Token ids, logprobs and ranks of all rows."""
+        if kind != "raw" or not self._likeliest:
+            return [self._download[number] for number in self._logprobs[kind]]
+        ids, values, masses, ranks = (self._download[number] for number in self._likeliest)
+        with np.errstate(invalid="ignore", divide="ignore"):  # of faulty rows
+            totals = self._verdicts.peaks.astype(np.float64) + log2_mass(np.maximum(masses, 1)) * LN_2
+            return [ids, (values.astype(np.float64) - totals[:, None]).astype(np.float32), ranks]
 
 
 class Verdicts:
@@ -115,12 +134,17 @@ class Verdicts:
         faults = self._part(1)
         return faults if self._codes is None else self._codes[faults]
 
+    @property
+    def peaks(self) -> np.ndarray:
+        """The logits that messages name: float32 [n]. From the kernels, the greatest of every row."""
+        peaks: np.ndarray = self._download[self._number][2].view(np.float32)[: self._n]
+        return peaks
+
     def messages(self, plan: DevicePlan) -> list[str | None]:
         """Why each row gave no token; None for sound rows."""
-        peaks = self._download[self._number][2].view(np.float32)[: self._n]
         return [
             None if code <= 0 else _message(int(code) - 1, peak, plan)
-            for code, peak in zip(self.codes.tolist(), peaks, strict=True)
+            for code, peak in zip(self.codes.tolist(), self.peaks, strict=True)
         ]
 
     def _part(self, number: int) -> np.ndarray:

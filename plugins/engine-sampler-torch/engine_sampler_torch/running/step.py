@@ -13,11 +13,11 @@ from torch import Tensor
 from engine_sampler import Batch, Group
 from engine_sampler.for_backends import INTERRUPTIONS, HostRun, failure
 
-from .captured import CapturedStep, Captures, Graphs, kind_of
+from .captured import CapturedStep, Captures, Graphs, TokenRoom, kind_of
 from .chain import PieceOutcome, run_piece
-from .fused import Fused
-from .masks import MaskRoom
-from .pieces import GroupPiece, pieces_of
+from .fused import Fused, compilations_for
+from .masks import MasksOnDevice
+from .pieces import GroupPiece, most_rows, pieces_of
 from .plan import DevicePlan
 from .results import Results
 from .transfer import Buffers, Download, Upload
@@ -33,16 +33,18 @@ class DeviceRoom:
     download: Buffers
     fused: Fused
     graphs: Graphs
-    masks: MaskRoom
+    tokens: TokenRoom
 
     @classmethod
-    def on(cls, device: torch.device) -> DeviceRoom:
-        return cls(Buffers(device), Buffers(device), Fused(device), Graphs(device), MaskRoom())
+    def on(cls, device: torch.device, *, compiles_beside: bool = True) -> DeviceRoom:
+        fused = Fused(device, compilations_for(device) if compiles_beside else None)
+        tokens = TokenRoom(device, is_known=fused.work)
+        return cls(Buffers(device), Buffers(device), fused, Graphs(device), tokens)
 
     @property
     def memory(self) -> tuple[Any, ...]:
         """What the work of a step reads and writes, beside what its pieces keep and the logits."""
-        return self.upload.memory, self.download.memory, self.fused.memory, self.masks.memory
+        return self.upload.memory, self.download.memory, self.fused.memory
 
 
 @dataclass
@@ -82,30 +84,36 @@ class StepRun:
     def begin(self) -> None:
         """Queue the device's work, and the copy of its results; leave the tokens on the device."""
         self._fused.tables.give_up()
-        self._settle_masks()
+        self._fused.see(self._logits)
+        masks = self._prepared_masks()
+        if masks is not None:
+            masks.ready()
         by_group = {number: self._pieces(number, group) for number, group in enumerate(self._batch.groups)}
         pieces = [(number, piece) for number, some in by_group.items() for piece in some]
         if self._kept is not None:
             self._kept.send()
-            self._prepared.pieces.update(by_group)
+            waiting = {number for number, piece in pieces if self._fused.waits(piece)}
+            self._prepared.pieces.update({n: some for n, some in by_group.items() if n not in waiting})
+        self._ahead = [self._upload.add(array) for array in self._batch.ahead or ()]
+        if self._room.graphs.work:
+            self._target = self._upload.add(self._room.tokens.next(self._logits.shape[0]))
         self._upload.pack()
         captured = self._captured(pieces)
         if captured is not None:
             self._results, self._download = captured.results, captured.download
-            self._batch.token_ids_on_device = captured.start()
+            self._batch.token_ids_on_device = captured.start(self._room.tokens)
         else:
             self._batch.token_ids_on_device = self._work(pieces)
             self._download.mark()
         self._fused.tables.settle()
+        if masks is not None:
+            masks.release()
 
-    def _settle_masks(self) -> None:
-        """Bring prepared masks to where a graph finds them."""
+    def _prepared_masks(self) -> MasksOnDevice | None:
+        """The masks that `prepare` has copied to this device."""
         prepared = self._batch.prepared_masks
-        if prepared is None or not self._room.graphs.work:
-            return
-        if prepared.handle.masks.device == self._logits.device:
-            handle = self._room.masks.settle(prepared.handle)
-            self._batch.prepared_masks = replace(prepared, handle=handle)
+        masks: MasksOnDevice | None = None if prepared is None else prepared.handle
+        return masks if masks is not None and masks.masks.device == self._logits.device else None
 
     def _work(self, pieces: Sequence[tuple[int, GroupPiece]]) -> Tensor | None:
         """Queue the device's work, and both copies. Returns the tokens of all rows, as `_tokens`."""
@@ -141,14 +149,18 @@ class StepRun:
         def work() -> None:
             nonlocal tokens
             tokens = self._work(pieces)
+            if tokens is not None and self._room.tokens.is_known:
+                self._fused.deliver(tokens, self._upload[self._target])
 
+        self._fused.compile_delivery(self._logits.shape[0])
         graph = self._room.graphs.capture(work)
         self._is_capturing = False
         download, self._download = self._download, Download(self._room.download)
         if graph is None:
             return None
         verdicts = [outcome.verdicts for _, outcome in self._outcomes if outcome is not None]
-        held = (verdicts, pieces, *self._room.memory)
+        masks = [piece.masks.memory for _, piece in pieces if piece.masks is not None]
+        held = (verdicts, pieces, masks, *self._room.memory)
         return CapturedStep(graph, self._results, download, tokens, held)
 
     def is_done(self) -> bool:
@@ -172,9 +184,14 @@ class StepRun:
             return []
         if plan.is_worthwhile(group.masked) and number not in self._prepared.failed:
             try:
-                pieces = self._prepared.pieces.get(number) or self._build(group)
-                for piece in pieces:
-                    piece.begin(self._batch, self._upload, self._fused.revise)
+                pieces = self._prepared.pieces.get(number) or self._build(
+                    group, in_parts=not self._fused.work
+                )
+                self._begin(pieces)
+                most = most_rows(self._logits, pieces[0].vocab_size)
+                if len(pieces[0]) > most and not self._fused.leaves_rows(pieces[0]):
+                    pieces = self._build(group, in_parts=True)
+                    self._begin(pieces)
                 return pieces
             except INTERRUPTIONS:
                 raise
@@ -183,10 +200,14 @@ class StepRun:
         self._hosted.append(replace(group, plan=plan.chain))
         return []
 
-    def _build(self, group: Group) -> list[GroupPiece]:
+    def _begin(self, pieces: Sequence[GroupPiece]) -> None:
+        for piece in pieces:
+            piece.begin(self._batch, self._upload, self._fused.revise)
+
+    def _build(self, group: Group, *, in_parts: bool) -> list[GroupPiece]:
         if self._kept is None:
             self._kept = Upload(Buffers(self._logits.device, smallest=1))
-        return pieces_of(group, self._logits, self._kept, listing=self._fused.work)
+        return pieces_of(group, self._logits, self._kept, listing=self._fused.work, in_parts=in_parts)
 
     def _note_failure(self, number: int, error: BaseException) -> None:
         logger.warning("%s; the host runs its requests", failure("a torch step", error))
@@ -207,9 +228,19 @@ class StepRun:
             return None
 
     def _tokens(self, outcomes: Sequence[tuple[GroupPiece, PieceOutcome | None]]) -> Tensor | None:
-        """The tokens of all rows, int64 [rows]; None if the host chooses any."""
+        """The tokens of all rows, int64 [rows], −1 for rows behind wrong drafts; None if the host chooses
+        any."""
         if self._hosted:
             return None
+        tokens = self._drawn(outcomes)
+        if tokens is None or not self._ahead:
+            return tokens
+        guessed, first_rows = (self._upload[number] for number in self._ahead)
+        wrong = ((guessed >= 0) & (guessed != tokens.roll(1))).cumsum(0)
+        return tokens.masked_fill(wrong != wrong.index_select(0, first_rows), -1)
+
+    def _drawn(self, outcomes: Sequence[tuple[GroupPiece, PieceOutcome | None]]) -> Tensor | None:
+        """The same, drafts or not."""
         n = self._logits.shape[0]
         if len(outcomes) == 1 and outcomes[0][1] is not None and outcomes[0][0].covers(n):
             return outcomes[0][1].token_ids

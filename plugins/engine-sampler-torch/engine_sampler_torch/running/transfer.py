@@ -50,6 +50,7 @@ class Buffers:
         self._views: dict[tuple[int, torch.dtype, tuple[int, ...]], Tensor] = {}
         self._landings: dict[tuple[torch.dtype, tuple[int, ...]], Tensor] = {}
         self._sized: dict[int, tuple[Tensor, Tensor]] = {}
+        self._event: Any = None
 
     def of(self, size: int) -> tuple[Tensor, Tensor]:
         """`size` bytes on the host and on the device."""
@@ -77,6 +78,15 @@ class Buffers:
             host, _ = self.of(tensor.numel() * tensor.element_size())
             found = _remember(self._landings, key, host.view(tensor.dtype).view(tensor.shape))
         return found
+
+    def record(self) -> StreamEvent:
+        """An event on the current stream of a card, now: the same as in the step before, which nobody waits
+        for any more."""
+        if self._event is None:
+            self._event = torch.cuda.Event()
+        self._event.record(torch.cuda.current_stream(self.device.index))
+        event: StreamEvent = self._event
+        return event
 
     @property
     def memory(self) -> tuple[Tensor, Tensor]:
@@ -119,6 +129,10 @@ class Upload:
         self._offsets.append(self._size)
         self._size += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
         return len(self._arrays) - 1
+
+    def array(self, number: int) -> np.ndarray:
+        """The array of this number, as it was given."""
+        return self._arrays[number]
 
     @property
     def layout(self) -> Hashable:
@@ -194,7 +208,7 @@ class Download:
     def mark(self) -> None:
         """Note what is queued now: `receive` waits for that."""
         if self._is_queued:
-            self._done = torch.cuda.current_stream(self._buffers.device).record_event()
+            self._done = self._buffers.record()
 
     @property
     def place(self) -> int:

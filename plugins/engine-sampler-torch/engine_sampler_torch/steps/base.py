@@ -40,6 +40,8 @@ class Block:
     owned       whether `values` may be written to in place. They may not if they are the caller's logits, or
                 if somebody keeps them: set it to False then.
     peaks       float32 [n] or None, the greatest value of a faulty row when its fault was found.
+    is_partial  whether rows have more tokens than there are columns: those that edits list, see
+                `DeviceStep.sparse_ids`. A row in which they leave no token is done again on the host.
     """
 
     values: Tensor
@@ -49,6 +51,7 @@ class Block:
     bitmask: Tensor | None = None
     owned: bool = False
     peaks: Tensor | None = None
+    is_partial: bool = False
     _known: dict[str, Tensor] = field(default_factory=dict)
     _columns: Tensor | None = None
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from engine_sampler_torch.kernels import launching, replay, revise, sampling
+from engine_sampler_torch.kernels import launching, logprobs, outcome, replay, revise, sampling
 from engine_sampler_torch.running import captured
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -71,7 +71,7 @@ class Graphs:
 
         monkeypatch.setattr(captured, "DEVICE_TYPES", ["cpu"])
         monkeypatch.setattr(captured.Graphs, "_captured", lambda _, work: self.capture(work))
-        for module in (sampling, replay, revise):
+        for module in (logprobs, outcome, replay, revise, sampling):
             monkeypatch.setattr(module, "launch", launch)
         monkeypatch.setattr(sampling._Launches.__init__, "__defaults__", (launch,))
 

@@ -15,7 +15,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-from engine_sampler_torch.kernels import Workspace, narrow, revise, sample
+from engine_sampler_torch.kernels import Workspace, logprobs, narrow, outcome, revise, sample
 from engine_sampler_torch.kernels.check import Golden
 from engine_sampler_torch.kernels.launching import listening
 from engine_sampler_torch.kernels.workspace import CAPACITIES
@@ -132,11 +132,34 @@ def revisions() -> list[dict[str, Any]]:
     return specs
 
 
+def reportings() -> list[dict[str, Any]]:
+    """What raw logprobs launch beside a top_k, and what leaves tokens for the next forward pass."""
+    specs: list[dict[str, Any]] = []
+
+    def noted(kernel: Any, grid: Any, *arguments: Any, warps: int, **constants: Any) -> None:
+        specs.append(specification(kernel, arguments, constants, warps))
+
+    def empty(*shape: int, dtype: torch.dtype = torch.int64) -> torch.Tensor:
+        return torch.empty(shape, dtype=dtype, device="meta")
+
+    room = Workspace("meta", 64, VOCAB_SIZE)
+    with (
+        mock.patch.object(logprobs, "launch", noted),
+        mock.patch.object(logprobs, "narrow"),
+        mock.patch.object(outcome, "launch", noted),
+    ):
+        for dtype in (torch.float32, torch.bfloat16):
+            rows, peaks = empty(64, VOCAB_SIZE, dtype=dtype), empty(64, dtype=torch.float32)
+            for k in (0, 5):
+                logprobs.likeliest(rows, empty(64), VOCAB_SIZE, peaks, empty(64), k, room)
+        outcome.deliver_tokens(empty(64), empty(1))
+    return specs
+
+
 def specifications() -> list[dict[str, Any]]:
     """All of these, each once."""
-    return list(
-        {json.dumps(spec, sort_keys=True): spec for spec in chains() + narrowings() + revisions()}.values()
-    )
+    every = chains() + narrowings() + revisions() + reportings()
+    return list({json.dumps(spec, sort_keys=True): spec for spec in every}.values())
 
 
 def of_every_capacity(spec: dict[str, Any]) -> list[dict[str, Any]]:
@@ -168,8 +191,8 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 def test_every_kernel_compiles_for_every_generation(reports: list[dict[str, Any]]) -> None:
     kernels = {report["kernel"] for report in reports}
     assert kernels == {
-        "begin", "candidates", "chain", "close", "count_edits", "decide", "draw", "emit", "gather", "rank",
-        "recut", "resolve", "revise", "scan", "spread", "weigh",
+        "begin", "candidates", "chain", "close", "count_edits", "decide", "deliver", "draw", "emit", "gather",
+        "listing", "rank", "recut", "resolve", "revise", "scan", "spread", "total", "weigh",
     }  # fmt: skip
     assert {(r["kernel"], r["architecture"]) for r in reports} == {
         (k, a) for k in kernels for a in ARCHITECTURES

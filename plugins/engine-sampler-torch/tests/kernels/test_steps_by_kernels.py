@@ -348,3 +348,21 @@ def test_the_workspace_grows_with_the_requests_that_join(monkeypatch: pytest.Mon
         found, right = (scheduler.step(logits).token_ids.tolist() for scheduler in both)
         assert found == right
     assert made == [(1, SIZE, 64), (2, SIZE, 64), (4, SIZE, 128), (8, SIZE, 128)]
+
+
+def test_edits_that_leave_a_row_as_it_is_if_it_had_no_token_run_beside_the_logits(kernels: list[str]) -> None:
+    """EOS and repeated n-grams are removed in the pass over the logits; rows of these alone keep them."""
+    chain = {"top_k": 12, "ignore_eos": True, "min_tokens": 3, "no_repeat_ngram_size": 1}
+    both = [Scheduler(SIZE, TOKENIZER, backend=backend) for backend in (TorchBackend(), "numpy")]
+    for scheduler in both:
+        for seed in range(ROWS):
+            scheduler.add(SamplingParams(seed=seed, temperature=0.7, **chain), [1, 2, 3, 1])
+    random = np.random.default_rng(3)
+    for _ in range(3):
+        rows = np.round(random.normal(0, 2, (len(both[0].request_ids), SIZE))).astype(np.float32)
+        rows[0], rows[1], rows[2, 4:] = -np.inf, -np.inf, -np.inf
+        rows[0, 0], rows[1, :2] = 1.0, 2.0
+        found, right = (scheduler.step(torch.from_numpy(rows)) for scheduler in both)
+        assert found.token_ids.tolist() == right.token_ids.tolist()
+        assert found.errors == right.errors
+    assert kernels == ["top_k temperature"] * 3

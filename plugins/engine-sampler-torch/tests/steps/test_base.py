@@ -262,6 +262,7 @@ def test_a_sparse_step_needs_no_other_logits_than_those_of_its_ids(sampler: Any,
         ids = np.unique([*listed[i], 64])[:-1].astype(np.int64)
         values = np.append(logits[i, ids], np.float32(-np.inf))
         some = block_of(values[None], 64, np.append(ids, 64)[None])
+        some.is_partial = True
         step.apply(some, {name: tensor[i : i + 1] for name, tensor in inputs.items()}, step.fixed(rows))
         merged = logits[i].copy()
         merged[ids] = some.values[0, :-1].numpy()

@@ -29,6 +29,9 @@ def remove(block: Block, token_ids: Tensor, also: Tensor | None = None) -> None:
 
 def remove_unless_empty(block: Block, token_ids: Tensor, also: Tensor | None = None) -> None:
     """`remove`, but leave the rows unchanged in which no token would remain."""
+    if block.is_partial:
+        remove(block, token_ids, also)  # the host does rows again that are empty then
+        return
     if not token_ids.shape[1]:
         return
     columns, present = _entries(block, token_ids, also)

@@ -14,6 +14,7 @@ from ._changes import remove_unless_empty
 class IgnoreEosStep(DeviceStep):
     name = "ignore_eos"
     may_fail = False
+    sparse_ids = ("ids",)
     parameters_only = True
 
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:

@@ -15,6 +15,7 @@ from ._changes import remove_unless_empty
 class NoRepeatNgramStep(DeviceStep):
     name = "no_repeat_ngram"
     may_fail = False
+    sparse_ids = ("ids",)
 
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
         return {"ids": id_table(list(ids_completing_ngrams(rows)), rows)}

@@ -1,0 +1,52 @@
+"""`Compilations`: kernels of a new chain are compiled beside the steps, which torch runs until then."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Hashable
+from enum import Enum
+
+from engine_sampler.for_backends import failure
+
+logger = logging.getLogger("engine_sampler")
+
+
+class Compiling(Enum):
+    """How far the kernels of a chain are."""
+
+    PENDING = "being compiled"
+    READY = "compiled"
+    FAILED = "cannot be compiled"
+
+
+class Compilations:
+    """What has been compiled for one device, by all that decides which machine code is needed. Work is done
+    in one thread at a time."""
+
+    def __init__(self) -> None:
+        self._states: dict[Hashable, Compiling] = {}
+        self._turn = threading.Lock()
+
+    def state(self, key: Hashable, compile: Callable[[], None]) -> Compiling:
+        """How far the kernels for `key` are. At the first question, a thread starts to `compile` them."""
+        state = self._states.get(key)
+        if state is None:
+            state = self._states.setdefault(key, Compiling.PENDING)
+            self.start(lambda: self._finish(key, compile))
+            state = self._states[key]
+        return state
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Run `work` in a thread that does not keep the process alive."""
+        threading.Thread(target=work, name="engine-sampler-kernels", daemon=True).start()
+
+    def _finish(self, key: Hashable, compile: Callable[[], None]) -> None:
+        with self._turn:
+            try:
+                compile()
+            except BaseException as error:
+                logger.warning("%s; its chain runs in torch", failure("compiling a kernel", error))
+                self._states[key] = Compiling.FAILED
+            else:
+                self._states[key] = Compiling.READY
