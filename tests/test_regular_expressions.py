@@ -61,7 +61,7 @@ SLOWER = {
     "grammar.lark.gbnf.reading._MACRO_HEAD": "it begins at the beginning of a line only",
     "grammar.lark.gbnf.reading._FIRST_HEAD": "it is matched once, at the beginning of the text",
     "grammar.lark.gbnf.reading._KEY": "it is matched where an argument begins; what fails is read as a word",
-    "grammar.lark.gbnf.attributes._ATTRIBUTE": "a match begins where the last one ended; what fails is an error",
+    "grammar.lark.gbnf.attributes._ATTRIBUTE": "a match begins where the last one ended; else an error",
     "grammar.lark.extensions.parametric._VALUE": "it is matched where a value begins; what fails is an error",
     "grammar.lark.extensions.parametric._CALL": "it is matched with whole texts only, each at most 21 times",
     "backends.library.header: re.findall": "the text is our own header",
