@@ -83,3 +83,28 @@ def test_what_cannot_be_started_again_is_launched_anew_after_one_warning(
 def test_a_host_without_the_interpreter_is_left_to_eager_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_INTERPRET", "0")
     assert not check.trusted("cpu")
+
+
+@pytest.mark.parametrize(
+    ("capability", "version", "expected"),
+    [
+        ((10, 0), "3.6.0", True),
+        ((12, 1), "3.8.1+git1", True),
+        ((10, 0), "3.9.0", False),
+        ((10, 3), "3.10.0", False),
+        ((9, 0), "3.6.0", False),
+        ((8, 0), "3.6.0", False),
+    ],
+)
+def test_cards_on_which_an_old_triton_fuses_operations_are_known(
+    capability: tuple[int, int], version: str, expected: bool
+) -> None:
+    assert check.fuses(capability, version) == expected
+
+
+def test_kernels_are_not_used_where_operations_would_be_fused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (10, 0))
+    monkeypatch.setattr(check, "fuses", lambda capability: capability == (10, 0))
+    with pytest.warns(RuntimeWarning, match=r"not used on cuda:0: Triton .* fuses operations there"):
+        assert not check.trusted("cuda:0")
