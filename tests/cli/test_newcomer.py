@@ -45,7 +45,12 @@ class Newcomer:
 
     def runs(self, *command: str | Path, expect: int = 0) -> str:
         """The standard output of a command, which ends with the exit status `expect`."""
-        environment = {**os.environ, "PYTHONUTF8": "1", "ENGINE_SAMPLER_PLUGINS": NAME}
+        environment = {
+            **os.environ,
+            "PYTHONUTF8": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "ENGINE_SAMPLER_PLUGINS": NAME,
+        }
         done = subprocess.run(
             [self.python, *map(str, command)],
             cwd=self.folder,
