@@ -5,31 +5,22 @@ Items are remembered by value: `1` and `1.0`, `"a"` and `"\\u0061"` are equal.
 
 from __future__ import annotations
 
-import json
-from bisect import bisect_left
 from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
 from ..errors import GrammarLimitError
+from .item_values import BACKSLASH, QUOTE, SPACE, may_become_one_of, scalar_value
 
 MAX_ITEM = 1 << 16
 """The most bytes of one of them."""
-
-_MAX_EXPONENT_DIGITS = 1000
-_MAX_PLAIN_ZEROS = 100
-"""The most zeros that are written out at the end of a whole number."""
-
-QUOTE, BACKSLASH = b'"'[0], b"\\"[0]
-SPACE = b" \t\r\n"
-_LONGEST_ESCAPE = 12
 
 
 class ItemPosition(NamedTuple):
     """A position in a text.
 
-    items    the items of the innermost array, as `value_of` writes them; None outside of arrays whose items
-             must differ
+    items    the items of the innermost array, as `scalar_value` writes them; None outside of arrays whose
+             items must differ
     text     the bytes of the item that has begun; b"" between items
     escaped  whether its last byte was a backslash that begins an escape
     closed   whether an item has ended: no other one may begin before a comma
@@ -41,56 +32,6 @@ class ItemPosition(NamedTuple):
     closed: bool = False
 
 
-def value_of(text: bytes) -> bytes:
-    """An item, such that equal values have equal bytes: a quote and the characters of a string, a whole
-    number in its digits, any other number as a whole number with an exponent, or a constant."""
-    if text[0] == QUOTE:
-        if BACKSLASH not in text:
-            return text[:-1]
-        return b'"' + json.loads(text).encode("utf-8", "surrogatepass")
-    if text.isalpha():
-        return text
-    mantissa, _, exponent = text.lower().partition(b"e")
-    if len(exponent) > _MAX_EXPONENT_DIGITS:
-        raise GrammarLimitError(
-            f"an item of an array has more than {_MAX_EXPONENT_DIGITS} digits of exponent"
-        )
-    whole, _, fraction = mantissa.lstrip(b"-").partition(b".")
-    digits = (whole + fraction).lstrip(b"0")
-    short = digits.rstrip(b"0")
-    if not short:
-        return b"0"
-    power = int(exponent or b"0") - len(fraction) + len(digits) - len(short)
-    sign = b"-" if text[:1] == b"-" else b""
-    if 0 <= power <= _MAX_PLAIN_ZEROS:
-        return sign + short + b"0" * power
-    return b"%s%se%d" % (sign, short, power)
-
-
-def prefix_of(text: bytes) -> bytes:
-    """What the value of a string that begins with `text` begins with, as `value_of` writes it."""
-    if BACKSLASH not in text:
-        return text
-    for cut in range(_LONGEST_ESCAPE + 1):
-        try:
-            found = json.loads(text[: len(text) - cut] + b'"')
-        except ValueError:
-            continue
-        if "\ud800" <= found[-1:] <= "\udbff":
-            found = found[:-1]
-        return b'"' + found.encode("utf-8", "surrogatepass")
-    return b'"'
-
-
-def is_partial(text: bytes) -> bool:
-    """Whether a string ends within an escape."""
-    try:
-        json.loads(text + b'"')
-    except ValueError:
-        return BACKSLASH in text
-    return text[-_LONGEST_ESCAPE:].rfind(b"\\u") >= 0
-
-
 def may_end_as_one_of(position: ItemPosition) -> bool:
     """Whether the item that has begun, or the next one, may become equal to one of the array."""
     items, text = position.items, position.text
@@ -98,13 +39,7 @@ def may_end_as_one_of(position: ItemPosition) -> bool:
         return False
     if not text:
         return True
-    if text[0] == QUOTE:
-        text = prefix_of(text)
-    elif not text.isdigit() and not text.isalpha():
-        return True
-    ascending = _ascending(items)
-    at = bisect_left(ascending, text)
-    return at < len(ascending) and ascending[at].startswith(text)
+    return may_become_one_of(text, _ascending(items))
 
 
 @lru_cache(maxsize=4)
@@ -115,7 +50,7 @@ def _ascending(items: frozenset[bytes]) -> list[bytes]:
 
 def _ended(position: ItemPosition) -> ItemPosition | None:
     """The position after the end of an item; None if the array has it."""
-    value, items = value_of(position.text), position.items or frozenset()
+    value, items = scalar_value(position.text), position.items or frozenset()
     if value in items:
         return None
     return ItemPosition(items | {value}, closed=True)

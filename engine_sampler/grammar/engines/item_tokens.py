@@ -12,7 +12,8 @@ import numpy.typing as npt
 from ...base.cached import cached_property
 from ...tokenizer import Tokenizer
 from ..program.rules import UNIQUE_MARK
-from .item_positions import BACKSLASH, SPACE, ItemPosition, is_partial, prefix_of
+from .item_positions import ItemPosition
+from .item_values import BACKSLASH, SPACE, is_partial, prefix_of
 from .token_texts import TokenTexts, texts_of
 
 _ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"b": b"\b", b"f": b"\f"} | {

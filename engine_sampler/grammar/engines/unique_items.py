@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ...contract import spending
 from ...tokenizer import Tokenizer
 from ..program.rules import UNIQUE_MARK
-from .following import FollowingMatcher
-from .item_positions import BACKSLASH, SPACE, ItemPosition, may_end_as_one_of, position_after
+from .item_following import Brackets, ItemsMatcher
+from .item_positions import ItemPosition, may_end_as_one_of, position_after
 from .item_tokens import tokens_of
+from .item_values import BACKSLASH, SPACE
 
 _MAX_TRIES = 500
 """The most bytes that are tried in search of an item that is left; beyond it, none counts as left."""
@@ -26,21 +26,6 @@ _MAX_TRIES = 500
 _STEPS_OF_A_TOKEN, _STEPS_OF_A_TRY, _STEPS_OF_AN_ITEM = 1000, 700, 200
 """What it takes to try a token, to try a byte behind it, and to look for the tokens that begin an item, in
 the steps of `contract.Work`."""
-
-
-class _Brackets:
-    """Asks the engine about the brackets in bytes that follow `matcher`, which it takes over."""
-
-    def __init__(self, matcher: Any, data: bytes) -> None:
-        self._matcher = matcher
-        self._data = data
-        self._done = 0
-
-    def open(self, at: int) -> bool:
-        """Whether the bracket at data[at] begins an array whose items must differ."""
-        self._matcher.accept_bytes(self._data[self._done : at + 1])
-        self._done = at + 1
-        return bool(self._matcher.fork().accept_bytes(UNIQUE_MARK))
 
 
 class _Ahead:
@@ -96,7 +81,7 @@ class _Search(NamedTuple):
     verdicts: dict[bytes | None, bool]
 
 
-class UniqueItemsMatcher(FollowingMatcher[ItemPosition]):
+class UniqueItemsMatcher(ItemsMatcher[ItemPosition]):
     """A matcher of texts in which some arrays do not repeat an item; see `contract.BoundedMatcher`.
 
     matcher  the engine's matcher of the text
@@ -161,16 +146,11 @@ class UniqueItemsMatcher(FollowingMatcher[ItemPosition]):
         if witness and (len(witness) <= len(kept) or not kept or not _is_left(position, kept)):
             self._witness = witness
 
-    def _judged(self, before: Any, data: bytes) -> ItemPosition | None:
-        """The position after bytes that may follow the matcher `before`; None if no text may go on so."""
-        after, ahead = self._begun(before, data)
-        return after if ahead.can_go_on(spending(None)) else None
-
     def _begun(self, before: Any, data: bytes) -> tuple[ItemPosition | None, _Ahead]:
         """The position after bytes that may follow the matcher `before`, and the search behind them."""
         if UNIQUE_MARK in data:
             return None, _Ahead()
-        after = position_after(self._positions[-1], data, _Brackets(_Forked(before), data).open)
+        after = position_after(self._positions[-1], data, Brackets(before, data).open)
         if after is None:
             return None, _Ahead()
         if not may_end_as_one_of(after):
@@ -186,24 +166,11 @@ class UniqueItemsMatcher(FollowingMatcher[ItemPosition]):
     def _needs_before(self, data: bytes) -> bool:
         return b"[" in data or self._positions[-1].items is not None
 
-    def _after(self, data: bytes, before: Any, spend: Callable[[int], None]) -> ItemPosition | None:
-        return self._judged(before, data)
-
     def fork(self) -> UniqueItemsMatcher:
         """An independent copy."""
         other = UniqueItemsMatcher(self.matcher.fork(), self._tokenizer, self._positions)
         other._witness = self._witness
         return other
-
-    def validate(self, token_ids: Sequence[int]) -> int:
-        """The number of leading tokens that could be accepted in turn; nothing changes."""
-        other = self.fork()
-        return next((n for n, token_id in enumerate(token_ids) if not other.accept(token_id)), len(token_ids))
-
-    def next_bytes(self) -> bytes:
-        """The bytes that may come next, ascending."""
-        found: bytes = self.matcher.next_bytes()
-        return bytes(byte for byte in found if self._judged(self.matcher, bytes((byte,))) is not None)
 
 
 def _is_left(position: ItemPosition, witness: bytes) -> bool:
@@ -236,24 +203,6 @@ def _essence(position: ItemPosition, data: bytes) -> bytes:
         if bare == b"," or not bare:
             parts[number] = bare
     return b'"'.join(parts)
-
-
-class _Forked:
-    """A fork that is made when it is first needed: most bytes have no bracket."""
-
-    def __init__(self, matcher: Any) -> None:
-        self._origin = matcher
-        self._matcher: Any = None
-
-    def accept_bytes(self, data: bytes) -> bool:
-        """Accept bytes."""
-        if self._matcher is None:
-            self._matcher = self._origin.fork()
-        return bool(self._matcher.accept_bytes(data))
-
-    def fork(self) -> Any:
-        """A copy of the fork."""
-        return self._matcher.fork()
 
 
 def _in_order(matcher: Any) -> Iterator[int]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ....contract import spending
 from ....tokenizer import Tokenizer
 from ...program.rules import UNIQUE_MARK
-from ..following import FollowingMatcher
+from ..item_following import Brackets, ItemsMatcher
 from .positions import NestedPosition, may_repeat, position_after
-from .searching import Ahead, Brackets, Hints
+from .searching import Ahead, Hints
 from .tokens import tokens_of
 
 _STEPS_OF_A_TOKEN, _STEPS_OF_AN_ITEM = 1000, 200
@@ -30,7 +29,7 @@ class _Search(NamedTuple):
     ahead: list[Ahead]
 
 
-class NestedItemsMatcher(FollowingMatcher[NestedPosition]):
+class NestedItemsMatcher(ItemsMatcher[NestedPosition]):
     """A matcher of texts in which some arrays do not repeat an item; see `contract.BoundedMatcher`.
 
     matcher  the engine's matcher of the text
@@ -70,11 +69,6 @@ class NestedItemsMatcher(FollowingMatcher[NestedPosition]):
             search.untried.pop()
         return [*search.refused, *self._tokens.marked.tolist()]
 
-    def _judged(self, before: Any, data: bytes) -> NestedPosition | None:
-        """The position after bytes that may follow the matcher `before`; None if no text may go on so."""
-        after, ahead = self._begun(before, data)
-        return after if ahead.can_go_on(spending(None)) else None
-
     def _begun(self, before: Any, data: bytes) -> tuple[NestedPosition | None, Ahead]:
         """The position after bytes that may follow the matcher `before`, and the search behind them."""
         if UNIQUE_MARK in data:
@@ -91,19 +85,6 @@ class NestedItemsMatcher(FollowingMatcher[NestedPosition]):
     def _needs_before(self, data: bytes) -> bool:
         return b"[" in data or self._positions[-1].top is not None
 
-    def _after(self, data: bytes, before: Any, spend: Callable[[int], None]) -> NestedPosition | None:
-        return self._judged(before, data)
-
     def fork(self) -> NestedItemsMatcher:
         """An independent copy."""
         return NestedItemsMatcher(self.matcher.fork(), self._tokenizer, self._positions)
-
-    def validate(self, token_ids: Sequence[int]) -> int:
-        """The number of leading tokens that could be accepted in turn; nothing changes."""
-        other = self.fork()
-        return next((n for n, token_id in enumerate(token_ids) if not other.accept(token_id)), len(token_ids))
-
-    def next_bytes(self) -> bytes:
-        """The bytes that may come next, ascending."""
-        found: bytes = self.matcher.next_bytes()
-        return bytes(byte for byte in found if self._judged(self.matcher, bytes((byte,))) is not None)

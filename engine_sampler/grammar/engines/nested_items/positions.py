@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ...errors import GrammarLimitError
 from ...program.rules import MAX_UNIQUE_ITEMS
+from ..item_values import BACKSLASH, QUOTE, SPACE, may_become_one_of, scalar_value
 from .values import (
     Value,
     ascending_scalars,
@@ -15,8 +15,6 @@ from .values import (
     keys_of,
     members_of,
     of_kind,
-    prefix_of,
-    scalar_value,
 )
 
 MAX_ITEM = 1 << 16
@@ -25,8 +23,6 @@ MAX_ITEM = 1 << 16
 MAX_DEPTH = 100
 """The most arrays and objects that are open in each other."""
 
-_QUOTE, _BACKSLASH = b'"'[0], b"\\"[0]
-_SPACE = b" \t\r\n"
 _NONE: frozenset[Value] = frozenset()
 
 
@@ -94,22 +90,11 @@ def may_repeat(position: NestedPosition) -> bool:
     if top is None:
         return False
     if text:
-        return _may_become_one_of(text, position.rivals)
+        scalars = ascending_scalars(position.rivals)
+        return bool(scalars) and may_become_one_of(text, scalars)
     if top.rivals:
         return True
     return not position.closed and bool(position.rivals)
-
-
-def _may_become_one_of(text: bytes, values: frozenset[Value]) -> bool:
-    scalars = ascending_scalars(values)
-    if not scalars:
-        return False
-    if text[0] == _QUOTE:
-        text = prefix_of(text)
-    elif not text.isdigit() and not text.isalpha():
-        return True
-    at = bisect_left(scalars, text)
-    return at < len(scalars) and scalars[at].startswith(text)
 
 
 def position_after(
@@ -150,7 +135,7 @@ def _within(
     if text and byte in b",]} \t\r\n":
         return _with_value(top, scalar_value(text)), at
     at += 1
-    if byte in _SPACE or byte == b":"[0]:
+    if byte in SPACE or byte == b":"[0]:
         return position, at
     if byte == b","[0]:
         return position._replace(closed=False), at
@@ -170,12 +155,12 @@ def _within_string(
     byte, text = data[at], position.text
     if position.escaped:
         return position._replace(text=text + data[at : at + 1], escaped=False), at + 1
-    if byte == _QUOTE:
+    if byte == QUOTE:
         value = scalar_value(text + b'"')
         if top.object and top.key is None:
             return NestedPosition(_with_key(top, value)), at + 1
         return _with_value(top, value), at + 1
-    if byte == _BACKSLASH:
+    if byte == BACKSLASH:
         return position._replace(text=text + b"\\", escaped=True), at + 1
     ends = [end for mark in b'"\\' if (end := data.find(mark, at)) >= 0]
     end = min(ends, default=len(data))

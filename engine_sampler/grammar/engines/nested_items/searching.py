@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from ...program.rules import UNIQUE_MARK
+from ..item_following import Brackets
+from ..item_values import SPACE
 from .positions import NestedPosition, may_repeat, position_after
 
 _MAX_TRIES = 1_000
@@ -19,26 +20,6 @@ _STEPS_OF_A_TRY = 700
 """What it takes to try a byte, in the steps of `contract.Work`."""
 
 _MAX_HINTS = 500
-_SPACE = b" \t\r\n"
-
-
-class Brackets:
-    """Asks the engine about the brackets in bytes that follow `matcher`, of which it makes a fork when it is
-    first needed: most bytes have none."""
-
-    def __init__(self, matcher: Any, data: bytes) -> None:
-        self._origin = matcher
-        self._matcher: Any = None
-        self._data = data
-        self._done = 0
-
-    def open(self, at: int) -> bool:
-        """Whether the bracket at data[at] begins an array whose items must differ."""
-        if self._matcher is None:
-            self._matcher = self._origin.fork()
-        self._matcher.accept_bytes(self._data[self._done : at + 1])
-        self._done = at + 1
-        return bool(self._matcher.fork().accept_bytes(UNIQUE_MARK))
 
 
 class Hints:
@@ -130,15 +111,15 @@ class Ahead:
                 self._hints.add(self._data, self._path + data)
         elif (following := matcher.fork()).accept_bytes(data):
             more = following.next_bytes()
-            is_blank = byte in _SPACE and position.text[:1] != b'"'
-            if not is_blank or not more.strip(_SPACE) or not _has_same(more, choices):
+            is_blank = byte in SPACE and position.text[:1] != b'"'
+            if not is_blank or not more.strip(SPACE) or not _has_same(more, choices):
                 self._wait(following, after, more)
                 self._path += data
 
 
 def _has_same(more: bytes, choices: bytes) -> bool:
     """Whether two sets of bytes differ in white space only."""
-    return more.translate(None, _SPACE) == choices.translate(None, _SPACE)
+    return more.translate(None, SPACE) == choices.translate(None, SPACE)
 
 
 @lru_cache(maxsize=128)
@@ -150,7 +131,7 @@ def _rank(byte: int) -> int:
     """First what ends something, then what goes on with it, last what does not change an item."""
     if byte in b'"]}':
         return 0
-    if byte in _SPACE:
+    if byte in SPACE:
         return 4
     if byte in b"\\\xff":
         return 3

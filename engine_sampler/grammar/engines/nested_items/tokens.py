@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from ....tokenizer import Tokenizer
 from ...program.rules import UNIQUE_MARK
+from ..item_values import is_partial, prefix_of
 from .positions import NestedPosition, may_repeat
-from .values import Value, ascending_scalars, is_partial, prefix_of
+from .values import Value, ascending_scalars
 
 _BACKSLASH = b"\\"[0]
 _SPACE = b" \t\r\n"

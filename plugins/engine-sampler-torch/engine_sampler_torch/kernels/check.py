@@ -90,7 +90,9 @@ def trusted(device: str) -> bool:
     place = torch.device(device)
     if place.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
         return False
-    warning = f"Triton's kernels are not used on {device}: {{}}. Eager torch gives the same tokens more slowly"
+    warning = (
+        f"Triton's kernels are not used on {device}: {{}}. Eager torch gives the same tokens more slowly"
+    )
     if place.type == "cuda" and torch.version.cuda and fuses(torch.cuda.get_device_capability(place)):
         reason = f"Triton {triton.__version__} fuses operations there; from Triton 3.9 on they are exact"
         warnings.warn(warning.format(reason), RuntimeWarning, stacklevel=2)
@@ -99,7 +101,7 @@ def trusted(device: str) -> bool:
 
 
 def fuses(capability: tuple[int, int], version: str = triton.__version__) -> bool:
-    """Whether Triton's assembler may fuse a product and a sum on cards of this compute capability, although it
+    """Whether Triton's assembler may fuse a product and a sum on cards of this compute capability, though it
     is told not to. Seen in the machine code for sm_100: FFMA2 with Triton 3.6, none with 3.9."""
     return capability >= (10, 0) and tuple(int(part) for part in version.split(".")[:2]) < (3, 9)
 

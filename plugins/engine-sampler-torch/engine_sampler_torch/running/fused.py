@@ -19,7 +19,7 @@ from .edits import are_few, edits_of, most_listed
 from .pieces import GroupPiece, leading_edits
 from .reading import GRAMMAR, READING
 from .recipe import KernelSource, Recipe
-from .rehearsal import Rehearsal
+from .rehearsal import Form, Rehearsal
 from .tables import EditTables, Revision
 from .transfer import Upload
 
@@ -102,8 +102,8 @@ class Fused:
         self._name = str(device)
         self._workspace: Any = None
         self._everything = torch.empty(0, dtype=torch.int64)
-        self._logits = self._everything
         self._compilations = compilations
+        self._form: Form | None = None
         self.tables = EditTables(device)
 
     @property
@@ -151,8 +151,8 @@ class Fused:
         return route if self._compiled(piece, route) is Compiling.READY else None
 
     def see(self, logits: Tensor) -> None:
-        """The logits of the step that begins."""
-        self._logits = logits
+        """The logits of the step that begins, of which only the form is kept."""
+        self._form = Form.of(logits)
 
     def waits(self, piece: GroupPiece) -> bool:
         """Whether torch runs a piece only until its kernels are compiled."""
@@ -164,14 +164,13 @@ class Fused:
 
     def _compiled(self, piece: GroupPiece, route: Route) -> Compiling:
         """How far the kernels of a piece are, for logits like those of this step."""
-        logits, masked = self._logits, piece.masks is not None
-        form = logits.dtype, logits.stride(0), masked, piece.wants("raw"), route.chooses
+        asked = self._form, piece.masks is not None, piece.wants("raw"), route.chooses
         known: dict[Any, Compiling] = piece.compiled
-        if known.get(form) is not Compiling.READY:
-            assert self._compilations is not None
+        if known.get(asked) is not Compiling.READY:
+            assert self._compilations is not None and self._form is not None
             rehearsal = Rehearsal(
                 piece,
-                logits,
+                self._form,
                 start=route.start,
                 chooses=route.chooses,
                 is_heated=route.is_heated,
@@ -179,8 +178,8 @@ class Fused:
                 listed=min(piece.listed, piece.vocab_size) if piece.wants("raw") else None,
             )
             kernels = kernels_for(self._device)
-            known[form] = self._compilations.state(rehearsal.key, lambda: rehearsal.run(kernels))
-        return known[form]
+            known[asked] = self._compilations.state(rehearsal.key, lambda: rehearsal.run(kernels))
+        return known[asked]
 
     def source(self, piece: GroupPiece, logits: Tensor, route: Route) -> KernelSource:
         """The logits themselves, if the route is direct."""

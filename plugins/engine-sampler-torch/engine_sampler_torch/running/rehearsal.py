@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,6 +13,19 @@ from .pieces import GroupPiece
 
 _MANY, _FEW = 9, 1
 """How many rows stand for all pieces that are divided as theirs: of up to eight rows, and of more."""
+
+
+class Form(NamedTuple):
+    """What of logits decides it: how their rows lie, not what they hold."""
+
+    dtype: torch.dtype
+    stride: int
+    device: torch.device
+
+    @classmethod
+    def of(cls, logits: Tensor) -> Form:
+        """That of logits [rows, vocab]."""
+        return cls(logits.dtype, logits.stride(0), logits.device)
 
 
 class Rehearsal:
@@ -24,7 +37,7 @@ class Rehearsal:
     def __init__(
         self,
         piece: GroupPiece,
-        logits: Tensor,
+        form: Form,
         *,
         start: int,
         chooses: bool,
@@ -36,7 +49,7 @@ class Rehearsal:
         `is_edited`: whether rows may have edits; `listed`: how many tokens raw logprobs list, None for
         none."""
         self._rows = _MANY if len(piece) > _MANY - 1 else _FEW
-        self._form = logits.dtype, logits.stride(0), logits.device
+        self._form = form
         self._size = piece.vocab_size
         self._chooses, self._is_heated, self._listed = chooses, is_heated, listed
         self._is_masked = piece.masks is not None
