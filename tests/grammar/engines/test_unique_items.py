@@ -11,41 +11,21 @@ from typing import Any
 import pytest
 
 from engine_sampler import Tokenizer
-from engine_sampler.contract import UnfinishedError, Work, allocate_bitmask
+from engine_sampler.contract import allocate_bitmask
 from engine_sampler.grammar import Grammar, GrammarLimitError
 from engine_sampler.grammar.engines import item_positions, unique_items
 from engine_sampler.grammar.errors import UnsupportedKeywordError
 from engine_sampler.testing import MatcherContract
 
 from ..both_engines import every_engine
+from .item_arrays import MIXED, PIECES, STRINGS, items
 
 ROUNDS = int(os.environ.get("ENGINE_SAMPLER_TEST_ROUNDS", "1"))
 
 
-def items(schema: Any, **others: Any) -> dict[str, Any]:
-    """The schema of an array whose items must differ."""
-    return {"type": "array", "items": schema, "uniqueItems": True, **others}
-
-
-STRINGS = items({"type": "string"})
-MIXED = items({"type": ["string", "number", "boolean"]})
 FEW = items({"type": ["string", "integer"], "pattern": "^(a|b|ab|\\n)$", "minimum": 0, "maximum": 2})
-PIECES = [
-    *(
-        b'"a',
-        b'a"',
-        b'","',
-        b'", "',
-        b'"]',
-        b'["',
-        b'["a","a"',
-        b"\\u0061",
-        b'","a',
-        b'a","',
-        b'a","a"',
-        b"\\",
-    ),
-    *(b"12", b"2,", b"1,1", b",1", b"1]", b" 1", b"0,", b'1,"a', b'",1,1', b"true", b",true", b"1.0", b"0e0"),
+LONG = [
+    *PIECES,
     *(
         b'",',
         b'a",',
@@ -63,9 +43,8 @@ PIECES = [
         b' "',
         b'"a",',
     ),
-    *("é".encode(), "é".encode()[:1], "é".encode()[1:], b'ab"', b'"ab', b'":["', b"[1,", b"\xff", b"[\xff"),
 ]
-TOKENS = [*(bytes((byte,)) for byte in range(0x20, 0x7F)), *PIECES, b"<end>"]
+TOKENS = [*(bytes((byte,)) for byte in range(0x20, 0x7F)), *LONG, b"<end>"]
 TOKENIZER = Tokenizer(TOKENS, [len(TOKENS) - 1])
 
 
@@ -201,37 +180,6 @@ def test_masks_allow_exactly_the_tokens_that_are_accepted(engine: Any, kind: str
                 for array in found.values() if isinstance(found, dict) else [found]:
                     assert len({value(one) for one in array}) == len(array), text
     assert ended
-
-
-def test_masks_beside_many_items_are_found_piece_by_piece() -> None:
-    grammar = Grammar.from_json_schema(items({"type": ["integer", "string"]}))
-    matcher = grammar.compile(TOKENIZER).matcher()
-    if not matcher.bounded:
-        pytest.skip("only the engine in C can be interrupted")
-    assert matcher.accept_bytes(("[" + ",".join(map(str, range(0, 400, 3))) + ",1").encode())
-    whole, bitmask = allocate_bitmask(1, len(TOKENS)), allocate_bitmask(1, len(TOKENS))
-    matcher.fork().fill_bitmask(whole)
-    pieces = 0
-    while pieces < 100_000:
-        pieces += 1
-        try:
-            matcher.fill_bitmask(bitmask, work=Work(2000, 2000))
-        except UnfinishedError:
-            continue
-        break
-    assert bitmask.tolist() == whole.tolist()
-    assert pieces > 5
-
-
-@pytest.mark.parametrize("beginning", ["[0,-", "[1,1.", "[10,1e"])
-def test_masks_know_numbers_that_are_written_otherwise(beginning: str) -> None:
-    grammar = Grammar.from_json_schema(items({"type": "number", "minimum": -9, "maximum": 10}), numbers="any")
-    matcher = grammar.compile(TOKENIZER).matcher()
-    assert matcher.accept_bytes(beginning.encode())
-    bitmask = allocate_bitmask(1, len(TOKENS))
-    matcher.fill_bitmask(bitmask)
-    found = [t for t in range(len(TOKENS)) if bitmask[0, t >> 5] >> (t & 31) & 1]
-    assert found == [t for t in range(len(TOKENS)) if matcher.fork().accept(t)]
 
 
 def test_completions_and_repairs_do_not_repeat_items_in_silence() -> None:

@@ -167,7 +167,8 @@ class Fused:
         asked = self._form, piece.masks is not None, piece.wants("raw"), route.chooses
         known: dict[Any, Compiling] = piece.compiled
         if known.get(asked) is not Compiling.READY:
-            assert self._compilations is not None and self._form is not None
+            assert self._compilations is not None
+            assert self._form is not None
             rehearsal = Rehearsal(
                 piece,
                 self._form,
