@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Iterator
@@ -266,6 +267,18 @@ class BackendContract(DeviceLaws, RandomSteps):
                     for step, (one, other) in enumerate(zip(found, right, strict=True)):
                         assert one == other, f"step {step} of a scheduler gives {one}, not {other}, {where}"
 
+    def test_drafts_get_the_results_of_the_reference(self) -> None:
+        for trial in self.trials():
+            found = self.backend.draws_ahead(self.backend.compile(trial.chain))
+            assert type(found) is bool, f"draws_ahead gives {found!r}, not a bool, {trial}"
+        for size in self.vocab_sizes:
+            for number in range(times(max(1, self.chains // 4))):
+                found, right = (self.drafted(b, size, number) for b in (self.backend, NumpyBackend()))
+                where = f"vocabulary {size}, requests {number}"
+                for step, (one, other) in enumerate(zip(found, right, strict=True)):
+                    same = one == other or not self.backend.exact
+                    assert same, f"step {step} with drafts gives {one}, not {other}, {where}"
+
     def test_what_is_decided_is_counted_and_never_less(self) -> None:
         for trial in self.trials():
             plan, counts = self.backend.compile(trial.chain), [(0, 0)]
@@ -365,6 +378,24 @@ class BackendContract(DeviceLaws, RandomSteps):
             for request_id in scheduler.request_ids[8:]:
                 scheduler.remove(request_id)
             results.append(step)
+        return results
+
+    def drafted(self, backend: Backend, size: int, number: int) -> list[Any]:
+        """What a scheduler gives for two requests with drafts that are likely to be right."""
+        random = np.random.default_rng([size, number, 1])
+        scheduler = Scheduler(size, vocabulary_of(size).tokenizer, backend=backend)
+        penalties = {"temperature": 0.0, "presence_penalty": 2.0}  # history counts
+        for settings in (penalties, random_settings(random)):
+            seeded = {**settings, "seed": int(random.integers(2**63))}
+            with contextlib.suppress(ValueError):  # ids that this vocabulary lacks
+                scheduler.add(SamplingParams(**seeded), random.integers(0, min(size, 3), 6).tolist())
+        results: list[Any] = []
+        while scheduler.request_ids and len(results) < STEPS:
+            each = random.normal(0, 3, (len(scheduler.request_ids), size)).astype(np.float32)
+            drafts = [[int(row.argmax())] * 2 for row in each]
+            logits = np.repeat(each, 3, axis=0)
+            given = self.place(logits) if backend is self.backend else logits
+            results.append(_summary(scheduler.step(given, draft_token_ids=drafts)))
         return results
 
     def _accept(self, trial: ChainTrial, slot: int, random: np.random.Generator, n: int) -> None:

@@ -312,6 +312,22 @@ class MovesPositions(Plain):
             group.rows.slots.positions[group.rows.slot_numbers] += 1
 
 
+@breaks("drafts_get_the_results_of_the_reference")
+class DrawsAllAhead(Plain):
+    """Draws the rows of drafts together, though their histories count."""
+
+    def draws_ahead(self, plan: Any) -> bool:
+        return True
+
+
+@breaks("drafts_get_the_results_of_the_reference")
+class DrawsAheadOneDay(Plain):
+    """Returns None where a bool is asked for."""
+
+    def draws_ahead(self, plan: Any) -> Any:
+        return None
+
+
 @breaks("what_is_decided_is_counted_and_never_less")
 class CountsDecisionsBackwards(Plain):
     """Counts its decisions of one step."""
