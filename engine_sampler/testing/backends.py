@@ -269,8 +269,8 @@ class BackendContract(DeviceLaws, RandomSteps):
 
     def test_drafts_get_the_results_of_the_reference(self) -> None:
         for trial in self.trials():
-            found = self.backend.draws_ahead(self.backend.compile(trial.chain))
-            assert type(found) is bool, f"draws_ahead gives {found!r}, not a bool, {trial}"
+            ahead = self.backend.draws_ahead(self.backend.compile(trial.chain))
+            assert type(ahead) is bool, f"draws_ahead gives {ahead!r}, not a bool, {trial}"
         for size in self.vocab_sizes:
             for number in range(times(max(1, self.chains // 4))):
                 found, right = (self.drafted(b, size, number) for b in (self.backend, NumpyBackend()))
