@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +11,7 @@ from ..base.errors import quoted
 from ..base.json_text import json_text
 from .errors import GrammarError, GrammarLimitError
 from .limits import Limits
+from .program.json_text import loaded_json
 
 
 def check_choice(name: str, value: Any, allowed: Sequence[str]) -> None:
@@ -112,22 +112,13 @@ def texts_of(name: str, documents: Any, limits: Limits) -> tuple[tuple[str, str]
     if documents is None:
         return ()
     if isinstance(documents, str):
-        documents = _read_object(name, documents, limits)
+        check_text(name, documents, limits)
+        documents = loaded_json(name, documents)
     if not isinstance(documents, Mapping) or not all(map(is_text, documents)):
         raise GrammarError(f"{name}={quoted(documents)} is not allowed: schemas by URI")
     texts = {uri: one if isinstance(one, str) else written_json(one) for uri, one in documents.items()}
     check_text(name, "".join((*texts, *texts.values())), limits)
     return tuple((uri.removesuffix("#"), text) for uri, text in sorted(texts.items()))
-
-
-def _read_object(name: str, text: str, limits: Limits) -> Any:
-    check_text(name, text, limits)
-    try:
-        return json.loads(text)
-    except RecursionError:
-        raise GrammarError(f"{name} is nested too deep to be read") from None
-    except ValueError as error:
-        raise GrammarError(f"{name} is not JSON: {error}") from None
 
 
 _GRAMMAR_NAME = re.compile(r"[A-Za-z0-9_]+(?:-[A-Za-z0-9_]+)*")

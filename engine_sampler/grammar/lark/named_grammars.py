@@ -9,13 +9,13 @@ that it ignores, of its own.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ...base.errors import quoted
-from ..errors import GrammarError, GrammarLimitError
+from ..errors import GrammarError
+from ..program.json_text import loaded_json
 from ..program.rules import Rules
 
 
@@ -63,12 +63,7 @@ def is_grammar_list(text: str) -> bool:
 
 def read_grammar_list(text: str) -> GrammarList:
     """Read `{"grammars": [...]}`. Raises GrammarError."""
-    try:
-        listed = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise GrammarError(f"invalid JSON: {error.msg}", error.lineno, error.colno) from None
-    except RecursionError:
-        raise GrammarLimitError("the JSON is nested too deep") from None
+    listed = loaded_json("the list of grammars", text)
     _check_keys("the list of grammars", listed, ("grammars",))
     entries = listed.get("grammars")
     if not isinstance(entries, list) or not entries:

@@ -133,7 +133,7 @@ def test_what_is_wrong_names_the_grammar(text: str, named: Any, message: str) ->
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "invalid JSON: .*line 1, column 2"),
+        ("{", "the list of grammars is not JSON: .*line 1, column 2"),
         ("{}", "grammars=None is not allowed: a list of one or more"),
         (listed(), "a list of one or more"),
         ('{"grammars": [1]}', "grammars.0.: 1 is not allowed: an object"),
@@ -145,8 +145,9 @@ def test_what_is_wrong_names_the_grammar(text: str, named: Any, message: str) ->
         (listed({"lark_grammar": "start: "}, {"lark_grammar": ""}), "grammars.1. must have a name"),
         (listed({"name": "a", "json_schema": {}}, {"name": "a", "json_schema": {}}), "that no other one has"),
         ('{"grammars": [{"json_schema": {}}], "max_tokens": 3}', "'max_tokens' is not allowed: grammars"),
-        ("{" * 100_000, "invalid JSON|nested too deep"),
-        ('{"grammars": ' + "[" * 100_000, "invalid JSON|nested too deep"),
+        ('{"x": ' + "9" * 5_000 + "}", "the list of grammars is not JSON: .*digits"),
+        ("{" * 100_000, "the list of grammars is (not JSON|nested too deeply)"),
+        ('{"grammars": ' + "[" * 100_000, "the list of grammars is (not JSON|nested too deeply)"),
     ],
 )
 def test_a_list_that_cannot_be_read_is_refused(text: str, message: str) -> None:
