@@ -11,6 +11,11 @@ from engine_sampler.for_backends import failure
 
 logger = logging.getLogger("engine_sampler")
 
+MOST_WAITING = 16
+"""The most that wait to be compiled: a client may send one chain after the other."""
+MOST_COMPILED = 1024
+"""The most that are compiled as long as the process runs, since nothing takes machine code back."""
+
 
 class Compiling(Enum):
     """How far the kernels of a chain are."""
@@ -22,16 +27,23 @@ class Compiling(Enum):
 
 class Compilations:
     """What has been compiled for one device, by all that decides which machine code is needed. Work is done
-    in one thread at a time."""
+    in one thread at a time. At limits, torch runs the chain: tokens are the same."""
 
     def __init__(self) -> None:
         self._states: dict[Hashable, Compiling] = {}
+        self._waiting: set[Hashable] = set()
         self._turn = threading.Lock()
 
     def state(self, key: Hashable, compile: Callable[[], None]) -> Compiling:
-        """How far the kernels for `key` are. At the first question, a thread starts to `compile` them."""
+        """How far the kernels for `key` are. At the first question, a thread starts to `compile` them, unless
+        too many wait."""
         state = self._states.get(key)
         if state is None:
+            if len(self._states) >= MOST_COMPILED:
+                return Compiling.FAILED
+            if len(self._waiting) >= MOST_WAITING:
+                return Compiling.PENDING
+            self._waiting.add(key)
             state = self._states.setdefault(key, Compiling.PENDING)
             self.start(lambda: self._finish(key, compile))
             state = self._states[key]
@@ -50,3 +62,5 @@ class Compilations:
                 self._states[key] = Compiling.FAILED
             else:
                 self._states[key] = Compiling.READY
+            finally:
+                self._waiting.discard(key)

@@ -114,3 +114,24 @@ def test_what_cannot_be_compiled_stays_in_torch(
     assert caplog.messages == [
         "compiling a kernel failed: RuntimeError: no compiler; its chain runs in torch"
     ]
+
+
+def test_few_chains_wait_to_be_compiled_and_not_too_many_are(
+    works: Works, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiling, "MOST_WAITING", 2)
+    monkeypatch.setattr(compiling, "MOST_COMPILED", 3)
+    compilations = compiling.Compilations()
+
+    def states() -> list[compiling.Compiling]:
+        return [compilations.state(key, lambda: None) for key in range(4)]
+
+    assert states() == [compiling.Compiling.PENDING] * 4
+    assert len(works) == 2
+    while works:
+        works.pop()()
+    assert states() == [compiling.Compiling.READY] * 2 + [
+        compiling.Compiling.PENDING,
+        compiling.Compiling.FAILED,
+    ]
+    assert len(works) == 1
