@@ -5,7 +5,11 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 PLUGIN = Path(__file__).parents[2]
 sys.path[:0] = [str(PLUGIN), str(PLUGIN.parents[1])]
@@ -18,3 +22,15 @@ else:
     from interpreter import patch_once
 
     patch_once()
+
+
+@pytest.fixture
+def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """`recording.Graphs`: kernels run on the host, and graphs are captured there."""
+    from engine_sampler_torch.running import fused
+    from recording import Graphs
+
+    monkeypatch.setattr(fused, "DEVICE_TYPES", ["cpu"])
+    fused.kernels_for.cache_clear()
+    yield Graphs(monkeypatch)
+    fused.kernels_for.cache_clear()

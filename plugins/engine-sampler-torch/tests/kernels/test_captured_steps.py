@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from engine_sampler_torch import TorchBackend
-from engine_sampler_torch.running import captured, fused
+from engine_sampler_torch.running import captured
 from host_sampler import SecondBest
 from recording import Graphs
 
 from engine_sampler import SamplingParams, Scheduler, StepResult, Tokenizer
 from tests.engines import registered
 
-pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter's, for NaN
+pytestmark = [
+    pytest.mark.usefixtures("graphs"),
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),  # the interpreter's, for NaN
+]
 
 SIZE, ROWS = 100, 4
 SEEN = captured.SEEN_BEFORE
@@ -33,15 +35,6 @@ MIXTURES: tuple[tuple[dict[str, Any], ...], ...] = (
     (CHAIN | {"regex": "[a-f]+", "logprobs": 2, "logprobs_mode": ["raw", "processed"]}, CHAIN),
     ({"temperature": 0.9, "dry_multiplier": 0.8, "min_tokens": 3, "bad_words": [[1, 2], 7]},),
 )
-
-
-@pytest.fixture(autouse=True)
-def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Graphs]:
-    """Kernels run on the host, and graphs are captured there."""
-    monkeypatch.setattr(fused, "DEVICE_TYPES", ["cpu"])
-    fused.kernels_for.cache_clear()
-    yield Graphs(monkeypatch)
-    fused.kernels_for.cache_clear()
 
 
 def schedulers(mixture: tuple[dict[str, Any], ...]) -> tuple[Scheduler, Scheduler]:

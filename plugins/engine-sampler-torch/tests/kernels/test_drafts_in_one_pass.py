@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from engine_sampler_torch import TorchBackend
-from engine_sampler_torch.running import fused, transfer
+from engine_sampler_torch.running import transfer
 from recording import Graphs
 
 from engine_sampler import SamplingParams, Scheduler, StepResult, Tokenizer
 
-pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter's, for NaN
+pytestmark = [
+    pytest.mark.usefixtures("graphs"),
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),  # the interpreter's, for NaN
+]
 
 SIZE, DRAFTS = 100, 2
 TOKENIZER = Tokenizer([b"</s>", *(bytes([i]) for i in range(1, SIZE))], eos_token_ids=[0])
@@ -25,15 +27,6 @@ TOGETHER: tuple[dict[str, Any], ...] = (
     CHAIN | {"logit_bias": {3: 2.0}, "stop": ["a"], "max_tokens": 9},
     {"typical_p": 0.9},
 )
-
-
-@pytest.fixture(autouse=True)
-def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Graphs]:
-    """Kernels run on the host, and graphs are captured there."""
-    monkeypatch.setattr(fused, "DEVICE_TYPES", ["cpu"])
-    fused.kernels_for.cache_clear()
-    yield Graphs(monkeypatch)
-    fused.kernels_for.cache_clear()
 
 
 class Both:
