@@ -11,7 +11,7 @@ import numpy as np
 
 from ..arithmetic import LogitRows
 from ..base.errors import INTERRUPTIONS, failure, quoted
-from ..contract import Backend, BackendError, Batch, Group, LogprobsRequest
+from ..contract import Backend, BackendError, Batch, LogprobsRequest
 from ..requests.detokenizer import MatchedEnds
 from ..requests.draws import RowOutputs
 from ..requests.results import StepResult
@@ -191,7 +191,7 @@ class Step:
     def _start(self, drawing: Round) -> tuple[Batch, Sequence[int]]:
         """The round for the backend, and the indices of the requests that are left out."""
         inputs = drawing.inputs
-        if self._ahead is None and self.may_draw_ahead:
+        if drawing.drafts and self.may_draw_ahead:
             self._ahead = AheadDraw.of(self._grouping, drawing, self._logits, self.outputs)
         if self._ahead is not None:
             return self._ahead.batch, ()
@@ -219,7 +219,12 @@ class Step:
         """The step for the backend."""
         inputs, is_whole, outputs = drawing.inputs, drawing.is_whole, self.outputs
         self._token_ids_on_device = None
-        groups, cache = self._groups(drawing, left_out)
+        if drawing.counts is not None and self.may_draw_ahead and not left_out:
+            kept = self._grouping.spread(inputs, drawing.rows)
+            groups, cache = kept.groups, kept.cache
+        else:
+            groups = self._grouping.groups(inputs, drawing.rows, is_whole=is_whole, left_out=left_out)
+            cache = inputs.cache if is_whole and not left_out else {}
         return Batch(
             self._logits,
             groups,
@@ -232,15 +237,6 @@ class Step:
             prepared_masks=self._masks.take_prepared() if inputs.masked and is_whole else None,
         )
 
-    def _groups(self, drawing: Round, left_out: Sequence[int]) -> tuple[list[Group], dict[Any, Any]]:
-        """The groups of a round, and what the backend keeps for them."""
-        inputs, is_whole = drawing.inputs, drawing.is_whole
-        if drawing.counts is not None and self.may_draw_ahead and not left_out:
-            kept = self._grouping.spread(inputs, drawing.rows)
-            return kept.groups, kept.cache
-        groups = self._grouping.groups(inputs, drawing.rows, is_whole=is_whole, left_out=left_out)
-        return groups, inputs.cache if is_whole and not left_out else {}
-
     def _logprobs_request(self, drawing: Round, needed: LogprobsPlan) -> LogprobsRequest:
         if self._logprobs is None:
             places = (None, None) if drawing.is_whole else (drawing.rows, drawing.counts)
@@ -252,7 +248,7 @@ class Step:
     def _draw(self, drawing: Round, batch: Batch) -> bool:
         """Run the backend; returns whether there are errors. If it fails, no row of the round has a token."""
         outputs, ahead = self.outputs, self._ahead
-        reason = None if ahead is not None and ahead.is_drawn else self._run_backend(drawing, batch)
+        reason = self._run_backend(drawing, batch) if ahead is None or not ahead.is_drawn else None
         if ahead is not None:
             ahead.reach(drawing.rows)
         if reason is not None:
