@@ -32,9 +32,9 @@ _DRAFTS = {"draft-03": 4, "draft-04": 4, "draft-06": 6, "draft-07": 7, "2019-09"
 
 _DYNAMIC = frozenset(("$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor"))
 
-_MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
-_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
-_SINGLES = (
+MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
+LISTS = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
+SINGLES = (
     *("not", "if", "then", "else", "items", "additionalItems", "unevaluatedItems", "contains"),
     *("additionalProperties", "unevaluatedProperties", "propertyNames", "contentSchema"),
 )
@@ -229,13 +229,13 @@ def _record_anchors(value: dict[str, Any], resource: Resource) -> None:
 
 def _children(value: dict[str, Any]) -> list[Any]:
     children: list[Any] = []
-    for keyword in _MAPS:
+    for keyword in MAPS:
         if isinstance(members := value.get(keyword), dict):
             children += members.values()
-    for keyword in _LISTS:
+    for keyword in LISTS:
         if isinstance(items := value.get(keyword), list):
             children += items
-    children += [value[keyword] for keyword in _SINGLES if keyword in value]
+    children += [value[keyword] for keyword in SINGLES if keyword in value]
     return children
 
 

@@ -135,7 +135,7 @@ class Expander:
             if known is not None:
                 number = known
                 break
-            items = self._items(value, resource)
+            items = self.keywords_of(value, resource)
             if len(items) != 1 or not _is_another(*items[0]) or key in passed:
                 number = self._literals[key] = self._of_schema(value, resource, scope, items)
                 break
@@ -184,7 +184,7 @@ class Expander:
             raise
         return self._add(SchemaNode(value, resource, scope, items))
 
-    def _items(self, value: dict[str, Any], resource: Resource) -> Items:
+    def keywords_of(self, value: dict[str, Any], resource: Resource) -> Items:
         """The keywords of a schema that constrain values; up to draft 7, `$ref` hides all others."""
         draft = resource.draft
         if draft < 2019 and "$ref" in value:
