@@ -91,6 +91,7 @@ class Rewritten:
     placeholders   the meaning of each declared terminal
     lazy           the rule that each lazy terminal stands for
     bounded        the rule that each terminal of bounded length belongs to, or is the text of
+    budgets        how many tokens may begin in each text of some rules that are not one terminal
     settings       the sampling parameters that hold in some rules
     declared       how many names that are known are declared
     captures       the name under which what a rule matches is reported, by rule
@@ -100,6 +101,7 @@ class Rewritten:
     placeholders: dict[str, Placeholder] = field(default_factory=dict)
     lazy: dict[str, str] = field(default_factory=dict)
     bounded: dict[str, str] = field(default_factory=dict)
+    budgets: dict[str, int] = field(default_factory=dict)
     settings: dict[str, Mark] = field(default_factory=dict)
     declared: int = 0
     captures: dict[str, str] = field(default_factory=dict)
@@ -166,8 +168,7 @@ class _Rewriter:
                     self._replace(word, self._count(word))
                 elif word.kind in ("token", "json", "reference"):
                     if is_terminal or statement.kind != "rule":
-                        text = f"{word.text} is only allowed in a rule that is not lazy or bounded"
-                        raise self._scan.error(text, word.start)
+                        raise self._scan.error(f"{word.text} is only allowed in a rule", word.start)
                     name = next(self._names)
                     self._result.placeholders[name] = self._placeholder(word)
                     self._replace(word, name)
@@ -192,15 +193,7 @@ class _Rewriter:
         words = statement.words
         if statement.kind != "terminal" or len(words) != 3 or words[2].text != "%regex":
             return False
-        value = words[2].value
-        kind = "regex"
-        if isinstance(value, dict) and value.get("type") in ("number", "integer"):
-            kind = "number"
-            for key in value:
-                if key not in _NUMBER_KEYS:
-                    text = f"%regex: {quoted(key)} is not allowed: {', '.join(_NUMBER_KEYS)}"
-                    raise self._scan.error(text, words[2].start)
-        self._result.placeholders[statement.defines] = Placeholder(kind, words[2], value)
+        self._result.placeholders[statement.defines] = self._placeholder(words[2])
         self._edit(words[0].start, words[2].end, "")
         return True
 
@@ -246,11 +239,24 @@ class _Rewriter:
     # --- forms within a rule's body ------------------------------------------------------------------
 
     def _placeholder(self, word: Word) -> Placeholder:
+        if word.text == "%regex":
+            return self._regex(word)
         if word.kind == "json":
             return Placeholder(word.text.removeprefix("%"), word, word.value)
         if word.kind == "reference":
             return Placeholder("named", word, word.text.removeprefix("@"))
         return self._tokens.placeholder(word)
+
+    def _regex(self, word: Word) -> Placeholder:
+        """What `%regex {...}` means."""
+        value = word.value
+        if not isinstance(value, dict) or value.get("type") not in ("number", "integer"):
+            return Placeholder("regex", word, value)
+        for key in value:
+            if key not in _NUMBER_KEYS:
+                text = f"%regex: {quoted(key)} is not allowed: {', '.join(_NUMBER_KEYS)}"
+                raise self._scan.error(text, word.start)
+        return Placeholder("number", word, value)
 
     def _count(self, word: Word) -> str:
         bounds = count_bounds(word.text)
@@ -281,13 +287,21 @@ class _Rewriter:
         reported = found.get("stop_capture")
         if reported is not None and ending is None:
             raise self._scan.error("stop_capture is only allowed with suffix or stop", reported.start)
-        if not is_lazy and not any(bounds):
+        colon, body = words[close + 1], words[close + 2 :]
+        part = next(filter(None, map(_part_of_rule, words[close + 1 :], body)), None)
+        is_terminal = is_lazy or any(bounds)
+        if bounds[0] and not (is_lazy or bounds[1]) and (part or _names_regex(body)):
+            self._result.budgets[statement.defines] = bounds[0]
+            is_terminal = False
+        if not is_terminal:
             start, end = words[name + 1].start, words[close].end
             self._edit(start, end, "")
             return False
+        if part:
+            one = "a rule that is neither lazy nor has max_chars: such a rule is one terminal"
+            raise self._scan.error(f"{part.text} is only allowed in {one}", part.start)
         terminal = next(self._names)
-        colon = words[close + 1]
-        for word in words[close + 2 :]:
+        for word in body:
             if (grouped := _grouped(word)) != word.text:
                 self._replace(word, grouped)
         head = terminal.ljust(colon.end - words[0].start - 2)
@@ -367,6 +381,18 @@ class _Rewriter:
             raise self._scan.error(f"rules have no attribute {quoted(key.text)}", key.start)
         if not is_valid:
             raise self._scan.error(f"the attribute {quoted(key.text)} has a wrong value", value.start)
+
+
+def _part_of_rule(before: Word, word: Word) -> Word | None:
+    """`word` of the body of a rule if no terminal can contain it."""
+    if word.kind == "name":
+        is_rule = word.text.lstrip("_")[:1].islower() and before.kind != "arrow"
+        return word if is_rule else None
+    return word if word.kind in ("token", "reference") or word.text in ("%json", "%lark") else None
+
+
+def _names_regex(words: Iterable[Word]) -> bool:
+    return any(word.text == "%regex" for word in words)
 
 
 def _grouped(word: Word) -> str:

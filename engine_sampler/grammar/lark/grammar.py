@@ -87,8 +87,10 @@ def rules_from_gbnf(text: str, root: str = "root", special_tokens: Mapping[str, 
     """The rules of a grammar in GBNF, whose texts the rule `root` derives; `special_tokens`, and what it
     raises, as in `rules_from_lark`."""
     with counted_work():
-        lines, trees, placeholders, captures, settings, lazy = read_gbnf(text, root)
-        rewritten = Rewritten(text, placeholders, lazy=lazy, captures=captures, settings=settings)
+        lines, trees, placeholders, captures, settings, budgets, lazy = read_gbnf(text, root)
+        rewritten = Rewritten(
+            text, placeholders, lazy=lazy, captures=captures, settings=settings, budgets=budgets
+        )
         grammar: Any = _LoadedGrammar(
             [(name, (), tree, None) for name, tree in trees.items()],
             [(name, (None, 0)) for name in placeholders],
@@ -293,6 +295,7 @@ class _Reading:
             loaded.messages,
             loaded.rewritten.captures,
             loaded.rewritten.settings,
+            loaded.rewritten.budgets,
         )
         rules.start = self._reader.read(start)
         rules.ignore = list(dict.fromkeys(map(self._terminals.symbol, loaded.grammar.ignore)))
