@@ -32,8 +32,9 @@ from .dead_ends.earley_dead_ends import drop_dead_ends, looking_ahead
 from .dead_ends.ignored_text import move_ignored_into_rules
 from .dead_ends.preceding_characters import texts_before
 from .dead_ends.terminal_states import TerminalStates
-from .dialect import Placeholder, Rewritten, rewrite
+from .dialect import Rewritten, rewrite
 from .extensions.parametric import expanded
+from .extensions.placeholders import Placeholder
 from .gbnf import read_gbnf
 from .lazy_terminals import guarded_terminals
 from .library import library_source

@@ -14,7 +14,7 @@ from ....base.errors import quoted
 from ...errors import GrammarError, GrammarLimitError
 from ...program.settings import Mark
 from ...work import counted_work, spend
-from ..dialect import Placeholder, SpecialTokens
+from ..extensions.placeholders import Placeholder, SpecialTokens
 from ..extensions.regular_rules import RegularRule
 from ..extensions.rule_attributes import BoundedText
 from ..statements import ENDLESS, MAX_BRACKETS, MAX_NUMBER, MAX_WORD, Lines, Word
