@@ -1,6 +1,6 @@
 """Runs collections of JSON Schemas with their instances on our engine and on llguidance and xgrammar.
 
-    python -m benchmarks.grammar.corpus PATH... [--engines NAME ...] [--sample [ENGINE=]N ... [--seed S]]
+    python -m benchmarks.grammar.corpus PATH... [--engines NAME ...] [--sample [ENGINE=]N]... [--seed S]
                                        [--out FOLDER] [--again] [--readme]
 
 PATH is a folder or a file that holds schemas as they are published (see `collections`): JSONSchemaBench's,
@@ -145,13 +145,21 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help=f"of {', '.join(ENGINES)}, where installed",
     )
-    parser.add_argument("--sample", nargs="+", default=[], metavar="[ENGINE=]N", help="schemas at random")
-    parser.add_argument("--seed", type=int, default=0, help="of the random order")
-    parser.add_argument("--out", type=Path, default=Path("build/corpus"), help="the folder of the results")
+    parser.add_argument(
+        "--sample",
+        action="append",
+        default=[],
+        metavar="[ENGINE=]N",
+        help="schemas at random; may be repeated",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the random order (0)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("build/corpus"), help="the folder of the results (build/corpus)"
+    )
     parser.add_argument("--again", action="store_true", help="measure again what has been measured")
     parser.add_argument("--processor-time", action="store_true", help="measure it, for a busy machine")
-    parser.add_argument("--seconds", type=_seconds, default=60.0, help="of processor time per schema")
-    parser.add_argument("--memory", type=_gibibytes, default=16, help="GiB of address space per engine")
+    parser.add_argument("--seconds", type=_seconds, default=60.0, help="of processor time per schema (60)")
+    parser.add_argument("--memory", type=_gibibytes, default=16, help="GiB of address space per engine (16)")
     parser.add_argument("--readme", action="store_true", help="write the tables into benchmarks/README.md")
     return parser
 
