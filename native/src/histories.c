@@ -1,5 +1,7 @@
-/* Drawn tokens join the histories (engine_sampler_histories.h). */
+/* Drawn tokens join the histories, and the numbers that draw them (engine_sampler_histories.h). */
 #include "engine_sampler_histories.h"
+
+#include "numbers.h"
 
 int64_t es_histories_append(const es_histories *histories, int64_t n, const int64_t *slots,
                             const int64_t *tokens, const double *notes, uint8_t *due) {
@@ -19,4 +21,9 @@ int64_t es_histories_append(const es_histories *histories, int64_t n, const int6
         count += due[i];
     }
     return count;
+}
+
+void es_histories_draws(int64_t n, const uint64_t *seeds, const int64_t *positions, uint32_t stream, uint32_t draw,
+                        uint64_t *numbers) {
+    for (int64_t i = 0; i < n; i++) numbers[i] = es_draw64(seeds[i], positions[i], stream, draw);
 }
