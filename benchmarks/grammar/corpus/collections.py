@@ -41,10 +41,14 @@ def read_tasks(path: Path) -> Iterator[Task]:
     """The tasks of a folder, with all its folders, or of a file.
 
     A file is a schema; an object with `schema` and `tests`, which have `data` and `valid`; a list of such
-    objects, as in JSON-Schema-Test-Suite, whose group is then the folder of its draft, and apart from that
-    what is optional: only there does `format` restrict anything; numbers follow JSON Schema to the letter, and
-    the folder `remotes` beside its `tests` is what its `$ref` lead to; or lines of objects with `id`,
-    `grammar` and `tests`, which have `text` and `valid`. What is no JSON is left out. Raises `ValueError` for a path or a line that cannot be read so.
+    objects, as in JSON-Schema-Test-Suite; or lines of objects with `id`, `grammar` and `tests`, which have
+    `text` and `valid`. What is no JSON is left out.
+
+    In the suite, the folder of a draft is the group, and what is optional in it another one: only there does
+    `format` restrict anything. Numbers follow JSON Schema to the letter, and the folder `remotes` beside
+    `tests` is what its `$ref` lead to.
+
+    Raises `ValueError` for a path or a line that cannot be read so.
     """
     if not path.exists():
         raise ValueError(f"{path} is no folder and no file")
