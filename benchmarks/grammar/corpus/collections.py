@@ -97,7 +97,7 @@ def _document(file: Path, root: Path, remotes: Mapping[str, Any]) -> Iterator[Ta
         optional = "optional" in file.parts
         options: dict[str, Any] = {"numbers": "any", "formats": "assert" if optional else "annotate"}
         if _SERVER in text:
-            options["resources"] = {uri: one for uri, one in remotes.items() if _concerns(uri, draft)}
+            options["resources"] = remotes
         for number, case in enumerate(value):
             schema = _with_draft(case["schema"], draft)
             group = f"{draft} optional" if optional else draft
@@ -106,12 +106,6 @@ def _document(file: Path, root: Path, remotes: Mapping[str, Any]) -> Iterator[Ta
         yield Task(name, "", value["schema"], _tests(value["tests"]))
     else:
         yield Task(name, "", value, [])
-
-
-def _concerns(uri: str, draft: str) -> bool:
-    """Whether a document is of this draft, or of none."""
-    first = uri.removeprefix(_SERVER).partition("/")[0]
-    return first == draft or first not in (*_DRAFTS, *_OTHERS)
 
 
 def _with_draft(schema: Any, draft: str) -> Any:
