@@ -34,16 +34,17 @@ def test_the_official_suite_is_read_by_draft(tmp_path: Path) -> None:
     case = {"description": "d", "schema": SCHEMA, "tests": [{"data": "é", "valid": False}]}
     write(tmp_path / "draft7" / "type.json", [case, {**case, "schema": True}])
     write(tmp_path / "remotes" / "other.json", SCHEMA)
+    write(tmp_path / "draft3" / "type.json", [case])
     first, second = read_tasks(tmp_path)
     assert first.group == second.group == "draft7"
     assert first.schema == {"$schema": "http://json-schema.org/draft-07/schema#", **SCHEMA}
     assert second.schema is True
     assert first.tests == [('"é"', False)]
-    assert first.options == {"formats": "annotate"}
+    assert first.options == {"numbers": "any", "formats": "annotate"}
 
 
 def test_the_official_suite_is_read_with_the_documents_it_refers_to(tmp_path: Path) -> None:
-    remotes = {"draft7/a.json": True, "draft6/a.json": False, "b.json": SCHEMA}
+    remotes = {"draft7/a.json": True, "b.json": SCHEMA}
     for name, value in remotes.items():
         write(tmp_path / "remotes" / name, value)
     case = {"description": "d", "schema": {"$ref": "http://localhost:1234/b.json"}, "tests": []}
@@ -51,7 +52,9 @@ def test_the_official_suite_is_read_with_the_documents_it_refers_to(tmp_path: Pa
     (task,) = read_tasks(tmp_path / "tests")
     assert task.group == "draft7 optional"
     assert task.options == {
-        "resources": {"http://localhost:1234/draft7/a.json": True, "http://localhost:1234/b.json": SCHEMA}
+        "numbers": "any",
+        "formats": "assert",
+        "resources": {"http://localhost:1234/draft7/a.json": True, "http://localhost:1234/b.json": SCHEMA},
     }
 
 
