@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.packaged import load_functions
+from ..base.packaged import load_histories
 
 _MASK32 = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -81,7 +81,7 @@ def draw64(seed: np.ndarray, position: np.ndarray, stream: int, draw: int = 0) -
 @functools.cache
 def _draws_in_c() -> Callable[[np.ndarray, np.ndarray, int, int], np.ndarray] | None:
     """`draw64` by the packaged library; None without it."""
-    loaded = load_functions("engine_sampler_histories.h", "es_histories_draws")
+    loaded = load_histories()
     if loaded is None:
         return None
     library, ffi = loaded
