@@ -349,13 +349,6 @@ def _unnamed(keys: Formula, truths: dict[Formula, bool]) -> bool:
     return truths[keys]
 
 
-def _has_all_unnamed(keys: Formula) -> bool:
-    """Whether a set contains all keys that the schema does not name, whatever patterns they match."""
-    patterns: dict[Formula, None] = {}
-    _patterns(keys, patterns)
-    return not patterns and _unnamed(keys, {})
-
-
 def _patterns(keys: Formula, patterns: dict[Formula, None]) -> None:
     if keys[0] in (AND, OR):
         for part in keys[1]:
@@ -373,8 +366,6 @@ def _regions(
     requirements: list[MemberRequirement],
 ) -> tuple[Region, ...]:
     """All keys except `names`, partitioned by the constraints on their values."""
-    if any(literal == NEVER and _has_all_unnamed(keys) for keys, literal in everywhere):
-        return ()
     every = _truths(patterns)
     cells: dict[tuple[Literals, frozenset[int]], list[Truth]] = {}
     for truth in every:
