@@ -75,9 +75,12 @@ class ListedRows:
         )
         """int64 [2, n], the sizes of the two windows; −1 without end, 0 for none."""
         self._have_ends = bool((self._reaches > 0).any())
+        self._spans = np.where(self._reaches > 0, self._reaches, np.iinfo(np.int64).max)
+        """The same, of windows that no token leaves the greatest number."""
         self._skip_prompts = np.array(
             [[s.scope == "output" for s in self._settings], [s.scope != "all" for s in self._settings]]
         )
+        self._skips = bool(self._skip_prompts.any())
         self._numbers = [kept.add(array) for array in self._factors(rows)] if self.has_histories else []
 
     @staticmethod
@@ -109,6 +112,22 @@ class ListedRows:
         leaving = lengths - reaches
         leave = (reaches > 0) & (leaving >= begins)
         change[2:4, which] = np.where(leave, tokens[starts + np.where(leave, leaving, 0)], -1)
+
+    def join_next(self, change: np.ndarray, lengths: np.ndarray) -> None:
+        """`join` of the last token of every history, which has now `lengths` tokens."""
+        starts = self.table.offsets.take(self.slots)
+        tokens = self.table.tokens
+        last = lengths - 1
+        tokens.take(starts + last, out=change[1], mode="clip")
+        if not self._have_ends:
+            return
+        leaving = last - self._spans
+        begins = np.where(self._skip_prompts, self.table.prompt_lengths[self.slots], 0) if self._skips else 0
+        leave = leaving >= begins
+        if leave.any():
+            change[2:] = np.where(leave, tokens[starts + np.where(leave, leaving, 0)], -1)
+        else:
+            change[2:] = -1
 
     def parameters(self) -> list[Tensor]:
         """Factors float32, their inverses, frequencies and presences float64, [n] each, on the device."""
@@ -211,6 +230,45 @@ class _Known(NamedTuple):
         return cls(values, *values)
 
 
+class _Run:
+    """Steps of the same rows, one after the other, of which each history has grown as usual.
+
+    values  as `_Known.values` after the last of them.
+    """
+
+    def __init__(
+        self, slots: np.ndarray, values: np.ndarray, change: np.ndarray, usual: int, room: int
+    ) -> None:
+        """`change` is what the last step has uploaded; histories grow by `usual` tokens in each, and so do
+        the lists, up to `room`."""
+        self.slots, self.values = slots, values
+        self._usual = usual
+        self.change = change.copy()
+        """Of the next step: the numbers of the tables are right, the tokens those of the last one."""
+        self._steps_left = room - usual - int(values[2].max()) if usual else 1
+        self._epochs = values[0].tobytes()
+        self._next = b""
+        self.go_on(values[1])
+
+    def go_on(self, lengths: np.ndarray) -> None:
+        """A step is done after which histories have these `lengths`, int64 [n]."""
+        self.values[1] = lengths
+        if self._usual:
+            self._next = (lengths + 1).tobytes()
+            self.change[0] ^= 1
+
+    def is_usual(self, epochs: np.ndarray, lengths: np.ndarray) -> bool:
+        """Whether the histories have grown as usual since the last step."""
+        has_grown = not self._usual or lengths.tobytes() == self._next
+        return has_grown and self._steps_left > 0 and epochs.tobytes() == self._epochs
+
+    def use(self) -> None:
+        """The lists have grown by a token each, at most, and the other tables are current."""
+        self._steps_left -= 1
+        self.values[2] += 1
+        self.values[3] ^= 1
+
+
 class EditTables:
     """Two tables for each slot of one scheduler, see `kernels.revise`, of which one is current.
 
@@ -224,6 +282,10 @@ class EditTables:
         self.lists: list[Tensor] = []
         self._edits: tuple[Tensor, Tensor] | None = None
         self._begun: list[Any] = []
+        self._going: list[tuple[ListedRows, _Run]] = []
+        """What `go_on` has begun."""
+        self._runs: dict[ListedRows, _Run] = {}
+        """What is known of the tables of these rows, instead of `_known`, where their epochs are 0."""
         self._width = 0
         self._spare = 0
         """For so many rows of drafts there are two tables each, behind those of the slots."""
@@ -246,6 +308,7 @@ class EditTables:
         nobody knows what is in the tables of their requests."""
         if rows.longest > _MOST_AHEAD:
             return None
+        self._end_runs()
         own = rows.own
         slots, table = rows.slots[own], rows.table
         self._make_room(len(table.lengths), len(rows.slots), has_drafts=rows.longest > 0)
@@ -286,7 +349,9 @@ class EditTables:
         after.used[:] = known[2] + grown
         after.current[:] = current
         self._known[0, slots] = 0
-        self._begun.append((slots, after.values))
+        is_run = new is None and len(changes) == 1 and bool((grown == rows.usual).all())
+        run = (upload.array(changes[0]), rows.usual, room) if is_run else None
+        self._begun.append((rows, after.values, run))
         return Revision(self, rows, upload, changes, new)
 
     def _drafts(self, rows: ListedRows, current: np.ndarray) -> Iterator[np.ndarray]:
@@ -312,12 +377,44 @@ class EditTables:
     def give_up(self) -> None:
         """What has begun may not be queued: these rows are listed anew in their next step."""
         self._begun.clear()
+        self._going.clear()
+
+    def go_on(self, rows: ListedRows, change: np.ndarray) -> bool:
+        """`begin` of a step whose histories have grown as usual since the one before: what it uploads is
+        written to `change`, int64 [4, n]. False if it is another step."""
+        run = self._runs.get(rows)
+        if run is None:
+            return False
+        table, slots = rows.table, rows.slots
+        lengths = table.lengths.take(slots)
+        if not run.is_usual(table.epochs.take(slots), lengths):
+            return False
+        del self._runs[rows]
+        change[...] = run.change
+        if rows.has_histories:
+            rows.join_next(change, lengths)
+            run.use()
+        run.go_on(lengths)
+        self._going.append((rows, run))
+        return True
 
     def settle(self) -> None:
         """All that has begun is queued."""
-        for slots, values in self._begun:
-            self._known[:, slots] = values
+        if self._going:
+            self._runs.update(self._going)
+            self._going.clear()
+        for rows, values, run in self._begun:
+            if run is None:
+                self._known[:, rows.slots[rows.own]] = values
+            else:
+                self._runs[rows] = _Run(rows.slots, values, *run)
         self._begun.clear()
+
+    def _end_runs(self) -> None:
+        """Let `_known` have all that is known."""
+        for run in self._runs.values():
+            self._known[:, run.slots] = run.values
+        self._runs.clear()
 
     def _list_anew(self, rows: ListedRows, which: np.ndarray, upload: Upload, most: int) -> list[int] | None:
         """The lists of the rows `which`, uploaded; None if some are too long."""
