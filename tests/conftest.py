@@ -16,12 +16,20 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
-from .examples import examples  # noqa: E402
+ROUNDS = int(os.environ.get("ENGINE_SAMPLER_TEST_ROUNDS", "1"))
+
+
+def example_count(count: int) -> int:
+    """How many examples Hypothesis tries of a property: `count` with ENGINE_SAMPLER_TEST_ROUNDS=2, as in
+    `.ci/run`; half as many in a quick run, which tries others each time unless the property is
+    derandomized."""
+    return max(1, count * max(1, ROUNDS) // 2)
+
 
 # Neither the speed of the machine nor the number of examples that a filter rejects is a fault of the code.
 settings.register_profile(
     "suite",
-    max_examples=examples(100),
+    max_examples=example_count(100),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )

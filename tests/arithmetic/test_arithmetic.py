@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from engine_sampler import arithmetic as a
 from engine_sampler.arithmetic import integer_weights, scalars
 
-from ..examples import examples
+from ..conftest import example_count
 from ..reference import softmax
 
 RNG = np.random.default_rng
@@ -75,7 +75,7 @@ def test_weights_are_not_monotone_to_the_last_unit() -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 200), st.integers(0, 50), st.sampled_from([1, 2, 3]))
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=example_count(60), deadline=None)
 def test_weights_of_a_slice_a_stride_or_a_batch_are_the_same(
     seed: int, m: int, start: int, stride: int
 ) -> None:
