@@ -42,8 +42,7 @@ class TokenTexts:
     def count(self, bytes_: bytes) -> npt.NDArray[np.int64]:
         """How many of some bytes each token has."""
         before = np.zeros(len(self.data) + 1, np.int32)
-        among = np.frombuffer(self.data.translate(_table(bytes_).tobytes()), np.uint8)
-        np.cumsum(among, out=before[1:])
+        np.cumsum(self._among(bytes_), out=before[1:])
         return np.diff(before[self.offsets]).astype(np.int64)
 
     def behind(self, bytes_: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -56,11 +55,16 @@ class TokenTexts:
             begun = begun[starts[begun] < ends[begun]]
         return starts, ends - starts
 
-    def with_byte(self, byte: bytes) -> npt.NDArray[np.int64]:
-        """The usual tokens with a byte, ascending."""
-        places = np.flatnonzero(self.text == byte[0])
-        found = np.unique(np.searchsorted(self.offsets[1:], places, side="right"))
+    def with_byte(self, bytes_: bytes) -> npt.NDArray[np.int64]:
+        """The usual tokens with a byte, or with one of several, ascending."""
+        places = np.flatnonzero(self._among(bytes_))
+        found = np.searchsorted(self.offsets[1:], places, side="right")
+        found = found[np.diff(found, prepend=-1) > 0]  # np.unique would load numpy.ma
         return found[self.usual[found]]
+
+    def _among(self, bytes_: bytes) -> npt.NDArray[np.uint8]:
+        """For all bytes, 1 if they are among some, else 0."""
+        return np.frombuffer(self.data.translate(_table(bytes_).tobytes()), np.uint8)
 
 
 def _table(bytes_: bytes) -> npt.NDArray[np.bool_]:
