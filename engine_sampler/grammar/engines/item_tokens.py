@@ -123,7 +123,7 @@ class _Classes:
         begin; those with a quote and one comma; those that begin with a string, and with no other item."""
         various, ending, mixed, simple = [], [], [], []
         tokens, texts = self._tokens, self._texts
-        for token_id in np.union1d(tokens.with_byte(b'"'), tokens.with_byte(b"\\")).tolist():
+        for token_id in tokens.with_byte(b'"\\').tolist():
             data = texts[token_id]
             quotes = data.count(b'"')
             if quotes == 1:

@@ -41,29 +41,37 @@ class TokenTexts:
 
     def count(self, bytes_: bytes) -> npt.NDArray[np.int64]:
         """How many of some bytes each token has."""
-        full = np.flatnonzero(np.diff(self.offsets))
-        found = np.zeros(len(self.usual), np.int64)
-        if len(full):
-            found[full] = np.add.reduceat(self._among(bytes_), self.offsets[full], dtype=np.int32)
-        return found
+        before = np.zeros(len(self.data) + 1, np.int32)
+        np.cumsum(self._among(bytes_), out=before[1:])
+        return np.diff(before[self.offsets]).astype(np.int64)
 
     def behind(self, bytes_: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Where each token goes on behind those of some bytes that it begins with, and with how many."""
-        others = np.append(np.flatnonzero(~self._among(bytes_)), len(self.data))
-        starts = others[np.searchsorted(others, self.offsets[:-1])]
-        return starts, np.maximum(self.offsets[1:] - starts, 0)
+        table, text = _table(bytes_), self.text
+        starts, ends = self.offsets[:-1].copy(), self.offsets[1:]
+        begun = np.flatnonzero(starts < ends)
+        while len(begun := begun[table[text[starts[begun]]]]):  # fewer tokens with each byte
+            starts[begun] += 1
+            begun = begun[starts[begun] < ends[begun]]
+        return starts, ends - starts
 
-    def _among(self, bytes_: bytes) -> npt.NDArray[np.bool_]:
-        """Which of all bytes are among some."""
-        known = np.zeros(256, np.bool_)
-        known[np.frombuffer(bytes_, np.uint8)] = True
-        return known[self.text]
-
-    def with_byte(self, byte: bytes) -> npt.NDArray[np.int64]:
-        """The usual tokens with a byte, ascending."""
-        places = np.flatnonzero(self.text == byte[0])
-        found = np.unique(np.searchsorted(self.offsets[1:], places, side="right"))
+    def with_byte(self, bytes_: bytes) -> npt.NDArray[np.int64]:
+        """The usual tokens with a byte, or with one of several, ascending."""
+        places = np.flatnonzero(self._among(bytes_))
+        found = np.searchsorted(self.offsets[1:], places, side="right")
+        found = found[np.diff(found, prepend=-1) > 0]  # np.unique would load numpy.ma
         return found[self.usual[found]]
+
+    def _among(self, bytes_: bytes) -> npt.NDArray[np.uint8]:
+        """For all bytes, 1 if they are among some, else 0."""
+        return np.frombuffer(self.data.translate(_table(bytes_).tobytes()), np.uint8)
+
+
+def _table(bytes_: bytes) -> npt.NDArray[np.bool_]:
+    """Which of all bytes are among some."""
+    known = np.zeros(256, np.bool_)
+    known[np.frombuffer(bytes_, np.uint8)] = True
+    return known
 
 
 class TokensByText:

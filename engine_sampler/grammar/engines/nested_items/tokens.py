@@ -63,7 +63,7 @@ class NestedTokens:
         self.escapes: dict[bytes, list[int]] = {}
         self.commas: dict[bytes, list[int]] = {}
         self.marked = tokens.with_byte(UNIQUE_MARK)
-        self.nested = np.union1d(tokens.with_byte(b"["), tokens.with_byte(b"{"))
+        self.nested = tokens.with_byte(b"[{")
         arrays = tokens.with_byte(b"[").tolist()
         self.arrays = _array_of(one for one in arrays if b"," in texts[one].partition(b"[")[2])
         self.various, self.mixed, self.simple = self._read_quotes()
@@ -87,7 +87,7 @@ class NestedTokens:
         self._has_quote = np.zeros(self._size, np.bool_)
         self._has_quote[quoted] = True
         various, mixed, simple = [], [], []
-        for token_id in np.union1d(quoted, tokens.with_byte(b"\\")).tolist():
+        for token_id in tokens.with_byte(b'"\\').tolist():
             data = self._texts[token_id]
             quotes, escapes = data.count(b'"'), _BACKSLASH in data
             if escapes:
