@@ -87,14 +87,14 @@ def rules_from_gbnf(text: str, root: str = "root", special_tokens: Mapping[str, 
     """The rules of a grammar in GBNF, whose texts the rule `root` derives; `special_tokens`, and what it
     raises, as in `rules_from_lark`."""
     with counted_work():
-        lines, trees, placeholders, captures, settings, lazy = read_gbnf(text, root)
+        lines, trees, placeholders, captures, settings, lazy, written, defined = read_gbnf(text, root)
         rewritten = Rewritten(text, placeholders, lazy=lazy, captures=captures, settings=settings)
         grammar: Any = _LoadedGrammar(
             [(name, (), tree, None) for name, tree in trees.items()],
             [(name, (None, 0)) for name in placeholders],
             [],
         )
-        messages = Messages(lines, _written(rewritten))
+        messages = Messages(lines, written | _written(rewritten), defined=defined)
         return _rules_of(Loaded(grammar, rewritten, messages, _tokens(special_tokens), {}), "start", None)
 
 
