@@ -59,7 +59,10 @@ typedef struct es_grammar_program {
     const int32_t *operations;
     const int32_t *ignore;
     const int32_t *parser;
-    const int32_t *budgets;
+    const int32_t
+        *budgets; /* [terminals][levels]: how many tokens may begin in a terminal, 0: any number; or,
+                             * negated, in a part that has begun with another terminal. The levels are those of
+                             * parts within each other. Its length is 0 without budgets */
     int64_t expressions_length; /* of the arrays, in int32 */
     int64_t terminals_length;
     int64_t special_starts_length;

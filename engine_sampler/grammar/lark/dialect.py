@@ -33,27 +33,20 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count, groupby
-from typing import Any
 
 from ...base.cached import cached_property
 from ...base.errors import quoted
 from ...params.phases import rule_parameters
-from ..errors import GrammarLimitError
 from ..program.settings import Mark, Setting
 from ..work import spend
+from .extensions.placeholders import Placeholder, SpecialTokens
 from .extensions.rule_attributes import BOUNDS, BoundedText, bounds_of, joined_value, settings_of
-from .extensions.terminal_operators import has_operators, read_operators
-from .statements import OPTIONS, Lines, Scan, Statement, Word, count_bounds
+from .extensions.terminal_operators import has_operators, read_body, read_operators
+from .statements import EMPTY_STRINGS, OPTIONS, Lines, Scan, Statement, Word, count_bounds
 
-MAX_TOKEN_IDS = 300_000
-"""The most ids in all the `<[...]>` of a grammar."""
-
-_IDS = re.compile(r"<\[(\^?)([\d,-]+)\]>")
-_ANY_TOKEN = "<[*]>"
-_ID_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _MAX_CAPTURE_NAME = 100
 """The most characters of the name of a capture."""
 _OPTIONS = ("no_forcing", "allow_initial_skip")
@@ -64,26 +57,6 @@ _ENDING_ATTRIBUTES = ("suffix", "stop")
 _LINE_END = re.compile(r"\n(?=\r?\n)")
 
 
-@dataclass(frozen=True)
-class Placeholder:
-    """The meaning of a terminal of the rewritten text: `value` is a name, token ids or a JSON value.
-
-    kind   "token", "ids", "other" (any token but these ids and names), "json", "number", "lark" (a text),
-           "named", "regex", "operators" (an `OperatorTerminal`), "expression" (an `Expression`), "rule" (a
-           `RegularRule`), "bounded" or "ended" (a `BoundedText`, which is split)
-    word   the word that the user wrote
-    """
-
-    kind: str
-    word: Word
-    value: Any
-
-    @property
-    def is_token(self) -> bool:
-        """Whether it stands for one token."""
-        return self.kind in ("token", "ids", "other")
-
-
 @dataclass
 class Rewritten:
     """A text for lark, and the meaning of its new names.
@@ -91,6 +64,7 @@ class Rewritten:
     placeholders   the meaning of each declared terminal
     lazy           the rule that each lazy terminal stands for
     bounded        the rule that each terminal of bounded length belongs to, or is the text of
+    budgets        how many tokens may begin in each text of some rules that are not one terminal
     settings       the sampling parameters that hold in some rules
     declared       how many names that are known are declared
     captures       the name under which what a rule matches is reported, by rule
@@ -100,6 +74,7 @@ class Rewritten:
     placeholders: dict[str, Placeholder] = field(default_factory=dict)
     lazy: dict[str, str] = field(default_factory=dict)
     bounded: dict[str, str] = field(default_factory=dict)
+    budgets: dict[str, int] = field(default_factory=dict)
     settings: dict[str, Mark] = field(default_factory=dict)
     declared: int = 0
     captures: dict[str, str] = field(default_factory=dict)
@@ -119,6 +94,8 @@ class _Rewriter:
         self._added: list[str] = []
         """Definitions for the end of the text."""
         self._result = Rewritten(scan.text)
+        self._read: set[str] = set()
+        """The rules whose bodies lark does not read."""
         self._names = _new_names(scan)
         self._tokens = SpecialTokens(scan)
 
@@ -159,15 +136,16 @@ class _Rewriter:
                 self._options(statement)
                 continue
             is_terminal = self._attributes(statement)
-            if self._is_regex(statement) or self._has_operators(statement):
+            if statement.defines in self._read or self._is_regex(statement) or self._has_operators(statement):
                 continue
             for word in statement.words:
                 if word.kind == "count":
                     self._replace(word, self._count(word))
+                elif word.text in EMPTY_STRINGS and statement.kind == "rule" and not is_terminal:
+                    self._replace(word, "()")
                 elif word.kind in ("token", "json", "reference"):
                     if is_terminal or statement.kind != "rule":
-                        text = f"{word.text} is only allowed in a rule that is not lazy or bounded"
-                        raise self._scan.error(text, word.start)
+                        raise self._scan.error(f"{word.text} is only allowed in a rule", word.start)
                     name = next(self._names)
                     self._result.placeholders[name] = self._placeholder(word)
                     self._replace(word, name)
@@ -192,22 +170,14 @@ class _Rewriter:
         words = statement.words
         if statement.kind != "terminal" or len(words) != 3 or words[2].text != "%regex":
             return False
-        value = words[2].value
-        kind = "regex"
-        if isinstance(value, dict) and value.get("type") in ("number", "integer"):
-            kind = "number"
-            for key in value:
-                if key not in _NUMBER_KEYS:
-                    text = f"%regex: {quoted(key)} is not allowed: {', '.join(_NUMBER_KEYS)}"
-                    raise self._scan.error(text, words[2].start)
-        self._result.placeholders[statement.defines] = Placeholder(kind, words[2], value)
+        self._result.placeholders[statement.defines] = self._placeholder(words[2])
         self._edit(words[0].start, words[2].end, "")
         return True
 
     def _has_operators(self, statement: Statement) -> bool:
         """Rewrite a terminal with `&` or `~` between patterns; returns whether `statement` is one."""
         words, name = statement.words, statement.defines
-        if statement.kind != "terminal" or words[0].kind == "directive" or not has_operators(statement):
+        if statement.kind != "terminal" or words[0].kind == "directive" or name not in self._operators:
             return False
         if name in self._result.placeholders:
             raise self._scan.error(f"the terminal {name} is defined more than once", words[0].start)
@@ -217,6 +187,29 @@ class _Rewriter:
         )
         self._edit(words[0].start, words[-1].end, "", "\n")
         return True
+
+    @cached_property
+    def _operators(self) -> set[str]:
+        """The terminals that lark cannot read, because of operators, or since they name others of these."""
+        terminals = [one for one in self._scan.statements if one.kind == "terminal"]
+        found = {one.defines for one in terminals if has_operators(one.words[one.body :])}
+        if not found:
+            return found
+        users: dict[str, list[str]] = {}
+        for one in terminals:
+            spend(len(one.words))
+            for word in one.words[one.body :]:
+                if word.kind == "name":
+                    users.setdefault(word.text, []).append(one.defines)
+        queue = sorted(found)
+        for name in queue:  # which grows
+            queue += [user for user in dict.fromkeys(users.get(name, ())) if user not in found]
+            found.update(users.get(name, ()))
+        return found
+
+    def _is_read(self, words: Sequence[Word]) -> bool:
+        """Whether a body of a terminal is read here: lark cannot."""
+        return has_operators(words) or any(word.text in self._operators for word in words)
 
     def _replace(self, word: Word, text: str) -> None:
         self._edit(word.start, word.end, text)
@@ -246,11 +239,24 @@ class _Rewriter:
     # --- forms within a rule's body ------------------------------------------------------------------
 
     def _placeholder(self, word: Word) -> Placeholder:
+        if word.text == "%regex":
+            return self._regex(word)
         if word.kind == "json":
             return Placeholder(word.text.removeprefix("%"), word, word.value)
         if word.kind == "reference":
             return Placeholder("named", word, word.text.removeprefix("@"))
         return self._tokens.placeholder(word)
+
+    def _regex(self, word: Word) -> Placeholder:
+        """What `%regex {...}` means."""
+        value = word.value
+        if not isinstance(value, dict) or value.get("type") not in ("number", "integer"):
+            return Placeholder("regex", word, value)
+        for key in value:
+            if key not in _NUMBER_KEYS:
+                text = f"%regex: {quoted(key)} is not allowed: {', '.join(_NUMBER_KEYS)}"
+                raise self._scan.error(text, word.start)
+        return Placeholder("number", word, value)
 
     def _count(self, word: Word) -> str:
         bounds = count_bounds(word.text)
@@ -277,17 +283,34 @@ class _Rewriter:
         if "capture" in found:
             self._result.captures[statement.defines] = self._capture_name(found["capture"], words[name].text)
         ending = next((found[key] for key in _ENDING_ATTRIBUTES if key in found), None)
+        if ending and ending.text in EMPTY_STRINGS:
+            ending = None  # nothing ends the rule early, as in llguidance
         is_lazy, bounds = "lazy" in found or ending is not None, bounds_of(found, self._scan)
         reported = found.get("stop_capture")
         if reported is not None and ending is None:
             raise self._scan.error("stop_capture is only allowed with suffix or stop", reported.start)
-        if not is_lazy and not any(bounds):
+        colon, body = words[close + 1], words[close + 2 :]
+        part = next(filter(None, map(self._part_of_rule, words[close + 1 :], body)), None)
+        is_terminal = is_lazy or any(bounds)
+        if bounds[0] and not (is_lazy or bounds[1]) and (part or _names_regex(body)):
+            self._result.budgets[statement.defines] = bounds[0]
+            is_terminal = False
+        if not is_terminal:
             start, end = words[name + 1].start, words[close].end
             self._edit(start, end, "")
             return False
+        if part:
+            one = "a rule that is neither lazy nor has max_chars: such a rule is one terminal"
+            raise self._scan.error(f"{part.text} is only allowed in {one}", part.start)
         terminal = next(self._names)
-        colon = words[close + 1]
-        for word in words[close + 2 :]:
+        if self._is_read([*body, ending] if ending else body):
+            self._read.add(statement.defines)
+            operators = Placeholder("operators", words[name], read_body(self._scan, body, words[-1].end))
+            self._result.placeholders[terminal] = operators
+            self._edit(words[0].start, words[-1].end, "", "\n")
+            self._bound(words[name], terminal, ending, bounds, reported, is_lazy=is_lazy)
+            return True
+        for word in body:
             if (grouped := _grouped(word)) != word.text:
                 self._replace(word, grouped)
         head = terminal.ljust(colon.end - words[0].start - 2)
@@ -300,6 +323,20 @@ class _Rewriter:
         if ending:
             self._edit(words[-1].end, words[-1].end, f") {_grouped(ending)}")
         return True
+
+    def _part_of_rule(self, before: Word, word: Word) -> Word | None:
+        """`word` of the body of a rule if no terminal can contain it."""
+        if word.kind == "name":
+            is_rule = word.text.lstrip("_")[:1].islower() and before.kind != "arrow"
+            return word if is_rule or word.text in self._numbers else None
+        return word if word.kind in ("token", "reference") or word.text in ("%json", "%lark") else None
+
+    @cached_property
+    def _numbers(self) -> set[str]:
+        """The terminals that are numbers."""
+        terminals = [one for one in self._scan.statements if one.kind == "terminal" and len(one.words) == 3]
+        words = {one.defines: one.words[2] for one in terminals if one.words[2].text == "%regex"}
+        return {name for name, word in words.items() if self._regex(word).kind == "number"}
 
     def _bound(
         self,
@@ -314,7 +351,10 @@ class _Rewriter:
         """Add the definition of a rule of bounded length, whose text is the terminal `text`, or whose end is
         reported under the name `reported`."""
         whole, end = next(self._names), "" if ending is None else next(self._names)
-        if ending is not None:
+        if ending is not None and self._is_read([ending]):
+            operators = Placeholder("operators", ending, read_body(self._scan, [ending], ending.end))
+            self._result.placeholders[end] = operators
+        elif ending is not None:
             self._added.append(f"\n{end}: {_grouped(ending)}")
         name = "" if reported is None else capture_name(self._scan, reported, "stop_capture")
         is_string = ending is None or (
@@ -369,6 +409,10 @@ class _Rewriter:
             raise self._scan.error(f"the attribute {quoted(key.text)} has a wrong value", value.start)
 
 
+def _names_regex(words: Iterable[Word]) -> bool:
+    return any(word.text == "%regex" for word in words)
+
+
 def _grouped(word: Word) -> str:
     """A word of a rule that is one terminal: a regular expression with alternatives is a group, since
     lark joins those of a terminal as they are."""
@@ -388,50 +432,6 @@ def capture_name(text: Lines, word: Word, attribute: str = "capture") -> str:
         allowed = f"1 to {_MAX_CAPTURE_NAME} characters that can be printed"
         raise text.error(f"{attribute}={quoted(name)} is not allowed: {allowed}", word.start)
     return str(name)
-
-
-class SpecialTokens:
-    """Reads the special tokens of a text, as names or by their ids."""
-
-    def __init__(self, text: Lines) -> None:
-        self._text = text
-        self._id_lists: dict[str, tuple[int, ...]] = {}
-        self._left = MAX_TOKEN_IDS
-
-    def placeholder(self, word: Word) -> Placeholder:
-        """What `<...>` means. Raises GrammarError."""
-        if word.text.startswith("!"):
-            named = self.placeholder(word._replace(text=word.text[1:]))
-            if named.kind == "other":
-                raise self._text.error(f"{word.text} excludes twice", word.start)
-            return Placeholder("other", word, named.value if named.kind == "ids" else (named.value,))
-        if word.text == _ANY_TOKEN:
-            return Placeholder("other", word, ())
-        if match := _IDS.fullmatch(word.text):
-            if word.text not in self._id_lists:
-                self._id_lists[word.text] = self._ids(match[2], word)
-            return Placeholder("other" if match[1] else "ids", word, self._id_lists[word.text])
-        if word.text.startswith("<[^"):
-            raise self._text.error(f"{word.text} is not a list of token ids", word.start)
-        bracketed = word.text.startswith("<[") and word.text.endswith("]>")
-        return Placeholder("token", word, word.text[1:-1] if bracketed else word.text)
-
-    def _ids(self, listed: str, word: Word) -> tuple[int, ...]:
-        ids: set[int] = set()
-        left = self._left
-        for piece in listed.split(","):
-            match = _ID_RANGE.fullmatch(piece)
-            if match is None:
-                raise self._text.error(f"{word.text} is not a list of token ids", word.start)
-            low, high = int(match[1]), int(match[2] or match[1])
-            left -= max(0, high - low + 1)
-            if left < 0:
-                text = f"the grammar lists more than {MAX_TOKEN_IDS} token ids"
-                raise GrammarLimitError(text, *self._text.location(word.start))
-            ids.update(range(low, high + 1))
-        self._left -= len(ids)
-        spend(len(ids) // 8)
-        return tuple(sorted(ids))
 
 
 def _new_names(scan: Scan) -> Iterator[str]:

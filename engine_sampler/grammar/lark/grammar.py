@@ -32,8 +32,9 @@ from .dead_ends.earley_dead_ends import drop_dead_ends, looking_ahead
 from .dead_ends.ignored_text import move_ignored_into_rules
 from .dead_ends.preceding_characters import texts_before
 from .dead_ends.terminal_states import TerminalStates
-from .dialect import Placeholder, Rewritten, rewrite
+from .dialect import Rewritten, rewrite
 from .extensions.parametric import expanded
+from .extensions.placeholders import Placeholder
 from .gbnf import read_gbnf
 from .lazy_terminals import guarded_terminals
 from .library import library_source
@@ -87,14 +88,15 @@ def rules_from_gbnf(text: str, root: str = "root", special_tokens: Mapping[str, 
     """The rules of a grammar in GBNF, whose texts the rule `root` derives; `special_tokens`, and what it
     raises, as in `rules_from_lark`."""
     with counted_work():
-        lines, trees, placeholders, captures, settings, lazy, written, defined = read_gbnf(text, root)
-        rewritten = Rewritten(text, placeholders, lazy=lazy, captures=captures, settings=settings)
+        read = read_gbnf(text, root)
+        marked: Any = {"captures": read.captures, "settings": read.settings, "budgets": read.budgets}
+        rewritten = Rewritten(text, read.placeholders, lazy=read.lazy, **marked)
         grammar: Any = _LoadedGrammar(
-            [(name, (), tree, None) for name, tree in trees.items()],
-            [(name, (None, 0)) for name in placeholders],
+            [(name, (), tree, None) for name, tree in read.rules.items()],
+            [(name, (None, 0)) for name in read.placeholders],
             [],
         )
-        messages = Messages(lines, written | _written(rewritten), defined=defined)
+        messages = Messages(read.lines, read.written | _written(rewritten), defined=read.defined)
         return _rules_of(Loaded(grammar, rewritten, messages, _tokens(special_tokens), {}), "start", None)
 
 
@@ -293,6 +295,7 @@ class _Reading:
             loaded.messages,
             loaded.rewritten.captures,
             loaded.rewritten.settings,
+            loaded.rewritten.budgets,
         )
         rules.start = self._reader.read(start)
         rules.ignore = list(dict.fromkeys(map(self._terminals.symbol, loaded.grammar.ignore)))

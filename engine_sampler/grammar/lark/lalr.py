@@ -94,6 +94,8 @@ def _refuse_extensions(rewritten: Rewritten, messages: Messages) -> None:
     for rule in rewritten.settings:
         text = f"the sampling parameters of the rule {rule} need the lexer dynamic_complete"
         raise messages.about_name(text, rule)
+    for rule in rewritten.budgets:
+        raise messages.about_name(_REFUSED["bounded"], rule)
     for rule in rewritten.lazy.values():
         raise messages.about_name(f"the lazy rule {rule} needs the lexer dynamic_complete", rule)
     for one in rewritten.placeholders.values():

@@ -19,7 +19,7 @@ from lark.grammar import TOKEN_DEFAULT_PRIORITY, NonTerminal, RuleOptions, Symbo
 
 from ..program.reaching import nodes_reaching
 from ..work import spend
-from .statements import Scan, Statement, Word, count_bounds
+from .statements import EMPTY_STRINGS, Scan, Statement, Word, count_bounds
 
 _RULE = re.compile(r"_?[a-z][_a-z0-9]*")
 _TERMINAL = re.compile(r"_?[A-Z][_A-Z0-9]*")
@@ -227,6 +227,7 @@ class _Reader:
         return Terminal(name, filter_out=name.startswith("_"))
 
     def _literal(self, word: Word) -> Any:
+        _require(word.text not in EMPTY_STRINGS)
         return Tree("literal", [self._token(_TYPES[word.kind], word)])
 
     def _repeated(self, item: Any) -> Any:

@@ -52,6 +52,7 @@ class RuleReader:
     embedded     for each terminal that stands for rules defined elsewhere, a function that returns a symbol
     captures     the names under which matches of rules are reported, by rule
     marks        the sampling parameters that rules set, by rule
+    budgets      how many tokens may begin in the texts of rules, by rule
     """
 
     def __init__(
@@ -63,9 +64,11 @@ class RuleReader:
         messages: Messages,
         captures: Mapping[str, str] | None = None,
         marks: Mapping[str, Mark] | None = None,
+        budgets: Mapping[str, int] | None = None,
     ) -> None:
         self._rules = rules
         self._marks = marks or {}
+        self._budgets = budgets or {}
         self._captures = captures or {}
         self._definitions = definitions
         self._terminals = terminals
@@ -109,6 +112,8 @@ class RuleReader:
                 self._rules.captures[symbol] = self._captures[name]
             if name in self._marks:
                 self._rules.marks[symbol] = self._marks[name]
+            if name in self._budgets:
+                self._rules.part_budgets[symbol] = self._budgets[name]
             self._waiting.append((symbol, name, dict(zip(parameters, arguments, strict=True))))
         return symbol
 

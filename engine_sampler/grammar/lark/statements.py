@@ -64,6 +64,9 @@ _WORD = re.compile(
 OPTIONS = ("%llguidance", "%grammar_options")
 """Directives with options of other systems, as JSON."""
 
+EMPTY_STRINGS = ('""', '""i')
+"""Literals that lark refuses."""
+
 _NUMBERS = ("number", "count")
 _UNCLOSED = {'"': "the string is not closed", "/": "the regular expression is not closed"}
 _LINE_END = re.compile("\n")

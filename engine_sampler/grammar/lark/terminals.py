@@ -14,7 +14,7 @@ from lark.grammar import Terminal
 from lark.lexer import Pattern
 
 from ..errors import GrammarError, GrammarLimitError
-from ..program.expression import EMPTY, Expression, concat, literal, looks_ahead, union
+from ..program.expression import EMPTY, EPSILON, Expression, concat, literal, looks_ahead, union
 from ..program.rules import Rules
 from ..program.special_names import MAX_TOKEN_SETS
 from ..program.unicode import either_case
@@ -22,7 +22,8 @@ from ..program.words import any_of, any_sequence_of
 from ..regex.beginning import ANY_TEXT, Before, TextBeforeError
 from ..regex.pattern import pattern_expression, terminal_expression
 from ..work import spend
-from .dialect import Placeholder, Rewritten
+from .dialect import Rewritten
+from .extensions.placeholders import Placeholder
 from .extensions.regular_rules import RegularRule
 from .extensions.rule_attributes import BoundedText, text_before_end
 from .extensions.substring import substring_expression
@@ -30,7 +31,7 @@ from .extensions.terminal_operators import expression_of
 from .extensions.text_ends import pairs_of
 from .lazy_terminals import prefix_free
 from .messages import Messages
-from .statements import ENDLESS, Word
+from .statements import EMPTY_STRINGS, ENDLESS, Word
 from .terminal_patterns import literal_pattern, pattern_of, plain_text
 
 _UNBOUNDED = f",{ENDLESS}}}", ",}"
@@ -276,6 +277,8 @@ class Terminals:
 
     def _whole_literal(self, node: Any) -> Expression:
         token = node.children[0]
+        if str(token) in EMPTY_STRINGS:
+            return EPSILON
         with self._messages.translated(token):
             pattern = literal_pattern(node)
         try:

@@ -37,10 +37,11 @@ def embed(given: Rules, rules: Rules, replaced: Mapping[int, Callable[[], int]] 
     white space or the rest of a line, is as long as possible.
     """
     marks, given.marks = given.marks, {}
+    budgets, given.part_budgets = given.part_budgets, {}
     bindings = {binding.symbol: binding for binding in given.bindings}
     found = _Embedding(given.program(), rules, bindings, replaced or {})
-    found.define(marks)
-    given.marks = marks  # it may be embedded again
+    found.define(marks, budgets)
+    given.marks, given.part_budgets = marks, budgets  # it may be embedded again
     return found.start
 
 
@@ -78,13 +79,14 @@ class _Embedding:
         self._rules.skipped.add(skipped)
         return skipped
 
-    def define(self, marks: Mapping[int, Mark]) -> None:
+    def define(self, marks: Mapping[int, Mark], budgets: Mapping[int, int]) -> None:
         """Give each rule its automaton, and what it sets."""
         self._rules.unenforced |= dict.fromkeys(self._program.unenforced)
         self._rules.unique_items |= self._program.unique_items
         self._rules.nested_items |= self._program.nested_items
         self._rules.unique_keys |= self._program.unique_keys
         self._rules.marks |= {self._symbols[-1 - rule]: mark for rule, mark in marks.items()}
+        self._rules.part_budgets |= {self._symbols[-1 - rule]: one for rule, one in budgets.items()}
         self._rules.captures |= {self._symbols[-1 - rule]: name for rule, name in self._program.captures}
         starts = self._program.rules[::3]
         ends = [*starts[1:], len(self._program.states) - 1]

@@ -41,6 +41,7 @@ from .bodies import repeated as repeated
 from .bodies import sequence as sequence
 from .expression import Encoder, Expression, packed
 from .operations import Operation
+from .part_budgets import apply_budgets
 from .settings import Mark, Setting, apply_settings
 from .special_names import Binding
 
@@ -76,8 +77,10 @@ class Program:
     captures         the rules whose matches are reported, and under which name: the symbol of a rule, or
                      -1 - the left side of rules of an LALR parser; the language is the same
     skipped          the terminals in rules that are ignored text: captures do not begin or end with them
-    budgets          for each terminal, how many tokens may begin in it, 0 for any number; empty if none has a
-                     budget. It binds matchers only, which know the tokens, as far as the text can end there
+    budgets          [terminals, levels] how many tokens may begin in each terminal, 0 for any number, or,
+                     negated, in a part of the text that it goes on with, see `part_budgets`; empty if nothing
+                     has a budget. It binds matchers only, which know the tokens, as far as the text can end
+                     there
     settings         the sampling parameters of some parts of the text; of those that apply, the first count
     settings_of      for each terminal, the number of its settings, counted from 1, or 0; empty without any
     """
@@ -174,6 +177,9 @@ class Rules:
         self.unenforced: dict[str, None] = {}
         self.marks: dict[int, Mark] = {}
         """What rules set, by their symbols: `settings` once the program is made."""
+        self.part_budgets: dict[int, int] = {}
+        """How many tokens may begin in each text of some rules, by their symbols: `budgets` once the program
+        is made."""
         self.settings: list[Setting] = []
         self.settings_of: dict[int, int] = {}
         self.captures: dict[int, str] = {}
@@ -185,7 +191,8 @@ class Rules:
         self._encoder = Encoder()
         self._terminals: list[int] = []
         self._by_expression: dict[tuple[int, int], int] = {}
-        self._budgets: dict[int, int] = {}
+        self.budgets: dict[int, tuple[int, ...]] = {}
+        """Of some terminals, at each level."""
         self.bindings: list[Binding] = []
         self._special: dict[int, tuple[int, ...]] = {}
         self._automata: list[tuple[Sequence[Sequence[PlainEdge]], int, int] | None] = []
@@ -204,7 +211,7 @@ class Rules:
         other.terminal_names, other.expressions = self.terminal_names[:], self.expressions[:]
         other._encoder = self._encoder.copy()
         other._terminals, other._by_expression = self._terminals[:], self._by_expression.copy()
-        other._budgets = self._budgets.copy()
+        other.budgets = self.budgets.copy()
         other.bindings, other._special = self.bindings[:], self._special.copy()
         return other
 
@@ -227,7 +234,7 @@ class Rules:
         if symbol is None:
             symbol = self._add_terminal(name, node, expression)
             if budget:
-                self._budgets[symbol] = budget
+                self.budgets[symbol] = (budget,)
             if shared:
                 self._by_expression[node, budget] = symbol
         return symbol
@@ -274,8 +281,8 @@ class Rules:
         symbol = self._add_terminal(
             self.terminal_names[terminal], self._terminals[terminal], self.expressions[terminal]
         )
-        if terminal in self._budgets:
-            self._budgets[symbol] = self._budgets[terminal]
+        if terminal in self.budgets:
+            self.budgets[symbol] = self.budgets[terminal]
         if terminal in self._special:
             self._special[symbol] = self._special[terminal]
         if terminal in self.skipped:
@@ -351,6 +358,9 @@ class Rules:
 
     def program(self) -> Program:
         """The grammar as arrays. Raises GrammarError for a rule without a definition."""
+        if self.part_budgets:
+            given, self.part_budgets = self.part_budgets, {}
+            apply_budgets(self, given)
         if self.marks:
             marks, self.marks = self.marks, {}
             apply_settings(self, marks)
@@ -384,7 +394,9 @@ class Rules:
                 spend((len(edges) - counted) // 16)
                 counted = len(edges)
         states.append(len(edges) >> 2)
-        budgets = [self._budgets.get(i, 0) for i in range(len(self._terminals))] if self._budgets else ()
+        levels = max(map(len, self.budgets.values()), default=0)
+        none = (0,) * levels
+        budgets = [self.budgets.get(i, ()) + none for i in range(len(self._terminals)) if levels]
         special_starts, special_ids = array("i", bytes(4)) * (len(self._terminals) + 1), array("i")
         for symbol in range(len(self._terminals)) if self._special else ():
             special_ids.extend(self._special.get(symbol, ()))
@@ -404,7 +416,7 @@ class Rules:
             tuple(self.terminal_names),
             (*self.rule_names, *self.side_names),
             self.unique_keys,
-            array("i", budgets),
+            array("i", [number for one in budgets for number in one[:levels]]),
             self.unique_items,
             self.nested_items,
             tuple(self.unenforced),

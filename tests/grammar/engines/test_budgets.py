@@ -24,7 +24,8 @@ TOKENS = [b"a", b"b", b"ab", b"ba", b"aab", b"(", b")", b"a)", b")(", b")(a", b"
 EOS = len(TOKENS) - 1
 
 Tree: TypeAlias = "tuple[Any, ...]"
-"""("text", letters, budget), ("literal", bytes), or ("sequence" | "or" | "star", trees)."""
+"""("text", letters, budget), ("literal", bytes), ("part", tree, budget), ("sequence" | "or" | "star", trees).
+Budget 0 is none."""
 
 
 def text(letters: bytes, budget: int) -> Tree:
@@ -47,11 +48,13 @@ def rules_of(tree: Tree) -> Rules:
         if kind == "literal":
             return rules.terminal("LITERAL", e.literal(parts[0]))
         rule = rules.rule(kind)
-        bodies = [body(part) for part in parts[0]]
+        bodies = [body(part) for part in ([parts[0]] if kind == "part" else parts[0])]
+        if kind == "part":
+            rules.part_budgets[rule] = parts[1]
         if kind == "star":
             rules.define(rule, r.repeated(r.sequence(*bodies)))
         else:
-            rules.define(rule, (r.sequence if kind == "sequence" else r.alternatives)(*bodies))
+            rules.define(rule, (r.alternatives if kind == "or" else r.sequence)(*bodies))
         return rule
 
     rules.start = rules.rule("start")
@@ -60,20 +63,28 @@ def rules_of(tree: Tree) -> Rules:
 
 
 class Way(NamedTuple):
-    """One way to read a text: a position in the tree's automaton, and the tokens that have begun in the text
-    there, if it is one with a budget."""
+    """One way to read a text: a position in the tree's automaton, and the tokens that have begun in each text
+    and part that it is within."""
 
     position: int
-    spent: int = 0
+    spent: tuple[int, ...] = ()
+
+
+class Within(NamedTuple):
+    """A text, or a part, with a budget."""
+
+    number: int
+    budget: int
 
 
 class Definition:
-    """What budgets mean, as plainly as possible: every way to read a text, with its own count."""
+    """What budgets mean, as plainly as possible: every way to read a text, with its own counts."""
 
     def __init__(self, tree: Tree) -> None:
         self.steps: list[list[tuple[frozenset[int], int]]] = []
         self.jumps: list[list[int]] = []
-        self.budgets: list[int] = []
+        self.within: list[tuple[Within, ...]] = []
+        self._around: tuple[Within, ...] = ()
         start = self._position()
         self.end = self._add(tree, start)
         self.ways = self._closed({Way(start)})
@@ -82,8 +93,9 @@ class Definition:
     def _position(self, budget: int = 0) -> int:
         self.steps.append([])
         self.jumps.append([])
-        self.budgets.append(budget)
-        return len(self.steps) - 1
+        number = len(self.steps) - 1
+        self.within.append((*self._around, Within(number, budget)) if budget else self._around)
+        return number
 
     def _add(self, tree: Tree, start: int) -> int:
         """Add the paths of a tree from `start` on; returns where they end."""
@@ -95,6 +107,12 @@ class Definition:
             self.steps[inside].append((frozenset(parts[0]), inside))
             self.jumps[start].append(end)
             self.jumps[inside].append(end)
+        elif kind == "part":
+            around, begin = self._around, self._position(parts[1])
+            self._around = self.within[begin]
+            self.jumps[start].append(begin)
+            self.jumps[self._add(parts[0], begin)].append(end)
+            self._around = around
         elif kind == "literal":
             for byte in parts[0][:-1]:
                 middle = self._position()
@@ -116,23 +134,27 @@ class Definition:
                 self.jumps[begin].append(end)
         return end
 
+    def _moved(self, way: Way, target: int, first: int = 0) -> Way:
+        """The way at another position, with `first` more tokens."""
+        before, after = self.within[way.position], self.within[target]
+        kept = [spent for spent, one, other in zip(way.spent, before, after, strict=False) if one == other]
+        return Way(target, tuple(spent + first for spent in kept + [0] * (len(after) - len(kept))))
+
     def _closed(self, ways: set[Way]) -> frozenset[Way]:
         found, waiting = set(ways), list(ways)
         while waiting:
-            for target in self.jumps[waiting.pop().position]:
-                if Way(target) not in found:
-                    found.add(Way(target))
-                    waiting.append(Way(target))
+            way = waiting.pop()
+            for target in self.jumps[way.position]:
+                if (moved := self._moved(way, target)) not in found:
+                    found.add(moved)
+                    waiting.append(moved)
         return frozenset(found)
 
     def _read(self, ways: frozenset[Way], token: bytes, is_token: bool = True) -> frozenset[Way]:
         for index, byte in enumerate(token):
             first = int(is_token and not index)
             following = {
-                Way(
-                    target,
-                    (way.spent if way.position == target else 0) + first if self.budgets[target] else 0,
-                )
+                self._moved(way, target, first)
                 for way in ways
                 for letters, target in self.steps[way.position]
                 if byte in letters
@@ -148,10 +170,14 @@ class Definition:
         """The tokens that may follow."""
         return self._mask(self.ways)
 
+    def _is_over(self, way: Way) -> bool:
+        within = self.within[way.position]
+        return any(spent >= one.budget for spent, one in zip(way.spent, within, strict=True))
+
     def accept(self, token: bytes, *, is_token: bool = True) -> None:
         """Add a token to the text, or bytes."""
         ways = self._read(self.ways, token, is_token)
-        rest = frozenset(way for way in ways if not 0 < self.budgets[way.position] <= way.spent)
+        rest = frozenset(way for way in ways if not self._is_over(way))
         can_go_on = bool(self._mask(rest))
         self.exceeds |= len(rest) < len(ways) and not can_go_on
         self.ways = rest if can_go_on else ways
@@ -159,18 +185,24 @@ class Definition:
 
 texts = st.tuples(st.just("text"), st.sampled_from([b"a", b"ab", b"ab()"]), st.integers(0, 3))
 literals = st.tuples(st.just("literal"), st.sampled_from([b"a", b"(", b")", b")(", b"aa", b"b"]))
-trees = st.recursive(
+
+
+def _joined(parts: st.SearchStrategy[Tree]) -> st.SearchStrategy[Tree]:
+    kinds = st.sampled_from(["sequence", "or", "star"])
+    return st.tuples(kinds, st.lists(parts, min_size=1, max_size=3))
+
+
+trees = st.recursive(texts | literals, _joined, max_leaves=4)
+trees_of_parts = st.recursive(
     texts | literals,
-    lambda parts: st.tuples(
-        st.sampled_from(["sequence", "or", "star"]), st.lists(parts, min_size=1, max_size=3)
-    ),
-    max_leaves=4,
+    lambda parts: _joined(parts) | st.tuples(st.just("part"), parts, st.integers(1, 4)),
+    max_leaves=5,
 )
 
 
 @every_engine
 @settings(quick, max_examples=100)
-@given(trees, st.integers(0, 2**32))
+@given(trees | trees_of_parts, st.integers(0, 2**32))
 def test_masks_are_what_the_ways_to_read_a_text_allow(engine: Engine, tree: Tree, seed: int) -> None:
     definition, choices = Definition(tree), random.Random(seed)
     matcher = engine(rules_of(tree).program(), TOKENS, [EOS]).matcher()
@@ -323,7 +355,91 @@ def test_a_token_that_is_also_named_as_such_is_read_both_ways(engine: Engine) ->
 @pytest.mark.skipif("native" not in ENGINES, reason="the engine in C is not there")
 def test_budgets_that_do_not_fit_the_program_are_refused() -> None:
     program = rules_of(BRACKETS).program()
-    for budgets in ([1], [*program.budgets, 1], [-1] * len(program.budgets)):
+    for budgets in (
+        [1],
+        [*program.budgets, 1],
+        [-(2**31)] * len(program.budgets),
+        [1] * 9 * len(program.budgets),
+    ):
         object.__setattr__(program, "budgets", r.array("i", budgets))
         with pytest.raises(ValueError, match="budgets are inconsistent"):
             ENGINES["native"](program, TOKENS, [EOS])
+
+
+def part(budget: int, inside: Tree) -> Tree:
+    return ("part", inside, budget)
+
+
+LIST = ("sequence", [literal(b"a"), ("star", [literal(b"("), literal(b"b")])])
+"""Letters with brackets between them, over several terminals."""
+
+
+@every_engine
+def test_a_part_of_several_terminals_ends_when_its_budget_is_spent(engine: Engine) -> None:
+    tree = ("star", [part(3, LIST), literal(b")")])
+    assert follow(after(engine, tree, b"a", b"(")) == {b"b"}
+    assert follow(after(engine, tree, b"a", b"(", b"b")) == {b")"}
+    matcher = after(engine, tree, b"a", b"(", b"b", b")", b"a")
+    assert follow(matcher) == {b"(", b")"}
+    matcher.rollback(2)
+    assert follow(matcher.fork()) == {b")"}
+
+
+@every_engine
+def test_each_part_has_its_own_budget_also_where_they_follow_each_other(engine: Engine) -> None:
+    letters = ("star", [literal(b"a")])
+    tree = ("sequence", [part(2, letters), part(2, letters)])
+    assert follow(after(engine, tree, b"a", b"a")) == {b"a", b"aa", b"<eos>"}
+    assert follow(after(engine, tree, b"a", b"a", b"a")) == {b"a", b"aa", b"<eos>"}
+    assert follow(after(engine, tree, b"a", b"a", b"a", b"a")) == {b"<eos>"}
+
+
+@every_engine
+def test_a_part_within_another_one_is_bounded_by_both(engine: Engine) -> None:
+    tree = part(
+        4, ("sequence", [literal(b"("), ("star", [part(2, ("star", [text(b"a", 0)])), literal(b")")])])
+    )
+    assert follow(after(engine, tree, b"(", b"a", b"a")) == {b")"}
+    assert follow(after(engine, tree, b"(", b"a", b")", b"a")) >= {b")"}
+
+
+@every_engine
+def test_special_tokens_count_in_parts(engine: Engine) -> None:
+    rules = Rules()
+    tokens = rules.rule("tokens")
+    rules.define(
+        tokens, r.repeated(r.alternatives(rules.special("T", [0]), rules.terminal("B", e.literal(b"b"))))
+    )
+    rules.part_budgets[tokens] = 2
+    rules.start = rules.rule("start")
+    rules.define(rules.start, r.sequence(tokens, rules.terminal("END", e.literal(b")"))))
+    matcher = engine(rules.program(), TOKENS, [EOS]).matcher()
+    for token in (0, 1):
+        assert follow(matcher) == {b"a", b"b", b")"}
+        assert matcher.accept(token)
+    assert follow(matcher) == {b")"}
+
+
+@every_engine
+def test_a_rule_that_contains_itself_is_bounded_as_a_whole(engine: Engine) -> None:
+    rules = Rules()
+    nested = rules.rule("nested")
+    brackets = [rules.terminal(one, e.literal(one.encode())) for one in "()"]
+    rules.define(nested, r.repeated(r.sequence(brackets[0], nested, brackets[1])))
+    rules.part_budgets[nested] = 4
+    rules.start = rules.rule("start")
+    rules.define(rules.start, r.sequence(nested, rules.terminal("A", e.literal(b"a"))))
+    matcher = engine(rules.program(), TOKENS, [EOS]).matcher()
+    for token in (b"(", b"(", b")", b")"):
+        assert b"(" in follow(matcher)
+        assert matcher.accept(TOKENS.index(token))
+    assert follow(matcher) == {b"a", b"aa", b"aab", b"ab"} - {b"aa", b"aab", b"ab"}
+
+
+@every_engine
+def test_too_many_parts_within_each_other_are_refused_by_name(engine: Engine) -> None:
+    tree: Tree = literal(b"a")
+    for budget in range(1, 6):
+        tree = part(budget, ("star", [tree]))
+    with pytest.raises(GrammarLimitError, match="the rule part: more than 4 rules with max_tokens"):
+        engine(rules_of(tree).program(), TOKENS, [EOS])

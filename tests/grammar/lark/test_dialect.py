@@ -78,8 +78,8 @@ def test_a_declared_terminal_without_a_meaning_matches_nothing() -> None:
         ("start: <[3-]>", "is not a list of token ids"),
         ("start: <[^3-]>", "is not a list of token ids"),
         ("start: <[^a]>", "is not a list of token ids"),
-        ("start: A\nA: <|call|>", "only allowed in a rule that is not lazy or bounded"),
-        ("start: r\nr[lazy]: /a/ <|call|>", "only allowed in a rule that is not lazy or bounded"),
+        ("start: A\nA: <|call|>", "only allowed in a rule"),
+        ("start: r\nr[lazy]: /a/ <|call|>", "only allowed in a rule"),
         ("start: %json {}", "%json is not supported here"),
         ("start: %json {,}", "invalid JSON"),
         ('start: %regex {"pattern": "a"}', "takes substring_chunks"),
@@ -90,7 +90,7 @@ def test_a_declared_terminal_without_a_meaning_matches_nothing() -> None:
         ('start: r\nr[suffix]: "a"', "the attribute 'suffix' has a wrong value"),
         ('start: r\nr[lazy "a"', "not closed"),
         ('start: r\nr[lazy] "a"', "a colon must follow"),
-        ('start: r\nr[lazy]: s\ns: "a"', "Rules aren't allowed inside terminals (s in r)"),
+        ('start: r\nr[lazy]: s\ns: "a"', "s is only allowed in a rule that is neither lazy"),
     ],
 )
 def test_a_wrong_form_is_refused_with_its_position(text: str, reason: str) -> None:

@@ -22,7 +22,6 @@ WRONG = {
     "%import common (WS\nstart: WS": ("unexpected end of line", 1, 19),
     'start: @ "a"': ("Unexpected input", 1, 8),
     "start: A\nA: B\nB: A": ("Recursion in terminal 'A'", 1, 8),
-    'start: ""': ('Empty terminals are not allowed ("")', 1, 8),
     r'start: "\xZZ"': ("the escapes of a literal cannot be read", 1, 8),
     r'start: "\ud800"': ("half of a surrogate pair is not text", 1, 8),
     'start: "ab".."c"': ("a range needs one character on each side", 1, 8),

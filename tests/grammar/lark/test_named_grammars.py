@@ -120,9 +120,9 @@ def test_it_is_saved_pickled_and_cached_by_all_texts(tmp_path: Path) -> None:
         ("start: @a", {1: True}, "grammars: 1 is not allowed: a name of letters"),
         ("start: @a", [], "grammars=.* is not allowed: up to 256 texts"),
         ("start: @a", {str(i): True for i in range(257)}, "up to 256 texts"),
-        ("start: A\nA: @a", {"a": True}, "@a is only allowed in a rule that"),
+        ("start: A\nA: @a", {"a": True}, "@a is only allowed in a rule"),
         ("start: b\nb[lazy]: @a", {"a": True}, "@a is only allowed in a rule that"),
-        ("start: b\nb[max_tokens=3]: @a", {"a": True}, "@a is only allowed in a rule that"),
+        ("start: b\nb[max_chars=3]: @a", {"a": True}, "@a is only allowed in a rule that"),
     ],
 )
 def test_what_is_wrong_names_the_grammar(text: str, named: Any, message: str) -> None:

@@ -147,7 +147,7 @@ class ReferenceMatcher(ForkedByCopy):
         """Add bytes to the text, not necessarily those of a token. False if they may not follow."""
         with self._call():
             after = REJECTED if self._terminated else self._configurations.run(self._configuration, data)
-            place = self._tables.places.after(self._places[-1], data, after, is_token=False)
+            place = self._tables.places.after(self._places[-1], data, after, None)
             return place != NOWHERE and self._push(place, False)
 
     def validate(self, token_ids: Sequence[int]) -> int:
@@ -242,7 +242,7 @@ class ReferenceMatcher(ForkedByCopy):
             return place if self._configurations.accepting(place.configuration) else NOWHERE
         after = self._configuration_after(place.configuration, token_id)
         data = b"" if token_id in self._vocabulary.special_ids else tokens[token_id]
-        return self._tables.places.after(place, data, after, is_token=True)
+        return self._tables.places.after(place, data, after, token_id)
 
     def _configuration_after(self, configuration: int, token_id: int) -> int:
         """The configuration after a token that is not EOS."""

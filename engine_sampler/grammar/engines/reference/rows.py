@@ -52,6 +52,7 @@ class EarleyRows:
         self.rows: list[EarleyRow] = []
         self._numbers: dict[frozenset[Item], int] = {}
         self._after: dict[tuple[int, int], int | None] = {}
+        self._without: dict[tuple[int, frozenset[int]], int] = {}
         self._completions: dict[Item, frozenset[Item]] = {}
         self._beginnings: dict[frozenset[int], tuple[int, ...]] = {}
         self._cores: dict[frozenset[int], tuple[tuple[int, ...], frozenset[int]]] = {}
@@ -71,6 +72,16 @@ class EarleyRows:
         for node in waiting:
             items |= self._completed(node)
         return self._row(items) if items else None
+
+    def without(self, row: int, terminals: frozenset[int]) -> int:
+        """A row after which some terminals do not follow."""
+        key = row, terminals
+        if key not in self._without:
+            self._meter.add_state()
+            known = self.rows[row]
+            self.rows.append(known._replace(terminals=known.terminals - terminals))
+            self._without[key] = len(self.rows) - 1
+        return self._without[key]
 
     def _targets(self, row: int, symbol: int) -> Iterator[tuple[Closure, int, int]]:
         """The items of a row advanced over `symbol`: closure, origin, rule."""

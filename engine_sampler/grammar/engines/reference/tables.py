@@ -60,7 +60,7 @@ class EngineTables:
                 LrRows(parser, self.meter), lexers, specials, self.meter
             )
             self.masks = ConfigurationMasks(self.configurations, vocabulary)
-            self.places = Places(self.configurations, self.masks, ())
+            self.places = Places(self.configurations, self.masks, (), 0)
             return
         _check_ignored(expressions, [terminals[terminal] for terminal in program.ignore])
         productive = [
@@ -76,7 +76,7 @@ class EngineTables:
         configurations = EarleyConfigurations(rows, Scans(derivatives), terminals, specials, program.ignore)
         self.configurations = configurations
         self.masks = SummaryMasks(configurations, vocabulary)
-        self.places = Places(configurations, self.masks, program.budgets)
+        self.places = Places(configurations, self.masks, program.budgets, len(terminals))
 
     def weight(self) -> int:
         """About how many bytes the tables have now: those of the masks, and a guess for all else."""

@@ -90,6 +90,18 @@ class EarleyConfigurations(Configurations[EarleyThread]):
             and (following := self.rows.advance(row, terminal)) is not None
         )
 
+    def after_special(self, row: int, terminal: int, token_id: int) -> tuple[EarleyThread, ...]:
+        """The threads after a special token in a row, if it is one of a terminal."""
+        following = self.rows.advance(row, terminal) if token_id in self.specials.get(terminal, ()) else None
+        return () if following is None else self.threads[self.between([(following, EMPTY)])]
+
+    def left_without(self, thread: EarleyThread, terminals: frozenset[int]) -> tuple[EarleyThread, ...]:
+        """What is left of a thread that is in none of the terminals of its row, if some cannot follow."""
+        row, guard = self.rows.without(thread.row, terminals), self.scans.pairs[thread.scan][1]
+        if thread.terminal == BETWEEN_TERMINALS:
+            return self.threads[self.between([(row, guard)])]
+        return (thread._replace(row=row),) if self._can_continue(row, EMPTY) else ()
+
     def special_ids(self, configuration: int) -> set[int]:
         """The special tokens that may follow."""
         return {

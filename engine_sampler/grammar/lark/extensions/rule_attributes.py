@@ -5,7 +5,8 @@
     text[max_tokens=20, suffix="."]: /.*/  the end comes on top of these
     text[temperature=0.2]: ...             see `settings`
 
-A rule with `max_chars` or `max_tokens` is one terminal, as a lazy one is: it may name terminals, not rules.
+A rule with `max_chars` is one terminal, as a lazy one is: it may name terminals, not rules. So is one with
+`max_tokens`, unless it names rules or other grammars: then see `program.part_budgets`.
 """
 
 from __future__ import annotations

@@ -5,34 +5,38 @@
 
 `~` binds to the item behind it, more tightly than a repetition; `&` binds less than a sequence, and more than
 `|`. A regular expression in such a terminal stands for all texts that it matches as a whole, a name for what
-that terminal matches. A terminal of this kind may be named in others of its kind only.
+that terminal matches, `%regex {...}` for a substring. Terminals that name one of this kind are of this kind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from lark import Token, Tree
 
+from ...errors import GrammarError
 from ...program.expression import Expression, both, complement, concat, optional, repeat, union
 from ...program.unicode import TEXT
 from ...regex.items import MAX_WIDTH
-from ..statements import ENDLESS, Lines, Statement, Word, count_bounds
+from ..statements import EMPTY_STRINGS, ENDLESS, Lines, Statement, Word, count_bounds
+from .substring import substring_expression
 
 MAX_COUNT = 1_000_000
 """The highest bound of a repetition."""
 
 _OPERATORS = {"?": (0, 1), "*": (0, None), "+": (1, None)}
 _LITERALS = {"string": "STRING", "regexp": "REGEXP"}
+_OPENING = ("(", "[", "~", "%regex")
 _END = Word("end", "", 0, 0)
 
 
 class TerminalPart(NamedTuple):
     """A part of a terminal.
 
-    kind   "|", "&", "," (a sequence), "~", "repeat", "name" or "literal"
-    value  parts, a part, a part with its bounds, the word of a name, or the tree of a literal
+    kind   "|", "&", "," (a sequence), "~", "repeat", "name", "literal" or "regex"
+    value  parts, a part, a part with its bounds, the word of a name, the tree of a literal, or the JSON value
+           of `%regex`
     """
 
     kind: str
@@ -52,12 +56,12 @@ class OperatorTerminal(NamedTuple):
     text: str
 
 
-def has_operators(statement: Statement) -> bool:
-    """Whether a terminal needs what lark does not have: `&`, or `~` in front of an item."""
-    words = statement.words[statement.body :]
+def has_operators(words: Sequence[Word]) -> bool:
+    """Whether the body of a terminal needs what lark does not have: `&`, `%regex`, an empty string, or `~` in
+    front of an item."""
     following = [*(word.kind for word in words[1:]), "number"]
     return any(
-        word.text == "&" or (word.text == "~" and after != "number")
+        word.text in ("&", "%regex", *EMPTY_STRINGS) or (word.text == "~" and after != "number")
         for word, after in zip(words, following, strict=False)
     )
 
@@ -66,8 +70,14 @@ def read_operators(text: Lines, statement: Statement) -> OperatorTerminal:
     """The terminal that a statement defines. Raises GrammarError with its place."""
     words = statement.words
     number = "".join(word.text for word in words[statement.name + 2 : statement.body - 1])
-    written = text.text[words[statement.body].start : words[-1].end] if words[statement.body :] else ""
-    return OperatorTerminal(_Reader(text, statement).body(), int(number or 0), written)
+    return read_body(text, words[statement.body :], words[-1].end, int(number or 0))
+
+
+def read_body(text: Lines, words: Sequence[Word], end: int, priority: int = 0) -> OperatorTerminal:
+    """The terminal whose body some words are, up to the position `end`. Raises GrammarError with its
+    place."""
+    written = text.text[words[0].start : end] if words else ""
+    return OperatorTerminal(_Reader(text, words, end).body(), priority, written)
 
 
 def expression_of(
@@ -79,6 +89,10 @@ def expression_of(
         return named(value)
     if kind == "literal":
         return literal(value)
+    if kind == "regex":
+        if isinstance(value, dict) and value.get("type") in ("number", "integer"):
+            raise GrammarError("a number cannot be part of another terminal, or be ignored")
+        return substring_expression(value)
     if kind == "repeat":
         item, low, high = value
         found = expression_of(item, named, literal)
@@ -101,7 +115,7 @@ def greatest_width(part: TerminalPart, named: Callable[[Word], int], literal: Ca
         item, _, high = value
         width = greatest_width(item, named, literal)
         return min(MAX_WIDTH, width and (MAX_WIDTH if high is None else width * high))
-    if kind == "~":
+    if kind in ("~", "regex"):
         return MAX_WIDTH
     widths = [greatest_width(one, named, literal) for one in value]
     if kind == ",":
@@ -112,9 +126,9 @@ def greatest_width(part: TerminalPart, named: Callable[[Word], int], literal: Ca
 class _Reader:
     """Reads word by word; the brackets of a statement are not nested deep."""
 
-    def __init__(self, text: Lines, statement: Statement) -> None:
+    def __init__(self, text: Lines, words: Sequence[Word], end: int) -> None:
         self._text = text
-        self._words = [*statement.words[statement.body :], _END._replace(start=statement.words[-1].end)]
+        self._words = [*words, _END._replace(start=end)]
         self._at = 0
 
     def body(self) -> TerminalPart:
@@ -129,7 +143,7 @@ class _Reader:
 
     def _fail(self, expected: str) -> Any:
         found = self._word.text or "its end"
-        text = f"in a terminal with & or ~, {expected} is expected before {found}"
+        text = f"in a terminal with &, ~ or %regex, {expected} is expected before {found}"
         raise self._text.error(text, self._word.start)
 
     def _joined(self, operator: str) -> TerminalPart:
@@ -143,7 +157,7 @@ class _Reader:
 
     def _sequence(self) -> TerminalPart:
         items = [self._repeated()]
-        while self._word.kind in ("name", "string", "regexp") or self._word.text in ("(", "[", "~"):
+        while self._word.kind in ("name", "string", "regexp") or self._word.text in _OPENING:
             items.append(self._repeated())
         return items[0] if len(items) == 1 else TerminalPart(",", items)
 
@@ -195,6 +209,8 @@ class _Reader:
             return inside if word.text == "(" else TerminalPart("repeat", (inside, 0, 1))
         if word.kind == "name":
             return TerminalPart("name", word)
+        if word.text == "%regex":
+            return TerminalPart("regex", word.value)
         if word.kind in _LITERALS:
             return self._literal(word)
         self._at -= 1

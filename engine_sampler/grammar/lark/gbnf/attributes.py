@@ -37,7 +37,7 @@ class Attributes(NamedTuple):
     @property
     def is_terminal(self) -> bool:
         """Whether the rule is one terminal."""
-        return bool(self.is_lazy or self.max_tokens or self.max_chars)
+        return bool(self.is_lazy or self.max_chars)
 
 
 def read_attributes(lines: Lines, at: int, rule: str) -> Attributes:

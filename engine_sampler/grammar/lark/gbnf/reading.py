@@ -14,7 +14,7 @@ from ....base.errors import quoted
 from ...errors import GrammarError, GrammarLimitError
 from ...program.settings import Mark
 from ...work import counted_work, spend
-from ..dialect import Placeholder, SpecialTokens
+from ..extensions.placeholders import Placeholder, SpecialTokens
 from ..extensions.regular_rules import RegularRule
 from ..extensions.rule_attributes import BoundedText
 from ..statements import ENDLESS, MAX_BRACKETS, MAX_NUMBER, MAX_WORD, Lines, Word
@@ -67,6 +67,7 @@ class Gbnf(NamedTuple):
     placeholders: dict[str, Placeholder]
     captures: dict[str, str]
     settings: dict[str, Mark]
+    budgets: dict[str, int]
     lazy: dict[str, str]
     written: dict[str, str]
     defined: dict[str, int]
@@ -97,6 +98,7 @@ class _Reader(Characters):
         self._captures: dict[str, str] = {}
         """The names of captures by rule."""
         self._settings: dict[str, Mark] = {}
+        self._budgets: dict[str, int] = {}
         self._terminals: dict[str, tuple[Word, Attributes]] = {}
         """The rules that are one terminal, with the words of their attributes."""
         self._nodes: dict[str, Any] = {}
@@ -132,10 +134,13 @@ class _Reader(Characters):
         captures = {names[name]: capture for name, capture in self._captures.items()}
         settings = {names[name]: mark for name, mark in self._settings.items()}
         trees = {names[name]: tree for name, tree in rules.items()}
-        lazy = self._write_terminals(trees, names, {*captures, *settings})
+        budgets = {names[name]: most for name, most in self._budgets.items()}
+        lazy = self._write_terminals(trees, names, {*captures, *settings, *budgets})
         written = {new: name for name, new in names.items()}
         places = {names[name]: at for name, at in defined.items()}
-        return Gbnf(self._lines, trees, self._placeholders, captures, settings, lazy, written, places)
+        return Gbnf(
+            *(self._lines, trees, self._placeholders, captures, settings, budgets, lazy, written, places)
+        )
 
     def _write_terminals(
         self, trees: dict[str, Any], names: Mapping[str, str], marked: set[str]
@@ -168,6 +173,8 @@ class _Reader(Characters):
             self._captures[rule] = found.capture
         if found.mark is not None:
             self._settings[rule] = found.mark
+        if found.max_tokens and not found.is_terminal:
+            self._budgets[rule] = found.max_tokens
         if found.is_terminal:
             self._terminals[rule] = Word("token", rule, at, self._at), found
 

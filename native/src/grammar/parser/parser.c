@@ -75,6 +75,32 @@ static void predict(eg_rows *r, const eg_item item, bool own) {
     }
 }
 
+/* Note the parts whose rest begins with terminal `t`. */
+static void note_parts(eg_rows *r, eg_core *core, int32_t t) {
+    const int32_t levels = r->rules->budget_levels;
+    for (int32_t level = 0; level < levels; level++) {
+        const int32_t budget = eg_budget(r->rules, t, level);
+        if (budget >= 0) continue;
+        if (!core->parts) core->parts = eg_take_zeroed(r->pool, (size_t)levels * sizeof *core->parts);
+        if (core->parts[level] < -budget) core->parts[level] = -budget;
+    }
+}
+
+/* Let terminal `t` come next. */
+static void expect(eg_rows *r, eg_core *core, int32_t t) {
+    const eg_rules *g = r->rules;
+    core->expected[core->expected_count++] = t;
+    core->looks |= g->terminals[t].looks && !g->terminals[t].ignored;
+    if (g->has_parts) note_parts(r, core, t);
+    const int32_t e = g->terminals[t].expression;
+    if (e < 0) {
+        core->special = true;
+        return;
+    }
+    eg_bytes_unite(&core->first, eg_first(r->expressions, e));
+    if (!eg_node(r->expressions, e)->wide) eg_bytes_unite(&core->narrow, eg_first(r->expressions, e));
+}
+
 /* The terminals that may come next, without duplicates, and the bytes they begin with. */
 static void keep_expected(eg_rows *r, eg_core *core) {
     const eg_rules *g = r->rules;
@@ -83,16 +109,7 @@ static void keep_expected(eg_rows *r, eg_core *core) {
     for (int32_t i = 0; i < count + g->ignore_count; i++) {
         const int32_t t = i < count ? r->terminal_work.at[i].symbol : g->ignore[i - count];
         const int32_t last = core->expected_count ? core->expected[core->expected_count - 1] : -1;
-        if (t == last) continue;
-        core->expected[core->expected_count++] = t;
-        core->looks |= g->terminals[t].looks && !g->terminals[t].ignored;
-        const int32_t e = g->terminals[t].expression;
-        if (e < 0) {
-            core->special = true;
-            continue;
-        }
-        eg_bytes_unite(&core->first, eg_first(r->expressions, e));
-        if (!eg_node(r->expressions, e)->wide) eg_bytes_unite(&core->narrow, eg_first(r->expressions, e));
+        if (t != last) expect(r, core, t);
     }
 }
 
@@ -207,6 +224,37 @@ int32_t eg_row_join(eg_rows *r, int32_t a, int32_t b) {
     row = intern_row(r, r->work.count);
     eg_map_put(r->pool, &r->joined, key, row);
     return row;
+}
+
+/* Whether `terminal` is in the rest of the part at one of some levels. */
+static bool is_rest(const eg_rules *g, int32_t terminal, int32_t levels) {
+    bool found = false;
+    for (int32_t level = 0; level < g->budget_levels; level++)
+        found |= levels >> level & 1 && eg_budget(g, terminal, level) < 0;
+    return found;
+}
+
+int32_t eg_row_without(eg_rows *r, int32_t row, int32_t levels) {
+    const uint64_t key = eg_pair(row, levels);
+    const int32_t known = eg_map_get(&r->without, key, -1);
+    if (known >= 0) return known;
+    const eg_core *from = eg_core_of(r, row);
+    eg_core core = {.key = from->key, .key_count = from->key_count, .lexer = -1};
+    core.rules = from->rules;
+    core.rule_count = from->rule_count;
+    core.terminals = from->terminals;
+    core.terminal_count = from->terminal_count;
+    const int32_t *expected = from->expected, count = from->expected_count;
+    eg_work(r->pool->fault, 4 + count);
+    core.expected = eg_take(r->pool, ((size_t)count + 1) * sizeof *core.expected);
+    for (int32_t i = 0; i < count; i++)
+        if (!is_rest(r->rules, expected[i], levels)) expect(r, &core, expected[i]);
+    EG_PUSH(r->pool, r->cores, core);
+    eg_row other = r->rows.at[row];
+    other.core = r->cores.count - 1;
+    EG_PUSH(r->pool, r->rows, other);
+    eg_map_put(r->pool, &r->without, key, r->rows.count - 1);
+    return r->rows.count - 1;
 }
 
 /* --- nullable rules --- */

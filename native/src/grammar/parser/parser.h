@@ -11,3 +11,6 @@ int32_t eg_row_advance(eg_rows *r, int32_t row, int32_t terminal);
 
 /* The row with the items of both. */
 int32_t eg_row_join(eg_rows *r, int32_t a, int32_t b);
+
+/* `row` where the rest of the parts at these levels, a bit each, does not follow. */
+int32_t eg_row_without(eg_rows *r, int32_t row, int32_t levels);

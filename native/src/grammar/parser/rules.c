@@ -94,12 +94,16 @@ static void copy_terminals(eg_pool *pool, eg_rules *r, const es_grammar_program 
 }
 
 static void copy_budgets(eg_pool *pool, eg_rules *r, const es_grammar_program *p) {
-    const size_t all = (size_t)(r->terminal_count + r->ignore_count);
-    check(pool, p->budgets_length == r->terminal_count && !p->parser_length, "budgets");
-    r->budgets = eg_take_zeroed(pool, all * sizeof *r->budgets);
+    const int64_t count = r->terminal_count, levels = count ? p->budgets_length / count : 0;
+    check(pool, levels > 0 && levels <= EG_MAX_LEVELS && levels * count == p->budgets_length, "budgets");
+    check(pool, !p->parser_length, "budgets");
+    r->budget_levels = (int32_t)levels;
+    r->budgets = eg_take_zeroed(pool, (size_t)((count + r->ignore_count) * levels) * sizeof *r->budgets);
     eg_copy(r->budgets, p->budgets, (size_t)p->budgets_length * sizeof *r->budgets);
-    for (int32_t t = 0; t < r->terminal_count; t++)
-        check(pool, r->budgets[t] >= 0 && (!r->budgets[t] || r->terminal_nodes[t] >= 0), "budgets");
+    for (int64_t i = 0; i < p->budgets_length; i++) {
+        check(pool, r->budgets[i] > INT32_MIN, "budgets");
+        r->has_parts |= r->budgets[i] < 0;
+    }
 }
 
 /* --- the tables of an LALR parser --- */

@@ -65,7 +65,7 @@ typedef struct eg_rules {
     int32_t *special_starts;
     int32_t *special_ids;
     int32_t *ignore;         /* terminals of their own, after the others */
-    int32_t *budgets;        /* how many tokens may begin in each terminal, 0: any number; or NULL */
+    int32_t *budgets;        /* [terminals][budget_levels], as in es_grammar_program; or NULL */
     int32_t *code;           /* of the expressions, to read them again */
     int32_t *terminal_nodes; /* of each terminal, its node in `code` */
     int64_t code_length;
@@ -74,7 +74,16 @@ typedef struct eg_rules {
     bool always_continues;   /* something follows every expected terminal: see eg_rules_prune */
     int32_t rule_count, terminal_count, state_count, edge_count, ignore_count;
     int32_t start;
+    int32_t budget_levels;
+    bool has_parts;          /* some budgets are of parts of several terminals */
 } eg_rules;
+
+enum { EG_MAX_LEVELS = 5 }; /* of budgets: the most parts within each other, and a terminal */
+
+/* The budget of a terminal at a level: see es_grammar_program.budgets. */
+static inline int32_t eg_budget(const eg_rules *r, int32_t terminal, int32_t level) {
+    return r->budgets[(int64_t)terminal * r->budget_levels + level];
+}
 
 /* Copy `program` into `pool`; faults with ES_GRAMMAR_INVALID if its numbers are inconsistent. */
 void eg_rules_copy(eg_pool *pool, eg_rules *rules, const es_grammar_program *program, int32_t vocabulary);

@@ -10,10 +10,10 @@ static int compare_threads(const void *a, const void *b) {
 }
 
 /* Whether two threads are both at a beginning and may be joined. The row of the empty text is the root of
- * all others and stays separate. */
+ * all others and stays separate; so do rows in parts with budgets, each with what it has spent. */
 static bool can_join(const eg_states *s, const eg_thread *a, const eg_thread *b) {
     return a->terminal == EG_ANY && b->terminal == EG_ANY && a->guard == b->guard && a->row && b->row &&
-           !s->rows.rules->lalr;
+           !s->rows.rules->lalr && !s->rows.rules->has_parts;
 }
 
 enum { MAX_APART = 4 };
@@ -122,23 +122,26 @@ void eg_state_widen(eg_states *s, int32_t state) {
     s->states.at[state].steps = steps;
 }
 
+void eg_thread_special(eg_states *s, int32_t row, int32_t terminal, int32_t token) {
+    eg_rows *r = &s->rows;
+    const eg_rules *g = r->rules;
+    if (g->terminals[terminal].expression >= 0) return;
+    eg_work(r->pool->fault, (g->special_starts[terminal + 1] - g->special_starts[terminal]) / 64);
+    for (int32_t n = g->special_starts[terminal]; n < g->special_starts[terminal + 1]; n++) {
+        if (g->special_ids[n] != token) continue;
+        const int32_t next = eg_row_advance(r, row, terminal);
+        if (next >= 0) eg_thread_begin(s, next, EG_EMPTY);
+    }
+}
+
 /* Push the threads after `token`, read as a whole. */
 static void push_special(eg_states *s, int32_t state, int32_t token) {
     eg_rows *r = &s->rows;
-    const eg_rules *g = r->rules;
     for (int32_t i = 0; i < s->states.at[state].count; i++) {
         const eg_thread t = s->states.at[state].threads[i];
         if (!eg_thread_stops(s, &t) || !eg_core_of(r, t.row)->special) continue;
-        for (int32_t k = 0; k < eg_core_of(r, t.row)->expected_count; k++) {
-            const int32_t terminal = eg_core_of(r, t.row)->expected[k];
-            if (g->terminals[terminal].expression >= 0) continue;
-            eg_work(r->pool->fault, (g->special_starts[terminal + 1] - g->special_starts[terminal]) / 64);
-            for (int32_t n = g->special_starts[terminal]; n < g->special_starts[terminal + 1]; n++) {
-                if (g->special_ids[n] != token) continue;
-                const int32_t next = eg_row_advance(r, t.row, terminal);
-                if (next >= 0) eg_thread_begin(s, next, EG_EMPTY);
-            }
-        }
+        for (int32_t k = 0; k < eg_core_of(r, t.row)->expected_count; k++)
+            eg_thread_special(s, t.row, eg_core_of(r, t.row)->expected[k], token);
     }
 }
 

@@ -47,10 +47,6 @@ typedef struct eg_states {
 void eg_states_open(eg_states *s, eg_pool *pool, eg_expressions *expressions, const eg_tokens *tokens,
                     eg_rules *rules);
 
-/* Advance a thread with a terminal in progress, or one that begins with its expression, by a byte with which
- * it stays in that terminal; false if it cannot. */
-bool eg_thread_stay(eg_states *s, eg_thread *thread, int byte);
-
 /* The index of `thread` in a state; -1. */
 int32_t eg_state_find(const eg_states *s, int32_t state, const eg_thread *thread);
 
@@ -81,6 +77,9 @@ void eg_thread_step(eg_states *s, eg_thread thread, int byte);
 
 /* The same for a thread that begins in `row` with one of its terminals; `guard` is the one after the byte. */
 void eg_thread_read(eg_states *s, int32_t row, int32_t terminal, int32_t guard, int byte);
+
+/* Push what follows in `row` after `token`, read as a whole, if it is one of its terminal `terminal`. */
+void eg_thread_special(eg_states *s, int32_t row, int32_t terminal, int32_t token);
 
 /* The row after an entry of a lexer: after an ignored one, the same row. */
 static inline int32_t eg_row_after(eg_rows *r, int32_t row, int32_t entry) {

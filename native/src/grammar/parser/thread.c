@@ -145,16 +145,6 @@ void eg_thread_read(eg_states *s, int32_t row, int32_t terminal, int32_t guard, 
     if (e != EG_EMPTY) push_thread(s, row, terminal, e, guard);
 }
 
-bool eg_thread_stay(eg_states *s, eg_thread *t, int byte) {
-    eg_expressions *x = s->rows.expressions;
-    t->guard = eg_guard_step(x, t->guard, byte);
-    if (t->guard < 0) return false;
-    t->expression = eg_step(x, t->expression, byte);
-    if (t->expression == EG_EMPTY) return false;
-    t->guard = guard_within(x, t->expression, t->guard);
-    return !(eg_node(x, t->expression)->nullable && eg_node(x, t->expression)->over);
-}
-
 /* The thread; if nothing is in progress and its row has a lexer, that lexer. */
 static eg_thread with_lexer(const eg_rows *r, eg_thread t) {
     const int32_t lexer = eg_core_of(r, t.row)->lexer;

@@ -83,25 +83,27 @@ class Graphs:
 
 
 class TokenRoom:
-    """Places for the tokens of one step after the other, which are never used again.
+    """Places for the tokens of one step after the other, which are never used again."""
 
-    is_known  whether the device copies them there: it finds the address among what a step uploads.
-    """
-
-    def __init__(self, device: torch.device, *, is_known: bool) -> None:
-        self.is_known = is_known
+    def __init__(self, device: torch.device) -> None:
         self._device = device
         self._left: list[Tensor] = []
         self._addresses: list[int] = []
+        self._rows = -1
 
     def next(self, rows: int) -> np.ndarray:
         """The address of the place that is taken next, int64 [1]."""
-        if not self._left or len(self._left[-1]) != rows:
+        return np.array([self.address(rows)], np.int64)
+
+    def address(self, rows: int) -> int:
+        """The same as a number."""
+        if not self._left or self._rows != rows:
             # Triton compiles anew for addresses that are no multiples of 16.
             several = torch.empty((_TOKENS_AT_ONCE, rows + rows % 2), dtype=torch.int64, device=self._device)
             self._left = list(several[:, :rows].unbind())
             self._addresses = [place.data_ptr() for place in self._left]
-        return np.array(self._addresses[-1:], np.int64)
+            self._rows = rows
+        return self._addresses[-1]
 
     def take(self) -> Tensor:
         """The place itself."""
@@ -122,23 +124,27 @@ class CapturedStep:
         download: Download,
         tokens: Tensor | None,
         held: Sequence[Any],
+        *,
+        delivers: bool,
     ) -> None:
-        """`held`: whatever else the graph reads or writes."""
+        """`held`: whatever else the graph reads or writes; `delivers`: whether it leaves the tokens in the
+        place whose address is uploaded."""
         self._graph = graph
         self.results = results
         self.download = download
         self._tokens = tokens
         self._held = held
+        self._delivers = delivers
 
     def start(self, room: TokenRoom) -> Tensor | None:
         """Start it. Returns the tokens on the device, which nothing will change: in the place that `room` has
-        next, where the graph leaves them if its steps know of it."""
+        next."""
         self._graph.replay()
         self.download.mark()
         if self._tokens is None:
             return None
         place = room.take()
-        return place if room.is_known else place.copy_(self._tokens)
+        return place if self._delivers else place.copy_(self._tokens)
 
 
 class Captures:
@@ -147,6 +153,8 @@ class Captures:
     def __init__(self) -> None:
         self._seen: dict[Hashable, int] = {}
         self._kept: dict[Hashable, CapturedStep] = {}
+        self.warm: dict[Hashable, Any] = {}
+        """The `WarmStep` that was captured or started last, by where the logits are."""
 
     def of(self, kind: Hashable) -> CapturedStep | None:
         """The captured step of a kind, None if there is none yet."""
@@ -158,6 +166,7 @@ class Captures:
         if not seen and len(self._seen) == MOST_KINDS:
             self._seen.clear()
             self._kept.clear()
+            self.warm.clear()
         self._seen[kind] = seen + 1
         return seen >= SEEN_BEFORE
 

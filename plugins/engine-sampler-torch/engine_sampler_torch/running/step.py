@@ -21,6 +21,7 @@ from .pieces import GroupPiece, most_rows, pieces_of
 from .plan import DevicePlan
 from .results import Results
 from .transfer import Buffers, Download, Upload
+from .warm import WarmStep, place_of
 
 logger = logging.getLogger("engine_sampler")
 
@@ -38,8 +39,7 @@ class DeviceRoom:
     @classmethod
     def on(cls, device: torch.device, *, compiles_beside: bool = True) -> DeviceRoom:
         fused = Fused(device, compilations_for(device) if compiles_beside else None)
-        tokens = TokenRoom(device, is_known=fused.work)
-        return cls(Buffers(device), Buffers(device), fused, Graphs(device), tokens)
+        return cls(Buffers(device), Buffers(device), fused, Graphs(device), TokenRoom(device))
 
     @property
     def memory(self) -> tuple[Any, ...]:
@@ -56,6 +56,34 @@ class Prepared:
     pieces: dict[int, list[GroupPiece]] = field(default_factory=dict)
     failed: set[int] = field(default_factory=set)
     captures: Captures = field(default_factory=Captures)
+
+
+class WarmRun:
+    """A step like the one before it, that has begun."""
+
+    def __init__(self, warm: WarmStep, name: str, prepared: Prepared, logits: Tensor, batch: Batch) -> None:
+        self._warm = warm
+        self._batch = batch
+        self._general = name, prepared, logits, batch
+
+    def is_done(self) -> bool:
+        """Whether `finish` need not wait for the device."""
+        return self._warm.captured.download.is_done
+
+    def finish(self) -> None:
+        """Wait, and fill the batch."""
+        if not self._warm.finish(self._batch):
+            StepRun(*self._general).go_on(self._warm)
+
+
+def begun(name: str, prepared: Prepared, logits: Tensor, batch: Batch) -> WarmRun | StepRun:
+    """A step of the backend `name` that has begun, by the shortest way."""
+    warm: WarmStep | None = prepared.captures.warm.get(place_of(logits))
+    if warm is not None and warm.begin(batch):
+        return WarmRun(warm, name, prepared, logits, batch)
+    step = StepRun(name, prepared, logits, batch)
+    step.begin()
+    return step
 
 
 class StepRun:
@@ -100,7 +128,8 @@ class StepRun:
         self._upload.pack()
         captured = self._captured(pieces)
         if captured is not None:
-            self._results, self._download = captured.results, captured.download
+            self._take_over(captured)
+            self._keep_warm(captured, [piece for _, piece in pieces])
             self._batch.token_ids_on_device = captured.start(self._room.tokens)
         else:
             self._batch.token_ids_on_device = self._work(pieces)
@@ -108,6 +137,24 @@ class StepRun:
         self._fused.tables.settle()
         if masks is not None:
             masks.release()
+
+    def go_on(self, warm: WarmStep) -> None:
+        """`finish` of a step that `warm` has begun."""
+        self._take_over(warm.captured)
+        self.finish()
+
+    def _take_over(self, captured: CapturedStep) -> None:
+        self._results, self._download = captured.results, captured.download
+
+    def _keep_warm(self, captured: CapturedStep, pieces: Sequence[GroupPiece]) -> None:
+        """Let the next step that is like this one take the short way."""
+        kept, place = self._prepared.captures.warm, place_of(self._logits)
+        if WarmStep.fits(pieces) and (place not in kept or kept[place].captured is not captured):
+            room = self._room
+            kept[place] = WarmStep(
+                captured, pieces, self._upload, room.fused.tables, room.tokens, self._batch,
+                self._target, self._ahead,
+            )  # fmt: skip
 
     def _prepared_masks(self) -> MasksOnDevice | None:
         """The masks that `prepare` has copied to this device."""
@@ -144,12 +191,12 @@ class StepRun:
         return captured
 
     def _capture(self, pieces: Sequence[tuple[int, GroupPiece]]) -> CapturedStep | None:
-        self._is_capturing, tokens = True, None
+        self._is_capturing, tokens, delivers = True, None, self._fused.work
 
         def work() -> None:
             nonlocal tokens
             tokens = self._work(pieces)
-            if tokens is not None and self._room.tokens.is_known:
+            if tokens is not None and delivers:
                 self._fused.deliver(tokens, self._upload[self._target])
 
         self._fused.compile_delivery(self._logits.shape[0])
@@ -161,7 +208,7 @@ class StepRun:
         verdicts = [outcome.verdicts for _, outcome in self._outcomes if outcome is not None]
         masks = [piece.masks.memory for _, piece in pieces if piece.masks is not None]
         held = (verdicts, pieces, masks, *self._room.memory)
-        return CapturedStep(graph, self._results, download, tokens, held)
+        return CapturedStep(graph, self._results, download, tokens, held, delivers=delivers)
 
     def is_done(self) -> bool:
         """Whether `finish` need not wait for the device."""
@@ -212,6 +259,7 @@ class StepRun:
     def _note_failure(self, number: int, error: BaseException) -> None:
         logger.warning("%s; the host runs its requests", failure("a torch step", error))
         self._prepared.failed.add(number)
+        self._prepared.captures.warm.clear()
         self._fused.tables.give_up()
 
     def _run(self, number: int, piece: GroupPiece) -> PieceOutcome | None:

@@ -97,7 +97,7 @@ def test_at_most_so_many_tokens_begin_in_a_rule_of_several_parts() -> None:
         ('root ::= r\nr[max_chars=9] ::= r "b" | "c"', r"the rule r leads back .*line 2, column 2"),
         ('root ::= r\nr[lazy] ::= (r | "b")* "c"', "the rule r leads back to itself"),
         (
-            'root ::= r\nr[max_tokens=9] ::= "a" my-s\nmy-s[capture] ::= "b"',
+            'root ::= r\nr[max_chars=9] ::= "a" my-s\nmy-s[capture] ::= "b"',
             "the rule my-s has attributes of",
         ),
         ('root ::= r\nr[lazy] ::= "a" <tool>', "<tool> cannot be part of one terminal: it is a token"),

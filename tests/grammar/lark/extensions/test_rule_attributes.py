@@ -77,6 +77,68 @@ def test_a_rule_ends_after_so_many_tokens(seed: int) -> None:
         assert len(allowed(matcher, len(PIECES))) > 1
 
 
+SUB = {"list": 'start: /[ab]/ ("," /[ab]/)*'}
+FORMS = {
+    "rules": 'r[max_tokens={most}]: x ("," x)*\nx: /[ab]/',
+    "named": "r[max_tokens={most}]: @list",
+    "json": 'r[max_tokens={most}]: %json {{"type": "integer"}}',
+    "lark": 'r[max_tokens={most}]: %lark {{\nstart: (x | y)+\nx: "a"\ny: "b"\n}}',
+    "regex": 'r[max_tokens={most}]: %regex {{"substring_chars": "abababab"}}',
+    "number": 'r[max_tokens={most}]: %regex {{"type": "integer", "minimum": 0}}',
+}
+"""Forms of a rule that can end after each of its odd tokens."""
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("most", [1, 3])
+def test_max_tokens_ends_a_rule_of_rules_and_other_grammars(form: str, most: int) -> None:
+    text = 'start: ("<" r ">")*\n' + FORMS[form].format(most=most)
+    program = Grammar.from_lark(text, grammars=SUB).program
+    rng = random.Random(most)
+    begin, end = PIECES.index(b"<"), PIECES.index(b">")
+    for name in sorted(ENGINES):
+        matcher = CompiledGrammar(program, TOKENIZER, engine=name).matcher()
+        for _ in range(2):
+            assert matcher.accept(begin)
+            for count in range(most):
+                longer = {i for i in allowed(matcher, len(PIECES)) if len(PIECES[i]) == 1} - {end}
+                if count == 0:
+                    longer -= {PIECES.index(b"-"), PIECES.index(b"0")}
+                assert matcher.accept(rng.choice(sorted(longer)))
+            assert {PIECES[i] for i in allowed(matcher, len(PIECES))} == {b">"}
+            drafts = [end, begin, begin]
+            assert matcher.validate(drafts) == 2
+            other = matcher.fork()
+            matcher.rollback(1)
+            assert len(allowed(matcher, len(PIECES))) > 1
+            matcher = other
+            assert matcher.accept(end)
+
+
+def test_max_tokens_of_rules_hold_where_the_rule_can_end_and_warn_elsewhere(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for matcher in matchers('start: "<" r ">"\nr[max_tokens=2]: x ("," x)*\nx: /[ab]/'):
+        caplog.clear()
+        for letter in (b"<", b"a", b","):
+            assert matcher.accept(PIECES.index(letter))
+        assert {PIECES[i] for i in allowed(matcher, len(PIECES))} >= {b"a", b"b"}
+        assert "exceeds max_tokens" in caplog.text
+        assert matcher.accept(PIECES.index(b"b"))
+        assert {PIECES[i] for i in allowed(matcher, len(PIECES))} == {b">"}
+
+
+def test_rules_with_max_tokens_keep_their_captures_and_parameters() -> None:
+    plain = 'start: x ("," x)*\nx[capture, temperature=0.5]: y+\ny[capture="z"]: /[ab]/ | "c" x'
+    bound = plain.replace("x[", "x[max_tokens=50, ")
+    text = "ab,cab,b"
+    assert Grammar.from_lark(bound).captures(text) == Grammar.from_lark(plain).captures(text)
+    first, *others = walks([plain, bound], 3)
+    assert all(masks == first for masks in others)
+    own = {"temperature": 0.5}
+    assert names_of(bound, "ab,") == [own, own, own, own]
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_a_large_bound_of_tokens_leaves_a_lazy_rule_as_it_is(seed: int) -> None:
     rng = random.Random(seed)
@@ -172,8 +234,8 @@ def test_parameters_survive_saving_and_pickling(tmp_path: Path) -> None:
         ("start: t\nt[temperature]: /a/", "'temperature' has a wrong value"),
         ("start: t\nt[temprature=1]: /a/", "no attribute 'temprature'"),
         ("start: t\nt[logit_bias=1]: /a/", "no attribute 'logit_bias'"),
-        ('start: t\nt[max_chars=2]: u\nu: "x"', r"Rules aren't allowed inside terminals \(u in t\)"),
-        ("start: t\nt[max_chars=2]: %json {}", "only allowed in a rule that is not lazy or bounded"),
+        ('start: t\nt[max_chars=2]: u\nu: "x"', "u is only allowed in a rule that is neither lazy nor"),
+        ("start: t\nt[max_chars=2]: %json {}", "only allowed in a rule that is neither lazy"),
         ("start: t\nt[max_chars=2]: /a(?!b)/", "t depends on the text around it, which max_"),
         (
             "start: " + " ".join(f"r{i}" for i in range(33)) + "".join(
@@ -252,7 +314,7 @@ def test_a_structured_number_is_one_of_json_schema(
         ('A: %regex {"type": "integer", "minimum": "x"}', "%regex: .*minimum.*line 2, column 4"),
         ('A: %regex {"type": "integer", "minimum": 3, "maximum": 2}', "%regex: no value is valid.*line 2"),
         ('A: B & "x"\nB: %regex {"type": "integer"}', "a number cannot be part of another terminal"),
-        ('A: B "x"\nB: %regex {"type": "integer"}', "declared terminal cannot be part of another one"),
+        ('A: B "x"\nB: %regex {"type": "integer"}', "a number cannot be part of another terminal"),
     ],
 )  # fmt: skip
 def test_a_structured_number_that_cannot_be_read_is_refused(text: str, message: str) -> None:

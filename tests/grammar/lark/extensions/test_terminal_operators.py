@@ -8,6 +8,7 @@ from itertools import count, islice, product
 
 import pytest
 
+from engine_sampler.grammar import Grammar
 from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
 from engine_sampler.grammar.lark.grammar import rules_from_lark
 from engine_sampler.grammar.lark.lalr import rules_from_lalr
@@ -84,9 +85,49 @@ def test_a_wrong_one_is_refused_with_its_position(definition: str, reason: str) 
     assert caught.value.line is not None
 
 
-def test_one_cannot_be_part_of_a_terminal_without_operators() -> None:
-    with pytest.raises(GrammarError, match="a declared terminal cannot be part of another one"):
-        rules_from_lark('start: A\nA: B "x"\nB: /[a-z]/ & ~"b"')
+@pytest.mark.parametrize(
+    ("definitions", "valid", "invalid"),
+    [
+        ('A: B "x"\nB: /[a-z]/ & ~"b"', ["ax"], ["bx", "a"]),
+        ('A: (B | "1") C?\nB: C C\nC: %regex {"substring_chars": "abc"}', ["1", "", "bcab", "1bc"], ["ac1"]),
+        ('A: "1" | %regex {"substring_chunks": ["ab", "c"]}', ["1", "ab", "abc", ""], ["a", "b"]),
+        ('A: B~2\nB: "" | "a" | "b"', ["", "a", "ba"], ["bab"]),
+        ('A: %regex {"substring_words": "a b"} & ~" "', ["a", "a b", ""], [" ", "ab"]),
+    ],
+)  # fmt: skip
+def test_terminals_that_name_one_are_read_alike(
+    definitions: str, valid: list[str], invalid: list[str]
+) -> None:
+    found = Grammar.from_lark(f'start: "<" A ">"\n{definitions}')
+    assert [one for one in valid if not found.check(f"<{one}>").valid] == []
+    assert [one for one in invalid if found.check(f"<{one}>").valid] == []
+
+
+@pytest.mark.parametrize("body", ["B", '%regex {"substring_chars": "abc"}', '"" | /[a-c]/ & ~"d"'])
+@pytest.mark.parametrize(
+    ("attributes", "valid", "invalid"),
+    [
+        ('suffix="!"', ["b!", "!"], ["b", "d!"]),
+        ('suffix=B, stop_capture="m"', [""], ["d"]),
+        ("max_chars=1", ["b", ""], ["bc"]),
+        ('max_chars=1, suffix=/[!?]/', ["b?", "!"], ["bc!", "b"]),
+    ],
+)  # fmt: skip
+def test_rules_that_are_one_terminal_may_name_them(
+    body: str, attributes: str, valid: list[str], invalid: list[str]
+) -> None:
+    found = Grammar.from_lark(
+        f'start: "<" r ">"\nr[{attributes}]: {body}\nB: %regex {{"substring_chars": "abc"}}'
+    )
+    assert [one for one in valid if not found.check(f"<{one}>").valid] == []
+    assert [one for one in invalid if found.check(f"<{one}>").valid] == []
+
+
+def test_empty_strings_are_texts_and_end_no_rule_early() -> None:
+    found = Grammar.from_lark('start: "a" start | "" | x\nx: "b" ("c" | ""i)\nA: "" | "a"')
+    assert [one for one in ("", "aa", "ab", "bc", "ac") if found.check(one).valid] == ["", "aa", "ab", "bc"]
+    ended = Grammar.from_lark('start: t "!"\nt[stop=""]: /a*/')
+    assert ended == Grammar.from_lark('start: t "!"\nt: /a*/')
 
 
 def test_operands_that_name_others_twice_are_limited_as_other_terminals_are() -> None:
