@@ -128,15 +128,12 @@ class Step:
 
     def run(self, drawing: Round) -> None:
         """Draw the token of each request of a round from its row, and add it to the request."""
-        if self._ahead is None or drawing.is_first or (drawn := self._ahead.has(drawing.rows)).all():
-            self._run(drawing)
-            return
-        for which in (drawn, ~drawn):
-            if which.any():
-                self._run(drawing.only(self._slots, np.flatnonzero(which).tolist()))
-
-    def _run(self, drawing: Round) -> None:
-        """The same for requests all or none of which have been drawn."""
+        if self._ahead is not None and not drawing.is_first:
+            drawn = self._ahead.has(drawing.rows)
+            if drawn.any() and not drawn.all():
+                for which in (drawn, ~drawn):
+                    Step.run(self, drawing.only(self._slots, np.flatnonzero(which).tolist()))
+                return
         inputs = drawing.inputs
         # 1. Grammars fill their masks, and samplers prepare; who is not done with that is left out.
         # 2. The rows are grouped by configuration.
