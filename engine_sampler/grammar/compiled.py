@@ -20,7 +20,7 @@ from .engines import native
 from .engines.nested_items import NestedItemsMatcher
 from .engines.unique_items import UniqueItemsMatcher
 from .engines.unique_keys import UniqueKeysMatcher
-from .errors import GrammarError
+from .errors import GrammarError, GrammarLimitError
 from .limits import LIMITS, Limits
 from .program.rules import Program
 from .program.settings import Setting
@@ -97,7 +97,14 @@ class CompiledGrammar:
         self.limits = limits
         self.special_names = tuple(special_names)
         bound = bound_program(program, tokenizer, special_names)
-        self.engine, self._compiled = _compile(bound, tokenizer, limits, engine)
+        try:
+            self.engine, self._compiled = _compile(bound, tokenizer, limits, engine)
+        except GrammarLimitError as error:
+            from .program.largest import largest_part  # few grammars reach a limit
+
+            if part := largest_part(program):
+                error.text += f"; the grammar's largest part is {part}"
+            raise
         self.settings = MatcherSettings(program) if program.settings else None
         self.compiled_at = time.monotonic()
 
@@ -322,6 +329,8 @@ def _new_vocabulary(tokenizer: Tokenizer, limits: Limits) -> Any:
         requested = "reference" if native.load_library() is None else "native"
     try:
         return _vocabulary_of(requested, tokenizer, limits)
+    except GrammarLimitError:
+        raise
     except GrammarError as error:
         raise GrammarError(f"ENGINE_SAMPLER_GRAMMAR_ENGINE={requested!r} is not allowed: {error}") from None
 

@@ -104,6 +104,7 @@ class Grammar:
         `%json {...}` is a JSON Schema, `@name` one of `grammars`, and `rule[lazy]: ...` ends early.
         """
         from .lark.grammar import rules_from_lark
+        from .lark.messages import limits_named
         from .lark.named_grammars import NamedGrammar, NamedGrammars
 
         check_choice("lexer", lexer, ("dynamic_complete", "contextual"))
@@ -115,38 +116,38 @@ class Grammar:
         others = NamedGrammars({name: NamedGrammar(*one) for name, *one in named})
 
         def build() -> Grammar:
-            given: Any = {"start": start, "path": path, "import_paths": paths}
-            given |= {"special_tokens": names, "declared": declared, "named": others}
-            if lexer == "contextual":
-                from .lark.lalr import rules_from_lalr
-
-                rules = rules_from_lalr(text, **given)
-            else:
-                rules = rules_from_lark(text, **given, schema_rules=_add_schema)
-            return cls("lark", rules.program(), (*names.known, *rules.bindings), None if named else text)
+            given: Any = {"start": start, "path": path, "import_paths": paths, "special_tokens": names}
+            with limits_named(text):
+                if lexer == "contextual":
+                    from .lark.lalr import rules_from_lalr as read
+                else:
+                    read, given["schema_rules"] = rules_from_lark, _add_schema
+                rules = read(text, **given, declared=declared, named=others)
+                return cls("lark", rules.program(), (*names.known, *rules.bindings), None if named else text)
 
         key = ("lark", lexer, text, start, paths, tuple(sorted((declared or {}).items())), path, named)
-        if path is not None or paths or any("%import" in one for one in (text, *(one[2] for one in named))):
-            return cached_or_built(None, build, limits, text)  # an imported file may have changed since
-        return cached_or_built(key, build, limits, text)
+        is_imported = any("%import" in one for one in (text, *(one[2] for one in named)))
+        reads_files = path is not None or bool(paths) or is_imported  # which may have changed since
+        return cached_or_built(None if reads_files else key, build, limits, text)
 
     @classmethod
     def from_gbnf(cls, text: str, *, start: str = "root", limits: Limits = LIMITS) -> Grammar:
         """From a grammar in GBNF, llama.cpp's language, or in xgrammar's EBNF; see
         `engine_sampler.grammar.lark.gbnf`.
 
-        start   the rule that derives the whole text
-        limits  as in `from_lark`
+        start, limits   the rule that derives the whole text, and what bounds reading it: as in `from_lark`
         """
         from .lark.grammar import rules_from_gbnf
+        from .lark.messages import limits_named
 
         check_text("gbnf", text, limits)
         check_name("start", start)
 
         def build() -> Grammar:
             names = SpecialNames()
-            rules, of_root = rules_from_gbnf(text, start, names), text if start == "root" else None
-            return cls("lark", rules.program(), (*names.known, *rules.bindings), of_root)
+            with limits_named(text):
+                rules, of_root = rules_from_gbnf(text, start, names), text if start == "root" else None
+                return cls("lark", rules.program(), (*names.known, *rules.bindings), of_root)
 
         return cached_or_built(("gbnf", text, start), build, limits, text)
 
@@ -304,8 +305,7 @@ class Grammar:
         check_text("choices", "".join(texts), limits)
 
         def build() -> Grammar:
-            expression = any_of(text.encode() for text in texts)
-            return cls("choices", program_of("CHOICE", expression))
+            return cls("choices", program_of("CHOICE", any_of(text.encode() for text in texts)))
 
         return cached_or_built(("choices", texts), build, limits)
 

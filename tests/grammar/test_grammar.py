@@ -5,14 +5,17 @@ from __future__ import annotations
 import dataclasses
 import enum
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
-from engine_sampler import SamplingParams
+from engine_sampler import SamplingParams, Tokenizer
 from engine_sampler.grammar import Grammar, GrammarError, GrammarSource, Limits
+from engine_sampler.grammar.engines import native
 from engine_sampler.grammar.errors import GrammarLimitError
+from engine_sampler.grammar.grammar import clear_grammar_cache
 
 from .lark.oracle import LIBRARY
 
@@ -94,6 +97,112 @@ def test_a_grammar_is_read_within_the_given_limits(name: str) -> None:
         WITHIN[name](Limits(reading=1))
     with pytest.raises(GrammarLimitError, match=r"characters, the limit is 3 \(Limits\.text\)"):
         WITHIN[name](Limits(text=3))
+
+
+RULES = """start: item+ "end"
+item: name "=" value ";" | "(" list{value} ")"
+list{x}: x ("," x)*
+value: NUMBER | name | /[a-z]{2,40}~/ NUMBER | /"[^"]*"/ | "null" | "true" | "false"
+name: WORD | WORD "." WORD
+WORD: /[a-z][a-z0-9_]{0,20}/
+NUMBER: /-?\\d+(\\.\\d+)?/
+%ignore /#[^\\n]*/
+%ignore " "
+"""
+GBNF_RULES = """root ::= item+ "end"
+item ::= name "=" value ";" | "(" value ("," value){0,9} ")"
+value ::= number | name | [a-z]{2,40} number | "null" | "true" | "false"
+name ::= word | word "." word
+word ::= [a-z] [a-z0-9_]{0,20}
+number ::= "-"? [0-9]+ ("." [0-9]+)?
+"""
+A_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "a": {"type": "string", "pattern": "^(ab|cd){2,30}$"},
+        "b": {"oneOf": [{"minimum": 1}, {"multipleOf": 7}]},
+        "c": {"type": "array", "items": {"enum": ["x", "y", 1]}, "uniqueItems": True},
+    },
+    "required": ["a"],
+}
+A_TAG = {"format": {"type": "json_schema", "json_schema": A_SCHEMA}}
+READERS: dict[str, Any] = {
+    "lark": lambda limits: Grammar.from_lark(RULES, limits=limits),
+    "contextual": lambda limits: Grammar.from_lark(RULES, lexer="contextual", limits=limits),
+    "gbnf": lambda limits: Grammar.from_gbnf(GBNF_RULES, limits=limits),
+    "schema": lambda limits: Grammar.from_json_schema(A_SCHEMA, limits=limits),
+    "tag": lambda limits: Grammar.from_structural_tag(A_TAG, limits=limits),
+}
+IN_LARK = r"(\b(start|item|list|value|name|WORD|NUMBER)|%ignore|terminal /).*\(line \d+, column \d+\)"
+PLACES = {
+    **dict.fromkeys(("lark", "contextual"), IN_LARK),
+    "gbnf": r"(\b(root|item|value|name|word|number)|terminal /).*\(line \d+, column \d+\)",
+    "schema": "",
+    "tag": "^(format|the structural tag)",
+}
+"""How errors say which part of a grammar they are about; those of schemas have a pointer."""
+
+
+def _refusals(make: Any) -> Iterator[GrammarLimitError]:
+    """The errors of a grammar under higher and higher limits on reading it, up to the first that suffices."""
+    steps = 1
+    while True:
+        try:
+            make(Limits(reading=steps))
+        except GrammarLimitError as error:
+            yield error
+        else:
+            return
+        steps += 1 + steps // 8
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_wherever_reading_ends_the_error_names_a_part(name: str) -> None:
+    clear_grammar_cache()
+    refusals = list(_refusals(READERS[name]))
+    assert len(refusals) > 10
+    for error in refusals:
+        assert "(Limits.reading)" in error.text
+        assert re.search(PLACES[name], str(error)), error
+        assert name != "schema" or error.pointer is not None, error
+
+
+BYTES = [bytes([byte]) for byte in range(256)]
+COMPILING = {"memory": 1000, "shared_memory": 1000, "work": 20}
+READING = {"reading": 300, "text": 20}
+NEVER_REFUSED = {
+    "grammar_memory": "drops the largest tables",
+    "carried": "is about texts, not grammars",
+}
+
+
+def test_every_limit_is_walked() -> None:
+    fields = {field.name for field in dataclasses.fields(Limits)}
+    assert fields == COMPILING.keys() | READING.keys() | NEVER_REFUSED.keys()
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("field", READING)
+def test_each_limit_on_reading_is_named(field: str, name: str) -> None:
+    with pytest.raises(GrammarLimitError, match=rf"\(Limits\.{field}\)"):
+        READERS[name](Limits(**{field: READING[field]}))
+
+
+@pytest.mark.skipif(
+    native.load_library() is None, reason="without the engine in C, these limits bind nothing"
+)
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("field", COMPILING)
+def test_each_limit_on_compiling_is_named_with_the_largest_part(
+    field: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGINE_SAMPLER_GRAMMAR_ENGINE", "native")
+    grammar, tokenizer = READERS[name](Limits()), Tokenizer([*BYTES, b"</s>"], [256])
+    with pytest.raises(GrammarLimitError, match=rf"\(Limits\.{field}\)") as raised:
+        grammar.compile(tokenizer, limits=Limits(**{field: COMPILING[field]}))
+    assert field == "shared_memory" or re.search(
+        "; the grammar's largest part is the (rule|terminal) ", raised.value.text
+    )
 
 
 def test_limits_may_be_raised_for_one_grammar_alone() -> None:

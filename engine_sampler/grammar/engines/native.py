@@ -7,7 +7,7 @@ import struct
 import weakref
 from array import array
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from ...base.packaged import header_declarations, library_path
 from ...contract import UnfinishedError, Work, bitmask_words, checked_bitmask
 from ...tokenizer import Tokenizer
 from ..errors import GrammarError, GrammarLimitError
-from ..limits import Limits
+from ..limits import MOST, Limits
 from ..program.rules import PROGRAM_ARRAYS, Program, arrays_of
 from .excess import warn_of_excess
 from .token_texts import texts_of
@@ -124,17 +124,24 @@ class NativeVocabulary:
         kinds[list(tokenizer.special_token_ids)] |= _SPECIAL
         kinds[list(tokenizer.eos_token_ids)] |= _EOS
         buffer = self.ffi.from_buffer
-        self.pointer = self.library.es_vocabulary_new(
-            buffer("uint8_t[]", texts.data),
-            buffer("int64_t[]", texts.offsets),
-            buffer("uint8_t[]", kinds),
-            self.size,
-            limits.shared_memory,
-            limits.grammar_memory,
+        given = (
+            *(buffer("uint8_t[]", texts.data), buffer("int64_t[]", texts.offsets)),
+            *(buffer("uint8_t[]", kinds), self.size),
         )
+        self.pointer = self.library.es_vocabulary_new(*given, limits.shared_memory, limits.grammar_memory)
         if not self.pointer:
-            raise MemoryError("the grammar engine is out of memory for the vocabulary")
+            self._fail(given, limits)
         weakref.finalize(self, self.library.es_vocabulary_free, self.pointer)
+
+    def _fail(self, given: tuple[Any, ...], limits: Limits) -> NoReturn:
+        """Raise what a vocabulary without a pointer means: GrammarLimitError if its tables alone exceed the
+        limit, or MemoryError."""
+        pointer = self.library.es_vocabulary_new(*given, MOST, limits.grammar_memory)
+        if not pointer:
+            raise MemoryError("the grammar engine is out of memory for the vocabulary")
+        self.library.es_vocabulary_free(pointer)
+        bound = f"{limits.shared_memory} bytes of memory (Limits.shared_memory)"
+        raise GrammarLimitError(f"the vocabulary alone needs more than {bound}")
 
     def begin_with(self, expressions: array[int]) -> None:
         """Compile programs whose `expressions` begin so faster; the first call decides."""

@@ -88,16 +88,15 @@ def rules_from_gbnf(text: str, root: str = "root", special_tokens: Mapping[str, 
     """The rules of a grammar in GBNF, whose texts the rule `root` derives; `special_tokens`, and what it
     raises, as in `rules_from_lark`."""
     with counted_work():
-        lines, trees, placeholders, captures, settings, budgets, lazy = read_gbnf(text, root)
-        rewritten = Rewritten(
-            text, placeholders, lazy=lazy, captures=captures, settings=settings, budgets=budgets
-        )
+        read = read_gbnf(text, root)
+        marked: Any = {"captures": read.captures, "settings": read.settings, "budgets": read.budgets}
+        rewritten = Rewritten(text, read.placeholders, lazy=read.lazy, **marked)
         grammar: Any = _LoadedGrammar(
-            [(name, (), tree, None) for name, tree in trees.items()],
-            [(name, (None, 0)) for name in placeholders],
+            [(name, (), tree, None) for name, tree in read.rules.items()],
+            [(name, (None, 0)) for name in read.placeholders],
             [],
         )
-        messages = Messages(lines, _written(rewritten))
+        messages = Messages(read.lines, read.written | _written(rewritten), defined=read.defined)
         return _rules_of(Loaded(grammar, rewritten, messages, _tokens(special_tokens), {}), "start", None)
 
 

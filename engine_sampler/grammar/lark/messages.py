@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 from lark import Token
@@ -20,6 +22,14 @@ _RANGE = "a range needs one character on each side"
 _QUOTED = re.compile(r"'([A-Za-z_][A-Za-z_0-9]*)'")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 _LONG_NAME = re.compile(r"(\w{80})\w+")
+_DEFINITION = re.compile(r"^[ \t]{0,40}[?!]{0,9}(%ignore\b|[A-Za-z_][^:\n]{0,200}(?=:))", re.MULTILINE)
+"""What begins a definition in Lark's language or in GBNF, and what it defines."""
+_NOT_IN_NAMES = re.compile(r"[^\w.%-]")
+_MAX_SEARCHED = 50_000
+"""The most characters of a grammar in which the largest definition is searched."""
+_IGNORED = re.compile(r"__IGNORE_(\d+)")
+"""The names of terminals that lark gives to what is ignored."""
+_NAMED = ("the rule ", "the terminal ")
 _LARK_WORDS = frozenset("rule rules terminal terminals template in used but not defined for with a".split())
 
 
@@ -28,12 +38,20 @@ class Messages:
 
     written     the text that the user wrote for each name that the rewritten text introduces
     statements  those of the text, by whose words names are found
+    defined     the positions of further definitions by name
     """
 
-    def __init__(self, text: Lines, written: Mapping[str, str], statements: Sequence[Statement] = ()) -> None:
+    def __init__(
+        self,
+        text: Lines,
+        written: Mapping[str, str],
+        statements: Sequence[Statement] = (),
+        defined: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         self._text = text
         self._written = dict(written)
         self._statements = statements
+        self._defined = defined
 
     def placing(self) -> AbstractContextManager[None]:
         """Give errors about lines that are moved their places."""
@@ -56,7 +74,8 @@ class Messages:
         kind = GrammarLimitError if isinstance(reason, GrammarLimitError) else GrammarError
         location = (token.line, token.column) if token is not None else self._definition(name)
         text = reason.text if isinstance(reason, GrammarError) else str(reason)
-        return kind(f"the terminal {self._written.get(name, name)}: {text}", *location)
+        shown = "of %ignore" if _IGNORED.fullmatch(name) else self._written.get(name, name)
+        return kind(f"the terminal {shown}: {text}", *location)
 
     @contextmanager
     def within_rule(self, name: Callable[[], str]) -> Iterator[None]:
@@ -121,6 +140,11 @@ class Messages:
 
     def _definition(self, name: str) -> tuple[int | None, int | None]:
         """The location of the last definition of `name`."""
+        if name in self._defined:
+            return self._text.location(self._defined[name])
+        if found := _IGNORED.fullmatch(name):
+            ignored = [one for one in self._statements if one.kind == "%ignore"]
+            return self._text.location(ignored[int(found[1])].words[0].start) if ignored else (None, None)
         for statement in reversed(self._statements):
             if statement.defines == name:
                 return self._text.location(statement.words[statement.name].start)
@@ -140,6 +164,30 @@ class Messages:
             if statement.kind == "%import" and any(word.text == last for word in statement.words):
                 return self._text.location(statement.words[0].start)
         return None, None
+
+
+@contextmanager
+def limits_named(text: str) -> Iterator[None]:
+    """Add to a GrammarLimitError of the block that names no rule, terminal or place the largest definition of
+    the grammar `text`, and where it is: what to make smaller first."""
+    try:
+        yield
+    except GrammarLimitError as error:
+        if error.line is None and error.pointer is None and not error.text.startswith(_NAMED):
+            _name_largest(error, text)
+        raise
+
+
+def _name_largest(error: GrammarLimitError, text: str) -> None:
+    text = text[:_MAX_SEARCHED]
+    found = list(_DEFINITION.finditer(text))
+    starts = [*(one.start(1) for one in found), len(text)]
+    sizes = [(end - start, -number) for number, (start, end) in enumerate(pairwise(starts))]
+    if sizes:
+        largest = found[-max(sizes)[1]]
+        name = _NOT_IN_NAMES.split(largest[1], maxsplit=1)[0]
+        error.text += f"; its largest definition is that of {_shortened(name)}"
+        error.line, error.column = Lines(text).location(largest.start(1))
 
 
 def _shortened(text: str) -> str:

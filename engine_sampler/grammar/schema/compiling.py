@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from typing import Any, NamedTuple
 
-from ..errors import GrammarError
+from ..errors import GrammarError, GrammarLimitError
 from ..program.expression import EPSILON, repeat
 from ..program.rules import ACCEPT, PlainEdge, Rules
 from ..work import counted_work
@@ -43,15 +43,23 @@ def rules_from_schema(schema: Any, options: SchemaOptions = DEFAULTS) -> Rules:
     Raises GrammarError if `schema` is not a JSON Schema or has no valid value, GrammarLimitError if a
     limit is reached, UnsupportedKeywordError for a keyword that cannot be enforced.
     """
-    with counted_work():
-        first = _first_terminals(options.whitespace)
-        rules = first.rules.copy()
-        value, rules.unique_keys = _add(schema, rules, options, first.marks)
-        rules.start = value
-        if first.space is not None:
-            rules.start = rules.rule("document")
-            rules.define_automaton(rules.start, _between(value, first.space))
-        return rules
+    try:
+        with counted_work():
+            return _rules(schema, options)
+    except GrammarLimitError as error:
+        error.pointer = error.pointer or "#"
+        raise
+
+
+def _rules(schema: Any, options: SchemaOptions) -> Rules:
+    first = _first_terminals(options.whitespace)
+    rules = first.rules.copy()
+    value, rules.unique_keys = _add(schema, rules, options, first.marks)
+    rules.start = value
+    if first.space is not None:
+        rules.start = rules.rule("document")
+        rules.define_automaton(rules.start, _between(value, first.space))
+    return rules
 
 
 _FREQUENT = (

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from ..errors import GrammarError
+from ..errors import GrammarError, GrammarLimitError
 from ..program.json_text import loaded_json
 from ..work import spend_on_each
 from .fields import REQUIRED, Fields
@@ -35,3 +36,14 @@ def format_of(tag: Any) -> Any:
         )
         tags.append({"begin": begin, "content": {"type": "json_schema", "json_schema": schema}, "end": end})
     return {"type": "triggered_tags", "triggers": triggers, "tags": tags}
+
+
+@contextmanager
+def limits_named() -> Iterator[None]:
+    """Say of a GrammarLimitError of the block that names no format that it is about the structural tag."""
+    try:
+        yield
+    except GrammarLimitError as error:
+        if not error.text.startswith(("format", "the format", "the structural tag")):
+            error.text = f"the structural tag: {error.text}"
+        raise

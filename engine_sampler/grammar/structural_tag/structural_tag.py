@@ -19,7 +19,7 @@ from ..regex.pattern import pattern_expression
 from ..schema.compiling import add_schema
 from ..schema.options import MAX_WHITESPACE, SchemaOptions
 from ..work import counted_work, spend, spend_on_each
-from .document import format_of
+from .document import format_of, limits_named
 from .elements import STYLE_NAMES, add_arguments
 from .fields import REQUIRED, Fields, nonempty_strings
 from .marks import Marks
@@ -66,7 +66,7 @@ def rules_from_tag(
     UnsupportedKeywordError for a JSON Schema in the tag.
     """
     rules = Rules()
-    with counted_work():
+    with limits_named(), counted_work():
         rules.start = _Builder(rules, special_tokens, options).build(format_of(tag), "format")
     return rules
 

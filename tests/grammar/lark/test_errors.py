@@ -9,6 +9,7 @@ import pytest
 from engine_sampler.grammar import Grammar
 from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
 from engine_sampler.grammar.lark.grammar import rules_from_lark
+from engine_sampler.grammar.lark.messages import limits_named
 
 WRONG = {
     "start: a: b": ("Unexpected colon", 1, 9),
@@ -148,3 +149,27 @@ LARGE = "start: b\nb: " + " | ".join(f'("a{i}" "b"?)~2..60' for i in range(20_00
 def test_an_error_at_a_limit_names_the_rule(text: str, lexer: Any, message: str) -> None:
     with pytest.raises(GrammarLimitError, match=message):
         Grammar.from_gbnf(text) if lexer is None else Grammar.from_lark(text, lexer=lexer)
+
+
+@pytest.mark.parametrize(
+    ("text", "largest", "line"),
+    [
+        ('start: a\na: "x" | "y" | "z"\nb: "x"', "a", 2),
+        ('start: "a"\n  !?long-name.2{x}: "b" "c" | "d" "e"', "long-name.2", 2),
+        ('root ::= "a"\n\nlong.name ::= [a-z]+ [a-z]+', "long.name", 3),
+        ('start: "a"\n%ignore /a long pattern/', "%ignore", 2),
+        ("a" * 100 + ": x", "a" * 80 + "…", 1),
+    ],
+    ids=["lark", "a-template", "gbnf", "ignored", "a-long-name"],
+)
+def test_a_limit_names_the_largest_definition(text: str, largest: str, line: int) -> None:
+    with pytest.raises(GrammarLimitError) as raised, limits_named(text):
+        raise GrammarLimitError("too much")
+    assert raised.value.text == f"too much; its largest definition is that of {largest}"
+    assert raised.value.line == line
+
+
+@pytest.mark.parametrize("text", ["", "\n" * 200_000, "a" * 200_000, "?" * 9, '{"a": 1}'], ids=range(5))
+def test_a_limit_on_a_text_without_definitions_stays_as_it_is(text: str) -> None:
+    with pytest.raises(GrammarLimitError, match=r"^too much$"), limits_named(text):
+        raise GrammarLimitError("too much")

@@ -58,6 +58,8 @@ class Gbnf(NamedTuple):
     captures      the names under which matches of rules are reported, by rule
     settings      the sampling parameters that rules set
     lazy          the rule that each lazy terminal stands for
+    written       how the rules are called in GBNF
+    defined       where they are defined
     """
 
     lines: Lines
@@ -67,6 +69,8 @@ class Gbnf(NamedTuple):
     settings: dict[str, Mark]
     budgets: dict[str, int]
     lazy: dict[str, str]
+    written: dict[str, str]
+    defined: dict[str, int]
 
 
 def read_gbnf(text: str, root: str = "root") -> Gbnf:
@@ -106,13 +110,16 @@ class _Reader(Characters):
 
     def read(self) -> Gbnf:
         rules: dict[str, Any] = {}
+        defined: dict[str, int] = {}
         self._skip(BLANK_LINES)
         while self._at < len(self._text):
+            at = self._at
             name = self._word("the name of a rule")
             self._attributes(name)
             self._skip(BLANK)
             self._expect("::=", BLANK_LINES)
             rules[name] = self._choice(BLANK)  # a later rule of the same name replaces it
+            defined[name] = at
             spend(_RULE_STEPS)
             if self._at < len(self._text) and self._text[self._at] not in "\r\n":
                 self._fail("the end of the line")
@@ -129,7 +136,11 @@ class _Reader(Characters):
         trees = {names[name]: tree for name, tree in rules.items()}
         budgets = {names[name]: most for name, most in self._budgets.items()}
         lazy = self._write_terminals(trees, names, {*captures, *settings, *budgets})
-        return Gbnf(self._lines, trees, self._placeholders, captures, settings, budgets, lazy)
+        written = {new: name for name, new in names.items()}
+        places = {names[name]: at for name, at in defined.items()}
+        return Gbnf(
+            *(self._lines, trees, self._placeholders, captures, settings, budgets, lazy, written, places)
+        )
 
     def _write_terminals(
         self, trees: dict[str, Any], names: Mapping[str, str], marked: set[str]
