@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -76,7 +77,7 @@ class LogitRows:
             self.device, self.source, shape = logits.device, logits.source, logits.shape
         else:
             order, logits = (logits, logits.logits) if isinstance(logits, OnStream) else (None, logits)
-            self.device = device = str(getattr(logits, "device", "cpu"))
+            self.device = device = _text_of(getattr(logits, "device", "cpu"))
             self.source, self.remote = logits, None
             if device != "cpu" and (remote := RemoteRows.of(logits, device)) is not None:
                 remote.order = order
@@ -191,10 +192,11 @@ class RemoteRows:
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(logits, torch.Tensor):
             _check_dense(logits, torch)
-        dtype = str(logits.dtype).rpartition(".")[2]
+        dtype = _text_of(logits.dtype).rpartition(".")[2]
         if dtype not in SUPPORTED:
             raise _unsupported(dtype)
-        source = logits.detach() if hasattr(logits, "detach") else logits
+        needs_none = getattr(logits, "requires_grad", True) is False
+        source = logits if needs_none or not hasattr(logits, "detach") else logits.detach()
         return cls(source, tuple(logits.shape), dtype == "bfloat16")
 
     @property
@@ -234,6 +236,16 @@ class RemoteRows:
         array, _ = _as_numpy(logits)
         self.copied_bytes += array.nbytes
         return np.ascontiguousarray(array)
+
+
+def _text_of(thing: Any) -> str:
+    """`str` of a device or a dtype; torch's, which are values that never change, are asked for it once."""
+    return _kept_text(thing) if type(thing).__module__ == "torch" else str(thing)
+
+
+@functools.lru_cache(maxsize=64)
+def _kept_text(thing: Any) -> str:
+    return str(thing)
 
 
 def _as_numpy(logits: Any) -> tuple[np.ndarray, bool]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from ..base.packaged import load_histories
 
 _MASK32 = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -71,6 +74,38 @@ def _philox_of_arrays(counter: tuple[Any, ...], key: tuple[Any, Any]) -> tuple[A
 
 def draw64(seed: np.ndarray, position: np.ndarray, stream: int, draw: int = 0) -> np.ndarray:
     """64 random bits for each row: uint64 [n] from uint64 `seed` [n] and int64 `position` [n]."""
+    in_c = _draws_in_c()
+    return _draw64(seed, position, stream, draw) if in_c is None else in_c(seed, position, stream, draw)
+
+
+@functools.cache
+def _draws_in_c() -> Callable[[np.ndarray, np.ndarray, int, int], np.ndarray] | None:
+    """`draw64` by the packaged library; None without it."""
+    loaded = load_histories()
+    if loaded is None:
+        return None
+    library, ffi = loaded
+    fill, from_buffer = library.es_histories_draws, ffi.from_buffer
+
+    def draw64(seed: np.ndarray, position: np.ndarray, stream: int, draw: int) -> np.ndarray:
+        seeds = np.ascontiguousarray(seed, np.uint64)
+        positions = np.ascontiguousarray(position, np.int64)
+        numbers = np.empty(len(seeds), np.uint64)
+        fill(
+            len(numbers),
+            from_buffer("uint64_t[]", seeds),
+            from_buffer("int64_t[]", positions),
+            stream,
+            draw,
+            from_buffer("uint64_t[]", numbers),
+        )
+        return numbers
+
+    return draw64
+
+
+def _draw64(seed: np.ndarray, position: np.ndarray, stream: int, draw: int) -> np.ndarray:
+    """The same in NumPy."""
     if len(seed) < _ARRAY_ROWS:
         pairs = zip(seed.tolist(), position.tolist(), strict=True)
         return np.array([_draw_words(s, p, stream, draw) for s, p in pairs], np.uint64)

@@ -192,3 +192,28 @@ def half_of_work() -> Iterator[None]:
     finally:
         if work is not None:
             work.left = work.next_pause = max(0, work.left) + kept
+
+
+class limited_work:
+    """Within it, no more than some steps may be spent. Where more are needed, the rest of the block is left
+    out, and `is_spent` says so, unless the whole limit is reached, which raises GrammarLimitError."""
+
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
+        self._kept = 0
+        self.is_spent = False
+
+    def __enter__(self) -> limited_work:
+        work = _CURRENT.get()
+        if work is not None and work.left > self._steps:
+            self._kept = work.left - self._steps
+            work.left = work.next_pause = self._steps
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        work = _CURRENT.get()
+        if work is None or not self._kept:
+            return False
+        self.is_spent = isinstance(error, GrammarLimitError) and work.left < 0
+        work.left = work.next_pause = max(0, work.left) + self._kept
+        return self.is_spent

@@ -11,7 +11,7 @@ from ..params import SamplingParams
 from ..params.openai import parameters_of
 from ..params.structured import structured_parameters
 from ..params.tools import FAMILIES, Reasoning
-from ..registry import structured_in
+from ..registry import GRAMMAR_OPTIONS, structured_in
 from ..tokenizer import Tokenizer
 from .parser import MessageParser, stops_in
 
@@ -30,6 +30,10 @@ class ChatFormat:
     reasoning    "enabled": thoughts come first, and the answer begins within them where the chat template
                  opens them; "auto": thoughts, with both their marks, or none; "disabled": none
     starts_inside  whether the answer begins within thoughts; None: as `reasoning` says
+    draft        the draft of schemas without `$schema`, of tools and of `response_format`: "4", "6", "7",
+                 "2019-09" or "2020-12"; None: 2020-12
+    resources    schemas by URI, to which a `$ref` of these may lead. What the body of a request says of
+                 draft and resources takes their place
 
         format = ChatFormat("qwen_3", tools, tool_choice="required")
         scheduler.add(format.params(body, tokenizer), prompt_token_ids)
@@ -48,6 +52,8 @@ class ChatFormat:
         reasoning: Reasoning = "auto",
         response_format: Mapping[str, Any] | None = None,
         starts_inside: bool | None = None,
+        draft: str | None = None,
+        resources: Mapping[str, Any] | str | None = None,
     ) -> None:
         if family not in FAMILIES:
             raise ParameterError(f"family={quoted(family)} is not allowed: one of {', '.join(FAMILIES)}")
@@ -62,6 +68,10 @@ class ChatFormat:
         }
         asked = {key: value for key, value in given.items() if value is not None}
         self.constraint = structured_parameters(asked, family, reasoning)
+        schemas: dict[str, Any] = {"draft": draft, "resources": resources}
+        self._schemas = {name: value for name, value in schemas.items() if value is not None}
+        if self._schemas:
+            SamplingParams(json_schema=True, **self._schemas)  # raises for what these may not be
 
     @classmethod
     def from_dict(
@@ -71,6 +81,8 @@ class ChatFormat:
         *,
         reasoning: Reasoning = "auto",
         starts_inside: bool | None = None,
+        draft: str | None = None,
+        resources: Mapping[str, Any] | str | None = None,
     ) -> ChatFormat:
         """The format that the body of a chat request asks for. `chat_template_kwargs` with a false
         `enable_thinking` (or `thinking`) disables thoughts."""
@@ -89,6 +101,8 @@ class ChatFormat:
             reasoning=reasoning,
             response_format=body.get("response_format"),
             starts_inside=starts_inside,
+            draft=draft,
+            resources=resources,
         )
 
     def params(self, body: Mapping[str, Any], tokenizer: Tokenizer | None = None) -> SamplingParams:
@@ -111,7 +125,10 @@ class ChatFormat:
         ends = self.stop_token_ids(tokenizer)
         if ends:
             parameters["stop_token_ids"] = [*(parameters.get("stop_token_ids") or ()), *ends]
-        return SamplingParams(**parameters, **self.constraint)
+        constraint = {**parameters, **self.constraint}
+        if any(constraint.get(name) is not None for name in GRAMMAR_OPTIONS["resources"]):
+            constraint = {**self._schemas, **constraint}
+        return SamplingParams(**constraint)
 
     def stop_token_ids(self, tokenizer: Tokenizer | None) -> list[int]:
         """The tokens that end an answer besides a tokenizer's EOS tokens."""

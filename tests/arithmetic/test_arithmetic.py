@@ -287,6 +287,16 @@ def test_philox_gives_the_published_answers(counter: tuple, key: tuple, answer: 
     assert tuple(int(word[0]) for word in a.philox4x32(tuple(arrays[:4]), tuple(arrays[4:]))) == answer
 
 
+@pytest.mark.parametrize("n", [1, 7, 40])
+def test_the_library_gives_the_bits_of_numpy(n: int) -> None:
+    seeds = np.arange(n, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    positions = np.arange(n) * 2**33 + 5
+    for stream, draw in ((0, 0), (2**32 - 1, 3)):
+        in_numpy = a.philox._draw64(seeds, positions, stream, draw)
+        assert np.array_equal(a.draw64(seeds, positions, stream, draw), in_numpy)
+        assert np.array_equal(a.draw64(seeds[::-1], positions[::-1], stream, draw), in_numpy[::-1])
+
+
 def test_few_rows_and_many_rows_get_the_same_bits() -> None:
     rng = RNG(10)
     seeds = rng.integers(0, 2**64, 40, np.uint64)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from benchmarks.grammar.corpus.collections import Task, read_tasks
-from benchmarks.grammar.corpus.report import Summary, reason, tables
+from benchmarks.grammar.corpus.report import Selection, report
+from benchmarks.grammar.corpus.summary import Summary, reason
 
 SCHEMA = {"type": "integer"}
 
@@ -33,11 +34,45 @@ def test_the_official_suite_is_read_by_draft(tmp_path: Path) -> None:
     case = {"description": "d", "schema": SCHEMA, "tests": [{"data": "é", "valid": False}]}
     write(tmp_path / "draft7" / "type.json", [case, {**case, "schema": True}])
     write(tmp_path / "remotes" / "other.json", SCHEMA)
+    write(tmp_path / "draft3" / "type.json", [case])
     first, second = read_tasks(tmp_path)
     assert first.group == second.group == "draft7"
     assert first.schema == {"$schema": "http://json-schema.org/draft-07/schema#", **SCHEMA}
     assert second.schema is True
     assert first.tests == [('"é"', False)]
+    assert first.options == {"numbers": "any", "formats": "annotate"}
+
+
+def test_the_official_suite_is_read_with_the_documents_it_refers_to(tmp_path: Path) -> None:
+    remotes = {"draft7/a.json": True, "b.json": SCHEMA}
+    for name, value in remotes.items():
+        write(tmp_path / "remotes" / name, value)
+    case = {"description": "d", "schema": {"$ref": "http://localhost:1234/b.json"}, "tests": []}
+    write(tmp_path / "tests" / "draft7" / "optional" / "format" / "ref.json", [case])
+    (task,) = read_tasks(tmp_path / "tests")
+    assert task.group == "draft7 optional"
+    assert task.options == {
+        "numbers": "any",
+        "formats": "assert",
+        "resources": {"http://localhost:1234/draft7/a.json": True, "http://localhost:1234/b.json": SCHEMA},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, r"none\.jsonl is no folder and no file"),
+        ('{"id": "x"}', r"none\.jsonl, line 1, is no task: KeyError\('tests'\)"),
+        ("{", r"none\.jsonl, line 1, is no task: JSONDecodeError"),
+    ],
+    ids=["nothing", "keys", "no JSON"],
+)
+def test_what_is_no_collection_is_refused(tmp_path: Path, text: str | None, message: str) -> None:
+    path = tmp_path / "none.jsonl"
+    if text is not None:
+        write(path, text)
+    with pytest.raises(ValueError, match=message):
+        list(read_tasks(path))
 
 
 def test_lines_of_tasks_are_read(tmp_path: Path) -> None:
@@ -62,25 +97,61 @@ def test_refusals_are_counted_by_keyword_or_message(error: str, text: str) -> No
     assert reason(error) == text
 
 
-def result(expected: list[bool], verdicts: list[Any], **rest: Any) -> dict[str, Any]:
+def result(expected: list[bool], verdicts: list[Any], name: str = "x", **rest: Any) -> dict[str, Any]:
     times = {"first": 2_000_000, "compile": 1_000_000, "masks": [1000, 3000], "peak": 1 << 20}
-    return {"name": "x", "group": "", "expected": expected, "verdicts": verdicts, **times, **rest}
+    return {"name": name, "group": "", "expected": expected, "verdicts": verdicts, **times, **rest}
+
+
+def ended(name: str, how: str) -> dict[str, Any]:
+    return {"name": name, "group": "", "expected": [True], "ended": how}
+
+
+RESULTS = [
+    result([True, False], [True, False], "a"),
+    result([True, False], [False, False], "b"),
+    result([False], [True], "c"),
+    result([True], ["failed"], "d"),
+    {"name": "e", "group": "", "expected": [True], "error": "ValueError: no"},
+    ended("f", "timed out"),
+    ended("g", "crashed"),
+]
 
 
 def test_a_summary_counts_wrong_verdicts_both_ways() -> None:
-    results = [
-        result([True, False], [True, False]),
-        result([True, False], [False, False]),
-        result([False], [True]),
-        result([True], ["failed"]),
-        {"name": "y", "group": "", "expected": [True], "error": "ValueError: no"},
-    ]
-    summary = Summary(results)
-    assert (summary.schemas, summary.compiled, summary.passing) == (5, 4, 1)
+    summary = Summary(RESULTS)
+    assert (summary.schemas, summary.compiled, summary.passing) == (7, ["a", "b", "c", "d"], 1)
     assert (summary.rejected, summary.accepted, summary.failed) == (1, 1, 1)
     assert dict(summary.refusals) == {"ValueError: no": 1}
-    text = tables({"Small": {"ours": summary, "theirs": Summary([])}})
-    assert "| passing: all instances judged rightly | 1 | 0 |" in text
-    assert "| mask, µs: average | 2 | – |" in text
-    assert "**ours** refuses 1: ValueError: no 1." in text
+    assert summary.ended == {"timed out": ["f"], "out of memory": [], "crashed": ["g"]}
+
+
+def selection(path: Path, results: list[dict[str, Any]], names: str) -> Selection:
+    path.write_text("".join(json.dumps(one) + "\n" for one in results), "utf-8")
+    return Selection(path, "1.2", set(names))
+
+
+def test_a_report_has_a_table_for_each_size_of_samples(tmp_path: Path) -> None:
+    whole = selection(tmp_path / "ours", RESULTS, "abcdefg")
+    sample = selection(tmp_path / "theirs", [ended("b", "timed out"), *RESULTS[2:4]], "bcd")
+    text = report("Small", {"ours": whole, "theirs": sample}, "On a machine.")
+    first, second = text.split("|  | ours | theirs |")[0], text.split("|  | ours | theirs |")[1]
+    assert text.startswith("### Small\n\nOn a machine. ours 1.2, theirs 1.2.")
+    assert "| passing: all instances judged rightly | 1 |\n" in first
+    assert "| mask, µs: average | 2 |\n" in first
+    assert "**ours** refuses 1: ValueError: no 1." in first
+    assert "**ours**, timed out, 1: f." in first
+    assert "| compiled | 3 | 2 |" in second
+    assert "| timed out | 0 | 1 |" in second
     assert "**theirs** refuses nothing." in text
+    assert "**theirs**, timed out, 1: b." in text
+    assert "Of those that all of them compile:" in second
+    assert "| schemas | 2 | 2 |" in text
+
+
+def test_a_report_has_a_line_for_each_group(tmp_path: Path) -> None:
+    results = [result([True], [True], "a", group="draft7"), result([False], [True], "b", group="draft6")]
+    both = selection(tmp_path / "ours", results, "ab")
+    text = report("Suite", {"ours": both, "theirs": both}, "")
+    assert "|  | schemas | ours: compiled | passing |" in text
+    assert "| draft6 | 1 | 1 | 0 | 0 | 1 | 1 | 0 | 0 | 1 |\n" in text
+    assert "| draft7 | 1 | 1 | 1 | 0 | 0 | 1 | 1 | 0 | 0 |" in text

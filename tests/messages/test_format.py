@@ -96,6 +96,50 @@ def test_a_format_of_the_response_comes_after_the_thoughts() -> None:
     assert ChatFormat.from_dict({"response_format": FORMAT}, "hermes").constraint == {"json_schema": SCHEMA}
 
 
+REMOTE = {"$ref": "urn:example:whole"}
+WHOLE = {"urn:example:whole": {"type": "integer", "const": 5}}
+ARGUMENTS = {"type": "object", "properties": {"a": REMOTE}, "required": ["a"]}
+REMOTE_TOOL = {"name": "get", "parameters": ARGUMENTS}
+
+
+@pytest.mark.parametrize("reasoning", ["disabled", "auto"])
+@pytest.mark.parametrize("asks_for", ["tools", "response_format"])
+def test_schemas_may_refer_to_documents_that_are_handed_in(reasoning: Any, asks_for: str) -> None:
+    body: dict[str, Any] = {"response_format": {"type": "json_schema", "json_schema": {"schema": REMOTE}}}
+    right, wrong = "5", "6"
+    if asks_for == "tools":
+        body = {"tools": [{"type": "function", "function": REMOTE_TOOL}], "tool_choice": "required"}
+        right, wrong = (
+            f'<tool_call>\n{{"name": "get", "arguments": {{"a": {one}}}}}\n</tool_call>' for one in "56"
+        )
+    form = ChatFormat.from_dict(body, "qwen_3", reasoning=reasoning, draft="7", resources=WHOLE)
+    params = form.params(body)
+    assert (params.draft, json.loads(params.resources)) == ("7", WHOLE)
+    make = Grammar.from_json_schema if params.structural_tag is None else Grammar.from_structural_tag
+    given: Any = params.json_schema if params.structural_tag is None else params.structural_tag
+    grammar = make(given, draft="7", resources=WHOLE)
+    thoughts = "" if params.structural_tag is None or reasoning == "disabled" else "<think>Hm.</think>\n\n"
+    assert grammar.check(thoughts + right).valid
+    assert not grammar.check(thoughts + wrong).valid
+
+
+def test_documents_of_a_body_take_the_place_of_those_of_the_format() -> None:
+    form = ChatFormat("qwen_3", resources=WHOLE, draft="7")
+    params = form.params({"json_schema": REMOTE, "resources": {"urn:example:whole": {}}})
+    assert (params.draft, json.loads(params.resources)) == ("7", {"urn:example:whole": {}})
+    assert form.params({"regex": "x"}).resources is None
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [({"draft": "5"}, "draft='5' is not allowed: one of"), ({"resources": 5}, "resources=5 is not allowed")],
+    ids=["draft", "resources"],
+)
+def test_documents_and_drafts_are_checked_at_once(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(ParameterError, match=words):
+        ChatFormat("qwen_3", **given)
+
+
 def test_marks_that_end_an_answer_stop_it() -> None:
     form = ChatFormat("harmony", TOOLS)
     assert len(form.stop_token_ids(SPECIAL)) == 1  # <|call|>: the vocabulary has no <|return|>

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,6 @@ class Vocabulary:
 class Engine:
     """How a benchmark calls an engine. A mask is int32 `[1, ceil(vocab / 32)]`."""
 
-    module = "engine_sampler"
-
     def __init__(self, vocabulary: Vocabulary) -> None:
         from engine_sampler import Tokenizer
         from engine_sampler.grammar import Grammar, Limits
@@ -41,11 +40,15 @@ class Engine:
         special = range(vocabulary.special)
         self._tokenizer = Tokenizer(vocabulary.tokens, [vocabulary.eos], special)
         self._grammar, self._limits = Grammar, Limits()
-        self.compile({})  # reads the vocabulary, as the others do when their tokenizers are made
+        self.compile({}, {})  # reads the vocabulary, as the others do when their tokenizers are made
 
-    def compile(self, schema: Any) -> Any:
-        """What `matcher` makes matchers of. Raises for a schema that is refused."""
-        return self._grammar.from_json_schema(schema).compile(self._tokenizer, limits=self._limits)
+    def compile(self, schema: Any, options: Mapping[str, Any]) -> Any:
+        """What `matcher` makes matchers of. Raises for a schema that is refused.
+
+        options  of `Grammar.from_json_schema`; other engines have no such ones
+        """
+        grammar = self._grammar.from_json_schema(schema, **options)
+        return grammar.compile(self._tokenizer, limits=self._limits)
 
     def matcher(self, compiled: Any) -> Any:
         """A matcher at the beginning of a text."""
@@ -66,8 +69,6 @@ class Engine:
 
 class Llguidance(Engine):
     """llguidance: a matcher is copied, not made anew."""
-
-    module = "llguidance"
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         import llguidance
@@ -90,7 +91,7 @@ class Llguidance(Engine):
         wrapper = llguidance.TokenizerWrapper(Wrapped())
         self._tokenizer = llguidance.LLTokenizer(wrapper, n_vocab=vocabulary.size)
 
-    def compile(self, schema: Any) -> Any:
+    def compile(self, schema: Any, options: Mapping[str, Any]) -> Any:
         kind = self._library.LLMatcher
         matcher = kind(self._tokenizer, kind.grammar_from_json_schema(schema), log_level=0)
         if matcher.is_error():
@@ -110,8 +111,6 @@ class Llguidance(Engine):
 class Xgrammar(Engine):
     """xgrammar, with the white space and the open objects of JSON Schema: by default it has neither."""
 
-    module = "xgrammar"
-
     def __init__(self, vocabulary: Vocabulary) -> None:
         import torch
         import xgrammar
@@ -124,7 +123,7 @@ class Xgrammar(Engine):
         )
         self._compiler = xgrammar.GrammarCompiler(info, max_threads=1, cache_enabled=False)
 
-    def compile(self, schema: Any) -> Any:
+    def compile(self, schema: Any, options: Mapping[str, Any]) -> Any:
         text = json.dumps(schema)
         return self._compiler.compile_json_schema(text, any_whitespace=True, strict_mode=False)
 
@@ -149,6 +148,14 @@ ENGINES: dict[str, type[Engine]] = {
 """The engines by the names of their distributions; ours comes first."""
 
 
-def installed() -> list[str]:
-    """The engines that can be imported."""
-    return [name for name, one in ENGINES.items() if importlib.util.find_spec(one.module)]
+NEEDED: dict[str, tuple[str, ...]] = {
+    "engine-sampler": ("engine_sampler", "mistral_common"),
+    "llguidance": ("llguidance", "mistral_common"),
+    "xgrammar": ("xgrammar", "torch", "mistral_common"),
+}
+"""The modules that each of them imports."""
+
+
+def missing(engine: str) -> list[str]:
+    """The modules that an engine needs and that are not installed."""
+    return [module for module in NEEDED[engine] if importlib.util.find_spec(module) is None]

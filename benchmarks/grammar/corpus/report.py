@@ -2,134 +2,138 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-Result = Mapping[str, Any]
+from ...render import table
+from .kept import CRASHED, NO_MEMORY, TIMED_OUT, read_results
+from .summary import Result, Summary
 
-_KEYWORD = re.compile(r"UnsupportedKeywordError: (\$?\w+)")
-_PLACE = re.compile(r" \((?:#|line )[^()]*\)?$")
-_LIMIT = re.compile(r"\d[\d,.]*")
-SHARES = (50, 99, 99.9)
+SHARES = (50, 99, 99.9, 100)
+_NAMED = 12
+"""Names of schemas that are listed at most."""
+
+Count = tuple[str, Callable[[Summary], int]]
+
+COUNTS: tuple[Count, ...] = (
+    ("schemas", lambda one: one.schemas),
+    ("compiled", lambda one: len(one.compiled)),
+    ("passing: all instances judged rightly", lambda one: one.passing),
+    ("refused", lambda one: one.refusals.total()),
+    (TIMED_OUT, lambda one: len(one.ended[TIMED_OUT])),
+    (NO_MEMORY, lambda one: len(one.ended[NO_MEMORY])),
+    (CRASHED, lambda one: len(one.ended[CRASHED])),
+    ("schemas with a valid instance rejected", lambda one: one.rejecting),
+    ("schemas with an invalid instance accepted", lambda one: one.accepting),
+    ("instances", lambda one: one.instances),
+    ("valid ones rejected", lambda one: one.rejected),
+    ("invalid ones accepted", lambda one: one.accepted),
+    ("instances that end in an error", lambda one: one.failed),
+    ("masks", lambda one: len(one.masks)),
+    ("memory of the process at most, MiB", lambda one: one.peak >> 20),
+)
+TIMES = (
+    ("time to first mask, ms", "first", 1e6),
+    ("compile, ms", "compiling", 1e6),
+    ("mask, µs", "masks", 1e3),
+)
+OF_GROUPS = ("schemas", "compiled", "passing", "valid rejected", "invalid accepted")
 
 
-class Summary:
-    """What the results of one engine on one collection come to.
+class Selection(NamedTuple):
+    """What an engine was given of a collection.
 
-    passing   schemas that it compiles, and all whose instances it judges rightly
-    times are in nanoseconds
+    names  of the schemas; the file may have results of more
     """
 
-    def __init__(self, results: Iterable[Result]) -> None:
-        self.schemas = self.compiled = self.passing = self.rejecting = self.accepting = 0
-        self.rejected = self.accepted = self.instances = self.failed = 0
-        self.refusals: Counter[str] = Counter()
-        self.peak = 0
-        first: list[int] = []
-        compiling: list[int] = []
-        masks: list[np.ndarray[Any, Any]] = []
-        for one in results:
-            self.schemas += 1
-            self.instances += len(one["expected"])
-            if "error" in one:
-                self.refusals[reason(one["error"])] += 1
-                continue
-            self.compiled += 1
-            first.append(one["first"])
-            compiling.append(one["compile"])
-            masks.append(np.asarray(one["masks"], np.int64))
-            self.peak = max(self.peak, one["peak"])
-            self._judge(one["expected"], one["verdicts"])
-        self.first, self.compiling = np.asarray(first), np.asarray(compiling)
-        self.masks = np.concatenate(masks) if masks else np.zeros(0, np.int64)
-
-    def _judge(self, expected: Sequence[bool], verdicts: Sequence[Any]) -> None:
-        rejected = sum(valid and verdict is False for valid, verdict in zip(expected, verdicts, strict=True))
-        accepted = sum(
-            not valid and verdict is True for valid, verdict in zip(expected, verdicts, strict=True)
-        )
-        failed = sum(isinstance(verdict, str) for verdict in verdicts)
-        self.rejected, self.accepted, self.failed = (
-            self.rejected + rejected,
-            self.accepted + accepted,
-            self.failed + failed,
-        )
-        self.rejecting += rejected > 0
-        self.accepting += accepted > 0
-        self.passing += not rejected and not accepted and not failed
+    file: Path
+    version: str
+    names: Collection[str]
 
 
-def reason(error: str) -> str:
-    """Why a schema is refused: the keyword that is not supported, or the message without its numbers and
-    what it quotes."""
-    found = _KEYWORD.match(error)
-    if found is not None:
-        return found[1]
-    line = _LIMIT.sub("N", _PLACE.sub("", error.partition("\n")[0]))
-    return re.sub(r"'[^']*'|\"[^\"]*\"|`[^`]*`", "…", line)[:90].replace("|", "/")
+def report(name: str, selections: Mapping[str, Selection], conditions: str) -> str:
+    """Markdown of a collection: engine by engine in columns, and what each refuses.
 
-
-def tables(summaries: Mapping[str, Mapping[str, Summary]]) -> str:
-    """Markdown of all collections: engine by engine in columns, then what each refuses."""
-    parts = []
-    for name, by_engine in summaries.items():
-        parts.append(f"### {name}\n\n{_numbers(by_engine)}")
-        refusals = [f"**{engine}** refuses {_listed(one.refusals)}" for engine, one in by_engine.items()]
-        parts.append("\n\n".join(refusals))
+    Where engines were given samples of different sizes, there is a table for each size, of all engines that
+    were given as many schemas. A collection of groups, as the official suite, has a line for each group.
+    """
+    versions = ", ".join(f"{engine} {one.version}" for engine, one in selections.items())
+    parts = [f"### {name}", f"{conditions} {versions}."]
+    for size in sorted({len(one.names) for one in selections.values()}, reverse=True):
+        names = next(one.names for one in selections.values() if len(one.names) == size)
+        results = {
+            engine: [result for result in read_results(one.file) if result["name"] in names]
+            for engine, one in selections.items()
+            if len(one.names) >= size
+        }
+        explained = [engine for engine in results if len(selections[engine].names) == size]
+        parts.append(_part(results, explained))
     return "\n\n".join(parts)
 
 
-def _numbers(by_engine: Mapping[str, Summary]) -> str:
-    rows: list[tuple[str, list[str]]] = []
+def _part(results: Mapping[str, Sequence[Result]], explained: Iterable[str]) -> str:
+    """The tables of some schemas, and why engines refuse theirs where no larger table says so."""
+    by_engine = {engine: Summary(ones) for engine, ones in results.items()}
+    groups = list(dict.fromkeys(one["group"] for ones in results.values() for one in ones))
+    reasons = [sentence for engine in explained for sentence in _reasons(engine, by_engine[engine])]
+    if len(groups) > 1:
+        return "\n\n".join([_by_group(results, sorted(groups)), *reasons])
+    parts = [_table(by_engine, COUNTS)]
+    common = set[str].intersection(*(set(one.compiled) for one in by_engine.values()))
+    if len(by_engine) > 1 and common:
+        shared = {
+            engine: Summary(one for one in ones if one["name"] in common) for engine, ones in results.items()
+        }
+        parts += ["Of those that all of them compile:", _table(shared, COUNTS[:1])]
+    return "\n\n".join([*parts, *reasons])
 
-    def add(label: str, values: Iterable[Any]) -> None:
-        rows.append((label, [f"{value:,}" if isinstance(value, int) else str(value) for value in values]))
 
+def _table(by_engine: Mapping[str, Summary], counts: Iterable[Count]) -> str:
     every = list(by_engine.values())
-    add("schemas", (one.schemas for one in every))
-    add("compiled", (one.compiled for one in every))
-    add("passing: all instances judged rightly", (one.passing for one in every))
-    add("schemas with a valid instance rejected", (one.rejecting for one in every))
-    add("schemas with an invalid instance accepted", (one.accepting for one in every))
-    add("instances", (one.instances for one in every))
-    add("valid ones rejected", (one.rejected for one in every))
-    add("invalid ones accepted", (one.accepted for one in every))
-    add("instances that end in an error", (one.failed for one in every))
-    for label, name, unit in (
-        ("time to first mask, ms", "first", 1e6),
-        ("compile, ms", "compiling", 1e6),
-        ("mask, µs", "masks", 1e3),
-    ):
-        add(f"{label}: average", (_average(getattr(one, name), unit) for one in every))
+    rows = [[label, *(f"{count(one):,}" for one in every)] for label, count in counts]
+    return table(["", *by_engine], [*rows, *_times(every)])
+
+
+def _times(every: Sequence[Summary]) -> Iterator[list[str]]:
+    for label, name, unit in TIMES:
+        times = [getattr(one, name) / unit for one in every]
+        yield [f"{label}: average", *(_number(one.mean()) if len(one) else "–" for one in times)]
         for share in SHARES:
-            add(f"p{share:g}", (_share(getattr(one, name), share, unit) for one in every))
-        add("maximum", (_share(getattr(one, name), 100, unit) for one in every))
-    add("masks", (len(one.masks) for one in every))
-    add("memory of the process at most, MiB", (one.peak >> 20 for one in every))
-    head = ["", *by_engine]
-    lines = ["| " + " | ".join(head) + " |", "| --- |" + " ---: |" * len(by_engine)]
-    lines += [f"| {label} | " + " | ".join(values) + " |" for label, values in rows]
-    return "\n".join(lines)
+            words = "maximum" if share == 100 else f"p{share:g}"
+            yield [words, *(_number(np.percentile(one, share)) if len(one) else "–" for one in times)]
 
 
-def _listed(refusals: Counter[str]) -> str:
-    if not refusals:
-        return "nothing."
-    total = sum(refusals.values())
-    named = "; ".join(f"{reason} {count:,}" for reason, count in refusals.most_common(20))
-    return f"{total:,}: {named}."
+def _by_group(results: Mapping[str, Sequence[Result]], groups: Iterable[str]) -> str:
+    rows = []
+    for group in groups:
+        row = [group]
+        for ones in results.values():
+            one = Summary(result for result in ones if result["group"] == group)
+            counts = (one.schemas, len(one.compiled), one.passing, one.rejected, one.accepted)
+            row += [f"{count:,}" for count in (counts if len(row) == 1 else counts[1:])]
+        rows.append(row)
+    first, *others = results
+    heads = ["", *OF_GROUPS]
+    heads[2] = f"{first}: {heads[2]}"
+    for engine in others:
+        heads += [f"{engine}: {OF_GROUPS[1]}", *OF_GROUPS[2:]]
+    return table(heads, rows)
 
 
-def _average(times: Any, unit: float) -> str:
-    return _number(float(times.mean()) / unit) if len(times) else "–"
-
-
-def _share(times: Any, share: float, unit: float) -> str:
-    return _number(float(np.percentile(times, share)) / unit) if len(times) else "–"
+def _reasons(engine: str, summary: Summary) -> Iterable[str]:
+    """What an engine refuses, by reason, and at which schemas its process ended."""
+    if summary.refusals:
+        listed = "; ".join(f"{reason} {count:,}" for reason, count in summary.refusals.most_common(20))
+        yield f"**{engine}** refuses {summary.refusals.total():,}: {listed}."
+    else:
+        yield f"**{engine}** refuses nothing."
+    for kind, names in summary.ended.items():
+        if names:
+            listed = ", ".join(names[:_NAMED]) + (" and others" if len(names) > _NAMED else "")
+            yield f"**{engine}**, {kind}, {len(names):,}: {listed}."
 
 
 def _number(value: float) -> str:

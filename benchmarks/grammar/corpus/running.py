@@ -4,74 +4,104 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import selectors
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .collections import Task
+from .kept import CRASHED, ENDED, TIMED_OUT, Results
+from .worker import STARTED
 
 ROOT = Path(__file__).parents[3]
 _STARTING = 300
 """Seconds that an engine may take to read the vocabulary."""
+_PATIENCE = 30
+"""How many seconds of the clock may pass for one of processor time: a process that waits uses none."""
+
+
+class StartError(Exception):
+    """An engine whose process does not start."""
+
+
+class Bounds(NamedTuple):
+    """What a task may cost.
+
+    clock     the function of `time` that measures
+    seconds   of processor time
+    memory    bytes of address space of the whole process
+    patience  seconds of the wall clock, after which the process is killed whatever it does
+    """
+
+    clock: str
+    seconds: float
+    memory: int
+    patience: float
+
+    @classmethod
+    def of(cls, clock: str, seconds: float, gibibytes: int) -> Bounds:
+        """With the patience that a busy machine needs."""
+        return cls(clock, seconds, gibibytes << 30, _PATIENCE * seconds)
 
 
 class Worker:
-    """An engine's process. `ask` gives its answer, or an error if it did not survive the task.
+    """An engine's process, which is started again after it has ended.
 
-    engine, clock       a name in `ENGINES`, and in `time`
-    seconds, gibibytes  for a task, and of address space
+    engine   a name in `ENGINES`
+    command  starts the process; None: `worker` with the engine
     """
 
-    def __init__(self, engine: str, clock: str, seconds: float, gibibytes: int) -> None:
+    def __init__(self, engine: str, bounds: Bounds, command: Sequence[str] | None = None) -> None:
         self.engine = engine
-        self._clock, self._seconds, self._gibibytes = clock, seconds, gibibytes
+        self._bounds = bounds
+        self._command = [*(command or (sys.executable, "-m", f"{__package__}.worker", engine))]
         self._process: subprocess.Popen[bytes] | None = None
         self._buffer = b""
-        self.restarts = 0
 
     def ask(self, task: Task) -> dict[str, Any]:
-        """What the worker measured of a task."""
+        """What the process measured of a task. Without verdicts: `error` says why the schema is refused, or
+        `ended` how the process did. Raises `StartError` if it does not start."""
         if self._process is None:
             self._start()
+        answer = self._asked(task)
+        if ENDED in answer:
+            self.close()
+        return answer
+
+    def _asked(self, task: Task) -> dict[str, Any]:
         process = self._process
         assert process is not None
         assert process.stdin is not None
         try:
-            process.stdin.write(json.dumps([task.schema, task.tests]).encode() + b"\n")
+            process.stdin.write(json.dumps([task.schema, task.tests, task.options]).encode() + b"\n")
             process.stdin.flush()
-            answer = self._line(self._seconds)
         except BrokenPipeError:
-            answer = "died"
-        if isinstance(answer, str):
-            self.close()
-            self.restarts += 1
-            return {"error": f"{answer}: {self.engine}", "failed": int(self._seconds * 1e9)}
-        return answer
+            return self._end()
+        return self._answer(self._bounds.patience)
 
     def _start(self) -> None:
-        bytes_ = self._gibibytes << 30
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
+        clock, seconds, memory, _ = self._bounds
         self._process = subprocess.Popen(
-            [sys.executable, "-m", f"{__package__}.worker", self.engine, self._clock],
+            [*self._command, clock, str(seconds), str(memory)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd=ROOT,
-            env=environment,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (bytes_, bytes_)),
+            env=os.environ | {"OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"},
         )
         self._buffer = b""
-        if isinstance(answer := self._line(_STARTING), str):
+        answer = self._answer(_STARTING)
+        if STARTED not in answer:
             self.close()
-            raise SystemExit(f"{self.engine} does not start: {answer}")
+            raise StartError(f"{self.engine} does not start: {' '.join(answer.values())}")
 
-    def _line(self, seconds: float) -> Any:
-        """The next line as JSON; "timeout" or "died" without one."""
+    def _answer(self, seconds: float) -> dict[str, Any]:
+        """The next line as JSON, or how the process ended without one."""
         assert self._process is not None
         assert self._process.stdout is not None
         output, end = self._process.stdout, time.monotonic() + seconds
@@ -79,37 +109,43 @@ class Worker:
             selector.register(output, selectors.EVENT_READ)
             while b"\n" not in self._buffer:
                 if not selector.select(max(0.0, end - time.monotonic())):
-                    return "timeout"
+                    return {ENDED: TIMED_OUT, "how": "it waits"}
                 data = os.read(output.fileno(), 1 << 20)
                 if not data:
-                    return "died"
+                    return self._end()
                 self._buffer += data
         line, _, self._buffer = self._buffer.partition(b"\n")
-        return json.loads(line)
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _end(self) -> dict[str, Any]:
+        """How the process ended, which it has done or is about to do: its output is closed."""
+        assert self._process is not None
+        status = self._process.wait()
+        if status == -signal.SIGPROF:
+            return {ENDED: TIMED_OUT}
+        return {ENDED: CRASHED, "how": signal.Signals(-status).name if status < 0 else f"status {status}"}
 
     def close(self) -> None:
         """End the process."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+            for stream in (self._process.stdin, self._process.stdout):
+                if stream is not None:
+                    with suppress(BrokenPipeError):  # of a task that the process did not read
+                        stream.close()
             self._process = None
 
 
-def run(tasks: Iterable[Task], worker: Worker, path: Path) -> None:
-    """Measure all tasks, a line of JSON for each in the file at `path`."""
-    with path.open("w", encoding="utf-8") as file:
-        for number, task in enumerate(tasks):
-            answer = worker.ask(task)
+def run(tasks: Iterable[Task], worker: Worker, results: Results) -> None:
+    """Measure the tasks that the results do not have yet."""
+    missing = [task for task in tasks if task.name not in results.done]
+    try:
+        for number, task in enumerate(missing, 1):
             expected = [valid for _, valid in task.tests]
-            line = {"name": task.name, "group": task.group, "expected": expected, **answer}
-            file.write(json.dumps(line) + "\n")
-            if number % 500 == 499:
-                print(f"{worker.engine}: {number + 1} schemas", file=sys.stderr, flush=True)
-    worker.close()
-
-
-def read_results(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a file of results."""
-    with path.open(encoding="utf-8") as file:
-        for line in file:
-            yield json.loads(line)
+            results.add({"name": task.name, "group": task.group, "expected": expected, **worker.ask(task)})
+            if number % 500 == 0:
+                print(f"{worker.engine}: {number} of {len(missing)}", file=sys.stderr, flush=True)
+    finally:
+        worker.close()

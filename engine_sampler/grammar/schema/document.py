@@ -30,11 +30,14 @@ _skip = json.JSONDecoder().raw_decode
 
 _DRAFTS = {"draft-03": 4, "draft-04": 4, "draft-06": 6, "draft-07": 7, "2019-09": 2019, "2020-12": 2020}
 
+_VALIDATION = "/vocab/validation"
+"""The end of the vocabulary's URI in each draft that has vocabularies."""
+
 _DYNAMIC = frozenset(("$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor"))
 
-_MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
-_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
-_SINGLES = (
+MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
+LISTS = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
+SINGLES = (
     *("not", "if", "then", "else", "items", "additionalItems", "unevaluatedItems", "contains"),
     *("additionalProperties", "unevaluatedProperties", "propertyNames", "contentSchema"),
 )
@@ -43,16 +46,21 @@ _SINGLES = (
 class Resource:
     """A schema with a URI of its own, and the anchors in it.
 
-    uri      without a fragment; "" if it has none
-    draft    4, 6, 7, 2019 or 2020
-    anchors  the subschema of each plain-name anchor
-    dynamic  the subschema of each dynamic anchor
+    uri         without a fragment; "" if it has none
+    draft       4, 6, 7, 2019 or 2020
+    validates   whether its metaschema has the vocabulary of validation: if not, `minimum` and the like have
+                no meaning
+    vocabulary  a number for both
+    anchors     the subschema of each plain-name anchor
+    dynamic     the subschema of each dynamic anchor
     """
 
-    def __init__(self, uri: str, root: Any, draft: int) -> None:
+    def __init__(self, uri: str, root: Any, draft: int, validates: bool = True) -> None:
         self.uri = uri
         self.root = root
         self.draft = draft
+        self.validates = validates
+        self.vocabulary = draft if validates else -draft
         self.anchors: dict[str, Any] = {}
         self.dynamic: dict[str, Any] = {}
 
@@ -74,15 +82,29 @@ class Document:
         self._others = others
         self._resources: dict[int, Resource] = {}
         self._by_uri: dict[str, Resource] | None = None
+        self._validating: dict[str, bool] = {}
         self.root = self._new_resource(self.schema, "", self._default_draft)
 
-    def _new_resource(self, value: Any, base: str, draft: int) -> Resource:
+    def _new_resource(self, value: Any, base: str, draft: int, validates: bool = True) -> Resource:
         draft = _draft(value, draft)
         keyword = "$id" if draft > 4 else "id"
         name = value.get(keyword, "") if isinstance(value, dict) else ""
         uri = _absolute(base, name, keyword) if name and isinstance(name, str) else base
-        resource = self._resources[id(value)] = Resource(uri, value, draft)
+        if self._others and isinstance(value, dict) and isinstance(value.get("$schema"), str):
+            validates = self._has_validation(value["$schema"])
+        resource = self._resources[id(value)] = Resource(uri, value, draft, validates)
         return resource
+
+    def _has_validation(self, uri: str) -> bool:
+        """Whether a metaschema has the vocabulary of validation, as far as is known."""
+        found = self._validating.get(uri)
+        if found is None:
+            text = self._others.get(uri)
+            value = None if text is None else _loaded(text)
+            names = value.get("$vocabulary") if isinstance(value, dict) else None
+            found = not isinstance(names, dict) or any(name.endswith(_VALIDATION) for name in names)
+            self._validating[uri] = found
+        return found
 
     def enter(self, value: Any, resource: Resource) -> Resource:
         """The resource to which `value`, a subschema in `resource`, belongs: often `resource` itself."""
@@ -96,7 +118,7 @@ class Document:
             return resource
         if resource.draft < 2019 and "$ref" in value:  # up to draft 7, siblings of $ref are ignored
             return resource
-        return self._new_resource(value, resource.uri, resource.draft)
+        return self._new_resource(value, resource.uri, resource.draft, resource.validates)
 
     def resolve(self, reference: Any, resource: Resource, keyword: str = "$ref") -> tuple[Any, Resource]:
         """The subschema that `reference`, used in `resource`, refers to, and its resource.
@@ -229,13 +251,13 @@ def _record_anchors(value: dict[str, Any], resource: Resource) -> None:
 
 def _children(value: dict[str, Any]) -> list[Any]:
     children: list[Any] = []
-    for keyword in _MAPS:
+    for keyword in MAPS:
         if isinstance(members := value.get(keyword), dict):
             children += members.values()
-    for keyword in _LISTS:
+    for keyword in LISTS:
         if isinstance(items := value.get(keyword), list):
             children += items
-    children += [value[keyword] for keyword in _SINGLES if keyword in value]
+    children += [value[keyword] for keyword in SINGLES if keyword in value]
     return children
 
 

@@ -35,6 +35,13 @@ _ANNOTATIONS = frozenset(
 )
 """Keywords of JSON Schema and of OpenAPI that say nothing about values by themselves."""
 
+VALIDATION = frozenset(
+    "type const enum pattern minLength maxLength multipleOf minimum maximum exclusiveMinimum "
+    "exclusiveMaximum required dependentRequired uniqueItems minItems maxItems minContains maxContains "
+    "minProperties maxProperties".split()
+)
+"""The keywords of the vocabulary of validation."""
+
 _LONGEST_KEYWORD = 25
 
 

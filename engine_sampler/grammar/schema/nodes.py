@@ -16,7 +16,7 @@ from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
 from ..work import spend
 from .document import AnyOf, Constant, Document, Resource, SchemaNode, Scope
 from .formula import ALWAYS, FALSE, NEVER, TRUE, Formula, conjunction, disjunction, negation, weight
-from .keyword_values import Items, find_fault, warn_of_unknown, without_faults
+from .keyword_values import VALIDATION, Items, find_fault, warn_of_unknown, without_faults
 from .limits import MAX_DEPTH, MAX_WEIGHT
 from .outlines import (
     ALL_KINDS,
@@ -99,7 +99,7 @@ class Expander:
         self.digits = digits
         self.asserts_formats = formats == "assert"
         self._keywords = keywords
-        self._known: dict[int, Collection[str]] = {2020: keywords}  # in each draft
+        self._known: dict[int, Collection[str]] = {2020: keywords}  # of each vocabulary
         self._unsupported = unsupported
         self.unenforced: dict[str, None] = {}
         """What has been ignored, in words."""
@@ -135,7 +135,7 @@ class Expander:
             if known is not None:
                 number = known
                 break
-            items = self._items(value, resource)
+            items = self.keywords_of(value, resource)
             if len(items) != 1 or not _is_another(*items[0]) or key in passed:
                 number = self._literals[key] = self._of_schema(value, resource, scope, items)
                 break
@@ -184,14 +184,15 @@ class Expander:
             raise
         return self._add(SchemaNode(value, resource, scope, items))
 
-    def _items(self, value: dict[str, Any], resource: Resource) -> Items:
+    def keywords_of(self, value: dict[str, Any], resource: Resource) -> Items:
         """The keywords of a schema that constrain values; up to draft 7, `$ref` hides all others."""
         draft = resource.draft
         if draft < 2019 and "$ref" in value:
             return (("$ref", value["$ref"]),)
-        known = self._known.get(draft)
+        known = self._known.get(resource.vocabulary)
         if known is None:
-            known = self._known[draft] = self._keywords.keys() - _LATER[draft]
+            hidden = _LATER.get(draft, frozenset()) | (frozenset() if resource.validates else VALIDATION)
+            known = self._known[resource.vocabulary] = self._keywords.keys() - hidden
         if len(value) > _MANY:
             spend(len(value) // 16)
         return tuple([item for item in value.items() if item[0] in known])
@@ -383,7 +384,7 @@ class Expander:
         node = self._nodes[literal >> 1]
         if not literal & 1 or type(node) is not SchemaNode or not keywords.isdisjoint(node.value):
             return None
-        return node.value.get("type")
+        return node.value.get("type") if node.resource.validates else None
 
     def kinds(self, literals: list[int]) -> int:
         """The types of values that may satisfy all of the literals, as a mask."""

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import NamedTuple, Protocol, TypeAlias
 
+from ...base.cached import cached_property
 from ..errors import GrammarError, GrammarLimitError
 from ..program.expression import EMPTY, Expression, literal, union
-from ..work import spend
+from ..work import limited_work, spend
+from .alternatives import Atoms, Deciding, disjuncts
 from .array_assertions import array_shapes
-from .clauses import disjuncts
 from .document import Document
 from .formula import FALSE, LISTED, NEVER, TRUE, Formula, conjunction
 from .limits import MAX_VALUES
@@ -34,6 +35,9 @@ from .plain_objects import PlainObject, plain_object
 from .scalars.numbers import any_integer, any_number, number_set
 from .scalars.strings import string_set
 from .scalars.texts import STRING as STRINGS
+
+_MULTIPLYING = 270_000
+"""The most steps in which a formula is multiplied out; with more, its alternatives are decided."""
 
 Literals: TypeAlias = frozenset[int]
 Productive: TypeAlias = Callable[[Literals], bool]
@@ -107,6 +111,10 @@ class Values:
         self._values: dict[Literals, Value] = {}
         self._new: list[Value] = []
         self._shapes: dict[tuple[int, Formula] | PlainObject, list[Shape]] = {}
+
+    @cached_property
+    def _deciding(self) -> Deciding:
+        return Deciding(self.expander)
 
     def get(self, literals: Literals) -> Value:
         """The value of these literals; if it is new, `settle` examines it later."""
@@ -237,12 +245,19 @@ class Values:
         found = self._shapes.get((kind, formula))
         if found is None:
             found = self._shapes[kind, formula] = []
-            for atoms in disjuncts(formula, self.expander):
+            for atoms in self._alternatives(formula):
                 if kind == OBJECT:
                     found.append(object_shape(atoms, self.expander))
                 else:
                     found += array_shapes(atoms, self.expander)
         return found
+
+    def _alternatives(self, formula: Formula) -> list[Atoms]:
+        """The disjuncts of a formula about objects or arrays."""
+        found: list[Atoms] | None = None
+        with limited_work(_MULTIPLYING):
+            found = disjuncts(formula, self.expander)
+        return self._deciding.disjuncts(formula) if found is None else found
 
     def _formula(self, literals: list[int], kind: int) -> Formula:
         if len(literals) == 1:

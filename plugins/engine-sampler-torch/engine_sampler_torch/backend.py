@@ -23,7 +23,7 @@ from .running.masks import MasksOnDevice, prepare
 from .running.plan import DevicePlan
 from .running.processing import process
 from .running.reading import tensor_of
-from .running.step import DeviceRoom, Prepared, StepRun
+from .running.step import DeviceRoom, Prepared, StepRun, WarmRun, begun
 from .steps import selector_of, step_of
 
 logger = logging.getLogger("engine_sampler")
@@ -74,26 +74,33 @@ class TorchBackend(Backend):
         return DevicePlan.of(chain)
 
     def run(self, batch: Batch) -> None:
-        rest = self.begin(batch)
-        if rest is not None:
-            rest()
+        with work_on(batch.logits):
+            step = self._begun(batch)
+            if step is not None:
+                step.finish()
 
     def begin(self, batch: Batch) -> _Rest | None:
-        if not any(len(group.index) for group in batch.groups):
-            return None
         with work_on(batch.logits):
-            logits = tensor_of(batch.logits)
-            key = batch.logits.device, logits.nbytes  # the pieces depend on both
-            prepared = batch.cache.get(key)
-            if prepared is None:
-                room = self._room(batch.groups[0].rows, batch.logits)
-                prepared = batch.cache[key] = Prepared(room)
-            step = StepRun(self.name, prepared, logits, batch)
-            step.begin()
-        return _Rest(step, batch.logits)
+            step = self._begun(batch)
+        return None if step is None else _Rest(step, batch.logits)
+
+    def _begun(self, batch: Batch) -> WarmRun | StepRun | None:
+        """A step that has begun; None if it has no rows."""
+        logits = tensor_of(batch.logits)
+        key = batch.logits.device, logits.nbytes  # the pieces depend on both
+        prepared = batch.cache.get(key)
+        if prepared is None:
+            if not any(len(group.index) for group in batch.groups):
+                return None
+            room = self._room(batch.groups[0].rows, batch.logits)
+            prepared = batch.cache[key] = Prepared(room)
+        return begun(self.name, prepared, logits, batch)
 
     def draws_ahead(self, plan: DevicePlan) -> bool:
         return plan.draws_ahead
+
+    def follows_drafts(self, plan: DevicePlan, tokens: int) -> bool:
+        return plan.follows_drafts(tokens)
 
     def process(self, batch: Batch) -> Any:
         if not batch.groups:
@@ -129,7 +136,7 @@ class TorchBackend(Backend):
 class _Rest:
     """Finishes a step that has begun."""
 
-    def __init__(self, step: StepRun, logits: LogitRows) -> None:
+    def __init__(self, step: WarmRun | StepRun, logits: LogitRows) -> None:
         self._step = step
         self._logits = logits
 

@@ -246,6 +246,35 @@ def test_a_document_that_is_handed_in_may_lead_back() -> None:
     assert not grammar.check('{"leaf":{"tree":{"leaf":{"a"').viable
 
 
+def test_a_metaschema_without_the_vocabulary_of_validation_takes_its_keywords_away() -> None:
+    base = "https://json-schema.org/draft/2020-12/"
+    names = {f"{base}vocab/core": True, f"{base}vocab/applicator": True}
+    own, full = "https://example.com/own", "https://example.com/full"
+    resources = {
+        own: {"$id": own, "$schema": f"{base}schema", "$vocabulary": names},
+        full: {"$vocabulary": {**names, f"{base}vocab/validation": False}},
+    }
+    small = {"type": "integer", "maximum": 9}
+    schema = {
+        "$schema": own,
+        "properties": {
+            "a": small,
+            "b": False,
+            "c": {"contains": {"type": "null"}, "minContains": 0},
+            "d": {"$id": "inner", "required": ["x"]},
+            "e": {"$id": "other", "$schema": full, **small},
+        },
+        "required": ["z"],
+    }
+    grammar = Grammar.from_json_schema(schema, resources=resources)
+    for text in ('{"a":10}', '{"a":"x"}', '{"c":[1]}', '{"d":{}}', '{"e":9}'):
+        assert grammar.check(text).valid
+    for text in ('{"b":1}', '{"c":[]}', '{"e":10}', '{"e":"x"}'):
+        assert not grammar.check(text).valid
+    assert not Grammar.from_json_schema({**schema, "required": []}).check('{"a":10}').valid
+    assert not Grammar.from_json_schema({"$schema": full, **small}, resources=resources).check("10").valid
+
+
 def test_a_schema_without_a_draft_has_the_one_that_is_given() -> None:
     exclusive = {"type": "number", "minimum": 3, "exclusiveMinimum": True}
     assert not Grammar.from_json_schema(exclusive, draft="4").check("3").valid

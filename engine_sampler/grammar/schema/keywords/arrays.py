@@ -49,7 +49,7 @@ def _additional_items(expander: Expander, node: SchemaNode, value: Any, kind: in
 
 def contains_range(node: SchemaNode) -> tuple[int, int | None]:
     """The number of items that must satisfy `contains`: at least, and at most."""
-    if node.resource.draft < 2019:
+    if node.resource.draft < 2019 or not node.resource.validates:
         return 1, None
     low = count_value(node.value.get("minContains", 1), "minContains")
     high = node.value.get("maxContains")

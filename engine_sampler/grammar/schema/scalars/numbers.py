@@ -50,6 +50,7 @@ from ..formula import (
     weight,
 )
 from ..limits import MAX_DIGITS
+from .divisibility import with_few_residues
 from .number_automaton import NumberAutomaton, digits_of
 from .texts import bodies_of
 
@@ -155,7 +156,7 @@ def _number_set(formula: Formula) -> Expression:
     found = _FIXED.get(formula)
     if found is not None:
         return found
-    formula = _filtered(formula)
+    formula = _simplified(formula)
     if formula[0] == WITHIN and len(formula[1]) > _MAX_EXPONENT_CONSTANTS:
         return plain_numbers(sort(formula[1]))
     return NumberAutomaton(formula).expression()
@@ -164,7 +165,13 @@ def _number_set(formula: Formula) -> Expression:
 @cached_if_small
 def _unsigned_set(formula: Formula) -> Expression:
     """Numbers that are at least 0, without the sign of -0."""
-    return NumberAutomaton(_filtered(formula), signed=False).expression()
+    return NumberAutomaton(_simplified(formula), signed=False).expression()
+
+
+def _simplified(formula: Formula) -> Formula:
+    """An equivalent formula with fewer constants, or residues."""
+    atoms = formula[1] if formula[0] == AND else (formula,)
+    return with_few_residues(_filtered(formula), _bounds(atoms), _is_true)
 
 
 def _may_be_negative(formula: Formula) -> bool:

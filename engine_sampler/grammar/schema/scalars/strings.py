@@ -59,7 +59,7 @@ def _texts_except(strings: Collection[str]) -> Expression:
 
 @cached_if_small
 def _texts(formula: Formula) -> Expression:
-    if _may_be_empty(formula) and not is_possible(formula):
+    if may_be_empty(formula) and not is_possible(formula):
         return EMPTY
     body = _body(formula).body
     return EMPTY if body == EMPTY else quoted(body)
@@ -107,7 +107,7 @@ def content_set(formula: Formula) -> Expression:
     return _all_content(_simplified(formula))
 
 
-def _may_be_empty(formula: Formula) -> bool:
+def may_be_empty(formula: Formula) -> bool:
     """Whether only a search can decide if any string satisfies the formula."""
     if formula[0] == AND:
         rest = [part for part in formula[1] if part[0] != NOT or part[1][0] != WITHIN]

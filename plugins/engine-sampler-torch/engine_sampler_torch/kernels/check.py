@@ -93,17 +93,35 @@ def trusted(device: str) -> bool:
     warning = (
         f"Triton's kernels are not used on {device}: {{}}. Eager torch gives the same tokens more slowly"
     )
-    if place.type == "cuda" and torch.version.cuda and fuses(torch.cuda.get_device_capability(place)):
+    reason = shortcoming_of(triton.__version__)
+    is_nvidia = place.type == "cuda" and torch.version.cuda is not None
+    if reason is None and is_nvidia and fuses(torch.cuda.get_device_capability(place)):
         reason = f"Triton {triton.__version__} fuses operations there; from Triton 3.9 on they are exact"
+    if reason is not None:
         warnings.warn(warning.format(reason), RuntimeWarning, stacklevel=2)
         return False
     return _passes(place, sample, warning)
 
 
+OLDEST_TRITON = (3, 6)
+"""The kernels need what Triton has since: the oldest that they were compiled and run with."""
+
+
+def shortcoming_of(version: str) -> str | None:
+    """Why no kernels run with this version of Triton; None if they do."""
+    if _numbers(version) >= OLDEST_TRITON:
+        return None
+    return f"Triton {version} is too old for them; they need {OLDEST_TRITON[0]}.{OLDEST_TRITON[1]} or later"
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2])
+
+
 def fuses(capability: tuple[int, int], version: str = triton.__version__) -> bool:
     """Whether Triton's assembler may fuse a product and a sum on cards of this compute capability, though it
     is told not to. Seen in the machine code for sm_100: FFMA2 with Triton 3.6, none with 3.9."""
-    return capability >= (10, 0) and tuple(int(part) for part in version.split(".")[:2]) < (3, 9)
+    return capability >= (10, 0) and _numbers(version) < (3, 9)
 
 
 @functools.cache

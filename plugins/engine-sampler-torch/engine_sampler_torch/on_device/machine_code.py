@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ARCHITECTURES: tuple[int | str, ...] = (80, 90, 100, "gfx942")
+ARCHITECTURES: tuple[int | str, ...] = (80, 90, 100, "gfx942", "gfx950")
 """NVIDIA's generations by their number, AMD's by their name."""
 
 TYPES = {

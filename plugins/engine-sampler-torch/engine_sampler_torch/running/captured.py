@@ -93,15 +93,21 @@ class TokenRoom:
         self._device = device
         self._left: list[Tensor] = []
         self._addresses: list[int] = []
+        self._rows = -1
 
     def next(self, rows: int) -> np.ndarray:
         """The address of the place that is taken next, int64 [1]."""
-        if not self._left or len(self._left[-1]) != rows:
+        return np.array([self.address(rows)], np.int64)
+
+    def address(self, rows: int) -> int:
+        """The same as a number."""
+        if not self._left or self._rows != rows:
             # Triton compiles anew for addresses that are no multiples of 16.
             several = torch.empty((_TOKENS_AT_ONCE, rows + rows % 2), dtype=torch.int64, device=self._device)
             self._left = list(several[:, :rows].unbind())
             self._addresses = [place.data_ptr() for place in self._left]
-        return np.array(self._addresses[-1:], np.int64)
+            self._rows = rows
+        return self._addresses[-1]
 
     def take(self) -> Tensor:
         """The place itself."""
@@ -147,6 +153,8 @@ class Captures:
     def __init__(self) -> None:
         self._seen: dict[Hashable, int] = {}
         self._kept: dict[Hashable, CapturedStep] = {}
+        self.warm: dict[Hashable, Any] = {}
+        """The `WarmStep` that was captured or started last, by where the logits are."""
 
     def of(self, kind: Hashable) -> CapturedStep | None:
         """The captured step of a kind, None if there is none yet."""
@@ -158,6 +166,7 @@ class Captures:
         if not seen and len(self._seen) == MOST_KINDS:
             self._seen.clear()
             self._kept.clear()
+            self.warm.clear()
         self._seen[kind] = seen + 1
         return seen >= SEEN_BEFORE
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,6 +69,15 @@ class Inputs:
         self.fixed: Any = None
         if part.parameters_only:
             self._ask(self._rows, kept)
+
+    @property
+    def numbers(self) -> Mapping[str, int]:
+        """The numbers of the uploaded arrays, by name."""
+        return self._numbers
+
+    def again(self) -> Mapping[str, np.ndarray] | None:
+        """The arrays of the next step without masks; None if `fixed` is no longer what it was."""
+        return self.part.inputs(self._rows) if self.part.fixed(self._rows) == self.fixed else None
 
     def begin(self, under: Rows | None, upload: Upload) -> None:
         """Ask for those of a step, unless they are there for all; `under`: the rows under its masks."""
@@ -138,7 +147,8 @@ class GroupPiece:
         self.selector = (
             None if selector is None else Inputs(selector, self.plan.chain.selector, self.rows, kept)
         )
-        self.edited = self._listed_rows(kept) if listing else None
+        may_list = listing and (is_whole or self.rows.drafted is None)
+        self.edited = self._listed_rows(kept) if may_list else None
         self.revision: Revision | None = None
         self.routes: dict[bool, Any] = {}
         self.compiled: dict[Any, Any] = {}
@@ -166,10 +176,15 @@ class GroupPiece:
         if batch.logprobs is not None or self.reports:
             self._set_reports(batch.logprobs)
         self.revision = None if revise is None or self.edited is None else revise(self, upload)
+        for inputs in self.asked:
+            inputs.begin(under, upload)
+
+    @property
+    def asked(self) -> list[Inputs]:
+        """The inputs that are asked for in a step that has begun."""
         done = () if self.revision is None else self.revision.rows.names
-        for inputs in (*self._asked, *(self.edits if self.reports else ())):
-            if inputs.part.name not in done:
-                inputs.begin(under, upload)
+        every = (*self._asked, *(self.edits if self.reports else ()))
+        return [i for i in every if i.part.name not in done and not i.part.parameters_only]
 
     def __len__(self) -> int:
         return len(self.index)

@@ -25,7 +25,7 @@ def tensor_of(logits: LogitRows) -> Tensor:
     shares their memory, if torch can do that."""
     source: Any = logits.source
     if logits.remote is not None:
-        return source.detach()
+        return source.detach() if getattr(source, "requires_grad", True) else source
     array = logits.array
     if not array.flags.writeable or min(array.strides, default=0) < 0 or not array.flags.aligned:
         array = array.copy()

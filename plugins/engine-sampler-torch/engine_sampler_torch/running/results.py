@@ -44,8 +44,24 @@ class Results:
                 parts = row_logprobs(of_kind.values, chosen, piece.listed, of_kind.ids)
                 self._logprobs[kind] = [download.add(part) for part in parts]
         self.survivors = Survivors(block, download) if block is not None and piece.any_kept else None
+        self.is_plain = self._chooses and not any(
+            (
+                self._notes is not None,
+                self._alive is not None,
+                self._likeliest,
+                self._logprobs,
+                self.survivors,
+            )
+        )
+        """Whether they are verdicts alone."""
         self.unknown: list[int] = []
         """The rows that have no token, and the host must find out why; known once they are stored."""
+
+    @property
+    def verdict_words(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where the token ids and the faults are among the words of 8 bytes of the download, int64 [n]
+        each."""
+        return self._verdicts.words
 
     def store(self, batch: Batch) -> Sequence[int]:
         """Write everything into `batch`; returns which rows of the piece are sound."""
@@ -118,6 +134,14 @@ class Verdicts:
         self._n = n
         self._codes = codes
         self._download = download
+
+    @property
+    def words(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where `token_ids` and the faults are among the words of 8 bytes of the download, int64 [n] each, if
+        there are verdicts alone."""
+        start, (_, room) = self._download.form_of(self._number)
+        tokens = np.arange(start // 8, start // 8 + self._n)
+        return tokens, tokens + room
 
     @property
     def token_ids(self) -> np.ndarray:

@@ -21,6 +21,7 @@ from .pieces import GroupPiece, most_rows, pieces_of
 from .plan import DevicePlan
 from .results import Results
 from .transfer import Buffers, Download, Upload
+from .warm import WarmStep, place_of
 
 logger = logging.getLogger("engine_sampler")
 
@@ -56,6 +57,34 @@ class Prepared:
     pieces: dict[int, list[GroupPiece]] = field(default_factory=dict)
     failed: set[int] = field(default_factory=set)
     captures: Captures = field(default_factory=Captures)
+
+
+class WarmRun:
+    """A step like the one before it, that has begun."""
+
+    def __init__(self, warm: WarmStep, name: str, prepared: Prepared, logits: Tensor, batch: Batch) -> None:
+        self._warm = warm
+        self._batch = batch
+        self._general = name, prepared, logits, batch
+
+    def is_done(self) -> bool:
+        """Whether `finish` need not wait for the device."""
+        return self._warm.captured.download.is_done
+
+    def finish(self) -> None:
+        """Wait, and fill the batch."""
+        if not self._warm.finish(self._batch):
+            StepRun(*self._general).go_on(self._warm)
+
+
+def begun(name: str, prepared: Prepared, logits: Tensor, batch: Batch) -> WarmRun | StepRun:
+    """A step of the backend `name` that has begun, by the shortest way."""
+    warm: WarmStep | None = prepared.captures.warm.get(place_of(logits))
+    if warm is not None and warm.begin(batch):
+        return WarmRun(warm, name, prepared, logits, batch)
+    step = StepRun(name, prepared, logits, batch)
+    step.begin()
+    return step
 
 
 class StepRun:
@@ -100,7 +129,8 @@ class StepRun:
         self._upload.pack()
         captured = self._captured(pieces)
         if captured is not None:
-            self._results, self._download = captured.results, captured.download
+            self._take_over(captured)
+            self._keep_warm(captured, [piece for _, piece in pieces])
             self._batch.token_ids_on_device = captured.start(self._room.tokens)
         else:
             self._batch.token_ids_on_device = self._work(pieces)
@@ -108,6 +138,24 @@ class StepRun:
         self._fused.tables.settle()
         if masks is not None:
             masks.release()
+
+    def go_on(self, warm: WarmStep) -> None:
+        """`finish` of a step that `warm` has begun."""
+        self._take_over(warm.captured)
+        self.finish()
+
+    def _take_over(self, captured: CapturedStep) -> None:
+        self._results, self._download = captured.results, captured.download
+
+    def _keep_warm(self, captured: CapturedStep, pieces: Sequence[GroupPiece]) -> None:
+        """Let the next step that is like this one take the short way."""
+        kept, place = self._prepared.captures.warm, place_of(self._logits)
+        if WarmStep.fits(pieces) and (place not in kept or kept[place].captured is not captured):
+            room = self._room
+            kept[place] = WarmStep(
+                captured, pieces, self._upload, room.fused.tables, room.tokens, self._batch,
+                self._target, self._ahead,
+            )  # fmt: skip
 
     def _prepared_masks(self) -> MasksOnDevice | None:
         """The masks that `prepare` has copied to this device."""
@@ -212,6 +260,7 @@ class StepRun:
     def _note_failure(self, number: int, error: BaseException) -> None:
         logger.warning("%s; the host runs its requests", failure("a torch step", error))
         self._prepared.failed.add(number)
+        self._prepared.captures.warm.clear()
         self._fused.tables.give_up()
 
     def _run(self, number: int, piece: GroupPiece) -> PieceOutcome | None:

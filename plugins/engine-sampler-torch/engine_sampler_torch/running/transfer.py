@@ -134,6 +134,12 @@ class Upload:
         """The array of this number, as it was given."""
         return self._arrays[number]
 
+    def place(self, number: int) -> np.ndarray:
+        """The array of this number as it lies in the host's buffer, once it is packed: what is written there
+        is copied to the device by a graph that holds the copy."""
+        array, start = self._arrays[number], self._offsets[number]
+        return self._buffers.packed[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+
     @property
     def layout(self) -> Hashable:
         """What decides where the arrays will be on the device, and which types and shapes they have."""
@@ -195,15 +201,24 @@ class Download:
 
     def copy(self) -> None:
         """The copy alone, so that a graph can hold it."""
-        tensors, self._tensors = self._tensors, []
-        if not tensors:
+        if not self._tensors:
             return
-        whole = tensors[0] if len(tensors) == 1 else torch.cat([_bytes_of(tensor) for tensor in tensors])
+        whole = self.whole()
         if whole.is_cuda:
-            there, whole = whole, self._buffers.landing(whole)
-            whole.copy_(there, non_blocking=True)
-            self._is_queued = True
-        self._whole = whole
+            landing = self._buffers.landing(whole)
+            landing.copy_(whole, non_blocking=True)
+            self.land(landing)
+        else:
+            self._whole = whole
+
+    def whole(self) -> Tensor:
+        """All tensors that have been added as one, on the device."""
+        tensors, self._tensors = self._tensors, []
+        return tensors[0] if len(tensors) == 1 else torch.cat([_bytes_of(tensor) for tensor in tensors])
+
+    def land(self, landing: Tensor) -> None:
+        """All of them are copied to `landing`, on the host; that is queued."""
+        self._whole, self._is_queued = landing, True
 
     def mark(self) -> None:
         """Note what is queued now: `receive` waits for that."""
@@ -226,8 +241,7 @@ class Download:
             self.queue()
         if self._whole is None:
             return
-        if self._done is not None:
-            wait(self._done)
+        self.wait()
         whole = self._whole.cpu().numpy()
         if len(self._forms) == 1:
             self._arrays = [whole.copy()]
@@ -237,6 +251,21 @@ class Download:
             array = whole[offset : offset + size].copy().view(NUMPY_DTYPES[dtype])
             self._arrays.append(array.reshape(shape))
             offset += size
+
+    def wait(self) -> None:
+        """Wait until all of them are there."""
+        if self._done is not None:
+            wait(self._done)
+
+    @property
+    def landed(self) -> np.ndarray:
+        """Where a graph that holds the copy leaves all of them."""
+        assert self._whole is not None
+        return self._whole.numpy()
+
+    def form_of(self, number: int) -> tuple[int, tuple[int, ...]]:
+        """(at which byte of all of them the tensor of this number begins, its shape)."""
+        return sum(size for _, _, size in self._forms[:number]), self._forms[number][1]
 
     def __getitem__(self, number: int) -> np.ndarray:
         """The tensor of this number, on the host."""

@@ -48,6 +48,20 @@ def patch_once() -> None:
 
     interpreter._patch_lang = patch
     _reduce_at_once()
+    _widen_exactly()
+
+
+def _widen_exactly() -> None:
+    """bfloat16 to float32 as every card does it, by its bits: the interpreter takes denormal numbers for
+    others."""
+    original = interpreter._convert_float
+
+    def convert(values: Any, before: Any, after: Any, rounding: Any) -> Any:
+        if before == tl.bfloat16 and after == tl.float32:
+            return np.asarray(values).view(np.uint16).astype(np.uint32) << 16
+        return original(values, before, after, rounding)
+
+    interpreter._convert_float = convert
 
 
 def _reduce_at_once() -> None:

@@ -197,3 +197,56 @@ def test_many_whole_rows_are_not_kept_in_memory(graphs: Graphs, monkeypatch: pyt
         for _ in range(SEEN + 1):
             step(both, logits.next())
         assert graphs.captured == count
+
+
+LONG_LIVES: tuple[tuple[dict[str, Any], ...], ...] = (
+    (CHAIN | {"repetition_penalty": 1.3, "penalty_last_n": 4},),
+    (CHAIN | {"frequency_penalty": 0.6, "presence_penalty": 0.2, "logit_bias": {3: 4.0, 8: -2.0}}, CHAIN),
+    (CHAIN | {"repetition_penalty": 1.2, "penalty_scope": "output", "penalty_last_n": 6},),
+    (CHAIN | {"logit_bias": {5: 3.0}}, {"temperature": 0.7}, {"temperature": 0.0}),
+    (CHAIN | {"logprobs": 2}, CHAIN | {"logprobs": 0}),
+)
+
+
+@pytest.mark.parametrize("mixture", LONG_LIVES, ids=str)
+def test_steps_stay_right_while_histories_grow_and_change(
+    mixture: tuple[dict[str, Any], ...], graphs: Graphs
+) -> None:
+    both, logits = schedulers(mixture), Logits(len(str(mixture)))
+    for number in range(4 * SEEN + 6):
+        step(both, logits.next())
+        if number == 2 * SEEN:
+            for scheduler in both:
+                scheduler.accept(1, [4, 4, 9])
+        if number == 3 * SEEN:
+            for scheduler in both:
+                scheduler.rollback(2, 2)
+    assert graphs.started > 2 * SEEN
+
+
+def test_a_step_like_the_one_before_it_takes_the_short_way(
+    graphs: Graphs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both, logits = schedulers((CHAIN | {"repetition_penalty": 1.3}, CHAIN)), Logits(13)
+    for _ in range(SEEN + 2):
+        step(both, logits.next())
+    monkeypatch.setattr("engine_sampler_torch.running.step.StepRun.begin", None)
+    for _ in range(3):
+        step(both, logits.next())
+    assert graphs.started >= 4
+
+
+def test_a_sampler_that_fails_in_a_warm_step_is_found(
+    graphs: Graphs, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    both, logits = schedulers((CHAIN,)), Logits(14)
+    for _ in range(SEEN + 2):
+        step(both, logits.next())
+
+    def fail(rows: Any, index: int = 0) -> Any:
+        raise ValueError("no draws today")
+
+    monkeypatch.setattr("engine_sampler_torch.steps.selectors.dist.draws", fail)
+    for _ in range(2):
+        step(both, logits.next())
+    assert caplog.messages == ["a torch step failed: ValueError: no draws today; the host runs its requests"]

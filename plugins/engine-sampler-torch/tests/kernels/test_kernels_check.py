@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -108,3 +109,18 @@ def test_kernels_are_not_used_where_operations_would_be_fused(monkeypatch: pytes
     monkeypatch.setattr(check, "fuses", lambda capability: capability == (10, 0))
     with pytest.warns(RuntimeWarning, match=r"not used on cuda:0: Triton .* fuses operations there"):
         assert not check.trusted("cuda:0")
+
+
+@pytest.mark.parametrize("version", ["3.2.0", "3.5.1+rocm", "2.3.1"])
+def test_kernels_are_not_used_with_a_triton_that_lacks_what_they_need(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check.triton, "__version__", version)
+    monkeypatch.setattr(check, "sample", None)  # nothing is tried
+    with pytest.warns(RuntimeWarning, match=r"not used on cpu: Triton \d\S+ is too old .* need 3.6 or later"):
+        assert not check.trusted("cpu")
+
+
+def test_the_oldest_triton_is_the_one_that_the_distribution_names() -> None:
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8")
+    assert f'"triton>={check.OLDEST_TRITON[0]}.{check.OLDEST_TRITON[1]}"' in text

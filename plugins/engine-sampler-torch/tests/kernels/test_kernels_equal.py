@@ -98,6 +98,34 @@ def test_a_strange_logit_means_the_same_and_does_not_disturb_its_neighbours(valu
         expect_equal(case)
 
 
+def bfloat16_of(bits: np.ndarray) -> torch.Tensor:
+    """The logits of int16 `bits`."""
+    return torch.from_numpy(bits.astype(np.int16)).view(torch.bfloat16)
+
+
+DENORMAL = np.r_[0x01:0x80, 0x8001 - 65536 : 0x8080 - 65536]
+"""Of bfloat16, as int16."""
+
+
+@pytest.mark.parametrize(("names", "selector"), [([], "greedy"), (["top_k"], "dist")])
+def test_denormal_logits_of_bfloat16_are_told_apart(names: list[str], selector: str) -> None:
+    random = np.random.default_rng(4)
+    case = random_case(random, 254, n=4, names=names, selector=selector, masked=False, edited=False)
+    case.logits = bfloat16_of(np.stack([random.permutation(DENORMAL) for _ in range(4)]))
+    expect_equal(case)
+
+
+def test_logits_of_bfloat16_are_read_bit_by_bit() -> None:
+    bits = np.r_[DENORMAL, -32768:32768:86, 0]
+    bits = bits[np.abs((bits << 16).astype(np.int32).view(np.float32)) <= 2.0**100]
+    n = len(bits)
+    block = narrow(bfloat16_of(bits[None]), torch.tensor([0]), n, torch.tensor([n]), width=1024,
+                   workspace=Workspace("cpu", 1, n))  # fmt: skip
+    assert len(DENORMAL) < n <= 1024
+    expected = np.where(bits & 0x7FFF == 0, 0, bits << 16).astype(np.int32)  # −0 is 0
+    np.testing.assert_array_equal(block.values[0, :n].view(torch.int32), expected)
+
+
 def test_faults_carry_the_greatest_raw_logit() -> None:
     logits = torch.zeros(3, 40)
     logits[0, 3], logits[1, 9], logits[2, 1] = np.nan, 2.0**101, 5.0
@@ -232,6 +260,8 @@ def test_a_step_launches_few_kernels_and_one_more_with_edits(
 def test_a_workspace_is_small_beside_the_logits_and_used_again() -> None:
     for vocab_size, size_of_logit, wanted in ((32_000, 4, 512), (32_000, 4, 1024), (131_072, 2, 1024)):
         assert Workspace("meta", 64, vocab_size, wanted).nbytes < 64 * vocab_size * size_of_logit
+    for vocab_size, wanted, kibibytes in ((131_072, 256, 101), (131_072, 1024, 149), (32_000, 256, 49)):
+        assert Workspace("meta", 64, vocab_size, wanted).nbytes >> 16 == kibibytes
     case = random_case(
         np.random.default_rng(0), 500, n=4, names=["top_p"], selector="dist", masked=False, edited=False
     )

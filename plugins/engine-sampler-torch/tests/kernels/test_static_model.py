@@ -39,6 +39,28 @@ def test_what_is_inside_a_loop_counts_as_often_as_it_runs() -> None:
     assert (pipes["fma"], pipes["alu"], pipes["constant"], barriers, loads) == (5, 5, 1, 5, 1)
 
 
+BRANCH = """
+        /*0000*/               @P0 BRA `(.L_x_2) ;
+.L_x_0:
+        /*0010*/                   EXIT ;
+.L_x_2:
+        /*0020*/                   FADD R2, R2, R2 ;
+.L_x_3:
+        /*0030*/                   FADD R2, R2, R2 ;
+        /*0040*/               @P0 BRA `(.L_x_3) ;
+        /*0050*/                   BRA `(.L_x_0) ;
+"""
+"""A branch behind the end of the kernel, with a loop in it."""
+
+
+@pytest.mark.parametrize(("rounds", "additions"), [(0, 0), (1, 2), (4, 5)])
+def test_a_branch_that_jumps_back_counts_once_and_not_at_all_if_it_is_not_taken(
+    rounds: int, additions: int
+) -> None:
+    pipes, _, _ = static_model._counted(instructions_of(BRANCH), rounds)
+    assert pipes["fma"] == additions
+
+
 def launch(programs: int, work: LaunchWork, alu: float = 100) -> Launch:
     return Launch("scan", programs, 8, Resources(32, 0, 0), {"alu": alu}, 0, 0, work)
 
@@ -47,14 +69,16 @@ def test_a_launch_takes_one_program_and_the_longer_of_pipes_and_bytes() -> None:
     def working(programs: int, work: LaunchWork, alu: float = 100) -> float:
         return static_model._working(launch(programs, work, alu), H100)
 
-    one = 400 / 1980
+    one = static_model.CYCLES_AN_INSTRUCTION * 100 / 1980
     assert working(1, LaunchWork()) == pytest.approx(one, rel=0.1)
     assert working(132, LaunchWork(bytes=10 * 2.423e9 / 1e3)) == pytest.approx(one + 10 + static_model.RAMP)
     assert working(132, LaunchWork(bytes=1e6, again=True)) < working(132, LaunchWork(bytes=1e6))
     by_pipes = working(132 * 8, LaunchWork(), alu=1000)
-    assert by_pipes == pytest.approx((4000 + 8 * 8 * 1000 * 32 / 64 / static_model.OF_LANES) / 1980)
+    assert by_pipes == pytest.approx(
+        (static_model.CYCLES_AN_INSTRUCTION * 1000 + 8 * 8 * 1000 * 32 / 64 / static_model.OF_LANES) / 1980
+    )
     assert working(1, LaunchWork(share=0)) < 0.01
-    assert working(2048, LaunchWork(share=0)) == pytest.approx(2.38, rel=0.01)
+    assert working(2048, LaunchWork(share=0)) == pytest.approx(1.69, rel=0.01)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.name} {case.dtype}")
@@ -68,6 +92,7 @@ def test_every_launch_of_every_case_has_something_to_do_or_nothing(case: TimedCa
         if not work.share:
             idle.add(kernel.fn.__name__)
     assert ("spread" in idle) == (list(case.settings) == ["top_p"] and not case.flat)
+    assert ("weigh" in idle) == (list(case.settings) == ["temperature"] and not case.flat)
 
 
 def test_ordinary_rows_are_read_once_and_their_candidates_again() -> None:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from itertools import product
-from typing import Any
+from typing import Any, Protocol
 
-from ...base.cached import cached_property
-from ..errors import GrammarLimitError
-from ..work import spend, spend_on_each
-from .formula import (
+from ....base.cached import cached_property
+from ...work import spend, spend_on_each
+from ..formula import (
     ALL,
     ALWAYS,
     AND,
@@ -37,10 +36,10 @@ from .formula import (
     negation,
     weight,
 )
-from .limits import MAX_CLAUSES
-from .nodes import Expander
-from .outlines import ARRAY, OBJECT
-from .scalars.strings import holds
+from ..limits import MAX_CLAUSES
+from ..nodes import Expander
+from ..outlines import ARRAY, OBJECT
+from ..scalars.strings import holds
 
 _MANY = 64
 """The number of assertions from which on each is counted when it is recorded."""
@@ -55,21 +54,30 @@ _PRESENCE = frozenset((HAS, SIZE))
 Atoms = tuple[Formula, ...]
 
 
-def disjuncts(formula: Formula, expander: Expander) -> list[Atoms]:
+class Impossibility(Protocol):
+    """What knows which subschemas exclude each other."""
+
+    def impossible(self, literals: Iterable[int]) -> bool:
+        """Whether certainly no value satisfies all of the literals."""
+
+
+def disjuncts(formula: Formula, expander: Expander) -> list[Atoms] | None:
     """The disjunctive normal form of a formula: each element is a conjunction of assertions.
 
-    Raises GrammarLimitError if there are more than `limits.MAX_CLAUSES`.
+    None if there are more than `limits.MAX_CLAUSES`.
     """
     parts: Atoms = formula[1] if formula[0] == AND else (formula,)
     kinds = {part[0] for part in parts}
     if kinds.isdisjoint(_CHOICES):
         spend(10 + 4 * len(parts))
         return [] if not kinds.isdisjoint(_PRESENCE) and Facts(parts, expander).contradictory else [parts]
-    return list(_by_cases((formula,), expander, frozenset()))
+    found = _by_cases((formula,), expander, frozenset())
+    return None if found is None else list(found)
 
 
-def _by_cases(parts: Atoms, expander: Expander, taken: frozenset[str]) -> dict[Atoms, None]:
-    """The disjuncts of all parts; if they are too many, case by case of the value of a key.
+def _by_cases(parts: Atoms, expander: Expander, taken: frozenset[str]) -> dict[Atoms, None] | None:
+    """The disjuncts of all parts; if they are too many, case by case of the value of a key; None if they are
+    too many then.
 
     taken  the keys whose cases are distinguished already
     """
@@ -77,14 +85,16 @@ def _by_cases(parts: Atoms, expander: Expander, taken: frozenset[str]) -> dict[A
     if normal is not None:
         return normal
     found = _cases_by_key(parts, expander, taken)
+    if found is None:
+        return None
+    key, cases = found
     normal = {}
-    for case in found[1] if found else ():
-        normal |= _by_cases((case, *parts), expander, taken | {found[0]} if found else taken)
-    if not found or len(normal) > MAX_CLAUSES:
-        raise GrammarLimitError(
-            f"anyOf, oneOf, not or if lead to more than {MAX_CLAUSES} alternatives for one value"
-        )
-    return normal
+    for case in cases:
+        of_case = _by_cases((case, *parts), expander, taken | {key})
+        if of_case is None:
+            return None
+        normal |= of_case
+    return normal if len(normal) <= MAX_CLAUSES else None
 
 
 def _multiplied_out(parts: Atoms, expander: Expander) -> dict[Atoms, None] | None:
@@ -94,10 +104,10 @@ def _multiplied_out(parts: Atoms, expander: Expander) -> dict[Atoms, None] | Non
     while waiting:
         atoms, todo = waiting.pop()
         spend(10 + 4 * (len(atoms) + len(todo)))
-        reduced = _reduced(atoms, todo, expander)
-        if reduced is None:
+        left = reduced(atoms, todo, expander)
+        if left is None:
             continue
-        atoms, choices = reduced
+        atoms, choices = left
         if not choices:
             normal[atoms] = None
         else:
@@ -173,8 +183,8 @@ def exclusive(expander: Expander, parts: list[Formula], kind: int) -> list[Formu
     return result
 
 
-def _reduced(
-    atoms: Atoms, todo: Iterable[Formula], expander: Expander
+def reduced(
+    atoms: Atoms, todo: Iterable[Formula], exclusion: Impossibility
 ) -> tuple[Atoms, list[list[Formula]]] | None:
     """The assertions, and the remaining choices between others; None if they contradict each other."""
     known = dict.fromkeys(atoms)
@@ -195,7 +205,7 @@ def _reduced(
                 waiting.append(part[1].formula)
             else:
                 known[part] = None
-        facts = Facts(tuple(known), expander)
+        facts = Facts(tuple(known), exclusion)
         if facts.contradictory:
             return None
         left: list[list[Formula]] = []
@@ -280,8 +290,8 @@ class Facts:
     contradictory  whether they obviously cannot all hold
     """
 
-    def __init__(self, atoms: Collection[Formula], expander: Expander) -> None:
-        self._expander = expander
+    def __init__(self, atoms: Collection[Formula], exclusion: Impossibility) -> None:
+        self._exclusion = exclusion
         self._present: set[str] = set()
         self._absent: set[str] = set()
         self._members: dict[str, list[int]] = {}
@@ -323,7 +333,7 @@ class Facts:
         if self._high is not None and len(self._present) > self._high:
             return True
         spend(len(self._present))
-        return any(self._expander.impossible(self._of(name)) for name in self._present)
+        return any(self._exclusion.impossible(self._of(name)) for name in self._present)
 
     def _of(self, name: str) -> list[int]:
         """The literals that the value of the key `name` must satisfy."""
@@ -335,6 +345,18 @@ class Facts:
                 found.append(NEVER)
             self._values[name] = found
         return found
+
+    def literals_of(self, name: str) -> list[int]:
+        """The literals that the value of a key must satisfy; NEVER is among them if it is absent."""
+        return self._of(name)
+
+    def is_present(self, name: str) -> bool:
+        """Whether the key is certainly present."""
+        return name in self._present
+
+    def is_decided(self, name: str) -> bool:
+        """Whether the key is known to be present, or absent."""
+        return name in self._present or name in self._absent
 
     def open(self, choice: Iterable[Formula]) -> list[Formula] | None:
         """The parts of an `or` that may hold; None if the `or` certainly holds."""
@@ -358,7 +380,7 @@ class Facts:
         for part in choice if absent else ():
             if part[0] == SOME and part[1][0] == WITHIN:
                 for name in absent & part[1][1]:
-                    if self._expander.impossible([*self._of(name), part[2] ^ 1]):
+                    if self._exclusion.impossible([*self._of(name), part[2] ^ 1]):
                         return True
         return False
 
@@ -381,7 +403,7 @@ class Facts:
     def _has(self, name: str, present: bool) -> bool | None:
         if name in self._present:
             return present
-        return not present if self._expander.impossible(self._of(name)) else None
+        return not present if self._exclusion.impossible(self._of(name)) else None
 
     def _clause(self, literals: tuple[tuple[str, bool], ...]) -> bool | None:
         spend(len(literals))
@@ -395,14 +417,14 @@ class Facts:
 
     def _member(self, name: str, literal: int) -> bool | None:
         values = self._of(name)
-        if literal in values or self._expander.impossible([*values, literal ^ 1]):
+        if literal in values or self._exclusion.impossible([*values, literal ^ 1]):
             return True
-        return False if name in self._present and self._expander.impossible([*values, literal]) else None
+        return False if name in self._present and self._exclusion.impossible([*values, literal]) else None
 
     def _all_keys(self, keys: Formula, literal: int) -> bool | None:
         if literal == ALWAYS:
             return True
-        if any(self._expander.impossible([*self._of(name), literal]) for name in self._named(keys)):
+        if any(self._exclusion.impossible([*self._of(name), literal]) for name in self._named(keys)):
             return False
         names = self._candidates(keys)
         if names is None:
@@ -411,10 +433,10 @@ class Facts:
 
     def _some(self, keys: Formula, literal: int) -> bool | None:
         for name in self._named(keys):
-            if literal == ALWAYS or self._expander.impossible([*self._of(name), literal ^ 1]):
+            if literal == ALWAYS or self._exclusion.impossible([*self._of(name), literal ^ 1]):
                 return True
         names = self._candidates(keys)
-        if names is not None and all(self._expander.impossible([*self._of(n), literal]) for n in names):
+        if names is not None and all(self._exclusion.impossible([*self._of(n), literal]) for n in names):
             return False
         return None
 
@@ -451,9 +473,9 @@ class Facts:
             return True
         spend(1 + len(self._later) // 8)
         values = [*self._items.get(index, ()), *(own for start, own in self._later if start <= index)]
-        if self._expander.impossible([*values, literal ^ 1]):
+        if self._exclusion.impossible([*values, literal ^ 1]):
             return True
-        return False if self._low > index and self._expander.impossible([*values, literal]) else None
+        return False if self._low > index and self._exclusion.impossible([*values, literal]) else None
 
 
 _JUDGES: dict[int, Any] = {

@@ -1,0 +1,81 @@
+"""What the results of an engine come to."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .kept import ENDED, ENDINGS
+
+Result = Mapping[str, Any]
+
+_KEYWORD = re.compile(r"UnsupportedKeywordError: (\$?\w+)")
+_PLACE = re.compile(r" \((?:#|line )[^()]*\)?$")
+_LIMIT = re.compile(r"\d[\d,.]*")
+
+
+class Summary:
+    """What the results of one engine on one collection come to.
+
+    passing   schemas that it compiles, and all whose instances it judges rightly
+    compiled  their names
+    ended     names of schemas at which its process ended, by how it did
+    times are in nanoseconds
+    """
+
+    def __init__(self, results: Iterable[Result]) -> None:
+        self.schemas = self.passing = self.rejecting = self.accepting = 0
+        self.rejected = self.accepted = self.instances = self.failed = 0
+        self.compiled: list[str] = []
+        self.refusals: Counter[str] = Counter()
+        self.ended: dict[str, list[str]] = {ending: [] for ending in ENDINGS}
+        self.peak = 0
+        first: list[int] = []
+        compiling: list[int] = []
+        masks: list[np.ndarray[Any, Any]] = []
+        for one in results:
+            self.schemas += 1
+            self.instances += len(one["expected"])
+            if ENDED in one:
+                self.ended[one[ENDED]].append(one["name"])
+                continue
+            if "error" in one:
+                self.refusals[reason(one["error"])] += 1
+                continue
+            self.compiled.append(one["name"])
+            first.append(one["first"])
+            compiling.append(one["compile"])
+            masks.append(np.asarray(one["masks"], np.int64))
+            self.peak = max(self.peak, one["peak"])
+            self._judge(one["expected"], one["verdicts"])
+        self.first, self.compiling = np.asarray(first), np.asarray(compiling)
+        self.masks = np.concatenate(masks) if masks else np.zeros(0, np.int64)
+
+    def _judge(self, expected: Sequence[bool], verdicts: Sequence[Any]) -> None:
+        rejected = sum(valid and verdict is False for valid, verdict in zip(expected, verdicts, strict=True))
+        accepted = sum(
+            not valid and verdict is True for valid, verdict in zip(expected, verdicts, strict=True)
+        )
+        failed = sum(isinstance(verdict, str) for verdict in verdicts)
+        self.rejected, self.accepted, self.failed = (
+            self.rejected + rejected,
+            self.accepted + accepted,
+            self.failed + failed,
+        )
+        self.rejecting += rejected > 0
+        self.accepting += accepted > 0
+        self.passing += not rejected and not accepted and not failed
+
+
+def reason(error: str) -> str:
+    """Why a schema is refused: the keyword that is not supported, or the message without its numbers and
+    what it quotes."""
+    found = _KEYWORD.match(error)
+    if found is not None:
+        return found[1]
+    line = _LIMIT.sub("N", _PLACE.sub("", error.partition("\n")[0]))
+    return re.sub(r"'[^']*'|\"[^\"]*\"|`[^`]*`", "…", line)[:90].replace("|", "/")
