@@ -128,15 +128,12 @@ class Step:
 
     def run(self, drawing: Round) -> None:
         """Draw the token of each request of a round from its row, and add it to the request."""
-        if self._ahead is None or drawing.is_first or (drawn := self._ahead.has(drawing.rows)).all():
-            self._run(drawing)
-            return
-        for which in (drawn, ~drawn):
-            if which.any():
-                self._run(drawing.only(self._slots, np.flatnonzero(which).tolist()))
-
-    def _run(self, drawing: Round) -> None:
-        """The same for requests all or none of which have been drawn."""
+        if self._ahead is not None and not drawing.is_first:
+            drawn = self._ahead.has(drawing.rows)
+            if drawn.any() and not drawn.all():
+                for which in (drawn, ~drawn):
+                    Step.run(self, drawing.only(self._slots, np.flatnonzero(which).tolist()))
+                return
         inputs = drawing.inputs
         # 1. Grammars fill their masks, and samplers prepare; who is not done with that is left out.
         # 2. The rows are grouped by configuration.
@@ -367,7 +364,10 @@ class Step:
         """The indices of the requests whose rows gave no token; they end with the reason, unless they
         are postponed."""
         size, requests = self._slots.vocabulary.size, drawing.inputs.requests
-        are_sound = batch.errors.count(None) == len(batch.errors) and not any(r.sits_out for r in requests)
+        may_sit_out = (*drawing.inputs.masked, *drawing.inputs.preparing)  # others without a token have none
+        are_sound = batch.errors.count(None) == len(batch.errors) and not any(
+            requests[i].sits_out for i in may_sit_out
+        )
         if are_sound and (drawing.inputs.draws.token_ids.view(np.uint64) < size).all():
             return []
         faulty = []

@@ -89,9 +89,10 @@ def test_lines_of_tasks_are_read(tmp_path: Path) -> None:
             "GrammarLimitError: more than 512 of 'x' (#/a, line 1, column 4)\n  excerpt",
             "GrammarLimitError: more than N of …",
         ),
+        ('ValueError: Unimplemented keys: ["not", "uniqueItems"]', "not, uniqueItems"),
         ("ValueError: Unknown format: byte", "ValueError: Unknown format: byte"),
     ],
-    ids=["keyword", "limit", "other"],
+    ids=["keyword", "limit", "keywords", "other"],
 )
 def test_refusals_are_counted_by_keyword_or_message(error: str, text: str) -> None:
     assert reason(error) == text

@@ -14,6 +14,8 @@ from .kept import ENDED, ENDINGS
 Result = Mapping[str, Any]
 
 _KEYWORD = re.compile(r"UnsupportedKeywordError: (\$?\w+)")
+_KEYWORDS = re.compile(r"Unimplemented keys: \[([^]]*)\]")
+"""How llguidance names several of them."""
 _PLACE = re.compile(r" \((?:#|line )[^()]*\)?$")
 _LIMIT = re.compile(r"\d[\d,.]*")
 
@@ -72,10 +74,10 @@ class Summary:
 
 
 def reason(error: str) -> str:
-    """Why a schema is refused: the keyword that is not supported, or the message without its numbers and
+    """Why a schema is refused: the keywords that are not supported, or the message without its numbers and
     what it quotes."""
-    found = _KEYWORD.match(error)
+    found = _KEYWORD.match(error) or _KEYWORDS.search(error)
     if found is not None:
-        return found[1]
+        return found[1].replace('"', "")
     line = _LIMIT.sub("N", _PLACE.sub("", error.partition("\n")[0]))
     return re.sub(r"'[^']*'|\"[^\"]*\"|`[^`]*`", "…", line)[:90].replace("|", "/")

@@ -23,11 +23,11 @@ from .number_states import (
     START,
     ZERO,
     E,
-    Facts,
-    Known,
+    KnownNumber,
+    NumberFacts,
+    NumberReading,
+    NumberScale,
     NumberState,
-    Reading,
-    Scale,
     WholeSigns,
     bound_of,
     compare_digit,
@@ -118,7 +118,7 @@ class NumberAutomaton:
         self._residues_after: dict[tuple[Residue, ...], list[tuple[Residue, ...]]] = {}
         self._longest_exponent = max((len(bound.scale) for bound in bounds), default=0)
         self._whole_signs: dict[tuple[int, int, tuple[int, ...]], dict[str, WholeSigns]] = {}
-        self._verdicts: dict[Known, bool | None] = {}
+        self._verdicts: dict[KnownNumber, bool | None] = {}
         self._steps: dict[int, Callable[[Any, str], Any]] = {
             INTEGRAL: self._whole_digit,
             FRACTION: self._fraction_digit,
@@ -217,20 +217,22 @@ class NumberAutomaton:
                 runs.append((digit, digit))
         return runs
 
-    def _begin(self, sign: int) -> Reading:
+    def _begin(self, sign: int) -> NumberReading:
         none = (0,) * len(self._bounds[sign])
         pending = tuple((0, max(divisor.zeros, 0)) for divisor in self._multiples.values())
-        return Reading(sign, plain=none, mantissa=none, residues=pending)
+        return NumberReading(sign, plain=none, mantissa=none, residues=pending)
 
-    def _whole_digit(self, known: Reading, digit: str) -> Reading:
+    def _whole_digit(self, known: NumberReading, digit: str) -> NumberReading:
         plain, mantissa = self._signs_after(known, digit)
         whole = self._whole_after(known)
-        return Reading(known.sign, whole, plain, known.fraction, mantissa, known.has_fraction, False, ())
+        return NumberReading(
+            known.sign, whole, plain, known.fraction, mantissa, known.has_fraction, False, ()
+        )
 
-    def _whole_after(self, known: Reading) -> int:
+    def _whole_after(self, known: NumberReading) -> int:
         return min(known.whole + 1, max(self._longest_whole + 1, 2))
 
-    def _whole_digits(self, known: Reading, digits: str) -> list[tuple[int, int, NumberState]]:
+    def _whole_digits(self, known: NumberReading, digits: str) -> list[tuple[int, int, NumberState]]:
         """As `_digits`, where each digit has residues of its own: what depends on other things is computed
         once for all states in which these are the same."""
         key = known.sign, known.whole, known.plain
@@ -254,13 +256,13 @@ class NumberAutomaton:
                 ranges[-1] = ranges[-1][0], byte, ranges[-1][2]
                 continue
             latest = plain, mantissa, after
-            reading = Reading(
+            reading = NumberReading(
                 known.sign, whole, plain, known.fraction, mantissa, known.has_fraction, False, after
             )
             ranges.append((byte, byte, (INTEGRAL, reading)))
         return ranges
 
-    def _signs_after(self, known: Reading, digit: str) -> WholeSigns:
+    def _signs_after(self, known: NumberReading, digit: str) -> WholeSigns:
         """The comparisons after a digit of the whole part."""
         bounds, at = self._bounds[known.sign], known.whole
         plain = known.plain and tuple(
@@ -281,7 +283,7 @@ class NumberAutomaton:
             self._rows[number][residue] = row
         return row
 
-    def _point(self, known: Reading) -> Reading:
+    def _point(self, known: NumberReading) -> NumberReading:
         plain = tuple(
             -1 if known.whole < len(bound.whole) else status
             for status, bound in zip(known.plain, self._bounds[known.sign], strict=True)
@@ -291,11 +293,11 @@ class NumberAutomaton:
             residue if divisor.zeros < 0 or is_multiple(residue, divisor, 0) else None
             for residue, divisor in zip(known.residues, divisors, strict=True)
         )
-        return Reading(
+        return NumberReading(
             known.sign, 0, plain, known.fraction, known.mantissa, known.has_fraction, known.zero, residues
         )
 
-    def _fraction_digit(self, known: Reading, digit: str) -> Reading:
+    def _fraction_digit(self, known: NumberReading, digit: str) -> NumberReading:
         bounds = self._bounds[known.sign]
         at = known.fraction
         plain = tuple(
@@ -314,7 +316,7 @@ class NumberAutomaton:
             fraction_residue(residue, divisor, digit, at)
             for residue, divisor in zip(known.residues, self._multiples.values(), strict=True)
         )
-        return Reading(
+        return NumberReading(
             known.sign,
             known.whole,
             plain,
@@ -325,7 +327,7 @@ class NumberAutomaton:
             residues,
         )
 
-    def _to_exponent(self, known: Reading) -> list[tuple[int, int, NumberState]]:
+    def _to_exponent(self, known: NumberReading) -> list[tuple[int, int, NumberState]]:
         if known.mantissa is None:
             return []
         done = 0 if known.zero else known.fraction + 1
@@ -333,10 +335,12 @@ class NumberAutomaton:
             -1 if not status and done < len(bound.digits) else status
             for status, bound in zip(known.mantissa, self._bounds[known.sign], strict=True)
         )
-        scale = Scale(known.sign, mantissa, known.has_fraction, known.zero, exponent=(0,) * len(mantissa))
+        scale = NumberScale(
+            known.sign, mantissa, known.has_fraction, known.zero, exponent=(0,) * len(mantissa)
+        )
         return [(byte, byte, (E, scale)) for byte in (0x45, 0x65)]
 
-    def _exponent_digit(self, known: Scale, digit: str) -> Scale:
+    def _exponent_digit(self, known: NumberScale, digit: str) -> NumberScale:
         if digit == "0" and not known.size:
             return known
         at = known.size
@@ -347,7 +351,7 @@ class NumberAutomaton:
             ]
         )
         size = min(at + 1, self._longest_exponent + 1)
-        return Scale(
+        return NumberScale(
             known.sign, known.mantissa, known.has_fraction, known.zero, known.negative, size, exponent
         )
 
@@ -363,11 +367,11 @@ class NumberAutomaton:
             compared = self._compared(known.sign, known.zero, known.signs)
             divides = dict(zip(self._multiples, known.divides, strict=False))
             is_zero = known.scaled and known.zero
-            facts = Facts(compared, known.whole, known.strict, divides, is_zero)
+            facts = NumberFacts(compared, known.whole, known.strict, divides, is_zero)
             self._verdicts[known] = self._holds(self._formula, facts)
         return self._verdicts[known] is True
 
-    def _plain_facts(self, known: Reading, phase: int) -> Known:
+    def _plain_facts(self, known: NumberReading, phase: int) -> KnownNumber:
         signs = []
         for status, bound in zip(known.plain, self._bounds[known.sign], strict=True):
             shorter = phase != FRACTION and known.whole < len(bound.whole)
@@ -380,9 +384,9 @@ class NumberAutomaton:
         ]
         strict = False if known.has_fraction else (None if phase == FRACTION else True)
         whole = not known.has_fraction
-        return Known(known.sign, known.zero, tuple(signs), whole, strict, tuple(divides), False)
+        return KnownNumber(known.sign, known.zero, tuple(signs), whole, strict, tuple(divides), False)
 
-    def _scaled_facts(self, known: Scale) -> Known:
+    def _scaled_facts(self, known: NumberScale) -> KnownNumber:
         signs = []
         for status, bound, mantissa in zip(
             known.exponent, self._bounds[known.sign], known.mantissa, strict=True
@@ -394,7 +398,7 @@ class NumberAutomaton:
         elif known.has_fraction:
             whole = None if known.size else False
         strict = None if whole else whole
-        return Known(known.sign, known.zero, tuple(signs), whole, strict, (), True)
+        return KnownNumber(known.sign, known.zero, tuple(signs), whole, strict, (), True)
 
     def _compared(self, sign: int, zero: bool, signs: Sequence[int]) -> dict[Decimal, int]:
         compared = {}
@@ -406,7 +410,7 @@ class NumberAutomaton:
                 compared[value] = sign * own[value] if value in own else sign
         return compared
 
-    def _holds(self, formula: Formula, facts: Facts) -> bool | None:
+    def _holds(self, formula: Formula, facts: NumberFacts) -> bool | None:
         """Whether the formula is true of a number; None if the number's form does not decide it."""
         kind = formula[0]
         if kind in (AND, OR):

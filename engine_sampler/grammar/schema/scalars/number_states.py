@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias
 
 
-class Bound(NamedTuple):
+class NumberBound(NamedTuple):
     """The absolute value of a threshold: its digits in plain decimal form, in scientific form, and of its
     exponent."""
 
@@ -17,12 +17,12 @@ class Bound(NamedTuple):
     scale: str
 
 
-def bound_of(value: Decimal) -> Bound:
+def bound_of(value: Decimal) -> NumberBound:
     """The digits of a threshold."""
     whole, _, fraction = f"{abs(value):f}".partition(".")
     whole, fraction = whole.lstrip("0"), fraction.rstrip("0")
     exponent = value.adjusted()
-    return Bound(whole, fraction, (whole + fraction).strip("0"), exponent, str(abs(exponent)))
+    return NumberBound(whole, fraction, (whole + fraction).strip("0"), exponent, str(abs(exponent)))
 
 
 def compare_digit(digit: str, digits: str, at: int) -> int:
@@ -36,7 +36,7 @@ NumberState = tuple[Any, ...]
 START, MINUS, ZERO, INTEGRAL, POINT, FRACTION, E, E_SIGN, EXPONENT = range(9)
 
 
-class Reading(NamedTuple):
+class NumberReading(NamedTuple):
     """The state of a number before its exponent.
 
     sign          1 or -1
@@ -59,7 +59,7 @@ class Reading(NamedTuple):
     residues: tuple[tuple[int, int] | None, ...] = ()
 
 
-class Scale(NamedTuple):
+class NumberScale(NamedTuple):
     """The state of a number from its exponent on: `size` digits read, and `exponent`, their comparisons."""
 
     sign: int
@@ -72,13 +72,13 @@ class Scale(NamedTuple):
 
 
 WholeSigns: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...] | None]"
-"""`Reading.plain` and `Reading.mantissa`."""
+"""`NumberReading.plain` and `NumberReading.mantissa`."""
 
 
-class Known(NamedTuple):
+class KnownNumber(NamedTuple):
     """What is known of a complete number.
 
-    sign, zero     as in `Reading`
+    sign, zero     as in `NumberReading`
     signs          its comparison with the absolute value of each bound of its sign
     whole, strict  whether it is an integer, and one that has neither point nor exponent; None: not known
     divides        for each divisor, whether it is a multiple of it; () if none is known to be
@@ -94,7 +94,7 @@ class Known(NamedTuple):
     scaled: bool
 
 
-class Facts(NamedTuple):
+class NumberFacts(NamedTuple):
     """Properties of a complete number: its comparison with each threshold, and so on."""
 
     compared: dict[Decimal, int]
@@ -104,7 +104,7 @@ class Facts(NamedTuple):
     is_zero: bool = False
 
 
-def compare_exponent(known: Scale, status: int, exponent: int) -> int:
+def compare_exponent(known: NumberScale, status: int, exponent: int) -> int:
     """The comparison of the exponent read with that of a bound; `status` compares their digits."""
     if exponent and known.size < len(str(abs(exponent))):
         status = -1

@@ -27,6 +27,8 @@ _SPARE = 64
 """For so many more tokens there is room when lists are made."""
 _OTHER_WAY = 1 - (1 << 32)
 """What makes of a move from the first of two tables to the second the move back."""
+_OTHER_TABLES = 1 | 1 << 32
+"""The bits by which a move and the one back differ: the last one of each table's number."""
 _MOST_AHEAD = 16
 """Drafts may be so long."""
 _FILLS = (
@@ -255,7 +257,7 @@ class _Run:
         self.values[1] = lengths
         if self._usual:
             self._next = (lengths + 1).tobytes()
-            self.change[0] ^= 1
+            self.change[0] ^= _OTHER_TABLES
 
     def is_usual(self, epochs: np.ndarray, lengths: np.ndarray) -> bool:
         """Whether the histories have grown as usual since the last step."""
