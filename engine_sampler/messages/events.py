@@ -30,7 +30,8 @@ class Event(NamedTuple):
              value                           pointer: which part of the arguments (RFC 6901); text: what it
                                              goes on with, the characters of a string, or other JSON
              call_complete                   the call's arguments are whole
-             capture                         id: the name of a rule of the grammar; text: what it matches
+             capture                         id: the name of a rule of the grammar; text: what it matches.
+                                             It comes as soon as it is certain, inner ones before outer ones
              deviation                       text: where the answer leaves its definition, and how
     text     see above
     call     which call, from 0; -1 for what belongs to none

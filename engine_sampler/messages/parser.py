@@ -26,7 +26,7 @@ from .schemas import SchemaView
 from .tags import tag_definition
 
 if TYPE_CHECKING:
-    from ..grammar.engines.captures import Captures
+    from ..grammar.engines.captures import Captures, GrowingCaptures
 
 _EVERY = 64
 """After so many pieces of text, the state is kept: a rollback reads at most as many again."""
@@ -57,7 +57,8 @@ class MessageParser:
     resume          whether calls are read again after a call that is not as defined; else all that follows
                     is content
     values          whether arguments are reported by their parts as well (events of the kind "value")
-    grammar         the one that the content is under: at the end, its captures are reported
+    grammar         the one that the content is under: its captures are reported, each once no more text can
+                    change it, the others at the end
     call_id         what gives a call's id, from its index, its name, and the id that the text gives it or "";
                     None: "call_" and digits that are random for each parser, or the text's
 
@@ -110,6 +111,7 @@ class MessageParser:
         self._takes_ids = tokenizer is not None
         self._includes_stop = include_stop_str_in_output
         self._grammar = grammar
+        self._growing = _growing(grammar)
         self._place = self._automaton.start
         self._reading = Reading(values, call_id or _default_ids())
         self._decoder = _Decoder("replace")
@@ -129,7 +131,8 @@ class MessageParser:
         events: list[Event] = []
         is_whole = self._takes_ids and not self._bytes_wait and not self._is_finished
         if is_whole and type(pieces) is list and len(pieces) == 1 and self._feed_one(pieces[0], events):
-            return events if len(events) < 2 else joined(events)
+            events = events if len(events) < 2 else joined(events)
+            return events if self._growing is None else self._with_captures(events, self._growing)
         if isinstance(pieces, str) is self.takes_ids:
             allowed = "ids, with a tokenizer" if self.takes_ids else "text, without a tokenizer"
             raise not_allowed("pieces", pieces, allowed)
@@ -141,7 +144,14 @@ class MessageParser:
         except BaseException:  # an interruption, or what is no id: nothing of it has come
             self._return_to(length)
             raise
-        return joined(events)
+        events = joined(events)
+        return events if self._growing is None else self._with_captures(events, self._growing)
+
+    def _with_captures(self, events: list[Event], growing: GrowingCaptures) -> list[Event]:
+        """Events with the captures that are certain with them."""
+        text = "".join(event.text for event in events if event.kind == "content")
+        found = growing.feed(text.encode(errors="surrogatepass")) if text else ()
+        return [*events, *(Event("capture", one.text, id=name) for name, one in found)]
 
     def _feed_one(self, piece: int, events: list[Event]) -> bool:
         """Take a token that is whole characters, as most are; else nothing has changed."""
@@ -168,8 +178,8 @@ class MessageParser:
         return True
 
     def finish(self) -> list[Event]:
-        """The last events: what was held back, since it might have been the beginning of something, and the
-        captures of the grammar, by its names."""
+        """The last events: what was held back, since it might have been the beginning of something, and those
+        captures of the grammar that were not reported before, by its names."""
         events: list[Event] = []
         if not self._is_finished:
             rest = self._decoder.decode(b"", final=True)
@@ -177,11 +187,9 @@ class MessageParser:
                 self._apply(self._automaton.step(self._place, rest), events)
             self._apply(self._automaton.last_step(self._place), events)
             events = joined(events)
-            events += (
-                Event("capture", one.text, id=name)
-                for name, some in (self.captures or {}).items()
-                for one in some
-            )
+            if self._growing is not None and (captures := self.captures):
+                untold = self._growing.rest(captures)
+                events += (Event("capture", one.text, id=name) for name, one in untold)
             self._is_finished = True
         return events
 
@@ -292,12 +300,15 @@ class MessageParser:
         again = self._log[first:left]
         del self._log[first:]
         self._read(again, [])
+        if self._growing is not None:
+            self._growing.shrink(len(self._content().encode(errors="surrogatepass")))
 
     def fork(self) -> MessageParser:
         """A parser in the same state, which goes on independently."""
         new = object.__new__(MessageParser)
         new.__dict__.update(self.__dict__)
         new._reading = self._reading.fork()
+        new._growing = None if self._growing is None else self._growing.fork()
         new._decoder = _Decoder("replace")
         new._decoder.setstate(self._decoder.getstate())
         new._log, new._kept = self._log.copy(), self._kept.copy()
@@ -317,11 +328,13 @@ class MessageParser:
         a text under it, or for which this takes too many steps."""
         if self._grammar is None:
             return {}
-        content = "".join(part.text for part in self.parts if part.kind == "content")
         try:
-            return self._grammar.captures(content)
+            return self._grammar.captures(self._content())
         except GrammarError:
             return None
+
+    def _content(self) -> str:
+        return "".join(part.text for part in self.parts if part.kind == "content")
 
     @property
     def deviation(self) -> str | None:
@@ -447,3 +460,15 @@ def _schemas(tools: Any) -> dict[str, SchemaView]:
 def _default_ids() -> Callable[[int, str, str], str]:
     prefix = secrets.token_hex(10)
     return lambda index, name, given: given or f"call_{prefix}{index:04}"
+
+
+def _growing(grammar: Grammar | None) -> GrowingCaptures | None:
+    """The captures of the content; None for a grammar without any, or that no text matches."""
+    if grammar is None or not grammar.program.captures:
+        return None
+    from ..grammar.engines.captures import growing_captures  # no earlier: it takes long to load
+
+    try:
+        return growing_captures(grammar.program)
+    except GrammarError:
+        return None

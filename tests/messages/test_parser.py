@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from contextlib import suppress
 from typing import Any
 
@@ -51,13 +52,14 @@ def test_what_might_be_a_marker_is_held_back_and_nothing_else() -> None:
         parser.feed("x")
 
 
-def test_captures_of_a_grammar_are_reported_at_the_end() -> None:
+def test_captures_of_a_grammar_are_reported() -> None:
     grammar = Grammar.from_lark('start: w (" " w)*\nw[capture="word"]: l+\nl[capture]: /[a-z]/')
     parser, events = read("<think>a b</think>ab c", grammar=grammar)
     assert events[3:] == [
         Event("content", "ab c"),
-        *(Event("capture", text, id="word") for text in ("ab", "c")),
-        *(Event("capture", text, id="l") for text in "abc"),
+        *(Event("capture", text, id="l") for text in "ab"),
+        Event("capture", "ab", id="word"),
+        *(Event("capture", "c", id=name) for name in ("l", "word")),
     ]
     assert [one.start for one in (parser.captures or {})["word"]] == [0, 3]
     parser.rollback(1)
@@ -65,6 +67,50 @@ def test_captures_of_a_grammar_are_reported_at_the_end() -> None:
     other = parser.fork()
     assert parser.feed("x y") + parser.finish() != other.feed("xy") + other.finish()
     assert [one.text for one in (other.captures or {})["word"]] == ["xy"]
+
+
+def test_captures_come_while_the_answer_grows_and_again_after_a_rollback() -> None:
+    grammar = Grammar.from_lark('start: w (" " w)*\nw[capture="word"]: /[a-z]+/')
+    parser = MessageParser("qwen_3", TOOLS, grammar=grammar)
+    told = [Event("content", " "), Event("capture", "ab", id="word")]
+    assert parser.feed("<think>x y</think>")[-1] == Event("section_ended", "thoughts")
+    assert parser.feed("ab") == [Event("content", "ab")]
+    other = parser.fork()
+    assert parser.feed(" ") == told
+    parser.rollback(1)
+    assert parser.feed(" ") == told
+    assert parser.feed("c") == [Event("content", "c")]
+    assert parser.finish() == [Event("capture", "c", id="word")]
+    parser.rollback(2)
+    assert parser.finish() == other.finish() == [Event("capture", "ab", id="word")]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_captures_of_an_answer_are_the_same_however_it_comes(seed: int) -> None:
+    rng = random.Random(seed)
+    grammar = Grammar.from_lark('start: "[" [v ("," v)*] "]"\nv[capture]: n | start\nn[capture]: /[0-9]+/')
+    text = "[1,22,[3,[4,55]],[],6]"
+    whole, events = read(text, None, grammar=grammar)
+    parser, found = MessageParser(grammar=grammar), []
+    at = 0
+    marks = [(0, 0)]
+    while at < len(text):
+        end = min(len(text), at + rng.randrange(1, 4))
+        found += parser.feed(text[at:end])
+        marks.append((end, len(found)))
+        if len(marks) > 1 and rng.random() < 0.3:
+            back = rng.randrange(1, len(marks))
+            del marks[-back:]
+            parser.rollback(back)
+            del found[marks[-1][1] :]
+        at = marks[-1][0]
+    found += parser.finish()
+    captures = [event for event in found if event.kind == "capture"]
+    assert sorted(captures) == sorted(event for event in events if event.kind == "capture")
+    assert parser.captures == whole.captures
+    assert {name: sorted(one.text for one in some) for name, some in (whole.captures or {}).items()} == {
+        name: sorted(event.text for event in captures if event.id == name) for name in ("v", "n")
+    }
 
 
 def test_content_outside_of_a_grammar_has_no_captures() -> None:

@@ -29,7 +29,6 @@ from .._request_body import (
     read_fields,
     read_logit_bias,
     refuse_unknown,
-    refuse_unsupported,
     stop_strings,
     switch,
     switched_off,
@@ -61,10 +60,8 @@ RENAMED = {
 }
 """Aliases of keys: the server's, its command line's, and ours."""
 
-UNSUPPORTED = {
-    "n_indent": (0,),
-}
-"""Features of the server that this library lacks, with the values that switch them off."""
+MAX_INDENT = 1_000
+"""The highest n_indent."""
 
 _ANY = math.inf
 FIELDS: Mapping[str, BodyField] = {
@@ -131,7 +128,7 @@ _ALIASES = {
 SPECIAL = (
     *("samplers", "stop", "n_probs", "logprobs", "top_logprobs", "post_sampling_probs", "logit_bias"),
     *("grammar", "response_format", "tools", "tool_choice", "functions", "function_call"),
-    *("parallel_tool_calls", "reasoning_budget_tokens", *MARKS, *LAZY_KEYS),
+    *("parallel_tool_calls", "reasoning_budget_tokens", "n_indent", *MARKS, *LAZY_KEYS),
 )
 """Keys that need more than a value with limits."""
 
@@ -182,7 +179,8 @@ def from_request(
       `tool_family` that thinks. `chat_template_kwargs` that turn thoughts off turn the budget off, too.
     - grammar_lazy: the grammar holds from the first word of `grammar_triggers` on, with which its text
       begins. Patterns as triggers are refused.
-    - n_indent is not supported, and is refused unless it is 0.
+    - n_indent: a line that begins with fewer blanks and tabs, an empty one included, ends the text before
+      itself; the server keeps its line end and blanks. At most `MAX_INDENT`.
 
     Parameters of ours that the server lacks pass under their own names. Raises `ParameterError` naming the
     key, the value and what is allowed; for unknown keys it names near matches.
@@ -205,7 +203,6 @@ def _parameters(
     if vocab_size is not None:
         integer_of("vocab_size", vocab_size, 1)
     fields = canonical_keys(without_transport(mapping("body", body), TRANSPORT), RENAMED)
-    refuse_unsupported(fields, UNSUPPORTED)
     refuse_unknown(fields, {*FIELDS, *RENAMED, *SPECIAL})
     calls = _tools(fields, tool_family, reasoning)
     thoughts = _thinking(body, fields, tool_family, reasoning)
@@ -240,6 +237,13 @@ def _translate_special_values(fields: dict[str, Any]) -> None:
         raise ParameterError("dry_sequence_breakers=[] is not allowed: a list of one or more texts")
     if isinstance(breakers, list):
         fields["dry_sequence_breakers"] = [breaker for breaker in breakers if breaker != ""]
+    least = integer_of("n_indent", fields.pop("n_indent", 0))
+    if least > MAX_INDENT:
+        raise ParameterError(f"n_indent={least} is not allowed: at most {MAX_INDENT}")
+    if least > 0:
+        given = fields.get("stop_regex", ())
+        shorter = f"\\n[ \\t]{{0,{least - 1}}}[^ \\t]"
+        fields["stop_regex"] = [*((given,) if isinstance(given, str) else given), shorter]
     if "t_max_predict_ms" in fields:
         limit = FIELDS["t_max_predict_ms"].read("t_max_predict_ms", fields.pop("t_max_predict_ms"))
         if limit:

@@ -22,6 +22,10 @@ MAX_WITHIN = 4
 """The most parts with budgets within each other."""
 
 
+_STEPS = 12
+"""The steps for an edge, or a symbol, that is copied."""
+
+
 class BudgetedPart(NamedTuple):
     """A part with a budget.
 
@@ -68,7 +72,7 @@ class _Copying:
         while self._waiting:
             origin, copy, place = self._waiting.pop()
             before = rules.states_of(origin)
-            spend(4 * sum(map(len, before)))
+            spend(_STEPS * (1 + sum(map(len, before))))
             states = self._states(before, place)
             if copy != origin:
                 rules.redefine(origin, copy, states)
@@ -113,6 +117,7 @@ class _Copying:
 
     def _copy(self, symbol: int, place: _Place) -> int:
         rules = self._rules
+        spend(_STEPS)
         if symbol >= 0:
             copy = rules.copy_of_terminal(symbol)
             own = rules.budgets.get(symbol, ())

@@ -6,6 +6,7 @@ import copy
 import doctest
 import json
 import math
+import re
 from typing import Any
 
 import pytest
@@ -18,7 +19,6 @@ from engine_sampler.adapters.llama_cpp.requests import (
     SAMPLERS,
     SPECIAL,
     TRANSPORT,
-    UNSUPPORTED,
 )
 from engine_sampler.grammar import Grammar, tool_calls
 from engine_sampler.params import build_chain
@@ -152,12 +152,12 @@ def test_the_body_itself_is_not_changed() -> None:
 
 
 def test_null_means_the_default() -> None:
-    assert from_request(dict.fromkeys([*FIELDS, *SPECIAL, *RENAMED, *UNSUPPORTED])) == read()
+    assert from_request(dict.fromkeys([*FIELDS, *SPECIAL, *RENAMED])) == read()
 
 
 def test_transport_keys_are_left_out_and_are_not_parameters() -> None:
     assert from_request(dict.fromkeys(TRANSPORT, "anything")) == read()
-    assert not TRANSPORT & {*SamplingParams(), *FIELDS, *SPECIAL, *RENAMED, *UNSUPPORTED}
+    assert not TRANSPORT & {*SamplingParams(), *FIELDS, *SPECIAL, *RENAMED}
 
 
 def test_the_examples_of_the_docstrings_hold() -> None:
@@ -218,6 +218,14 @@ def test_a_value_is_read_as_the_server_reads_it(body: dict[str, Any], expected: 
     assert {name: params[name] for name in expected} == expected
 
 
+def test_lines_that_are_indented_too_little_end_the_text() -> None:
+    (pattern,) = read(n_indent=4, stop_regex="x")["stop_regex"][1:]
+    found = [text for text in ("\n   a", "\n\n", "\n\t a") if re.search(pattern, text)]
+    assert found == ["\n   a", "\n\n", "\n\t a"]
+    assert not any(re.search(pattern, text) for text in ("a", "\n    a", "\n  "))
+    assert read(n_indent=0) == read(n_indent=-1) == read()
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -233,7 +241,8 @@ def test_a_value_is_read_as_the_server_reads_it(body: dict[str, Any], expected: 
         ({"dry_multiplier": -1}, "dry_multiplier=-1 is not allowed"),
         ({"dry_sequence_breakers": []}, r"dry_sequence_breakers=\[\] is not allowed"),
         ({"adaptive_target": 0.3}, "adaptive_target=0.3 is not allowed: samplers must list adaptive_p"),
-        ({"n_indent": 4}, "n_indent=4 is not supported; it may be 0 or left out"),
+        ({"n_indent": 1001}, "n_indent=1001 is not allowed: at most 1000"),
+        ({"n_indent": "4"}, "n_indent='4' is not allowed: an integer"),
         ({"grammar_lazy": True}, "grammar_triggers=None is not allowed: a list of 1 to 256 words"),
         ({"reasoning_budget_tokens": 9}, "thinking_token_budget=9 is not allowed here: it needs thinking"),
         ({"stop": [1]}, r"stop=\[1\] is not allowed: a text, or a list of texts"),

@@ -102,8 +102,7 @@ class Chart:
     waiting    at each place, the items that wait for a rule that begins there
     """
 
-    def __init__(self, moves: Moves, terminals: Iterable[Next], following: Next, steps: Steps) -> None:
-        """Read one of some terminals after the other; behind them comes `following`, which may be the end."""
+    def __init__(self, moves: Moves, steps: Steps) -> None:
         self._moves = moves
         self._automata = moves.automata
         self._steps = steps
@@ -116,9 +115,13 @@ class Chart:
         self._queue: list[Item] = []
         goal = self._automata.goal
         self._add((self._automata.start(goal), 0), None)
-        for place, following_terminal in enumerate([*terminals, following]):
-            self._place, self._next = place, following_terminal
+
+    def read(self, terminals: Iterable[Next]) -> Chart:
+        """Read one of some terminals after the other; the last one may be the end."""
+        for self._next in terminals:
+            self._place = len(self.completed)
             self._read()
+        return self
 
     def _read(self) -> None:
         """Complete the items of a place, and begin those of the next one."""

@@ -41,7 +41,7 @@ class Derivation:
 
     def whole(self) -> Iterator[SymbolSpan]:
         """The relevant rules of a text of the language, outer ones first."""
-        yield from self._within([SymbolSpan(self._automata.goal, 0, len(self._chart.completed) - 1)])
+        yield from self.within([SymbolSpan(self._automata.goal, 0, len(self._chart.completed) - 1)])
 
     def begun(self, following: Next) -> Iterator[SymbolSpan]:
         """The relevant rules that have ended in the beginning of a text, before some terminals."""
@@ -50,7 +50,7 @@ class Derivation:
             targets = self._moves.targets(position)
             if not targets.keys().isdisjoint(following) or (not following and max(targets, default=-1) >= 0):
                 for rule, begin, at, reached in self._open_rules(position, origin, end):
-                    yield from self._within(self._path(rule, begin, reached, [at]))
+                    yield from self.within(self._path(rule, begin, reached, [at]))
                 return
 
     def _open_rules(self, position: int, origin: int, end: int) -> list[tuple[int, int, int, int]]:
@@ -82,7 +82,7 @@ class Derivation:
             node = inner[node][:2]
         return found
 
-    def _within(self, parts: list[SymbolSpan]) -> Iterator[SymbolSpan]:
+    def within(self, parts: list[SymbolSpan]) -> Iterator[SymbolSpan]:
         """The relevant rules among parts and within them, outer ones first."""
         waiting = self._relevant(parts)
         while waiting:

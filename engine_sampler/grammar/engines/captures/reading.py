@@ -35,23 +35,24 @@ class CaptureReader:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.tables = EngineTables(program, ReferenceVocabulary(()))
-        self._names = dict(program.captures)
+        self.names = dict(program.captures)
+        self.skipped = frozenset(program.skipped)
         configurations = self.tables.configurations
-        self._threads = threads_of(configurations)
+        self.threads = threads_of(configurations)
         if isinstance(configurations, EarleyConfigurations):
             automata = configurations.rows.automata
-            self._expected = Expectations(automata, len(program.terminals), self._names)
-            self._moves = Moves(automata, self._expected)
+            self.expected = Expectations(automata, len(program.terminals), self.names)
+            self.moves = Moves(automata, self.expected)
 
     def captures(self, units: Units, steps: Steps) -> Captures:
         """The captures of a text. Raises GrammarError, GrammarLimitError."""
         with self.tables.lock:
             self.tables.meter.start(steps.left)
-            parsed = split(self.tables.configurations, self._threads, units, steps)
-            parts = [part for part in self._parts(parsed, steps) if part.symbol in self._names]
+            parsed = split(self.tables.configurations, self.threads, units, steps)
+            parts = [part for part in self._parts(parsed, steps) if part.symbol in self.names]
         captures: Captures = {name: [] for _, name in self.program.captures}
-        span = _Spans(parsed.pieces, frozenset(self.program.skipped))
-        spans = [(*span.of(part), self._names[part.symbol]) for part in parts]
+        span = _Spans(parsed.pieces, self.skipped)
+        spans = [(*span.of(part), self.names[part.symbol]) for part in parts]
         text = units.data()
         for start, end, name in sorted(spans, key=lambda span: (span[0], -span[1])):
             found = _capture(units, text, start, end)
@@ -65,9 +66,9 @@ class CaptureReader:
         if isinstance(configurations, LalrConfigurations):
             reductions = Reductions(configurations.rows, steps)
             return list(reductions.of(terminals, found.is_whole, found.next))[::-1]
-        following = (self._expected.end,) if found.is_whole else found.next
-        chart = Chart(self._moves, terminals, following, steps)
-        derivation = Derivation(chart, self._moves, self._expected, steps)
+        following = (self.expected.end,) if found.is_whole else found.next
+        chart = Chart(self.moves, steps).read([*terminals, following])
+        derivation = Derivation(chart, self.moves, self.expected, steps)
         return derivation.whole() if found.is_whole else derivation.begun(following)
 
 
@@ -140,4 +141,9 @@ def _captures(program: Program, units: Units, steps: int | None) -> Captures:
     if not program.captures:
         return {}
     steps = capture_steps(len(units.units)) if steps is None else steps
-    return _READERS.get(program.key, lambda: _Entry(program)).reader().captures(units, Steps(steps))
+    return reader_of(program).captures(units, Steps(steps))
+
+
+def reader_of(program: Program) -> CaptureReader:
+    """The reader of a grammar, which is kept for its next texts."""
+    return _READERS.get(program.key, lambda: _Entry(program)).reader()

@@ -8,7 +8,7 @@ comes after all others, and a token that the grammar names is that token where i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from typing import Any, NamedTuple
 
 from ...errors import GrammarError
@@ -51,7 +51,42 @@ def split(configurations: Configurations[Any], threads: Threads, units: Units, s
     reached = _forwards(configurations, units, steps)
     is_whole = configurations.accepting(reached[-1])
     ends = configurations.threads[reached[-1]]
-    live = [frozenset(filter(threads.accepts, ends) if is_whole else ends)]
+    last = frozenset(filter(threads.accepts, ends) if is_whole else ends)
+    live = _backwards(configurations, threads, units, reached, last, steps)
+    groups = _grouped(threads.beginnings(live[0]))
+    return _Walk(threads, units, live, steps).split(groups, is_whole)
+
+
+def split_between(
+    configurations: Configurations[Any],
+    threads: Threads,
+    units: Units,
+    reached: Sequence[int],
+    steps: Steps,
+    *,
+    is_first: bool,
+) -> list[TerminalSpan]:
+    """The terminals of a part of a text behind which there is one thread, between terminals.
+
+    reached   the configuration before each unit, and behind the last one
+    is_first  whether it is the first part; else there is one such thread before it as well
+    """
+    first, last = (frozenset(configurations.threads[reached[at]]) for at in (0, -1))
+    live = _backwards(configurations, threads, units, reached, last, steps)
+    groups: _Groups = _grouped(threads.beginnings(live[0])) if is_first else {(1,): ({IGNORED}, set(first))}
+    return _Walk(threads, units, live, steps).split(groups, True).pieces
+
+
+def _backwards(
+    configurations: Configurations[Any],
+    threads: Threads,
+    units: Units,
+    reached: Sequence[int],
+    last: frozenset[Any],
+    steps: Steps,
+) -> list[frozenset[Any]]:
+    """Before each unit, the threads from which one of the `last` is reached, and these behind all."""
+    live = [last]
     known: dict[tuple[int, int, Set[Any]], frozenset[Any]] = {}
     for at in range(len(units.units) - 1, -1, -1):
         key = reached[at], units.units[at], live[-1]
@@ -66,7 +101,7 @@ def split(configurations: Configurations[Any], threads: Threads, units: Units, s
             candidates = configurations.threads[reached[at]]
             found = found.union(one for one in candidates if any(threads.after(one, -1 - token_id, behind)))
         live.append(found)
-    return _Walk(threads, units, live[::-1], steps).split(is_whole)
+    return live[::-1]
 
 
 def threads_of(configurations: Configurations[Any]) -> Threads:
@@ -105,9 +140,9 @@ class _Walk:
         self._live = live
         self._steps = steps
 
-    def split(self, is_whole: bool) -> Split:
+    def split(self, groups: _Groups, is_whole: bool) -> Split:
+        """The split, from threads between terminals on."""
         pieces: list[TerminalSpan] = []
-        groups = _grouped(self._threads.beginnings(self._live[0]))
         at = end = 0
         while True:
             kind = min(groups)

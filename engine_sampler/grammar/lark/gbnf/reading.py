@@ -370,12 +370,12 @@ class _Reader(Characters):
         one_class   the regular expression of a class that is `part`; else None
         """
         spend(_REPETITION_STEPS)
-        if part is _EMPTY:
-            self._fail("something to repeat")
         if len(times[0]) > MAX_NUMBER:
             text = f"a number is longer than {MAX_NUMBER} characters"
             raise GrammarLimitError(text, *self._lines.location(self._at))
         low, high = _bounds(times)
+        if part is _EMPTY:
+            return _EMPTY
         if high == 0:
             return _NOTHING
         if high is not None and high < low:

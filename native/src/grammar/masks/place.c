@@ -100,12 +100,18 @@ static void note_pushed(eg_places *p, int32_t state, int32_t base, int32_t i, in
     s->work.count = base;
 }
 
+/* Whether reading in a terminal may spend a budget. */
+static bool is_counted(const eg_rules *g, int32_t terminal) {
+    return g->has_parts || eg_budget(g, terminal, 0);
+}
+
 /* Note what the threads of `next` have spent that follow from thread `i`, `t`, by a byte. */
 static void note_step(eg_places *p, int32_t next, int32_t i, const eg_thread *t, int byte, bool first) {
     eg_states *s = p->states;
     eg_rows *r = &s->rows;
     const int32_t base = s->work.count;
     if (t->terminal != EG_ANY) {
+        if (!is_counted(r->rules, t->terminal)) return;
         eg_thread_step(s, *t, byte);
         note_pushed(p, next, base, i, t->terminal, false, first);
         return;
@@ -115,6 +121,7 @@ static void note_step(eg_places *p, int32_t next, int32_t i, const eg_thread *t,
     eg_work(r->pool->fault, count);
     for (int32_t k = 0; k < count; k++) {
         const int32_t terminal = eg_core_of(r, t->row)->expected[k];
+        if (!is_counted(r->rules, terminal)) continue;
         eg_thread_read(s, t->row, terminal, guard, byte);
         note_pushed(p, next, base, i, terminal, true, first);
     }
