@@ -90,9 +90,10 @@ def test_lines_of_tasks_are_read(tmp_path: Path) -> None:
             "GrammarLimitError: more than N of …",
         ),
         ('ValueError: Unimplemented keys: ["not", "uniqueItems"]', "not, uniqueItems"),
+        ("RuntimeError: [09:54:34] /cpp/schema.cc:49: no field in #/a\n", "RuntimeError: no field in #/a"),
         ("ValueError: Unknown format: byte", "ValueError: Unknown format: byte"),
     ],
-    ids=["keyword", "limit", "keywords", "other"],
+    ids=["keyword", "limit", "keywords", "line of C++", "other"],
 )
 def test_refusals_are_counted_by_keyword_or_message(error: str, text: str) -> None:
     assert reason(error) == text
