@@ -16,9 +16,12 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
+from .examples import examples  # noqa: E402
+
 # Neither the speed of the machine nor the number of examples that a filter rejects is a fault of the code.
 settings.register_profile(
     "suite",
+    max_examples=examples(100),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
@@ -27,13 +30,15 @@ settings.load_profile("suite")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Iterator[object]:
-    """Tests are no garbage: the collector rests while they are made, and does not look among them later."""
+    """Tests are no garbage: the collector rests while they are made, does not look among them later, and
+    looks less often than in a program."""
     gc.disable()
     try:
         return (yield)
     finally:
         gc.collect()
         gc.freeze()
+        gc.set_threshold(5_000, 20, 10)
         gc.enable()
 
 

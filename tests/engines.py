@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from types import SimpleNamespace
@@ -73,7 +74,12 @@ CONFIGURATIONS: tuple[Mapping[str, Any], ...] = (
 
 def model_row(token_ids: Sequence[int]) -> np.ndarray:
     """The toy model: float32 logits [vocab] from the last three tokens and the length; EOS is rare."""
-    random = np.random.default_rng([len(token_ids), *token_ids[-3:]])
+    return _model_row(len(token_ids), *token_ids[-3:]).copy()
+
+
+@functools.lru_cache(maxsize=4096)
+def _model_row(*state: int) -> np.ndarray:
+    random = np.random.default_rng(state)
     row = random.normal(0, 2.5, VOCAB).astype(np.float32)
     row[EOS] -= 3
     return row

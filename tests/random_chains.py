@@ -154,13 +154,16 @@ def random_logits(random: Random, n: int, vocab_size: int) -> np.ndarray:
 
 def random_history(random: Random, vocab_size: int, max_length: int = 20) -> list[int]:
     """Up to `max_length` token ids from a small set, so that n-grams recur."""
-    return random.integers(
-        0, min(vocab_size, random.integers(2, 9)), random.integers(0, max_length + 1)
-    ).tolist()
+    length, few, *tokens = random.integers(0, 2**31, max_length + 2).tolist()
+    few = min(vocab_size, 2 + few % 7)
+    return [token % few for token in tokens[: length % (max_length + 1)]]
 
 
-def random_rows(random: Random, params: SamplingParams, n: int, vocab_size: int) -> tuple[Chain, Rows]:
-    """A chain, and n requests that share it, each with its own history, state and seed."""
+def random_rows(
+    random: Random, params: SamplingParams, n: int, vocab_size: int, rows_each: int = 1
+) -> tuple[Chain, Rows]:
+    """A chain, and n requests that share it, each with its own history, state and seed, and with `rows_each`
+    rows of a step."""
     vocab = vocabulary(vocab_size)
     chain = build_chain(params)
     slots = Slots(vocab, default_registry().catalogue.params)
@@ -172,7 +175,7 @@ def random_rows(random: Random, params: SamplingParams, n: int, vocab_size: int)
         slot_index = slots.put(slot, params.given, seed)
         slots.accept(slot_index, [int(random.integers(vocab_size))], [float(random.uniform(0, 8))])
         index.append(slot_index)
-    return chain, Rows(slots, np.array(index, np.int64))
+    return chain, Rows(slots, np.array(index * rows_each, np.int64))
 
 
 def run_fused(
@@ -230,12 +233,17 @@ def expect_fused_equals_plain(
     np.testing.assert_array_equal(batch.notes, notes, err_msg=str(chain))
     for i, error in enumerate(batch.errors):
         assert (error is None) == (token_ids[i] >= 0), f"{chain}: {error}"
-        if error is None:
-            ids, logits_left = batch.survivors[i]
-            np.testing.assert_array_equal(ids, np.flatnonzero(processed[i] > -np.inf), err_msg=str(chain))
-            np.testing.assert_array_equal(logits_left.view(np.int32), processed[i, ids].view(np.int32))
-        else:
-            assert error.endswith("leaves no token"), f"{chain}: {error}"
+        assert error is None or error.endswith("leaves no token"), f"{chain}: {error}"
+    drawn = np.flatnonzero(token_ids >= 0)
+    if len(drawn):
+        left = [batch.survivors[i] for i in drawn.tolist()]
+        ids, logits_left = map(np.concatenate, zip(*left, strict=True))
+        alive = processed[drawn] > -np.inf
+        lengths = [len(ids_of_row) for ids_of_row, _ in left]
+        np.testing.assert_array_equal(lengths, alive.sum(axis=1), err_msg=str(chain))
+        np.testing.assert_array_equal(ids, np.nonzero(alive)[1], err_msg=str(chain))
+        expected = processed[drawn][alive]
+        np.testing.assert_array_equal(logits_left.view(np.int32), expected.view(np.int32), err_msg=str(chain))
 
 
 def _masked(logits: np.ndarray, bitmask: np.ndarray) -> np.ndarray:

@@ -134,7 +134,7 @@ PAGES = (
         ("engine_sampler",),
         _words(
             "Backend LibraryBackend BackendError Batch Group LogprobsRequest PreparedMasks SlotTable "
-            "SlotEntry flags_like token_rows"
+            "SlotEntry LookAhead flags_like token_rows"
         ),
     ),
     Page(

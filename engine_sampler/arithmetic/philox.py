@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.packaged import load_functions
+from ..base.packaged import load_histories
 
 _MASK32 = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -26,6 +26,13 @@ _CHILD_STREAM = 0xFFFFFFFF
 
 _ARRAY_ROWS = 8
 """Below this many rows, Python integers are faster than NumPy arrays; both give the same numbers."""
+
+
+_MANY_DRAWS = 32
+"""From so many numbers on, NumPy multiplies them faster than Python."""
+
+
+_LOW, _HALF = np.uint64(_MASK32), np.uint64(32)
 
 
 _MOST_AHEAD = 1024
@@ -81,7 +88,7 @@ def draw64(seed: np.ndarray, position: np.ndarray, stream: int, draw: int = 0) -
 @functools.cache
 def _draws_in_c() -> Callable[[np.ndarray, np.ndarray, int, int], np.ndarray] | None:
     """`draw64` by the packaged library; None without it."""
-    loaded = load_functions("engine_sampler_histories.h", "es_histories_draws")
+    loaded = load_histories()
     if loaded is None:
         return None
     library, ffi = loaded
@@ -158,8 +165,16 @@ def stream_of(name: str) -> int:
 
 def scale_draw(r: np.ndarray, total: np.ndarray) -> np.ndarray:
     """(r·S) >> 64 as int64 [n], for uint64 `r` and totals `S` below 2^63."""
-    products = (a * b for a, b in zip(r.tolist(), total.tolist(), strict=True))
-    return np.array([product >> 64 for product in products], np.int64)
+    if len(r) < _MANY_DRAWS:
+        products = (a * b for a, b in zip(r.tolist(), total.tolist(), strict=True))
+        return np.array([product >> 64 for product in products], np.int64)
+    low, high = r & _LOW, r >> _HALF
+    total = total.astype(np.uint64)
+    total_low, total_high = total & _LOW, total >> _HALF
+    across, along = low * total_high, high * total_low
+    carried = (low * total_low >> _HALF) + (across & _LOW) + (along & _LOW)
+    scaled = high * total_high + (across >> _HALF) + (along >> _HALF) + (carried >> _HALF)
+    return scaled.astype(np.int64)
 
 
 def coin(r: np.ndarray, probability: np.ndarray) -> np.ndarray:

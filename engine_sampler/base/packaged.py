@@ -57,6 +57,11 @@ def load_functions(header: str, function: str) -> tuple[Any, Any] | None:
     return library, ffi
 
 
+def load_histories() -> tuple[Any, Any] | None:
+    """The C library with what works on histories, and its `cffi.FFI`; None without it."""
+    return load_functions("engine_sampler_histories.h", "es_histories_repeats")  # the newest of its functions
+
+
 def grammar_names() -> list[str]:
     """The names of the library grammars."""
     files = (PurePath(file.name) for file in _folder(GRAMMAR_FOLDER).iterdir())

@@ -27,7 +27,7 @@ from .observers import GrammarMeasures, StepMeasures
 from .params import Param
 from .rows import Rows
 from .samplers import Example, Sampler, Selection, Selector, Stateful, Truncation
-from .slots import SlotEntry, SlotTable
+from .slots import LookAhead, SlotEntry, SlotTable
 from .stopping import (
     StoppingCriteria,
     StopVerdict,
@@ -54,6 +54,7 @@ __all__ = [
     "GrammarMeasures",
     "Group",
     "LogprobsRequest",
+    "LookAhead",
     "Matcher",
     "Param",
     "ParameterError",

@@ -184,8 +184,16 @@ class Backend:
 
     def draws_ahead(self, plan: Any) -> bool:
         """Whether the rows of a request and of its drafts are to be drawn in one step, all at once: for plans
-        whose draws follow from logits, parameters, seed and position, whatever the history. By default drafts
-        are drawn one after the other, as long as they are right."""
+        whose draws follow from logits, masks, parameters, seed and position, whatever the history. By default
+        drafts are drawn one after the other, as long as they are right."""
+        return False
+
+    def follows_drafts(self, plan: Any, tokens: int) -> bool:
+        """The same for plans whose draws depend on histories, too: `Rows` show these with the drafts in them,
+        row by row, and states that have followed these.
+
+        tokens  how long the histories of the rows of drafts are, all together.
+        """
         return False
 
     def process(self, batch: Batch) -> Any:

@@ -101,6 +101,9 @@ class DeferredBackend(Backend):
     def draws_ahead(self, plan: Any) -> bool:
         return self.loaded().draws_ahead(plan)
 
+    def follows_drafts(self, plan: Any, tokens: int) -> bool:
+        return self.loaded().follows_drafts(plan, tokens)
+
     def process(self, batch: Batch) -> Any:
         return self.loaded().process(batch)
 

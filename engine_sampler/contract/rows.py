@@ -60,7 +60,8 @@ class Rows:
 
     def __init__(self, slots: SlotTable, index: np.ndarray, lead: np.ndarray | None = None) -> None:
         """`lead`: by how many tokens each row is ahead of its request's next one, int64 [n]; None for 0. Such
-        rows have positions and random numbers of their own, but parameters, states and histories of now."""
+        rows have positions and random numbers of their own, but parameters, states and histories of now: in
+        a table that looks `ahead`, their own as well."""
         self._slots = slots
         self._index = index
         self._lead = lead
@@ -192,12 +193,24 @@ class Rows:
     @property
     def slots(self) -> SlotTable:
         """The table of the requests that these rows belong to."""
+        return self._slots if self._slots.ahead is None else self._slots.ahead.base
+
+    @property
+    def table(self) -> SlotTable:
+        """The table in which these rows find their histories and states: that of the requests, or one in
+        which drafts follow their tokens."""
         return self._slots
 
     @property
     def slot_numbers(self) -> np.ndarray:
         """int64 [n], the slot of each row's request."""
-        return self._index
+        return self._index if self._slots.ahead is None else self._slots.ahead.numbers[self._index]
+
+    @property
+    def drafted(self) -> np.ndarray | None:
+        """int64 [n], how many tokens of a draft each row's history ends with; None if there are no drafts in
+        any. They stand in `slots.tokens` behind the tokens that count."""
+        return None if self._slots.ahead is None else self._slots.ahead.leads[self._index]
 
     def bind(self, owner: RowsOwner) -> Rows:
         """The same rows as seen by `owner`: with its states and its random stream."""

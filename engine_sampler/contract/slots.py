@@ -7,7 +7,7 @@ Every live request has a slot, its row number in these arrays, until it leaves.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
 
 import numpy as np
@@ -53,6 +53,15 @@ class SlotEntry(Protocol):
         plugin raises while accepting them propagates."""
 
 
+class LookAhead(NamedTuple):
+    """What a table with tokens to come is made from: its slot i is slot `numbers`[i] of `base`, with
+    `leads`[i] more tokens, int64 [slots] each."""
+
+    base: SlotTable
+    numbers: np.ndarray
+    leads: np.ndarray
+
+
 class SlotTable(Protocol):
     """All live requests of a scheduler, as arrays indexed by slot number.
 
@@ -67,6 +76,7 @@ class SlotTable(Protocol):
     notes        float64 [pool], parallel to `tokens`: the selector's note on the token it drew, else NaN.
     offsets, lengths, prompt_lengths  int64 [capacity].
     epochs       uint64 [capacity]: as long as a slot's value is unchanged, its tokens and notes only grow.
+    ahead        what this is made from, if drafts follow the tokens of its requests; None for the live ones.
 
     A request's parameters do not change while it occupies the slot. Arrays are replaced when they grow;
     whenever one is replaced, so is `offsets`.
@@ -78,7 +88,12 @@ class SlotTable(Protocol):
     entries: list[Any]
     observers: WeakSet[Any]
     seeds: np.ndarray
-    positions: np.ndarray
+
+    @property
+    def ahead(self) -> LookAhead | None: ...
+
+    @property
+    def positions(self) -> np.ndarray: ...
 
     @property
     def tokens(self) -> np.ndarray: ...

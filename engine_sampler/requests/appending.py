@@ -6,12 +6,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..base.packaged import load_functions
+from ..base.packaged import load_histories
 from ..contract import SlotTable
 from .draws import DrawnTokens
 from .history import ONE, TokenPool
-
-HEADER = "engine_sampler_histories.h"
 
 _POINTERS = {
     "tokens": "int64_t[]",
@@ -97,5 +95,5 @@ class AppendingInNumpy:
 
 def new_appending() -> Appending:
     """The faster way that this machine has."""
-    loaded = load_functions(HEADER, "es_histories_draws")  # the newest of its functions
+    loaded = load_histories()
     return AppendingInNumpy() if loaded is None else AppendingInC(*loaded)

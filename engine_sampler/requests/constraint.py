@@ -51,6 +51,11 @@ class Constraint:
         return self._accepted
 
     @property
+    def is_own(self) -> bool:
+        """Whether the matcher is one of our own, of which copies may go ahead."""
+        return self._before is not None
+
+    @property
     def is_begun(self) -> bool:
         """Whether the matcher had accepted anything before, if it is one of our own."""
         return bool(self._before)

@@ -156,6 +156,17 @@ class TokenPool:
             self._move(slot, _roomy(prompt, start + len(tokens) - prompt))
         self._write(slot, start, tokens, np.array(notes, np.float64))
 
+    def write_ahead(self, slot: int, tokens: TokenIds) -> None:
+        """Write tokens behind those of a slot, which has none more for that; the next ones that are appended
+        take their place."""
+        start = int(self.lengths[slot])
+        if start + len(tokens) > self._sizes[slot]:
+            prompt = int(self.prompt_lengths[slot])
+            self._move(slot, _roomy(prompt, start + len(tokens) - prompt))
+        arrays = self.arrays
+        start += int(arrays.offsets[slot])
+        arrays.tokens[start : start + len(tokens)] = tokens
+
     def extend(self, slots: np.ndarray, tokens: np.ndarray, notes: np.ndarray) -> None:
         """Add one token with its note to each of `slots` [n], all different."""
         self.make_room()

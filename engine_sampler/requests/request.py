@@ -150,6 +150,13 @@ class Request:
         """Sum of the raw logprobs of the output, if they are known."""
         return None if self.raw_logprobs is None else math.fsum(self.raw_logprobs)
 
+    @property
+    def may_look_ahead(self) -> bool:
+        """Whether its rows can be prepared before the tokens ahead of them have joined: it has no phases, no
+        samplers that prepare, and no grammar that is not our own."""
+        is_plain = self.phases is None and not self.chain.preparing
+        return is_plain and (self.grammar is None or self.grammar.is_own)
+
     def record(self, finish_reason: str | None = None) -> Record:
         """All that is known of it now; `finish_reason` if it has not finished."""
         history = self.history

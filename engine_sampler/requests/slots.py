@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from ..contract import Param, Rows, Vocabulary
+from ..contract import LookAhead, Param, Rows, Vocabulary
 from .appending import new_appending
 from .draws import DrawnTokens
 from .history import UNBOUNDED, Notes, TokenPool, longer
@@ -59,6 +59,8 @@ class Slots:
     The parameters of a slot stay as they are until it is freed, or given others by `replace`. Arrays are
     replaced when they grow; whenever any is, `offsets` is too.
     """
+
+    ahead: LookAhead | None = None
 
     def __init__(
         self,

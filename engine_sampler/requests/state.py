@@ -98,6 +98,15 @@ class RequestState:
             self._catch_up(name, seen)
         return self._states.get(name)
 
+    def state_after(self, name: str, token_ids: Sequence[int]) -> Any:
+        """A copy of one sampler's state that has followed more tokens; raises what the sampler raises."""
+        state, part = self.state(name), self._parts[name]
+        if state is None:
+            return None
+        after = call_plugin(name, part.fork, state)
+        _accept(part, after, token_ids, ())
+        return after
+
     def accept(self, token_ids: Sequence[int], notes: Notes = ()) -> None:
         """Add tokens to the history and to every state; `notes` are the selector's."""
         self.history.accept(token_ids, notes)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 import numpy as np
+
+from ..base.packaged import load_histories
 
 _WORK = 64
 """How many comparisons per token are made together, before lengths are found one after the other instead, in
@@ -10,6 +15,35 @@ about the same time."""
 
 _ROUND = 2000
 """The comparisons whose time is that of starting them."""
+
+
+def ends_repeated(history: np.ndarray, limit: int, least: int) -> tuple[np.ndarray, np.ndarray]:
+    """(places, lengths), int64 [m] each: how many tokens up to an earlier place in `history` int64 [n] are
+    the last ones, of which `limit` count, where these are `least` or more. A place is how many tokens follow,
+    from 1 to n − 1, ascending."""
+    loaded = _library()
+    if loaded is None:
+        lengths = repeat_lengths(history[::-1], limit)
+        places = np.flatnonzero(lengths[1:] >= least) + 1
+        return places, lengths[places]
+    search, from_buffer = loaded
+    n = len(history)
+    found = np.empty((3, n), np.int64)
+    count = search(
+        n,
+        from_buffer("int64_t[]", np.ascontiguousarray(history, np.int64)),
+        limit,
+        least,
+        *(from_buffer("int64_t[]", part) for part in found),
+    )
+    places, lengths = found[1:, :count].copy()
+    return places, lengths
+
+
+@functools.cache
+def _library() -> tuple[Any, Any] | None:
+    loaded = load_histories()
+    return None if loaded is None else (loaded[0].es_histories_repeats, loaded[1].from_buffer)
 
 
 def repeat_lengths(tokens: np.ndarray, limit: int) -> np.ndarray:

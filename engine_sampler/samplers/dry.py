@@ -18,7 +18,7 @@ from ..contract import Example, Param, ParameterError, Rows, Sampler, Vocabulary
 from ..contract.values import Phrase, phrase_token_ids, phrases
 from ..tokenizer import Tokenizer
 from ._columns import finite_columns, store
-from ._repeats import repeat_lengths
+from ._repeats import ends_repeated
 from ._sequences import Sequences
 
 DEFAULT_BREAKERS = ("\n", ":", '"', "*")
@@ -103,7 +103,8 @@ def dry_penalties(rows: Rows) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     for i, breakers in enumerate(rows.resolved):
         history = rows.token_ids(i)
         window = history if last_n[i] < 0 else history[-last_n[i] :]
-        limit = min(breakers.unbroken(window), _longest_useful(base[i], allowed[i]))
+        useful = _longest_useful(base[i], allowed[i])
+        limit = min(breakers.unbroken(window, useful), useful)
         ids, lengths = _extending(window, allowed[i], limit)
         counting = ~breakers.single[ids]
         ids, exponents = ids[counting], lengths[counting] - allowed[i]
@@ -117,15 +118,17 @@ def dry_penalties(rows: Rows) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 def _extending(window: np.ndarray, allowed: int, limit: int) -> tuple[np.ndarray, np.ndarray]:
     """The tokens that would extend a repeat of at least `allowed` tokens, and the longest repeat of each, of
     which `limit` tokens count."""
-    newest_first = window[::-1]
-    length = repeat_lengths(newest_first, limit)
-    ends = np.flatnonzero(length[1:] >= allowed) + 1
-    ids, inverse = np.unique(newest_first[ends - 1], return_inverse=True)
-    longest = np.zeros(len(ids), np.int64)
-    np.maximum.at(longest, inverse, length[ends])
-    return ids, longest
+    places, lengths = ends_repeated(window, limit, allowed)
+    following = window[len(window) - places]
+    if len(following) < 2:
+        return following, lengths
+    order = np.lexsort((lengths, following))
+    following, lengths = following[order], lengths[order]
+    is_longest = np.append(following[1:] != following[:-1], True)
+    return following[is_longest], lengths[is_longest]
 
 
+@lru_cache(maxsize=256)
 def _longest_useful(base: float, allowed: int) -> int:
     """The repeat length beyond which the penalty no longer grows: base^j has exceeded FLT_MAX."""
     return allowed if base == 1 else allowed + math.ceil(128 / float(log2_64(base))) + 1
@@ -156,9 +159,13 @@ class Breakers:
     heads: np.ndarray
     single: np.ndarray
 
-    def unbroken(self, window: np.ndarray) -> int:
+    def unbroken(self, window: np.ndarray, most: int | None = None) -> int:
         """The number of tokens after the last sequence in `window`: after the longest of those that begin
-        last."""
+        last. If it is more than `most`, any number from there on."""
+        if not len(self.ends):
+            return len(window)
+        if most is not None:
+            window = window[max(0, len(window) - most - self._longest) :]
         places = np.flatnonzero(self.heads[window])
         alone = np.flatnonzero(self.single[window[places]])[-1:]
         best = -1, 0
@@ -169,6 +176,11 @@ class Breakers:
             best = max(best, self._long.last_in(window, places))
         place, length = best
         return len(window) - (place + length) if length else len(window)
+
+    @cached_property
+    def _longest(self) -> int:
+        """How many tokens the longest sequence has."""
+        return int(np.diff(self.ends, prepend=0).max())
 
     @cached_property
     def _long(self) -> Sequences:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..contract import Example, Param, Rows, Sampler
 from ._columns import mask_unless_empty
-from ._repeats import repeat_lengths
+from ._repeats import ends_repeated
 
 
 class NoRepeatNgram(Sampler):
@@ -50,5 +50,5 @@ def completions(history: np.ndarray, n: int) -> np.ndarray:
     """The positions in `history` that follow an earlier occurrence of its last n − 1 tokens, int64."""
     if n == 1:
         return np.arange(len(history))
-    lengths = repeat_lengths(history[::-1], n - 1)
-    return len(history) - np.flatnonzero(lengths == n - 1)[::-1]
+    places, _ = ends_repeated(history, n - 1, n - 1)
+    return len(history) - places[::-1]

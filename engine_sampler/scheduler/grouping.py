@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,17 @@ import numpy as np
 from ..base.calling import call_plugin
 from ..base.errors import PluginFault
 from ..contract import Backend, Chain, Group, Rows
+from ..requests.drafted import DraftedSlots
 from ..requests.request import Request
 from ..requests.slots import Slots
-from .input_batch import Configuration, InputBatch, KeptGroups, Key, Members
+from .input_batch import Configuration, GroupsAhead, InputBatch, KeptGroups, Key, Members
+
+
+class WayAhead(IntEnum):
+    """How rows of drafts are drawn before it is known whether the drafts are right: not at all; since draws
+    follow from logits, masks, parameters, seed and position; or with histories that end with the drafts."""
+
+    NONE, BY_POSITION, BY_HISTORY = range(3)
 
 
 class Grouping:
@@ -54,23 +63,47 @@ class Grouping:
             batch.spread = first_rows.tobytes(), kept
         return kept
 
-    def ahead(self, batch: InputBatch, first_rows: np.ndarray, counts: np.ndarray) -> KeptGroups | None:
-        """The rows of a batch whose request i has `counts`[i] rows from `first_rows`[i] on, if the backend
-        draws all of them at once; None if some depend on more than their logits, parameters, seeds and
-        positions. Kept as long as requests and rows are the same."""
-        if batch.masked or batch.preparing or batch.logprobs is not None:
-            return None
-        key = first_rows.tobytes() + counts.tobytes()
+    def ahead(self, batch: InputBatch, first_rows: np.ndarray, counts: np.ndarray) -> GroupsAhead | None:
+        """The rows of a batch whose request i has `counts`[i] rows from `first_rows`[i] on, as far as the
+        backend draws them before it is known which drafts are right: of other requests the first rows alone.
+        None if no row of a draft is among them. Kept as long as requests and rows are the same."""
+        if batch.may_look_ahead is None:
+            batch.may_look_ahead = np.array([r.may_look_ahead for r in batch.requests], bool)
+        counts = np.where(batch.may_look_ahead, counts, 1)
+        ways = [self._way_ahead(m, counts) for m in self.members(batch)]
+        key = b"".join((first_rows.tobytes(), counts.tobytes(), bytes(ways)))
         if batch.ahead[0] != key:
-            batch.ahead = key, self._ahead(batch, first_rows, counts)
+            batch.ahead = key, self._ahead(batch, first_rows, counts, ways)
         return batch.ahead[1]
 
-    def _ahead(self, batch: InputBatch, first_rows: np.ndarray, counts: np.ndarray) -> KeptGroups | None:
-        members = self.members(batch)
-        if not all(call_plugin(f"backend {self._backend.name}", self._backend.draws_ahead,
-                               m.configuration.plan) for m in members):  # fmt: skip
+    def _way_ahead(self, members: Members, counts: np.ndarray) -> WayAhead:
+        """How the backend draws the rows of drafts of a configuration."""
+        name, backend, of = f"backend {self._backend.name}", self._backend, members.configuration
+        plans = [of.plan] if of.edits is None else [of.plan, of.edits]
+        if all(call_plugin(name, backend.draws_ahead, plan) for plan in plans):
+            return WayAhead.BY_POSITION
+        more = counts[members.indices] - 1
+        tokens = int((more * self._slots.lengths[members.rows.slot_numbers]).sum())
+        if all(call_plugin(name, backend.follows_drafts, plan, tokens) for plan in plans):
+            return WayAhead.BY_HISTORY
+        return WayAhead.NONE
+
+    def _ahead(
+        self, batch: InputBatch, first_rows: np.ndarray, counts: np.ndarray, ways: Sequence[WayAhead]
+    ) -> GroupsAhead | None:
+        is_ahead, groups, drafted = np.zeros(len(counts), bool), [], []
+        for m, way in zip(self.members(batch), ways, strict=True):
+            has_drafts = way is WayAhead.BY_HISTORY
+            if way is not WayAhead.NONE:
+                is_ahead[m.indices] = counts[m.indices] > 1
+            if has_drafts:
+                drafted += m.indices[is_ahead[m.indices]].tolist()
+            each = np.where(is_ahead, counts, 1)
+            groups.append(m.group_ahead(self._slots, first_rows, each, has_drafts=has_drafts))
+        if not is_ahead.any():
             return None
-        return KeptGroups([m.group_ahead(self._slots, first_rows, counts) for m in members], {})
+        tables = [group.rows.table for group in groups if isinstance(group.rows.table, DraftedSlots)]
+        return GroupsAhead(groups, {}, is_ahead, drafted, tables)
 
     def plan_of(self, chain: Chain) -> Any:
         """The plan of a chain, compiled at its first use; raises `PluginFault`."""

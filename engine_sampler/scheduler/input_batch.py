@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..contract import Chain, Group, Rows
+from ..requests.drafted import DraftedSlots
 from ..requests.draws import DrawnTokens
 from ..requests.request import Request
 from ..requests.results import RequestId, StepResult
@@ -24,6 +25,20 @@ class KeptGroups:
 
     groups: list[Group]
     cache: dict[Any, Any]
+
+
+@dataclass
+class GroupsAhead(KeptGroups):
+    """Groups with rows for drafts.
+
+    is_ahead  bool [n], whether the rows of a request's draft are among them.
+    drafted   the requests, by number, whose histories the rows show with the drafts in them.
+    tables    what shows them.
+    """
+
+    is_ahead: np.ndarray
+    drafted: Sequence[int]
+    tables: Sequence[DraftedSlots]
 
 
 @dataclass
@@ -58,14 +73,21 @@ class Members:
             configuration.edits,
         )
 
-    def group_ahead(self, slots: Slots, first_rows: np.ndarray, counts: np.ndarray) -> Group:
+    def group_ahead(
+        self, slots: Slots, first_rows: np.ndarray, counts: np.ndarray, *, has_drafts: bool
+    ) -> Group:
         """The same if request i of the batch has `counts`[i] rows from `first_rows`[i] on: its own, and one
-        for each draft."""
+        for each draft, whose history ends with the draft if it `has_drafts`."""
         each = counts[self.indices]
         ends = np.cumsum(each)
         lead = np.arange(ends[-1]) - np.repeat(ends - each, each)
-        rows = Rows(slots, np.repeat(self.rows.slot_numbers, each), lead)
-        return Group(self.configuration.plan, np.repeat(first_rows[self.indices], each) + lead, rows)
+        numbers = np.repeat(self.rows.slot_numbers, each)
+        if has_drafts:
+            rows = Rows(DraftedSlots(slots, numbers, lead), np.arange(len(numbers)))
+        else:
+            rows = Rows(slots, numbers, lead)
+        group = self.group(first_rows)
+        return replace(group, index=np.repeat(group.index, each) + lead, rows=rows)
 
 
 class InputBatch:
@@ -126,7 +148,8 @@ class InputBatch:
         self.has_masks = False
         self.cache: dict[Any, Any] = {}
         self.spread: tuple[bytes, KeptGroups | None] = b"", None
-        self.ahead: tuple[bytes, KeptGroups | None] = b"", None
+        self.ahead: tuple[bytes, GroupsAhead | None] = b"", None
+        self.may_look_ahead: np.ndarray | None = None
         self.processed: dict[bool, tuple[list[Group], dict[Any, Any]]] = {}
 
     def __len__(self) -> int:

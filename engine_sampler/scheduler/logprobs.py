@@ -81,17 +81,28 @@ class LogprobsCollector:
         self._one_row_each = False
         self._reported = np.zeros(rows, np.uint8)
 
-    def request(self, plan: LogprobsPlan, rows: np.ndarray, one_row_each: bool) -> LogprobsRequest:
+    def request(
+        self, plan: LogprobsPlan, rows: np.ndarray, one_row_each: bool, counts: np.ndarray | None = None
+    ) -> LogprobsRequest:
         """The request for the backend if request i has the row rows[i] of the logits: row i if
-        `one_row_each`."""
+        `one_row_each`; or `counts`[i] rows from there on, the others of which do not count yet."""
         self._one_row_each = one_row_each
         if one_row_each:
             self._reported = plan.reported
             return LogprobsRequest(plan.kinds, plan.top_n, self._out, np.zeros(self._rows, bool))
-        self._reported[rows] = plan.reported
+        self.report(plan, rows)
         kinds, top_n = np.zeros(self._rows, np.uint8), np.zeros(self._rows, np.int64)
-        kinds[rows], top_n[rows] = plan.kinds, plan.top_n
+        if counts is None:
+            kinds[rows], top_n[rows] = plan.kinds, plan.top_n
+        else:
+            leads = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+            every = np.repeat(rows, counts) + leads
+            kinds[every], top_n[every] = np.repeat(plan.kinds, counts), np.repeat(plan.top_n, counts)
         return LogprobsRequest(kinds, top_n, self._out, np.zeros(self._rows, bool))
+
+    def report(self, plan: LogprobsPlan, rows: np.ndarray) -> None:
+        """Those of these rows count, of which request i has one."""
+        self._reported[rows] = plan.reported
 
     def complete(self, request: Request, row: int, token_id: int, batch: Batch, penalized: Penalized) -> None:
         """Compute the logprobs of `token_id`, drawn in `row`, on the host."""

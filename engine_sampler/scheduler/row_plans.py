@@ -15,6 +15,7 @@ from ..requests.slots import Slots
 from .beam_groups import BeamGroup
 from .grouping import Grouping
 from .input_batch import InputBatch
+from .masks import GrammarMasks
 
 
 class Round(NamedTuple):
@@ -40,6 +41,11 @@ class Round(NamedTuple):
     is_first: bool = True
     counts: np.ndarray | None = None
     drafts: Sequence[list[int]] = ()
+
+    def only(self, slots: Slots, indices: Sequence[int]) -> Round:
+        """A later round for some of its requests."""
+        members = [self.members[i] for i in indices]
+        return Round(self.inputs.part(slots, indices), self.rows[indices], members, is_first=False)
 
 
 class RowPlan:
@@ -117,37 +123,67 @@ class BeamPlan(RowPlan):
 
 
 class AheadDraw:
-    """All rows of a step with drafts, for one pass of the backend. Rounds go through them afterwards, and
-    count the rows that they reach.
+    """Rows of a step with drafts for one pass of the backend: all that it may draw before it is known which
+    drafts are right, and the first rows of all others. Rounds go through them afterwards, and count the rows
+    that they reach.
 
     batch     the rows for the backend.
     is_drawn  whether they have their tokens.
+    is_sure   whether every row of a draft is among them, and its mask was known.
     """
 
-    def __init__(self, batch: Batch, outputs: RowOutputs) -> None:
+    def __init__(self, batch: Batch, outputs: RowOutputs, is_prepared: np.ndarray) -> None:
         self.batch = batch
         self.is_drawn = False
+        self.is_sure = bool(is_prepared.all())
         self._outputs = outputs
+        self._is_prepared = is_prepared
         self._is_reached = np.zeros(outputs.n, bool)
 
     @classmethod
     def of(
-        cls, grouping: Grouping, drawing: Round, logits: LogitRows, outputs: RowOutputs
+        cls,
+        grouping: Grouping,
+        slots: Slots,
+        masks: GrammarMasks,
+        drawing: Round,
+        logits: LogitRows,
+        outputs: RowOutputs,
+        bitmask: np.ndarray | None,
     ) -> AheadDraw | None:
-        """For the first round of a step; None without drafts, or if they have to wait for one another."""
-        if not any(drawing.drafts) or drawing.counts is None:
+        """For the first round of a step, for which `bitmask` has the masks; those of other rows are written
+        there. None without drafts, or if their rows all have to wait for one another."""
+        if drawing.counts is None or not any(drawing.drafts):
             return None
-        rows = grouping.ahead(drawing.inputs, drawing.rows, drawing.counts)
-        if rows is None:
+        inputs, drafts = drawing.inputs, drawing.drafts
+        groups = grouping.ahead(inputs, drawing.rows, drawing.counts)
+        if groups is None:
             return None
+        unknown: list[int] = []
+        if bitmask is not None:
+            reading = {i: drafts[i] for i in inputs.masked if groups.is_ahead[i]}
+            unknown = masks.fill_ahead(inputs.requests, reading, drawing.rows, bitmask)
+        for i in groups.drafted:
+            slots.pool.write_ahead(int(inputs.slots[i]), drafts[i])
+        for table in groups.tables:
+            table.begin()
         guessed, first_rows = np.full(outputs.n, -1, np.int64), np.arange(outputs.n)
-        for first, draft in zip(drawing.rows.tolist(), drawing.drafts, strict=True):
+        is_prepared = np.ones(outputs.n, bool)
+        for i, (first, draft) in enumerate(zip(drawing.rows.tolist(), drafts, strict=True)):
             guessed[first + 1 : first + 1 + len(draft)] = draft
             first_rows[first : first + 1 + len(draft)] = first
+            is_prepared[first + 1 : first + 1 + len(draft)] = groups.is_ahead[i]
+        is_prepared[unknown] = False
         errors: list[Any] = [None] * outputs.n
-        batch = Batch(logits, rows.groups, outputs.token_ids, outputs.notes, errors, cache=rows.cache)
+        batch = Batch(
+            logits, groups.groups, outputs.token_ids, outputs.notes, errors, bitmask, cache=groups.cache
+        )
         batch.ahead = guessed, first_rows
-        return cls(batch, outputs)
+        return cls(batch, outputs, is_prepared)
+
+    def has(self, rows: np.ndarray) -> np.ndarray:
+        """bool [n], which of these rows have been drawn."""
+        return self._is_prepared[rows]
 
     def reach(self, rows: np.ndarray) -> None:
         """These rows count."""

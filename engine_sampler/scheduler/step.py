@@ -118,7 +118,8 @@ class Step:
             raise
         except BaseException as error:
             self._rest = partial(_raise, error)  # as if `run` had raised it
-        return batch.token_ids_on_device if drawing.draws_all else None
+        is_sure = self._ahead is None or self._ahead.is_sure
+        return batch.token_ids_on_device if drawing.draws_all and is_sure else None
 
     def is_done(self) -> bool:
         """Whether the backend's part that has begun need not be waited for."""
@@ -127,6 +128,12 @@ class Step:
 
     def run(self, drawing: Round) -> None:
         """Draw the token of each request of a round from its row, and add it to the request."""
+        if self._ahead is not None and not drawing.is_first:
+            drawn = self._ahead.has(drawing.rows)
+            if drawn.any() and not drawn.all():
+                for which in (drawn, ~drawn):
+                    Step.run(self, drawing.only(self._slots, np.flatnonzero(which).tolist()))
+                return
         inputs = drawing.inputs
         # 1. Grammars fill their masks, and samplers prepare; who is not done with that is left out.
         # 2. The rows are grouped by configuration.
@@ -190,12 +197,21 @@ class Step:
 
     def _start(self, drawing: Round) -> tuple[Batch, Sequence[int]]:
         """The round for the backend, and the indices of the requests that are left out."""
-        inputs = drawing.inputs
-        if drawing.drafts and self.may_draw_ahead:
-            self._ahead = AheadDraw.of(self._grouping, drawing, self._logits, self.outputs)
-        if self._ahead is not None:
-            return self._ahead.batch, ()
+        inputs, ahead = drawing.inputs, self._ahead
+        if ahead is not None and ahead.has(drawing.rows).all():
+            if self._logprobs is not None and inputs.logprobs is not None:
+                self._logprobs.report(inputs.logprobs, drawing.rows)
+            return ahead.batch, ()
+        if ahead is not None:
+            self._clear(drawing.rows)
         bitmask, left_out = self._prepare(drawing) if inputs.masked or inputs.preparing else (None, ())
+        if drawing.drafts and self.may_draw_ahead and not left_out:
+            where = self._grouping, self._slots, self._masks
+            ahead = self._ahead = AheadDraw.of(*where, drawing, self._logits, self.outputs, bitmask)
+            if ahead is not None and inputs.logprobs is not None:
+                ahead.batch.logprobs = self._logprobs_request(drawing, inputs.logprobs, drawing.counts)
+            if ahead is not None:
+                return ahead.batch, ()
         return self._batch(drawing, bitmask, left_out), left_out
 
     # --- 1. masks ---------------------------------------------------------------------------------
@@ -237,30 +253,35 @@ class Step:
             prepared_masks=self._masks.take_prepared() if inputs.masked and is_whole else None,
         )
 
-    def _logprobs_request(self, drawing: Round, needed: LogprobsPlan) -> LogprobsRequest:
+    def _logprobs_request(
+        self, drawing: Round, needed: LogprobsPlan, counts: np.ndarray | None = None
+    ) -> LogprobsRequest:
+        """For the rows of a round, and for others behind them, `counts` in all."""
         if self._logprobs is None:
             places = (None, None) if drawing.is_whole else (drawing.rows, drawing.counts)
             self._logprobs = LogprobsCollector(self._n, needed, *places)
-        return self._logprobs.request(needed, drawing.rows, drawing.is_whole)
+        return self._logprobs.request(needed, drawing.rows, drawing.is_whole, counts)
 
     # --- 3. the backend ---------------------------------------------------------------------------
 
     def _draw(self, drawing: Round, batch: Batch) -> bool:
         """Run the backend; returns whether there are errors. If it fails, no row of the round has a token."""
         outputs, ahead = self.outputs, self._ahead
-        reason = self._run_backend(drawing, batch) if ahead is None or not ahead.is_drawn else None
+        is_ahead = ahead is not None and batch is ahead.batch
+        is_drawn = ahead is not None and is_ahead and ahead.is_drawn
+        reason = None if is_drawn else self._run_backend(drawing, batch)
         if ahead is not None:
             ahead.reach(drawing.rows)
         if reason is not None:
             logger.error("%s", reason)
             self._clear(drawing.rows)
             batch.errors = [reason] * self._n
-        elif drawing.draws_all:
+        elif drawing.draws_all and (ahead is None or ahead.is_sure):
             self._token_ids_on_device = batch.token_ids_on_device
         if not drawing.is_whole:
             drawing.inputs.draws.gather(outputs, drawing.rows)
         return batch.errors.count(None) < self._n and (
-            ahead is None or any(batch.errors[row] is not None for row in drawing.rows.tolist())
+            not is_ahead or any(batch.errors[row] is not None for row in drawing.rows.tolist())
         )
 
     def _run_backend(self, drawing: Round, batch: Batch) -> str | None:
@@ -343,7 +364,10 @@ class Step:
         """The indices of the requests whose rows gave no token; they end with the reason, unless they
         are postponed."""
         size, requests = self._slots.vocabulary.size, drawing.inputs.requests
-        are_sound = batch.errors.count(None) == len(batch.errors) and not any(r.sits_out for r in requests)
+        may_sit_out = (*drawing.inputs.masked, *drawing.inputs.preparing)  # others without a token have none
+        are_sound = batch.errors.count(None) == len(batch.errors) and not any(
+            requests[i].sits_out for i in may_sit_out
+        )
         if are_sound and (drawing.inputs.draws.token_ids.view(np.uint64) < size).all():
             return []
         faulty = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,6 +15,9 @@ from ..base.arrays import padded
 
 Random = np.random.Generator
 T = TypeVar("T")
+
+_KEPT = 20_000
+"""Batches of up to so many tokens times parameter sets are kept for other laws."""
 
 
 def times(rounds: int) -> int:
@@ -90,10 +94,9 @@ class Case:
 
     def compact(self, keep: np.ndarray, padding: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Only the columns `keep` [n, vocab]: logits and their ids; `padding` columns are added."""
-        ids = padded([np.flatnonzero(row) for row in keep], self.vocab_size, np.int64)
-        ids = np.pad(ids, ((0, 0), (0, padding)), constant_values=self.vocab_size)
-        wide = np.pad(self.logits, ((0, 0), (0, 1)), constant_values=-np.inf)
-        return np.take_along_axis(wide, ids, axis=1), ids
+        kept = [np.flatnonzero(row) for row in keep]
+        ids = padded(kept, self.vocab_size, np.int64, max(map(len, kept)) + padding)
+        return np.take_along_axis(with_padding(self.logits), ids, axis=1), ids
 
     def refuse(self, wrong: np.ndarray, what: str) -> None:
         """Raise AssertionError for the first True of `wrong`: [n], or [n, vocab] for "token 5 …"."""
@@ -143,18 +146,40 @@ def cases(params: Sequence[Mapping[str, Any]], vocab_sizes: Sequence[int], round
     """For every size and each of `times(rounds)` a batch, with a row of each kind for each of `params`."""
     for size in vocab_sizes:
         for number in range(times(rounds)):
-            yield make_case(params, size, np.random.default_rng([size, number]))
+            small = len(params) * size <= _KEPT
+            case = (_rows_again if small else _rows)(len(params), size, number)
+            yield replace(case, logits=case.logits.copy(), params=_for_each_kind(params))
 
 
 def make_case(params: Sequence[Mapping[str, Any]], vocab_size: int, random: Random) -> Case:
     """A batch with a row of each kind for each entry of `params`."""
-    drawn = [(kind, given) for given in params for kind in KINDS]
-    logits = [KINDS[kind](random, vocab_size) for kind, _ in drawn]
-    prompts = tuple(_history(random, vocab_size, 30) for _ in drawn)
-    outputs = tuple(_history(random, vocab_size, 20) for _ in drawn)
-    seeds = tuple(random.integers(0, 2**63, len(drawn)).tolist())
-    kinds, given = zip(*drawn, strict=True)
+    kinds = (*KINDS,) * len(params)
+    logits = [KINDS[kind](random, vocab_size) for kind in kinds]
+    prompts = tuple(_history(random, vocab_size, 30) for _ in kinds)
+    outputs = tuple(_history(random, vocab_size, 20) for _ in kinds)
+    seeds = tuple(random.integers(0, 2**63, len(kinds)).tolist())
+    given = _for_each_kind(params)
     return Case(np.stack(logits).astype(np.float32), kinds, given, prompts, outputs, seeds)
+
+
+def _rows(count: int, vocab_size: int, number: int) -> Case:
+    """`make_case` for `count` empty parameter sets."""
+    return make_case([{}] * count, vocab_size, np.random.default_rng([vocab_size, number]))
+
+
+_rows_again = lru_cache(maxsize=64)(_rows)
+"""Every law of every kit asks for the same rows. The logits must not be changed."""
+
+
+def _for_each_kind(params: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+    return tuple(given for given in params for _ in KINDS)
+
+
+def with_padding(logits: np.ndarray) -> np.ndarray:
+    """The rows of `logits` [n, vocab] with a removed column after them: [n, vocab + 1]."""
+    wide = np.full_like(logits, -np.inf, shape=(len(logits), logits.shape[1] + 1))
+    wide[:, :-1] = logits
+    return wide
 
 
 def _history(random: Random, vocab_size: int, most: int) -> tuple[int, ...]:

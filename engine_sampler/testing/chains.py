@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from ..contract import (
 )
 from ..params import SamplingParams, build_chain
 from ..params.orders import NAMED
-from ..registry import default_registry
+from ..registry import Registry, default_registry
 from ..requests.history import History
 from ..requests.slots import Slots
 from ..requests.state import RequestState
@@ -33,6 +34,9 @@ Random = np.random.Generator
 
 FAULTY_KINDS = ("extreme",)
 """Kinds of rows that give no token."""
+
+_SMALL = 4096
+"""Up to so many tokens, a vocabulary, and chains with rows for it, are kept for others who ask for them."""
 
 
 class ForeignShift(Sampler):
@@ -112,30 +116,61 @@ class ChainTrial:
 
 
 def vocabulary_of(size: int) -> Vocabulary:
-    """Tokens with common prefixes, a, b, aa, ab, …; token 0 is EOS, token 1 a newline."""
+    """Tokens with common prefixes, a, b, aa, ab, …; token 0 is EOS, token 1 a newline. A small vocabulary is
+    made once."""
+    return _small_vocabulary(size) if size <= _SMALL else _vocabulary(size)
+
+
+def _vocabulary(size: int) -> Vocabulary:
     letters = str.maketrans("01", "ab")
     spelled = [bin(number + 2)[3:].translate(letters).encode() for number in range(size)]
     return Vocabulary(size, (0,), Tokenizer([b"</s>", b"\n", *spelled][:size], eos_token_ids=[0]))
 
 
+_small_vocabulary = lru_cache(maxsize=16)(_vocabulary)
+
+
 def chain_trials(vocab_sizes: Sequence[int], count: int) -> Iterator[ChainTrial]:
     """`count` random chains for every size; those of one size share their slots."""
-    known = known_params_of_chains()
     for size in vocab_sizes:
-        slots = Slots(vocabulary_of(size), known, capacity=4)
+        slots = Slots(vocabulary_of(size), known_params_of_chains(), capacity=4)
         for number in range(count):
-            random = np.random.default_rng([size, number])
-            given = random_settings(random)
-            params = SamplingParams(**given)
-            chain, own = with_foreign(build_chain(params), number, random)
-            values = values_of_chain(params, own)
-            case = make_case([{**given, **own}], size, random)
-            case = case.take([i for i, kind in enumerate(case.kinds) if kind not in FAULTY_KINDS])
+            drawn = (_chain_again if size <= _SMALL else _chain)(default_registry(), size, number)
+            case = replace(drawn.case, logits=drawn.case.logits.copy())
             try:
-                index = [open_request(slots, chain, values, case, i) for i in range(len(case))]
+                index = [
+                    open_request(slots, drawn.chain, drawn.values, drawn.given, case, i)
+                    for i in range(len(case))
+                ]
             except ParameterError:  # ids outside a small vocabulary
                 continue
-            yield ChainTrial(chain, slots, Rows(slots, np.array(index, np.int64)), case)
+            yield ChainTrial(drawn.chain, slots, Rows(slots, np.array(index, np.int64)), case)
+
+
+@dataclass(frozen=True)
+class _DrawnChain:
+    """A random chain, all its parameters by name, those that are not neutral, and rows for it."""
+
+    chain: Chain
+    values: Mapping[str, Any]
+    given: Mapping[str, Any]
+    case: Case
+
+
+def _chain(registry: Registry, size: int, number: int) -> _DrawnChain:
+    """The chain of a number, from the parts in `registry`, which is that of the process."""
+    random = np.random.default_rng([size, number])
+    settings = random_settings(random)
+    params = SamplingParams(**settings)
+    chain, own = with_foreign(build_chain(params), number, random)
+    values = values_of_chain(params, own)
+    case = make_case([{**settings, **own}], size, random)
+    case = case.take([i for i, kind in enumerate(case.kinds) if kind not in FAULTY_KINDS])
+    return _DrawnChain(chain, values, not_neutral(values, known_params_of_chains()), case)
+
+
+_chain_again = lru_cache(maxsize=128)(_chain)
+"""Every law of every kit asks for the same chains. Nothing of them may be changed."""
 
 
 def known_params_of_chains() -> dict[str, Param]:
@@ -148,11 +183,18 @@ def values_of_chain(params: SamplingParams, own: Mapping[str, Any]) -> dict[str,
     return {**dict(params), **{p.name: p.neutral for part in FOREIGN for p in part.params}, **own}
 
 
-def open_request(slots: Slots, chain: Chain, values: Mapping[str, Any], case: Case, i: int) -> int:
-    """The slot of a new request for row `i` of `case`, with a token that it drew itself."""
+def not_neutral(values: Mapping[str, Any], known: Mapping[str, Param]) -> dict[str, Any]:
+    """The parameters of `values` that are not neutral."""
+    return {name: value for name, value in values.items() if value != known[name].neutral}
+
+
+def open_request(
+    slots: Slots, chain: Chain, values: Mapping[str, Any], given: Mapping[str, Any], case: Case, i: int
+) -> int:
+    """The slot of a new request for row `i` of `case`, with a token that it drew itself; `values` are all
+    parameters, `given` those that are not neutral."""
     state = RequestState(chain, History(case.prompts[i], case.outputs[i]))
     state.open(values, slots.vocabulary)
-    given = {name: value for name, value in values.items() if value != slots.params[name].neutral}
     number = slots.put(state, given, case.seeds[i])
     slots.accept(number, [0], [2.5])
     return number

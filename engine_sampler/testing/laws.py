@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from dataclasses import replace
+from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +19,7 @@ from .search.drawing import LARGEST, draw_case, draw_sizes, draw_value
 from .search.elsewhere import OutcomeElsewhere
 from .search.live import Live
 from .search.lives import Lives
-from .search.searching import Searching
+from .search.searching import Searching, trial_of
 from .search.surroundings import in_all_surroundings, leaving_them_alone
 from .single import known_params, settings
 
@@ -250,10 +251,11 @@ class Contract(Searching):
 
     def drawn(self, wide: bool = False) -> Iterator[Case]:
         """Batches of any rows, parameters, histories and seeds, and of any size if they may be `wide`."""
+        kit: Any = type(self)
         sizes = 3 if wide else 2
-        for number, random in enumerate(self.draws(sizes)):
-            size = self.drawn_sizes(random)[number % sizes]
-            yield draw_case(random, self.mixed_params(random), size)
+        for turn, number in enumerate(self.numbers(sizes)):
+            case = _drawn_again(kit, number, turn % sizes)
+            yield replace(case, logits=case.logits.copy())
 
     def drawn_sizes(self, random: Random) -> tuple[int, int, int]:
         """A small, a middling and a large vocabulary."""
@@ -357,6 +359,15 @@ class Contract(Searching):
         except ParameterError:
             return False
         return isinstance(self.part, Selector) or self.part.is_active(values)
+
+
+@lru_cache(maxsize=8)
+def _drawn_again(kit: type[Contract], number: int, which: int) -> Case:
+    """The batch of a number for a small, middling or large vocabulary: most laws of a kit ask for the same
+    ones. The logits must not be changed."""
+    law, random = kit(), trial_of(number)
+    size = law.drawn_sizes(random)[which]
+    return draw_case(random, law.mixed_params(random), size)
 
 
 def distinct(params: Iterable[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..arithmetic import draw64
 from ..contract import Example, Rows, Sampler, Truncation
-from .cases import Case
+from .cases import Case, with_padding
 from .exactness import ExactContract
 from .laws import STEPS
 from .parts import WorkCounter
@@ -52,7 +52,7 @@ class SamplerContract(ExactContract):
 
     def test_parameters_change_some_row(self) -> None:
         for case in self.cases():
-            changed = Live(self, case).outcome() != _with_padding(case.logits)
+            changed = Live(self, case).outcome() != with_padding(case.logits)
             if changed.any():
                 return
         raise AssertionError(
@@ -69,7 +69,7 @@ class SamplerContract(ExactContract):
                     "from the input at neutral values; if they have no meaning in `apply`, set "
                     "apply_at_neutral = False in the kit"
                 )
-                neutral.expect_equal(outcome, _with_padding(case.logits), where)
+                neutral.expect_equal(outcome, with_padding(case.logits), where)
 
     def test_removed_tokens_stay_removed(self) -> None:
         for case in self.cases(wide=True):
@@ -98,7 +98,7 @@ class SamplerContract(ExactContract):
                 with quiet():
                     mask = self.sampler.keep(logits, live.rows)
                 case.refuse((logits != case.logits).any(axis=1), "keep writes to the logits")
-                kept = _with_padding(np.where(mask, logits, -np.inf))
+                kept = with_padding(np.where(mask, logits, -np.inf))
                 case.expect_equal(live.outcome(), kept, "between keep and apply")
 
     def test_keep_columns_agrees_with_keep(self) -> None:
@@ -141,7 +141,7 @@ class SamplerContract(ExactContract):
         out = logits.copy()
         self.run(out, rows)
         if rows.ids is None:
-            return _with_padding(out)
+            return with_padding(out)
         by_id = np.full((len(out), rows.vocabulary.size + 1), -np.inf, np.float32)
         np.maximum.at(by_id, (np.arange(len(out))[:, None], rows.ids), out)
         return by_id
@@ -231,11 +231,11 @@ class SamplerContract(ExactContract):
                 if function.run(row, ids, slot):
                     ran, whole = True, np.full((1, case.vocab_size), -np.inf, np.float32)
                     whole[0, slice(None) if ids is None else ids] = row
-                    case.take([i]).expect_equal(_with_padding(whole), expected[i : i + 1], where)
+                    case.take([i]).expect_equal(with_padding(whole), expected[i : i + 1], where)
         return ran
 
     def _check_removed(self, case: Case, outcome: np.ndarray) -> None:
-        removed = _with_padding(case.logits) == -np.inf
+        removed = with_padding(case.logits) == -np.inf
         if self.sampler.restores:
             removed &= (outcome > -np.inf).sum(axis=1, keepdims=True) > 1
         case.refuse(removed & (outcome != -np.inf), "was removed before and is back")
@@ -248,9 +248,5 @@ class SamplerContract(ExactContract):
         case.refuse(np.isnan(outcome), "becomes NaN")
         case.refuse(outcome == np.inf, "becomes infinite")
         if not self.removes:
-            lost = (outcome == -np.inf) & (_with_padding(case.logits) > -np.inf)
+            lost = (outcome == -np.inf) & (with_padding(case.logits) > -np.inf)
             case.refuse(lost, "is removed by a sampler that removes nothing")
-
-
-def _with_padding(logits: np.ndarray) -> np.ndarray:
-    return np.pad(logits, ((0, 0), (0, 1)), constant_values=-np.inf)

@@ -76,19 +76,22 @@ def open_slots(
     vocabulary = Vocabulary(vocab_size, tuple(eos_token_ids), tokenizer)
     known = known_params(sampler)
     neutral = {name: param.neutral for name, param in known.items()}
-    slots = Slots(vocabulary, known)
+    slots = Slots(vocabulary, known, capacity=max(1, len(params)))
+    if prompts:
+        slots.pool.reserve(max(map(len, prompts), default=0), len(prompts))
     index = []
     checked: dict[int, dict[str, Any]] = {}  # most requests share a few mappings
-    for i, given in enumerate(params):
-        if id(given) not in checked:
-            checked[id(given)] = neutral | _checked(sampler, given, known)
-            sampler.check(checked[id(given)])
-        values = checked[id(given)].copy()
+    for i, each in enumerate(params):
+        if id(each) not in checked:
+            checked[id(each)] = _checked(sampler, each, known)
+            sampler.check(neutral | checked[id(each)])
+        given = checked[id(each)]
+        values = neutral | given
         state = RequestState(
             chain_of(sampler), History(prompts[i] if prompts else (), outputs[i] if outputs else ())
         )
         state.open(values, vocabulary)
-        index.append(slots.put(state, values, seeds[i] if seeds else (values["seed"] or 0)))
+        index.append(slots.put(state, given, seeds[i] if seeds else (values["seed"] or 0)))
     return slots, np.array(index, np.int64)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,14 +18,14 @@ from ..backends.library.segmented import new_batch
 from ..backends.library.session import LibrarySession, Parts
 from ..backends.library.tensor import layout_of
 from ..backends.numpy import NumpyBackend
-from ..contract import LOGPROBS_KINDS, Batch, Chain, Group, LogprobsRequest, ParameterError, Rows, Vocabulary
+from ..contract import LOGPROBS_KINDS, Batch, Chain, Group, LogprobsRequest, ParameterError, Rows
 from ..params import SamplingParams, build_chain
 from ..registry import default_registry
 from ..requests.history import History
 from ..requests.slots import Slots
 from ..requests.state import RequestState
-from ..tokenizer import Tokenizer
 from .cases import Case, make_case
+from .chains import vocabulary_of
 
 VOCAB_SIZES = (1, 40, 2100)
 CHAINS = 30
@@ -52,6 +53,11 @@ class LibraryTrial:
         """The rows `which`, as rows 0, 1, … of some logits."""
         index, edits = np.arange(len(which)), self.chain.edits_only()
         return Group(self.chain, index, self.rows.take(which), masked, processed, edits)
+
+    @cached_property
+    def expected(self) -> Outcome:
+        """The NumPy backend's outcome for all rows, with what is left of them."""
+        return on_host(self, self.logits, self.group(np.arange(len(self.rows)), processed=True))
 
     def edits_group(self, which: np.ndarray) -> Group:
         """The same with the chain's masks, biases and penalties alone."""
@@ -165,7 +171,7 @@ def _outcome(batch: Batch, declined: Sequence[int]) -> Outcome:
 def trials(library: Library) -> Iterator[LibraryTrial]:
     """Every program below that the library supports, on vocabularies of several sizes."""
     for size in VOCAB_SIZES:
-        vocabulary = _vocabulary(size)
+        vocabulary = vocabulary_of(size)
         slots = Slots(vocabulary, default_registry().catalogue.params)
         session = LibrarySession(library, slots)
         for number, params in enumerate(_settings()):
@@ -185,7 +191,7 @@ def draws(library: Library, n: int) -> tuple[np.ndarray, np.ndarray] | None:
     the token ids. None if the library does not draw."""
     params = SamplingParams()
     chain, logits = build_chain(params), np.linspace(0, 4, 20, dtype=np.float32)
-    slots = Slots(_vocabulary(len(logits)), default_registry().catalogue.params)
+    slots = Slots(vocabulary_of(len(logits)), default_registry().catalogue.params)
     session = LibrarySession(library, slots)
     if session.query((*chain.samplers, chain.selector)) is None:
         return None
@@ -215,13 +221,6 @@ def _settings() -> Iterator[SamplingParams]:
             yield SamplingParams(**together)
         except ParameterError:  # two selectors
             continue
-
-
-def _vocabulary(size: int) -> Vocabulary:
-    """Tokens with common prefixes: a, b, aa, ab, …; token 0 is EOS, token 1 is a newline."""
-    letters = str.maketrans("01", "ab")
-    spelled = [bin(number + 2)[3:].translate(letters).encode() for number in range(size)]
-    return Vocabulary(size, (0,), Tokenizer([b"</s>", b"\n", *spelled][:size], eos_token_ids=[0]))
 
 
 def _live(slots: Slots, chain: Chain, params: SamplingParams, case: Case) -> Rows:

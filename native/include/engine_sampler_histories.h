@@ -43,6 +43,13 @@ int64_t es_histories_append(const es_histories *histories, int64_t n, const int6
 void es_histories_draws(int64_t n, const uint64_t *seeds, const int64_t *positions, uint32_t stream, uint32_t draw,
                         uint64_t *numbers);
 
+/* Where the end of a history of n tokens occurs earlier in it. For every i from 1 to n - 1, length(i) is how many tokens
+ * before the last i are the last ones, in the same order; at most `limit` count. places[] are all i with a length of
+ * at least `least`, ascending, lengths[] their lengths; both have room for n. Returns how many there are. `known` is room
+ * for the lesser of limit and n to work in. The work is in proportion to n, whatever repeats. */
+int64_t es_histories_repeats(int64_t n, const int64_t *tokens, int64_t limit, int64_t least, int64_t *known,
+                             int64_t *places, int64_t *lengths);
+
 /* cdef: end */
 
 #if defined(__GNUC__)

@@ -27,3 +27,32 @@ void es_histories_draws(int64_t n, const uint64_t *seeds, const int64_t *positio
                         uint64_t *numbers) {
     for (int64_t i = 0; i < n; i++) numbers[i] = es_draw64(seeds[i], positions[i], stream, draw);
 }
+
+/* Lengths are found as by the Z algorithm: of those before it, one needs only what lies within a repeat. */
+int64_t es_histories_repeats(int64_t n, const int64_t *tokens, int64_t limit, int64_t least, int64_t *known,
+                             int64_t *places, int64_t *lengths) {
+    const int64_t *last = tokens + n - 1, kept = limit < n ? limit : n;
+    int64_t left = 0, right = 0, count = 0; /* what is before the last `left` repeats up to `right` */
+    for (int64_t i = 0; i < kept; i++) known[i] = 0;
+    for (int64_t i = 1; i < n; i++) {
+        int64_t length = 0;
+        if (i < right) {
+            length = known[i - left];
+            if (length > right - i) length = right - i;
+        } else if (least > 0) {
+            while (i < n && last[-i] != *last) i++;
+            if (i == n) break;
+        }
+        if (i + length >= right) {
+            while (length < limit && i + length < n && last[-(i + length)] == last[-length]) length++;
+            left = i;
+            right = i + length;
+        }
+        if (i < kept) known[i] = length;
+        if (length >= least) {
+            places[count] = i;
+            lengths[count++] = length;
+        }
+    }
+    return count;
+}

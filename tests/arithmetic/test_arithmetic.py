@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from engine_sampler import arithmetic as a
 from engine_sampler.arithmetic import integer_weights, scalars
 
+from ..examples import examples
 from ..reference import softmax
 
 RNG = np.random.default_rng
@@ -74,7 +75,7 @@ def test_weights_are_not_monotone_to_the_last_unit() -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 200), st.integers(0, 50), st.sampled_from([1, 2, 3]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_weights_of_a_slice_a_stride_or_a_batch_are_the_same(
     seed: int, m: int, start: int, stride: int
 ) -> None:
@@ -367,8 +368,9 @@ def test_a_samplers_stream_is_derived_from_its_name() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(1, 2**62)), min_size=1, max_size=12))
 def test_scale_draw_is_the_upper_half_of_the_product(pairs: list[tuple[int, int]]) -> None:
-    r, total = np.array([p[0] for p in pairs], np.uint64), np.array([p[1] for p in pairs])
-    assert a.scale_draw(r, total).tolist() == [x * s >> 64 for x, s in pairs]
+    for many in (pairs, pairs * 40):
+        r, total = np.array([p[0] for p in many], np.uint64), np.array([p[1] for p in many])
+        assert a.scale_draw(r, total).tolist() == [x * s >> 64 for x, s in many]
 
 
 def test_a_coin_shows_heads_as_often_as_it_should() -> None:

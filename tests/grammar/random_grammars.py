@@ -16,10 +16,11 @@ from engine_sampler.grammar.program.expression import Expression
 from engine_sampler.grammar.program.operations import Operation
 from engine_sampler.grammar.program.rules import ACCEPT, Edge, Rules
 
+from ..examples import examples
 from .both_engines import Engine
 from .naive import Naive
 
-quick = settings(deadline=None, max_examples=60)
+quick = settings(deadline=None, max_examples=examples(60))
 
 ALPHABET = b"abc"
 texts = st.lists(st.sampled_from(ALPHABET), max_size=6).map(bytes)

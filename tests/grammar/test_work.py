@@ -15,7 +15,7 @@ from engine_sampler.grammar.errors import GrammarLimitError
 from engine_sampler.grammar.grammar import Grammar
 from engine_sampler.grammar.limits import Limits
 from engine_sampler.grammar.program.unicode import ranges
-from engine_sampler.grammar.work import counted_work, half_of_work, spend
+from engine_sampler.grammar.work import counted_work, half_of_work, limited_work, spend
 
 
 def test_a_nested_call_counts_against_the_same_limit() -> None:
@@ -169,3 +169,47 @@ def test_what_is_not_worth_the_rest_of_the_work_leaves_half_of_it() -> None:
         spend(300)
         with pytest.raises(GrammarLimitError, match=r"Limits\.reading"):
             spend(1)
+
+
+def test_part_of_the_work_may_be_limited() -> None:
+    with counted_work(Limits(reading=100)) as work:
+        spend(10)
+        with limited_work(20) as part:
+            spend(20)
+        assert not part.is_spent
+        assert work.left == 70
+        with limited_work(20) as part:
+            spend(21)
+            raise AssertionError("not reached")
+        assert part.is_spent
+        assert work.left == 50
+
+
+def test_a_limit_of_a_part_is_no_way_around_the_whole_limit() -> None:
+    with (
+        counted_work(Limits(reading=10)),
+        pytest.raises(GrammarLimitError, match="more than 10 steps"),
+        limited_work(20),
+    ):
+        spend(11)
+
+
+@pytest.mark.parametrize(
+    "error", [GrammarLimitError("another limit"), ValueError("no limit")], ids=["limit", "fault"]
+)
+def test_other_errors_leave_a_limited_part(error: Exception) -> None:
+    def fail() -> None:
+        with limited_work(20):
+            spend(5)
+            raise error
+
+    with counted_work(Limits(reading=100)) as work:
+        with pytest.raises(type(error), match=str(error)):
+            fail()
+        assert work.left == 95
+
+
+def test_outside_of_a_grammar_a_part_is_not_limited() -> None:
+    with limited_work(1) as part:
+        spend(10**6)
+    assert not part.is_spent

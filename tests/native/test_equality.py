@@ -24,7 +24,7 @@ from tests.native.comparing import (
 )
 from tests.random_chains import ROUNDS, SAMPLERS, SELECTORS, Random, random_settings
 
-GROUPS: Mapping[int, int] = {1: 6, 5: 10, 100: 25, 257: 20, 600: 15, 3000: 5}
+GROUPS: Mapping[int, int] = {1: 3, 5: 5, 100: 13, 257: 10, 600: 8, 3000: 3}
 """Random chains by vocabulary size, each for `REQUESTS` requests and `STEPS` steps."""
 REQUESTS, STEPS, WAYS = 80, 4, 2
 
@@ -50,7 +50,7 @@ def run_steps(
 
 def groups_of(size: int) -> int:
     """The number of random chains; more if there are fewer instruction sets to test."""
-    return GROUPS[size] * -(-3 // len(instruction_sets()))
+    return GROUPS[size] * -(-4 // len(instruction_sets()))
 
 
 def test_the_default_run_compares_a_hundred_thousand_draws() -> None:

@@ -13,6 +13,7 @@ from engine_sampler.samplers.dry import Breakers, _breakers, _extending, _longes
 from engine_sampler.samplers.mirostat import Mirostat
 from engine_sampler.samplers.no_repeat_ngram import completions
 from engine_sampler.samplers.penalties import Penalties, _Settings
+from tests.examples import examples
 from tests.native.building import load
 
 VOCAB = 300
@@ -131,7 +132,7 @@ def newest(tokens, start, reach):
     return {t: (inside.count(t), len(tokens) - 1 - tokens[::-1].index(t)) for t in sorted(set(inside))}
 
 
-@settings(max_examples=150, derandomize=True, deadline=None)
+@settings(max_examples=examples(150), derandomize=True, deadline=None)
 @given(prompts, chunks, st.sampled_from(["default", "all", "output"]), st.sampled_from([-1, 0, 1, 5, 40]),
        st.sampled_from([None, -1, 1, 3]))  # fmt: skip
 def test_windows_hold_what_the_penalties_see(prompt, parts, scope, last_n, own_range):
@@ -188,7 +189,7 @@ reaches = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200, derandomize=True, deadline=None)
+@settings(max_examples=examples(200), derandomize=True, deadline=None)
 @given(prompts, reaches, st.none() | reaches, st.lists(tokens, max_size=5), chunks, st.booleans())
 def test_a_history_that_begins_as_another_is_that_of_its_own_tokens(
     prompt, params, others, output, parts, is_sibling
@@ -227,7 +228,7 @@ def test_a_history_that_begins_as_another_is_that_of_its_own_tokens(
 sequences = st.lists(st.lists(tokens, min_size=1, max_size=4).map(tuple), max_size=4)
 
 
-@settings(max_examples=250, derandomize=True, deadline=None)
+@settings(max_examples=examples(250), derandomize=True, deadline=None)
 @given(prompts, chunks, sequences, st.sampled_from([1.0, 1.75, 1e30]), st.integers(0, 4),
        st.sampled_from([-1, 1, 2, 8, 30]))  # fmt: skip
 def test_dry_lowers_the_tokens_that_the_sampler_lowers(prompt, parts, entries, base, allowed, last_n):
@@ -304,7 +305,7 @@ def test_a_long_prompt_of_equal_tokens_is_read_in_linear_time():
 # --- n-grams and bad words -----------------------------------------------------------------------
 
 
-@settings(max_examples=150, derandomize=True, deadline=None)
+@settings(max_examples=examples(150), derandomize=True, deadline=None)
 @given(prompts, chunks, st.integers(0, 6) | st.integers(30, 60))
 def test_ngrams_are_completed_by_the_tokens_that_the_sampler_removes(prompt, parts, size):
     native = Native(prompt, no_repeat_ngram_size=size)
@@ -337,7 +338,7 @@ def test_a_long_ngram_is_looked_up_in_a_table_that_each_token_enters_once():
     assert [long.history.grams.run[i] for i in (0, 1, 499)] == [1, 2, 500]
 
 
-@settings(max_examples=150, derandomize=True, deadline=None)
+@settings(max_examples=examples(150), derandomize=True, deadline=None)
 @given(st.lists(tokens, max_size=12), st.lists(st.lists(tokens, min_size=1, max_size=4), max_size=60))
 def test_bad_words_are_finished_by_the_tokens_that_the_sampler_removes(prompt, words):
     tables = BadWords().resolve(SamplingParams(bad_words=words), Vocabulary(VOCAB))
@@ -358,7 +359,7 @@ notes = st.none() | st.floats(0, 60)
 noted = st.lists(st.lists(st.tuples(tokens, notes), max_size=5), max_size=12)
 
 
-@settings(max_examples=150, derandomize=True, deadline=None)
+@settings(max_examples=examples(150), derandomize=True, deadline=None)
 @given(st.lists(tokens, max_size=3), noted, st.floats(0, 9), shares, shares, st.floats(0, 0.99))
 def test_mu_and_the_average_follow_the_notes(prompt, parts, tau, eta, target, decay):
     native = Native(prompt, mirostat_tau=tau, mirostat_eta=eta, adaptive_target=target, adaptive_decay=decay)
@@ -395,7 +396,7 @@ def settled(prompt):
     return native
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=examples(60), derandomize=True, deadline=None)
 @given(prompts, st.lists(noted | st.integers(1, 30), max_size=8))
 def test_a_new_epoch_starts_from_scratch(prompt, steps):
     native = settled(prompt)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from engine_sampler.arithmetic import descending, distances, weights
 from engine_sampler.samplers.infill import _kept, _Text
 from engine_sampler.tokenizer import Tokenizer
+from tests.examples import examples
 from tests.native.building import load
 
 
@@ -51,7 +52,7 @@ def both(native, tokenizer, ends, ids, logits):
 pieces = st.text("ab", max_size=4) | st.sampled_from(["", "a\0", "\0", "abababab", "ababababa", "ababababb"])
 
 
-@settings(max_examples=500, derandomize=True, deadline=None)
+@settings(max_examples=examples(500), derandomize=True, deadline=None)
 @given(
     st.lists(st.tuples(pieces, st.integers(-12, 3), st.booleans()), min_size=1, max_size=24),
     st.sets(st.integers(0, 5), max_size=2),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import warnings
@@ -61,20 +62,25 @@ class RandomRequests:
         return tokens
 
 
+@functools.cache
+def on_numpy(seed: int, n: int, steps: int) -> tuple[RandomRequests, Tokens]:
+    """Requests, and their tokens with NumPy."""
+    requests = RandomRequests(seed, n, steps)
+    return requests, requests.run_steps(requests.join("numpy"))
+
+
 @pytest.mark.parametrize("num_threads", THREADS)
 @pytest.mark.parametrize("n", [1, 2, 7, 64, 200, 512])
 def test_any_number_of_threads_gives_the_tokens_of_numpy(n: int, num_threads: int) -> None:
     for seed in range(times(2) if n < 100 else 1):
-        requests = RandomRequests(seed, n, 3)
-        expected = requests.run_steps(requests.join("numpy"))
+        requests, expected = on_numpy(seed, n, 3)
         for isa, backend in instruction_sets().items():
             assert requests.run_steps(requests.join(backend, num_threads)) == expected, isa
 
 
 @pytest.mark.parametrize("num_threads", THREADS)
 def test_the_order_of_the_rows_does_not_matter(num_threads: int) -> None:
-    requests = RandomRequests(5, 64, 4)
-    expected = requests.run_steps(requests.join("numpy"))
+    requests, expected = on_numpy(5, 64, 4)
     for isa, backend in instruction_sets().items():
         assert requests.run_steps(requests.join(backend, num_threads), shuffled=num_threads) == expected, isa
 
@@ -91,12 +97,11 @@ def test_every_request_draws_the_same_tokens_alone_and_in_a_batch(num_threads: i
 
 
 def test_schedulers_in_several_threads_share_a_backend() -> None:
-    request_sets = [RandomRequests(seed, 40, 6) for seed in range(4)]
-    expected = [requests.run_steps(requests.join("numpy")) for requests in request_sets]
+    request_sets, expected = zip(*(on_numpy(seed, 40, 6) for seed in range(4)), strict=True)
     for backend in instruction_sets().values():
         with ThreadPoolExecutor(4) as pool:
             runs = [pool.submit(requests.run_steps, requests.join(backend, 2)) for requests in request_sets]
-            assert [run.result(timeout=60) for run in runs] == expected
+            assert [run.result(timeout=60) for run in runs] == list(expected)
 
 
 def in_a_child(work: Any) -> Any:
@@ -124,8 +129,7 @@ def in_a_child(work: Any) -> Any:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 @pytest.mark.parametrize("num_threads", THREADS)
 def test_a_forked_process_continues_as_its_parent_does(num_threads: int) -> None:
-    requests = RandomRequests(8, 64, 6)
-    expected = requests.run_steps(requests.join("numpy"))
+    requests, expected = on_numpy(8, 64, 6)
     for backend in instruction_sets().values():
         scheduler = requests.join(backend, num_threads)
         assert requests.run_steps(scheduler, slice(2)) == expected[:2]

@@ -26,6 +26,7 @@ from engine_sampler.params.orders import DEFAULT
 from engine_sampler.registry import default_registry
 from tests.adapters.vllm_protocol import Params
 from tests.engines import registered
+from tests.examples import examples
 
 SAMPLERS = default_registry().catalogue.samplers
 ON: Mapping[str, Mapping[str, Any]] = {
@@ -132,7 +133,7 @@ def test_a_sampler_that_is_off_costs_nothing() -> None:
     assert build_chain(params).key == ("top_k", "dist")
 
 
-@settings(max_examples=60, derandomize=True)
+@settings(max_examples=examples(60), derandomize=True)
 @given(st.lists(st.sampled_from(DEFAULT), max_size=40))
 def test_every_order_is_refused_or_bounded(order: list[str]) -> None:
     try:

@@ -14,6 +14,7 @@ from engine_sampler.adapters.llama_cpp import requests as llama_requests
 from engine_sampler.adapters.vllm.settings import settings_of
 from engine_sampler.params.openai import RENAMED, TRANSPORT
 
+from ..examples import examples
 from .hostile_values import ALL, DEEP, bodies, revealed
 
 TOKENIZER = Tokenizer([bytes([byte]) for byte in range(256)])
@@ -74,7 +75,9 @@ def test_every_key_with_every_hostile_value_is_read_or_refused(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", READERS)
-@settings(max_examples=150, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=examples(150), derandomize=True, deadline=None, suppress_health_check=list(HealthCheck)
+)
 @given(bodies(sorted({key for _, keys in READERS.values() for key in keys})))
 def test_random_hostile_bodies_are_read_or_refused(name: str, body: dict[str, Any]) -> None:
     assert len(refusal(READERS[name][0], revealed(body))) < LONGEST_MESSAGE

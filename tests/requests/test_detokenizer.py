@@ -19,6 +19,8 @@ from engine_sampler.stopping._patterns import PatternMatcher
 from engine_sampler.stopping._strings import StringMatcher
 from engine_sampler.tokenizer import Tokenizer
 
+from ..examples import examples
+
 CAT = "🐈".encode()
 FAMILY = "👨‍👩‍👧".encode()
 
@@ -69,7 +71,7 @@ def test_any_tokens_join_to_their_decoded_text(tokens: list[int], skip: bool) ->
     assert len(stream.deltas) == len(tokens) + 1
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.binary(max_size=30), st.lists(st.integers(1, 4), min_size=30, max_size=30))
 def test_any_bytes_cut_anywhere_join_to_their_text(data: bytes, widths: list[int]) -> None:
     pieces = []
@@ -144,7 +146,7 @@ def longest_beginning(data: bytes, strings: list[str]) -> int:
     return max(k for k in range(len(data) + 1) if data[len(data) - k :] in beginnings)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(STRINGS, st.lists(st.integers(0, len(LETTERS) - 1), max_size=25), st.booleans())
 def test_a_stop_string_is_found_where_it_is_first_complete(
     strings: list[str], tokens: list[int], include: bool
@@ -170,7 +172,7 @@ def test_a_stop_string_is_found_where_it_is_first_complete(
     assert closed(stream) == data.decode("utf-8", "replace")
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.lists(
         st.sampled_from(["ab", "a+b", "[ab]b", "(a|ba){2}", "é.", "b{2,3}a", "[^b]a"]),
@@ -322,7 +324,7 @@ def long_stream(tokens: Iterable[int | bytes], stream: Detokenizer) -> None:
         push(stream, [token] if isinstance(token, int) else token)
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(LONG, LONG, LONG, LONG)
 def test_rollback_and_forks_of_long_texts_are_exact(
     kept: list[int | bytes], undone: list[int | bytes], after: list[int | bytes], others: list[int | bytes]

@@ -2,7 +2,7 @@
 same tokens.
 
 Each method of each contract is tried with everything in the catalogue, at its first call and at a later one,
-on the backends by turns. A quick run tries a sixteenth of the cases; ENGINE_SAMPLER_TEST_ROUNDS=2 tries all.
+on the backends by turns. A quick run tries a 24th of the cases; ENGINE_SAMPLER_TEST_ROUNDS=2 tries all.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .cases import SOUND, Behaviour, Case, behaviours
 from .victims import VICTIMS, PlainBackend, PlainSampler, Victim, registered
 
 THOROUGH = int(os.environ.get("ENGINE_SAMPLER_TEST_ROUNDS", "1")) > 1
-SHARE = 16
+SHARE = 24
 """One of so many cases is tried in a quick run."""
 
 BEHAVIOURS = dict(behaviours())
@@ -97,7 +97,7 @@ def test_a_plugin_harms_only_its_own_request(victim: Victim) -> None:
     outcomes, failures = run_all(victim)
     logging.getLogger("engine_sampler").setLevel(logging.NOTSET)
     assert not failures, f"{len(failures)} of {outcomes.total()}:\n" + "\n".join(failures[:20])
-    assert outcomes.total() > 20
+    assert outcomes.total() > 12
 
 
 # --- backends outside of a scheduler ---------------------------------------------------------------

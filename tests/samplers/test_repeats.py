@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from engine_sampler.samplers import _repeats, dry
-from engine_sampler.samplers._repeats import repeat_lengths
+from engine_sampler.samplers._repeats import ends_repeated, repeat_lengths
 from engine_sampler.samplers._sequences import Sequences
 from engine_sampler.samplers.no_repeat_ngram import completions
 
@@ -37,6 +37,19 @@ def test_repeats_have_their_lengths_whichever_way_they_are_found(
     assert found.tolist() == lengths_by_definition(tokens, limit)
 
 
+@pytest.mark.parametrize("library", [_repeats._library, lambda: None], ids=["fastest", "numpy"])
+@examples(150, histories, integers(0, 70), integers(0, 4))
+def test_the_ends_of_repeats_are_found_in_c_and_in_numpy(
+    library: Callable[[], Any], tokens: list[int], limit: int, least: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_repeats, "_library", library)
+        places, lengths = ends_repeated(np.array(tokens, np.int64), limit, least)
+    right = enumerate(lengths_by_definition(tokens[::-1], limit))
+    expected = [(i, length) for i, length in right if i and length >= least]
+    assert list(zip(places.tolist(), lengths.tolist(), strict=True)) == expected
+
+
 @examples(300, histories, lists(lists(integers(0, 2), 4, 1), 5), lists(integers(0, 59), 60))
 def test_the_last_sequence_is_found_and_the_longest_that_begins_there(
     window: list[int], sequences: list[list[int]], some: list[int]
@@ -47,6 +60,15 @@ def test_the_last_sequence_is_found_and_the_longest_that_begins_there(
     found = Sequences(joined, ends).last_in(np.array(window, np.int64), np.array(places, np.int64))
     beginning = [(p, len(s)) for p in places for s in sequences if window[p : p + len(s)] == s]
     assert found == max(beginning, default=(-1, 0))
+
+
+@examples(150, histories, lists(lists(integers(0, 2), 4, 1), 4, 1), integers(0, 20))
+def test_breakers_further_back_than_matters_are_not_looked_for(
+    window: list[int], sequences: list[list[int]], most: int
+) -> None:
+    breakers = dry._breakers(tuple(map(tuple, sequences)), None, 3)
+    history = np.array(window, np.int64)
+    assert min(breakers.unbroken(history, most), most) == min(breakers.unbroken(history), most)
 
 
 # --- work ----------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-"""Drafts save forward passes, and never change a token."""
+"""Drafts save forward passes, and never change a token; some backends draw their rows before it is known that
+they count."""
 
 from __future__ import annotations
 
@@ -8,10 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import BackendError, ParameterError, RequestError, SamplingParams
+from engine_sampler import BackendError, Grammar, ParameterError, RequestError, SamplingParams, StepResult
 from engine_sampler.backends.numpy import NumpyBackend
 
-from ..engines import CONFIGURATIONS, EOS, VOCAB, alone, make_scheduler, model_step, outcome, snapshot
+from ..engines import (
+    CONFIGURATIONS,
+    EOS,
+    TOKENIZER,
+    VOCAB,
+    alone,
+    make_scheduler,
+    model_step,
+    outcome,
+    snapshot,
+)
 
 PROMPT = [1, 2, 1]
 
@@ -154,3 +165,138 @@ def test_a_backend_that_breaks_on_drafts_loses_no_token_that_was_drawn(logprobs:
     with pytest.raises(BackendError, match="broken"):
         scheduler.step(logits, None, [[5, 6]])
     assert scheduler.record(0).token_ids == [4]
+
+
+class DrawsAhead(NumpyBackend):
+    """Draws the rows of drafts together wherever nothing is noted that is drawn, and counts its runs."""
+
+    name = "ahead"
+    hosts_the_rest = True
+    runs = 0
+
+    def follows_drafts(self, plan: Any, tokens: int) -> bool:
+        return plan.selector.name in {"dist", "greedy"}
+
+    def run(self, batch: Any) -> None:
+        self.runs += 1
+        super().run(batch)
+
+
+MORE: tuple[dict[str, Any], ...] = (
+    {"regex": "[ab]{2,9}|(de)+", "logprobs": 2},
+    {"regex": "(a|b| c)*", "repetition_penalty": 1.5, "stop": ["ab"], "logprobs": 3},
+    {"regex": "(a|b| c)*", "logprobs_mode": "processed", "logprobs": 3, "xtc_probability": 0.5},
+    {"presence_penalty": 1.0, "penalty_last_n": 3, "logprobs_mode": "penalized", "logprobs": 1},
+    {"thinking": {"start": [[5]], "end": [[6]]}, "thinking_token_budget": 2, "answer": {"temperature": 2.0}},
+    {"phases": [{"tokens": 2, "params": {"logit_bias": {0: 3.0}}}, {"tokens": 3, "then": 0}]},
+)  # fmt: skip
+
+
+def seen(result: StepResult) -> list[Any]:
+    """All that a step tells."""
+    logprobs = [] if result.logprobs is None else [result.logprobs, *(result.logprobs.modes or {}).values()]
+    tables = [
+        (t.starts.tobytes(), t.entry_token_ids.tobytes(), t.entry_logprobs.tobytes(), t.ranks.tobytes())
+        for t in logprobs
+    ]
+    ends = result.finish_reasons, result.stop_reasons, result.errors, result.phase_tokens
+    return [result.token_ids.tolist(), result.text, *ends, tables]
+
+
+def guesses(scheduler: Any, live: list[Any], chance: random.Random) -> list[list[int]]:
+    """Guesses about each request, mostly right."""
+    drafts: list[list[int]] = []
+    for name in live:
+        draft: list[int] = []
+        copy, most = scheduler.fork(name), chance.randint(0, 4)
+        while len(draft) < most:
+            is_live = copy in scheduler.request_ids
+            token = int(model_step(scheduler, [copy]).token_ids[0]) if is_live else -1
+            draft.append(token if token >= 0 and chance.random() < 0.8 else chance.randrange(VOCAB))
+        scheduler.remove(copy)
+        drafts.append(draft)
+    return drafts
+
+
+@pytest.mark.parametrize("first", range(0, len(CONFIGURATIONS) + len(MORE), 4))
+def test_rows_that_are_drawn_ahead_are_those_of_one_after_the_other(first: int) -> None:
+    chance = random.Random(first)
+    ahead, plain = make_scheduler(backend=DrawsAhead()), make_scheduler()
+    for seed, given in enumerate((*CONFIGURATIONS, *MORE)[first : first + 4]):
+        for scheduler in (ahead, plain):
+            scheduler.add(params_of(given, seed=seed), PROMPT, request_id=seed)
+    while live := plain.request_ids:
+        drafts = guesses(plain, live, chance)
+        found, right = (model_step(scheduler, live, drafts) for scheduler in (ahead, plain))
+        assert seen(found) == seen(right)
+        assert ahead.request_ids == plain.request_ids
+        assert all(ahead.record(name) == plain.record(name) for name in live)
+        if ahead.request_ids and chance.random() < 0.3:
+            name = chance.choice(ahead.request_ids)
+            for scheduler in (ahead, plain):
+                scheduler.suspend(name)
+                scheduler.resume(name)
+                scheduler.rollback(name, min(1, len(scheduler.record(name).token_ids)))
+
+
+ONE_RUN: tuple[dict[str, Any], ...] = (
+    {"repetition_penalty": 1.3, "frequency_penalty": 0.5},
+    {"regex": "[a-e]{9,}"},
+    {"logprobs": 2},
+    {"xtc_probability": 0.5},
+    {"bad_words": [[1, 2]], "no_repeat_ngram_size": 2, "dry_multiplier": 1.0, "min_tokens": 3},
+)
+
+
+@pytest.mark.parametrize("given", ONE_RUN, ids=str)
+def test_one_run_of_the_backend_draws_all_rows(given: Any) -> None:
+    backend = DrawsAhead()
+    scheduler = make_scheduler(backend=backend)
+    scheduler.add(SamplingParams(seed=1, **given), PROMPT)
+    copy = scheduler.fork(0)
+    right = [int(model_step(scheduler, [copy]).token_ids[0]) for _ in range(4)]
+    before = backend.runs
+    assert model_step(scheduler, [0], [right[:3]]).token_ids.tolist() == right
+    assert backend.runs == before + 1
+
+
+def test_a_request_whose_rows_wait_for_one_another_does_not_keep_others_waiting() -> None:
+    backend = DrawsAhead()
+    scheduler = make_scheduler(backend=backend)
+    scheduler.add(SamplingParams(seed=1, frequency_penalty=0.5), PROMPT)
+    scheduler.add(SamplingParams(seed=1, mirostat=2), PROMPT)
+    model_step(scheduler, None, [[1, 2, 3], [4]])
+    assert backend.runs <= 2
+    before = backend.runs
+    model_step(scheduler, None, [[1, 2, 3], []])
+    assert backend.runs == before + 1
+
+
+class TakesLong:
+    """Stands before a matcher of our own, whose copies cannot go on."""
+
+    def __init__(self, matcher: Any, is_copy: bool = False) -> None:
+        self._matcher, self._is_copy = matcher, is_copy
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._matcher, name)
+
+    def fork(self) -> TakesLong:
+        return TakesLong(self._matcher.fork(), is_copy=True)
+
+    def accept(self, token_id: int, work: Any = None) -> bool:
+        if self._is_copy:
+            raise MemoryError
+        return bool(self._matcher.accept(token_id, work))
+
+
+def test_rows_whose_masks_are_not_known_before_are_drawn_when_they_are() -> None:
+    backend = DrawsAhead()
+    scheduler, plain = make_scheduler(backend=backend), make_scheduler()
+    grammar = Grammar.from_regex("[ab]*").compile(TOKENIZER)
+    params = SamplingParams(seed=1, logprobs=1)
+    scheduler.add(params, PROMPT, grammar=TakesLong(grammar.matcher()))
+    plain.add(params, PROMPT, grammar=grammar.matcher())
+    found, right = (model_step(s, None, [[0, 1, 0, 1]]) for s in (scheduler, plain))
+    assert seen(found) == seen(right)
+    assert found.token_ids_on_device is None

@@ -12,6 +12,8 @@ from engine_sampler import ParameterError, SamplingParams, Scheduler, StopVerdic
 from engine_sampler.stopping import RepetitionCriteria
 from engine_sampler.stopping.repetition import PeriodTracker, Repetition
 
+from ..examples import examples
+
 REPEATED = StopVerdict("repetition_detected", "repetition")
 
 
@@ -30,7 +32,7 @@ def settings_of(draw: st.DrawFn) -> Repetition:
     return Repetition(max_size, draw(st.integers(1, max_size)), draw(st.integers(2, 4)))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(settings_of(), st.lists(st.integers(0, 2), max_size=100), st.lists(st.integers(0, 9), max_size=100))
 def test_it_agrees_with_a_search_of_all_tokens(
     repetition: Repetition, tokens: list[int], undone: list[int]

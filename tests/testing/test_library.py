@@ -30,6 +30,7 @@ ALL = (1 << 8) - 1
 @pytest.fixture(autouse=True)
 def _little_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine_sampler.testing.library.random_programs.BUDGET", 0.3)
+    monkeypatch.setattr("engine_sampler.testing.trials.CHAINS", 10)
 
 
 def outcomes(path: Path, *only: str) -> dict[str, CheckResult]:

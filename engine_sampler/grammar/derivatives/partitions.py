@@ -33,9 +33,27 @@ def of_pair(first: bytes, second: bytes) -> bytes:
     if first.translate(second) == second:
         return first
     spend(20)
-    pairs = list(zip(first, second, strict=True))
-    smallest = dict(zip(reversed(pairs), range(255, -1, -1), strict=True))
-    return bytes(map(smallest.__getitem__, pairs))
+    firsts, seconds = representatives(first), representatives(second)
+    if len(firsts) * len(seconds) > 256:
+        pairs = list(zip(first, second, strict=True))
+        smallest = dict(zip(reversed(pairs), range(255, -1, -1), strict=True))
+        return bytes(map(smallest.__getitem__, pairs))
+    # a byte for each pair of classes; all 256 are added at once
+    tens = first.translate(_numbered(firsts, len(seconds)))
+    ones = second.translate(_numbered(seconds, 1))
+    codes = (int.from_bytes(tens, "big") + int.from_bytes(ones, "big")).to_bytes(256, "big")
+    least = bytearray(256)
+    for code in set(codes):
+        least[code] = codes.index(code)
+    return codes.translate(least)
+
+
+def _numbered(bytes_: Iterable[int], step: int) -> bytearray:
+    """A table of 256 bytes with the numbers of some bytes, times `step`."""
+    table = bytearray(256)
+    for number, byte in enumerate(bytes_):
+        table[byte] = number * step
+    return table
 
 
 def meet(parts: Iterable[bytes]) -> bytes:

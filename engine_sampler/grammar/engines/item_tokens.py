@@ -14,7 +14,7 @@ from ...tokenizer import Tokenizer
 from ..program.rules import UNIQUE_MARK
 from .item_positions import ItemPosition
 from .item_values import BACKSLASH, SPACE, is_partial, prefix_of
-from .token_texts import TokenTexts, texts_of
+from .token_texts import DIGITS, LETTERS, TokensByText, TokenTexts, texts_of
 
 _ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"b": b"\b", b"f": b"\f"} | {
     bytes((byte,)): bytes((byte,)) for byte in b'"\\/'
@@ -23,9 +23,7 @@ _ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"b": b"\b", b"f": b"\f"} | {
 
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
 
-_DIGITS = b"0123456789"
-_LETTERS = bytes(byte for byte in range(256) if bytes((byte,)).isalpha())
-_IN_CONSTANTS = _DIGITS + b"-+.eEtrufalsn"
+_IN_CONSTANTS = DIGITS + b"-+.eEtrufalsn"
 
 Flags = npt.NDArray[np.bool_]
 
@@ -88,7 +86,7 @@ class _Classes:
         self._tokens, self._texts = tokens, texts
         self._size = len(texts)
         self.longest = int(np.diff(tokens.offsets).max(initial=1))
-        self._plain: dict[int, dict[bytes, list[int]]] = {}
+        self._plain = TokensByText(tokens, tokens.offsets[:-1], tokens.usual)
         self.tails: dict[bytes, list[int]] = {}
         self.heads: dict[bytes, list[int]] = {}
         self.slashed: dict[bytes, list[int]] = {}
@@ -159,11 +157,9 @@ class _Classes:
         """Sort the tokens without quotes. Returns those of white space, and others that may end a number or
         change what its digits say."""
         tokens, texts = self._tokens, self._texts
-        solid = np.append(np.flatnonzero(~_flags_of(SPACE, tokens)), len(tokens.data))
-        starts = solid[np.searchsorted(solid, tokens.offsets[:-1])]
-        lengths = np.maximum(tokens.offsets[1:] - starts, 0)
-        digits = _counts(_DIGITS, tokens) == lengths
-        alphabetic = _counts(_LETTERS, tokens) == lengths
+        _, lengths = tokens.behind(SPACE)
+        digits = tokens.count(DIGITS) == lengths
+        alphabetic = tokens.count(LETTERS) == lengths
         plain = ~quoted & tokens.usual
         blank = plain & (lengths == 0)
         numeric = plain & (lengths > 0) & ~digits & ~alphabetic
@@ -172,7 +168,7 @@ class _Classes:
             if data[:1] == b"," and (after := data[1:].lstrip(SPACE)).isdigit() and plain[token_id]:
                 self.commas.setdefault(after, []).append(token_id)
                 numeric[token_id] = False
-        constant = _counts(_IN_CONSTANTS, tokens) == lengths
+        constant = tokens.count(_IN_CONSTANTS) == lengths
         for token_id in np.flatnonzero(plain & constant & (lengths > 0)).tolist():
             self.words.setdefault(texts[token_id].lstrip(SPACE), []).append(token_id)
         for exponent in (b"e", b"E"):
@@ -221,25 +217,13 @@ class _Classes:
     def _beginning_with(self, byte: int) -> Any:
         """The mask of the tokens that begin with a byte."""
         if byte not in self._first:
-            self._first[byte] = self._packed(self._begun_by(byte))
+            self._first[byte] = self._packed(self._tokens.begin_with(byte))
         return self._first[byte]
-
-    def _begun_by(self, byte: int) -> Flags:
-        first = np.append(self._tokens.text, np.uint8(0))[self._tokens.offsets[:-1]]
-        return (first == byte) & self._tokens.usual
 
     def _prefixes_of(self, text: bytes) -> Iterator[int]:
         """The tokens that `text` begins with."""
-        if not text:
-            return
-        if text[0] not in self._plain:
-            table: dict[bytes, list[int]] = {}
-            for token_id in np.flatnonzero(self._begun_by(text[0])).tolist():
-                table.setdefault(self._texts[token_id], []).append(token_id)
-            self._plain[text[0]] = table
-        table = self._plain[text[0]]
         for end in range(1, min(len(text), self.longest) + 1):
-            yield from table.get(text[:end], ())
+            yield from self._plain.get(text[:end])
 
     def _beginning(self, position: ItemPosition) -> set[int]:
         """Those after which an item that has begun is the beginning of another one, or is one."""
@@ -273,22 +257,6 @@ class _Classes:
             return self._between
         whole = position.closed or (text.isdigit() and text not in (position.items or ()))
         return self._outer if whole else self._unknown
-
-
-def _flags_of(bytes_: bytes, tokens: TokenTexts) -> Flags:
-    """Which bytes of all tokens are among `bytes_`."""
-    known = np.zeros(256, np.bool_)
-    known[np.frombuffer(bytes_, np.uint8)] = True
-    return known[tokens.text]
-
-
-def _counts(bytes_: bytes, tokens: TokenTexts) -> npt.NDArray[np.int64]:
-    """How many of `bytes_` each token has."""
-    full = np.flatnonzero(np.diff(tokens.offsets))
-    found = np.zeros(len(tokens.usual), np.int64)
-    if len(full):
-        found[full] = np.add.reduceat(_flags_of(bytes_, tokens), tokens.offsets[full], dtype=np.int32)
-    return found
 
 
 def _allowed(ids: Collection[int], words: Any) -> list[int]:

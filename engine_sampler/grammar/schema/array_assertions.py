@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import Any, TypeAlias
 
 from ..program.rules import MAX_UNIQUE_ITEMS
-from ..work import spend_on_each
+from ..work import sort, spend_on_each
 from .arrays import ArrayShape, Counted, Literals
 from .formula import (
     AND,
@@ -127,7 +127,7 @@ def _constants(shape: ArrayShape, expander: Expander, unique: bool) -> tuple[int
         values = _finite(shape.literals(index), expander)
         if values is None or len(literals) + len(values) > (_MAX_DISTINCT if unique else _MAX_REPEATED):
             return None
-        literals.update((expander.scalar(value), None) for value in values)
+        literals.update((expander.scalar(value), None) for value in _in_order(values))
     return tuple(literals)
 
 
@@ -225,6 +225,13 @@ def _finite(literals: Literals, expander: Expander) -> list[Any] | None:
         if kinds & (NUMBER if isinstance(value, Decimal) else STRING) and value not in outline.excluded:
             values.append(value)
     return values
+
+
+def _in_order(values: list[Any]) -> list[Any]:
+    """Constants in an order that does not depend on that of a set."""
+    texts = sort([value for value in values if isinstance(value, str)])
+    numbers = sort([value for value in values if isinstance(value, Decimal)])
+    return [*(value for value in values if not isinstance(value, (str, Decimal))), *numbers, *texts]
 
 
 _CONSTANT_VALUES = {NULL: None, FALSEHOOD: False, TRUTH: True}

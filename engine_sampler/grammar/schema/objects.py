@@ -309,11 +309,19 @@ def object_shape(atoms: Collection[Formula], expander: Expander) -> ObjectShape:
             needed.discard(ALWAYS)
             if NEVER not in needed and is_encodable(name):
                 members[name] = frozenset(needed)
-    regions = _regions(list(names), list(patterns), everywhere, requirements)
+    regions = (
+        () if _is_closed(everywhere) else _regions(list(names), list(patterns), everywhere, requirements)
+    )
     numbered = dict(enumerate(requirements))
     return ObjectShape(
         Plan(members, frozenset(required), regions, tuple(clauses), numbered, low=low, high=high)
     )
+
+
+def _is_closed(everywhere: list[tuple[Formula, int]]) -> bool:
+    """Whether no key may occur that the schema does not name."""
+    spend(len(everywhere))
+    return any(literal == NEVER and keys[0] == NOT and keys[1][0] == WITHIN for keys, literal in everywhere)
 
 
 def _constants(keys: Formula) -> Iterable[str]:

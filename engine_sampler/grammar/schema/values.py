@@ -16,9 +16,8 @@ from ...base.cached import cached_property
 from ..errors import GrammarError, GrammarLimitError
 from ..program.expression import EMPTY, Expression, literal, union
 from ..work import limited_work, spend
-from .alternatives import Deciding
+from .alternatives import Atoms, Deciding, disjuncts
 from .array_assertions import array_shapes
-from .clauses import Atoms, disjuncts
 from .document import Document
 from .formula import FALSE, LISTED, NEVER, TRUE, Formula, conjunction
 from .limits import MAX_VALUES

@@ -66,7 +66,7 @@ def tokens(tried: Sequence[LibraryTrial]) -> CheckResult:
     """How many rows the library runs itself, of those that give a token."""
     given = valid = 0
     for trial in tried:
-        good = ~on_host(trial, trial.logits, trial.group(_every(trial))).declined
+        good = ~trial.expected.declined
         try:
             given += int((good & ~_plain(trial).declined).sum())
         except LibraryError as error:
@@ -83,7 +83,8 @@ def _exact(trial: LibraryTrial) -> str | None:
     for rows in _in_all_types(trial):
         if trial.session.query(trial.parts, layout_of(rows, trial.session.vocab_size)) is None:
             continue
-        problem = _compare(on_library(trial, rows, group), on_host(trial, rows, group), "another result")
+        expected = trial.expected if rows.source is trial.logits else on_host(trial, rows, group)
+        problem = _compare(on_library(trial, rows, group), expected, "another result")
         if problem is not None:
             return f"{problem}, {'bfloat16' if rows.bfloat16 else rows.array.dtype}"
     return None
@@ -196,7 +197,7 @@ def _logprobs(trial: LibraryTrial) -> str | None:
     """Logprobs of the three kinds are those of `row_logprobs`, bit for bit."""
     every, group = _every(trial), trial.group(_every(trial))
     request, outcome = logprobs_on_library(trial, group)
-    processed = on_host(trial, trial.logits, trial.group(every, processed=True))
+    processed = trial.expected
     penalized = on_host(trial, trial.logits, trial.edits_group(every))
     for row in np.flatnonzero(request.done & ~processed.declined).tolist():
         token = int(outcome.token_ids[row])
@@ -225,7 +226,7 @@ def _survivors(trial: LibraryTrial) -> str | None:
     width = min(answer.max_survivors, trial.session.vocab_size)
     rows = LogitRows(trial.logits, trial.session.vocab_size)
     observed = observe(LibraryStep(trial.session, [(trial.group(every), samplers)], rows, width=width))
-    expected = on_host(trial, trial.logits, trial.group(every, processed=True)).survivors
+    expected = trial.expected.survivors
     for row, (ids, logits) in observed.left.items():
         if row not in expected:
             return f"survivors of row {row}, which has none"

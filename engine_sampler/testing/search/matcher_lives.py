@@ -94,8 +94,8 @@ class MatcherLives:
             if self._long:
                 self._roll(text, min(3, len(text.accepted)))
             return
-        some = [int(token) for token in self._random.choice(allowed, _LOOKED_AT)]
-        token = max(some, key=lambda token: self._breadth(text.matcher, token))
+        some = dict.fromkeys(self._random.choice(allowed, _LOOKED_AT).tolist())
+        token = max(some, key=lambda token: self._breadth(text.matcher, token) if len(some) > 1 else 0)
         if text.matcher.accept(token):
             text.accepted.append(token)
 

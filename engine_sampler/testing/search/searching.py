@@ -39,6 +39,11 @@ def seconds_to_search(seconds: float) -> float:
     return value
 
 
+def trial_of(number: int) -> Random:
+    """The random numbers of a trial."""
+    return np.random.default_rng([7, number])
+
+
 class Searching:
     """What all kits share: random trials without an end, from which a law takes some.
 
@@ -70,7 +75,7 @@ class Searching:
     def draws(self, first: int) -> Iterator[Random]:
         """A generator of random numbers for each trial: `times(first)`, however long they take, then more
         until the law's part of `seconds` is spent."""
-        return (np.random.default_rng([7, number]) for number in self.numbers(first))
+        return map(trial_of, self.numbers(first))
 
     def numbers(self, first: int) -> Iterator[int]:
         """The numbers of the trials, from `seed` on."""

@@ -19,7 +19,14 @@ from ...requests.state import RequestState
 from ..backend_trials import BackendTrials
 from ..batches import RowResults, new_batch, packed, results_of
 from ..cases import Random
-from ..chains import known_params_of_chains, random_settings, values_of_chain, vocabulary_of, with_foreign
+from ..chains import (
+    known_params_of_chains,
+    not_neutral,
+    random_settings,
+    values_of_chain,
+    vocabulary_of,
+    with_foreign,
+)
 from .drawing import draw_history, draw_row, draw_seed, draw_size, draw_sizes
 
 MOST_GROUPS = 5
@@ -206,8 +213,7 @@ class _World:
         if not backend.hosts_the_rest and not supports_all(backend, chain):
             return None
         values = values_of_chain(params, own)
-        known = self._slots.params
-        return _Room(given, chain, values, {k: v for k, v in values.items() if v != known[k].neutral}, [])
+        return _Room(given, chain, values, not_neutral(values, self._slots.params), [])
 
     def _like_another(self, given: dict[str, Any]) -> dict[str, Any]:
         """The settings of another chain, with some of `given`; `given` if they do not fit together."""

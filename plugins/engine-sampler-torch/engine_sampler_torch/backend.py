@@ -99,6 +99,9 @@ class TorchBackend(Backend):
     def draws_ahead(self, plan: DevicePlan) -> bool:
         return plan.draws_ahead
 
+    def follows_drafts(self, plan: DevicePlan, tokens: int) -> bool:
+        return plan.follows_drafts(tokens)
+
     def process(self, batch: Batch) -> Any:
         if not batch.groups:
             return None

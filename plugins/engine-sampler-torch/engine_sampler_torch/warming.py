@@ -30,9 +30,9 @@ def warm_up(
     masks: bool = True,
     edits: bool = True,
 ) -> int:
-    """Compile the kernels that draw from such rows, by one step of each over rows of zeros; afterwards no
-    request waits for the compiler. Triton keeps what it compiles in the folder `TRITON_CACHE_DIR`, by default
-    `~/.triton/cache`, so that a later process reads it there.
+    """Check the kernels, and compile those that draw from such rows, by one step of each over rows of zeros;
+    afterwards no request waits for the compiler. Triton keeps what it compiles in the folder
+    `TRITON_CACHE_DIR`, by default `~/.triton/cache`, so that a later process reads it there.
 
     orders      the samplers of each chain that come after its edits, in order: temperature, top_k, top_p and
                 min_p, each at most once. An empty one draws from whole rows.
@@ -47,7 +47,7 @@ def warm_up(
     Returns how many steps were tried. Raises ValueError for a chain, a dtype or a number that is not allowed,
     and RuntimeError where they do not run at all (no Triton, no card, or not equal to the host).
     """
-    from .running.fused import kernels_for
+    from .running.fused import CHECK, compilations_for, kernels_for
 
     for name, least in (("vocab_size", vocab_size), ("top_k", top_k), ("rows", min(rows, default=1))):
         if least < 1:
@@ -56,9 +56,14 @@ def warm_up(
         if dtype not in DTYPES.values():
             raise ValueError(f"dtypes has {dtype}; allowed are {', '.join(map(str, DTYPES.values()))}")
     place = torch.device(device)
+    if place.type == "cuda" and place.index is None and torch.cuda.is_available():
+        place = torch.device("cuda", torch.cuda.current_device())
     kernels = kernels_for(place)
     if kernels is None:
         raise RuntimeError(f"no kernels run on {place}: there is nothing to compile")
+    compilations = compilations_for(place)
+    if compilations is not None:
+        compilations.note(CHECK)
     from .kernels.check import Golden
 
     settings = {"temperature": 0.8, "top_k": top_k, "top_p": 0.95, "min_p": 0.05}

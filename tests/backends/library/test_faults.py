@@ -18,7 +18,7 @@ from engine_sampler.contract import Backend
 
 from ...engines import observed
 from .building import FaultyToy, faulty_toy, toy, variant
-from .running import PLAIN, STATEFUL, generate, logits_of, scheduler_of
+from .running import PLAIN, STATEFUL, generate, generate_on_numpy, logits_of, scheduler_of
 
 CALLS = ("open", "query", "compile", "run")
 DECLINED = ("ES_UNSUPPORTED", "ES_NO_MEMORY", "ES_DEVICE", "ES_BUSY")
@@ -42,7 +42,7 @@ def explained(scheduler: Scheduler) -> str:
 
 @pytest.mark.parametrize("settings", [PLAIN, STATEFUL, PLAIN + STATEFUL], ids=["plain", "stateful", "both"])
 def test_a_library_gives_the_tokens_of_numpy(settings: tuple[dict[str, object], ...]) -> None:
-    assert np.array_equal(generate(settings, LibraryBackend(toy())), generate(settings, "numpy"))
+    assert np.array_equal(generate(settings, LibraryBackend(toy())), generate_on_numpy(settings))
 
 
 @pytest.mark.parametrize("code", DECLINED)
@@ -51,7 +51,7 @@ def test_a_library_gives_the_tokens_of_numpy(settings: tuple[dict[str, object], 
 def test_the_host_takes_over_when_any_call_fails(vendor: FaultyToy, call: str, code: str, skip: int) -> None:
     backend = LibraryBackend(vendor.path)
     vendor.fail(call, number(code), skip=skip)
-    assert np.array_equal(generate(PLAIN + STATEFUL, backend), generate(PLAIN + STATEFUL, "numpy"))
+    assert np.array_equal(generate(PLAIN + STATEFUL, backend), generate_on_numpy(PLAIN + STATEFUL))
 
 
 @pytest.mark.parametrize("code", DECLINED)
@@ -59,7 +59,7 @@ def test_the_host_takes_over_when_any_call_fails(vendor: FaultyToy, call: str, c
 def test_the_host_takes_over_when_every_call_fails(vendor: FaultyToy, call: str, code: str) -> None:
     backend = LibraryBackend(vendor.path)
     vendor.fail(call, number(code), times=10**6)
-    assert np.array_equal(generate(PLAIN, backend), generate(PLAIN, "numpy"))
+    assert np.array_equal(generate(PLAIN, backend), generate_on_numpy(PLAIN))
 
 
 @pytest.mark.parametrize("code", ["ES_INVALID", 77])
@@ -120,13 +120,13 @@ def test_a_batch_without_memory_is_halved_down_to_single_rows(vendor: FaultyToy,
         vendor.fail("run", number("ES_NO_MEMORY"), times=failures)
 
     backend = LibraryBackend(vendor.path)
-    assert np.array_equal(generate(PLAIN, backend, before=starve), generate(PLAIN, "numpy"))
+    assert np.array_equal(generate(PLAIN, backend, before=starve), generate_on_numpy(PLAIN))
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_no_more_rows_are_given_than_the_library_takes_at_once(most: int) -> None:
     backend = LibraryBackend(variant(f"MAX_ROWS={most}"))
-    assert np.array_equal(generate(PLAIN, backend), generate(PLAIN, "numpy"))
+    assert np.array_equal(generate(PLAIN, backend), generate_on_numpy(PLAIN))
 
 
 # --- a device that is lost -----------------------------------------------------------------------
@@ -146,7 +146,7 @@ def lose_at(vendor: FaultyToy, when: int):
 def test_a_device_lost_in_mid_generation_changes_no_token(vendor: FaultyToy, when: int) -> None:
     settings = PLAIN + STATEFUL
     tokens = generate(settings, LibraryBackend(vendor.path), before=lose_at(vendor, when))
-    assert np.array_equal(tokens, generate(settings, "numpy"))
+    assert np.array_equal(tokens, generate_on_numpy(settings))
 
 
 def test_a_lost_device_is_logged_once_and_never_called_again(
@@ -186,7 +186,7 @@ def test_nothing_leaks(vendor: FaultyToy) -> None:
 def test_the_host_takes_over_where_pythons_part_of_a_call_lacks_memory(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    right, done, calls = generate(PLAIN + STATEFUL, "numpy"), getattr(TokensOutput, name), count()
+    right, done, calls = generate_on_numpy(PLAIN + STATEFUL), getattr(TokensOutput, name), count()
 
     def without_memory(*args: object) -> object:
         done(*args)
@@ -245,7 +245,7 @@ def test_nothing_leaks_when_calls_fail(vendor: FaultyToy, call: str, code: str) 
 @pytest.mark.parametrize("status", ["ES_ROW_EMPTY", "ES_ROW_DECLINED"])
 def test_a_declined_row_is_run_by_the_host_although_no_fault_is_counted(status: str) -> None:
     backend = LibraryBackend(variant(f"STATUS={status}"))
-    assert np.array_equal(generate(PLAIN, backend), generate(PLAIN, "numpy"))
+    assert np.array_equal(generate(PLAIN, backend), generate_on_numpy(PLAIN))
 
 
 @pytest.mark.parametrize("status", [6, 77, -1])
@@ -254,7 +254,7 @@ def test_a_status_that_the_header_does_not_know_ends_its_row_and_no_other(status
     result = scheduler.step(logits_of(0, len(PLAIN)))
     assert result.finish_reasons[0] == "error"
     assert f"toy gave the row an unknown status: {status}" in result.errors[0]
-    assert np.array_equal(result.token_ids[1:], generate(PLAIN, "numpy", steps=1)[0, 1:])
+    assert np.array_equal(result.token_ids[1:], generate_on_numpy(PLAIN, steps=1)[0, 1:])
 
 
 def test_an_unknown_status_ends_its_row_in_the_middle_of_a_chain_too() -> None:
@@ -264,13 +264,13 @@ def test_an_unknown_status_ends_its_row_in_the_middle_of_a_chain_too() -> None:
     assert "unknown status: 77" in result.errors[0]
     others = [row for row, error in enumerate(result.errors) if error is None]
     assert len(others) == 2  # of two calls, each ends its first row
-    assert np.array_equal(result.token_ids[others], generate(settings, "numpy", steps=1)[0, others])
+    assert np.array_equal(result.token_ids[others], generate_on_numpy(settings, steps=1)[0, others])
 
 
 @pytest.mark.parametrize("token", [-1, -7, 60, 10**12])
 def test_the_host_takes_over_from_a_library_that_draws_a_token_that_does_not_exist(token: int) -> None:
     backend = LibraryBackend(variant(f"TOKEN={token}"))
-    assert np.array_equal(generate(PLAIN, backend), generate(PLAIN, "numpy"))
+    assert np.array_equal(generate(PLAIN, backend), generate_on_numpy(PLAIN))
     assert backend.lost
 
 
@@ -283,7 +283,7 @@ ALL = (1 << 8) - 1
 def test_the_host_provides_what_is_not_promised(name: str) -> None:
     backend = LibraryBackend(variant(f"PROMISES={ALL & ~number(f'ES_{name}')}"))
     settings = (*PLAIN, {"top_k": 4, "logprobs": 2, "logprobs_mode": "processed"})
-    assert np.array_equal(generate(settings, backend), generate(settings, "numpy"))
+    assert np.array_equal(generate(settings, backend), generate_on_numpy(settings))
 
 
 def test_the_host_reports_logprobs_in_place_of_impossible_ones() -> None:
@@ -307,7 +307,7 @@ def test_a_library_that_declares_that_it_writes_gets_copies() -> None:
     before = logits.copy()
     tokens = scheduler.step(logits).token_ids
     assert np.array_equal(logits, before)
-    assert np.array_equal(tokens, generate(PLAIN, "numpy", steps=1)[0])
+    assert np.array_equal(tokens, generate_on_numpy(PLAIN, steps=1)[0])
 
 
 def test_an_inexact_library_is_never_chosen_automatically() -> None:
@@ -319,12 +319,12 @@ def test_an_inexact_library_is_never_chosen_automatically() -> None:
 @pytest.mark.parametrize("code", ["ES_OK", "ES_BUSY", "ES_DEVICE"])
 def test_a_library_that_works_in_the_background_is_waited_for(code: str) -> None:
     backend = LibraryBackend(variant(f"WAIT={code}"))
-    assert np.array_equal(generate(PLAIN, backend), generate(PLAIN, "numpy"))
+    assert np.array_equal(generate(PLAIN, backend), generate_on_numpy(PLAIN))
 
 
 def test_the_packaged_kernels_run_like_any_library(packaged: Path) -> None:
     settings = PLAIN + STATEFUL
-    assert np.array_equal(generate(settings, LibraryBackend(packaged)), generate(settings, "numpy"))
+    assert np.array_equal(generate(settings, LibraryBackend(packaged)), generate_on_numpy(settings))
 
 
 # --- what observers are told ---------------------------------------------------------------------

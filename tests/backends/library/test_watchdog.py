@@ -18,7 +18,7 @@ from engine_sampler.backends.choose import named_backend
 from engine_sampler.backends.library import LibraryBackend
 
 from .building import library, toy, variant
-from .running import PLAIN, STATEFUL, VOCAB, generate, logits_of, scheduler_of
+from .running import PLAIN, STATEFUL, VOCAB, generate, generate_on_numpy, logits_of, scheduler_of
 
 LOGPROBS = tuple({**given, "logprobs": 3} for given in PLAIN)
 MINUTE = 60.0
@@ -43,7 +43,7 @@ def late() -> Path:
 @pytest.mark.parametrize("path", ["toy", "native"])
 def test_a_time_limit_changes_no_token(path: str, settings: Any, packaged: Path) -> None:
     backend = LibraryBackend(toy() if path == "toy" else packaged, timeout=MINUTE)
-    assert np.array_equal(generate(settings, backend), generate(settings, "numpy"))
+    assert np.array_equal(generate(settings, backend), generate_on_numpy(settings))
     assert not backend.lost
 
 
@@ -77,7 +77,7 @@ def test_the_host_runs_a_late_step_and_all_later_ones(late: Path, caplog: pytest
     backend = LibraryBackend(late, timeout=0.05)
     with caplog.at_level(logging.WARNING, "engine_sampler"):
         tokens = generate(PLAIN, backend)
-    assert np.array_equal(tokens, generate(PLAIN, "numpy"))
+    assert np.array_equal(tokens, generate_on_numpy(PLAIN))
     assert backend.lost
     assert controls(late).late_waiting() == 1  # it was called once
     assert "a call has not returned within 0.05 s" in caplog.text
@@ -95,7 +95,7 @@ def test_what_a_late_call_writes_in_the_end_reaches_nobody(late: Path) -> None:
     while controls(late).late_waiting():
         time.sleep(0.001)
     assert np.array_equal(result.token_ids, tokens)
-    assert np.array_equal(tokens, generate(PLAIN, "numpy", steps=1)[0])
+    assert np.array_equal(tokens, generate_on_numpy(PLAIN, steps=1)[0])
     assert controls(late).late_closed() == 0
 
 
@@ -123,7 +123,7 @@ def test_the_environment_may_set_the_time_limit_of_a_named_library(
     monkeypatch.setenv("ENGINE_SAMPLER_LIBRARY_TIMEOUT", "0.05")
     backend = named_backend(f"library:{late}")
     assert backend is not None
-    assert np.array_equal(generate(PLAIN, backend), generate(PLAIN, "numpy"))
+    assert np.array_equal(generate(PLAIN, backend), generate_on_numpy(PLAIN))
     controls(late).late_return()
 
 

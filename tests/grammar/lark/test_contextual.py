@@ -26,10 +26,11 @@ from engine_sampler.grammar.program.rules import Rules
 from engine_sampler.grammar.work import counted_work
 
 from ...bytewise import needs_native_engine
+from ...examples import examples
 from ..both_engines import ENGINES, Engine, allowed, every_engine, tried
 from .oracle import DATA, LIBRARY, Oracle, language_of, spoiled
 
-patient = settings(deadline=None, max_examples=30, suppress_health_check=list(HealthCheck))
+patient = settings(deadline=None, max_examples=examples(30), suppress_health_check=list(HealthCheck))
 
 
 class Contextual(Oracle):
@@ -421,7 +422,7 @@ def small_grammars(draw: st.DrawFn) -> str:
 
 
 @every_engine
-@settings(patient, max_examples=60)
+@settings(patient, max_examples=examples(60))
 @given(text=small_grammars())
 def test_any_small_grammar_has_the_language_that_lark_gives_it(engine: Engine, text: str) -> None:
     oracle = lalr(text)
@@ -449,7 +450,7 @@ def lalr(text: str) -> Contextual:
 
 
 @every_engine
-@settings(patient, max_examples=60)
+@settings(patient, max_examples=examples(60))
 @given(text=small_grammars())
 def test_a_mask_allows_the_tokens_that_can_be_accepted(engine: Engine, text: str) -> None:
     lalr(text)
@@ -494,7 +495,7 @@ def test_what_a_terminal_matches_early_goes_on_although_one_that_cannot_come_may
 
 
 @pytest.mark.skipif(len(ENGINES) < 2, reason="there is no native library")
-@settings(patient, max_examples=60)
+@settings(patient, max_examples=examples(60))
 @given(text=small_grammars())
 def test_the_engines_give_the_same_masks(text: str) -> None:
     lalr(text)

@@ -33,6 +33,12 @@ IN_ANY_CASE = ["", "q", "<a>1", "q<b>2", "<a"]
         (r'root ::= Regex("(\?i)\u03a3|[^k]")', ["\u03a3", "\u03c3", "x"], ["k", "K"]),
         (r'root ::= Regex("(\?i)\xe9")', ["\xe9"], ["\xc9"]),
         ('root ::= Regex("^a$")', ["a"], ["aa"]),
+        (
+            'root ::= Regex(".{2}", json_string=true)',
+            ["a/", "\x7f\xe9"],
+            ['a"', "a\\", "a\n", "\x1fa", "abc"],
+        ),
+        ('root ::= Regex("a.", json_string=false)', ['a"'], ["b"]),
         (TWO_TAGS.format("false"), IN_ANY_CASE, ["<a>1q", "<a>1<b>2", "x", "<a>"]),
         (TWO_TAGS.format("true"), [*IN_ANY_CASE, "<a>1q", "<a>1<b>2"], ["x", "<a>", "<a>1x"]),
         ('root ::= TagDispatch(("<a>", a), ("ax", b))\na ::= "1"\nb ::= "2"', ["<a>1ax2", "<ax2"], ["<ax"]),
@@ -78,7 +84,8 @@ def test_tokens_in_them(text: str, masks: list[set[int]]) -> None:
     [
         ("root ::= Regex(1)", r"Regex: Regex takes one text \(line 1, column 10\)"),
         ('root ::= "a" Regex("(")', r"Regex: not a regular expression.*line 1, column 14"),
-        ('root ::= Regex("a", json_string=true)', "has no argument json_string"),
+        ('root ::= Regex("a", json_string=1)', "json_string must be true or false"),
+        ('root ::= Regex("a", excludes=("a"))', "has no argument excludes"),
         ('root ::= Substring("a", b)', "Substring takes texts"),
         ('root ::= Substring("\ud800")', "lone surrogate"),
         ('root ::= TagDispatch(("\ud800", root))', "lone surrogate"),

@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 from engine_sampler.grammar.errors import GrammarError
 from engine_sampler.grammar.lark.grammar import rules_from_lark
 
+from ...examples import examples
 from .oracle import DATA, Language, Oracle, language_of, ours, small_grammars, spoiled
 
 ALL = sorted(path.stem for path in DATA.glob("*.lark"))
 LARK = Path(lark.__file__).parent / "grammars"
 
-patient = settings(deadline=None, max_examples=30, suppress_health_check=list(HealthCheck))
+patient = settings(deadline=None, max_examples=examples(30), suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -68,7 +69,7 @@ SHORT = ["".join(some) for length in range(5) for some in product("ab", repeat=l
 SHORT += ["A", "aB", "ab-_b", "_", "a_b", "a__b", "_ab_", "a-_-b", "a_-a", "b_b_", "__"]
 
 
-@settings(patient, max_examples=40)
+@settings(patient, max_examples=examples(40))
 @given(text=small_grammars())
 def test_any_small_grammar_has_the_language_that_lark_gives_it(text: str) -> None:
     try:

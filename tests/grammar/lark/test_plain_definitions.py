@@ -17,6 +17,7 @@ from engine_sampler.grammar.lark.grammar import load
 from engine_sampler.grammar.lark.plain_definitions import plain_definitions
 from engine_sampler.grammar.lark.statements import Scan
 
+from ...examples import examples
 from .oracle import LIBRARY
 
 LARKS_OWN = Path(lark.__file__).parent / "grammars"
@@ -172,7 +173,7 @@ TEXT = st.lists(st.sampled_from(WORDS + [" "] * 20), max_size=12).map("".join)
 STATEMENT = st.tuples(st.sampled_from(["a", "b", "?a.2", "A", "B.1", "!_b", "start", ""]), BODY | TEXT)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.lists(STATEMENT, max_size=4))
 def test_any_text_is_read_as_lark_reads_it(statements: list[tuple[str, str]]) -> None:
     text = "\n".join(f"{head}: {body}" if head else body for head, body in statements)

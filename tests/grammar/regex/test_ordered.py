@@ -14,13 +14,14 @@ from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
 from engine_sampler.grammar.program.expression import AUTOMATON, Encoder
 from engine_sampler.grammar.regex.pattern import terminal_expression
 
+from ...examples import examples
 from ..languages import Language
 from .test_pattern import ATOMS, patterns
 
 TEXTS = st.text("ab1é\n", max_size=6)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(patterns(*ATOMS, ahead=False), st.sampled_from([0, re.S, re.I]), st.lists(TEXTS, max_size=12))
 def test_a_terminal_matches_the_texts_that_re_matches_as_a_whole(pattern, flags, texts):
     language = Language(terminal_expression(pattern, flags))
@@ -32,7 +33,7 @@ def test_a_terminal_matches_the_texts_that_re_matches_as_a_whole(pattern, flags,
 LOOKAHEADS = ["(?!a)", "(?!b)", "(?!.b)", r"(?!\w)", "(?!a*1)", r"\Z", "(?m:$)"]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(patterns(*ATOMS, *LOOKAHEADS, ahead=False), TEXTS, st.text("ab1", max_size=3))
 def test_a_negative_lookahead_sees_the_text_after_the_terminal(pattern, text, then):
     try:

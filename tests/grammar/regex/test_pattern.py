@@ -24,6 +24,7 @@ from engine_sampler.grammar.program.expression import (
 from engine_sampler.grammar.regex.pattern import PatternLimits, pattern_expression, terminal_expression
 
 from ...conftest import shared_data
+from ...examples import examples
 from ..languages import Language
 
 ATOMS = ["a", "b", "1", "é", "ab", ".", "[ab]", "[^a]", "[é-ü]", r"\w", r"\d", r"\s", r"\W", "(?i:B)", "K"]
@@ -47,7 +48,7 @@ def patterns(*atoms: str, ahead: bool = True) -> st.SearchStrategy[str]:
     return st.recursive(st.sampled_from(atoms), larger, max_leaves=8)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(patterns(*ATOMS, ahead=False), st.sampled_from([0, re.S, re.I, re.A]), st.lists(TEXTS, max_size=12))
 def test_a_pattern_matches_the_texts_that_re_matches_as_a_whole(pattern, flags, texts):
     language = Language(pattern_expression(pattern, flags=flags))
@@ -55,7 +56,7 @@ def test_a_pattern_matches_the_texts_that_re_matches_as_a_whole(pattern, flags, 
         assert (text in language) == bool(re.fullmatch(pattern, text, flags)), text
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(patterns(*ATOMS, *ANCHORS, *LOOKBEHINDS), st.sampled_from([0, re.S]), st.lists(TEXTS, max_size=12))
 def test_lookarounds_and_anchors_are_allowed_anywhere(pattern, flags, texts):
     language = Language(pattern_expression(pattern, flags=flags))
@@ -63,7 +64,7 @@ def test_lookarounds_and_anchors_are_allowed_anywhere(pattern, flags, texts):
         assert (text in language) == bool(re.fullmatch(pattern, text, flags)), text
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(patterns(*ATOMS, *ANCHORS, *LOOKBEHINDS), st.sampled_from([0, re.M]), st.lists(TEXTS, max_size=12))
 def test_a_pattern_is_found_where_re_finds_it(pattern, flags, texts):
     language = Language(pattern_expression(pattern, flags=flags, search=True))
@@ -219,7 +220,7 @@ WORDS = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     st.lists(WORDS, min_size=9, max_size=14).map("|".join),
     st.sampled_from(["{}", "(?:{})", "(?:{})b", "a(?:{})?", "(?i:{})", "(?:{}){{2}}"]),

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from engine_sampler.grammar.errors import GrammarError, UnsupportedKeywordError
@@ -150,3 +154,17 @@ def test_a_thousand_constants_may_be_unique_items() -> None:
     judge = Judge({"type": "array", "items": {"enum": values}, "uniqueItems": True})
     assert judge.accepts_value(["v7", "v999", "v8"])
     assert not judge.begins('["v7","v999","v7"')
+
+
+def test_constants_that_differ_give_the_same_program_in_every_process() -> None:
+    constants = ["north", "east", "south", "west", 2.5, 1]
+    schema = {"type": "array", "items": {"enum": constants}, "uniqueItems": True}
+    code = f"from engine_sampler.grammar import Grammar; print(Grammar.from_json_schema({schema!r}).key)"
+    keys = set()
+    for seed in "12":
+        environment = os.environ | {"PYTHONHASHSEED": seed}
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+        )
+        keys.add(done.stdout)
+    assert len(keys) == 1

@@ -162,3 +162,15 @@ def test_an_object_exists_once_one_plan_of_it_is_found() -> None:
     assert shape.is_productive(lambda literals: True)
     with pytest.raises(GrammarLimitError, match="plans"):
         shape.plans(lambda literals: True)
+
+
+def test_patterns_do_not_matter_where_no_other_key_may_occur() -> None:
+    patterns = {
+        f"^(?:[a-z]{{{number},{number + 20}}}|{number})$": {"type": "integer"} for number in range(40)
+    }
+    schema = {"patternProperties": patterns, "properties": {"abc": {}}, "additionalProperties": False}
+    closed = {"allOf": [schema, {"properties": {"abc": True, "x": {}}, "additionalProperties": False}]}
+    assert accepted(closed, '{"abc": 1}', '{"abc": "1"}', '{"x": 5}', '{"y": 5}') == [
+        '{"abc": 1}',
+        '{"x": 5}',
+    ]

@@ -14,6 +14,8 @@ from engine_sampler.grammar.engines.reference import ReferenceGrammar
 from engine_sampler.grammar.errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
 from engine_sampler.grammar.schema.compiling import rules_from_schema
 
+from ...examples import examples
+
 Validator = pytest.importorskip("jsonschema").Draft202012Validator
 
 KEYS = st.sampled_from(["a", "b", "ab"])
@@ -76,7 +78,7 @@ SCHEMAS = st.recursive(
     lambda inner: st.builds(lambda a, b, c: {**a, **b, **c}, *[keywords(inner)] * 2, st.just({})),
     max_leaves=6,
 )
-relaxed = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+relaxed = settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def matcher_of(schema: Any) -> Any:

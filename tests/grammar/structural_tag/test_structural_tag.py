@@ -19,6 +19,7 @@ from engine_sampler.grammar.structural_tag.structural_tag import (
     rules_from_tag,
 )
 
+from ...examples import examples
 from ..both_engines import Engine, every_engine
 
 SPECIAL = {"<eos>": 256, "<call>": 257, "<end>": 258}
@@ -127,7 +128,7 @@ def test_free_text_is_valid_utf_8() -> None:
     st.lists(st.sampled_from(["a", "b", "ab", "aab", "abb", "<"]), min_size=1, max_size=3, unique=True),
     st.data(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_free_text_ends_where_a_trigger_first_occurs(triggers: list[str], data: Any) -> None:
     text = data.draw(st.text("ab<c", max_size=8))
     rules = [[trigger, const("!")] for trigger in triggers]
@@ -149,7 +150,7 @@ def _reads(text: str, triggers: list[str]) -> bool:
 
 
 @given(st.text("ab!", max_size=10))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_after_a_tag_the_text_is_watched_from_scratch(text: str) -> None:
     assert accepts({"type": "dispatch", "rules": [["ab", const("!")]]}, text) is _reads(text, ["ab"])
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import chain
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ....tokenizer import Tokenizer
 from ...program.rules import UNIQUE_MARK
 from ..item_values import is_partial, prefix_of
+from ..token_texts import DIGITS, LETTERS, TokensByText, texts_of
 from .positions import NestedPosition, may_repeat
 from .values import Value, ascending_scalars
 
@@ -28,6 +29,9 @@ _ESCAPED = {
     b"\\": b"\\",
     b"/": b"/",
 }
+
+
+Ids = npt.NDArray[np.int64]
 
 
 class NestedTokens:
@@ -50,48 +54,67 @@ class NestedTokens:
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        special = set(tokenizer.special_token_ids) | set(tokenizer.eos_token_ids)
-        self.plain: dict[bytes, list[int]] = {}
-        self.words: dict[bytes, list[int]] = {}
+        self._all = tokens = texts_of(tokenizer)
+        self._texts = texts = tokenizer.token_bytes
+        self._size = len(tokenizer)
+        self.longest = int(np.diff(tokens.offsets).max(initial=1, where=tokens.usual))
         self.tails: dict[bytes, list[int]] = {}
         self.heads: dict[bytes, list[int]] = {}
         self.escapes: dict[bytes, list[int]] = {}
         self.commas: dict[bytes, list[int]] = {}
-        kinds: dict[str, list[int]] = {name: [] for name in _KINDS}
-        self.longest = 1
-        self._size = len(tokenizer)
-        self._closers = np.full(self._size, -1, np.int8)
+        self.marked = tokens.with_byte(UNIQUE_MARK)
+        self.nested = np.union1d(tokens.with_byte(b"["), tokens.with_byte(b"{"))
+        arrays = tokens.with_byte(b"[").tolist()
+        self.arrays = _array_of(one for one in arrays if b"," in texts[one].partition(b"[")[2])
+        self.various, self.mixed, self.simple = self._read_quotes()
+        unquoted = tokens.usual & ~self._has_quote
+        starts, lengths = tokens.behind(_SPACE)
+        self.plain = TokensByText(tokens, tokens.offsets[:-1], unquoted)
+        self.words = TokensByText(tokens, starts, unquoted)
+        self._closers = self._read_commas(unquoted)
+        self._with_comma = _array_of(chain.from_iterable(self.commas.values()))
+        digits = (lengths > 0) & (tokens.count(DIGITS) == lengths)
+        alphabetic = (lengths > 0) & (tokens.count(LETTERS) == lengths)
+        numeric = unquoted & ~digits & ~alphabetic
+        numeric[self._with_comma] = False
+        numeric[[*self.words.get(b"e"), *self.words.get(b"E")]] = True
+        self.numeric = np.flatnonzero(numeric)
+
+    def _read_quotes(self) -> tuple[Ids, Ids, Ids]:
+        """Sort the tokens with quotes or backslashes. Returns those of `various`, `mixed` and `simple`."""
+        tokens = self._all
+        quoted = tokens.with_byte(b'"')
         self._has_quote = np.zeros(self._size, np.bool_)
-        for token_id, data in enumerate(tokenizer.token_bytes):
-            if token_id in special or not data:
-                continue
-            self.longest = max(self.longest, len(data))
-            for kind in _kinds_of(data):
-                kinds[kind].append(token_id)
-            if b"," in data:
-                before = data[: data.rfind(b",")]
-                self._closers[token_id] = min(before.count(b"}") + before.count(b"]"), 100)
-            if _BACKSLASH in data:
+        self._has_quote[quoted] = True
+        various, mixed, simple = [], [], []
+        for token_id in np.union1d(quoted, tokens.with_byte(b"\\")).tolist():
+            data = self._texts[token_id]
+            quotes, escapes = data.count(b'"'), _BACKSLASH in data
+            if escapes:
                 self.escapes.setdefault(_before_escape(data), []).append(token_id)
-            if b'"' in data:
-                self._has_quote[token_id] = True
+            if quotes:
                 self.tails.setdefault(data[data.rfind(b'"') + 1 :], []).append(token_id)
                 self.heads.setdefault(data[: data.find(b'"')], []).append(token_id)
-            else:
-                self.plain.setdefault(data, []).append(token_id)
-                self.words.setdefault(data.lstrip(_SPACE), []).append(token_id)
-        self.marked, self.arrays, self.various, self.mixed, self.nested, self.simple = (
-            np.array(kinds[name], np.int64) for name in _KINDS
-        )
-        numeric: list[int] = []
-        for data, ids in self.words.items():
-            digits = data[1:].lstrip(_SPACE)
-            if data[:1] == b"," and digits.isdigit():
-                self.commas.setdefault(digits, []).extend(ids)
-            elif not data.isdigit() and (not data.isalpha() or data in (b"e", b"E")):
-                numeric += ids
-        self.numeric = np.array(numeric, np.int64)
-        self._with_comma = np.fromiter(chain.from_iterable(self.commas.values()), np.int64)
+            if quotes > 1 or escapes or (quotes and data.count(b",") > 1):
+                various.append(token_id)
+            elif quotes and b"," in data:
+                mixed.append(token_id)
+            if quotes == 1 and not escapes and not data[: data.find(b'"')].strip(_SPACE + b":"):
+                simple.append(token_id)
+        return _array_of(various), _array_of(mixed), _array_of(simple)
+
+    def _read_commas(self, unquoted: npt.NDArray[np.bool_]) -> npt.NDArray[np.int8]:
+        """Sort the tokens with commas. Returns how many containers each may end before its last comma; -1
+        without one."""
+        closers = np.full(self._size, -1, np.int8)
+        for token_id in self._all.with_byte(b",").tolist():
+            data = self._texts[token_id]
+            before = data[: data.rfind(b",")]
+            closers[token_id] = min(before.count(b"}") + before.count(b"]"), 100)
+            words = data.lstrip(_SPACE)
+            if words[:1] == b"," and (digits := words[1:].lstrip(_SPACE)).isdigit() and unquoted[token_id]:
+                self.commas.setdefault(digits, []).append(token_id)
+        return closers
 
     def candidates(self, position: NestedPosition, words: Any) -> list[int]:
         """The tokens of a mask that may have to be removed."""
@@ -136,11 +159,11 @@ class NestedTokens:
                     for end in range(min(len(rest), self.longest) + 1):
                         found[self.escapes.get(rest[:end], _NOTHING)] = True
 
-    def _continuing(self, rest: bytes, continuing: dict[bytes, list[int]]) -> set[int]:
+    def _continuing(self, rest: bytes, continuing: TokensByText) -> set[int]:
         """Those that are the beginning of the rest of an item, or end behind it."""
         found: set[int] = set(self.heads.get(rest, ()))
         for end in range(1, min(len(rest), self.longest) + 1):
-            found.update(continuing.get(rest[:end], ()))
+            found.update(continuing.get(rest[:end]))
         return found
 
     def _beginning(self, position: NestedPosition) -> set[int]:
@@ -151,7 +174,7 @@ class NestedTokens:
         found: set[int] = set()
         items = ascending_scalars(_items(position))
         if position.text == b"-":
-            found.update(self.plain.get(b"0", ()))  # equal to an item without the sign
+            found.update(self.plain.get(b"0"))  # equal to an item without the sign
         if position.closed or position.text.isdigit():
             for item in (*items, position.text):
                 for end in range(1, min(len(item), self.longest) + 1):
@@ -192,22 +215,8 @@ def _items(position: NestedPosition) -> frozenset[Value]:
     return frozenset() if position.top is None else position.top.items or frozenset()
 
 
-_KINDS = ("marked", "arrays", "various", "mixed", "nested", "simple")
-
-
-def _kinds_of(data: bytes) -> list[str]:
-    """The groups of `NestedTokens` that a token is in."""
-    quotes, escapes = data.count(b'"'), _BACKSLASH in data
-    is_various = quotes > 1 or escapes or (quotes > 0 and data.count(b",") > 1)
-    found = {
-        "marked": UNIQUE_MARK in data,
-        "arrays": b"[" in data and b"," in data[data.find(b"[") + 1 :],
-        "various": is_various,
-        "mixed": not is_various and quotes > 0 and b"," in data,
-        "nested": any(mark in data for mark in b"[{"),
-        "simple": quotes == 1 and not escapes and not data[: data.find(b'"')].strip(_SPACE + b":"),
-    }
-    return [kind for kind, holds in found.items() if holds]
+def _array_of(ids: Iterable[int]) -> Ids:
+    return np.fromiter(ids, np.int64)
 
 
 def _before_escape(data: bytes) -> bytes:
@@ -232,12 +241,6 @@ def _bits(words: Any) -> npt.NDArray[np.bool_]:
     return np.unpackbits(np.ascontiguousarray(words).view(np.uint8), bitorder="little").view(np.bool_)
 
 
-_TOKENS: WeakKeyDictionary[Tokenizer, NestedTokens] = WeakKeyDictionary()
-
-
 def tokens_of(tokenizer: Tokenizer) -> NestedTokens:
-    """The tokens of a tokenizer, found once."""
-    found = _TOKENS.get(tokenizer)
-    if found is None:
-        found = _TOKENS[tokenizer] = NestedTokens(tokenizer)
-    return found
+    """The tokens of a tokenizer, sorted once."""
+    return tokenizer.kept("nested_tokens", lambda: NestedTokens(tokenizer))

@@ -3,6 +3,7 @@
 Regex("[a-z]+")                  the texts that the whole pattern matches, in ECMAScript's syntax, else in
                                  Python's; `.` is any character, `(?i)` at its beginning ignores the
                                      case of ASCII letters. Look-aheads and anchors hold; xgrammar drops them
+Regex("[a-z]+", json_string=true)  those of them that JSON's strings hold as they are
 Substring("ab", "c")             any number of these texts that follow each other in the list
 TagDispatch(("<f", rule), ..., loop_after_dispatch=true, excludes=("x"))
                                  text, and behind each trigger what its rule matches; none of `excludes`
@@ -16,7 +17,7 @@ import re
 from typing import Any, NamedTuple
 
 from ...errors import GrammarError, GrammarLimitError
-from ...program.expression import Expression, literal
+from ...program.expression import ALL_BYTES, Expression, both, byte_class, literal, repeat
 from ...program.free_text import free_text, overlap_free, text_until, utf8
 from ...regex.pattern import pattern_expression
 from ..extensions.substring import substring_expression
@@ -24,7 +25,10 @@ from ..extensions.substring import substring_expression
 MACROS = ("TagDispatch", "TokenTagDispatch", "Token", "ExcludeToken", "Regex", "Substring")
 
 _IGNORE_CASE = "(?i)"
-_OPTIONS = ("loop_after_dispatch", "excludes")
+_OPTIONS = {"Dispatch": ("loop_after_dispatch", "excludes"), "Regex": ("json_string",)}
+"""The arguments with names, by how the names of macros end."""
+
+_PLAIN_IN_JSON = byte_class(ALL_BYTES & ~((1 << 32) - 1) & ~(1 << 0x22) & ~(1 << 0x5C))
 
 
 class RuleName(NamedTuple):
@@ -57,11 +61,14 @@ def read_macro(name: str, arguments: list[Any], options: dict[str, Any]) -> Macr
 
     Raises GrammarError without a place.
     """
-    if unknown := [key for key in options if key not in _OPTIONS or not name.endswith("Dispatch")]:
+    known = next((options for end, options in _OPTIONS.items() if name.endswith(end)), ())
+    if unknown := [key for key in options if key not in known]:
         raise GrammarError(f"{name} has no argument {unknown[0]}")
     if name == "Regex":
         _check(name, arguments, str, "one text", len(arguments) == 1)
-        return Macro([(("expression", _pattern(arguments[0])), None)])
+        plain = _truth(options, "json_string", False)
+        found = _pattern(arguments[0])
+        return Macro([(("expression", both(found, repeat(_PLAIN_IN_JSON)) if plain else found), None)])
     if name == "Substring":
         _check(name, arguments, str, "texts", True)
         return Macro([(("expression", substring_expression({"substring_chunks": arguments})), None)])
@@ -69,14 +76,12 @@ def read_macro(name: str, arguments: list[Any], options: dict[str, Any]) -> Macr
         _check(name, arguments, int, "ids of tokens", bool(arguments))
         ids = tuple(sorted(set(arguments)))
         return Macro([(("ids" if name == "Token" else "other", ids), None)])
-    loops = options.get("loop_after_dispatch", True)
+    loops = _truth(options, "loop_after_dispatch", True)
     excludes = options.get("excludes", [])
     excludes = excludes if isinstance(excludes, list) else [excludes]
     kind: type = str if name == "TagDispatch" else int
     what = "texts" if kind is str else "ids of tokens"
     _check(f"excludes of {name}", excludes, kind, what, "" not in excludes)
-    if not isinstance(loops, bool):
-        raise GrammarError("loop_after_dispatch must be true or false")
     for pair in arguments:
         is_pair = isinstance(pair, list) and len(pair) == 2 and isinstance(pair[1], RuleName)
         if not is_pair or not isinstance(pair[0], kind) or pair[0] == "":
@@ -96,6 +101,13 @@ def _pattern(text: str) -> Expression:
         raise
     except GrammarError:
         return pattern_expression(text, flags=flags)
+
+
+def _truth(options: dict[str, Any], name: str, default: bool) -> bool:
+    found = options.get(name, default)
+    if not isinstance(found, bool):
+        raise GrammarError(f"{name} must be true or false")
+    return found
 
 
 def _check(name: str, given: list[Any], kind: type, what: str, holds: bool) -> None:

@@ -1,11 +1,13 @@
-"""Alternatives for one value that are too many when they are multiplied out.
+"""Alternatives for one value: formulas about objects or arrays as disjunctions of plain assertions.
 
+clauses        multiplies them out
+deciding       tells them apart by what they say of each member, where they multiply out to too many
 equal_schemas  subschemas that say the same in different places
 exclusion      whether nothing satisfies several subschemas, more exactly than by outlines
 members        what the parts of a choice say of one member
-deciding       alternatives told apart by what they say of each member
 """
 
+from .clauses import Atoms, disjuncts
 from .deciding import Deciding
 
-__all__ = ["Deciding"]
+__all__ = ["Atoms", "Deciding", "disjuncts"]

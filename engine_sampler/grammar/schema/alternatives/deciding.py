@@ -12,10 +12,10 @@ from collections.abc import Iterable
 
 from ...errors import GrammarLimitError
 from ...work import spend
-from ..clauses import Atoms, Facts, reduced
 from ..formula import HAS, Formula, disjunction
 from ..limits import MAX_CLAUSES
 from ..nodes import Expander
+from .clauses import Atoms, Facts, reduced
 from .equal_schemas import EqualSchemas
 from .exclusion import Exclusion
 from .members import names_in, opposite, simplified

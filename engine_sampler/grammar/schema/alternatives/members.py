@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ...work import spend
-from ..clauses import Facts
 from ..formula import AND, HAS, PROPERTIES, TRUE, Formula, conjunction, negation
+from .clauses import Facts
 from .exclusion import Exclusion
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...work import spend_on_each
-from ..clauses import exclusive
+from ..alternatives.clauses import exclusive
 from ..document import SchemaNode
 from ..formula import (
     ALL,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ...errors import GrammarLimitError
 from ...work import spend
-from ..clauses import exclusive
+from ..alternatives.clauses import exclusive
 from ..document import SchemaNode
 from ..formula import (
     ALL,

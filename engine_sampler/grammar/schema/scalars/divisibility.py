@@ -13,10 +13,11 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import product
 from math import ceil, floor, gcd, lcm, prod
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ...work import spend, spend_on_each
 from ..formula import AND, INTEGER, MULTIPLE, NOT, OR, WITHIN, Formula, conjunction, disjunction, weight
+from ..limits import MAX_NUMBER_STATES
 
 _MANY_RESIDUES = 5_000
 """The number of residues from which on a formula is simplified."""
@@ -30,7 +31,10 @@ _MAX_DIVISOR = 1_000_000
 _MAX_CLASSES = 1_024
 """Maximum number of combinations of primes."""
 
-Bounds = tuple[list[Decimal], list[Decimal]]
+Bounds: TypeAlias = "tuple[list[Decimal], list[Decimal]]"
+
+_Ranges: TypeAlias = "tuple[tuple[int, int], ...]"
+"""For each prime, how often it divides at least, and at most."""
 
 
 def with_few_residues(
@@ -142,7 +146,8 @@ def _by_primes(formula: Formula, unit: Fraction, sizes: list[int]) -> Formula:
         for powers in spend_on_each(product(*(range(one + 1) for one in most)), 4 * weight(formula))
         if _holds(conjunction(about), powers, needed)
     }
-    return conjunction([*rest, _said(allowed, known)])
+    said = _said(allowed, known)
+    return formula if said is None else conjunction([*rest, said])
 
 
 def _is_about_divisors(formula: Formula) -> bool:
@@ -162,18 +167,39 @@ def _holds(formula: Formula, powers: tuple[int, ...], needed: dict[Decimal, tupl
     return all(least <= power for least, power in zip(needed[formula[1]], powers, strict=True))
 
 
-def _said(allowed: set[tuple[int, ...]], known: _Primes) -> Formula:
-    """The numbers that primes divide as often as one of the allowed combinations says."""
+def _said(allowed: set[tuple[int, ...]], known: _Primes) -> Formula | None:
+    """The numbers that primes divide as often as one of the allowed combinations says; None if that takes too
+    many residues."""
     if not allowed:
         return disjunction(())
     most: list[int] = []
     for number in range(len(known.primes)):
         allowed, last = _saturated(allowed, number, known.most[number])
         most.append(last)
+    if prod(prime**last for prime, last in zip(known.primes, most, strict=True)) > MAX_NUMBER_STATES:
+        return None
     least = [min(powers[number] for powers in allowed) for number in range(len(most))]
     factor = prod(prime**power for prime, power in zip(known.primes, least, strict=True))
-    ways = [_way(powers, least, most, known, factor) for powers in sorted(allowed)]
+    ways = [_way(ranges, least, most, known, factor) for ranges in _merged(allowed)]
     return conjunction([known.multiple_of(factor), disjunction(ways)])
+
+
+def _merged(allowed: set[tuple[int, ...]]) -> list[_Ranges]:
+    """The combinations, with those together that differ in how often one prime divides alone."""
+    found: list[_Ranges] = [tuple((power, power) for power in powers) for powers in sorted(allowed)]
+    for number in range(len(found[0])):
+        alike: dict[_Ranges, list[tuple[int, int]]] = {}
+        for ranges in spend_on_each(found):
+            known = alike.setdefault((*ranges[:number], *ranges[number + 1 :]), [])
+            low, high = ranges[number]
+            if known and known[-1][1] == low - 1:
+                known[-1] = known[-1][0], high
+            else:
+                known.append((low, high))
+        found = [
+            (*others[:number], one, *others[number:]) for others, known in alike.items() for one in known
+        ]
+    return found
 
 
 def _saturated(allowed: set[tuple[int, ...]], number: int, most: int) -> tuple[set[tuple[int, ...]], int]:
@@ -192,15 +218,15 @@ def _with(powers: tuple[int, ...], number: int, power: int) -> tuple[int, ...]:
     return (*powers[:number], power, *powers[number + 1 :])
 
 
-def _way(powers: tuple[int, ...], least: list[int], most: list[int], known: _Primes, factor: int) -> Formula:
-    """The multiples of `factor` units that primes divide just so often, or at least so often where that is
-    as far as it matters."""
+def _way(ranges: _Ranges, least: list[int], most: list[int], known: _Primes, factor: int) -> Formula:
+    """The multiples of `factor` units that each prime divides as often as its range says; the largest number
+    of times that matters also stands for all above."""
     parts: list[Formula] = []
-    for prime, power, low, high in zip(known.primes, powers, least, most, strict=True):
-        if power > low:
-            parts.append(known.multiple_of(factor * prime ** (power - low)))
-        if power < high:
-            parts.append((NOT, known.multiple_of(factor * prime ** (power - low + 1))))
+    for prime, (low, high), first, last in zip(known.primes, ranges, least, most, strict=True):
+        if low > first:
+            parts.append(known.multiple_of(factor * prime ** (low - first)))
+        if high < last:
+            parts.append((NOT, known.multiple_of(factor * prime ** (high - first + 1))))
     return conjunction(parts)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...errors import GrammarLimitError
 from ...program.expression import EMPTY, Expression, automaton
@@ -13,24 +13,29 @@ from ...work import spend, spend_on_each
 from ..formula import AND, INTEGER, LESS, MULTIPLE, NOT, OR, WITHIN, Formula
 from ..limits import MAX_NUMBER_STATES
 from .divisors import Residue, divisor_of, fraction_residue, is_multiple, whole_residue
+from .number_states import (
+    E_SIGN,
+    EXPONENT,
+    FRACTION,
+    INTEGRAL,
+    MINUS,
+    POINT,
+    START,
+    ZERO,
+    E,
+    KnownNumber,
+    NumberFacts,
+    NumberReading,
+    NumberScale,
+    NumberState,
+    WholeSigns,
+    bound_of,
+    compare_digit,
+    compare_exponent,
+)
 
 _MAX_BOUNDS = 200
 """Maximum number of bounds and constants with which a number is compared."""
-
-
-class _Bound(NamedTuple):
-    """The absolute value of a threshold: its digits in plain decimal form, and in scientific form."""
-
-    whole: str
-    fraction: str
-    digits: str
-    exponent: int
-
-
-def _bound(value: Decimal) -> _Bound:
-    whole, _, fraction = f"{abs(value):f}".partition(".")
-    whole, fraction = whole.lstrip("0"), fraction.rstrip("0")
-    return _Bound(whole, fraction, (whole + fraction).strip("0"), value.adjusted())
 
 
 def _atoms(formula: Formula) -> list[Formula]:
@@ -77,52 +82,6 @@ def digits_of(formula: Formula) -> tuple[int, int]:
     return whole + of_divisors, fraction
 
 
-def _compare_digit(digit: str, digits: str, at: int) -> int:
-    """The comparison (-1, 0, 1) of `digit` with digit number `at` of `digits`, padded with zeros."""
-    other = digits[at] if at < len(digits) else "0"
-    return (digit > other) - (digit < other)
-
-
-NumberState = tuple[Any, ...]
-
-START, MINUS, ZERO, INTEGRAL, POINT, FRACTION, E, E_SIGN, EXPONENT = range(9)
-
-
-class _Reading(NamedTuple):
-    """The state of a number before its exponent.
-
-    sign          1 or -1
-    whole         number of digits of the whole part, saturated just past the longest bound
-    plain         for each bound, the comparison of the digits so far with it, as a plain decimal
-    fraction      number of digits after the point, saturated at the largest number that matters
-    mantissa      the same comparisons if an exponent follows; None if an exponent is not allowed
-    has_fraction  whether there is a digit other than 0 after the point
-    zero          whether all digits are 0
-    residues      for each divisor, (residue, pending zeros); None if it can no longer divide the number
-    """
-
-    sign: int
-    whole: int = 0
-    plain: tuple[int, ...] = ()
-    fraction: int = 0
-    mantissa: tuple[int, ...] | None = None
-    has_fraction: bool = False
-    zero: bool = True
-    residues: tuple[tuple[int, int] | None, ...] = ()
-
-
-class _Scale(NamedTuple):
-    """The state of a number from its exponent on: `size` digits read, and `exponent`, their comparisons."""
-
-    sign: int
-    mantissa: tuple[int, ...]
-    has_fraction: bool
-    zero: bool
-    negative: bool = False
-    size: int = 0
-    exponent: tuple[int, ...] = ()
-
-
 class NumberAutomaton:
     """The automaton of one formula; states are created as they are reached.
 
@@ -142,7 +101,10 @@ class NumberAutomaton:
                 f"a number in the JSON Schema is compared with more than {_MAX_BOUNDS} bounds and constants"
             )
         self._by_sign = {sign: tuple(value for value in self._values if value * sign > 0) for sign in (1, -1)}
-        self._bounds = {sign: tuple(map(_bound, values)) for sign, values in self._by_sign.items()}
+        self._bounds = {sign: tuple(map(bound_of, values)) for sign, values in self._by_sign.items()}
+        self._scales = {
+            sign: tuple(bound.scale.lstrip("0") for bound in bounds) for sign, bounds in self._bounds.items()
+        }
         bounds = self._bounds[1] + self._bounds[-1]
         self._longest_whole = max((len(bound.whole) for bound in bounds), default=0)
         self._multiples = {atom[1]: divisor_of(atom[1]) for atom in atoms if atom[0] == MULTIPLE}
@@ -153,8 +115,15 @@ class NumberAutomaton:
         self._longest_fraction = max(lengths, default=0)
         self._divisors = tuple(self._multiples.values())
         self._rows: list[dict[Residue, list[Residue]]] = [{} for _ in self._divisors]
-        self._by_digit: tuple[Any, list[tuple[Residue, ...]]] = (None, [])
-        self._longest_exponent = max((len(str(abs(bound.exponent))) for bound in bounds), default=0)
+        self._residues_after: dict[tuple[Residue, ...], list[tuple[Residue, ...]]] = {}
+        self._longest_exponent = max((len(bound.scale) for bound in bounds), default=0)
+        self._whole_signs: dict[tuple[int, int, tuple[int, ...]], dict[str, WholeSigns]] = {}
+        self._verdicts: dict[KnownNumber, bool | None] = {}
+        self._steps: dict[int, Callable[[Any, str], Any]] = {
+            INTEGRAL: self._whole_digit,
+            FRACTION: self._fraction_digit,
+            EXPONENT: self._exponent_digit,
+        }
 
     def expression(self) -> Expression:
         """The automaton as an expression, without dead states."""
@@ -164,15 +133,15 @@ class NumberAutomaton:
         each = 6 + (len(self._values) + len(self._multiples)) // 2
         for state in states:
             outgoing = []
-            found = self._edges(state)
-            if self._needed:
-                found = [edge for edge in found if self._may_divide(edge[2])]
-            spend(10 + each * len(found))
-            for low, high, target in found:
-                if target not in numbers:
-                    numbers[target] = len(numbers)
+            for low, high, target in self._edges(state):
+                if self._needed and not self._may_divide(target):
+                    continue
+                number = numbers.get(target)
+                if number is None:
+                    number = numbers[target] = len(numbers)
                     states.append(target)
-                outgoing.append((low, high, numbers[target]))
+                outgoing.append((low, high, number))
+            spend(10 + each * len(outgoing))
             edges.append(sorted(outgoing))
             if len(states) > MAX_NUMBER_STATES:
                 raise GrammarLimitError(
@@ -187,7 +156,9 @@ class NumberAutomaton:
         phase, known = state
         if phase in (START, MINUS):
             return True
-        return known.zero or (phase < E and all(known.residues[number] for number in self._needed))
+        if known.zero or phase >= E:
+            return bool(known.zero)
+        return all(map(known.residues.__getitem__, self._needed))
 
     def _edges(self, state: NumberState) -> list[tuple[int, int, NumberState]]:
         phase, known = state
@@ -213,9 +184,9 @@ class NumberAutomaton:
     def _digits(
         self, known: Any, phase: int, digits: str = "0123456789"
     ) -> list[tuple[int, int, NumberState]]:
-        steps: dict[int, Callable[[Any, str], Any]]
-        steps = {INTEGRAL: self._whole_digit, FRACTION: self._fraction_digit, EXPONENT: self._exponent_digit}
-        step = steps[phase]
+        if self._multiples and phase == INTEGRAL:
+            return self._whole_digits(known, digits)
+        step = self._steps[phase]
         ranges: list[tuple[int, int, NumberState]] = []
         for first, last in self._runs(known, phase, digits):
             target = phase, step(known, first)
@@ -237,7 +208,7 @@ class NumberAutomaton:
                 at = known.fraction
                 marks.update(bound.fraction[at : at + 1], bound.digits[at + 1 : at + 2])
             else:
-                marks.update(str(abs(bound.exponent))[known.size : known.size + 1])
+                marks.update(bound.scale[known.size : known.size + 1])
         runs: list[tuple[str, str]] = []
         for digit in digits:
             if runs and not marks & {digit, runs[-1][1]}:
@@ -246,35 +217,62 @@ class NumberAutomaton:
                 runs.append((digit, digit))
         return runs
 
-    def _begin(self, sign: int) -> _Reading:
+    def _begin(self, sign: int) -> NumberReading:
         none = (0,) * len(self._bounds[sign])
         pending = tuple((0, max(divisor.zeros, 0)) for divisor in self._multiples.values())
-        return _Reading(sign, plain=none, mantissa=none, residues=pending)
+        return NumberReading(sign, plain=none, mantissa=none, residues=pending)
 
-    def _whole_digit(self, known: _Reading, digit: str) -> _Reading:
-        bounds = self._bounds[known.sign]
-        at = known.whole
+    def _whole_digit(self, known: NumberReading, digit: str) -> NumberReading:
+        plain, mantissa = self._signs_after(known, digit)
+        whole = self._whole_after(known)
+        return NumberReading(
+            known.sign, whole, plain, known.fraction, mantissa, known.has_fraction, False, ()
+        )
+
+    def _whole_after(self, known: NumberReading) -> int:
+        return min(known.whole + 1, max(self._longest_whole + 1, 2))
+
+    def _whole_digits(self, known: NumberReading, digits: str) -> list[tuple[int, int, NumberState]]:
+        """As `_digits`, where each digit has residues of its own: what depends on other things is computed
+        once for all states in which these are the same."""
+        key = known.sign, known.whole, known.plain
+        signs = self._whole_signs.get(key)
+        if signs is None:
+            signs = self._whole_signs[key] = {
+                digit: self._signs_after(known, digit) for digit in "0123456789"
+            }
+        residues = self._residues_after.get(known.residues)
+        if residues is None:
+            rows = map(self._row, range(len(known.residues)), known.residues)
+            residues = self._residues_after[known.residues] = list(zip(*rows, strict=True))
+        whole = self._whole_after(known)
+        ranges: list[tuple[int, int, NumberState]] = []
+        latest = None
+        for digit in digits:
+            byte = ord(digit)
+            plain, mantissa = signs[digit]
+            after = residues[byte - 0x30]
+            if (plain, mantissa, after) == latest:
+                ranges[-1] = ranges[-1][0], byte, ranges[-1][2]
+                continue
+            latest = plain, mantissa, after
+            reading = NumberReading(
+                known.sign, whole, plain, known.fraction, mantissa, known.has_fraction, False, after
+            )
+            ranges.append((byte, byte, (INTEGRAL, reading)))
+        return ranges
+
+    def _signs_after(self, known: NumberReading, digit: str) -> WholeSigns:
+        """The comparisons after a digit of the whole part."""
+        bounds, at = self._bounds[known.sign], known.whole
         plain = known.plain and tuple(
             [
-                1 if at >= len(bound.whole) else (status or _compare_digit(digit, bound.whole, at))
+                1 if at >= len(bound.whole) else (status or compare_digit(digit, bound.whole, at))
                 for status, bound in zip(known.plain, bounds, strict=True)
             ]
         )
-        mantissa = None
-        if at == 0:
-            mantissa = tuple([_compare_digit(digit, bound.digits, 0) for bound in bounds])
-        residues = known.residues and self._whole_residues(known.residues, digit)
-        whole = min(at + 1, max(self._longest_whole + 1, 2))
-        return _Reading(
-            known.sign, whole, plain, known.fraction, mantissa, known.has_fraction, False, residues
-        )
-
-    def _whole_residues(self, residues: tuple[Residue, ...], digit: str) -> tuple[Residue, ...]:
-        """The residues after a digit; those after all digits are computed together."""
-        if residues is not self._by_digit[0]:
-            rows = map(self._row, range(len(residues)), residues)
-            self._by_digit = residues, list(zip(*rows, strict=True))
-        return self._by_digit[1][ord(digit) - 48]
+        mantissa = tuple([compare_digit(digit, bound.digits, 0) for bound in bounds]) if at == 0 else None
+        return plain, mantissa
 
     def _row(self, number: int, residue: Residue) -> list[Residue]:
         """The residues of one divisor after each digit."""
@@ -285,7 +283,7 @@ class NumberAutomaton:
             self._rows[number][residue] = row
         return row
 
-    def _point(self, known: _Reading) -> _Reading:
+    def _point(self, known: NumberReading) -> NumberReading:
         plain = tuple(
             -1 if known.whole < len(bound.whole) else status
             for status, bound in zip(known.plain, self._bounds[known.sign], strict=True)
@@ -295,19 +293,21 @@ class NumberAutomaton:
             residue if divisor.zeros < 0 or is_multiple(residue, divisor, 0) else None
             for residue, divisor in zip(known.residues, divisors, strict=True)
         )
-        return known._replace(plain=plain, whole=0, residues=residues)
+        return NumberReading(
+            known.sign, 0, plain, known.fraction, known.mantissa, known.has_fraction, known.zero, residues
+        )
 
-    def _fraction_digit(self, known: _Reading, digit: str) -> _Reading:
+    def _fraction_digit(self, known: NumberReading, digit: str) -> NumberReading:
         bounds = self._bounds[known.sign]
         at = known.fraction
         plain = tuple(
-            status or _compare_digit(digit, bound.fraction, at)
+            status or compare_digit(digit, bound.fraction, at)
             for status, bound in zip(known.plain, bounds, strict=True)
         )
         mantissa = known.mantissa
         if mantissa is not None and not known.zero:
             mantissa = tuple(
-                status or _compare_digit(digit, bound.digits, at + 1)
+                status or compare_digit(digit, bound.digits, at + 1)
                 for status, bound in zip(mantissa, bounds, strict=True)
             )
         elif digit != "0":
@@ -316,7 +316,7 @@ class NumberAutomaton:
             fraction_residue(residue, divisor, digit, at)
             for residue, divisor in zip(known.residues, self._multiples.values(), strict=True)
         )
-        return _Reading(
+        return NumberReading(
             known.sign,
             known.whole,
             plain,
@@ -327,7 +327,7 @@ class NumberAutomaton:
             residues,
         )
 
-    def _to_exponent(self, known: _Reading) -> list[tuple[int, int, NumberState]]:
+    def _to_exponent(self, known: NumberReading) -> list[tuple[int, int, NumberState]]:
         if known.mantissa is None:
             return []
         done = 0 if known.zero else known.fraction + 1
@@ -335,58 +335,72 @@ class NumberAutomaton:
             -1 if not status and done < len(bound.digits) else status
             for status, bound in zip(known.mantissa, self._bounds[known.sign], strict=True)
         )
-        scale = _Scale(known.sign, mantissa, known.has_fraction, known.zero, exponent=(0,) * len(mantissa))
+        scale = NumberScale(
+            known.sign, mantissa, known.has_fraction, known.zero, exponent=(0,) * len(mantissa)
+        )
         return [(byte, byte, (E, scale)) for byte in (0x45, 0x65)]
 
-    def _exponent_digit(self, known: _Scale, digit: str) -> _Scale:
+    def _exponent_digit(self, known: NumberScale, digit: str) -> NumberScale:
         if digit == "0" and not known.size:
             return known
-        exponent = []
-        for status, bound in zip(known.exponent, self._bounds[known.sign], strict=True):
-            other = str(abs(bound.exponent)).lstrip("0")
-            exponent.append(
-                1 if known.size >= len(other) else status or _compare_digit(digit, other, known.size)
-            )
-        size = min(known.size + 1, self._longest_exponent + 1)
-        return known._replace(size=size, exponent=tuple(exponent))
+        at = known.size
+        exponent = tuple(
+            [
+                1 if at >= len(scale) else status or compare_digit(digit, scale, at)
+                for status, scale in zip(known.exponent, self._scales[known.sign], strict=True)
+            ]
+        )
+        size = min(at + 1, self._longest_exponent + 1)
+        return NumberScale(
+            known.sign, known.mantissa, known.has_fraction, known.zero, known.negative, size, exponent
+        )
 
     def _accepts(self, state: NumberState) -> bool:
-        phase, known = state
+        phase, reading = state
         if phase in (ZERO, INTEGRAL, FRACTION):
-            return self._holds(self._formula, self._plain_facts(known, phase)) is True
-        if phase == EXPONENT:
-            return self._holds(self._formula, self._scaled_facts(known)) is True
-        return False
+            known = self._plain_facts(reading, phase)
+        elif phase == EXPONENT:
+            known = self._scaled_facts(reading)
+        else:
+            return False
+        if known not in self._verdicts:
+            compared = self._compared(known.sign, known.zero, known.signs)
+            divides = dict(zip(self._multiples, known.divides, strict=False))
+            is_zero = known.scaled and known.zero
+            facts = NumberFacts(compared, known.whole, known.strict, divides, is_zero)
+            self._verdicts[known] = self._holds(self._formula, facts)
+        return self._verdicts[known] is True
 
-    def _plain_facts(self, known: _Reading, phase: int) -> _Facts:
+    def _plain_facts(self, known: NumberReading, phase: int) -> KnownNumber:
         signs = []
         for status, bound in zip(known.plain, self._bounds[known.sign], strict=True):
             shorter = phase != FRACTION and known.whole < len(bound.whole)
             if shorter or (not status and known.fraction < len(bound.fraction)):
                 status = -1
             signs.append(status)
-        divides = {
-            value: is_multiple(residue, divisor, known.fraction)
-            for (value, divisor), residue in zip(self._multiples.items(), known.residues, strict=True)
-        }
+        divides = [
+            is_multiple(residue, divisor, known.fraction)
+            for divisor, residue in zip(self._divisors, known.residues, strict=True)
+        ]
         strict = False if known.has_fraction else (None if phase == FRACTION else True)
-        return _Facts(self._compared(known.sign, known.zero, signs), not known.has_fraction, strict, divides)
+        whole = not known.has_fraction
+        return KnownNumber(known.sign, known.zero, tuple(signs), whole, strict, tuple(divides), False)
 
-    def _scaled_facts(self, known: _Scale) -> _Facts:
+    def _scaled_facts(self, known: NumberScale) -> KnownNumber:
         signs = []
         for status, bound, mantissa in zip(
             known.exponent, self._bounds[known.sign], known.mantissa, strict=True
         ):
-            signs.append(_with_exponent(known, status, bound.exponent) or mantissa)
+            signs.append(compare_exponent(known, status, bound.exponent) or mantissa)
         whole: bool | None = True
         if not known.zero and known.size and known.negative:
             whole = False
         elif known.has_fraction:
             whole = None if known.size else False
         strict = None if whole else whole
-        return _Facts(self._compared(known.sign, known.zero, signs), whole, strict, {}, known.zero)
+        return KnownNumber(known.sign, known.zero, tuple(signs), whole, strict, (), True)
 
-    def _compared(self, sign: int, zero: bool, signs: list[int]) -> dict[Decimal, int]:
+    def _compared(self, sign: int, zero: bool, signs: Sequence[int]) -> dict[Decimal, int]:
         compared = {}
         own = dict(zip(self._by_sign[sign], signs, strict=True))
         for value in self._values:
@@ -396,7 +410,7 @@ class NumberAutomaton:
                 compared[value] = sign * own[value] if value in own else sign
         return compared
 
-    def _holds(self, formula: Formula, facts: _Facts) -> bool | None:
+    def _holds(self, formula: Formula, facts: NumberFacts) -> bool | None:
         """Whether the formula is true of a number; None if the number's form does not decide it."""
         kind = formula[0]
         if kind in (AND, OR):
@@ -415,27 +429,6 @@ class NumberAutomaton:
         if kind == INTEGER:
             return facts.strictly_whole if formula[1] else facts.whole
         return True if facts.is_zero else facts.divides.get(formula[1])
-
-
-class _Facts(NamedTuple):
-    """Properties of a complete number: its comparison with each threshold, and so on."""
-
-    compared: dict[Decimal, int]
-    whole: bool | None
-    strictly_whole: bool | None
-    divides: dict[Decimal, bool]
-    is_zero: bool = False
-
-
-def _with_exponent(known: _Scale, status: int, exponent: int) -> int:
-    """The comparison of the exponent read with that of a bound; `status` compares their digits."""
-    if exponent and known.size < len(str(abs(exponent))):
-        status = -1
-    if not known.size:
-        return (exponent < 0) - (exponent > 0)
-    if known.negative:
-        return -status if exponent < 0 else -1
-    return 1 if exponent < 0 else status
 
 
 def _trimmed(edges: list[list[tuple[int, int, int]]], accepts: list[bool]) -> Expression:

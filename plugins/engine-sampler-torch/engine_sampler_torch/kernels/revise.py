@@ -1,7 +1,8 @@
 """What penalties and biases make of the tokens that they list, kept on the device from step to step.
 
 The lists of a request are in one of two tables of its slot, ascending by id. A step copies one to the other
-with the newest token in its place, so no program reads what another of the same launch has written.
+with the newest token in its place, so no program reads what another of the same launch has written. Rows of
+drafts have two tables of their own, which begin with that of their request.
 """
 
 from collections.abc import Sequence
@@ -49,16 +50,18 @@ def revise(logits, changes, index, ids, seen, counted, biases, edit_ids, edit_va
            GROWS: tl.constexpr, STEP: tl.constexpr):  # fmt: skip
     """Bring the tables of a row up to date, and list its edits: grid (rows, width / STEP).
 
-    changes  int64 [4, rows]: the number of the row's table; the token that joins its history, and those that
-    leave the windows of the repetition penalty and of the other two, −1 for none.
+    changes  int64 [4, rows]: the number of the row's table plus 2^32 times that of the one to write; the
+    token that joins its history, and those that leave the windows of the repetition penalty and of the other
+    two, −1 for none.
     ids, seen, counted, biases  [tables, width]: the listed tokens, ascending; how often they are in each
-    window; what is added to their logits. Tables number 2i and 2i + 1 are of one request.
+    window; what is added to their logits.
 
     GROWS: histories matter. Without, tables stay as they are."""
     row, part = tl.program_id(0), tl.program_id(1)
     lanes = tl.arange(0, STEP)
     at = part * STEP + lanes
-    before = tl.load(changes + row)
+    tables = tl.load(changes + row)
+    before = tables & 0xFFFFFFFF
     source = before * width + at
     joining = tl.load(changes + rows + row)
     place, known = 0, 0
@@ -90,7 +93,7 @@ def revise(logits, changes, index, ids, seen, counted, biases, edit_ids, edit_va
         shift = times.to(tl.float64) * tl.load(frequencies + row) + tl.load(presences + row)
         lowered = settled(values - shift.to(tl.float32))
         values = tl.where((values > float("-inf")) & (times > 0), lowered, values)
-        target = (before ^ 1) * width + at
+        target = (tables >> 32) * width + at
         tl.store(ids + target, tokens)
         tl.store(biases + target, bias)
         tl.store(seen + target, times_seen)

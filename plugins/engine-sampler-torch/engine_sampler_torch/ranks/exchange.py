@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -82,24 +83,50 @@ class Exchange:
             raise own
         raise RankError(reasons) from own
 
-    def agree(self, call: str, facts: Callable[[], Mapping[str, int]], describe: Callable[[], str]) -> None:
+    def agree(
+        self,
+        call: str,
+        facts: Callable[[], Mapping[str, int]],
+        describe: Callable[[], str],
+        meet: Callable[[Sequence[int]], None] | None = None,
+    ) -> None:
         """Check that all ranks make the same call, that none has failed so far, and that up to `MOST_FACTS`
         facts, int64 each, are the same on all. Whatever the call, the message has the same size, so that a
         rank which makes another call than the others, or one alone, is told so.
 
         call      its name.
         describe  says this rank's facts in words, if they differ.
+        meet      is called first with the digests of all ranks' calls.
         """
+        self.begin_to_agree(call, facts).settle(describe, meet)
+
+    def begin_to_agree(self, call: str, facts: Callable[[], Mapping[str, int]]) -> Agreement:
+        """The first half of `agree`: the message is on its way while this rank goes on."""
 
         def told() -> list[int]:
             numbers = list(facts().values())
             return [digest(call), *numbers, *[0] * (MOST_FACTS - len(numbers))]
 
-        table = self.gather((1 + MOST_FACTS,), told)
-        if len({row[0] for row in table.tolist() if row[0]}) > 1:
+        sent = self._payload((1 + MOST_FACTS,), told)
+        received = sent.new_empty(self.size * len(sent))
+        return Agreement(self, call, sent, received, _all_gather(received, sent, self.group, is_async=True))
+
+    def _compare(
+        self,
+        call: str,
+        table: Tensor,
+        describe: Callable[[], str],
+        meet: Callable[[Sequence[int]], None] | None,
+    ) -> None:
+        """The second half of `agree`, with the message of every rank, int64 [ranks, 2 + MOST_FACTS]."""
+        self._statuses.append(table[:, -1].amax())
+        rows = table[:, :-1].tolist()
+        calls = {row[0] for row in rows if row[0]}
+        if meet is not None:
+            meet(list(calls))
+        if len(calls) > 1:
             self._name_calls(call)
         self.settle()
-        rows = table.tolist()
         if all(row == rows[0] for row in rows):
             return
         texts = self.texts(describe())
@@ -161,12 +188,33 @@ class Exchange:
         return payload
 
 
-def _all_gather(received: Tensor, sent: Tensor, group: dist.ProcessGroup | None) -> None:
-    """The ranks' tensors, one after the other, under the name that this torch has for it."""
+@dataclass(eq=False)
+class Agreement:
+    """A call of `Exchange.agree` whose message is on its way."""
+
+    exchange: Exchange
+    call: str
+    sent: Tensor
+    received: Tensor
+    work: Any
+
+    def settle(
+        self, describe: Callable[[], str], meet: Callable[[Sequence[int]], None] | None = None
+    ) -> None:
+        """Wait for the message, and raise what `agree` raises."""
+        if self.work is not None:
+            self.work.wait()
+        self.exchange._compare(self.call, self.received.view(self.exchange.size, -1), describe, meet)
+
+
+def _all_gather(
+    received: Tensor, sent: Tensor, group: dist.ProcessGroup | None, *, is_async: bool = False
+) -> Any:
+    """The ranks' tensors, one after the other, under the name that this torch has for it. Returns what waits
+    for them, if it `is_async`."""
     if hasattr(dist, "all_gather_single"):
-        dist.all_gather_single(received, sent, group=group)
-    else:
-        dist.all_gather_into_tensor(received, sent, group=group)
+        return dist.all_gather_single(received, sent, group=group, async_op=is_async)
+    return dist.all_gather_into_tensor(received, sent, group=group, async_op=is_async)
 
 
 def described(error: BaseException) -> str:

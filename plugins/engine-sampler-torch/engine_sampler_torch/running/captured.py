@@ -83,13 +83,9 @@ class Graphs:
 
 
 class TokenRoom:
-    """Places for the tokens of one step after the other, which are never used again.
+    """Places for the tokens of one step after the other, which are never used again."""
 
-    is_known  whether the device copies them there: it finds the address among what a step uploads.
-    """
-
-    def __init__(self, device: torch.device, *, is_known: bool) -> None:
-        self.is_known = is_known
+    def __init__(self, device: torch.device) -> None:
         self._device = device
         self._left: list[Tensor] = []
         self._addresses: list[int] = []
@@ -128,23 +124,27 @@ class CapturedStep:
         download: Download,
         tokens: Tensor | None,
         held: Sequence[Any],
+        *,
+        delivers: bool,
     ) -> None:
-        """`held`: whatever else the graph reads or writes."""
+        """`held`: whatever else the graph reads or writes; `delivers`: whether it leaves the tokens in the
+        place whose address is uploaded."""
         self._graph = graph
         self.results = results
         self.download = download
         self._tokens = tokens
         self._held = held
+        self._delivers = delivers
 
     def start(self, room: TokenRoom) -> Tensor | None:
         """Start it. Returns the tokens on the device, which nothing will change: in the place that `room` has
-        next, where the graph leaves them if its steps know of it."""
+        next."""
         self._graph.replay()
         self.download.mark()
         if self._tokens is None:
             return None
         place = room.take()
-        return place if room.is_known else place.copy_(self._tokens)
+        return place if self._delivers else place.copy_(self._tokens)
 
 
 class Captures:

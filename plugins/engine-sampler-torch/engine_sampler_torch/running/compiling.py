@@ -1,4 +1,5 @@
-"""`Compilations`: kernels of a new chain are compiled beside the steps, which torch runs until then."""
+"""`Compilations`: kernels are checked, and those of a new chain compiled, beside the steps, which torch runs
+until then."""
 
 from __future__ import annotations
 
@@ -48,6 +49,10 @@ class Compilations:
             self.start(lambda: self._finish(key, compile))
             state = self._states[key]
         return state
+
+    def note(self, key: Hashable) -> None:
+        """What `key` stands for has been done elsewhere."""
+        self._states[key] = Compiling.READY
 
     def start(self, work: Callable[[], None]) -> None:
         """Run `work` in a thread that does not keep the process alive."""

@@ -19,7 +19,7 @@ from .edits import are_few, edits_of, most_listed
 from .pieces import GroupPiece, leading_edits
 from .reading import GRAMMAR, READING
 from .recipe import KernelSource, Recipe
-from .rehearsal import Form, Rehearsal
+from .rehearsal import Form, Rehearsal, beside
 from .tables import EditTables, Revision
 from .transfer import Upload
 
@@ -39,6 +39,9 @@ def compilations_for(device: torch.device) -> Compilations | None:
 
 COMPILED_TYPES = ["cuda"]
 """The types of devices whose kernels are machine code."""
+
+CHECK = "the check of the kernels"
+"""What stands for it among compilations."""
 
 
 @functools.cache
@@ -103,6 +106,7 @@ class Fused:
         self._workspace: Any = None
         self._everything = torch.empty(0, dtype=torch.int64)
         self._compilations = compilations
+        self._is_checked = False
         self._form: Form | None = None
         self.tables = EditTables(device)
 
@@ -113,8 +117,26 @@ class Fused:
 
     @property
     def work(self) -> bool:
-        """Whether there are kernels."""
-        return kernels_for(self._device) is not None
+        """Whether there are kernels, as far as is known: they are checked beside the first steps."""
+        return self._kernels() is not None
+
+    def _kernels(self) -> Any:
+        return None if self._is_checking() else kernels_for(self._device)
+
+    def _is_checking(self) -> bool:
+        """Whether a thread checks the kernels, which takes some seconds if they must be compiled."""
+        if self._is_checked or self._compilations is None:
+            return False
+        if self._compilations.state(CHECK, self._check) is Compiling.PENDING:
+            return True
+        self._is_checked = True
+        return False
+
+    def _check(self) -> None:
+        with beside(self._device):
+            kernels = kernels_for(self._device)
+            if kernels is not None:
+                kernels.repeatable(self._name)
 
     def reads_logits(self, piece: GroupPiece) -> bool:
         """Whether the kernels read the logits, so that no step works on whole rows of a piece."""
@@ -139,7 +161,7 @@ class Fused:
 
     def route(self, piece: GroupPiece) -> Route | None:
         """How the kernels take part in a piece; None if they do not."""
-        kernels = kernels_for(self._device)
+        kernels = self._kernels()
         if kernels is None:
             return None
         keeps = piece.any_kept or piece.wants("processed")
@@ -155,7 +177,9 @@ class Fused:
         self._form = Form.of(logits)
 
     def waits(self, piece: GroupPiece) -> bool:
-        """Whether torch runs a piece only until its kernels are compiled."""
+        """Whether torch runs a piece only until its kernels are checked and compiled."""
+        if self._is_checking():
+            return True
         keeps = piece.any_kept or piece.wants("processed")
         route = piece.routes.get(keeps)
         if route is None or self._compilations is None:

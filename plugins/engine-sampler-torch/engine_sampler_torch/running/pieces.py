@@ -147,7 +147,8 @@ class GroupPiece:
         self.selector = (
             None if selector is None else Inputs(selector, self.plan.chain.selector, self.rows, kept)
         )
-        self.edited = self._listed_rows(kept) if listing else None
+        may_list = listing and (is_whole or self.rows.drafted is None)
+        self.edited = self._listed_rows(kept) if may_list else None
         self.revision: Revision | None = None
         self.routes: dict[bool, Any] = {}
         self.compiled: dict[Any, Any] = {}

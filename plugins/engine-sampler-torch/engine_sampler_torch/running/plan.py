@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from engine_sampler import Chain, Truncation
 
 from ..steps import DeviceSelector, DeviceStep, selector_of, step_of
-from ..steps.selectors.dist import DistSelector
+
+MOST_SEARCHED = 1 << 14
+"""For rows of drafts, histories of so many tokens in all are searched for repetitions: that takes about as
+long as to draw the rows one after the other."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +47,29 @@ class DevicePlan:
 
     @functools.cached_property
     def draws_ahead(self) -> bool:
-        """Whether draws follow from logits, parameters, seed and position, all on the device."""
+        """Whether draws follow from logits, masks, parameters, seed and position, all on the device."""
+        return self._chooses_ahead and all(s.parameters_only or s.positions_only for s in self.steps)
+
+    def follows_drafts(self, tokens: int) -> bool:
+        """The same if drafts are part of histories, which are so long for all of their rows together."""
+        return self._follows_drafts and (not self._searches or tokens <= MOST_SEARCHED)
+
+    @functools.cached_property
+    def _chooses_ahead(self) -> bool:
         selector = self.selector
-        follows = selector is not None and (selector.parameters_only or isinstance(selector, DistSelector))
-        return follows and self.has_all_steps and all(step.parameters_only for step in self.steps)
+        if selector is None:  # a chain of edits alone, for logprobs, or one that ends on the host
+            return False
+        return self.has_all_steps and (selector.parameters_only or selector.positions_only)
+
+    @functools.cached_property
+    def _follows_drafts(self) -> bool:
+        return self._chooses_ahead and all(
+            s.parameters_only or s.positions_only or s.histories_only for s in self.steps
+        )
+
+    @functools.cached_property
+    def _searches(self) -> bool:
+        return any(step.searches for step in self.steps)
 
     @functools.cached_property
     def _cuts(self) -> bool:

@@ -72,7 +72,7 @@ class Rehearsal:
     def run(self, kernels: Any) -> None:
         """Launch all of it, and wait."""
         dtype, stride, device = self._form
-        with _beside(device):
+        with beside(device):
             logits = torch.zeros((self._rows, stride), dtype=dtype, device=device)
             ids = torch.zeros((self._rows, 1), dtype=torch.int64, device=device)
             edits = ids, torch.zeros((self._rows, 1), device=device)
@@ -131,7 +131,7 @@ class Rehearsal:
 
 
 @contextmanager
-def _beside(device: torch.device) -> Iterator[None]:
+def beside(device: torch.device) -> Iterator[None]:
     """Work on a stream of its own, all of which is done at the end."""
     with torch.no_grad():
         if device.type != "cuda":

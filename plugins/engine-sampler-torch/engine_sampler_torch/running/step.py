@@ -39,8 +39,7 @@ class DeviceRoom:
     @classmethod
     def on(cls, device: torch.device, *, compiles_beside: bool = True) -> DeviceRoom:
         fused = Fused(device, compilations_for(device) if compiles_beside else None)
-        tokens = TokenRoom(device, is_known=fused.work)
-        return cls(Buffers(device), Buffers(device), fused, Graphs(device), tokens)
+        return cls(Buffers(device), Buffers(device), fused, Graphs(device), TokenRoom(device))
 
     @property
     def memory(self) -> tuple[Any, ...]:
@@ -192,12 +191,12 @@ class StepRun:
         return captured
 
     def _capture(self, pieces: Sequence[tuple[int, GroupPiece]]) -> CapturedStep | None:
-        self._is_capturing, tokens = True, None
+        self._is_capturing, tokens, delivers = True, None, self._fused.work
 
         def work() -> None:
             nonlocal tokens
             tokens = self._work(pieces)
-            if tokens is not None and self._room.tokens.is_known:
+            if tokens is not None and delivers:
                 self._fused.deliver(tokens, self._upload[self._target])
 
         self._fused.compile_delivery(self._logits.shape[0])
@@ -209,7 +208,7 @@ class StepRun:
         verdicts = [outcome.verdicts for _, outcome in self._outcomes if outcome is not None]
         masks = [piece.masks.memory for _, piece in pieces if piece.masks is not None]
         held = (verdicts, pieces, masks, *self._room.memory)
-        return CapturedStep(graph, self._results, download, tokens, held)
+        return CapturedStep(graph, self._results, download, tokens, held, delivers=delivers)
 
     def is_done(self) -> bool:
         """Whether `finish` need not wait for the device."""

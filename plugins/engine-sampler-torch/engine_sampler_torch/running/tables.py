@@ -1,12 +1,12 @@
 """`EditTables`: the tokens that penalties and biases list, on the device, from step to step.
 
 What a step uploads for them is the token that joined each history; the lists themselves are uploaded when a
-request comes, goes back, or has had tokens from elsewhere.
+request comes, goes back, or has had tokens from elsewhere. Rows of drafts go on from their request's table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -25,6 +25,12 @@ _AT_ONCE = 8
 """A history that has grown by more tokens since its last step is listed anew."""
 _SPARE = 64
 """For so many more tokens there is room when lists are made."""
+_OTHER_WAY = 1 - (1 << 32)
+"""What makes of a move from the first of two tables to the second the move back."""
+_OTHER_TABLES = 1 | 1 << 32
+"""The bits by which a move and the one back differ: the last one of each table's number."""
+_MOST_AHEAD = 16
+"""Drafts may be so long."""
 _FILLS = (
     (0x7FFFFFFF, torch.int32),  # kernels.revise.PADDING
     (0, torch.int32),
@@ -40,6 +46,10 @@ class ListedRows:
     """What the tables need to know of some rows, as long as the same requests are in them.
 
     names  the samplers whose work they do.
+    numbers  int64 [m], the rows that continue their requests, not drafts; `own`, what selects them.
+    first_moves  int64 [m], what moves them from the first of their tables to the second, see `_moving`.
+    leads  int64 [n], how many tokens of a draft each has, behind its request's own row, `parents`, int64 [n];
+           `longest`, the greatest of them.
     """
 
     def __init__(self, rows: Rows, samplers: Sequence[Sampler], kept: Upload) -> None:
@@ -51,6 +61,13 @@ class ListedRows:
         self.usual = int(self.has_histories)
         """By how much histories that matter grow from step to step."""
         self.first_tables = 2 * self.slots
+        drafted = rows.drafted if self.has_histories else None
+        self.leads = np.zeros(len(rows), np.int64) if drafted is None else drafted
+        self.longest = int(self.leads.max(initial=0))
+        self.numbers = np.flatnonzero(self.leads == 0)
+        self.own = self.numbers if self.longest else slice(None)
+        self.first_moves = _moving(self.first_tables, self.first_tables + 1)[self.own]
+        self.parents = np.arange(len(rows)) - self.leads
         self._change = np.full((4, len(rows)), -1, np.int64)
         self._biases = bound[BIASES].resolved if BIASES in bound else None
         self._settings = [of_row for of_row, _ in bound[PENALTIES].resolved] if self.has_histories else []
@@ -84,21 +101,19 @@ class ListedRows:
         next one."""
         return self._change if rounds == 1 else np.full_like(self._change, -1)
 
-    def join(self, change: np.ndarray, lengths: np.ndarray, joins: np.ndarray) -> None:
-        """Write the tokens number `lengths` (int64 [n]) of the histories, of the rows that are True in
-        `joins`, and those that leave the windows for them."""
-        starts = self.table.offsets[self.slots]
-        tokens = self.table.tokens
-        if joins.all():
-            change[1] = tokens[starts + lengths]
-        else:
-            change[1] = np.where(joins, tokens[starts + np.where(joins, lengths, 0)], -1)
+    def join(self, change: np.ndarray, which: np.ndarray | slice, lengths: np.ndarray) -> None:
+        """Write the tokens number `lengths` (int64 [m]) of the histories of the rows `which`, or of drafts
+        behind these, and those that leave the windows for them."""
+        slots, tokens = self.slots[which], self.table.tokens
+        starts = self.table.offsets[slots]
+        change[1, which] = tokens[starts + lengths]
         if not self._have_ends:
             return
-        begins = np.where(self._skip_prompts, self.table.prompt_lengths[self.slots], 0)
-        leaving = lengths - self._reaches
-        leave = joins & (self._reaches > 0) & (leaving >= begins)
-        change[2:] = np.where(leave, tokens[starts + np.where(leave, leaving, 0)], -1)
+        begins = np.where(self._skip_prompts[:, which], self.table.prompt_lengths[slots], 0)
+        reaches = self._reaches[:, which]
+        leaving = lengths - reaches
+        leave = (reaches > 0) & (leaving >= begins)
+        change[2:4, which] = np.where(leave, tokens[starts + np.where(leave, leaving, 0)], -1)
 
     def join_next(self, change: np.ndarray, lengths: np.ndarray) -> None:
         """`join` of the last token of every history, which has now `lengths` tokens."""
@@ -150,6 +165,11 @@ class ListedRows:
             inverses = 1.0 / factors.astype(np.float64)
         others = [np.where(counts, rows[name], 0.0) for name in ("frequency_penalty", "presence_penalty")]
         return [factors, inverses, *others]
+
+
+def _moving(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """The numbers of the tables to read and to write, as `kernels.revise` takes them."""
+    return before | after << 32
 
 
 _NO_IDS, _NO_BIASES = np.zeros(0, np.int64), np.zeros(0, np.float32)
@@ -237,7 +257,7 @@ class _Run:
         self.values[1] = lengths
         if self._usual:
             self._next = (lengths + 1).tobytes()
-            self.change[0] ^= 1
+            self.change[0] ^= _OTHER_TABLES
 
     def is_usual(self, epochs: np.ndarray, lengths: np.ndarray) -> bool:
         """Whether the histories have grown as usual since the last step."""
@@ -254,7 +274,7 @@ class _Run:
 class EditTables:
     """Two tables for each slot of one scheduler, see `kernels.revise`, of which one is current.
 
-    lists       ids, seen and counted int32, biases float32, [2 · slots, width] each.
+    lists       ids, seen and counted int32, biases float32, [2 · slots + 2 · spare rows, width] each.
     generation  how often they have been replaced.
     """
 
@@ -269,6 +289,8 @@ class EditTables:
         self._runs: dict[ListedRows, _Run] = {}
         """What is known of the tables of these rows, instead of `_known`, where their epochs are 0."""
         self._width = 0
+        self._spare = 0
+        """For so many rows of drafts there are two tables each, behind those of the slots."""
         self._known = np.zeros((4, 0), np.int64)
         """By slot, as `_Known`. Epoch 0 is nobody's."""
 
@@ -285,42 +307,74 @@ class EditTables:
 
     def begin(self, rows: ListedRows, upload: Upload, most: int) -> Revision | None:
         """What a step of these rows needs; None if some row lists more than `most` tokens. Until `settle`,
-        nobody knows what is in their tables."""
-        slots, table = rows.slots, rows.table
+        nobody knows what is in the tables of their requests."""
+        if rows.longest > _MOST_AHEAD:
+            return None
         self._end_runs()
-        self._make_room(len(table.lengths), len(slots))
+        own = rows.own
+        slots, table = rows.slots[own], rows.table
+        self._make_room(len(table.lengths), len(rows.slots), has_drafts=rows.longest > 0)
         known = self._known[:, slots]
         after = _Known.of(table.epochs[slots], table.lengths[slots])
         grown = after.lengths - known[1]
         if not rows.has_histories:
             grown[:] = 0
         new, rounds = None, 1
-        room = min(self._width, most)
+        room = min(self._width, most) - rows.longest
         is_usual = (grown == rows.usual).all() and known[2].max() < room - rows.usual
         if not is_usual or (known[0] != after.epochs).any():
+            is_usual = False
             stale = (known[0] != after.epochs) | (grown > _AT_ONCE) | (known[2] + grown >= room)
             grown[stale] = 0
             if stale.any():
-                new = self._list_anew(rows, np.flatnonzero(stale), upload, most)
+                new = self._list_anew(rows, rows.numbers[stale], upload, most)
                 if new is None:
                     return None
                 known = self._known[:, slots]
             rounds = max(1, int(grown.max()))
         changes, current = [], known[3]
         for number in range(rounds):
-            change = rows.empty_change(rounds)
-            np.add(rows.first_tables, current, out=change[0])
+            change = rows.empty_change(rounds + rows.longest)
+            if rows.longest:
+                change[0] = _moving(self._spare_tables(rows), self._spare_tables(rows) + 1)
+            change[0, own] = current * _OTHER_WAY + rows.first_moves
             if rows.has_histories:
-                rows.join(change, after.lengths - grown + number, number < grown)
+                lengths = after.lengths - grown + number
+                joins = None if is_usual else number < grown
+                if joins is None or joins.all():
+                    rows.join(change, own, lengths)
+                else:
+                    rows.join(change, rows.numbers[joins], lengths[joins])
                 current = current ^ 1
             changes.append(upload.add(change))
+        changes += [upload.add(change) for change in self._drafts(rows, current)]
         after.used[:] = known[2] + grown
         after.current[:] = current
         self._known[0, slots] = 0
-        is_run = new is None and rounds == 1 and (not rows.usual or bool((grown == rows.usual).all()))
+        is_run = new is None and len(changes) == 1 and bool((grown == rows.usual).all())
         run = (upload.array(changes[0]), rows.usual, room) if is_run else None
         self._begun.append((rows, after.values, run))
         return Revision(self, rows, upload, changes, new)
+
+    def _drafts(self, rows: ListedRows, current: np.ndarray) -> Iterator[np.ndarray]:
+        """How rows of drafts go on, token by token, from the current tables of their requests, in two tables
+        of their own. What the other rows write to such tables is of no use."""
+        if not rows.longest:
+            return
+        at, spare = np.zeros(len(rows.slots), np.int64), self._spare_tables(rows)
+        at[rows.own] = rows.first_tables[rows.own] + current
+        at = at[rows.parents]
+        for number in range(rows.longest):
+            change, after = rows.empty_change(1 + rows.longest), spare + (number & 1)
+            change[0] = _moving(at, after)
+            joining = np.flatnonzero(rows.leads > number)
+            rows.join(change, joining, rows.table.lengths[rows.slots[joining]] + number)
+            at = np.where(rows.leads > 0, after, at)
+            yield change
+
+    def _spare_tables(self, rows: ListedRows) -> np.ndarray:
+        """The first of the two tables of each row, int64 [n]."""
+        return 2 * (self._known.shape[1] + np.arange(len(rows.slots)))
 
     def give_up(self) -> None:
         """What has begun may not be queued: these rows are listed anew in their next step."""
@@ -353,7 +407,7 @@ class EditTables:
             self._going.clear()
         for rows, values, run in self._begun:
             if run is None:
-                self._known[:, rows.slots] = values
+                self._known[:, rows.slots[rows.own]] = values
             else:
                 self._runs[rows] = _Run(rows.slots, values, *run)
         self._begun.clear()
@@ -380,8 +434,10 @@ class EditTables:
         ]
         return [upload.add(2 * slots + self._known[3, slots]), *map(upload.add, tables)]
 
-    def _make_room(self, slots: int, rows: int) -> None:
-        if slots > self._known.shape[1]:
+    def _make_room(self, slots: int, rows: int, *, has_drafts: bool) -> None:
+        spare = max(self._spare, rows) if has_drafts else self._spare
+        if slots > self._known.shape[1] or spare > self._spare:
+            self._spare = 1 << (spare - 1).bit_length() if spare else 0
             self._replace(slots, self._width or _STEP)
         if self._edits is None or rows > len(self._edits[0]):
             self._new_edits(rows)
@@ -389,10 +445,12 @@ class EditTables:
     def _replace(self, slots: int, width: int) -> None:
         """Go on with larger tables."""
         before, self.lists = self.lists, []
+        taken = 2 * self._known.shape[1]
         for number, (fill, dtype) in enumerate(_FILLS):
-            lists = torch.full((2 * slots, width), fill, dtype=dtype, device=self._device)
+            shape = 2 * (slots + self._spare), width
+            lists = torch.full(shape, fill, dtype=dtype, device=self._device)
             if before:
-                lists[: len(before[number]), : self._width] = before[number]
+                lists[:taken, : self._width] = before[number][:taken]
             self.lists.append(lists)
         self._known = np.pad(self._known, ((0, 0), (0, slots - self._known.shape[1])))
         self._width = width

@@ -244,6 +244,10 @@ class DeviceStep:
                 `check` after it. Steps of third parties always may.
     parameters_only  whether `inputs` and `fixed` follow from the parameters alone. They are asked for once
                 then, and not in every step, for as long as the same requests are in the same rows.
+    positions_only  the same with seeds and positions; `histories_only`, and with the tokens so far, and
+                states that follow from these. Rows of drafts are drawn with their requests' then, before it
+                is known that the drafts are right.
+    searches    whether `inputs` look through whole histories, so that this is done for few rows of drafts.
     sparse_ids  the names of the inputs that list, int32 [n, e], all token ids whose logits the step reads
                 or changes, so that it may be applied to a block of these alone; () if it reads whole rows.
     """
@@ -251,6 +255,9 @@ class DeviceStep:
     name: str
     may_fail = True
     parameters_only = False
+    positions_only = False
+    histories_only = False
+    searches = False
     sparse_ids: tuple[str, ...] = ()
 
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
@@ -273,6 +280,7 @@ class DeviceSelector:
 
     name: str
     parameters_only = False
+    positions_only = False
 
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
         return {}

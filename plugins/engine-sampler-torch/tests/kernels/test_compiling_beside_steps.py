@@ -30,6 +30,7 @@ def works(monkeypatch: pytest.MonkeyPatch) -> Iterator[Works]:
     monkeypatch.setattr(compiling.Compilations, "start", lambda self, work: waiting.append(work))
     fused.kernels_for.cache_clear()
     fused.compilations_for.cache_clear()
+    fused.compilations_for(torch.device("cpu")).note(fused.CHECK)
     yield waiting
     fused.kernels_for.cache_clear()
     fused.compilations_for.cache_clear()
@@ -85,6 +86,39 @@ def test_torch_serves_a_new_chain_until_its_kernels_are_there(
     assert works == []
     assert graphs.captured == 1
     assert bool(chosen) == ("typical_p" not in settings)
+
+
+def test_torch_serves_the_first_steps_until_the_kernels_are_checked(
+    works: Works, chosen: list[None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fused.compilations_for.cache_clear()
+    graphs, both = Graphs(monkeypatch), Both(**CHAIN, repetition_penalty=1.3)
+    for _ in range(5):
+        both.step()
+    assert (len(works), chosen, graphs.captured) == (1, [], 0)
+    assert fused.kernels_for.cache_info().currsize == 0
+    works.pop()()  # the check
+    both.step()
+    assert (len(works), chosen, graphs.captured) == (1, [], 0)
+    works.pop()()  # the chain's kernels
+    for _ in range(5):
+        both.step()
+    assert works == []
+    assert len(chosen) > 0
+    assert graphs.captured == 1
+
+
+def test_kernels_that_fail_their_check_are_not_used(
+    works: Works, chosen: list[None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fused.compilations_for.cache_clear()
+    monkeypatch.setattr("engine_sampler_torch.kernels.trusted", lambda device: False)
+    graphs, both = Graphs(monkeypatch), Both(**CHAIN)
+    both.step()
+    works.pop()()
+    for _ in range(5):
+        both.step()
+    assert (works, chosen, graphs.captured) == ([], [], 1)
 
 
 def test_another_scheduler_finds_what_is_compiled(works: Works, chosen: list[None]) -> None:

@@ -1,4 +1,5 @@
-"""Rows of drafts are drawn together where draws follow from logits, parameters, seeds and positions."""
+"""Rows of drafts are drawn together where what they depend on can be known before: the drafts are in their
+histories, and their masks allow for them."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from engine_sampler_torch import TorchBackend
-from engine_sampler_torch.running import transfer
+from engine_sampler_torch.running import tables, transfer
 from recording import Graphs
 
 from engine_sampler import SamplingParams, Scheduler, StepResult, Tokenizer
@@ -85,9 +86,9 @@ def test_they_are_those_of_one_after_the_other(monkeypatch: pytest.MonkeyPatch) 
 
 
 def counted(method: Any, calls: list[None]) -> Any:
-    def call(self: Any) -> Any:
+    def call(*arguments: Any) -> Any:
         calls.append(None)
-        return method(self)
+        return method(*arguments)
 
     return call
 
@@ -116,11 +117,42 @@ def test_tokens_on_the_device_of_a_request_that_ends_before_its_guesses_do_are_n
         assert found.token_ids_on_device.tolist() == found.token_ids.tolist()
 
 
-@pytest.mark.parametrize(
-    "settings", [{"repetition_penalty": 1.5}, {"logprobs": 2}, {"regex": "[a-f]+"}, {"xtc_probability": 0.5}],
-    ids=str,
-)  # fmt: skip
+PREPARED: tuple[dict[str, Any], ...] = (
+    {"repetition_penalty": 1.5},
+    {"frequency_penalty": 0.5, "penalty_last_n": 4, "logit_bias": {3: 1.0}},
+    {"logprobs": 2},
+    {"logprobs": 1, "logprobs_mode": "penalized", "presence_penalty": 0.5},
+    {"logprobs": 1, "logprobs_mode": "processed"},
+    {"regex": "[ -_]+"},
+    {"xtc_probability": 0.5},
+    {"bad_words": [[7, 8], [9]], "min_tokens": 3},
+    {"no_repeat_ngram_size": 2, "dry_multiplier": 0.8},
+)
+
+
+@pytest.mark.parametrize("settings", PREPARED, ids=str)
+def test_what_is_prepared_for_all_rows_takes_one_wait(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both, waits = Both(CHAIN | settings, CHAIN), []
+    monkeypatch.setattr(transfer.Download, "receive", counted(transfer.Download.receive, waits))
+    for step in range(3):
+        both.step()
+        assert len(waits) == step + 1
+
+
+def test_tables_of_penalties_begin_every_step_where_their_requests_are() -> None:
+    both = Both(CHAIN | {"repetition_penalty": 1.5}, CHAIN | {"presence_penalty": 2.0, "penalty_last_n": 3})
+    listed: list[None] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tables.EditTables, "_list_anew", counted(tables.EditTables._list_anew, listed))
+        for _ in range(5):
+            both.step()
+    assert len(listed) == 1
+
+
+@pytest.mark.parametrize("settings", [{"mirostat": 2}, {"grammar_bias": 1.0, "regex": "[a-f]+"}], ids=str)
 def test_others_are_drawn_one_after_the_other(settings: dict[str, Any]) -> None:
-    both = Both(CHAIN | settings, CHAIN)
+    both = Both({"temperature": 0.9} | settings, CHAIN)
     for _ in range(3):
         both.step()

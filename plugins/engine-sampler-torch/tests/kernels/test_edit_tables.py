@@ -225,7 +225,7 @@ def test_a_quotient_is_rounded_once(factor: float) -> None:
     parameters = [torch.from_numpy(array) for array in (factors, inverses, np.zeros(1), np.zeros(1))]
     revise_tables(
         torch.from_numpy(values)[None],
-        torch.tensor([[0], [-1], [-1], [-1]]),
+        torch.tensor([[1 << 32], [-1], [-1], [-1]]),
         torch.zeros(1, dtype=torch.int64),
         [torch.from_numpy(array) for array in lists],
         found,

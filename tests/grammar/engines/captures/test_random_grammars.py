@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from engine_sampler import Tokenizer
 from engine_sampler.grammar import Grammar, GrammarError
 
+from ....examples import examples
 from .naive import NaiveCaptures, OpenChoiceError, Span
 
 NAMES = ("start", "x", "y", "z")
@@ -64,7 +65,7 @@ def cut(draw: st.DrawFn, text: bytes) -> list[int]:
     return tokens
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(grammars, st.text("ab", max_size=9), st.data())
 def test_tokens_capture_what_their_text_captures(
     naive: NaiveCaptures, text: str, data: st.DataObject

@@ -28,6 +28,7 @@ from engine_sampler.grammar.schema.options import SchemaOptions
 from engine_sampler.grammar.schema.scalars.matching import ValueMatcher, is_empty
 from engine_sampler.grammar.schema.scalars.numbers import _with_plain_integers, number_set
 
+from ....examples import examples
 from ..judging import Judge, accepted
 
 decimals = st.one_of(
@@ -62,7 +63,7 @@ def holds(formula: Formula, value: Decimal) -> bool:
 
 
 @given(formulas, st.lists(decimals, min_size=3, max_size=8))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_plain_decimals_match_by_value_and_exponents_never_match_wrongly(
     formula: Formula, values: list[Decimal]
 ) -> None:
@@ -154,7 +155,7 @@ def test_a_schema_that_needs_more_digits_gets_them(schema: Any, text: str, numbe
 
 
 @given(formulas, st.integers(1, 3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_a_bound_on_digits_leaves_a_number_wherever_there_is_one(formula: Formula, digits: int) -> None:
     numbers = number_set(formula, digits)
     assert (numbers == EMPTY or is_empty(numbers)) == (number_set(_with_plain_integers(formula)) == EMPTY)

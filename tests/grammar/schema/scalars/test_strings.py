@@ -25,6 +25,7 @@ from engine_sampler.grammar.schema.scalars.matching import ValueMatcher
 from engine_sampler.grammar.schema.scalars.strings import holds, string_set
 from engine_sampler.grammar.schema.scalars.texts import ANY_BODY, PLAIN_BODY, bodies_of, quoted
 
+from ....examples import examples
 from ..judging import Judge, accepted
 
 texts = st.text(st.sampled_from('ab"\\/\n\x00\x7f é\u2028😀'), max_size=4)
@@ -64,7 +65,7 @@ def test_every_string_matches_its_json_encoding(text: str, ascii_only: bool) -> 
 
 
 @given(formulas, st.lists(texts, min_size=3, max_size=6), st.booleans())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_a_set_of_strings_contains_exactly_those_that_satisfy_the_formula(
     formula: Formula, candidates: list[str], ascii_only: bool
 ) -> None:

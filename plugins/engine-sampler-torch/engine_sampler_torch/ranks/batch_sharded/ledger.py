@@ -146,6 +146,10 @@ class Ledger:
         """A number that stands for all calls so far."""
         return int.from_bytes(self._hash.digest(), "little") >> 1
 
+    def facts(self, plan: StepPlan, dtype: int) -> dict[str, int]:
+        """What must be the same on all ranks before a step."""
+        return {"calls": self.calls, "requests": self.digest, "rows": plan.digest, "dtype": dtype}
+
     def described(self) -> str:
         """How far this rank has come, in words."""
         last = f", the last of them {', '.join(self._recent)}" if self._recent else ""

@@ -35,6 +35,7 @@ from engine_sampler.for_backends import (
 from ..errors import RankError
 from ..exchange import Exchange, described, digest
 from ..shards import DTYPES, VocabularyShards
+from .announcement import Announcement, Meeting
 from .answers import AnswerLayout
 from .ledger import Beams, Ledger, LedgerEntry, StepPlan
 from .merging import merged
@@ -64,8 +65,8 @@ class BatchShardedScheduler:
                     group, if the engine has one, keeps them off the device. None: `group`.
 
     **The same calls on every rank.** Every rank makes the same calls with the same arguments in the same
-    order, from one thread. `step`, `record`, `best`, `forced_tokens` and the constructor communicate; no
-    other call does. Ranks that differ raise `RankError` in the next of these, on all ranks. Ids of requests
+    order, from one thread. `announce`, `step`, `record`, `best`, `forced_tokens` and the constructor
+    communicate. Ranks that differ raise `RankError` in the next of these, on all ranks. Ids of requests
     should be numbers or strings; of grammars and criteria that are objects, only the types are compared.
 
     **Ownership.** A request gets a slot, the lowest free number, and belongs to rank (slot mod ranks). Its
@@ -90,7 +91,8 @@ class BatchShardedScheduler:
     **Messages of a step**, in bytes from each rank: 48 to agree; its shard of all rows but its own; and
     24 + 8·rows + 8·requests + details, rows and requests being the most that a rank owns, details 64, and
     32 for each request if there is a tokenizer, and what its logprobs need. Details that do not fit follow in
-    one message more.
+    one message more. The first of them overlaps with the forward pass if the step is announced; 48 bytes more
+    then go beside the logits, and tell whether every rank has them.
     """
 
     def __init__(
@@ -108,7 +110,6 @@ class BatchShardedScheduler:
         control_group: dist.ProcessGroup | None = None,
     ) -> None:
         self.shards = shards
-        self._group = group
         self._control = Exchange(group if control_group is None else control_group)
         if (dist.get_rank(group), dist.get_world_size(group)) != (self.rank, self.size):
             raise ValueError(
@@ -136,7 +137,10 @@ class BatchShardedScheduler:
         )
         self._owner = Owner(self.local)
         self._ledger = Ledger(self.size, self.local.vocabulary)
-        self._room = RowRoom()
+        self._meeting = Meeting(self._control, group, shards, RowRoom())
+        self._announcement: Announcement | None = None
+        self._like: torch.Tensor | None = None
+        """An empty tensor like the logits of the last step."""
         self._failure: str | None = None
         """Why this rank can no longer take part in steps."""
 
@@ -322,6 +326,19 @@ class BatchShardedScheduler:
         with self._guarded():
             self._owner.prepare([entry.id for entry in entries if self._owns(entry)])
 
+    def announce(
+        self,
+        request_ids: Sequence[RequestId] | None = None,
+        draft_token_ids: Sequence[Sequence[int]] | Mapping[RequestId, Sequence[int]] | None = None,
+    ) -> None:
+        """Agree with the other ranks on the next step while the forward pass runs; returns at once. A `step`
+        with these arguments, logits of the dtype of the step before, and no call that changes requests in
+        between sends its logits without asking first. Every rank announces a step, or none does."""
+        self._announced()
+        plan = self._ledger.plan(request_ids, draft_token_ids)
+        dtype = -1 if self._like is None else DTYPES.index(self._like.dtype)
+        self._announcement = self._meeting.announce(plan, self._ledger.facts(plan, dtype), self._like)
+
     def step(
         self,
         logits: torch.Tensor,
@@ -339,9 +356,14 @@ class BatchShardedScheduler:
         Raises `RankError` as the class says, and before anything has changed `RequestError`,
         `ParameterError`, TypeError or ValueError if all ranks are given what is not allowed.
         """
-        plan, move = self._agreed(logits, request_ids, draft_token_ids)
-        if plan.rows:
-            move.exchange(self._group)
+        announced = self._announced()
+        if announced is not None and announced.holds(self._ledger, request_ids, draft_token_ids, logits):
+            plan, move = announced.plan, announced.exchange(logits, self._check_sound)
+        else:
+            plan, move = self._agreed(logits, request_ids, draft_token_ids, announced)
+            if plan.rows:
+                move.exchange(self._meeting.group)
+        self._like = logits.new_empty(0)
         vocab_size, has_text = self.shards.vocab_size, self.local.vocabulary.tokenizer is not None
         layout = AnswerLayout(plan, vocab_size, has_text)
         blob = b""
@@ -423,8 +445,19 @@ class BatchShardedScheduler:
         if self._failure is not None:
             raise RuntimeError(f"this rank has failed before: {self._failure}")
 
+    def _announced(self) -> Announcement | None:
+        """The step that all ranks have announced; None without one."""
+        announced, self._announcement = self._announcement, None
+        if announced is not None:
+            announced.settle(self._ledger)
+        return announced
+
     def _agreed(
-        self, logits: torch.Tensor, request_ids: Sequence[RequestId] | None, drafts: Any
+        self,
+        logits: torch.Tensor,
+        request_ids: Sequence[RequestId] | None,
+        drafts: Any,
+        announced: Announcement | None,
     ) -> tuple[StepPlan, RowMove]:
         """The plan of a step, which is that of all ranks, and this rank's logits, ready to be sent."""
         prepared: list[tuple[StepPlan, RowMove]] = []
@@ -432,20 +465,15 @@ class BatchShardedScheduler:
         def facts() -> dict[str, int]:
             self._check_sound()
             plan = self._ledger.plan(request_ids, drafts)
-            move = RowMove(self.shards, self.rank, plan, logits, self._room)
+            move = self._meeting.move(plan, logits)
             prepared.append((plan, move))
-            return {
-                "calls": self._ledger.calls,
-                "requests": self._ledger.digest,
-                "rows": plan.digest,
-                "dtype": DTYPES.index(move.dtype),
-            }
+            return self._ledger.facts(plan, DTYPES.index(move.dtype))
 
         def described() -> str:
             plan, move = prepared[0]
             return f"{plan.rows} rows of {move.dtype} for {plan.described()}; {self._ledger.described()}"
 
-        self._control.agree("step", facts, described)
+        self._meeting.agree("step", facts, described, announced)
         return prepared[0]
 
     def _ask(self, question: str, ids: Sequence[RequestId], told: Callable[[], Any]) -> Any:
@@ -459,7 +487,7 @@ class BatchShardedScheduler:
                 raise RequestError(f"request_ids={quoted(list(ids))} is not allowed: siblings of one group")
             return {"requests": self._ledger.digest, "ids": digest(repr(list(ids)))}
 
-        self._control.agree(question, facts, lambda: f"{question} of {quoted(list(ids))}")
+        self._meeting.agree(question, facts, lambda: f"{question} of {quoted(list(ids))}", self._announced())
         blob = b""
 
         def length() -> list[int]:

@@ -14,6 +14,7 @@ from ._changes import remove
 
 class BadWordsStep(DeviceStep):
     name = "bad_words"
+    histories_only = True
     sparse_ids = ("ids",)
 
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:

@@ -16,6 +16,8 @@ from ._changes import edit
 class DryStep(DeviceStep):
     name = "dry"
     may_fail = False
+    histories_only = True
+    searches = True
     sparse_ids = ("ids",)
 
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:

@@ -15,6 +15,7 @@ from ._changes import remove_unless_empty
 class MinTokensStep(DeviceStep):
     name = "min_tokens"
     may_fail = False
+    histories_only = True
     sparse_ids = ("ids",)
 
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:

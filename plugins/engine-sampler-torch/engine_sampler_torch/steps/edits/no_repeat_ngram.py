@@ -15,6 +15,8 @@ from ._changes import remove_unless_empty
 class NoRepeatNgramStep(DeviceStep):
     name = "no_repeat_ngram"
     may_fail = False
+    histories_only = True
+    searches = True
     sparse_ids = ("ids",)
 
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:

@@ -21,6 +21,7 @@ from ._changes import edit
 class PenaltiesStep(DeviceStep):
     name = "penalties"
     may_fail = False
+    histories_only = True
     sparse_ids = ("repeated_ids", "counted_ids")
 
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:

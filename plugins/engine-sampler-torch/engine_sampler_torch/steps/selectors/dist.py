@@ -14,6 +14,7 @@ from ..base import Block, DeviceSelector, Given
 
 class DistSelector(DeviceSelector):
     name = "dist"
+    positions_only = True
 
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
         return {"draws": draws(rows)}

@@ -14,6 +14,7 @@ from ..base import Block, DeviceStep, Given
 class XtcStep(DeviceStep):
     name = "xtc"
     may_fail = False
+    positions_only = True
 
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
         return {

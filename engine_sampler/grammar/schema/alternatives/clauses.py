@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable
 from itertools import product
 from typing import Any, Protocol
 
-from ...base.cached import cached_property
-from ..work import spend, spend_on_each
-from .formula import (
+from ....base.cached import cached_property
+from ...work import spend, spend_on_each
+from ..formula import (
     ALL,
     ALWAYS,
     AND,
@@ -36,10 +36,10 @@ from .formula import (
     negation,
     weight,
 )
-from .limits import MAX_CLAUSES
-from .nodes import Expander
-from .outlines import ARRAY, OBJECT
-from .scalars.strings import holds
+from ..limits import MAX_CLAUSES
+from ..nodes import Expander
+from ..outlines import ARRAY, OBJECT
+from ..scalars.strings import holds
 
 _MANY = 64
 """The number of assertions from which on each is counted when it is recorded."""
@@ -54,7 +54,7 @@ _PRESENCE = frozenset((HAS, SIZE))
 Atoms = tuple[Formula, ...]
 
 
-class Exclusion(Protocol):
+class Impossibility(Protocol):
     """What knows which subschemas exclude each other."""
 
     def impossible(self, literals: Iterable[int]) -> bool:
@@ -184,7 +184,7 @@ def exclusive(expander: Expander, parts: list[Formula], kind: int) -> list[Formu
 
 
 def reduced(
-    atoms: Atoms, todo: Iterable[Formula], exclusion: Exclusion
+    atoms: Atoms, todo: Iterable[Formula], exclusion: Impossibility
 ) -> tuple[Atoms, list[list[Formula]]] | None:
     """The assertions, and the remaining choices between others; None if they contradict each other."""
     known = dict.fromkeys(atoms)
@@ -290,7 +290,7 @@ class Facts:
     contradictory  whether they obviously cannot all hold
     """
 
-    def __init__(self, atoms: Collection[Formula], exclusion: Exclusion) -> None:
+    def __init__(self, atoms: Collection[Formula], exclusion: Impossibility) -> None:
         self._exclusion = exclusion
         self._present: set[str] = set()
         self._absent: set[str] = set()

@@ -1,0 +1,111 @@
+"""`DraftedSlots`: requests as they will be if their drafts are right, for rows that are drawn before this is
+known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from weakref import WeakSet
+
+import numpy as np
+
+from ..contract import LookAhead
+from .history import TokenPool
+from .slots import Slots
+from .state import RequestState
+
+
+class DraftedSlots:
+    """A `SlotTable` over the slots of live requests, which stay as they are.
+
+    Its slot i is slot `numbers`[i], whose history goes on with the first `leads`[i] tokens of a draft. These
+    are written behind the tokens that count (`TokenPool.write_ahead`) before each use.
+    """
+
+    def __init__(self, slots: Slots, numbers: np.ndarray, leads: np.ndarray) -> None:
+        self.ahead: LookAhead | None = LookAhead(slots, numbers, leads)
+        self.vocabulary, self.params, self.num_threads = slots.vocabulary, slots.params, slots.num_threads
+        self.observers: WeakSet[Any] = WeakSet()
+        self.seeds = slots.seeds[numbers]
+        self.epochs = np.zeros(len(numbers), np.uint64)  # nobody may remember what is derived from drafts
+        pairs = zip(numbers.tolist(), leads.tolist(), strict=True)
+        self.entries: list[Any] = [DraftedEntry(slots, number, lead) for number, lead in pairs]
+        self._slots, self._numbers, self._leads = slots, numbers, leads
+
+    def begin(self) -> None:
+        """Forget what followed the drafts before."""
+        for entry in self.entries:
+            entry.begin()
+
+    @property
+    def positions(self) -> np.ndarray:
+        return self._slots.positions[self._numbers] + self._leads
+
+    @property
+    def tokens(self) -> np.ndarray:
+        return self._slots.tokens
+
+    @property
+    def notes(self) -> np.ndarray:
+        return self._slots.notes
+
+    @property
+    def offsets(self) -> np.ndarray:
+        return self._slots.offsets[self._numbers]
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return self._slots.lengths[self._numbers] + self._leads
+
+    @property
+    def prompt_lengths(self) -> np.ndarray:
+        return self._slots.prompt_lengths[self._numbers]
+
+    def given(self, slot: int) -> Mapping[str, Any]:
+        return self._slots.given(int(self._numbers[slot]))
+
+    def column(self, name: str) -> np.ndarray:
+        return self._slots.column(name)[self._numbers]
+
+
+class DraftedEntry:
+    """A request whose history goes on with `lead` tokens of a draft."""
+
+    __slots__ = ("_lead", "_pool", "_slot", "_state", "_states", "chain", "resolved", "row_states")
+
+    def __init__(self, slots: Slots, slot: int, lead: int) -> None:
+        self._pool: TokenPool = slots.pool
+        self._slot, self._lead = slot, lead
+        self._state: RequestState = slots.entries[slot]
+        self.chain, self.resolved = self._state.chain, self._state.resolved
+        self.row_states: dict[str, int] = {}
+        self._states: dict[str, Any] = {}
+
+    def begin(self) -> None:
+        self._states.clear()
+
+    @property
+    def history(self) -> DraftedEntry:
+        return self
+
+    @property
+    def token_ids(self) -> np.ndarray:
+        start, length = self._pool.offsets[self._slot], self._pool.lengths[self._slot]
+        return self._pool.tokens[start : start + length + self._lead]
+
+    @property
+    def prompt_token_ids(self) -> np.ndarray:
+        return self._state.history.prompt_token_ids
+
+    @property
+    def output_token_ids(self) -> np.ndarray:
+        return self.token_ids[self._pool.output_begins[self._slot] :]
+
+    def state(self, name: str) -> Any:
+        """The state of one sampler after the draft: a copy, or that of the request if there is no draft."""
+        if not self._lead:
+            return self._state.state(name)
+        if name not in self._states:
+            draft: Sequence[int] = self.token_ids[-self._lead :].tolist()
+            self._states[name] = self._state.state_after(name, draft)
+        return self._states[name]
