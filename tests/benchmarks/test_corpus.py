@@ -90,9 +90,10 @@ def test_lines_of_tasks_are_read(tmp_path: Path) -> None:
             "GrammarLimitError: more than N of …",
         ),
         ('ValueError: Unimplemented keys: ["not", "uniqueItems"]', "not, uniqueItems"),
+        ("RuntimeError: [09:54:34] /cpp/schema.cc:49: no field in #/a\n", "RuntimeError: no field in #/a"),
         ("ValueError: Unknown format: byte", "ValueError: Unknown format: byte"),
     ],
-    ids=["keyword", "limit", "keywords", "other"],
+    ids=["keyword", "limit", "keywords", "line of C++", "other"],
 )
 def test_refusals_are_counted_by_keyword_or_message(error: str, text: str) -> None:
     assert reason(error) == text
@@ -137,10 +138,12 @@ def test_a_report_has_a_table_for_each_size_of_samples(tmp_path: Path) -> None:
     text = report("Small", {"ours": whole, "theirs": sample}, "On a machine.")
     first, second = text.split("|  | ours | theirs |")[0], text.split("|  | ours | theirs |")[1]
     assert text.startswith("### Small\n\nOn a machine. ours 1.2, theirs 1.2.")
+    assert "\n\n7 schemas:\n\n|  | ours |\n" in first
     assert "| passing: all instances judged rightly | 1 |\n" in first
     assert "| mask, µs: average | 2 |\n" in first
     assert "**ours** refuses 1: ValueError: no 1." in first
     assert "**ours**, timed out, 1: f." in first
+    assert first.endswith("\n\n3 schemas:\n\n")
     assert "| compiled | 3 | 2 |" in second
     assert "| timed out | 0 | 1 |" in second
     assert "**theirs** refuses nothing." in text

@@ -62,7 +62,8 @@ def report(name: str, selections: Mapping[str, Selection], conditions: str) -> s
     """
     versions = ", ".join(f"{engine} {one.version}" for engine, one in selections.items())
     parts = [f"### {name}", f"{conditions} {versions}."]
-    for size in sorted({len(one.names) for one in selections.values()}, reverse=True):
+    sizes = sorted({len(one.names) for one in selections.values()}, reverse=True)
+    for size in sizes:
         names = next(one.names for one in selections.values() if len(one.names) == size)
         results = {
             engine: [result for result in read_results(one.file) if result["name"] in names]
@@ -70,6 +71,7 @@ def report(name: str, selections: Mapping[str, Selection], conditions: str) -> s
             if len(one.names) >= size
         }
         explained = [engine for engine in results if len(selections[engine].names) == size]
+        parts += [f"{size:,} schemas:"] if len(sizes) > 1 else []
         parts.append(_part(results, explained))
     return "\n\n".join(parts)
 

@@ -16,6 +16,8 @@ Result = Mapping[str, Any]
 _KEYWORD = re.compile(r"UnsupportedKeywordError: (\$?\w+)")
 _KEYWORDS = re.compile(r"Unimplemented keys: \[([^]]*)\]")
 """How llguidance names several of them."""
+_SOURCE = re.compile(r"\[[\d:]+\] \S+:\d+: ")
+"""The time and the line of C++ with which xgrammar begins a message."""
 _PLACE = re.compile(r" \((?:#|line )[^()]*\)?$")
 _LIMIT = re.compile(r"\d[\d,.]*")
 
@@ -79,5 +81,5 @@ def reason(error: str) -> str:
     found = _KEYWORD.match(error) or _KEYWORDS.search(error)
     if found is not None:
         return found[1].replace('"', "")
-    line = _LIMIT.sub("N", _PLACE.sub("", error.partition("\n")[0]))
+    line = _LIMIT.sub("N", _PLACE.sub("", _SOURCE.sub("", error.partition("\n")[0])))
     return re.sub(r"'[^']*'|\"[^\"]*\"|`[^`]*`", "…", line)[:90].replace("|", "/")
