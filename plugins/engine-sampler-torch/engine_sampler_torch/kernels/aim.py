@@ -1,7 +1,7 @@
 """Where `flat` should look for the cut of a top_p, from a sample of the row.
 
 Nothing depends on it but the time it takes: `flat.close` proves that the cut lies where it was looked for,
-and leaves the row to `whole.resolve` if it does not.
+and looks elsewhere if it does not.
 """
 
 import triton

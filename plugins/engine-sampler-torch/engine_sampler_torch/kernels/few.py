@@ -74,8 +74,8 @@ def chain(logits, index, bitmask,
           row_stride, mask_stride, tiles, vocab, room,
           CAPACITY: tl.constexpr, TILES: tl.constexpr, OPS: tl.constexpr, SORTED: tl.constexpr,
           LEADING: tl.constexpr, DRAWN: tl.constexpr, WEIGHED: tl.constexpr, GREEDY: tl.constexpr,
-          FLAT: tl.constexpr, ALONE: tl.constexpr, TILE: tl.constexpr, DOUBT: tl.constexpr,
-          MASKED: tl.constexpr):  # fmt: skip
+          ESTIMATED: tl.constexpr, FLAT: tl.constexpr, ALONE: tl.constexpr, TILE: tl.constexpr,
+          DOUBT: tl.constexpr, MASKED: tl.constexpr):  # fmt: skip
     """The samplers OPS in order on the candidates of a row, then the choice; grid (rows,).
 
     Candidates are the first tokens of the row in order, all that pass `last`. `closed`: what remains of the
@@ -85,9 +85,11 @@ def chain(logits, index, bitmask,
     decides. That change is operation number SORTED; the cuts before it are found by their places alone. The
     first token stays in any case, so the greatest logit is known throughout.
 
-    With WEIGHED, `masses` are the weights of the tiles; with FLAT, what the scan estimates of them, so that a
-    top_p knows the weight of the row between two bounds. If both do not cut at the same token, the answer is
-    lost. `intervals`: the distances between which `flat` is to look for the cut, by these bounds or by a
+    With ESTIMATED, `masses` are what the scan estimates of the tiles, so that a top_p knows the weight of the
+    row between two bounds. If both do not cut at the same token, the answer is lost. With WEIGHED alone they
+    are the weights of the tiles, in rows that such estimates have left without a token.
+
+    With FLAT, `intervals`: the distances between which `flat` is to look for the cut, by these bounds or by a
     sample of the row, with empty `bins` and `listed`; NO_PART for rows that have a token, or a min_keep. With
     ALONE, the top_p is the only cut: one that reaches beyond the candidates keeps at least as many tokens.
     """
@@ -114,6 +116,8 @@ def chain(logits, index, bitmask,
     best, bound = tl.load(ordered + at), tl.load(last + row)
     count = tl.load(counts + row)
     lost = (count > CAPACITY) | (tl.load(faults + row) != 0)
+    if WEIGHED and not ESTIMATED:
+        lost = lost | (tl.load(tokens + row) >= 0)
     if not lost:
         s, t = tl.where(lanes < count, s, NO_KEY), tl.where(lanes < count, t, NO_KEY)
         peak = value_of_key(best)
@@ -146,7 +150,7 @@ def chain(logits, index, bitmask,
                 total, most = mass, mass
                 if WEIGHED:
                     least_of, most_of = weights_of, weights_of
-                    if FLAT:
+                    if ESTIMATED:
                         least_of, most_of = bounds_of(weights_of, firsts, peak, TILE, DOUBT)
                     total = tl.where(closed, mass, tl.maximum(tl.sum(least_of, 0), mass))
                     most = tl.where(closed, mass, tl.maximum(tl.sum(most_of, 0), mass))
@@ -156,10 +160,12 @@ def chain(logits, index, bitmask,
                 limit = share_limit(share, reach, total)
                 keep = tl.sum(((crossed <= limit) & (s != NO_KEY)).to(tl.int32), 0)
                 reached = mass > limit
-                if FLAT:
+                if ESTIMATED:
                     limit = share_limit(share, reach, most)
                     kept = tl.sum(((crossed <= limit) & (s != NO_KEY)).to(tl.int32), 0)
                     differs = ~closed & ~lost & ((kept != keep) | ((mass > limit) != reached))
+                    lost = lost | differs
+                if FLAT:
                     y = distance_of(value_of_key(s), peak)
                     near = (lanes >= keep - 1) & (lanes <= kept) & (s != NO_KEY)
                     known = differs & (mass > limit)
@@ -167,7 +173,6 @@ def chain(logits, index, bitmask,
                     farther = tl.where(known, tl.min(tl.where(near, y, 0.0), 0), farther)
                     if ALONE:
                         surely = tl.where(differs, keep, count)
-                    lost = lost | differs
                 found = found | reached
                 least = fewest
             if OPS[i] == MIN_P:

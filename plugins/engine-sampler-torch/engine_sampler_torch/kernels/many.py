@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 from .certificate import bounds_of
-from .numbers import NO_KEY, heated, kernel, key_of, scaled_draw, value_of_key, weight_of
+from .numbers import NO_KEY, heated, in_lines, kernel, key_of, scaled_draw, upto, value_of_key, weight_of
 from .reading import read
 from .scan import first_key, found_in
 
@@ -62,11 +62,11 @@ def decide(logits, index, bitmask, edit_ids, edit_values, spans, scales,
         middle = (least + most) >> 1
         target = scaled_draw(bits, tl.sum(middle, 0))
         tile = tl.minimum(tl.sum((tl.cumsum(middle, 0) <= target).to(tl.int32), 0), tiles - 1)
-        ids = tile * TILE + tl.arange(0, TILE)
+        ids = tile * TILE + in_lines(TILE)
         values = read(source, words, edit_ids + edits, edit_values + edits, spans + row * spans_stride,
                       scale, tile, ids, ids >= 0, vocab, MASKED, EDITED, HEATED)  # fmt: skip
-        upto = tl.cumsum(weight_of(values, peak), 0)
-        mass = tl.max(upto, 0)
+        weights = weight_of(values, peak)
+        sums, mass = upto(weights), tl.sum(tl.sum(weights, 1), 0)
         # How far the draw reaches into this tile falls with what lies before it and grows with the rest.
         least_before = tl.sum(tl.where(places < tile, least, 0), 0)
         most_before = tl.sum(tl.where(places < tile, most, 0), 0)
@@ -74,8 +74,8 @@ def decide(logits, index, bitmask, edit_ids, edit_values, spans, scales,
         most_after = tl.sum(tl.where(places > tile, most, 0), 0)
         low = scaled_draw(bits, most_before + mass + least_after) - most_before
         high = scaled_draw(bits, least_before + mass + most_after) - least_before
-        count = tl.sum((upto <= low).to(tl.int32), 0)
-        if (low >= 0) & (high < mass) & (count == tl.sum((upto <= high).to(tl.int32), 0)):
+        count = how_many(sums <= low)
+        if (low >= 0) & (high < mass) & (count == how_many(sums <= high)):
             token = (tile * TILE + count).to(tl.int64)
     tl.store(tokens + row, token)
 
@@ -152,10 +152,15 @@ def drawn_from(source, words, edit_ids, edit_values, spans, lead, masses, peak, 
     before = tl.cumsum(parts, 0) <= target
     tile = tl.sum(before.to(tl.int32), 0)
     target -= tl.sum(tl.where(before, parts, 0), 0)
-    ids = tile * TILE + tl.arange(0, TILE)
+    ids = tile * TILE + in_lines(TILE)
     values = read(source, words, edit_ids, edit_values, spans, lead, tile, ids, ids >= 0, vocab,
                   MASKED, EDITED, HEATED)  # fmt: skip
     if BOUNDED:
         values = bounded(values, ids, cut, late, scale)
-    upto = tl.cumsum(weight_of(values, peak), 0)
-    return (tile * TILE + tl.sum((upto <= target).to(tl.int32), 0)).to(tl.int64)
+    return (tile * TILE + how_many(upto(weight_of(values, peak)) <= target)).to(tl.int64)
+
+
+@triton.jit
+def how_many(flags):
+    """How many of some flags [lines, columns] are set."""
+    return tl.sum(tl.sum(flags.to(tl.int32), 1), 0)

@@ -51,10 +51,15 @@ _TO_NATURAL = tl.constexpr(8388608.0)  # 2^23: the same for 0 ≤ x < 2^23
 @triton.jit
 def order_of(values):
     """int32 that ascend with float32 `values`; −0 as +0. NaN of either sign is above +inf."""
+    return tl.where(values != values, NAN_ORDER, order_of_number(values))
+
+
+@triton.jit
+def order_of_number(values):
+    """`order_of` what is not NaN."""
     bits = values.to(tl.int32, bitcast=True)
     bits = tl.where(values == 0.0, 0, bits)
-    order = bits ^ ((bits >> 31) & 0x7FFFFFFF)
-    return tl.where(values != values, NAN_ORDER, order)
+    return bits ^ ((bits >> 31) & 0x7FFFFFFF)
 
 
 @triton.jit
@@ -67,8 +72,13 @@ def value_of(order):
 @triton.jit
 def key_of(values, ids):
     """int64 keys that ascend in (logit desc, id asc) order; `NO_KEY` for removed tokens."""
-    key = ((~order_of(values)).to(tl.int64) << 32) | ids.to(tl.int64)
-    return tl.where(values > float("-inf"), key, NO_KEY)
+    return tl.where(values > float("-inf"), key_of_number(values, ids), NO_KEY)
+
+
+@triton.jit
+def key_of_number(values, ids):
+    """`key_of` what is neither removed nor NaN."""
+    return ((~order_of_number(values)).to(tl.int64) << 32) | ids.to(tl.int64)
 
 
 @triton.jit
@@ -149,3 +159,18 @@ def scaled_draw(bits, total):
     """(r·S) >> 64 for the 64 bits r of int64 `bits`."""
     high = tl.umulhi(bits.to(tl.uint64, bitcast=True), total.to(tl.uint64, bitcast=True))
     return high.to(tl.int64, bitcast=True)
+
+
+@triton.jit
+def in_lines(COUNT: tl.constexpr):
+    """0 to COUNT − 1 as [lines, columns] for `upto`."""
+    WIDE: tl.constexpr = 128 if COUNT >= 128 else COUNT
+    return tl.arange(0, COUNT // WIDE)[:, None] * WIDE + tl.arange(0, WIDE)[None, :]
+
+
+@triton.jit
+def upto(values):
+    """The sums of integers [lines, columns] up to each place, line by line, itself included. A line is mostly
+    one warp's, whose threads need no barrier between them; the warps wait once for each other."""
+    lines = tl.sum(values, 1)
+    return (tl.cumsum(lines, 0) - lines)[:, None] + tl.cumsum(values, 1)

@@ -43,9 +43,10 @@ class KernelPlan:
     drawn       the selector is dist.
     wanted      candidates to gather in each row; 0: nothing is cut, and the whole row is drawn from.
     asked       a top_k says of each row how many it needs.
-    weighed     a top_p needs the weight of the whole row beside the candidates.
-    flat        the estimates of the scan do for that; rows in which they or the candidates do not suffice are
-    cut by `flat`, without a search by one program.
+    weighed     a top_p needs the weight of the whole row beside the candidates: mostly the estimates of the
+    scan do for that.
+    flat        rows in which they or the candidates do not suffice are cut by `flat`, without a search by one
+    program; else rows in which the estimates do not are weighed exactly.
     """
 
     operations: tuple[int, ...]
@@ -87,7 +88,7 @@ class KernelPlan:
     @property
     def estimated(self) -> bool:
         """Whether the scan estimates what tiles weigh."""
-        return self.flat or (self.drawn and not self.wanted)
+        return self.weighed or (self.drawn and not self.wanted)
 
     @property
     def sorted(self) -> int:

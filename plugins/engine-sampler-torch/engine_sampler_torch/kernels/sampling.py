@@ -122,8 +122,8 @@ class _Launches:
         w, shape = self.workspace, self.shape
         given = [*self.source, self.scales, w.highest, w.first, w.alive, w.maxima]
         constants = {"TILE": shape.tile, "GROUP": shape.group, "TILES": self.tiles_bucket,
-                     "GROUPS": bucket(shape.groups), "WHOLE": shape.whole, "NEEDS": needs is not None,
-                     **self.kinds}  # fmt: skip
+                     "GROUPS": bucket(shape.groups), "COARSE": shape.coarse, "WHOLE": shape.whole,
+                     "NEEDS": needs is not None, **self.kinds}  # fmt: skip
         return [*given, self._none(torch.int64) if needs is None else needs], constants
 
     def candidates(self, needs: Tensor | None, wanted: int) -> None:
@@ -160,36 +160,37 @@ class _Launches:
                      TILES=self.tiles_bucket, DOUBT=self.doubt, GREEDY=plan.greedy, **self.kinds,
                      warps=8)  # fmt: skip
 
-    def chain(self, plan: KernelPlan, given: Given) -> None:
-        """The chain on the candidates."""
+    def chain(self, plan: KernelPlan, given: Given, *, estimated: bool) -> None:
+        """The chain on the candidates; `estimated`: by what the scan says that the row weighs."""
         w, shape, flat = self.workspace, self.shape, plan.flat
         no = self._none(torch.int32)
         logits, index, bitmask = self.source[:3] if flat else (no, no, no)
         row_stride, mask_stride = self.strides[:2] if flat else (0, 0)
         self._launch(few.chain, (self.rows,), logits, index, bitmask, w.ordered, w.by_id, w.counts, w.last,
-                     self.outcome.faults, w.first, w.estimates if flat else w.masses, w.intervals, w.bins,
-                     w.listed, self.outcome.token_ids, *(given[name] for name in PARAMETERS), row_stride,
-                     mask_stride, *self.wide, shape.listed // 2,
+                     self.outcome.faults, w.first, w.estimates if estimated else w.masses, w.intervals,
+                     w.bins, w.listed, self.outcome.token_ids, *(given[name] for name in PARAMETERS),
+                     row_stride, mask_stride, *self.wide, shape.listed // 2,
                      CAPACITY=shape.capacity, TILES=self.tiles_bucket, OPS=plan.operations,
                      SORTED=plan.sorted, LEADING=plan.heated, DRAWN=plan.drawn, WEIGHED=plan.weighed,
-                     GREEDY=plan.greedy, FLAT=flat, ALONE=plan.cuts == 1, TILE=shape.tile if flat else 1,
-                     DOUBT=self.doubt if flat else 0.0, MASKED=flat and self.kinds["MASKED"],
+                     GREEDY=plan.greedy, ESTIMATED=estimated, FLAT=flat, ALONE=plan.cuts == 1,
+                     TILE=shape.tile if estimated else 1, DOUBT=self.doubt if estimated else 0.0,
+                     MASKED=flat and self.kinds["MASKED"],
                      warps=8 if flat else 4)  # fmt: skip
 
     def flat(self, plan: KernelPlan, given: Given) -> None:
         """A top_p over rows of which the candidates are too small a part."""
         w, shape, outcome = self.workspace, self.shape, self.outcome
         values = (given[name] for name in ("p", "reach", "crossing", "depth", "scale", "draw"))
-        ops, listing = {"OPS": plan.operations, "LIST": shape.listed}, (w.listed, w.listing)
+        listing = w.listed, w.listing
+        walk = {"TILE": shape.tile, "CHUNK": min(shape.tile, SPREAD_AT_ONCE), "VECTOR": self.vector,
+                "OPS": plan.operations, "LIST": shape.listed, **self.kinds}  # fmt: skip
         self._launch(flat.spread, self._shared_out(), *self.source, self.scales, w.best, w.first, w.intervals,
-                     given["depth"], w.totals, w.masses, *listing, *self.strides, *self.wide,
-                     TILE=shape.tile, CHUNK=min(shape.tile, SPREAD_AT_ONCE), VECTOR=self.vector, **ops,
-                     **self.kinds, warps=8)  # fmt: skip
-        self._launch(flat.close, (self.rows,), *self.source, self.scales, w.best, w.intervals, w.totals,
-                     w.masses, w.bins, *listing, w.candidates, w.ordered, w.state, w.cuts, w.lates,
-                     outcome.token_ids, *values, *self.strides, *self.wide, TILE=shape.tile,
-                     TILES=self.tiles_bucket, ROOM=ROOM, AT_ONCE=LISTED_AT_ONCE,
-                     DRAWN=plan.cut_last, **ops, **self.kinds, warps=8)  # fmt: skip
+                     given["depth"], w.totals, w.masses, *listing, *self.strides, *self.wide, **walk,
+                     warps=8)  # fmt: skip
+        self._launch(flat.close, (self.rows,), *self.source, self.scales, w.best, w.first, w.intervals,
+                     w.totals, w.masses, w.bins, *listing, w.candidates, w.ordered, w.state, w.cuts, w.lates,
+                     outcome.token_ids, *values, *self.strides, *self.wide, TILES=self.tiles_bucket,
+                     ROOM=ROOM, AT_ONCE=LISTED_AT_ONCE, DRAWN=plan.cut_last, **walk, warps=8)  # fmt: skip
         if not plan.cut_last:
             self.weigh(plan, given, bounded=True)
             self.draw(plan, given, bounded=True)
@@ -320,11 +321,12 @@ def sample(
                 launches.begin(needs, plan.wanted)
                 launches.gather()
                 launches.rank(shape.capacity)
-            if plan.weighed and not plan.flat:
-                launches.weigh(plan, arguments)
-            launches.chain(plan, arguments)
+            launches.chain(plan, arguments, estimated=plan.weighed)
             if plan.flat:
                 launches.flat(plan, arguments)
+            elif plan.weighed:
+                launches.weigh(plan, arguments)
+                launches.chain(plan, arguments, estimated=False)
             launches.resolve(plan, arguments)
         else:
             launches.scan(0, estimated=True)

@@ -15,10 +15,13 @@ from .numbers import (
     NO_KEY,
     REMOVED,
     heated,
+    in_lines,
     kernel,
     key_of,
     order_of,
+    upto,
     value_of,
+    value_of_key,
 )
 from .reading import allowed_by, edited, edited_anywhere, limited, read, read_raw
 
@@ -143,13 +146,22 @@ def first_key(key, source, words, edit_ids, edit_values, spans, scale, vocab,
 
 
 @triton.jit
+def places_of(wanted):
+    """(the number of each of the `wanted` [lines, columns] among them, line by line; how many there are)."""
+    ones = wanted.to(tl.int32)
+    return upto(ones) - 1, tl.sum(tl.sum(ones, 1), 0)
+
+
+@triton.jit
 def hot_of(orders, bound, fault, hot, GROUPS: tl.constexpr):
     """How many groups hold tokens that pass `bound`, none if the row is faulty; their numbers, ascending, in
     `hot`."""
     passing = (orders > REMOVED) & ((~orders).to(tl.int64) << 32 <= tl.where(fault == 0, bound, NO_BOUND))
-    upto = tl.cumsum(passing.to(tl.int32), 0)
-    tl.store(hot + upto - 1, tl.arange(0, GROUPS).to(tl.int16), mask=passing)
-    return tl.max(upto, 0)
+    numbers = in_lines(GROUPS)
+    passing = tl.reshape(passing, numbers.shape)
+    places, count = places_of(passing)
+    tl.store(hot + places, numbers.to(tl.int16), mask=passing)
+    return count
 
 
 @triton.jit
@@ -159,7 +171,7 @@ def begun(row, source, bitmask, edit_ids, edit_values, spans, scale,
           mask_stride, edit_stride, spans_stride, tiles, vocab,
           groups, need,
           TILE: tl.constexpr, GROUP: tl.constexpr,
-          TILES: tl.constexpr, GROUPS: tl.constexpr, WHOLE: tl.constexpr,
+          TILES: tl.constexpr, GROUPS: tl.constexpr, COARSE: tl.constexpr, WHOLE: tl.constexpr,
           MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr,
           GROUPED: tl.constexpr, NEEDS: tl.constexpr, BEST: tl.constexpr):  # fmt: skip
     """What `begin` writes, but for counts. (How many groups are in `hot`, the bound `last`), without GROUPED
@@ -182,7 +194,7 @@ def begun(row, source, bitmask, edit_ids, edit_values, spans, scale,
     count = 0
     if GROUPED:
         if not WHOLE:
-            bound = nth_best(~orders, (key >> 32).to(tl.int32), need)
+            bound = nth_best(coarser(orders, GROUPS, COARSE), value_of_key(key), need)
         tl.store(last + row, bound)
         count = hot_of(orders, bound, fault, hot + row * groups, GROUPS)
     key = tl.where(fault == 0, best_key, key)
@@ -201,7 +213,7 @@ def begin(logits, index, bitmask, edit_ids, edit_values, spans, scales,
           row_stride, mask_stride, edit_stride, spans_stride, tiles, vocab,
           groups, need,
           TILE: tl.constexpr, GROUP: tl.constexpr,
-          TILES: tl.constexpr, GROUPS: tl.constexpr, WHOLE: tl.constexpr,
+          TILES: tl.constexpr, GROUPS: tl.constexpr, COARSE: tl.constexpr, WHOLE: tl.constexpr,
           MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr,
           GROUPED: tl.constexpr, NEEDS: tl.constexpr, BEST: tl.constexpr):  # fmt: skip
     """What is known of a row after the scan; grid (rows,). `peaks`, `faults`: the greatest raw logit, and
@@ -214,36 +226,48 @@ def begin(logits, index, bitmask, edit_ids, edit_values, spans, scales,
     scale = tl.load(scales + row) if HEATED else 1.0
     count, _ = begun(row, source, bitmask, edit_ids, edit_values, spans, scale, highest, first, alive, maxima,
                      needs, peaks, faults, best, last, hot, tokens, mask_stride, edit_stride, spans_stride,
-                     tiles, vocab, groups, need, TILE, GROUP, TILES, GROUPS, WHOLE, MASKED, EDITED, HEATED,
-                     GROUPED, NEEDS, BEST)  # fmt: skip
+                     tiles, vocab, groups, need, TILE, GROUP, TILES, GROUPS, COARSE, WHOLE, MASKED, EDITED,
+                     HEATED, GROUPED, NEEDS, BEST)  # fmt: skip
     tl.store(counts + row, 0)
     if GROUPED:
         tl.store(hot_counts + row, count)
 
 
-FAR_CODE = tl.constexpr((127 + 4) << 11)
-"""The code of a distance of 16."""
+@triton.jit
+def coarser(orders, GROUPS: tl.constexpr, COARSE: tl.constexpr):
+    """[COARSE], the greatest of as many disjoint parts of `orders` [GROUPS]: of those that one thread has
+    read, runs of four."""
+    RUN: tl.constexpr = GROUPS // COARSE if GROUPS // COARSE < 4 else 4
+    runs = tl.reshape(orders, (GROUPS // COARSE // RUN, COARSE, RUN))
+    return tl.max(tl.max(runs, 2), 0)
 
 
 @triton.jit
-def nth_best(x, least, need):
-    """A key that the logits of the `need` greatest of some maxima do not exceed; `x`: the complements of
-    their orders, of which the least is `least`. Maxima of disjoint groups are logits, so at least `need`
-    logits pass it. If fewer groups have a token, a bound that every token passes.
+def nth_best(orders, peak, need):
+    """A key that the logits of the `need` greatest of some maxima do not exceed; `orders`: of these, of which
+    `peak` is the greatest. Maxima of disjoint groups are logits, so at least `need` logits pass it. If fewer
+    groups have a token, a bound that every token passes.
 
-    A radix select, eight bits a round, on the distance from the greatest as a float of five bits of exponent
-    and eleven of mantissa: the bound lies at most one in 2,048 of this distance too far."""
-    active = x < ~REMOVED
-    far = (x.to(tl.uint32, bitcast=True) - least.to(tl.uint32, bitcast=True)).to(tl.float32)
-    code = (tl.maximum(far, 16.0).to(tl.int32, bitcast=True) >> 12) - FAR_CODE
+    A radix select, eight bits a round, on the distance from the greatest as a float with five bits of
+    exponent, down from that of the farthest, and eleven of mantissa: the bound lies at most one in 2,048 of
+    this distance too far. Distances are rounded when they are taken, which keeps their order; a logit at most
+    D away by its rounded distance is above peak − D·(1 + 2^−22), and not below what that is rounded to."""
+    active = orders > REMOVED
+    # Within ±2^126 no distance overflows. A bound below that might miss what lies beyond.
+    peak = tl.minimum(tl.maximum(peak, -FARTHEST), FARTHEST)
+    far = peak - tl.maximum(value_of(orders), -FARTHEST)
+    bits = tl.where(active, far, 0.0).to(tl.int32, bitcast=True)
+    lowest = tl.maximum((tl.max(bits, 0) >> 23) - 31, 0) << 11
+    code = tl.maximum((bits >> 12) - lowest, 0)
     high, before = nth_digit(code >> 8, active, need)
     low, _ = nth_digit(code & 255, active & (code >> 8 == high), need - before)
-    edge = (((high << 8) + low + FAR_CODE + 1) << 12) - 1
-    # The float's whole part, by its bits: to convert it would take some processors a fused operation.
-    far = (((edge & 0x7FFFFF) | 0x800000).to(tl.int64) << ((edge >> 23) - 127).to(tl.int64)) >> 23
-    # Distances were rounded to 24 bits when they became floats.
-    bound = tl.minimum(least.to(tl.int64) + far + (far >> 24), EVERY_KEY >> 32)
-    return tl.where(high < 256, (bound << 32) | 0xFFFFFFFF, EVERY_KEY)
+    edge = tl.where(high < 256, (((high << 8) + low + lowest + 1) << 12) - 1, 0)
+    threshold = peak - edge.to(tl.float32, bitcast=True) * BEYOND
+    bound = ((~order_of(threshold)).to(tl.int64) << 32) | 0xFFFFFFFF
+    return tl.where((high < 256) & (threshold > -FARTHEST), bound, EVERY_KEY)
+
+
+BEYOND, FARTHEST = tl.constexpr(1.0 + 2.0**-22), tl.constexpr(2.0**126)
 
 
 @triton.jit
@@ -258,10 +282,10 @@ def nth_digit(digits, active, need):
 
 
 @triton.jit
-def keys_in(source, words, edit_ids, edit_values, spans, scale, hot, start, count, vocab,
-            TILE: tl.constexpr, GROUP: tl.constexpr, STEP: tl.constexpr,
-            MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr):  # fmt: skip
-    """The keys [STEP · GROUP] of the groups from number `start` on of the `count` in `hot`."""
+def read_hot(source, words, edit_ids, edit_values, spans, scale, hot, start, count, vocab,
+             TILE: tl.constexpr, GROUP: tl.constexpr, STEP: tl.constexpr,
+             MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr):  # fmt: skip
+    """(the logits [STEP, GROUP], their ids) of the groups from number `start` on of the `count` in `hot`."""
     places = start + tl.arange(0, STEP)
     live = places < count
     chosen = tl.load(hot + places, mask=live, other=0).to(tl.int32)
@@ -275,18 +299,18 @@ def keys_in(source, words, edit_ids, edit_values, spans, scale, hot, start, coun
                                  tl.load(spans + lines + 1))  # fmt: skip
     if HEATED:
         values = heated(values, scale)
-    return tl.reshape(key_of(values, ids), (STEP * GROUP,))
+    return values, ids
 
 
 @triton.jit
-def append(keys, wanted, candidates, counts, CAPACITY: tl.constexpr):
-    """Add the `wanted` of `keys` to `candidates`, as far as they fit, and their number to `counts`. Programs
-    get places from an integer counter, each once: the order does not matter, since `rank` sorts the keys."""
-    upto = tl.cumsum(wanted.to(tl.int32), 0)
-    added = tl.max(upto, 0)
+def append(items, wanted, listing, length, LIST: tl.constexpr):
+    """Add the `wanted` of `items` [lines, columns] to a list, as far as they fit, and their number to its
+    `length`. Programs get places from an integer counter, each once: their order does not matter, since what
+    is listed is sorted."""
+    places, added = places_of(wanted)
     if added > 0:
-        places = tl.atomic_add(counts, added, sem="relaxed") + upto - 1
-        tl.store(candidates + places, keys, mask=wanted & (places < CAPACITY))
+        places += tl.atomic_add(length, added, sem="relaxed")
+        tl.store(listing + places, items, mask=wanted & (places < LIST))
 
 
 @kernel()
@@ -308,7 +332,8 @@ def gather(logits, index, bitmask, edit_ids, edit_values, spans, scales,
     count = tl.load(hot_counts + row)
     count = tl.where(bound == NO_BOUND, 0, count)
     for start in range(number * STEP, count, programs * STEP):
-        keys = keys_in(source, words, edit_ids + edits, edit_values + edits, spans + row * spans_stride,
-                       scale, hot + row * groups, start, count, vocab, TILE, GROUP, STEP, MASKED, EDITED,
-                       HEATED)  # fmt: skip
+        values, ids = read_hot(source, words, edit_ids + edits, edit_values + edits,
+                               spans + row * spans_stride, scale, hot + row * groups, start, count, vocab,
+                               TILE, GROUP, STEP, MASKED, EDITED, HEATED)  # fmt: skip
+        keys = key_of(values, ids)
         append(keys, keys <= bound, candidates + row.to(tl.int64) * CAPACITY, counts + row, CAPACITY)

@@ -7,8 +7,8 @@ What a program has written for itself, it reads behind a barrier of its own; not
 import triton.language as tl
 
 from .few import ranked
-from .numbers import kernel
-from .scan import begun, keys_in
+from .numbers import kernel, key_of_number, value_of
+from .scan import begun, places_of, read_hot
 
 
 @kernel()
@@ -18,7 +18,7 @@ def candidates(logits, index, bitmask, edit_ids, edit_values, spans, scales,
                row_stride, mask_stride, edit_stride, spans_stride, tiles, vocab,
                groups, need,
                TILE: tl.constexpr, GROUP: tl.constexpr,
-               TILES: tl.constexpr, GROUPS: tl.constexpr, WHOLE: tl.constexpr,
+               TILES: tl.constexpr, GROUPS: tl.constexpr, COARSE: tl.constexpr, WHOLE: tl.constexpr,
                CAPACITY: tl.constexpr, AT_ONCE: tl.constexpr, STEP: tl.constexpr,
                MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr,
                NEEDS: tl.constexpr):  # fmt: skip
@@ -30,22 +30,23 @@ def candidates(logits, index, bitmask, edit_ids, edit_values, spans, scales,
     scale = tl.load(scales + row) if HEATED else 1.0
     hot_count, bound = begun(row, source, bitmask, edit_ids, edit_values, spans, scale, highest, first, alive,
                              maxima, needs, peaks, faults, best, last, hot, tokens, mask_stride, edit_stride,
-                             spans_stride, tiles, vocab, groups, need, TILE, GROUP, TILES, GROUPS, WHOLE,
-                             MASKED, EDITED, HEATED, True, NEEDS, False)  # fmt: skip
+                             spans_stride, tiles, vocab, groups, need, TILE, GROUP, TILES, GROUPS, COARSE,
+                             WHOLE, MASKED, EDITED, HEATED, True, NEEDS, False)  # fmt: skip
     words = bitmask + row.to(tl.int64) * mask_stride
     edits = row.to(tl.int64) * edit_stride
     at = row.to(tl.int64) * CAPACITY
     count = 0
     tl.debug_barrier()
     for start in range(0, hot_count, AT_ONCE):
-        keys = keys_in(source, words, edit_ids + edits, edit_values + edits, spans + row * spans_stride,
-                       scale, hot + row * groups, start, hot_count, vocab, TILE, GROUP, AT_ONCE, MASKED,
-                       EDITED, HEATED)  # fmt: skip
-        passing = keys <= bound
-        upto = tl.cumsum(passing.to(tl.int32), 0)
-        places = count + upto - 1
-        tl.store(by_id + at + places, keys, mask=passing & (places < CAPACITY))
-        count += tl.max(upto, 0)
+        values, ids = read_hot(source, words, edit_ids + edits, edit_values + edits,
+                               spans + row * spans_stride, scale, hot + row * groups, start, hot_count, vocab,
+                               TILE, GROUP, AT_ONCE, MASKED, EDITED, HEATED)  # fmt: skip
+        # The bound is the last key of some logit, so that ids need not be looked at.
+        passing = values >= value_of(~(bound >> 32).to(tl.int32))
+        places, added = places_of(passing)
+        places += count
+        tl.store(by_id + at + places, key_of_number(values, ids), mask=passing & (places < CAPACITY))
+        count += added
     tl.store(counts + row, count)
     if count <= CAPACITY:
         tl.debug_barrier()

@@ -23,9 +23,9 @@ BINS = 1024
 """How `flat` divides what it looks at of a row."""
 ROOM = 1024
 """Places for the tokens of one of its bins."""
-UNASKED, UNASKED_BY_TOP_P = 256, 64
+UNASKED, UNASKED_BY_TOP_P = 256, 60
 """As many candidates are gathered where no top_k says how many are needed; fewer where `flat` finds what
-they do not suffice for."""
+they do not suffice for, so that their groups are read at once even if some more pass the bound."""
 MOST_WANTED = 1024
 _WANTED = (64, 128, UNASKED, 512, MOST_WANTED)
 """How many candidates chains want."""
@@ -86,6 +86,12 @@ class WorkspaceShape:
     @property
     def groups(self) -> int:
         return self.tiles * (self.tile // self.group)
+
+    @property
+    def coarse(self) -> int:
+        """Of how many maxima that of the last candidate is searched for, a power of two: enough groups for
+        each candidate, and no finer ones than that takes."""
+        return min(bucket(self.groups), GROUPS_PER_CANDIDATE * self.capacity // 2)
 
 
 class Workspace:

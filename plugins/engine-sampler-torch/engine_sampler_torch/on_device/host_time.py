@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
@@ -33,17 +34,24 @@ def host_times(device: str, rows: int = ROWS, vocab_size: int = VOCAB) -> dict[s
 
 def _host_time(device: str, rows: int, vocab_size: int, chain: dict[str, Any]) -> float:
     scheduler, logits = stepped(device, rows, vocab_size, chain)
-    time_waited = _Waiting(transfer.wait)
     spans = []
-    with mock.patch.object(transfer, "wait", time_waited):
+    with waiting_timed() as waiting:
         for _ in range(WARM_UP + STEPS):
-            time_waited.seconds, start = 0.0, time.perf_counter()
+            waiting.seconds, start = 0.0, time.perf_counter()
             scheduler.step(logits)
-            spans.append(time.perf_counter() - start - time_waited.seconds)
+            spans.append(time.perf_counter() - start - waiting.seconds)
     return 1e6 * statistics.median(spans[WARM_UP:])
 
 
-class _Waiting:
+@contextmanager
+def waiting_timed() -> Iterator[Waiting]:
+    """How long steps wait for the device, while the context lasts."""
+    waiting = Waiting(transfer.wait)
+    with mock.patch.object(transfer, "wait", waiting):
+        yield waiting
+
+
+class Waiting:
     """`transfer.wait`, with the seconds it took."""
 
     def __init__(self, wait: Callable[[transfer.StreamEvent], None]) -> None:

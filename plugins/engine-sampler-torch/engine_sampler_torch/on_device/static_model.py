@@ -250,12 +250,12 @@ def work_of(case: TimedCase, kernel: str, grid: tuple[int, ...], constants: Mapp
         programs, rounds = (math.ceil(CANDIDATES * wanted / constants[name]) for name in ("LANES", "STEP"))
         return LaunchWork(share=programs / grid[1], rounds=rounds)
     if kernel == "candidates":
-        # In flat rows the bound leaves some row a group more than is wanted.
-        rounds = math.ceil((wanted + (case.flat and case.rows > 1)) / constants["AT_ONCE"])
-        return LaunchWork(rounds=rounds, bytes=gathered, again=True)
+        return LaunchWork(bytes=gathered, again=True)
     if kernel == "gather":
         share = wanted * 1.05 / constants["STEP"] / grid[1]
         return LaunchWork(min(share, 1), max(share, 1), gathered, again=True)
+    if kernel == "chain" and constants["WEIGHED"] and not constants["ESTIMATED"] and not case.flat:
+        return LaunchWork(share=0)
     if kernel == "chain" and constants["FLAT"]:
         return LaunchWork(rounds=SAMPLED, bytes=every / 16, again=True) if case.flat else LaunchWork(rounds=0)
     if kernel == "close":

@@ -59,6 +59,7 @@ CASES = (
     TimedCase("top_p 0.95, 64 peaked rows", {"top_p": 0.95}, bar=45, known="FlashInfer 106 (B200)"),
     TimedCase("top_p 0.95, 64 flat rows", {"top_p": 0.95}, flat=True, bar=100, known="FlashInfer 106 (B200)"),
     TimedCase("top_p 0.95 and temperature, 64 flat rows", {"top_p": 0.95, "temperature": 0.8}, flat=True),
+    TimedCase("top_p 0.95 and top_k 40, 64 rows", {"top_p": 0.95, "top_k": 40}),
     TimedCase("top_p 0.9, 1 flat row", {"top_p": 0.9}, rows=1, flat=True),
     TimedCase("greedy, 64 rows", {}),
     TimedCase("top_k 1024, 64 rows", {"top_k": 1024}),

@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from engine_sampler_torch.kernels import KernelOutcome, Workspace, WorkspaceShape, covers, narrow, sample
+from engine_sampler_torch.kernels import (
+    KernelOutcome,
+    Workspace,
+    WorkspaceShape,
+    covers,
+    few,
+    narrow,
+    sample,
+)
 from engine_sampler_torch.kernels.launching import listening
 from engine_sampler_torch.kernels.plan import KernelPlan
 from kernel_cases import DTYPES, NAMES, Case, chain_of, expected, random_case, random_params, rows_of
@@ -65,6 +73,50 @@ def test_flat_rows_are_cut_at_top_p_without_a_search(spread: float) -> None:
         rows = rows_of(params, chain, 3000, [1, 2, 3])
         logits = torch.from_numpy(random.normal(0, spread, (3, 3000)).astype(np.float32))
         expect_equal(Case(chain, rows, logits), shape=WorkspaceShape(3000, 1024, 4, 512))
+
+
+def test_narrow_misses_nothing_that_a_temperature_has_driven_to_the_ends() -> None:
+    random = np.random.default_rng(9)
+    logits = random.normal(0, 1, (2, 700)).astype(np.float32)
+    logits[0, 30:] = np.float32(-1e30)
+    logits[1] = np.float32(-1e30) * random.integers(1, 3, 700) / 2
+    logits[1, :9] = np.float32(1e30)
+    k = torch.tensor([40, 40])
+    block = narrow(torch.from_numpy(logits), torch.arange(2), 700, k, width=64,
+                   scale=torch.full((2,), 1e9), workspace=Workspace("cpu", 2, 700))  # fmt: skip
+    heated = torch.clamp(torch.from_numpy(logits) * 1e9, -FLT_MAX, FLT_MAX).numpy()
+    for i in range(2):
+        ids = np.sort(np.argsort(-heated[i], kind="stable")[:40])
+        np.testing.assert_array_equal(block.ids[i, :40], ids)
+
+
+FLT_MAX = float(np.finfo(np.float32).max)
+
+
+@pytest.mark.parametrize("side", [-1, 1], ids=["behind it", "before it"])
+@pytest.mark.parametrize("names", [["top_p"], ["top_p", "temperature"]], ids="-".join)
+def test_flat_rows_whose_sample_misses_the_cut_are_looked_through_again(
+    names: list[str], side: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aimed = few.interval_around
+
+    def missing(*arguments: Any) -> tuple[Any, Any]:
+        nearer, farther = aimed(*arguments)
+        wide = nearer - farther
+        return nearer + side * wide, farther + side * wide
+
+    def listen(kernel: Any, grid: Any, arguments: Any, *rest: Any) -> None:
+        if kernel.fn.__name__ == "resolve":
+            left.append(int((arguments[8] < 0).sum()))
+
+    monkeypatch.setattr(few, "interval_around", missing)
+    left: list[int] = []
+    params = SamplingParams(top_p=0.8, **({"temperature": 0.9} if "temperature" in names else {}))
+    chain = chain_of(names, "dist")
+    logits = torch.from_numpy(np.random.default_rng(5).normal(0, 1, (2, 3000)).astype(np.float32))
+    with listening(listen):
+        expect_equal(Case(chain, rows_of([params] * 2, chain, 3000, [1, 2]), logits))
+    assert left == [0]
 
 
 def test_a_row_of_several_tiles_and_a_whole_vocabulary_agree() -> None:
@@ -234,6 +286,22 @@ def launches_of(case: Case) -> list[str]:
 ORDINARY = {"top_k": 40, "top_p": 0.95, "min_p": 0.05, "temperature": 0.8}
 
 
+@pytest.mark.parametrize("unit", [1e-30, 1e-3, 1.0, 1e20], ids=str)
+@pytest.mark.parametrize("highest", [0.0, 5.0, 60.0, -7.0])
+def test_little_more_than_the_wanted_candidates_pass_the_bound(highest: float, unit: float) -> None:
+    """Also where the greatest logit and the last wanted one have different signs, or little else between
+    them."""
+    random = np.random.default_rng(6)
+    body = -9.0 - random.permutation(3000) * 0.004
+    rows = np.stack([body, body])
+    rows[0, 7], rows[1, 7:9] = highest, (highest, highest - 0.5)
+    chain, room = chain_of(["top_k"], "dist"), Workspace("cpu", 2, 3000)
+    logits = torch.from_numpy((rows * unit).astype(np.float32))
+    case = Case(chain, rows_of([SamplingParams(top_k=40)] * 2, chain, 3000, [1, 2]), logits)
+    expect_equal(case, workspace=room)
+    assert ((room.counts >= 40) & (room.counts <= 56)).all()
+
+
 @pytest.mark.parametrize(
     ("names", "selector", "most"),
     [
@@ -243,6 +311,7 @@ ORDINARY = {"top_k": 40, "top_p": 0.95, "min_p": 0.05, "temperature": 0.8}
         pytest.param(["temperature", "top_k", "top_p"], "dist", 4, id="a top_k behind the temperature"),
         pytest.param(["temperature", "top_p"], "dist", 6, id="top_p alone"),
         pytest.param(["top_p", "temperature"], "dist", 8, id="a temperature behind top_p"),
+        pytest.param(["top_p", "top_k"], "dist", 6, id="a top_k behind top_p"),
     ],
 )
 @pytest.mark.parametrize("n", [1, 3])

@@ -12,4 +12,4 @@ from engine_sampler_torch.on_device.step_times import CASES, StepCase, table
 def test_every_case_is_a_step_of_requests_that_live_on(case: StepCase) -> None:
     (line,) = table("cpu", 300, [replace(case, rows=4)])
     assert (line["a scheduler's step"], line["requests"]) == (case.name, 4)
-    assert line["µs"] > 0
+    assert line["µs"] >= line["of it on the host, µs"] > 0
