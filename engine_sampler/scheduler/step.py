@@ -364,10 +364,8 @@ class Step:
         """The indices of the requests whose rows gave no token; they end with the reason, unless they
         are postponed."""
         size, requests = self._slots.vocabulary.size, drawing.inputs.requests
-        may_sit_out = (*drawing.inputs.masked, *drawing.inputs.preparing)  # others without a token have none
-        are_sound = batch.errors.count(None) == len(batch.errors) and not any(
-            requests[i].sits_out for i in may_sit_out
-        )
+        some_wait = any(requests[i].sits_out for i in (*drawing.inputs.masked, *drawing.inputs.preparing))
+        are_sound = batch.errors.count(None) == len(batch.errors) and not some_wait
         if are_sound and (drawing.inputs.draws.token_ids.view(np.uint64) < size).all():
             return []
         faulty = []

@@ -127,6 +127,7 @@ def test_steps_processing_and_logprobs_work_on_the_card_of_the_logits(
         scheduler.add(SamplingParams(top_k=3, logprobs=1))
         logits = OnDevice(torch.zeros(1, 10))
         scheduler.step(logits)
+        scheduler.begin(logits).finish()
         scheduler.process(logits, on_device=True)
         logprobs(logits, [3])
-    assert places == [str(DEVICE)] * 4  # a step in its two halves
+    assert places == [str(DEVICE)] * 5  # a step, and one in its two halves
