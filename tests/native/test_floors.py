@@ -31,7 +31,7 @@ HOUSES: Mapping[str, Sequence[str]] = {
         "src/grammar/base",
         "include",
     ),
-    "histories": ("src/histories.c", "include"),
+    "histories": ("src/histories.c", "src/numbers.h", "include"),
     "arrays": ("src/arrays.c", "include"),
     "probabilities": ("src/probabilities", "src/numbers.h", "include"),
 }

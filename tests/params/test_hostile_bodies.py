@@ -21,13 +21,7 @@ TOKENIZER = Tokenizer([bytes([byte]) for byte in range(256)])
 OURS = sorted(SamplingParams.parameters())
 OPENAI = [*OURS, *RENAMED, *sorted(TRANSPORT)[:5], "response_format", "structured_outputs", "top_logprobs",
           "extra_args", "vllm_xargs", "self"]  # fmt: skip
-LLAMA = [
-    *OURS,
-    *llama_requests.FIELDS,
-    *llama_requests.RENAMED,
-    *llama_requests.SPECIAL,
-    *llama_requests.UNSUPPORTED,
-]
+LLAMA = [*OURS, *llama_requests.FIELDS, *llama_requests.RENAMED, *llama_requests.SPECIAL]
 KOBOLD = [*OURS, *koboldai.FIELDS, *koboldai.RENAMED, *koboldai.SPECIAL, *koboldai.UNSUPPORTED]
 
 

@@ -49,7 +49,7 @@ TRIED: tuple[tuple[type, tuple[type, ...]], ...] = (
 
 GIVEN = {
     *("BackendError", "Batch", "Chain", "DeferredBackend", "Example", "GrammarMeasures", "Group"),
-    *("LogprobsRequest", "Param"),
+    *("LogprobsRequest", "LookAhead", "Param"),
     *("ParameterError", "PreparedMasks", "Rows", "Selection", "SlotEntry", "SlotTable", "Stateful"),
     *(
         "StepMeasures",

@@ -20,7 +20,6 @@ ENDED = "a lazy rule ends with its suffix; text without it is another rule's"
 RIVAL = "where a lazy terminal ends, no other terminal ends with the same text"
 
 DIFFERENT = {
-    "core_languages/5": SYNTAX,
     "core_languages/20": CASE,
     "core_languages/21": CASE,
     "core_languages/22": CASE,
