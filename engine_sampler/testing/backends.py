@@ -269,8 +269,10 @@ class BackendContract(DeviceLaws, RandomSteps):
 
     def test_drafts_get_the_results_of_the_reference(self) -> None:
         for trial in self.trials():
-            ahead = self.backend.draws_ahead(self.backend.compile(trial.chain))
+            plan = self.backend.compile(trial.chain)
+            ahead, follows = self.backend.draws_ahead(plan), self.backend.follows_drafts(plan, 64)
             assert type(ahead) is bool, f"draws_ahead gives {ahead!r}, not a bool, {trial}"
+            assert type(follows) is bool, f"follows_drafts gives {follows!r}, not a bool, {trial}"
         for size in self.vocab_sizes:
             for number in range(times(max(1, self.chains // 4))):
                 found, right = (self.drafted(b, size, number) for b in (self.backend, NumpyBackend()))

@@ -328,6 +328,14 @@ class DrawsAheadOneDay(Plain):
         return None
 
 
+@breaks("drafts_get_the_results_of_the_reference")
+class FollowsDraftsOneDay(Plain):
+    """Returns None where a bool is asked for."""
+
+    def follows_drafts(self, plan: Any, tokens: int) -> Any:
+        return None
+
+
 @breaks("what_is_decided_is_counted_and_never_less")
 class CountsDecisionsBackwards(Plain):
     """Counts its decisions of one step."""
