@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...base.arguments import integer_of
+from ...base.arguments import integer_of, not_allowed
 from ...base.calling import guarded
 from ...base.errors import quoted
 from ...contract import ParameterError
@@ -239,7 +239,7 @@ def _translate_special_values(fields: dict[str, Any]) -> None:
         fields["dry_sequence_breakers"] = [breaker for breaker in breakers if breaker != ""]
     least = integer_of("n_indent", fields.pop("n_indent", 0))
     if least > MAX_INDENT:
-        raise ParameterError(f"n_indent={least} is not allowed: at most {MAX_INDENT}")
+        raise not_allowed("n_indent", least, f"at most {MAX_INDENT}")
     if least > 0:
         given = fields.get("stop_regex", ())
         shorter = f"\\n[ \\t]{{0,{least - 1}}}[^ \\t]"
