@@ -34,9 +34,9 @@ typedef struct eg_core {
     bool looks;               /* some of them match the empty string under a look-ahead */
     bool begins;              /* of an LALR parser: a terminal that is not ignored may come */
     int32_t lexer;            /* of an LALR parser: the lexer's expression; else -1 */
-    int32_t *parts; /* [budget_levels] the budgets of the parts that it is within, 0: none; or NULL */
-    eg_bytes first; /* the bytes that the expected terminals can begin with */
-    eg_bytes narrow; /* ... counting only those that are not wide */
+    int32_t *parts;           /* [budget_levels] budgets of the parts it is within, 0: none; or NULL */
+    eg_bytes first;           /* the bytes that the expected terminals can begin with */
+    eg_bytes narrow;          /* ... counting only those that are not wide */
 } eg_core;
 
 typedef struct eg_row {
@@ -44,8 +44,8 @@ typedef struct eg_row {
     int32_t count;
     eg_item *items; /* ascending; predicted items are in the core */
     bool accepting; /* the text may end here */
-    int32_t open; /* of an LALR parser: the set of terminals it can accept; -1: not known yet */
-    int32_t mark; /* its index in `pending`, if it is there */
+    int32_t open;   /* of an LALR parser: the set of terminals it can accept; -1: not known yet */
+    int32_t mark;   /* its index in `pending`, if it is there */
 } eg_row;
 
 /* A row that stands for others as the origin of a rule, since completing it there results in the same
@@ -59,35 +59,35 @@ typedef struct eg_rows {
     eg_pool *pool;
     eg_expressions *expressions;
     eg_rules *rules;
-    EG_VECTOR(eg_row) rows; /* 0: the beginning of a text */
+    EG_VECTOR(eg_row) rows;            /* 0: the beginning of a text */
     EG_VECTOR(eg_core) cores;
-    EG_VECTOR(int32_t) words; /* of registers, one after the other */
-    EG_VECTOR(int32_t) register_at; /* [registers + 1] */
-    EG_VECTOR(eg_item) work; /* items of the row under construction */
+    EG_VECTOR(int32_t) words;          /* of registers, one after the other */
+    EG_VECTOR(int32_t) register_at;    /* [registers + 1] */
+    EG_VECTOR(eg_item) work;           /* items of the row under construction */
     EG_VECTOR(eg_transition) rule_work, terminal_work;
     EG_VECTOR(int32_t) values;
     eg_set rows_by_content, cores_by_content, registers_by_content;
     struct eg_action_sets **lalr_sets; /* of the states of an LALR parser, NULL: not computed yet */
-    eg_map lalr_cores; /* (eg_lalr_state.lexer, eg_row.open) to core */
-    EG_VECTOR(uint32_t) opens; /* the sets of terminals that eg_row.open numbers */
+    eg_map lalr_cores;                 /* (eg_lalr_state.lexer, eg_row.open) to core */
+    EG_VECTOR(uint32_t) opens;         /* the sets of terminals that eg_row.open numbers */
     eg_set opens_by_content;
-    EG_VECTOR(int32_t) pending; /* rows whose `open` is being computed; their sets follow `opens` */
-    eg_map next; /* (row, terminal) to row, -1: none */
-    eg_map joined; /* two rows, the lesser first, to the row of both */
-    eg_map without; /* (row, levels) to the row without the rest of the parts of these */
-    eg_map leo_by_rule; /* (row, rule) to an index in `leo_items` */
-    EG_VECTOR(eg_item) leo_items; /* state: a rule; origin: where it is completed as well */
-    eg_map origins; /* (row, rule) to the row that stands for it */
+    EG_VECTOR(int32_t) pending;        /* rows whose `open` is being computed; their sets follow `opens` */
+    eg_map next;                       /* (row, terminal) to row, -1: none */
+    eg_map joined;                     /* two rows, the lesser first, to the row of both */
+    eg_map without;                    /* (row, levels) to the row without the rest of the parts of these */
+    eg_map leo_by_rule;                /* (row, rule) to an index in `leo_items` */
+    EG_VECTOR(eg_item) leo_items;      /* state: a rule; origin: where it is completed as well */
+    eg_map origins;                    /* (row, rule) to the row that stands for it */
     EG_VECTOR(eg_origin) origin_list;
     EG_VECTOR(eg_item) origin_items;
     eg_set origins_by_content;
-    EG_VECTOR(eg_item) completed; /* a stack: the items of origins under construction */
-    int32_t *slots; /* a hash table of `work`: an index, valid where stamps[] == stamp */
+    EG_VECTOR(eg_item) completed;      /* a stack: the items of origins under construction */
+    int32_t *slots;                    /* a hash table of `work`: an index, valid where stamps[] == stamp */
     uint32_t *stamps;
     uint32_t stamp;
     int32_t slot_count;
-    uint32_t *predicted; /* [rules] the stamp of their last prediction */
-    bool accepting; /* of the row under construction */
+    uint32_t *predicted;               /* [rules] the stamp of their last prediction */
+    bool accepting;                    /* of the row under construction */
 } eg_rows;
 
 /* Whether anything except the end of the text may follow `row`. */
