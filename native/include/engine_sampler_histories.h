@@ -40,8 +40,8 @@ int64_t es_histories_append(const es_histories *histories, int64_t n, const int6
 
 /* numbers[i] = 64 random bits for the token at positions[i] of a request with seeds[i], for every i below n: number
  * `draw` of a stream. */
-void es_histories_draws(int64_t n, const uint64_t *seeds, const int64_t *positions, uint32_t stream, uint32_t draw,
-                        uint64_t *numbers);
+void es_histories_draws(int64_t n, const uint64_t *seeds, const int64_t *positions, uint32_t stream,
+                        uint32_t draw, uint64_t *numbers);
 
 /* Where the end of a history of n tokens occurs earlier in it. For every i from 1 to n - 1, length(i) is how many tokens
  * before the last i are the last ones, in the same order; at most `limit` count. places[] are all i with a length of

@@ -23,8 +23,8 @@ int64_t es_histories_append(const es_histories *histories, int64_t n, const int6
     return count;
 }
 
-void es_histories_draws(int64_t n, const uint64_t *seeds, const int64_t *positions, uint32_t stream, uint32_t draw,
-                        uint64_t *numbers) {
+void es_histories_draws(int64_t n, const uint64_t *seeds, const int64_t *positions, uint32_t stream,
+                        uint32_t draw, uint64_t *numbers) {
     for (int64_t i = 0; i < n; i++) numbers[i] = es_draw64(seeds[i], positions[i], stream, draw);
 }
 

@@ -5,7 +5,7 @@
 
 enum {
     FEW = 512,            /* tokens that are kept as a list ... */
-    FEWER = 256,          /* ... or as changes to bits: those of a position in an object are about a hundred */
+    FEWER = 256,          /* ... or as changes to bits: positions in objects have about a hundred */
     FIRST_NODES = 2000,   /* nodes walked before a mask is tried byte by byte ... */
     LEXER_NODES = 30000,  /* ... with a lexer, under which a text has fewer readings ... */
     FIRST_STEPS = 4000,   /* ... with up to this many new steps between states */
