@@ -1,7 +1,7 @@
-/* engine_sampler_histories.h: drawn tokens join the histories of many requests, and the numbers that draw them.
+/* engine_sampler_histories.h: drawn tokens join the histories of many requests; the numbers that draw them.
  *
- * What a scheduler does to every row before and after the draw, in one call: no signal handler of the host's interpreter can
- * run in the middle of it. Whatever only a few requests need is left to the host.
+ * What a scheduler does to every row before and after the draw, in one call: no signal handler of the host's
+ * interpreter can run in the middle of it. Whatever only a few requests need is left to the host.
  */
 #ifndef ENGINE_SAMPLER_HISTORIES_H
 #define ENGINE_SAMPLER_HISTORIES_H
@@ -38,15 +38,16 @@ typedef struct es_histories {
 int64_t es_histories_append(const es_histories *histories, int64_t n, const int64_t *slots,
                             const int64_t *tokens, const double *notes, uint8_t *due);
 
-/* numbers[i] = 64 random bits for the token at positions[i] of a request with seeds[i], for every i below n: number
- * `draw` of a stream. */
+/* numbers[i] = 64 random bits for the token at positions[i] of a request with seeds[i], for every i below n:
+ * number `draw` of a stream. */
 void es_histories_draws(int64_t n, const uint64_t *seeds, const int64_t *positions, uint32_t stream,
                         uint32_t draw, uint64_t *numbers);
 
-/* Where the end of a history of n tokens occurs earlier in it. For every i from 1 to n - 1, length(i) is how many tokens
- * before the last i are the last ones, in the same order; at most `limit` count. places[] are all i with a length of
- * at least `least`, ascending, lengths[] their lengths; both have room for n. Returns how many there are. `known` is room
- * for the lesser of limit and n to work in. The work is in proportion to n, whatever repeats. */
+/* Where the end of a history of n tokens occurs earlier in it. For every i from 1 to n - 1, length(i) is how
+ * many tokens before the last i are the last ones, in the same order; at most `limit` count. places[] are all i
+ * with a length of at least `least`, ascending, lengths[] their lengths; both have room for n. Returns how many
+ * there are. `known` is room for the lesser of limit and n to work in. The work is in proportion to n, whatever
+ * repeats. */
 int64_t es_histories_repeats(int64_t n, const int64_t *tokens, int64_t limit, int64_t least, int64_t *known,
                              int64_t *places, int64_t *lengths);
 
