@@ -24,7 +24,7 @@ MOST_TOGETHER, READ_AT_ONCE = 128, 4096
 
 LEAST_PROGRAMS, SHARED_PROGRAMS = 16, 1024
 """How many programs share a row that the exact pass may leave out, and how many there are in all."""
-SPREAD_AT_ONCE, LISTED_AT_ONCE = 2048, 2048
+SPREAD_AT_ONCE, LISTED_AT_ONCE = 2048, 1024
 """How many logits, and how many tokens of a list, `flat` looks at at once."""
 
 Given = Mapping[str, Tensor]
@@ -190,7 +190,8 @@ class _Launches:
         self._launch(flat.close, (self.rows,), *self.source, self.scales, w.best, w.first, w.intervals,
                      w.totals, w.masses, w.bins, *listing, w.candidates, w.ordered, w.state, w.cuts, w.lates,
                      outcome.token_ids, *values, *self.strides, *self.wide, TILES=self.tiles_bucket,
-                     ROOM=ROOM, AT_ONCE=LISTED_AT_ONCE, DRAWN=plan.cut_last, **walk, warps=8)  # fmt: skip
+                     ROOM=ROOM, AT_ONCE=LISTED_AT_ONCE, DRAWN=plan.cut_last,
+                     **(walk | {"CHUNK": min(shape.tile, LISTED_AT_ONCE)}), warps=8)  # fmt: skip
         if not plan.cut_last:
             self.weigh(plan, given, bounded=True)
             self.draw(plan, given, bounded=True)
