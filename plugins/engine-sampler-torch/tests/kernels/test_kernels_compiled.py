@@ -220,9 +220,10 @@ def test_no_kernel_needs_more_shared_memory_than_every_card_has(reports: list[di
     assert max(report["shared"] for report in reports) <= 48 << 10
 
 
-MOST_ON_A_STACK = {"resolve": 40}
+MOST_ON_A_STACK = {"resolve": 40, "close": 96}
 """Bytes, 8 where no other number is named: ptxas puts one register aside where it has plenty, in two of some
-two hundred variants, and ten in the search of whole rows for sm_100."""
+two hundred variants, and ten in the search of whole rows for sm_100. In `close` it does so for logits that do
+not begin at a multiple of 16 bytes, on sm_90 and sm_100: in the second look that few rows need."""
 
 
 def test_no_kernel_works_on_a_stack_or_in_local_memory(reports: list[dict[str, Any]]) -> None:
