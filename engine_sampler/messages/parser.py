@@ -128,11 +128,12 @@ class MessageParser:
         Raises ValueError after `finish`, and `ParameterError` for text where a tokenizer is given, or for ids
         where none is; nothing has changed then.
         """
+        if self._growing is not None:
+            return self._feed_growing(pieces, self._growing)
         events: list[Event] = []
         is_whole = self._takes_ids and not self._bytes_wait and not self._is_finished
         if is_whole and type(pieces) is list and len(pieces) == 1 and self._feed_one(pieces[0], events):
-            events = events if len(events) < 2 else joined(events)
-            return events if self._growing is None else self._with_captures(events, self._growing)
+            return events if len(events) < 2 else joined(events)
         if isinstance(pieces, str) is self.takes_ids:
             allowed = "ids, with a tokenizer" if self.takes_ids else "text, without a tokenizer"
             raise not_allowed("pieces", pieces, allowed)
@@ -144,14 +145,24 @@ class MessageParser:
         except BaseException:  # an interruption, or what is no id: nothing of it has come
             self._return_to(length)
             raise
-        events = joined(events)
-        return events if self._growing is None else self._with_captures(events, self._growing)
+        return joined(events)
 
-    def _with_captures(self, events: list[Event], growing: GrowingCaptures) -> list[Event]:
-        """Events with the captures that are certain with them."""
-        text = "".join(event.text for event in events if event.kind == "content")
-        found = growing.feed(text.encode(errors="surrogatepass")) if text else ()
-        return [*events, *(Event("capture", one.text, id=name) for name, one in found)]
+    def _feed_growing(self, pieces: Iterable[int] | str, growing: GrowingCaptures) -> list[Event]:
+        """`feed`, and the captures that are certain with that: both, or neither."""
+        length = len(self._log)
+        try:
+            self._growing = None
+            events = self.feed(pieces)
+            text = "".join(event.text for event in events if event.kind == "content")
+            found = growing.feed(text.encode(errors="surrogatepass")) if text else ()
+            return [*events, *(Event("capture", one.text, id=name) for name, one in found)]
+        except BaseException:
+            self._growing = growing
+            if len(self._log) != length:
+                self._return_to(length)
+            raise
+        finally:
+            self._growing = growing
 
     def _feed_one(self, piece: int, events: list[Event]) -> bool:
         """Take a token that is whole characters, as most are; else nothing has changed."""

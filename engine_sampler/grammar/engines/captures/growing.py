@@ -125,7 +125,7 @@ class GrowingCaptures:
         """The captures that are certain with some more bytes, in the order in which they end. There are no
         more of them once the text is none of the grammar, or has taken too many steps."""
         found: list[Named] = []
-        tables = self._reader.tables
+        told, tables = len(self._told), self._reader.tables
         self._steps.left += self._per_byte * len(data)
         self.data += data
         if self._is_over:
@@ -138,6 +138,10 @@ class GrowingCaptures:
                     found = self._certain()
         except GrammarLimitError:
             self._is_over = True
+        except BaseException:  # an interruption, perhaps in the middle of a change: the rest comes at the end
+            self._is_over = True
+            del self._told[told:]
+            raise
         return found
 
     def shrink(self, length: int) -> None:
