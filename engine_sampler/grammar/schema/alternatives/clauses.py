@@ -7,7 +7,7 @@ are told apart by the value of a key: branches often name one, as `type`, but do
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from itertools import product
 from typing import Any, Protocol
 
@@ -52,6 +52,12 @@ _PRESENCE = frozenset((HAS, SIZE))
 """The assertions that others may contradict: about what there is, not what it must be if there is any."""
 
 Atoms = tuple[Formula, ...]
+Choices = list[list[Formula]]
+Case = tuple[Atoms, tuple[Formula, ...]]
+"""Assertions, and formulas that are to be looked at beside these."""
+Split = Callable[[Atoms, Choices], list[Case]]
+"""What gives cases, of which at least one holds where assertions and a part of each choice do. The last one
+is looked at first."""
 
 
 class Impossibility(Protocol):
@@ -99,24 +105,34 @@ def _by_cases(parts: Atoms, expander: Expander, taken: frozenset[str]) -> dict[A
 
 def _multiplied_out(parts: Atoms, expander: Expander) -> dict[Atoms, None] | None:
     """The disjuncts of all parts; None if they are too many."""
+    return split_up(parts, expander, _shortest_choice)
+
+
+def split_up(parts: Atoms, exclusion: Impossibility, split: Split) -> dict[Atoms, None] | None:
+    """The disjuncts of all parts; None if there are more than `limits.MAX_CLAUSES`."""
     normal: dict[Atoms, None] = {}
-    waiting: list[tuple[Atoms, Atoms]] = [((), parts)]
+    waiting: list[Case] = [((), parts)]
     while waiting:
         atoms, todo = waiting.pop()
         spend(10 + 4 * (len(atoms) + len(todo)))
-        left = reduced(atoms, todo, expander)
+        left = _reduced(atoms, todo, exclusion)
         if left is None:
             continue
         atoms, choices = left
         if not choices:
             normal[atoms] = None
         else:
-            choices.sort(key=len)
-            rest = tuple(joined(OR, tuple(choice)) for choice in choices[1:])
-            waiting += [(atoms, (part, *rest)) for part in reversed(choices[0])]
+            waiting += split(atoms, choices)
         if len(normal) + len(waiting) > MAX_CLAUSES:
             return None
     return normal
+
+
+def _shortest_choice(atoms: Atoms, choices: Choices) -> list[Case]:
+    """A case for each part of the shortest choice."""
+    choices.sort(key=len)
+    rest = tuple(joined(OR, tuple(choice)) for choice in choices[1:])
+    return [(atoms, (part, *rest)) for part in reversed(choices[0])]
 
 
 def _cases_by_key(
@@ -183,7 +199,7 @@ def exclusive(expander: Expander, parts: list[Formula], kind: int) -> list[Formu
     return result
 
 
-def reduced(
+def _reduced(
     atoms: Atoms, todo: Iterable[Formula], exclusion: Impossibility
 ) -> tuple[Atoms, list[list[Formula]]] | None:
     """The assertions, and the remaining choices between others; None if they contradict each other."""

@@ -8,20 +8,17 @@ key is present, and where it does not hold, that is known in what is left.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from functools import partial
 
 from ...errors import GrammarLimitError
 from ...work import spend
 from ..formula import HAS, Formula, disjunction
 from ..limits import MAX_CLAUSES
 from ..nodes import Expander
-from .clauses import Atoms, Facts, reduced
+from .clauses import Atoms, Case, Choices, Facts, split_up
 from .equal_schemas import EqualSchemas
 from .exclusion import Exclusion
 from .members import names_in, opposite, simplified
-
-_Case = tuple[Atoms, tuple[Formula, ...]]
-_Choices = list[list[Formula]]
 
 
 class Deciding:
@@ -38,37 +35,18 @@ class Deciding:
         """
         formula = self._equal.formula(formula)
         for by_presence in (False, True):
-            found = self._decided(formula, by_presence)
+            found = split_up((formula,), self._exclusion, partial(self._cases, by_presence=by_presence))
             if found is not None:
                 return list(found)
         raise GrammarLimitError(
             f"anyOf, oneOf, not or if lead to more than {MAX_CLAUSES} alternatives for one value"
         )
 
-    def _decided(self, formula: Formula, by_presence: bool) -> dict[Atoms, None] | None:
-        """The disjuncts; None if they are too many.
+    def _cases(self, atoms: Atoms, choices: Choices, by_presence: bool) -> list[Case]:
+        """Cases of which at least one holds where the atoms and one part of each choice do.
 
-        by_presence  whether to decide first which keys are present
+        by_presence  whether it is decided first which keys are present
         """
-        normal: dict[Atoms, None] = {}
-        waiting: list[_Case] = [((), (formula,))]
-        while waiting:
-            given, todo = waiting.pop()
-            spend(10 + 4 * (len(given) + len(todo)))
-            left = reduced(given, todo, self._exclusion)
-            if left is None:
-                continue
-            atoms, choices = left
-            if not choices:
-                normal[atoms] = None
-            else:
-                waiting += self._cases(atoms, choices, by_presence)
-            if len(normal) + len(waiting) > MAX_CLAUSES:
-                return None
-        return normal
-
-    def _cases(self, atoms: Atoms, choices: Iterable[list[Formula]], by_presence: bool) -> list[_Case]:
-        """Cases of which at least one holds where the atoms and one part of each choice do."""
         facts = Facts(atoms, self._exclusion)
         some = [simplified(choice, facts, self._exclusion) for choice in choices]
         left = _without_wider([choice for choice in some if choice is not None])
@@ -86,11 +64,11 @@ class Deciding:
             return [(atoms, (opposite(part, self._exclusion), *others)), (atoms, (part, *rest))]
         return self._each_part(atoms, left)
 
-    def _each_part(self, atoms: Atoms, choices: _Choices) -> list[_Case]:
+    def _each_part(self, atoms: Atoms, choices: Choices) -> list[Case]:
         """A case for each part of the shortest choice, in which those before it do not hold."""
         first, *others = choices
         rest = _of(others)
-        cases: list[_Case] = []
+        cases: list[Case] = []
         failed: list[Formula] = []
         for part in first:
             cases.append((atoms, (part, *failed, *rest)))
@@ -98,11 +76,11 @@ class Deciding:
         return cases[::-1]
 
 
-def _of(choices: _Choices) -> tuple[Formula, ...]:
+def _of(choices: Choices) -> tuple[Formula, ...]:
     return tuple(map(disjunction, choices))
 
 
-def _without_wider(choices: _Choices) -> _Choices:
+def _without_wider(choices: Choices) -> Choices:
     """The choices, the shortest first, without those that another one implies."""
     kept: dict[frozenset[Formula], list[Formula]] = {}
     for choice in sorted(choices, key=len):
@@ -113,7 +91,7 @@ def _without_wider(choices: _Choices) -> _Choices:
     return list(kept.values())
 
 
-def _counts(choices: _Choices) -> tuple[dict[Formula, int], dict[str, int]]:
+def _counts(choices: Choices) -> tuple[dict[Formula, int], dict[str, int]]:
     """The number of choices that have a part, and the number of those with a part about one key alone."""
     parts: dict[Formula, int] = {}
     keys: dict[str, int] = {}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine_sampler.grammar import Grammar, GrammarError, GrammarLimitError
 from engine_sampler.grammar.schema import values as values_module
-from engine_sampler.grammar.schema.alternatives import deciding
+from engine_sampler.grammar.schema.alternatives import clauses, deciding
 from engine_sampler.grammar.schema.compiling import rules_from_schema
 from engine_sampler.grammar.schema.options import SchemaOptions
 
@@ -245,7 +245,8 @@ def test_a_pattern_for_one_word_is_as_good_as_a_constant() -> None:
 
 
 def test_what_stays_too_many_is_refused_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deciding, "MAX_CLAUSES", 3)
+    for module in (clauses, deciding):
+        monkeypatch.setattr(module, "MAX_CLAUSES", 3)
     monkeypatch.setattr(values_module, "_MULTIPLYING", 0)
     with pytest.raises(GrammarLimitError, match="more than 3 alternatives for one value") as raised:
         Grammar.from_json_schema({"properties": {"service": SERVICES}})
