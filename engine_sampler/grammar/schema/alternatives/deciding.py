@@ -15,9 +15,10 @@ from ...work import spend
 from ..formula import HAS, Formula, disjunction
 from ..limits import MAX_CLAUSES
 from ..nodes import Expander
-from .clauses import Atoms, Case, Choices, Facts, split_up
+from .clauses import Atoms, Case, Choices, split_up
 from .equal_schemas import EqualSchemas
 from .exclusion import Exclusion
+from .facts import Facts
 from .members import names_in, opposite, simplified
 
 

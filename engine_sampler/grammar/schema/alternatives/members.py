@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from ...work import spend
 from ..formula import AND, HAS, PROPERTIES, TRUE, Formula, conjunction, negation
-from .clauses import Facts
 from .exclusion import Exclusion
+from .facts import Facts
 
 
 class Member(NamedTuple):

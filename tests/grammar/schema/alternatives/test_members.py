@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from engine_sampler.grammar.schema.alternatives.clauses import Facts
 from engine_sampler.grammar.schema.alternatives.exclusion import Exclusion
+from engine_sampler.grammar.schema.alternatives.facts import Facts
 from engine_sampler.grammar.schema.alternatives.members import Member, member_of, opposite, simplified
 from engine_sampler.grammar.schema.document import Document
 from engine_sampler.grammar.schema.formula import HAS, PROPERTIES, TRUE, Formula, conjunction, disjunction
