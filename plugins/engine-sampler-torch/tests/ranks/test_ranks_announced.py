@@ -10,7 +10,7 @@ import pytest
 from counted import counted
 from engine_sampler_torch.ranks import RankError
 from rank_pool import Place, RankPool
-from test_ranks_failures import LONE_CALLS, VOCAB_SIZE, WRONG_INPUTS, Engine
+from test_ranks_failures import LONE_CALLS, VOCAB_SIZE, WRONG_INPUTS, Engine, lone_call
 
 from engine_sampler import RequestError, SamplingParams
 
@@ -85,22 +85,9 @@ def test_wrong_logits_on_one_rank_raise_on_all_and_change_nothing(ranks: RankPoo
         assert re.match(WRONG_INPUTS[name][1], message)
 
 
-def lone_call(place: Place, name: str) -> str:
-    """After the announcement, one rank calls alone in the place of the step."""
-    engine = Engine(place)
-    engine.step()
-    engine.all_ranks.announce()
-    call = LONE_CALLS[name] if engine.fails else engine.step_zeros
-    with pytest.raises(RankError) as raised:
-        call(engine.all_ranks)
-    assert raised.value.result is None
-    engine.step()
-    return str(raised.value)
-
-
 @pytest.mark.parametrize("name", LONE_CALLS)
 def test_a_call_that_one_rank_makes_in_place_of_the_step_is_named(ranks: RankPool, name: str) -> None:
-    (message,) = set(ranks.run(3, lone_call, name))
+    (message,) = set(ranks.run(3, lone_call, name, True))
     assert message.startswith(f"rank 1: it calls {name}, and rank 0 step as announced")
 
 

@@ -184,10 +184,13 @@ LONE_CALLS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def lone_call(place: Place, name: str) -> str:
-    """One rank calls alone, and meets the others in their next step; all of them go on after that."""
+def lone_call(place: Place, name: str, announced: bool = False) -> str:
+    """One rank calls alone, and meets the others in their next step, which all may have announced before;
+    all of them go on after that."""
     engine = Engine(place)
     engine.step()
+    if announced:
+        engine.all_ranks.announce()
     call = LONE_CALLS[name] if engine.fails else engine.step_zeros
     with pytest.raises(RankError) as raised:
         call(engine.all_ranks)
