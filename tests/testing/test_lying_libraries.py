@@ -5,9 +5,11 @@ A quick run tries a sample of these libraries; ENGINE_SAMPLER_TEST_ROUNDS=2 trie
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -247,6 +249,20 @@ def test_a_library_that_changes_what_it_forwards_fails_a_check(
     failed = [each for each in check_library(liar, only=only) if each.outcome == FAILED]
     assert [each.name for each in failed[:1]] == [check], (law, failed)
     assert words in failed[0].detail
+
+
+@pytest.mark.parametrize("outcome", ["failed", "passed"])
+def test_a_crash_behind_a_check_that_has_failed_belongs_to_that_failure(
+    outcome: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [{"begins": "exact", "trying": ""}, {"name": "exact", "outcome": outcome, "detail": "seed 7"}]
+    commands = [*(f"echo '{json.dumps(line)}'" for line in lines), "kill -9 $$"]
+    ends = tmp_path / "ends"
+    ends.write_text("\n".join(["#!/bin/sh", *commands]))
+    ends.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(ends))
+    results = [(one.name, one.outcome) for one in check_apart("library.so")]
+    assert results == [("exact", outcome)] + [("exact", FAILED)] * (outcome == "passed")
 
 
 @pytest.mark.parametrize(

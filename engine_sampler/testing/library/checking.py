@@ -85,10 +85,10 @@ def check_apart(
     path: str | Path, seconds: float = 0.0, seed: int = 0, only: Collection[str] = ()
 ) -> Iterator[CheckResult]:
     """The same in a process of its own, check by check; a crash is one more failure, and so is a check that
-    does not end."""
+    does not end. A crash behind a check that has failed belongs to that failure."""
     command = [sys.executable, "-m", "engine_sampler.testing.library", os.path.abspath(path)]
     command += [str(seconds), str(seed), *only]
-    begun, trying, late = "loads", "", False
+    begun, trying, late, failed = "loads", "", False, ""
     with subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8") as process:
         assert process.stdout is not None
 
@@ -107,9 +107,11 @@ def check_apart(
             if "begins" in message:
                 begun, trying = message["begins"], message["trying"]
             else:
-                yield CheckResult(**message)
+                result = CheckResult(**message)
+                failed = result.name if result.outcome == FAILED else ""
+                yield result
         timer.cancel()
-    if process.returncode:
+    if process.returncode and failed != begun:
         ended = process.returncode
         how = signal.Signals(-ended).name if ended < 0 else f"exit status {ended}"
         reason = "it does not end" if late else f"the process ended with {how}"
