@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
+import torch
+import torch.distributed as dist
+from counting_device import CountingDevice
+from engine_sampler_torch.ranks import BatchShardedScheduler, VocabularyShards
+from engine_sampler_torch.ranks.batch_sharded import device_tokens
 from random_life import Life
 from rank_pool import Place, RankPool
 from test_ranks_failures import FAILING, Engine
@@ -199,3 +205,37 @@ def rows_of_the_host(place: Place) -> tuple[list[bool], bool]:
 
 def test_rows_that_a_host_draws_are_known_when_the_step_is_finished(ranks: RankPool) -> None:
     assert ranks.run(3, rows_of_the_host) == [([i % 3 != FAILING for i in range(6)], False)] * 3
+
+
+# --- waits ---------------------------------------------------------------------------------------
+
+
+def waits_of_halves(place: Place) -> list[tuple[int, int]]:
+    """How often the host waits for the device in each half of steps with rows in any order."""
+    scheduler = BatchShardedScheduler(VocabularyShards([300]), backend="torch", group=place.group)
+    for i in range(4):
+        scheduler.add(SamplingParams(seed=i, top_k=20), [i], request_id=i)
+    logits = torch.from_numpy(np.random.default_rng(0).normal(size=(4, 300)).astype(np.float32))
+    waits = []
+    with (
+        CountingDevice() as device,
+        patch.object(dist, "all_to_all_single", _copied),
+        patch.object(device_tokens, "all_gather", _copied),
+    ):
+        for ids in (None, [0, 1, 2, 3], [2, 0, 1, 3], [3, 1]):
+            there = device.place(logits[: 4 if ids is None else len(ids)])
+            device.reset()
+            begun = scheduler.begin(there, ids)
+            first = device.synchronisations
+            result = begun.finish()
+            waits.append((first, device.synchronisations - first))
+            assert begun.token_ids_on_device.cpu().tolist() == result.token_ids.tolist()
+    return waits[1:]  # the first step prepares
+
+
+def _copied(received: torch.Tensor, sent: torch.Tensor, *_: Any, **__: Any) -> None:
+    received.copy_(sent)
+
+
+def test_the_host_waits_for_the_device_in_the_second_half_alone(ranks: RankPool) -> None:
+    assert ranks.run(1, waits_of_halves) == [[(0, 1)] * 3]

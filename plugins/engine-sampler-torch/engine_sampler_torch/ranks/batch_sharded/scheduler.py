@@ -63,12 +63,14 @@ class BatchShardedScheduler:
     group           the ranks, as a process group that the engine already has; it moves the logits, so it
                     needs a backend for their device. None: the default group.
     control_group   a group of the same ranks, in the same order, for the messages besides the logits: a gloo
-                    group, if the engine has one, keeps them off the device. None: `group`.
+                    group, if the engine has one, keeps them off the device, and lets `finish` of a step that
+                    has begun overlap with the next pass, behind which they wait on the device. None: `group`.
 
     **The same calls on every rank.** Every rank makes the same calls with the same arguments in the same
-    order, from one thread. `announce`, `step`, `record`, `best`, `forced_tokens` and the constructor
-    communicate. Ranks that differ raise `RankError` in the next of these, on all ranks. Ids of requests
-    should be numbers or strings; of grammars and criteria that are objects, only the types are compared.
+    order, from one thread. `announce`, `step`, `begin`, `finish` of a step that has begun, `record`, `best`,
+    `forced_tokens` and the constructor communicate. Ranks that differ raise `RankError` in the next of these,
+    on all ranks. Ids of requests should be numbers or strings; of grammars and criteria that are objects,
+    only the types are compared.
 
     **Ownership.** A request gets a slot, the lowest free number, and belongs to rank (slot mod ranks). Its
     owner alone has its history, its grammar, compiled there only, and its states; the others know its
@@ -89,11 +91,13 @@ class BatchShardedScheduler:
     Not offered: `process`, `grammar_compiler` with all that waits, `strict`, calls from other threads.
     `remove` and `suspend` give no record; `explain` and the backend are those of `local`.
 
-    **Messages of a step**, in bytes from each rank: 48 to agree; its shard of all rows but its own; and
-    24 + 8·rows + 8·requests + details, rows and requests being the most that a rank owns, details 64, and
-    32 for each request if there is a tokenizer, and what its logprobs need. Details that do not fit follow in
-    one message more. The first of them overlaps with the forward pass if the step is announced; 48 bytes more
-    then go beside the logits, and tell whether every rank has them.
+    **Messages of a step**, in bytes from each rank: 48 to agree; its shard of all rows but its own; and 24 +
+    8·rows + 8·requests + details, rows and requests being the most that a rank owns, details 64, and 32 for
+    each request if there is a tokenizer, and what its logprobs need. Details that do not fit follow in one
+    message more. The first of them overlaps with the forward pass if the step is announced; 48 bytes more
+    then go beside the logits, and tell whether every rank has them. Of a step in halves, the logits and
+    8·rows for the tokens on the device are the only ones between these; `finish` sends 48 bytes, to know that
+    all finish it, and the answers.
     """
 
     def __init__(
@@ -335,8 +339,9 @@ class BatchShardedScheduler:
         draft_token_ids: Sequence[Sequence[int]] | Mapping[RequestId, Sequence[int]] | None = None,
     ) -> None:
         """Agree with the other ranks on the next step while the forward pass runs; returns at once. A `step`
-        with these arguments, logits of the dtype of the step before, and no call that changes requests in
-        between sends its logits without asking first. Every rank announces a step, or none does."""
+        or `begin` with these arguments, logits of the dtype of the step before, and no call that changes
+        requests in between sends its logits without asking first. Every rank announces a step, or none
+        does."""
         self._steps.announce(request_ids, draft_token_ids)
 
     def step(
@@ -366,24 +371,27 @@ class BatchShardedScheduler:
         draft_token_ids: Sequence[Sequence[int]] | Mapping[RequestId, Sequence[int]] | None = None,
     ) -> BegunStep:
         """The first half of `step`: `Scheduler.begin` over all ranks. The logits move, each owner begins with
-        its rows, and the tokens of all are gathered by the group: they are `token_ids_on_device` on every
-        rank, int64 [rows], before the host knows any. `finish` does the rest of the step, on all ranks.
+        its rows, and the group gathers the tokens of all: `token_ids_on_device`, int64 [rows] on the device
+        of this rank's logits, in the order of its stream, before the host of any rank knows them. Nothing
+        waits for the device. `finish` does the rest, on all ranks, and gives the result of `step`.
 
-        A row has −1 there until the step is finished, on all ranks alike, if its owner has none on its
-        device: if the backend there does not work on the device, or leaves one of that rank's rows to the
-        host (samplers and grammars without masks, for which `Scheduler.begin` gives None); if a request is in
-        a beam search, is postponed, is skipped or could not be added; behind a wrong draft; and if the rank
-        has failed. `StepResult.token_ids_on_device` of `finish` is the same tensor if every token in it
-        counts; else it is None, as in `Scheduler.begin`.
+        Where a token is not there, the row has −1, on all ranks alike. It is so in all rows of a rank that
+        has failed, or on which `Scheduler.begin` has none: its backend does not work on the device, or leaves
+        a row to the host; one of its rows belongs to a beam search; the mask of a draft is not known. And it
+        is so in rows that give none: postponed, skipped, behind a wrong draft, most faulty ones. After
+        `finish`, `StepResult.token_ids_on_device` is the same tensor if all in it are the tokens of the step;
+        else None: then the rows of which it holds others need the pass again that is under way.
 
-        Until the step is finished, requests can be added, `accept` waits for its end at the owner, `remove`,
-        `record` and `best` are possible, and `announce` for the next step; other calls raise RuntimeError.
-        Name the requests of the pass that is under way in the next step, which skips those that have left.
+        Until it is finished, the step counts as running: requests can be added, `accept` waits for its end,
+        `remove`, `record` and `best` are possible, and `announce` for the next step; other calls raise
+        RuntimeError. Name the requests of the pass that is under way in the next step, which skips those that
+        have left.
 
-        Arguments are those of `step`. Raises what `step` does before logits move; whatever fails after that
-        is raised by `finish`, so that all ranks can launch the same pass. It raises `RankError` without a
-        `result` if the ranks do not all finish the step: then it has not been done, and is given up on all.
-        So it is if all give it up, or if another call between raises `RankError`.
+        Arguments are those of `step`. Raises what `step` does before logits move. Whatever fails after that,
+        or on some ranks of a step that is announced, an interruption too, is raised by `finish`, or by what
+        is called before it, so that all ranks can launch the same pass. `finish` raises what `step` does. If
+        a rank has no logits to give, or does not finish the step, the `RankError` has no `result`: the step
+        is given up on all ranks, and has not been done. All may give it up (`give_up`), or drop it.
         """
         return self._steps.begin(logits, request_ids, draft_token_ids)
 
