@@ -33,19 +33,12 @@ class Meeting:
     room: RowRoom
     tokens: DeviceTokens
 
-    def move(self, plan: StepPlan, logits: torch.Tensor) -> RowMove:
-        """This rank's logits, ready to be sent."""
-        return RowMove(self.shards, self.control.rank, plan, logits, self.room)
-
-    def agree(
-        self,
-        call: str,
-        facts: Callable[[], Mapping[str, int]],
-        describe: Callable[[], str],
-        announced: Announcement | None,
-    ) -> None:
-        """`Exchange.agree`, for a call that is not the step which was `announced`."""
-        self.control.agree(call, facts, describe, None if announced is None else announced.join)
+    def move(self, plan: StepPlan, logits: torch.Tensor, call: str) -> RowMove:
+        """This rank's logits, ready to be sent, and what else the `call`, "step" or "begin", needs."""
+        move = RowMove(self.shards, self.control.rank, plan, logits, self.room)
+        if call == "begin":
+            self.tokens.prepare(plan, logits.device)
+        return move
 
     def announce(
         self,
@@ -100,23 +93,24 @@ class Announcement:
         return plan if plan.is_that_of(self.plan) else None
 
     def exchange(
-        self, call: str, logits: torch.Tensor, check: Callable[[], None]
+        self, call: str, plan: StepPlan, logits: torch.Tensor, check: Callable[[], None]
     ) -> tuple[RowMove | None, Callable[[], None]]:
-        """Send this rank's logits, and receive those of others, in a `call` of "step" or "begin". Whether
-        every rank can send its own, after `check`, is known while they are on their way: what is returned
-        second waits for that, and raises. Without logits of its own, a rank sends zeros, and gets no rows."""
+        """Send this rank's logits, and receive those of others, in a `call` of "step" or "begin" with the plan
+        that `plan_of` has given. Whether every rank can send its own, after `check`, is known while they are
+        on their way: what is returned second waits for that, and raises. Without logits of its own, a rank
+        sends zeros, and gets no rows."""
         moves: list[RowMove] = []
 
         def facts() -> Mapping[str, int]:
             check()
-            moves.append(self.meeting.move(self.plan, logits))
+            moves.append(self.meeting.move(plan, logits, call))
             return self.facts
 
         agreement = self.meeting.control.begin_to_agree(_AS_ANNOUNCED[call], facts)
-        if self.plan.rows:
+        if plan.rows:
             (moves[0] if moves else self._without_logits()).exchange(self.meeting.group)
         meet = self._join_tokens if call == "step" else None
-        return moves[0] if moves else None, partial(agreement.settle, self.plan.described, meet)
+        return moves[0] if moves else None, partial(agreement.settle, plan.described, meet)
 
     def join(self, calls: Sequence[int]) -> None:
         """Take part in that exchange, if one of the `calls` of all ranks says that it has begun, although
@@ -136,4 +130,4 @@ class Announcement:
         assert self.like is not None
         shards, rank = self.meeting.shards, self.meeting.control.rank
         shape = self.plan.rows, shards.sizes[rank] + shards.padding[rank]
-        return self.meeting.move(self.plan, self.like.new_zeros(shape))
+        return self.meeting.move(self.plan, self.like.new_zeros(shape), "step")

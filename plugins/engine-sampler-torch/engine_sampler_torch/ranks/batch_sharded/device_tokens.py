@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -23,29 +23,42 @@ class DeviceTokens:
 
     def __init__(self, group: dist.ProcessGroup | None) -> None:
         self._group = group
-        self._places: tuple[StepPlan, Tensor] | None = None
-        """The plan of the last step, and where its rows are among what is gathered."""
+        self._ranks = dist.get_world_size(group)
+        self._room: _Room | None = None
+
+    def prepare(self, plan: StepPlan, device: torch.device) -> _Room:
+        """Make the room that a step needs, while other ranks can still be told that there is none."""
+        room = self._room
+        if room is None or room.plan is not plan or room.sent.device != device:
+            sent = torch.full((plan.most_rows,), -1, dtype=torch.int64, device=device)
+            received = sent.new_empty(self._ranks * plan.most_rows)
+            room = self._room = _Room(plan, sent, received, uploaded(plan.places, device))
+        return room
 
     def gather(self, plan: StepPlan, rank: int, own: Any, device: torch.device) -> Tensor:
         """int64 [rows] in row order, from `own`, the tokens of the rows that `rank` owns; None for −1."""
         if not plan.rows:
             return torch.empty(0, dtype=torch.int64, device=device)
-        given = own if is_given(plan, rank, own, device) else None
-        if given is None or len(given) < plan.most_rows:
-            sent = torch.full((plan.most_rows,), -1, dtype=torch.int64, device=device)
-            if given is not None:
-                sent[: len(given)] = given
+        room = self.prepare(plan, device)
+        if is_given(plan, rank, own, device):
+            room.sent[: len(own)] = own
         else:
-            sent = given.contiguous()
-        received = sent.new_empty(dist.get_world_size(self._group) * len(sent))
-        all_gather(received, sent, self._group)
-        return received.index_select(0, self._places_of(plan, device))
+            room.sent.fill_(-1)
+        all_gather(room.received, room.sent, self._group)
+        return room.received.index_select(0, room.places)
 
-    def _places_of(self, plan: StepPlan, device: torch.device) -> Tensor:
-        kept = self._places
-        if kept is None or kept[0] is not plan or kept[1].device != device:
-            kept = self._places = plan, uploaded(plan.places, device)
-        return kept[1]
+
+class _Room(NamedTuple):
+    """The memory of steps with one plan.
+
+    sent      int64 [most rows], −1 behind the rows that the rank owns; `received` [ranks · most rows].
+    places    int64 [rows], where the rows are in it.
+    """
+
+    plan: StepPlan
+    sent: Tensor
+    received: Tensor
+    places: Tensor
 
 
 def is_given(plan: StepPlan, rank: int, own: Any, device: torch.device) -> bool:

@@ -82,8 +82,10 @@ class Steps:
         describe: Callable[[], str],
         announced: Announcement | None,
     ) -> None:
+        """`Exchange.agree`, for a call that is not the step which was `announced`."""
         with self._together():
-            self._meeting.agree(call, facts, describe, announced)
+            meet = None if announced is None else announced.join
+            self._meeting.control.agree(call, facts, describe, meet)
 
     @contextmanager
     def _together(self) -> Iterator[None]:
@@ -120,7 +122,7 @@ class Steps:
             plan = announced.plan_of(self._ledger, request_ids, drafts, logits)
         move: RowMove | None
         if announced is not None and plan is not None:
-            move, self._pending = announced.exchange(call, logits, self._soundness.check)
+            move, self._pending = announced.exchange(call, plan, logits, self._soundness.check)
         else:
             plan, move = self._agreed(call, logits, request_ids, drafts, announced)
             if plan.rows:
@@ -146,7 +148,7 @@ class Steps:
             self._soundness.check()
             self.check_idle()
             plan = self._ledger.plan(request_ids, drafts)
-            move = self._meeting.move(plan, logits)
+            move = self._meeting.move(plan, logits, call)
             prepared.append((plan, move))
             return self._ledger.facts(plan, DTYPES.index(move.dtype))
 
