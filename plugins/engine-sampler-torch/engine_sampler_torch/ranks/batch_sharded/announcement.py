@@ -95,8 +95,8 @@ class Announcement:
     def exchange(
         self, call: str, plan: StepPlan, logits: torch.Tensor, check: Callable[[], None]
     ) -> tuple[RowMove | None, Callable[[], None]]:
-        """Send this rank's logits, and receive those of others, in a `call` of "step" or "begin" with the plan
-        that `plan_of` has given. Whether every rank can send its own, after `check`, is known while they are
+        """Send this rank's logits, and receive those of others, in a `call` of "step" or "begin"; `plan` is
+        what `plan_of` has given. Whether every rank can send its own, after `check`, is known while they are
         on their way: what is returned second waits for that, and raises. Without logits of its own, a rank
         sends zeros, and gets no rows."""
         moves: list[RowMove] = []
