@@ -35,6 +35,7 @@ from .catalogue import (
     check_object,
 )
 from .core_params import CORE_PARAMS
+from .familiar_names import FAMILIAR_NAMES
 
 GROUP = "engine_sampler"
 DISTRIBUTION = "engine-sampler"
@@ -269,11 +270,15 @@ _SHORTEST_PREFIX = 3
 
 
 def unknown(name: str, others: Iterable[str] = ()) -> ParameterError:
-    """The error for a name that is not a parameter, with similar names of parameters and of `others`."""
+    """The error for a name that is not a parameter, with what it is called here if another system has it,
+    or else with similar names of parameters and of `others`."""
     registry = default_registry()
     known = {**dict.fromkeys(others), **registry.catalogue.params}
-    longer = [other for other in known if len(name) >= _SHORTEST_PREFIX and other.startswith(name)]
-    similar = list(dict.fromkeys([*close_matches(name, known), *longer]))[:3]
+    if name in FAMILIAR_NAMES:
+        similar = [FAMILIAR_NAMES[name]]
+    else:
+        longer = [other for other in known if len(name) >= _SHORTEST_PREFIX and other.startswith(name)]
+        similar = list(dict.fromkeys([*close_matches(name, known), *longer]))[:3]
     message = f"unknown parameter {quoted(name)}"
     if similar:
         message += "; did you mean " + " or ".join(map(repr, similar)) + "?"
