@@ -14,7 +14,7 @@ from ..base.errors import quoted
 from ..contract import ParameterError
 from ..grammar.errors import GrammarError, GrammarLimitError
 from ..grammar.grammar import Grammar
-from ..params.tools import FAMILIES
+from ..params.tools import FAMILIES, check_reasoning
 from ..params.tools.requests import functions_of
 from ..tokenizer import Tokenizer, check_tokenizer
 from .alphabet import MarkerAlphabet, without_surrogates
@@ -96,8 +96,7 @@ class MessageParser:
         call_id: Callable[[int, str, str], str] | None = None,
     ) -> None:
         check_tokenizer(tokenizer)
-        if reasoning not in ("disabled", "enabled", "auto"):
-            raise ParameterError(f"reasoning={quoted(reasoning)} is not allowed: disabled, enabled or auto")
+        check_reasoning(reasoning)
         if grammar is not None and not isinstance(grammar, Grammar):
             raise not_allowed("grammar", grammar, "a Grammar")
         self._automaton = _automaton_of(

@@ -184,8 +184,12 @@ def _staged(load: Callable[[], Any], origin: str) -> Catalogue:
     plugin = load()
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
-    manager.register(plugin)
-    manager.check_pending()
+    try:
+        manager.register(plugin)
+        manager.check_pending()
+    except pluggy.PluginValidationError as error:
+        hooks = ", ".join(name for name in vars(hookspecs) if name.startswith("register_"))
+        raise PluginError(f"{error}; hooks are {hooks}, with the argument register") from error
     if not manager.get_hookcallers(plugin):
         raise PluginError(f"{plugin!r} implements no hook; is it marked with engine_sampler.hookimpl?")
     staged = Catalogue()
@@ -197,7 +201,9 @@ def _staged(load: Callable[[], Any], origin: str) -> Catalogue:
 
         return add
 
-    def add_grammar(name: str, value: Any) -> None:
+    def add_grammar(name: str, value: Any = None) -> None:
+        if value is None:
+            raise PluginError(f"register({quoted(name)}) is not allowed: register(name, grammar)")
         check_identifier("a grammar", name)
         staged.add("grammars", name, value, origin)
 
