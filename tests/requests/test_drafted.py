@@ -79,6 +79,10 @@ def test_a_draft_leaves_no_trace() -> None:
 def test_the_next_draft_takes_the_place_of_the_last() -> None:
     slots = slots_with([3], [4, 5])
     rows = rows_with_draft(slots, [7, 8])
+    penalties = next(s for s in slots.entries[1].chain.samplers if s.name == "penalties")
+    assert rows.bind(penalties).states[2].counted.ids.tolist() == [4, 5, 7, 8]
     slots.accept(1, [7])
     slots.pool.write_ahead(1, [9, 9])
+    rows.table.begin()
     assert rows.output_token_ids(2).tolist() == [4, 5, 7, 9, 9]
+    assert rows.bind(penalties).states[2].counted.ids.tolist() == [4, 5, 7, 9]

@@ -42,7 +42,7 @@ def test_a_run_with_drafts_equals_the_run_without(configuration: Any, quality: s
         scheduler.add(params, PROMPT, request_id=name)
     steps, text = 0, {"a": "", "b": ""}
     while live := scheduler.request_ids:
-        drafts = []
+        drafts, due = [], []
         for name in live:
             rest = expected.token_ids[len(scheduler.record(name).token_ids) :]
             length = chance.randint(0, 4)
@@ -52,7 +52,10 @@ def test_a_run_with_drafts_equals_the_run_without(configuration: Any, quality: s
             elif quality == "mixed":
                 guess = [t if chance.random() < 0.7 else chance.randrange(VOCAB) for t in guess]
             drafts.append(guess)
+            due.append(rest[: length + 1])
         result = model_step(scheduler, live, drafts)
+        if quality == "good":
+            assert [result.tokens(i) for i in range(len(live))] == due
         steps += 1
         for name, delta in zip(live, result.text, strict=True):
             text[name] += delta or ""
@@ -254,10 +257,12 @@ def test_one_run_of_the_backend_draws_all_rows(given: Any) -> None:
     scheduler = make_scheduler(backend=backend)
     scheduler.add(SamplingParams(seed=1, **given), PROMPT)
     copy = scheduler.fork(0)
-    right = [int(model_step(scheduler, [copy]).token_ids[0]) for _ in range(4)]
+    right = [int(model_step(scheduler, [copy]).token_ids[0]) for _ in range(8)]
     before = backend.runs
-    assert model_step(scheduler, [0], [right[:3]]).token_ids.tolist() == right
-    assert backend.runs == before + 1
+    for step in (0, 4):
+        here = right[step : step + 4]
+        assert model_step(scheduler, [0], [here[:3]]).token_ids.tolist() == here
+    assert backend.runs == before + 2
 
 
 def test_a_request_whose_rows_wait_for_one_another_does_not_keep_others_waiting() -> None:
@@ -290,13 +295,17 @@ class TakesLong:
         return bool(self._matcher.accept(token_id, work))
 
 
-def test_rows_whose_masks_are_not_known_before_are_drawn_when_they_are() -> None:
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_whose_masks_are_not_known_before_are_drawn_when_they_are(seed: int) -> None:
     backend = DrawsAhead()
     scheduler, plain = make_scheduler(backend=backend), make_scheduler()
-    grammar = Grammar.from_regex("[ab]*").compile(TOKENIZER)
-    params = SamplingParams(seed=1, logprobs=1)
+    grammar = Grammar.from_regex("[ab]{9,}").compile(TOKENIZER)
+    params = SamplingParams(seed=seed, logprobs=1)
     scheduler.add(params, PROMPT, grammar=TakesLong(grammar.matcher()))
     plain.add(params, PROMPT, grammar=grammar.matcher())
-    found, right = (model_step(s, None, [[0, 1, 0, 1]]) for s in (scheduler, plain))
+    copy = plain.fork(0)
+    draft = [int(model_step(plain, [copy]).token_ids[0]) for _ in range(4)]
+    found, right = (model_step(s, [0], [draft]) for s in (scheduler, plain))
     assert seen(found) == seen(right)
+    assert len(right.tokens(0)) == 5
     assert found.token_ids_on_device is None
