@@ -172,6 +172,12 @@ def many_states_in_a_row(random: Random, size: int) -> Body:
     return {"structured_outputs": {"grammar": f"start: {words}", "lexer": "contextual"}}
 
 
+@client
+def budgets_within_each_other(random: Random, size: int) -> Body:
+    parts = "\n".join(f'r{i}[max_tokens={9 - i}]: (/[a-z]/ | r{i + 1} | r{i} " ")+' for i in range(4))
+    return _structured("grammar", f'start: (r0 ".")*\n{parts}\nr4: "x" r{random.integers(4)}')
+
+
 # --- parameters ----------------------------------------------------------------------------------
 
 
