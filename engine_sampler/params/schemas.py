@@ -23,7 +23,7 @@ def check_text(parameters: Mapping[str, Any]) -> None:
         except RecursionError:
             raise ParameterError("json_schema is nested too deep to be read") from None
         except ValueError as error:
-            raise ParameterError(f"json_schema is not JSON: {error}") from None
+            raise ParameterError(f"json_schema={quoted(schema)} is not JSON: {error}") from None
 
 
 def described_schema(name: str, described: Any) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def without_additional_properties(schema: Any) -> Any:
     except RecursionError:
         raise ParameterError("json_schema is nested too deep for disable_additional_properties") from None
     except ValueError as error:
-        raise ParameterError(f"json_schema is not JSON: {error}") from None
+        raise ParameterError(f"json_schema={quoted(schema)} is not JSON: {error}") from None
 
 
 def _closed(value: Any) -> Any:

@@ -301,7 +301,7 @@ def test_a_value_is_read_as_koboldcpp_reads_it(body: dict[str, Any], expected: d
         ({"rep_pen": 0}, "koboldai", "rep_pen=0 is not allowed: at least 1"),
         ({"top_p": 1.5}, "koboldai", "top_p=1.5 is not allowed: 0 to 1"),
         ({"top_k": -1}, "koboldai", "top_k=-1 is not allowed: at least 0"),
-        ({"json_schema": "{"}, "koboldcpp", "json_schema is not JSON"),
+        ({"json_schema": "{"}, "koboldcpp", "json_schema='{' is not JSON"),
         (
             {"rep_pen": 1.1, "repeat_penalty": 1.2},
             "koboldai",
