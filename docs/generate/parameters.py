@@ -34,7 +34,7 @@ def names_elsewhere() -> dict[str, list[str]]:
             systems.setdefault(ours, {}).setdefault(system, []).append(theirs)
 
     for theirs, ours in RENAMED.items():
-        add("OpenAI", theirs, ours)
+        add("bodies", theirs, ours)
     for system, module in (("llama.cpp", requests), ("KoboldAI", koboldai)):
         for theirs, field in module.FIELDS.items():
             add(system, theirs, field.name)

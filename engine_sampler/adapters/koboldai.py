@@ -53,7 +53,6 @@ RENAMED = {
     "typical_p": "typical",
     "top_n_sigma": "nsigma",
     "mirostat_mode": "mirostat",
-    "banned_strings": "banned_tokens",
     "ignore_eos": "ban_eos_token",
     "seed": "sampler_seed",
     "stop": "stop_sequence",
@@ -130,8 +129,8 @@ KOBOLDCPP: Mapping[str, Any] = {
 """koboldcpp's defaults that are not neutral."""
 
 SPECIAL = ("sampler_order", "stop_sequence", "trim_stop", "singleline", "use_default_badwordsids",
-           "badwordsids", "banned_tokens", "custom_token_bans", "logit_bias", "grammar", "render_special",
-           "logprobs", "top_logprobs")  # fmt: skip
+           "badwordsids", "banned_tokens", "banned_strings", "custom_token_bans", "logit_bias", "grammar",
+           "render_special", "logprobs", "top_logprobs")  # fmt: skip
 """Keys that need more than a value with limits."""
 
 _STEPS = {
@@ -295,7 +294,8 @@ def _stops(rest: dict[str, Any]) -> dict[str, Any]:
 
 def _bans(fields: dict[str, Any], tokenizer: Tokenizer | None, is_cpp: bool) -> dict[str, Any]:
     """The parameters that remove or bias single tokens."""
-    bad_words = [*_list("badwordsids", fields), *_list("banned_tokens", fields), *_list("bad_words", fields)]
+    keys = ("badwordsids", "banned_tokens", "banned_strings", "bad_words")
+    bad_words = [word for key in keys for word in _list(key, fields)]
     biases = read_logit_bias(fields.pop("logit_bias", ()), tokenizer)
     removed = _banned_ids(fields.pop("custom_token_bans", ""))
     if switch("use_default_badwordsids", fields.pop("use_default_badwordsids", False)):

@@ -112,6 +112,8 @@ class Logprobs:
     def trimmed(self) -> Logprobs:
         """The same without room that no row uses: rows of one width are all cut to the longest, others each
         to its own entries, but at least to one."""
+        if (self.entry_token_ids[self.starts[1:] - 1] >= 0).all():
+            return self  # every row uses all of its room
         return self._cut_each() if self._width is None else self._cut_all(self._width)
 
     def _cut_all(self, width: int) -> Logprobs:

@@ -44,7 +44,8 @@ def log2_64(x: Any) -> np.ndarray:
     square = s * s
     series = np.full_like(s, LOG2_TERMS[-1])
     for term in LOG2_TERMS[-2::-1]:
-        series = series * square + term
+        series *= square
+        series += term
     return np.asarray(e + s * series)
 
 

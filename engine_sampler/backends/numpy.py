@@ -65,7 +65,7 @@ class NumpyBackend(Backend):
     def apply(self, plan: Chain, logits: np.ndarray, rows: Rows) -> None:
         with np.errstate(all="ignore"):
             for sampler in plan.samplers:
-                _call(sampler, sampler.apply, logits, rows.bind(sampler))
+                _apply(sampler, logits, rows.bind(sampler))
 
     def select(self, plan: Chain, logits: np.ndarray, rows: Rows) -> Selection:
         with np.errstate(all="ignore"):
@@ -168,7 +168,7 @@ class _GroupRun:
                 if not owned:
                     part.values, owned = part.values.copy(), True
                 given = rows.ids
-                _call(sampler, sampler.apply, part.values[None], rows)
+                _apply(sampler, part.values[None], rows)
                 ids = _ids_after(sampler, rows, given)
                 part.ids = None if ids is None else ids[0]
             _check(sampler, part.values[None])
@@ -213,7 +213,7 @@ class _GroupRun:
                 np.putmask(values, ~_call(sampler, sampler.kept, values, bound), -np.inf)
                 values, rows = _compact(values, rows)
             else:
-                _call(sampler, sampler.apply, values, bound)
+                _apply(sampler, values, bound)
                 rows.ids = _ids_after(sampler, bound, rows.ids)
             if careful or sampler is left[-1] or not isinstance(sampler, Truncation):
                 _check(sampler, values)
@@ -282,7 +282,7 @@ def apply_to_row(sampler: Sampler, row: np.ndarray, rows: Rows) -> None:
         row.fill(-np.inf)
         row[kept] = values
     else:
-        _call(sampler, sampler.apply, row[None], rows)
+        _apply(sampler, row[None], rows)
 
 
 def _check(sampler: Sampler, values: np.ndarray) -> None:
@@ -335,6 +335,13 @@ def _checked_selection(selector: Selector, selection: Any, values: np.ndarray) -
     if values[np.arange(n), columns].min() == -np.inf:
         raise PluginFault(f"{selector.name} chose a removed token")
     return Selection(columns.astype(np.int64, copy=False), notes)
+
+
+def _apply(sampler: Sampler, values: np.ndarray, rows: Rows) -> None:
+    """Have `sampler` change `values` in place. One that returns others instead fails: nobody uses them."""
+    given: Any = _call(sampler, sampler.apply, values, rows)
+    if isinstance(given, np.ndarray) and not np.may_share_memory(given, values):
+        raise RowFault(f"{sampler.name} failed: apply must change logits in place, and returned others")
 
 
 def _call(part: Sampler | Selector, method: Callable[..., Any], values: np.ndarray, rows: Rows) -> Any:

@@ -118,8 +118,10 @@ def run_generate(arguments: argparse.Namespace) -> None:
     request_ids = session.add_group(params, arguments.prompt)
     streams = len(request_ids) == 1
     log = LogprobsLog(session.scheduler.vocabulary.tokenizer)
+    first = 0.0
     while session.scheduler.request_ids:
         result = session.step()
+        first = first or session.sampling_seconds
         log.add(result)
         if streams:
             print(result.text[0] or "", end="", flush=True)
@@ -131,10 +133,18 @@ def run_generate(arguments: argparse.Namespace) -> None:
         for line in log.lines(request_id):
             print(line, file=sys.stderr)
         _print_statistics(record)
-    tokens = session.rows
+    _print_times(session, len(request_ids), first)
+
+
+def _print_times(session: Session, requests: int, first: float) -> None:
+    """Print the times of a run to stderr; its first step took `first` seconds to sample."""
+    later = ""
+    if session.rows > requests:
+        seconds = (session.sampling_seconds - first) / (session.rows - requests)
+        later = f"{1e3 * seconds:.2f} ms, "
     print(
-        f"model {1e3 * session.model_seconds / tokens:.2f} ms, "
-        f"sampling {1e3 * session.sampling_seconds / tokens:.2f} ms per token",
+        f"per token: model {1e3 * session.model_seconds / session.rows:.2f} ms, sampling {later}"
+        f"in the first step {1e3 * first:.0f} ms, as it loads the backend",
         file=sys.stderr,
     )
 

@@ -165,7 +165,7 @@ class Sampler(Stateful):
         """
 
     def apply(self, logits: np.ndarray, rows: Rows) -> None:
-        """Change float32 `logits` [n, columns] in place; −inf removes a token."""
+        """Change float32 `logits` [n, columns] in place; −inf removes a token. Nothing is returned."""
         raise NotImplementedError
 
 

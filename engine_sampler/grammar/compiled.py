@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from ..base.arguments import instance_of
 from ..base.copying import ForkedByCopy
 from ..base.errors import quoted
 from ..base.forking import fork_safe
@@ -286,6 +287,8 @@ def clear_cache(tokenizer: Tokenizer) -> None:
 
 
 def _prepared(tokenizer: Tokenizer, limits: Limits) -> _Prepared:
+    instance_of(Tokenizer, "tokenizer", tokenizer, "a Tokenizer, which Tokenizer.from_… makes of others'")
+
     def new() -> _Prepared:
         vocabulary = _new_vocabulary(tokenizer, limits)
         if isinstance(vocabulary, native.NativeVocabulary):

@@ -55,6 +55,9 @@ STEP_WORK = 2_500_000
 CAPTURE_STEPS = 1_000_000
 """The most steps in which the captures of a text are found by default, each a microsecond or two."""
 
+CAPTURE_STEPS_AT_ONCE = 10_000
+"""The most steps in which the captures of a text are found within the step of a scheduler: up to 20 ms."""
+
 _LEAST_CAPTURE_STEPS, _CAPTURE_STEPS_PER_UNIT = 100_000, 40
 
 

@@ -8,9 +8,10 @@ from typing import Any
 from ..base.errors import quoted
 from ..contract import ParameterError
 from ..params import SamplingParams
+from ..params.bodies import mapping
 from ..params.openai import parameters_of
 from ..params.structured import structured_parameters
-from ..params.tools import FAMILIES, Reasoning
+from ..params.tools import FAMILIES, Reasoning, check_reasoning
 from ..registry import GRAMMAR_OPTIONS, structured_in
 from ..tokenizer import Tokenizer
 from .parser import MessageParser, stops_in
@@ -57,6 +58,7 @@ class ChatFormat:
     ) -> None:
         if family not in FAMILIES:
             raise ParameterError(f"family={quoted(family)} is not allowed: one of {', '.join(FAMILIES)}")
+        check_reasoning(reasoning)
         self.family, self.tools, self.reasoning = family, tools, reasoning
         self.tool_choice = "none" if tool_choice is None and not tools else tool_choice
         self.starts_inside = starts_inside
@@ -86,6 +88,7 @@ class ChatFormat:
     ) -> ChatFormat:
         """The format that the body of a chat request asks for. `chat_template_kwargs` with a false
         `enable_thinking` (or `thinking`) disables thoughts."""
+        body = mapping("body", body)
         template = body.get("chat_template_kwargs")
         switches = template if isinstance(template, Mapping) else {}
         if switches.get("enable_thinking") is False or switches.get("thinking") is False:
@@ -113,7 +116,7 @@ class ChatFormat:
 
         Raises `ParameterError`, for another constraint beside this one, too.
         """
-        rest = {key: value for key, value in body.items() if key not in KEYS}
+        rest = {key: value for key, value in mapping("body", body).items() if key not in KEYS}
         if self.reasoning == "disabled":
             rest["thinking"] = False
         parameters = parameters_of(rest, self.family, self.reasoning)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ..base.arguments import not_allowed
 from ..base.errors import quoted
 from ..contract import ParameterError
-from ..grammar.errors import GrammarError
+from ..grammar.errors import GrammarError, GrammarLimitError
 from ..grammar.grammar import Grammar
-from ..params.tools import FAMILIES
+from ..params.tools import FAMILIES, check_reasoning
 from ..params.tools.requests import functions_of
 from ..tokenizer import Tokenizer, check_tokenizer
 from .alphabet import MarkerAlphabet, without_surrogates
@@ -96,8 +96,7 @@ class MessageParser:
         call_id: Callable[[int, str, str], str] | None = None,
     ) -> None:
         check_tokenizer(tokenizer)
-        if reasoning not in ("disabled", "enabled", "auto"):
-            raise ParameterError(f"reasoning={quoted(reasoning)} is not allowed: disabled, enabled or auto")
+        check_reasoning(reasoning)
         if grammar is not None and not isinstance(grammar, Grammar):
             raise not_allowed("grammar", grammar, "a Grammar")
         self._automaton = _automaton_of(
@@ -115,7 +114,7 @@ class MessageParser:
         self._place = self._automaton.start
         self._reading = Reading(values, call_id or _default_ids())
         self._decoder = _Decoder("replace")
-        self._bytes_wait = self._is_finished = False
+        self._bytes_wait = self._is_finished = self._captures_wait = False
         self._thinking_tokens = 0
         self._log: list[int | str] = []
         self._kept = [self._state()]
@@ -188,9 +187,13 @@ class MessageParser:
             self._kept.append(self._state())
         return True
 
-    def finish(self) -> list[Event]:
+    def finish(self, *, steps: int | None = None) -> list[Event]:
         """The last events: what was held back, since it might have been the beginning of something, and those
-        captures of the grammar that were not reported before, by its names."""
+        captures of the grammar that were not reported before, by its names.
+
+        steps  the most steps in which these captures are found (`Grammar.captures`); where they take more,
+               they come from another call. None: as many as there, and none come where they take more
+        """
         events: list[Event] = []
         if not self._is_finished:
             rest = self._decoder.decode(b"", final=True)
@@ -198,10 +201,13 @@ class MessageParser:
                 self._apply(self._automaton.step(self._place, rest), events)
             self._apply(self._automaton.last_step(self._place), events)
             events = joined(events)
-            if self._growing is not None and (captures := self.captures):
-                untold = self._growing.rest(captures)
-                events += (Event("capture", one.text, id=name) for name, one in untold)
             self._is_finished = True
+            self._captures_wait = self._growing is not None
+        if self._captures_wait and self._growing is not None:
+            captures, self._captures_wait = self._captures(steps)
+            events += (
+                Event("capture", one.text, id=name) for name, one in self._growing.rest(captures or {})
+            )
         return events
 
     def leaves_out(self, token_id: int, stop_reason: Any) -> bool:
@@ -337,12 +343,18 @@ class MessageParser:
         """What the rules of the grammar with the attribute `capture` match in the content so far, with places
         in its UTF-8 (`Grammar.captures`); {} without a grammar. None for content that is not the beginning of
         a text under it, or for which this takes too many steps."""
+        return self._captures(None)[0]
+
+    def _captures(self, steps: int | None) -> tuple[Captures | None, bool]:
+        """`captures`, found in so many steps, and whether they take more than were given."""
         if self._grammar is None:
-            return {}
+            return {}, False
         try:
-            return self._grammar.captures(self._content())
+            return self._grammar.captures(self._content(), steps=steps), False
+        except GrammarLimitError:
+            return None, steps is not None
         except GrammarError:
-            return None
+            return None, False
 
     def _content(self) -> str:
         return "".join(part.text for part in self.parts if part.kind == "content")

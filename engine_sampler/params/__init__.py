@@ -1,7 +1,7 @@
 """The parameters of a request, and the chain that they define."""
 
 from .chain import build_chain, takes_grammar, without_takers
-from .limits import RequestLimits
+from .limits import RequestLimits, limits_of
 from .lookups import lookup_of
 from .sampling_params import SamplingParams, phases_of
 
@@ -9,6 +9,7 @@ __all__ = [
     "RequestLimits",
     "SamplingParams",
     "build_chain",
+    "limits_of",
     "lookup_of",
     "phases_of",
     "takes_grammar",

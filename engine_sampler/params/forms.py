@@ -10,6 +10,9 @@ from ..base.json_text import is_described
 from ..contract import ParameterError
 from .bodies import mapping
 
+_LONGEST_NAME = 40
+"""The longest name of a member that a message has as it is."""
+
 _TRT_LLM = ("json", "json_object", "regex", "grammar", "structural_tag")
 _GUIDES = {"json_schema": "json", "ebnf_grammar": "grammar"}
 """Kinds of TensorRT-LLM's server that have other names in its Python interface."""
@@ -69,7 +72,7 @@ def _inner(body: dict[str, Any], key: str, other: str) -> Any:
     value = mapping(key, body.pop(key))
     for name in value:
         if name not in ("format", other):
-            raise ParameterError(f"{key}.{name} is not allowed: format or {other}")
+            raise ParameterError(f"{_member(key, name)} is not allowed: format or {other}")
     return value.get("format")
 
 
@@ -100,5 +103,11 @@ def _trt_llm(body: dict[str, Any]) -> dict[str, Any]:
     for name in guided:
         if name not in _TRT_LLM:
             allowed = ", ".join(_TRT_LLM)
-            raise ParameterError(f"guided_decoding.{name} is not allowed: one of {allowed}")
+            raise ParameterError(f"{_member('guided_decoding', name)} is not allowed: one of {allowed}")
     return guided
+
+
+def _member(key: str, name: Any) -> str:
+    """How a message names a member of an object; its name may be anything."""
+    is_plain = isinstance(name, str) and name.isidentifier() and len(name) <= _LONGEST_NAME
+    return f"{key}.{name}" if is_plain else f"{key}[{quoted(name)}]"

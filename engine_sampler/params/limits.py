@@ -110,6 +110,15 @@ class RequestLimits:
         return hash((self._bounded, frozenset(self._limits.items())))
 
 
+def limits_of(value: Any) -> RequestLimits:
+    """The limits that a caller gives, or the default ones for None. Raises `ParameterError` for others."""
+    if value is None:
+        return RequestLimits()
+    if not isinstance(value, RequestLimits):
+        raise ParameterError(f"limits={quoted(value)} is not allowed: RequestLimits(name=limit, …)")
+    return value
+
+
 def _beyond(param: Param, value: Any, size: float, limit: int) -> ParameterError:
     is_number = param.type in (int, float)
     measure = f", which has {size:,} bytes and ids,"

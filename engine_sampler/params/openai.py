@@ -56,6 +56,7 @@ RENAMED = {
     "max_completion_tokens": "max_tokens",
     "max_output_tokens": "max_tokens",
     "max_new_tokens": "max_tokens",
+    "min_new_tokens": "min_tokens",
     "stop_sequences": "stop",
     "sampling_seed": "seed",
 }

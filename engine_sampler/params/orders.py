@@ -7,6 +7,7 @@ from typing import Any
 
 from ..base.errors import close_matches, quoted
 from ..contract import ParameterError, Sampler
+from ..registry import FAMILIAR_NAMES
 from .costs import check_repeats
 
 DEFAULT = (
@@ -123,18 +124,29 @@ def resolve_order(values: Mapping[str, Any], samplers: Mapping[str, Sampler]) ->
         check_repeats("order", order)
         named, rules = tuple(order), {}
         omitted = {s.name for s in samplers.values() if s.role != "edit"} - set(named)
-    orderable = [s.name for s in samplers.values() if s.role != "edit"]
+    orderable = {s.name: s for s in samplers.values() if s.role != "edit"}
     for name in named:
         if name not in orderable:
-            similar = close_matches(str(name), orderable)[:2]
-            hint = f"; did you mean {' or '.join(map(repr, similar))}?" if similar else ""
-            raise ParameterError(
-                f"order names {quoted(name)}, which is not a sampler that can be ordered{hint}"
-            )
+            raise _not_orderable(name, orderable)
     for name in sorted(omitted):
         if name in samplers and samplers[name].is_active(values):
             raise ParameterError(f"order={quoted(order)} omits {name}, which the parameters turn on")
     return rules
+
+
+def _not_orderable(name: Any, orderable: Mapping[str, Sampler]) -> ParameterError:
+    """The error for an entry of a list, with the samplers that it may be meant for, by what other systems
+    call them (temp, top-k) and by their parameters (dry_base), or else with all."""
+    ours = str(name).lower().replace("-", "_")
+    ours = FAMILIAR_NAMES.get(ours, ours)
+    owners = [s.name for s in orderable.values() if ours in (s.name, *(p.name for p in s.params))]
+    similar = owners or close_matches(str(name), orderable)[:2]
+    hint = (
+        f"; did you mean {' or '.join(map(repr, similar))}?"
+        if similar
+        else f"; allowed are {', '.join(orderable)}: masks and biases come before them, the draw after them"
+    )
+    return ParameterError(f"order names {quoted(name)}, which is not a sampler that can be ordered{hint}")
 
 
 def _is_numeric(order: Sequence[Any]) -> bool:

@@ -94,7 +94,7 @@ def plan_of(params: SamplingParams, catalogue: Catalogue) -> PhasePlan | None:
     if params["thinking"] is None:
         for name in ("thinking_token_budget", "answer"):
             if params[name] not in (None, -1, ()):
-                value = quoted(params[name])
+                value = quoted(dict(params[name]) if name == "answer" else params[name])
                 raise ParameterError(f"{name}={value} is not allowed here: it needs thinking={{...}}")
         if not params["phases"]:
             return None
@@ -165,8 +165,9 @@ class _Changing:
         for name in changes:
             if name not in self._allowed:
                 raise ParameterError(
-                    f"{where} names {quoted(name)}, which is not allowed there: parameters of samplers and "
-                    f"selectors except {', '.join(_FIXED)}, and {', '.join(_OF_THE_REQUEST)}"
+                    f"{where} names {quoted(name)}, which is not allowed there; allowed are "
+                    f"{', '.join(_OF_THE_REQUEST)}, and the parameters of samplers and selectors except "
+                    f"{', '.join(_FIXED)}"
                 )
         try:
             return self.params.replace(**{**_NEUTRAL, **changes})

@@ -10,12 +10,14 @@ from .core_params import (
     structured_in,
 )
 from .discovery import objects_in
+from .familiar_names import FAMILIAR_NAMES
 from .loading import PluginStatus, Registry, default_registry, unknown
 from .phase_params import PHASE_PARAMS
 
 __all__ = [
     "CORE_PARAMS",
     "EVENTS",
+    "FAMILIAR_NAMES",
     "GRAMMAR_OPTIONS",
     "LOGPROBS_MODES",
     "MAX_COUNT",

@@ -147,7 +147,9 @@ def check_object(value: Any, classes: tuple[type, ...]) -> None:
     """Raise `PluginError` unless `value` is a correctly declared object of one of `classes`."""
     if not any(isinstance(value, c) for c in classes):
         names = " or ".join(c.__name__ for c in classes)
-        raise PluginError(f"{value!r} is registered but is not a {names} object")
+        is_class = isinstance(value, type) and issubclass(value, classes)
+        hint = f": register {value.__name__}(), not the class" if is_class else ""
+        raise PluginError(f"{value!r} is registered but is not a {names} object{hint}")
     owner = type(value).__name__
     if value.api != PLUGIN_API:
         raise PluginError(f"{owner} has api={value.api!r}; this version takes {PLUGIN_API}")

@@ -35,6 +35,7 @@ from .catalogue import (
     check_object,
 )
 from .core_params import CORE_PARAMS
+from .familiar_names import FAMILIAR_NAMES
 
 GROUP = "engine_sampler"
 DISTRIBUTION = "engine-sampler"
@@ -183,8 +184,12 @@ def _staged(load: Callable[[], Any], origin: str) -> Catalogue:
     plugin = load()
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
-    manager.register(plugin)
-    manager.check_pending()
+    try:
+        manager.register(plugin)
+        manager.check_pending()
+    except pluggy.PluginValidationError as error:
+        hooks = ", ".join(name for name in vars(hookspecs) if name.startswith("register_"))
+        raise PluginError(f"{error}; hooks are {hooks}, with the argument register") from error
     if not manager.get_hookcallers(plugin):
         raise PluginError(f"{plugin!r} implements no hook; is it marked with engine_sampler.hookimpl?")
     staged = Catalogue()
@@ -196,7 +201,9 @@ def _staged(load: Callable[[], Any], origin: str) -> Catalogue:
 
         return add
 
-    def add_grammar(name: str, value: Any) -> None:
+    def add_grammar(name: str, value: Any = None) -> None:
+        if value is None:
+            raise PluginError(f"register({quoted(name)}) is not allowed: register(name, grammar)")
         check_identifier("a grammar", name)
         staged.add("grammars", name, value, origin)
 
@@ -269,11 +276,15 @@ _SHORTEST_PREFIX = 3
 
 
 def unknown(name: str, others: Iterable[str] = ()) -> ParameterError:
-    """The error for a name that is not a parameter, with similar names of parameters and of `others`."""
+    """The error for a name that is not a parameter, with what it is called here if another system has it,
+    or else with similar names of parameters and of `others`."""
     registry = default_registry()
     known = {**dict.fromkeys(others), **registry.catalogue.params}
-    longer = [other for other in known if len(name) >= _SHORTEST_PREFIX and other.startswith(name)]
-    similar = list(dict.fromkeys([*close_matches(name, known), *longer]))[:3]
+    if name in FAMILIAR_NAMES:
+        similar = [FAMILIAR_NAMES[name]]
+    else:
+        longer = [other for other in known if len(name) >= _SHORTEST_PREFIX and other.startswith(name)]
+        similar = list(dict.fromkeys([*close_matches(name, known), *longer]))[:3]
     message = f"unknown parameter {quoted(name)}"
     if similar:
         message += "; did you mean " + " or ".join(map(repr, similar)) + "?"

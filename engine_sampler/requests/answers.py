@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..base.arguments import not_allowed
+from ..grammar.limits import CAPTURE_STEPS_AT_ONCE
 from .request import Request, RequestError
 from .results import RequestId, StepResult
 
@@ -62,7 +63,7 @@ class ParsedAnswers:
             return parser.feed(tokens)
         if tokens and parser.leaves_out(tokens[-1], result.stop_reasons[i]):
             tokens.pop()
-        return parser.feed(tokens) + parser.finish()
+        return parser.feed(tokens) + parser.finish(steps=CAPTURE_STEPS_AT_ONCE)
 
 
 def check_parser(parser: Any, is_search: bool = False) -> None:

@@ -109,6 +109,8 @@ class LiveRequests:
                 seated = [request for request in self.live.values() if request.slot >= 0]
                 self._plan = plan = RowPlan(InputBatch(self.slots, seated, is_everyone=True))
                 return plan
+            if isinstance(request_ids, str):  # its letters would be taken for ids
+                raise RequestError(f"request_ids={quoted(request_ids)} is not allowed: a list of ids")
             ids = list(request_ids)
             if plan is None or plan.inputs.named != ids or (strict and plan.inputs.skipped):
                 self._plan = plan = RowPlan(self._new_batch(ids, strict))

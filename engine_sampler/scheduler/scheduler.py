@@ -18,7 +18,7 @@ from ..contract import Backend, Vocabulary
 from ..grammar.constraints import prepare_for, start_compiling
 from ..grammar.limits import Limits
 from ..grammar.service import GrammarCompiler
-from ..params import RequestLimits, SamplingParams
+from ..params import RequestLimits, SamplingParams, limits_of
 from ..registry import CORE_PARAMS, default_registry
 from ..requests.answers import ParsedAnswers, check_parser
 from ..requests.request import RequestError
@@ -103,7 +103,7 @@ class Scheduler:
         self.vocabulary.check_ids("eos_token_ids", eos)
         self.max_model_len = max_model_len
         self.num_threads = num_threads
-        self.limits = RequestLimits() if limits is None else limits
+        self.limits = limits_of(limits)
         registry = default_registry()
         slots = Slots(self.vocabulary, registry.catalogue.params, num_threads=num_threads)
         self._requests = LiveRequests(slots, registry)

@@ -330,6 +330,8 @@ class Step:
         refused += inadmissible
         if inadmissible and self._logprobs is not None:
             self._logprobs.clear(rows[inadmissible])
+        if not refused:
+            return _Judgement(refused, may_have_ended, logprobs)
         if self._token_ids_on_device is not None and (token_ids[rows[refused]] != -1).any():
             self._token_ids_on_device = None
         token_ids[rows[refused]] = -1
@@ -399,6 +401,8 @@ class Step:
         """Compute the logprobs that the backend has not; returns the raw ones that requests record, by
         index."""
         assert batch.logprobs is not None
+        if not refused and not needed.recorded and batch.logprobs.done.all():
+            return {}
         rows, token_ids = drawing.rows, drawing.inputs.draws.token_ids
         is_missing = ~batch.logprobs.done[rows] & (needed.kinds != 0)
         self._logits.fetch(rows[is_missing & needed.of_logits].tolist())
@@ -423,6 +427,8 @@ class Step:
         take theirs, and whose requests end or are postponed, and of those that may be over."""
         inadmissible: list[int] = []
         may_have_ended: list[int] = []
+        if not drawing.inputs.masked:
+            return inadmissible, may_have_ended
         unfinished: dict[int, None] = {}
         requests, token_ids = drawing.inputs.requests, drawing.inputs.draws.token_ids.tolist()
         budget, masked = self._masks.budget, drawing.inputs.masked

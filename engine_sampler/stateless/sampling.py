@@ -13,8 +13,9 @@ import numpy as np
 
 from ..arithmetic import LogitRows, Logprobs
 from ..backends.choose import best_backend, named_backend
-from ..contract import Backend
-from ..params import RequestLimits, SamplingParams
+from ..base.errors import quoted
+from ..contract import Backend, ParameterError
+from ..params import RequestLimits, SamplingParams, limits_of
 from ..registry import Catalogue, default_registry, structured_in
 from ..requests.tensors import WithTensors
 from ..tokenizer import Tokenizer
@@ -159,9 +160,11 @@ class _Arguments:
         for name, values in by_parameter.items():
             if len(values) != n:
                 raise ValueError(f"{name} has {len(values)} entries for {n} rows of logits")
+            if name.endswith("token_ids") and n and isinstance(values[0], (int, np.integer)):
+                raise ParameterError(f"{name}={quoted(values)} is not allowed: a list of ids for each row")
         self._rows = list(map(Row, *by_parameter.values()))
         self._tokenizer = tokenizer
-        self._limits = RequestLimits() if limits is None else limits
+        self._limits = limits_of(limits)
 
     @contextmanager
     def scheduler(self, backend: str | Backend) -> Iterator[RowScheduler]:

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..contract import StoppingCriteria, StopVerdict, Vocabulary, Watch, flags_like
+from ..contract import Param, StoppingCriteria, StopVerdict, Vocabulary, Watch, flags_like
 from ..contract.stopping import flag_all, newest_tokens
 from ..contract.values import unique_token_ids
+
+_OWN_IDS = Param("eos_token_id", tuple, (), convert=unique_token_ids)
 
 
 class EosTokenCriteria(StoppingCriteria):
@@ -27,7 +29,9 @@ class EosTokenCriteria(StoppingCriteria):
 
     def __init__(self, eos_token_id: Any = None) -> None:
         own = eos_token_id.tolist() if hasattr(eos_token_id, "tolist") else eos_token_id
-        self.eos_token_id = None if own is None else unique_token_ids(_without_none(np.atleast_1d(own)))
+        self.eos_token_id = (
+            None if own is None else _OWN_IDS.check(_without_none(np.atleast_1d(own)).tolist())
+        )
 
     def is_active(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> bool:
         return bool(vocabulary.eos_token_ids) and not params.get("ignore_eos", False)

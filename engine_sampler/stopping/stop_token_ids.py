@@ -42,7 +42,7 @@ class StopTokenIdsCriteria(StoppingCriteria):
     waits_for_min_tokens = False
 
     def __init__(self, stop_token_ids: Any = None) -> None:
-        self.stop_token_ids = None if stop_token_ids is None else unique_token_ids(stop_token_ids)
+        self.stop_token_ids = None if stop_token_ids is None else self.params[0].check(stop_token_ids)
 
     def new_state(
         self, params: Mapping[str, Any], prompt_token_ids: np.ndarray, vocabulary: Vocabulary

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..base.errors import quoted
 from ..contract import Example, Param, ParameterError, Rows, Sampler, Selector
 from ..registry import check_object
 from ..tokenizer import Tokenizer
@@ -414,6 +415,12 @@ def problem_with(kit: type, law: str) -> str | None:
 
 
 def failing_laws(kit: type) -> dict[str, str]:
-    """The laws that `kit` finds broken, by name, with the reasons."""
-    found = {law: problem_with(kit, law) for law in laws_of(kit)}
+    """The laws that `kit` finds broken, by name, with the reasons. Raises TypeError for what is no kit, which
+    is a class with methods `test_…` such as those of `SamplerContract`."""
+    laws = laws_of(kit) if isinstance(kit, type) else []
+    if not laws:
+        raise TypeError(
+            f"kit={quoted(kit)} is not allowed: a class with laws, such as a SamplerContract of yours"
+        )
+    found = {law: problem_with(kit, law) for law in laws}
     return {law: problem for law, problem in found.items() if problem is not None}

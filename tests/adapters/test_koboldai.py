@@ -255,6 +255,8 @@ TOKENIZER = Tokenizer([b"</s>", b"a", b"[", b" ]x", b"b"], [0])
         ({"use_default_badwordsids": True, "ban_eos_token": False}, {"ignore_eos": False}),
         ({"badwordsids": [[4, 1], [1]]}, {"bad_words": ((4, 1), (1,))}),
         ({"banned_strings": ["ab"]}, {"bad_words": ("ab",)}),
+        ({"banned_strings": [], "banned_tokens": ["ab"]}, {"bad_words": ("ab",)}),
+        ({"banned_strings": ["c"], "banned_tokens": ["ab"]}, {"bad_words": ("ab", "c")}),
         ({"custom_token_bans": "1, 3,"}, {"logit_bias": ((1, -math.inf), (3, -math.inf))}),
         ({"logit_bias": {"1": 2}, "custom_token_bans": "1"}, {"logit_bias": ((1, -math.inf),)}),
         ({"stop_sequence": ["x", ""]}, {"stop": ("x",), "include_stop_str_in_output": True}),

@@ -35,6 +35,11 @@ def blocks_of(page: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 
 
+def sketches_of(page: Path) -> list[str]:
+    """The blocks of Python on a page that need another system, and are not run."""
+    return re.findall(r"^```py\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+
+
 def given_names(sent: list[Any]) -> dict[str, Any]:
     """What stands for the reader's own engine; `send` appends to `sent`."""
     return {

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import inspect
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .pages import DOCS, PAGES, blocks_of, given_names, name_of
+from .pages import DOCS, PAGES, blocks_of, given_names, name_of, sketches_of
 
 SERVERS = ("class Server", "class ChatServer")
 """In the blocks that `test_serving_engine.py` and `test_chat_server.py` run."""
@@ -47,3 +50,33 @@ def test_every_sampler_and_criterion_is_shown_in_code() -> None:
 
 def test_what_is_expected_to_be_printed_is_on_pages() -> None:
     assert all((DOCS / name).exists() for name in PRINTED)
+
+
+def imported(tree: ast.Module) -> dict[str, Any]:
+    """What a block imports from this package, by the name that it has there."""
+    return {
+        alias.asname or alias.name: getattr(importlib.import_module(node.module or ""), alias.name)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "engine_sampler"
+        for alias in node.names
+    }
+
+
+SKETCHES = [page for page in PAGES if page.parent.name != "reference" and sketches_of(page)]
+
+
+@pytest.mark.parametrize("page", SKETCHES, ids=name_of)
+def test_code_that_needs_another_system_uses_names_and_keywords_that_exist(page: Path) -> None:
+    for sketch in sketches_of(page):
+        tree = ast.parse(sketch)
+        names = imported(tree)
+        for node in ast.walk(tree):
+            if (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id in names
+            ):
+                assert hasattr(names[node.value.id], node.attr)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names:
+                keywords = {keyword.arg: None for keyword in node.keywords if keyword.arg}
+                inspect.signature(names[node.func.id]).bind_partial(**keywords)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import Tokenizer
+from engine_sampler import ParameterError, Tokenizer
 from engine_sampler.contract import allocate_bitmask
 from engine_sampler.grammar.cache import Cache
 from engine_sampler.grammar.compiled import (
@@ -499,3 +499,9 @@ def test_another_process_loads_the_same_grammar(tmp_path: Path) -> None:
 def test_the_function_that_pickles_call_returns_the_cached_grammar(tokenizer: Tokenizer) -> None:
     grammar = Grammar.from_regex("a")
     assert compiled_grammar(grammar.program, tokenizer) is grammar.compile(tokenizer)
+
+
+@pytest.mark.parametrize("value", [None, "gpt2"])
+def test_what_is_no_tokenizer_is_refused_by_name(value: Any) -> None:
+    with pytest.raises(ParameterError, match=r"tokenizer=.* is not allowed: a Tokenizer"):
+        Grammar.from_regex("a").compile(value)

@@ -10,7 +10,7 @@ import pytest
 
 from engine_sampler import ParameterError, SamplingParams, Scheduler
 from engine_sampler.grammar import Grammar, tool_calls
-from engine_sampler.messages import ChatFormat, chat_message
+from engine_sampler.messages import ChatFormat, MessageParser, chat_message
 
 from ..params.tools.transcripts import TOOLS, TRANSCRIPTS
 from .vocabularies import EOS, SPECIAL
@@ -175,6 +175,12 @@ def test_what_is_not_allowed_is_named(body: dict[str, Any], words: str) -> None:
         ChatFormat.from_dict(body, "qwen_3").params(body)
     with pytest.raises(ParameterError, match="family='x' is not allowed"):
         ChatFormat("x")
+    for make in (ChatFormat, MessageParser):
+        with pytest.raises(ParameterError, match="reasoning='often' is not allowed: one of 'disabled', "):
+            make("qwen_3", reasoning="often")  # type: ignore[operator]
+    for read in (lambda: ChatFormat.from_dict("x", "qwen_3"), lambda: ChatFormat("qwen_3").params("x")):  # type: ignore[arg-type]
+        with pytest.raises(ParameterError, match="body='x' is not allowed: an object"):
+            read()
     with pytest.raises(ParameterError, match=r"stop=\[5\] is not allowed: strings"):
         ChatFormat("qwen_3").parser(stop=[5])
     with pytest.raises(ParameterError, match="not supported for family='harmony'"):

@@ -123,6 +123,22 @@ def test_content_outside_of_a_grammar_has_no_captures() -> None:
         MessageParser(grammar="a")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("steps", [0, 1, 40, 10**6])
+def test_captures_that_take_more_steps_come_with_another_call(steps: int) -> None:
+    """What is told within the steps and what comes later is what is told at once."""
+    grammar = Grammar.from_lark('start: x\nx[capture]: start x | y\ny[capture]: "a" | "aa"')
+    parser = MessageParser(grammar=grammar)
+    parser.feed("a" * 30)
+    known = parser.fork().finish()
+    first = parser.finish(steps=steps)
+    assert parser.is_finished
+    later = parser.fork().finish()
+    assert first + later == known
+    assert bool(later) == (steps < 100)
+    assert parser.finish() == later
+    assert parser.finish() == []
+
+
 def test_arguments_come_as_they_are_written() -> None:
     parser = MessageParser("qwen_3_5", TOOLS, call_id=lambda *_: "1")
     parser.feed("<tool_call>\n<function=get_weather>\n<parameter=city>\nPar")

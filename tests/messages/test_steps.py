@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from engine_sampler import ParameterError, SamplingParams, Scheduler, Tokenizer
+from engine_sampler.grammar import Grammar
 from engine_sampler.messages import Event, MessageParser
 
 TOKENIZER = Tokenizer([*(bytes([i]) for i in range(256)), b"<eos>"], [256])
@@ -132,6 +133,22 @@ def test_a_suspended_request_goes_on() -> None:
     engine.suspend(request)
     engine.resume(request)
     assert joined(events + run(engine, request, TOKENS[30:])) == expected(TOKENS)
+
+
+def test_captures_that_take_long_do_not_hold_up_the_last_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine_sampler.requests.answers.CAPTURE_STEPS_AT_ONCE", 100)
+    grammar = Grammar.from_lark('start: x\nx[capture]: start x | "a"')
+    parser, engine = MessageParser(tokenizer=TOKENIZER, grammar=grammar), scheduler()
+    request = engine.add(SamplingParams(temperature=0, max_tokens=40), [1], parser=parser)
+    told, last = [], 0
+    while request in engine.request_ids:
+        deltas = engine.step(rows_for([97])).deltas[0]
+        last = len(told)
+        told += [event.text for event in deltas if event.kind == "capture"]
+    assert parser.is_finished
+    assert len(told) == last
+    told += [event.text for event in parser.finish()]
+    assert sorted(told) == sorted(one.text for one in (parser.captures or {})["x"])
 
 
 @pytest.mark.parametrize("parser", ["qwen_3", MessageParser("qwen_3")], ids=["name", "text"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from hypothesis import strategies as st
@@ -72,3 +73,83 @@ def bodies(keys: list[str]) -> st.SearchStrategy[dict[str, Any]]:
     """Bodies with some of `keys` and an unknown one now and then, to be `revealed`."""
     names = st.sampled_from(keys) | st.text(max_size=6)
     return st.dictionaries(names, values, min_size=1, max_size=3)
+
+
+_PARAMETERS = {
+    "type": "object",
+    "properties": {"city": {"type": "string", "maxLength": 9}, "list": {"items": {"$ref": "#/$defs/n"}}},
+    "required": ["city"],
+    "$defs": {"n": {"anyOf": [{"type": "null"}, {"type": "number", "multipleOf": 0.5}]}},
+}
+_SYNTAX = {"syntax": "lark", "definition": "start: /a+/"}
+_TAG = {"begin": "<f=a>", "content": {"type": "json_schema", "json_schema": _PARAMETERS}, "end": "</f>"}
+DIALECTS: tuple[dict[str, Any], ...] = (
+    {
+        "tools": [
+            {"type": "function", "function": {"name": "f", "description": "x", "parameters": _PARAMETERS}},
+            {"type": "custom", "custom": {"name": "c", "format": {"type": "grammar", "grammar": _SYNTAX}}},
+        ],
+        "tool_choice": {
+            "type": "allowed_tools",
+            "allowed_tools": {
+                "mode": "required",
+                "tools": [{"type": "function", "function": {"name": "f"}}],
+            },
+        },
+    },
+    {
+        "tools": [
+            {"type": "function", "name": "f", "parameters": _PARAMETERS, "strict": True},
+            {"type": "custom", "name": "c", "format": {"type": "grammar", **_SYNTAX}},
+        ],
+        "text": {"format": {"type": "json_schema", "name": "n", "schema": _PARAMETERS, "strict": True}},
+        "reasoning": {"effort": "low", "summary": "auto"},
+    },
+    {
+        "tools": [{"name": "f", "description": "x", "input_schema": _PARAMETERS}],
+        "tool_choice": {"type": "any", "disable_parallel_tool_use": True},
+        "thinking": {"type": "enabled", "budget_tokens": 5},
+    },
+    {"output_config": {"format": {"type": "json_schema", "schema": _PARAMETERS}}},
+    {"format": _PARAMETERS, "options": {"temperature": 0.1}},
+    {"grammar": {"type": "json", "value": _PARAMETERS}},
+    {
+        "grammar": 'root ::= "a"',
+        "grammar_lazy": True,
+        "grammar_triggers": [{"type": "word", "value": "ab"}, {"type": 0, "value": "a", "token": 97}],
+    },
+    {"guided_decoding": {"guide_type": "json_schema", "guide": "{}"}},
+    {"structured_outputs": {"json": {"$ref": "u:a"}, "resources": {"u:a": _PARAMETERS}, "draft": "7"}},
+    {
+        "structural_tag": {
+            "format": {
+                "type": "sequence",
+                "elements": [
+                    {"type": "triggered_tags", "triggers": ["<f"], "tags": [_TAG], "at_least_one": True},
+                    {"type": "or", "elements": [{"type": "const_string", "value": "x"}]},
+                    {
+                        "type": "tag",
+                        "begin": "<",
+                        "content": {"type": "any_text", "max_tokens": 3},
+                        "end": ">",
+                    },
+                ],
+            }
+        }
+    },
+    {"phases": [{"tokens": 3, "params": {"top_p": 0.5}}, {"tokens": 1, "force": [1, 2], "then": 0}]},
+    {"thinking": {"start": ["<t>"], "end": "</t>", "starts_inside": True}, "thinking_token_budget": 3},
+    {"functions": [{"name": "f", "parameters": _PARAMETERS}], "function_call": {"name": "f"}},
+)
+"""Bodies of servers' interfaces, whose values are objects within each other."""
+
+
+def replaced(body: Any, value: Any) -> Iterator[Any]:
+    """Copies of a body, each with `value` in another place: of each value, at any depth."""
+    if not isinstance(body, dict | list):
+        return
+    for key in body if isinstance(body, dict) else range(len(body)):
+        for part in (value, *replaced(body[key], value)):
+            other = body.copy()
+            other[key] = part
+            yield other

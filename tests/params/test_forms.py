@@ -90,6 +90,7 @@ def test_other_forms_are_refused_by_name(body: dict[str, Any], error: str) -> No
 def test_names_of_limits_and_stops_are_those_of_each_interface() -> None:
     assert SamplingParams.from_dict({"max_output_tokens": 3, "input": "x"}).max_tokens == 3
     assert SamplingParams.from_dict({"max_new_tokens": 3}).max_tokens == 3
+    assert SamplingParams.from_dict({"min_new_tokens": 3}).min_tokens == 3
     assert SamplingParams.from_dict({"stop_sequences": ["a"]}).stop == ("a",)
 
 

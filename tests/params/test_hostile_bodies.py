@@ -12,10 +12,11 @@ from engine_sampler import ParameterError, SamplingParams, Tokenizer
 from engine_sampler.adapters import koboldai, llama_cpp
 from engine_sampler.adapters.llama_cpp import requests as llama_requests
 from engine_sampler.adapters.vllm.settings import settings_of
+from engine_sampler.messages import ChatFormat
 from engine_sampler.params.openai import RENAMED, TRANSPORT
 
 from ..conftest import example_count
-from .hostile_values import ALL, DEEP, bodies, revealed
+from .hostile_values import ALL, DEEP, DIALECTS, bodies, replaced, revealed
 
 TOKENIZER = Tokenizer([bytes([byte]) for byte in range(256)])
 OURS = sorted(SamplingParams.parameters())
@@ -68,6 +69,19 @@ def test_every_key_with_every_hostile_value_is_read_or_refused(name: str) -> Non
             assert len(refusal(reader, {key: value})) < LONGEST_MESSAGE
 
 
+def chat_request(body: Any) -> None:
+    """What a chat server reads of a body."""
+    ChatFormat.from_dict(body, "harmony").params(body)
+
+
+@pytest.mark.parametrize("value", [{}, [], 3, None, DEEP[0]])
+@pytest.mark.parametrize("reader", [SamplingParams.from_dict, chat_request, from_llama])
+def test_a_hostile_value_at_any_depth_of_a_body_is_read_or_refused(reader: Any, value: Any) -> None:
+    for body in DIALECTS:
+        for changed in replaced(body, value):
+            assert len(refusal(reader, changed)) < LONGEST_MESSAGE
+
+
 @pytest.mark.parametrize("name", READERS)
 @settings(
     max_examples=example_count(150), derandomize=True, deadline=None, suppress_health_check=list(HealthCheck)
@@ -91,6 +105,8 @@ def test_a_body_that_is_no_object_is_refused(name: str, body: Any) -> None:
         ("koboldai", {"grammar": "{" * 100_000}),
         ("openai", {"logit_bias": {"9" * 5_000: 1}}),
         ("openai", {"temperature": 10**400}),
+        ("openai", {"guided_decoding": {"9" * 5_000: 1}}),
+        ("openai", {"text": {"9" * 5_000: 1}}),
         ("openai", {"seed": 10**5_000}),
         ("openai", {"max_tokens": DEEP[1], "max_completion_tokens": [DEEP[1]]}),
         ("openai", {"self": 1}),

@@ -109,6 +109,14 @@ def test_sample_takes_limits_too() -> None:
     assert sample(logits, SamplingParams(logprobs=50), limits=RequestLimits(logprobs=50)).errors == [None]
 
 
+def test_limits_that_are_no_request_limits_are_refused() -> None:
+    message = r"limits=\{'n': 3\} is not allowed: RequestLimits\(name=limit, …\)"
+    with pytest.raises(ParameterError, match=message):
+        Scheduler(VOCAB, limits={"n": 3})  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match=message):
+        sample(np.zeros((1, VOCAB), np.float32), SamplingParams(), limits={"n": 3})  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("limit", [-1, 1.5, True, "3"])
 def test_a_limit_that_is_no_count_is_refused(limit: Any) -> None:
     with pytest.raises(

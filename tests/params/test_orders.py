@@ -140,6 +140,27 @@ def test_an_unknown_sampler_is_refused_with_similar_names() -> None:
         SamplingParams(order=["typical"])
 
 
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        *(("temp", "temperature"), ("temp-ext", "temperature"), ("top-k", "top_k"), ("typ_p", "typical_p")),
+        *(("tfs_z", "tfs"), ("rep_pen", "penalties"), ("dry_base", "dry"), ("Top_P", "top_p")),
+    ],
+)
+def test_a_sampler_is_found_by_its_names_elsewhere_and_by_its_parameters(theirs: str, ours: str) -> None:
+    with pytest.raises(ParameterError, match=rf"order names '{theirs}', .* did you mean '{ours}'\?$"):
+        SamplingParams(order=[theirs])
+
+
+@pytest.mark.parametrize("name", ["dist", "logit_bias", "zzz"])
+def test_a_name_that_is_like_no_other_is_refused_with_all_that_can_be_ordered(name: str) -> None:
+    message = (
+        f"'{name}', which is not a sampler .* allowed are dry, .*, xtc: masks and biases come before them"
+    )
+    with pytest.raises(ParameterError, match=message):
+        SamplingParams(order=[name])
+
+
 def test_a_sampler_that_is_named_twice_runs_twice() -> None:
     params = SamplingParams(order=["top_p", "temperature", "top_p"], top_p=0.6, temperature=0.5)
     assert build_chain(params).key == ("top_p", "temperature", "top_p", "dist")

@@ -161,7 +161,11 @@ def test_a_catalogue_that_was_read_before_is_unchanged(registry: Registry) -> No
 @pytest.mark.parametrize(
     ("plugin", "reason"),
     [
-        (Plugin(Shift), "Shift'> is registered but is not a Sampler or Selector object"),
+        (
+            Plugin(Shift),
+            "Shift'> is registered but is not a Sampler or Selector object: register Shift(), not the class",
+        ),
+        (Plugin(grammars={"ab": None}), "register('ab') is not allowed: register(name, grammar)"),
         (Plugin(Never()), "is registered but is not a Sampler or Selector object"),
         (Plugin(criteria=[Shift()]), "is registered but is not a StoppingCriteria object"),
         (Plugin(backends=["slow"]), "'slow' is registered but is not a Backend object"),
@@ -259,7 +263,9 @@ def test_a_misspelt_hook_is_refused(registry: Registry) -> None:
         def register_sampler(self, register: Any) -> None:
             register(Shift())
 
-    with pytest.raises(PluginError, match="unknown hook 'register_sampler'"):
+    with pytest.raises(
+        PluginError, match=r"unknown hook 'register_sampler'.*; hooks are register_samplers, "
+    ):
         registry.register(Misspelt())
 
 

@@ -132,7 +132,7 @@ class Fails(Sampler):
     after = "min_p"
     params = (Param("fails", str, "", doc="how"),)
 
-    def apply(self, logits: np.ndarray, rows: Any) -> None:
+    def apply(self, logits: np.ndarray, rows: Any) -> Any:
         for i, how in enumerate(rows["fails"]):
             if how == "raise":
                 raise RuntimeError("out of order")
@@ -142,6 +142,7 @@ class Fails(Sampler):
                 logits[i, 0] = np.inf
             if how == "empty":
                 logits[i] = -np.inf
+        return logits - 1 if "return" in rows["fails"] else logits
 
     def new_state(self, params: Any, prompt_token_ids: Any) -> list[int]:
         return [params["fails"]]
@@ -167,6 +168,7 @@ class WildSelector(Selector):
         ("nan", "fails gives nan"),
         ("inf", "fails gives inf"),
         ("empty", "fails leaves no token"),
+        ("return", "fails failed: apply must change logits in place, and returned others"),
     ],
 )
 def test_a_failing_sampler_ends_only_its_request(how: str, words: str, top_k: int) -> None:

@@ -210,7 +210,12 @@ def test_wrong_arrays_are_refused_before_anything_changes(
 
 @pytest.mark.parametrize("method", ["step", "process"])
 @pytest.mark.parametrize(
-    ("request_ids", "words"), [([0, 0], "names a request twice"), ([0, 9], "request 9 is unknown")]
+    ("request_ids", "words"),
+    [
+        ([0, 0], "names a request twice"),
+        ([0, 9], "request 9 is unknown"),
+        ("ab", "='ab' is not allowed: a list"),
+    ],
 )
 def test_unknown_and_repeated_ids_are_refused_before_anything_changes(
     method: str, request_ids: list[int], words: str

@@ -309,6 +309,11 @@ def test_the_padding_of_a_model_head_is_never_drawn_and_is_marked_as_removed(inp
         ({"params": [SamplingParams()] * 3}, "params has 3 entries for 4 rows of logits"),
         ({"prompt_token_ids": [[]]}, "prompt_token_ids has 1 entries for 4 rows"),
         ({"output_token_ids": [[]] * 5}, "output_token_ids has 5 entries for 4 rows"),
+        ({"prompt_token_ids": [0, 1, 2, 3]}, r"=\[0, 1, 2, 3\] is not allowed: a list of ids for each row"),
+        (
+            {"output_token_ids": np.arange(4)},
+            r"output_token_ids=.* is not allowed: a list of ids for each row",
+        ),
         ({"positions": []}, "positions has 0 entries for 4 rows"),
         ({"positions": [0, 0, 0, -1]}, "position=-1 is not allowed: an integer of at least 0"),
         ({"positions": [0, 0, 0, 2**63]}, r"position=\d+ is not allowed"),

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine_sampler import SamplingParams, Scheduler, StopVerdict, Vocabulary
+from engine_sampler import ParameterError, SamplingParams, Scheduler, StopVerdict, Vocabulary
 from engine_sampler.stopping.eos import EosTokenCriteria
 
 EOS = EosTokenCriteria()
@@ -50,5 +50,7 @@ def test_minus_one_is_no_token_as_in_transformers() -> None:
     ids = np.array([[1, 2], [1, 3]])
     assert EosTokenCriteria(-1)(ids, None).tolist() == [False, False]
     assert EosTokenCriteria([3, -1])(ids, None).tolist() == [False, True]
-    with pytest.raises(TypeError, match="integers of at least 0"):
+    with pytest.raises(
+        ParameterError, match=r"eos_token_id=\[-2\] is not allowed: .* integers of at least 0"
+    ):
         EosTokenCriteria([-2])

@@ -38,8 +38,9 @@ def test_ids_are_kept_in_order_without_duplicates(value: Any, expected: tuple[in
     "value", ["12", b"12", 5, [1.5], ["a"], [True], [np.True_], [-1], [float("inf")], [float("nan")], [None]]
 )
 def test_other_values_are_refused(value: Any) -> None:
-    with pytest.raises(ParameterError, match=r"stop_token_ids=.* is not allowed: a list of token ids"):
-        SamplingParams(stop_token_ids=value)
+    for made in (SamplingParams, StopTokenIdsCriteria):
+        with pytest.raises(ParameterError, match=r"stop_token_ids=.* is not allowed: a list of token ids"):
+            made(stop_token_ids=value)
 
 
 def test_ids_outside_the_vocabulary_are_refused_when_a_request_is_added() -> None:

@@ -139,6 +139,12 @@ def test_the_environment_multiplies_the_rounds_of_every_kit(
     assert counts == [counts[1], counts[1], 3 * counts[1]]
 
 
+@pytest.mark.parametrize("kit", [Near(), Near, "near"])
+def test_what_has_no_laws_is_not_taken_for_a_kit_that_finds_none_broken(kit: Any) -> None:
+    with pytest.raises(TypeError, match=r"kit=.* is not allowed: a class with laws"):
+        failing_laws(kit)
+
+
 def test_rounds_that_are_no_number_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENGINE_SAMPLER_TEST_ROUNDS", "many")
     with pytest.raises(ValueError, match="ENGINE_SAMPLER_TEST_ROUNDS='many' is not allowed: an integer"):

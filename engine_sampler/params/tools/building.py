@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
+from ...base.arguments import one_of
 from ...base.errors import quoted
 from ...contract import ParameterError
 from .families import FAMILIES, Family
@@ -13,6 +14,12 @@ from .requests import Function, chosen_functions, json_schema_of
 
 Format: TypeAlias = "dict[str, Any]"
 Reasoning = Literal["disabled", "enabled", "auto"]
+
+
+def check_reasoning(value: Any) -> None:
+    """Raise `ParameterError` for an argument `reasoning` that is none of `Reasoning`."""
+    one_of(get_args(Reasoning), "reasoning", value)
+
 
 _PLACEHOLDER = re.compile(r"(\{name\}|\{id\})")
 
@@ -51,8 +58,7 @@ def tool_calls(
     """
     if family not in FAMILIES:
         raise ParameterError(f"family={quoted(family)} is not allowed: one of {', '.join(FAMILIES)}")
-    if reasoning not in ("disabled", "enabled", "auto"):
-        raise ParameterError(f"reasoning={quoted(reasoning)} is not allowed: disabled, enabled or auto")
+    check_reasoning(reasoning)
     functions, choice = chosen_functions(tools, tool_choice, strict)
     asked = _Asked(FAMILIES[family], functions, choice, parallel_tool_calls, reasoning, answer)
     return {"type": "structural_tag", "format": _LAYOUTS[asked.family.layout](asked)}

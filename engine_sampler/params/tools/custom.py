@@ -69,7 +69,8 @@ def custom_input(tool: Mapping[str, Any]) -> CustomInput | None:
         return CustomInput("text")
     grammar = mapping("tools.custom.format.grammar", form.get("grammar", form))
     syntax, definition = grammar.get("syntax"), grammar.get("definition")
-    if form.get("type") == "grammar" and syntax in _SYNTAXES and isinstance(definition, str) and definition:
+    texts = isinstance(syntax, str) and isinstance(definition, str)
+    if form.get("type") == "grammar" and texts and syntax in _SYNTAXES and definition:
         return CustomInput(syntax, definition)
     allowed = "the type text, or grammar with the syntax lark or regex and a definition"
     raise ParameterError(f"tools.custom.format={quoted(given)} is not allowed: {allowed}")

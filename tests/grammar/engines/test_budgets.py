@@ -404,6 +404,26 @@ def test_a_part_within_another_one_is_bounded_by_both(engine: Engine) -> None:
 
 
 @every_engine
+@pytest.mark.parametrize("ends", [False, True])
+@pytest.mark.parametrize("looks", [False, True])
+def test_ignored_text_alone_is_no_way_to_go_on(engine: Engine, ends: bool, looks: bool) -> None:
+    """A text that has spent its budget may have ignored text behind it only where it can end."""
+    rules = Rules()
+    rules.start, part = rules.rule("start"), rules.rule("part")
+    first = e.literal(b"a")
+    begin = rules.terminal("A", e.concat(first, e.guard(e.EPSILON, e.literal(b"((("))) if looks else first)
+    rest = rules.terminal("B", e.literal(b"b"))
+    rules.define(part, r.sequence(begin, r.repeated(rest, 0, 1) if ends else rest))
+    rules.define(rules.start, r.sequence(part))
+    rules.part_budgets[part] = 1
+    rules.ignore.append(rules.terminal("BRACKETS", e.literal(b"(")))
+    matcher = engine(rules.program(), TOKENS, [EOS]).matcher()
+    assert matcher.accept(TOKENS.index(b"a"))
+    found = {TOKENS[i] for i in allowed(matcher, len(TOKENS))}
+    assert found == ({b"(", b"<eos>"} if ends else {b"(", b"b"})
+
+
+@every_engine
 def test_special_tokens_count_in_parts(engine: Engine) -> None:
     rules = Rules()
     tokens = rules.rule("tokens")

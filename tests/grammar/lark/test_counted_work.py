@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 from collections.abc import Callable
@@ -30,6 +31,10 @@ READERS: dict[str, tuple[Callable[[str], Rules], Callable[[random.Random], str]]
 HEAVY: dict[tuple[str, str], str] = {
     ("lark", "many rules"): "start: r0\n" + joined("\n", 'r{n}: "a{n}" r{next} | "b"', 400) + '\nr400: "z"',
     ("lark", "many repetitions"): "start: " + joined(" ", '("a" | "b"~1..{next})~0..{next}', 60),
+    ("lark", "many conditions"): 'start: r::0\nr::_: "a" r::incr(_) %if lt(_, 4000)'
+    + joined("", '\n| "{n}" %if and(bit_set(63), lt(_, {next}))', 3000),
+    ("lark", "a long condition"): 'start: r::0\nr::_: "a" %if '
+    + functools.reduce(lambda inner, _: f"and({inner}, {inner})", range(15), "true"),
     ("contextual", "many templates"): "start: "
     + joined(" ", 't{{"a{n}", "b"}}', 40)
     + "\nt{x, y}: x y | y t{x, y}?",

@@ -14,7 +14,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from ...errors import GrammarLimitError
-from ...limits import capture_steps
+from ...limits import CAPTURE_STEPS_AT_ONCE, capture_steps
 from ...program.rules import Program
 from ..reference.configurations import REJECTED
 from ..reference.lexing import LalrConfigurations
@@ -123,13 +123,16 @@ class GrowingCaptures:
 
     def feed(self, data: bytes) -> list[Named]:
         """The captures that are certain with some more bytes, in the order in which they end. There are no
-        more of them once the text is none of the grammar, or has taken too many steps."""
+        more of them once the text is none of the grammar, or has taken too many steps: in all, or for these
+        bytes."""
         found: list[Named] = []
         told, tables = len(self._told), self._reader.tables
         self._steps.left += self._per_byte * len(data)
         self.data += data
         if self._is_over:
             return found
+        kept = max(0, self._steps.left - CAPTURE_STEPS_AT_ONCE - self._per_byte * len(data))
+        self._steps.left -= kept
         try:
             with tables.lock:
                 tables.meter.start(self._steps.left)
@@ -142,6 +145,8 @@ class GrowingCaptures:
             self._is_over = True
             del self._told[told:]
             raise
+        finally:
+            self._steps.left += kept
         return found
 
     def shrink(self, length: int) -> None:

@@ -234,7 +234,7 @@ class EarleyConfigurations(Configurations[EarleyThread]):
             found = accepting or not terminals.isdisjoint(self.specials)
             if not found and guard == EMPTY:
                 found = bool(terminals)
-            elif not found:
+            elif not found and terminals:
                 expressions = (self.terminals[terminal] for terminal in terminals | self.ignored)
                 found = any(self.scans.possible(one, guard) for one in expressions if one is not None)
             self._can_continue_at[row, guard] = found

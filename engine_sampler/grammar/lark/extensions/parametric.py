@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from ....base.errors import quoted
 from ...errors import GrammarError, GrammarLimitError
-from ...work import spend
+from ...work import spend, spend_on_each
 from ..statements import Scan, Statement, Word
 
 MAX_INSTANCES = 4096
@@ -34,6 +34,12 @@ MAX_INSTANCES = 4096
 _ALL = (1 << 64) - 1
 _MAX_DEPTH = 20
 _STEPS_OF_A_WORD = 4
+_STEPS_OF_READING = 0.25
+"""The steps for a word of a definition."""
+_CALLS_OF_A_STEP = 4
+"""How many calls of a condition are evaluated in a step."""
+_CHARACTERS_OF_A_STEP = 8
+"""How many characters of a call are read in a step."""
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20}")
 _VALUE = re.compile(r"\s*(?:_(?![a-z0-9_])|0[xX][0-9a-fA-F]+|[0-9]+|[a-z_]+\s*\([^()\n]*\))")
 _CALL = re.compile(r"([a-z_]+)(?:\s*\((.*)\))?", re.DOTALL)
@@ -54,8 +60,11 @@ class _Use(NamedTuple):
 
 
 class _Alternative(NamedTuple):
+    """An alternative of a rule: `steps` are those of finding out whether it holds for a value."""
+
     parts: list[Word | _Use]
     holds: Condition
+    steps: int
 
 
 def expanded(scan: Scan) -> Scan:
@@ -106,7 +115,7 @@ class _Expansion:
         while self._waiting:
             name, value = self._waiting.pop()
             statement, alternatives = self._rules[name]
-            bodies = [self._body(one, value) for one in alternatives if one.holds(value)]
+            bodies = list(self._bodies(alternatives, value))
             written = f"{self._names[name, value]}: {' | '.join(bodies) if bodies else nothing}"
             place = self._scan.location(statement.words[statement.name].start)
             count = written.count("\n") + 1
@@ -133,7 +142,7 @@ class _Expansion:
             raise self._scan.error("a rule with a parameter has no modifiers", words[0].start)
         alternatives: list[list[Word]] = [[]]
         depth = 0
-        for word in words[5:]:
+        for word in spend_on_each(words[5:], _STEPS_OF_READING):
             depth += (word.kind == "open") - (word.kind == "close")
             if word.text == "|" and not depth:
                 alternatives.append([])
@@ -143,12 +152,14 @@ class _Expansion:
 
     def _alternative(self, words: list[Word]) -> _Alternative:
         condition: Condition = _always
+        steps = 1
         at = next((i for i, word in enumerate(words) if word.text == "%if"), len(words))
         if at < len(words):
             source = self._scan.text[words[at].end : words[-1].end]
             with self._located(words[at]):
                 condition = _condition(source)
-        return _Alternative(list(self._parts(words[:at])), condition)
+            steps += source.count("(") // _CALLS_OF_A_STEP
+        return _Alternative(list(self._parts(words[:at])), condition, steps)
 
     def _parts(self, words: list[Word]) -> Iterator[Word | _Use]:
         """The words, and the uses of rules with a parameter among them."""
@@ -181,6 +192,8 @@ class _Expansion:
     def _located(self, word: Word) -> Iterator[None]:
         try:
             yield
+        except GrammarLimitError:
+            raise
         except GrammarError as error:
             raise self._scan.error(error.text, word.start) from None
 
@@ -205,6 +218,13 @@ class _Expansion:
             name += "_"
         self._taken.add(name)
         return name
+
+    def _bodies(self, alternatives: list[_Alternative], value: int) -> Iterator[str]:
+        """The alternatives that hold where p is `value`."""
+        for one in alternatives:
+            spend(one.steps)
+            if one.holds(value):
+                yield self._body(one, value)
 
     def _body(self, alternative: _Alternative, value: int) -> str:
         spend(_STEPS_OF_A_WORD * len(alternative.parts))
@@ -298,11 +318,12 @@ def _call(text: str) -> tuple[str, list[str]]:
     match = _CALL.fullmatch(text.strip())
     if match is None:
         raise GrammarError(f"{quoted(text.strip())} is neither a value nor a condition")
-    arguments, depth = [""], 0
-    for character in match[2] or "":
+    text, depth, begin = match[2] or "", 0, 0
+    spend(1 + len(text) // _CHARACTERS_OF_A_STEP)
+    arguments = []
+    for at, character in enumerate(text):
         depth += (character in "([") - (character in ")]")
         if character == "," and not depth:
-            arguments.append("")
-        else:
-            arguments[-1] += character
-    return match[1], arguments if (match[2] or "").strip() else []
+            arguments.append(text[begin:at])
+            begin = at + 1
+    return match[1], [*arguments, text[begin:]] if text.strip() else []

@@ -247,7 +247,10 @@ int32_t eg_row_without(eg_rows *r, int32_t row, int32_t levels) {
     const int32_t *expected = from->expected, count = from->expected_count;
     eg_work(r->pool->fault, 4 + count);
     core.expected = eg_take(r->pool, ((size_t)count + 1) * sizeof *core.expected);
+    bool goes_on = r->rows.at[row].accepting; /* else ignored text alone would lead nowhere */
     for (int32_t i = 0; i < count; i++)
+        goes_on |= !is_rest(r->rules, expected[i], levels) && !r->rules->terminals[expected[i]].ignored;
+    for (int32_t i = 0; i < count && goes_on; i++)
         if (!is_rest(r->rules, expected[i], levels)) expect(r, &core, expected[i]);
     EG_PUSH(r->pool, r->cores, core);
     eg_row other = r->rows.at[row];

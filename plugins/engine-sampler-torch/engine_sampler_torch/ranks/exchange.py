@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -47,7 +47,7 @@ class Exchange:
         """What every rank gives: int64 [ranks, *shape]."""
         sent = self._payload(shape, fill)
         received = sent.new_empty(self.size * len(sent))
-        _all_gather(received, sent, self.group)
+        all_gather(received, sent, self.group)
         table = received.view(self.size, -1)
         self._statuses.append(table[:, -1].amax())
         return table[:, :-1].reshape(self.size, *shape)
@@ -70,7 +70,8 @@ class Exchange:
 
     def settle(self) -> None:
         """Raise if a rank has failed since the last call: `RankError` with the reasons, on every rank. Where
-        all have failed, each raises its own error, as one alone would."""
+        all have failed, each raises its own error, as one alone would; an interruption is raised where it has
+        happened, because of the `RankError` of the others."""
         own, self._failure = self._failure, None
         statuses, self._statuses = self._statuses, []
         if not any(torch.stack(statuses).tolist()):
@@ -79,9 +80,9 @@ class Exchange:
             return
         texts = self.texts("" if own is None else described(own))
         reasons = {rank: text for rank, text in enumerate(texts) if text}
-        if own is not None and (len(reasons) == self.size or isinstance(own, INTERRUPTIONS)):
+        if own is not None and len(reasons) == self.size:
             raise own
-        raise RankError(reasons) from own
+        _raise_with(RankError(reasons), own)
 
     def agree(
         self,
@@ -109,7 +110,7 @@ class Exchange:
 
         sent = self._payload((1 + MOST_FACTS,), told)
         received = sent.new_empty(self.size * len(sent))
-        return Agreement(self, call, sent, received, _all_gather(received, sent, self.group, is_async=True))
+        return Agreement(self, call, sent, received, all_gather(received, sent, self.group, is_async=True))
 
     def _compare(
         self,
@@ -143,13 +144,12 @@ class Exchange:
         own, self._failure = self._failure, None
         calls = self.texts(call)
         self._statuses = []
-        if isinstance(own, INTERRUPTIONS):
-            raise own
         usual = max(calls, key=calls.count)  # the first, if two are as common
         others = f"rank {calls.index(usual)} {usual}: every rank makes the same calls"
-        raise RankError(
-            {rank: f"it calls {other}, and {others}" for rank, other in enumerate(calls) if other != usual}
-        ) from own
+        reasons = {
+            rank: f"it calls {other}, and {others}" for rank, other in enumerate(calls) if other != usual
+        }
+        _raise_with(RankError(reasons), own)
 
     def texts(self, text: str) -> list[str]:
         """The text of every rank, in two messages: how long, and what."""
@@ -207,7 +207,14 @@ class Agreement:
         self.exchange._compare(self.call, self.received.view(self.exchange.size, -1), describe, meet)
 
 
-def _all_gather(
+def _raise_with(error: RankError, own: BaseException | None) -> NoReturn:
+    """Raise `error` on a rank that has failed by `own`, if at all: an interruption itself."""
+    if isinstance(own, INTERRUPTIONS):
+        raise own from error
+    raise error from own
+
+
+def all_gather(
     received: Tensor, sent: Tensor, group: dist.ProcessGroup | None, *, is_async: bool = False
 ) -> Any:
     """The ranks' tensors, one after the other, under the name that this torch has for it. Returns what waits

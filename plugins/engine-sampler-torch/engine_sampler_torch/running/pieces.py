@@ -139,7 +139,7 @@ class GroupPiece:
         self.vocab_size = self.rows.vocabulary.size
         self.members = members
         self.masks: PieceMasks | None = None
-        self.contiguous = _as_slice(self.index)
+        self.contiguous = as_slice(self.index)
         self.steps = self._inputs(self.plan, kept)
         self.edits_plan: DevicePlan | None = group.edits
         self.edits = [] if self.edits_plan is None else self._inputs(self.edits_plan, kept)
@@ -252,7 +252,8 @@ class GroupPiece:
         self.any_kept = bool(self.keeps.any()) if self.group.want_processed else not chooses
 
 
-def _as_slice(index: np.ndarray) -> slice | None:
+def as_slice(index: np.ndarray) -> slice | None:
+    """What selects the same as `index`, int64 [n], one or more, if these follow one another; else None."""
     first = int(index[0])
     follows = bool((index == np.arange(first, first + len(index))).all())
     return slice(first, first + len(index)) if follows else None

@@ -54,6 +54,9 @@ class Results:
             )
         )
         """Whether they are verdicts alone."""
+        others = self._notes is not None or self._alive is not None or self._logprobs or self.survivors
+        self.lists_raw = bool(self._likeliest) and not others
+        """Whether they are verdicts and what raw logprobs are made from, alone."""
         self.unknown: list[int] = []
         """The rows that have no token, and the host must find out why; known once they are stored."""
 
@@ -122,8 +125,20 @@ class Results:
             return [self._download[number] for number in self._logprobs[kind]]
         ids, values, masses, ranks = (self._download[number] for number in self._likeliest)
         with np.errstate(invalid="ignore", divide="ignore"):  # of faulty rows
-            totals = self._verdicts.peaks.astype(np.float64) + log2_mass(np.maximum(masses, 1)) * LN_2
-            return [ids, (values.astype(np.float64) - totals[:, None]).astype(np.float32), ranks]
+            return [ids, raw_logprobs(values, self._verdicts.peaks, np.maximum(masses, 1)), ranks]
+
+    def landed_likeliest(self) -> list[np.ndarray]:
+        """Where a graph leaves what raw logprobs are made from: that of `kernels.Likeliest`, and the greatest
+        logits of the rows, float32 [n]."""
+        return [*(self._download.view(number) for number in self._likeliest), self._verdicts.landed_peaks]
+
+
+def raw_logprobs(values: np.ndarray, peaks: np.ndarray, masses: np.ndarray) -> np.ndarray:
+    """The logprobs of logits float32 [n, k], float32, of rows with these greatest logits float32 [n] and sums
+    of weights int64 [n]."""
+    totals = log2_mass(masses) * LN_2 + peaks  # in float64, and so is the difference
+    logprobs: np.ndarray = (values - totals[:, None]).astype(np.float32)
+    return logprobs
 
 
 class Verdicts:
@@ -161,7 +176,15 @@ class Verdicts:
     @property
     def peaks(self) -> np.ndarray:
         """The logits that messages name: float32 [n]. From the kernels, the greatest of every row."""
-        peaks: np.ndarray = self._download[self._number][2].view(np.float32)[: self._n]
+        return self._peaks_of(self._download[self._number])
+
+    @property
+    def landed_peaks(self) -> np.ndarray:
+        """The same where a graph leaves them."""
+        return self._peaks_of(self._download.view(self._number))
+
+    def _peaks_of(self, verdicts: np.ndarray) -> np.ndarray:
+        peaks: np.ndarray = verdicts[2].view(np.float32)[: self._n]
         return peaks
 
     def messages(self, plan: DevicePlan) -> list[str | None]:

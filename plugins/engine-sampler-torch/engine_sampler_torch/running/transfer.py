@@ -18,6 +18,8 @@ _DTYPES = {
 }
 NUMPY_DTYPES = {dtype: name for name, dtype in _DTYPES.items()}
 _MOST_VIEWS = 1024
+_WORD = 8
+"""Every tensor of a download begins at a multiple of so many bytes."""
 
 
 class StreamEvent(Protocol):
@@ -214,7 +216,9 @@ class Download:
     def whole(self) -> Tensor:
         """All tensors that have been added as one, on the device."""
         tensors, self._tensors = self._tensors, []
-        return tensors[0] if len(tensors) == 1 else torch.cat([_bytes_of(tensor) for tensor in tensors])
+        if len(tensors) == 1:
+            return tensors[0]
+        return torch.cat([part for tensor in tensors for part in _words_of(tensor)])
 
     def land(self, landing: Tensor) -> None:
         """All of them are copied to `landing`, on the host; that is queued."""
@@ -250,7 +254,7 @@ class Download:
         for dtype, shape, size in self._forms:
             array = whole[offset : offset + size].copy().view(NUMPY_DTYPES[dtype])
             self._arrays.append(array.reshape(shape))
-            offset += size
+            offset += size + -size % _WORD
 
     def wait(self) -> None:
         """Wait until all of them are there."""
@@ -265,7 +269,15 @@ class Download:
 
     def form_of(self, number: int) -> tuple[int, tuple[int, ...]]:
         """(at which byte of all of them the tensor of this number begins, its shape)."""
-        return sum(size for _, _, size in self._forms[:number]), self._forms[number][1]
+        sizes = (size for _, _, size in self._forms[:number])
+        return sum(size + -size % _WORD for size in sizes), self._forms[number][1]
+
+    def view(self, number: int) -> np.ndarray:
+        """The tensor of this number, where a graph that holds the copy leaves it."""
+        (start, shape), (dtype, _, size) = self.form_of(number), self._forms[number]
+        landed = self.landed.reshape(-1).view(np.uint8)
+        view: np.ndarray = landed[start : start + size].view(NUMPY_DTYPES[dtype]).reshape(shape)
+        return view
 
     def __getitem__(self, number: int) -> np.ndarray:
         """The tensor of this number, on the host."""
@@ -277,5 +289,10 @@ def wait(done: StreamEvent) -> None:
     done.synchronize()
 
 
-def _bytes_of(tensor: Tensor) -> Tensor:
-    return tensor.reshape(-1).view(torch.uint8) if tensor.numel() else tensor.new_empty(0, dtype=torch.uint8)
+def _words_of(tensor: Tensor) -> list[Tensor]:
+    """The bytes of a tensor, and what is missing to whole words."""
+    if not tensor.numel():
+        return [tensor.new_empty(0, dtype=torch.uint8)]
+    of_tensor = tensor.reshape(-1).view(torch.uint8)
+    missing = -len(of_tensor) % _WORD
+    return [of_tensor, of_tensor.new_empty(missing)] if missing else [of_tensor]

@@ -12,6 +12,7 @@ from engine_sampler import Batch
 from engine_sampler.for_backends import INTERRUPTIONS
 
 from .captured import CapturedStep, TokenRoom
+from .landed import LandedResults, starts_of
 from .pieces import GroupPiece, Inputs
 from .tables import EditTables, ListedRows
 from .transfer import Upload
@@ -29,38 +30,6 @@ class _Listed(NamedTuple):
 
     rows: ListedRows
     change: np.ndarray
-
-
-class _Verdicts:
-    """The tokens and faults of rows, where a graph leaves them among other words of 8 bytes.
-
-    rows  int64 [n], the rows themselves.
-    """
-
-    def __init__(self, words: np.ndarray, tokens: np.ndarray, faults: np.ndarray, rows: np.ndarray) -> None:
-        """`tokens` and `faults` are places among `words`, int64 [n] each."""
-        self._words = words
-        self._places = tokens, faults
-        first, n = int(tokens[0]), len(tokens)
-        follow = all(np.array_equal(some, some[0] + np.arange(n)) for some in (tokens, faults, rows))
-        self._views = None
-        if follow and not rows[0]:
-            self._views = words[first : first + n], words[faults[0] : faults[0] + n]
-        self._rows = rows
-
-    def write(self, token_ids: np.ndarray) -> bool:
-        """Write the tokens to the rows of `token_ids`; False, with nothing written, if some row has none."""
-        if self._views is not None:
-            tokens, faults = self._views
-            if np.count_nonzero(faults):
-                return False
-            token_ids[: len(tokens)] = tokens
-            return True
-        tokens, faults = (self._words.take(places) for places in self._places)
-        if np.count_nonzero(faults):
-            return False
-        token_ids[self._rows] = tokens
-        return True
 
 
 class WarmStep:
@@ -96,9 +65,8 @@ class WarmStep:
         self._generation = tables.generation
         self._ahead = [upload.place(number) for number in ahead]
         self._target = upload.place(target)
-        request = batch.logprobs
-        self._logprobs = None if request is None else (request.kinds, request.top_n)
-        self._verdicts = _verdicts_of(captured)
+        self._request = batch.logprobs
+        self._landed = LandedResults.of(captured, batch.logprobs)
 
     @staticmethod
     def fits(pieces: Sequence[GroupPiece]) -> bool:
@@ -125,20 +93,25 @@ class WarmStep:
         return True
 
     def finish(self, batch: Batch) -> bool:
-        """Wait, and write the tokens. False if the results are more than tokens, or some row has none."""
-        if self._verdicts is None:
+        """Wait, and write the results. False, with nothing written, if they are of other kinds, or if some
+        row has no token."""
+        if self._landed is None:
             return False
         self.captured.download.wait()
-        return self._verdicts.write(batch.token_ids)
+        return self._landed.write(batch)
 
     def _is_alike(self, batch: Batch) -> bool:
         """Whether the same is wanted as before, and tables lie where they did."""
         if self._tables.generation != self._generation:
             return False
-        request = batch.logprobs
-        if request is None or self._logprobs is None:
-            return request is None and self._logprobs is None
-        return request.kinds is self._logprobs[0] and request.top_n is self._logprobs[1]
+        request, before = batch.logprobs, self._request
+        if request is None or before is None:
+            return request is before
+        return (
+            request.kinds is before.kinds
+            and request.top_n is before.top_n
+            and starts_of(request) is starts_of(before)
+        )
 
     def _write(self, batch: Batch) -> bool:
         """Write what the graph copies; False if something is of another form."""
@@ -160,16 +133,6 @@ class WarmStep:
 def place_of(logits: Tensor) -> Hashable:
     """Where logits are, and of which form."""
     return logits.data_ptr(), logits.dtype, logits.shape, logits.stride(0)
-
-
-def _verdicts_of(captured: CapturedStep) -> _Verdicts | None:
-    """Those of all its rows; None if there are other results."""
-    if not all(result.is_plain for result in captured.results):
-        return None
-    places = [result.verdict_words for result in captured.results]
-    tokens, faults = (np.concatenate(some) for some in zip(*places, strict=True))
-    rows = np.concatenate([result.piece.index for result in captured.results])
-    return _Verdicts(captured.download.landed.reshape(-1).view(np.int64), tokens, faults, rows)
 
 
 def _put(place: np.ndarray, array: np.ndarray) -> bool:

@@ -67,9 +67,11 @@ def step(both: tuple[Scheduler, Scheduler], logits: torch.Tensor) -> StepResult:
     if found.token_ids_on_device is not None:
         assert found.token_ids_on_device.tolist() == right.token_ids.tolist()
     if right.logprobs is not None:
-        for kind, of_kind in right.logprobs.modes.items():
-            assert np.array_equal(found.logprobs.modes[kind].logprobs, of_kind.logprobs, equal_nan=True)
-            assert found.logprobs.modes[kind].ranks.tolist() == of_kind.ranks.tolist()
+        for kind, of_kind in right.logprobs.by_mode.items():
+            of_torch = found.logprobs.by_mode[kind]
+            assert of_torch.token_ids.tolist() == of_kind.token_ids.tolist()
+            assert np.array_equal(of_torch.logprobs, of_kind.logprobs, equal_nan=True)
+            assert of_torch.ranks.tolist() == of_kind.ranks.tolist()
     return found
 
 
@@ -205,6 +207,7 @@ LONG_LIVES: tuple[tuple[dict[str, Any], ...], ...] = (
     (CHAIN | {"repetition_penalty": 1.2, "penalty_scope": "output", "penalty_last_n": 6},),
     (CHAIN | {"logit_bias": {5: 3.0}}, {"temperature": 0.7}, {"temperature": 0.0}),
     (CHAIN | {"logprobs": 2}, CHAIN | {"logprobs": 0}),
+    (CHAIN, {"temperature": 0.9, "logprobs": 4}, {"logprobs": 1, "logprobs_mode": "processed", "top_k": 3}),
 )
 
 
@@ -233,6 +236,35 @@ def test_a_step_like_the_one_before_it_takes_the_short_way(
     monkeypatch.setattr("engine_sampler_torch.running.step.StepRun.begin", None)
     for _ in range(3):
         step(both, logits.next())
+    assert graphs.started >= 4
+
+
+LOGPROBS: tuple[tuple[dict[str, Any], ...], ...] = (
+    (CHAIN | {"logprobs": 5},),
+    (CHAIN | {"logprobs": 2}, CHAIN | {"logprobs": 0}, CHAIN),
+    (CHAIN, {"temperature": 0.7, "logprobs": 3}, {"top_p": 0.9, "logprobs": 2}, {"temperature": 0.0}),
+)
+
+
+@pytest.mark.parametrize("mixture", LOGPROBS, ids=str)
+def test_raw_logprobs_take_the_short_way(
+    mixture: tuple[dict[str, Any], ...], graphs: Graphs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows with fewer tokens than are listed among them; a row without a token goes the longer way."""
+    both, logits = schedulers(mixture), Logits(15)
+    for _ in range(SEEN + 2):
+        step(both, logits.next())
+    with monkeypatch.context() as patch:
+        patch.setattr("engine_sampler_torch.running.step.StepRun.begin", None)
+        patch.setattr("engine_sampler_torch.running.step.StepRun.finish", None)
+        for _ in range(2):
+            step(both, logits.next())
+        rows = logits.next()
+        rows[1, 2:] = float("-inf")
+        step(both, rows)
+    rows = logits.next()
+    rows[1, 7] = float("nan")
+    assert [i for i, error in enumerate(step(both, rows).errors) if error] == [1]
     assert graphs.started >= 4
 
 

@@ -57,13 +57,13 @@ def random_shards(rng: np.random.Generator, vocab_size: int, ranks: int) -> Voca
 class Life:
     """The same calls on `all_ranks` and on `one`, which only one of the ranks has."""
 
-    def __init__(self, place: Place, seed: int, max_model_len: int = 60) -> None:
+    def __init__(self, place: Place, seed: int, max_model_len: int = 60, **options: Any) -> None:
         self.rng = np.random.default_rng(seed)
         self.place = place
         self.vocab_size = EOS + 1
         self.shards = random_shards(self.rng, self.vocab_size, place.size)
         self.dtype = DTYPES[seed % 3]
-        options = {"max_model_len": max_model_len}
+        options |= {"max_model_len": max_model_len}
         self.all_ranks = BatchShardedScheduler(self.shards, SHORT, group=place.group, **options)
         self.one = None
         if place.rank == seed % place.size:
@@ -108,9 +108,18 @@ class Life:
 
     def step(self, faulty: float = 0.1) -> None:
         """One step with all live requests, sometimes with drafts; a row is `faulty` with that probability."""
-        rng, ids = self.rng, self.all_ranks.request_ids
-        if not ids:
+        inputs = self.inputs(self.all_ranks.request_ids, faulty)
+        if inputs is None:
             return
+        whole, named, drafts = inputs
+        result = self.all_ranks.step(self.place.shard(self.shards, whole), named, drafts)
+        self.check(result, None if self.one is None else self.one.step(whole, named, drafts))
+
+    def inputs(self, ids: list[Any], faulty: float = 0.1) -> tuple[torch.Tensor, Any, Any] | None:
+        """Whole rows for a step with these requests, in some order, and drafts; None for none."""
+        rng = self.rng
+        if not ids:
+            return None
         drafts = None
         if rng.random() < 0.3 and not any(str(r).startswith("g") for r in ids):
             drafts = [rng.integers(0, 3, int(rng.integers(0, 3))).tolist() for _ in ids]
@@ -122,12 +131,14 @@ class Life:
             logits[int(rng.integers(rows)), int(rng.integers(self.vocab_size))] = np.nan
         whole = torch.from_numpy(logits).to(self.dtype)
         order = rng.permutation(len(ids)) if rng.random() < 0.2 else None
-        named = None if order is None else [ids[i] for i in order]
-        result = self.all_ranks.step(self.place.shard(self.shards, whole), named, drafts)
         self.rows += rows
+        return whole, None if order is None else [ids[i] for i in order], drafts
+
+    def check(self, result: StepResult, alone: StepResult | None) -> None:
+        """Compare the results of a step."""
         self.results.append(repr(facts(result)))
-        if self.one is not None:
-            wanted = facts(self.one.step(whole, named, drafts))
+        if alone is not None:
+            wanted = facts(alone)
             assert facts(result) == wanted, f"\n{facts(result)}\n{wanted}\n{self.shards}"
             assert self.all_ranks.request_ids == self.one.request_ids
 

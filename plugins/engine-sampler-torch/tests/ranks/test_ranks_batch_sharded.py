@@ -387,6 +387,34 @@ def test_a_grammar_that_does_not_compile_ends_its_request_on_all_ranks(ranks: Ra
     assert first[6] == first[1]
 
 
+def skipped(place: Place) -> Any:
+    """Steps that name requests which have left: ended, removed, and refused by their owner."""
+    life = Life(place, 6)
+    scheduler = life.all_ranks
+    scheduler.add(SamplingParams(seed=1, ignore_eos=True), request_id="sound")
+    scheduler.add(SamplingParams(seed=2), request_id="broken", grammar="start: missing")
+    scheduler.add(SamplingParams(seed=3, max_tokens=1), request_id="ended")
+    scheduler.add(SamplingParams(seed=4), request_id="removed")
+    ids, logits = scheduler.request_ids, np.zeros((4, life.vocab_size), np.float32)
+    outcomes = []
+    for leaving in ("removed", "broken"):
+        scheduler.step(place.shard(life.shards, logits), ids)
+        scheduler.remove(leaving)
+        result = scheduler.step(place.shard(life.shards, logits), ids)
+        outcomes.append((result.finish_reasons, result.skipped, (result.token_ids >= 0).tolist()))
+    with pytest.raises(RequestError, match="request 'sound' is suspended"):
+        scheduler.suspend("sound") or scheduler.step(place.shard(life.shards, logits), ids)
+    return outcomes
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_rows_of_requests_that_have_left_are_skipped(ranks: RankPool, size: int) -> None:
+    alone = [True, False, False, False]
+    first = [None, "error", "length", "abort"], [1, 2, 3], alone
+    second = [None, "abort", "length", "abort"], [1, 2, 3], alone
+    assert ranks.run(size, skipped) == [[first, second]] * size
+
+
 # --- one life more -------------------------------------------------------------------------------
 
 

@@ -34,10 +34,10 @@ FAILING = 1
 class Engine:
     """Six requests on all ranks, and on one scheduler for comparison."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, **options: Any) -> None:
         self.place = place
         self.shards = VocabularyShards.even(VOCAB_SIZE, place.size)
-        self.all_ranks = BatchShardedScheduler(self.shards, group=place.group)
+        self.all_ranks = BatchShardedScheduler(self.shards, group=place.group, **options)
         self.one = Scheduler(VOCAB_SIZE)
         self.rng = np.random.default_rng(0)
         for i in range(6):

@@ -11,11 +11,13 @@ import pytest
 import torch.distributed as dist
 from counted import counted
 from engine_sampler_torch.ranks import BatchShardedScheduler, VocabularyParallelSampler, VocabularyShards
+from engine_sampler_torch.ranks.exchange import Agreement
 from rank_pool import Place, RankPool
 
 from engine_sampler import SamplingParams, sample
 
 ROWS, VOCAB_SIZE, RANKS = 64, 4096, 4
+AGREE, WAIT = 48, 0
 
 
 def sharded(place: Place, **params: Any) -> list[int]:
@@ -34,6 +36,39 @@ def test_a_batch_sharded_step_moves_each_row_once(ranks: RankPool) -> None:
     shard = ROWS * VOCAB_SIZE * 2 // RANKS  # of which a quarter stays
     answer = 24 + 16 * ROWS // RANKS + 64
     assert ranks.run(RANKS, sharded) == [[48, shard, answer]] * RANKS
+
+
+def in_halves(place: Place, is_announced: bool) -> list[list[int]]:
+    """Bytes of the messages of both halves of a step, in order; 0 where the host waits for one of them."""
+    shards = VocabularyShards.even(VOCAB_SIZE, place.size)
+    scheduler = BatchShardedScheduler(shards, group=place.group)
+    for i in range(ROWS):
+        scheduler.add(SamplingParams(seed=i))
+    logits = place.shard(shards, np.zeros((ROWS, VOCAB_SIZE), np.float32)).bfloat16()
+    scheduler.begin(logits).finish()
+    if is_announced:
+        scheduler.announce()
+    original = Agreement.settle
+
+    def settle(*arguments: Any) -> None:
+        messages.append(("wait", WAIT))
+        original(*arguments)
+
+    with counted() as messages, patch.object(Agreement, "settle", settle):
+        begun = scheduler.begin(logits)
+        first = [size for _, size in messages]
+        begun.finish()
+    return [first, [size for _, size in messages][len(first) :]]
+
+
+@pytest.mark.parametrize(("is_announced", "agreement"), [(False, [AGREE, WAIT]), (True, [WAIT, AGREE])])
+def test_no_message_of_the_host_is_waited_for_between_the_logits_and_the_tokens_on_the_device(
+    ranks: RankPool, is_announced: bool, agreement: list[int]
+) -> None:
+    shard, tokens = ROWS * VOCAB_SIZE * 2 // RANKS, 8 * ROWS // RANKS
+    answer = 24 + 16 * ROWS // RANKS + 64
+    halves = [[*agreement, shard, tokens], [*[WAIT] * is_announced, AGREE, WAIT, answer]]
+    assert ranks.run(RANKS, in_halves, is_announced) == [halves] * RANKS
 
 
 def listed(place: Place) -> list[int]:
@@ -57,7 +92,7 @@ def parallel(place: Place, scale: float, params: dict[str, Any]) -> list[int]:
     return [size for _, size in messages]
 
 
-AGREE, MAXIMA, DRAW = [48], [24 * ROWS + 8], [8 * ROWS + 8] * 2
+START, DRAW = [AGREE, 24 * ROWS + 8], [8 * ROWS + 8] * 2
 SHARE = [(8 + 8 * 128) * ROWS + 8]
 HISTOGRAMS = [8 * 256 * ROWS + 8] * 4 + [8 * ROWS + 8]
 
@@ -65,12 +100,12 @@ HISTOGRAMS = [8 * 256 * ROWS + 8] * 4 + [8 * ROWS + 8]
 @pytest.mark.parametrize(
     ("scale", "params", "expected"),
     [
-        (1, {"temperature": 0}, AGREE + MAXIMA),
-        (1, {"temperature": 0.7}, AGREE + MAXIMA + DRAW),
-        (1, {"temperature": 0.7, "min_p": 0.1}, AGREE + MAXIMA + DRAW),
-        (1, {"top_k": 40, "top_p": 0.95, "min_p": 0.05}, AGREE + MAXIMA + [8 * 40 * ROWS + 8]),
-        (9, {"top_p": 0.95}, AGREE + MAXIMA + SHARE + DRAW),
-        (0.01, {"top_p": 0.95}, AGREE + MAXIMA + SHARE + HISTOGRAMS + DRAW),
+        (1, {"temperature": 0}, START),
+        (1, {"temperature": 0.7}, START + DRAW),
+        (1, {"temperature": 0.7, "min_p": 0.1}, START + DRAW),
+        (1, {"top_k": 40, "top_p": 0.95, "min_p": 0.05}, [*START, 8 * 40 * ROWS + 8]),
+        (9, {"top_p": 0.95}, START + SHARE + DRAW),
+        (0.01, {"top_p": 0.95}, START + SHARE + HISTOGRAMS + DRAW),
     ],
 )
 def test_a_parallel_step_exchanges_what_its_samplers_need(

@@ -30,17 +30,20 @@ class RankAnswer:
     token_ids  int64 [rows], −1 where a row gave no token.
     seeds      uint64 [requests].
     details    the rest, of which there may be any amount: see `Details`.
+    is_on_device  whether the tokens are those that a begun step has left on the device.
     """
 
     token_ids: np.ndarray
     seeds: np.ndarray
     details: Details
+    is_on_device: bool = False
 
     def spread(self, which: np.ndarray, rows: np.ndarray, requests: int, all_rows: int) -> RankAnswer:
         """The same among more requests and rows: these have the numbers `which` and `rows`, int64, there."""
         token_ids, seeds = np.full(all_rows, -1, np.int64), np.zeros(requests, np.uint64)
         token_ids[rows], seeds[which] = self.token_ids, self.seeds
-        return RankAnswer(token_ids, seeds, self.details.spread(which.tolist(), rows, requests, all_rows))
+        details = self.details.spread(which.tolist(), rows, requests, all_rows)
+        return RankAnswer(token_ids, seeds, details, self.is_on_device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,9 +135,9 @@ def _table_in(arrays: bytes, begin: int, rows: int, entries: int) -> tuple[Logpr
 class AnswerLayout:
     """The places of the ranks' answers to one step in int64 [ranks, size], padded to the longest.
 
-    An answer is: 1, as a sign that the rank is sound; the number of bytes of its details; its tokens; its
-    seeds; and its details, if all ranks' fit into the room there is. Otherwise they follow in a message of
-    their own.
+    An answer is: 1, as a sign that the rank is sound, or 2 if its tokens are on the device; the number of
+    bytes of its details; its tokens; its seeds; and its details, if all ranks' fit into the room there is.
+    Otherwise they follow in a message of their own.
     """
 
     def __init__(self, plan: StepPlan, vocab_size: int, has_text: bool) -> None:
@@ -149,7 +152,7 @@ class AnswerLayout:
     def words(self, answer: RankAnswer, blob: bytes) -> Tensor:
         """int64 [size]: one rank's answer, with its details as `blob`."""
         words = torch.zeros(self.size, dtype=torch.int64)
-        words[0], words[1] = 1, len(blob)
+        words[0], words[1] = 1 + answer.is_on_device, len(blob)
         seeds_at = _HEAD + self._rows
         words[_HEAD : _HEAD + len(answer.token_ids)] = torch.from_numpy(answer.token_ids)
         words[seeds_at : seeds_at + len(answer.seeds)] = torch.from_numpy(answer.seeds.view(np.int64))
@@ -176,7 +179,7 @@ class AnswerLayout:
             seeds_at = _HEAD + self._rows
             token_ids = row[_HEAD : _HEAD + rows].numpy()
             seeds = row[seeds_at : seeds_at + requests].numpy().view(np.uint64)
-            answers.append(RankAnswer(token_ids, seeds, Details.unpacked(blob, rows)))
+            answers.append(RankAnswer(token_ids, seeds, Details.unpacked(blob, rows), int(row[0]) == 2))
         return answers
 
 

@@ -20,6 +20,9 @@ from ..exchange import digest
 
 RequestId = Hashable
 
+_NO_PARAMS = SamplingParams()
+_MOST_REMOVED = 1 << 12
+"""How many removed requests a step may still name, since the pass that is under way has rows of them."""
 _RECENT = 3
 """The last calls that an error about differing ranks names."""
 
@@ -32,6 +35,7 @@ class LedgerEntry:
     outputs  how many output tokens it has.
     beams   the ids of the beam search that it belongs to.
     logprobs_modes, raw_logprobs  as in `scheduler.request.Request`.
+    is_removed  whether nothing more is known of it.
     """
 
     id: RequestId
@@ -41,6 +45,7 @@ class LedgerEntry:
     beams: Beams | None = None
     logprobs_modes: tuple[str, ...] = ()
     raw_logprobs: list[float] | None = None
+    is_removed: bool = False
 
     @property
     def needs_logprobs(self) -> bool:
@@ -63,6 +68,7 @@ class StepPlan:
     first_rows, counts  int64 [requests], the first row of each and how many it has.
     by_owner    for each rank, the indices of its requests, ascending.
     digest      stands for the requests and drafts; 0 for all live ones without drafts.
+    left        the indices of those that have left, whose rows nobody reads.
     """
 
     entries: list[LedgerEntry]
@@ -71,6 +77,7 @@ class StepPlan:
     counts: np.ndarray
     by_owner: list[np.ndarray]
     digest: int
+    left: Sequence[int]
 
     @cached_property
     def rows(self) -> int:
@@ -93,6 +100,23 @@ class StepPlan:
         order = np.concatenate(self.rows_by_owner)
         return order if (np.diff(order) != 1).any() else None
 
+    @cached_property
+    def most_rows(self) -> int:
+        """How many rows a rank owns at most."""
+        return max((len(rows) for rows in self.rows_by_owner), default=0)
+
+    @cached_property
+    def places(self) -> np.ndarray:
+        """Where each row is among those of all ranks, `most_rows` of each: int64 [rows]."""
+        places = np.empty(self.rows, np.int64)
+        for rank, rows in enumerate(self.rows_by_owner):
+            places[rows] = np.arange(len(rows)) + rank * self.most_rows
+        return places
+
+    def is_that_of(self, other: StepPlan) -> bool:
+        """Whether another plan has the same rows."""
+        return self is other or (self.entries == other.entries and self.drafts == other.drafts)
+
     def rows_of(self, rank: int) -> np.ndarray:
         """The rows of a rank's requests, int64, in row order."""
         return self.rows_by_owner[rank]
@@ -113,6 +137,7 @@ class Ledger:
 
     live       those that have not ended and are not suspended, in order of arrival.
     known      all that have not been removed.
+    removed    the last that have been, `_MOST_REMOVED` at most.
     """
 
     def __init__(self, ranks: int, vocabulary: Vocabulary) -> None:
@@ -121,6 +146,7 @@ class Ledger:
         self.known: dict[RequestId, LedgerEntry] = {}
         self.live: dict[RequestId, LedgerEntry] = {}
         self.suspended: dict[RequestId, LedgerEntry] = {}
+        self.removed: dict[RequestId, LedgerEntry] = {}
         self.calls = 0
         self._numbers = itertools.count()
         self._free: list[list[int]] = [[] for _ in range(ranks)]
@@ -176,6 +202,17 @@ class Ledger:
             raise RequestError(f"request {request_id!r} {state}")
         return entry
 
+    def is_live(self, entry: LedgerEntry) -> bool:
+        """Whether a request has neither ended nor been removed or suspended."""
+        return self.live.get(entry.id) is entry
+
+    def find_row(self, request_id: RequestId) -> LedgerEntry:
+        """A request that may have a row: a live one, or one that has left; raises `RequestError`."""
+        entry = self.known.get(request_id) or self.removed.get(request_id)
+        if entry is None or request_id in self.live or request_id in self.suspended:
+            return self.find_live(request_id)
+        return entry
+
     def find_single(self, request_id: RequestId) -> LedgerEntry:
         """A live request that belongs to no beam search; raises `RequestError`."""
         entry = self.find_live(request_id)
@@ -226,6 +263,10 @@ class Ledger:
     def forget(self, entry: LedgerEntry) -> None:
         """Remove a request, and end the rest of its beam search."""
         del self.known[entry.id]
+        self.removed.pop(entry.id, None)
+        self.removed[entry.id] = LedgerEntry(entry.id, _NO_PARAMS, entry.slot, 0, is_removed=True)
+        if len(self.removed) > _MOST_REMOVED:
+            del self.removed[next(iter(self.removed))]
         if self.suspended.pop(entry.id, None) is None and entry.id in self.live:
             beams = entry.beams.request_ids if entry.beams is not None else [entry.id]
             for request_id in beams:
@@ -239,7 +280,7 @@ class Ledger:
         drawn = np.add.reduceat(result.token_ids >= 0, plan.first_rows, dtype=np.int64).tolist()
         for entry, tokens, reason in zip(plan.entries, drawn, result.finish_reasons, strict=True):
             entry.outputs += tokens
-            if reason is not None:
+            if reason is not None and self.is_live(entry):
                 self.leave(entry)
 
     def _join(self, entry: LedgerEntry, rank: int) -> None:
@@ -264,7 +305,8 @@ class Ledger:
     # --- steps -----------------------------------------------------------------------------------
 
     def plan(self, request_ids: Sequence[RequestId] | None, drafts: Any) -> StepPlan:
-        """The rows of a step with these requests (default: all live ones) and drafts.
+        """The rows of a step with these requests (default: all live ones) and drafts. Requests that have left
+        may be among them.
 
         Raises `RequestError` and `ParameterError`.
         """
@@ -273,7 +315,7 @@ class Ledger:
             return self._plan[1]
         if len(set(ids)) != len(ids):
             raise RequestError(f"request_ids={quoted(ids)} names a request twice")
-        entries = [self.find_live(request_id) for request_id in ids]
+        entries = [self.find_row(request_id) for request_id in ids]
         if drafts is not None:
             token_ids = drafts_in(drafts, ids, self.vocabulary)
             return self._new_plan(entries, token_ids, digest(_canonical(ids), _canonical(token_ids)))
@@ -287,14 +329,15 @@ class Ledger:
         return sorted(self.live, key=lambda request_id: self.owner(self.live[request_id]))
 
     def _new_plan(self, entries: list[LedgerEntry], drafts: list[list[int]] | None, number: int) -> StepPlan:
-        beams = {id(e.beams): e.beams for e in entries if e.beams is not None}
+        left = [i for i, e in enumerate(entries) if not self.is_live(e)]
+        beams = {id(e.beams): e.beams for e in entries if e.beams is not None and self.is_live(e)}
         if beams:
             check_beam_rows(beams.values(), [e.id for e in entries], drafts)  # type: ignore[arg-type]
         n = len(entries)
         counts = np.ones(n, np.int64) if drafts is None else np.array([1 + len(d) for d in drafts], np.int64)
         owners = np.array([self.owner(e) for e in entries], np.int64)
         by_owner = [np.flatnonzero(owners == rank) for rank in range(self.ranks)]
-        return StepPlan(entries, drafts, np.cumsum(counts) - counts, counts, by_owner, number)
+        return StepPlan(entries, drafts, np.cumsum(counts) - counts, counts, by_owner, number, left)
 
 
 def _canonical(part: Any) -> str | bytes:

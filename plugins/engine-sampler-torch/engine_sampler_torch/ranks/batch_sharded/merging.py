@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 
 import numpy as np
@@ -33,7 +33,7 @@ def merged(
         ids.copy(),
         skipped=[],
     )
-    skipped: list[int] = []
+    skipped = set(plan.left)
     for rank, answer in enumerate(answers):
         if answer is None:
             continue
@@ -48,7 +48,9 @@ def merged(
             result.finish_reasons[which[j]], result.stop_reasons[which[j]], result.errors[which[j]] = end
         for j, parent in details.parents.items():
             result.parent_ids[which[j]] = ids[which[parent]]
-        skipped += [which[j] for j in details.skipped]
+        skipped.update(which[j] for j in details.skipped)
+    for i in skipped:
+        result.text[i] = None
     logprobs = _merged_logprobs(plan, answers, result, skipped, vocab_size)
     return replace(result, logprobs=logprobs, skipped=sorted(skipped))
 
@@ -57,12 +59,11 @@ def _merged_logprobs(
     plan: StepPlan,
     answers: Sequence[RankAnswer | None],
     result: StepResult,
-    skipped: Sequence[int],
+    skipped: Set[int],
     vocab_size: int,
 ) -> Logprobs | None:
     """The ranks' logprobs in the shape that they have on one rank."""
-    left = set(skipped)
-    drawing = [i for i, entry in enumerate(plan.entries) if entry.beams is None and i not in left]
+    drawing = [i for i, entry in enumerate(plan.entries) if entry.beams is None and i not in skipped]
     if not any(plan.entries[i].needs_logprobs for i in drawing):
         return None
     rounds = _rounds(plan, result, drawing)

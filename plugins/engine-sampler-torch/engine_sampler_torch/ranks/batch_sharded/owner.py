@@ -3,16 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from engine_sampler import Record, Scheduler, StepResult
+from engine_sampler import BegunStep, Record, Scheduler, StepResult
 from engine_sampler.for_backends import INTERRUPTIONS, RequestId, text_of
 
 from .answers import Details, RankAnswer
 from .ledger import StepPlan
+from .row_move import uploaded
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    """What of a step one rank does: rows of requests that it owns.
+
+    ids, drafts  of its requests that are in its scheduler.
+    which, rows  their numbers and those of their rows among all that it owns, int64.
+    requests, all_rows  how many it owns.
+    others       those that are not in the scheduler, by number: the record of one that it could not add, None
+                 for one that has been removed.
+    """
+
+    ids: list[RequestId]
+    drafts: list[list[int]] | None
+    which: np.ndarray
+    rows: np.ndarray
+    requests: int
+    all_rows: int
+    others: dict[int, Record | None]
+
+    def of(self, logits: Tensor) -> Tensor:
+        """The rows of the requests in the scheduler, of all that the rank owns."""
+        return logits[uploaded(self.rows, logits.device)] if self.others else logits
+
+    def spread(self, token_ids: Tensor) -> Tensor:
+        """The tokens of these rows among those of all, −1 for the others."""
+        if not self.others:
+            return token_ids
+        whole = token_ids.new_full((self.all_rows,), -1)
+        return whole.index_copy_(0, uploaded(self.rows, whole.device), token_ids)
 
 
 class Owner:
@@ -63,40 +95,46 @@ class Owner:
         """Fill the grammar masks of these requests."""
         self.scheduler.prepare([r for r in request_ids if r not in self._refused])
 
-    def step(self, plan: StepPlan, rank: int, logits: Tensor) -> StepResult | None:
-        """Step the requests that `rank` owns, with their rows `logits` [rows, vocab]; None if there are none.
-        If it raises, none of them has changed."""
-        which, rows = self._joined(plan, rank)
-        if not len(which):
-            return None
-        own = logits if len(rows) == len(logits) else logits[torch.from_numpy(rows).to(logits.device)]
-        owned = plan.by_owner[rank][which].tolist()
-        drafts = None if plan.drafts is None else [plan.drafts[i] for i in owned]
-        return self.scheduler.step(own, [plan.entries[i].id for i in owned], drafts)
+    def share(self, plan: StepPlan, rank: int) -> Share:
+        """What of a step this rank does, whose number is `rank`."""
+        owned = plan.by_owner[rank]
+        entries = [plan.entries[i] for i in owned.tolist()]
+        is_there = np.array([e.id not in self._refused and not e.is_removed for e in entries], bool)
+        which, counts = np.flatnonzero(is_there), plan.counts[owned]
+        return Share(
+            ids=[entries[i].id for i in which.tolist()],
+            drafts=None if plan.drafts is None else [plan.drafts[i] for i in owned[which].tolist()],
+            which=which,
+            rows=np.flatnonzero(np.repeat(is_there, counts)),
+            requests=len(entries),
+            all_rows=int(counts.sum()),
+            others={i: self._refused.get(entries[i].id) for i in np.flatnonzero(~is_there).tolist()},
+        )
 
-    def answer(self, plan: StepPlan, rank: int, result: StepResult | None) -> RankAnswer:
-        """The answer about all requests that `rank` owns, from the result of `step`."""
-        owned = plan.by_owner[rank].tolist()
-        own = self._nothing if result is None else self._answer(result)
-        if self._refused.keys().isdisjoint(plan.entries[i].id for i in owned):
-            return own
-        which, rows = self._joined(plan, rank)
-        answer = own.spread(which, rows, len(owned), int(plan.counts[owned].sum()))
-        for place, i in enumerate(owned):
-            record = self._refused.get(plan.entries[i].id)
-            if record is not None:
+    def step(self, share: Share, logits: Tensor) -> StepResult | None:
+        """Do this rank's share of a step, whose rows are `logits` [all_rows, vocab]; None if no request of it
+        is here. If it raises, nothing has changed."""
+        return self.scheduler.step(share.of(logits), share.ids, share.drafts) if share.ids else None
+
+    def begin(self, share: Share, logits: Tensor) -> BegunStep | None:
+        """The first half of `step`."""
+        return self.scheduler.begin(share.of(logits), share.ids, share.drafts) if share.ids else None
+
+    def answer(self, share: Share, result: StepResult | None) -> RankAnswer:
+        """The answer about all requests of a share, from the result of `step`."""
+        answer = self._nothing if result is None else self._answer(result)
+        if not share.others:
+            return answer
+        answer = answer.spread(share.which, share.rows, share.requests, share.all_rows)
+        for place, record in share.others.items():
+            if record is None:
+                answer.details.ends[place] = "abort", None, None
+            else:
                 answer.details.ends[place] = "error", None, record.error
                 answer.seeds[place] = record.seed
         return answer
 
     # --- inside ----------------------------------------------------------------------------------
-
-    def _joined(self, plan: StepPlan, rank: int) -> tuple[np.ndarray, np.ndarray]:
-        """Which of the requests that `rank` owns are in the scheduler, and their rows, counted among the rows
-        that it owns; int64 both."""
-        owned = plan.by_owner[rank]
-        joined = np.array([plan.entries[i].id not in self._refused for i in owned.tolist()], bool)
-        return np.flatnonzero(joined), np.flatnonzero(np.repeat(joined, plan.counts[owned]))
 
     @property
     def _nothing(self) -> RankAnswer:

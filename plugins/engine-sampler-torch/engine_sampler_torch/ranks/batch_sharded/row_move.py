@@ -74,4 +74,12 @@ def _packed(tokens: Tensor, order: np.ndarray | None, room: RowRoom) -> Tensor:
     packed = room.of("packed", tuple(tokens.shape), tokens)
     if order is None:
         return packed.copy_(tokens)
-    return torch.index_select(tokens, 0, torch.from_numpy(order).to(tokens.device), out=packed)
+    return torch.index_select(tokens, 0, uploaded(order, tokens.device), out=packed)
+
+
+def uploaded(numbers: np.ndarray, device: torch.device) -> Tensor:
+    """The numbers on a device, for what is queued there; the host does not wait for it."""
+    there = torch.from_numpy(numbers)
+    if device.type == "cuda":
+        there = there.pin_memory()  # a copy from elsewhere waits for all that is queued
+    return there.to(device, non_blocking=True)

@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 from engine_sampler import (
     Backend,
+    BegunStep,
     Param,
     Record,
     RequestError,
@@ -32,15 +33,15 @@ from engine_sampler.for_backends import (
     quoted,
 )
 
-from ..errors import RankError
-from ..exchange import Exchange, described, digest
-from ..shards import DTYPES, VocabularyShards
-from .announcement import Announcement, Meeting
-from .answers import AnswerLayout
-from .ledger import Beams, Ledger, LedgerEntry, StepPlan
-from .merging import merged
+from ..exchange import Exchange, digest
+from ..shards import VocabularyShards
+from .announcement import Meeting
+from .device_tokens import DeviceTokens
+from .ledger import Beams, Ledger, LedgerEntry
 from .owner import Owner
-from .row_move import RowMove, RowRoom
+from .row_move import RowRoom
+from .soundness import Soundness
+from .steps import Steps
 
 _POSITION = Param("position", int, None, low=0, high=2**62)
 
@@ -62,12 +63,14 @@ class BatchShardedScheduler:
     group           the ranks, as a process group that the engine already has; it moves the logits, so it
                     needs a backend for their device. None: the default group.
     control_group   a group of the same ranks, in the same order, for the messages besides the logits: a gloo
-                    group, if the engine has one, keeps them off the device. None: `group`.
+                    group, if the engine has one, keeps them off the device, and lets `finish` of a step that
+                    has begun overlap with the next pass, behind which they wait on the device. None: `group`.
 
     **The same calls on every rank.** Every rank makes the same calls with the same arguments in the same
-    order, from one thread. `announce`, `step`, `record`, `best`, `forced_tokens` and the constructor
-    communicate. Ranks that differ raise `RankError` in the next of these, on all ranks. Ids of requests
-    should be numbers or strings; of grammars and criteria that are objects, only the types are compared.
+    order, from one thread. `announce`, `step`, `begin`, `finish` of a step that has begun, `record`, `best`,
+    `forced_tokens` and the constructor communicate. Ranks that differ raise `RankError` in the next of these,
+    on all ranks. Ids of requests should be numbers or strings; of grammars and criteria that are objects,
+    only the types are compared.
 
     **Ownership.** A request gets a slot, the lowest free number, and belongs to rank (slot mod ranks). Its
     owner alone has its history, its grammar, compiled there only, and its states; the others know its
@@ -88,11 +91,13 @@ class BatchShardedScheduler:
     Not offered: `process`, `grammar_compiler` with all that waits, `strict`, calls from other threads.
     `remove` and `suspend` give no record; `explain` and the backend are those of `local`.
 
-    **Messages of a step**, in bytes from each rank: 48 to agree; its shard of all rows but its own; and
-    24 + 8·rows + 8·requests + details, rows and requests being the most that a rank owns, details 64, and
-    32 for each request if there is a tokenizer, and what its logprobs need. Details that do not fit follow in
-    one message more. The first of them overlaps with the forward pass if the step is announced; 48 bytes more
-    then go beside the logits, and tell whether every rank has them.
+    **Messages of a step**, in bytes from each rank: 48 to agree; its shard of all rows but its own; and 24 +
+    8·rows + 8·requests + details, rows and requests being the most that a rank owns, details 64, and 32 for
+    each request if there is a tokenizer, and what its logprobs need. Details that do not fit follow in one
+    message more. The first of them overlaps with the forward pass if the step is announced; 48 bytes more
+    then go beside the logits, and tell whether every rank has them. Of a step in halves, the logits and
+    8·rows for the tokens on the device are the only ones between these; `finish` sends 48 bytes, to know that
+    all finish it, and the answers.
     """
 
     def __init__(
@@ -137,12 +142,9 @@ class BatchShardedScheduler:
         )
         self._owner = Owner(self.local)
         self._ledger = Ledger(self.size, self.local.vocabulary)
-        self._meeting = Meeting(self._control, group, shards, RowRoom())
-        self._announcement: Announcement | None = None
-        self._like: torch.Tensor | None = None
-        """An empty tensor like the logits of the last step."""
-        self._failure: str | None = None
-        """Why this rank can no longer take part in steps."""
+        self._soundness = Soundness()
+        meeting = Meeting(self._control, group, shards, RowRoom(), DeviceTokens(group))
+        self._steps = Steps(meeting, self._owner, self._ledger, self._soundness)
 
     local: Scheduler
     """The scheduler of the requests that this rank owns. To look at: `explain`, `backend`."""
@@ -249,6 +251,7 @@ class BatchShardedScheduler:
             raise RequestError(
                 f"n={n} is not allowed: request {request_id!r} has {entry.outputs} output tokens"
             )
+        self._steps.check_idle()
         with self._changing("rollback", entry, n):
             entry.outputs -= n
             self._change(entry, lambda: self.local.rollback(request_id, n))
@@ -260,6 +263,7 @@ class BatchShardedScheduler:
         seed = SamplingParams(seed=seed)["seed"]
         parent = self._ledger.find_single(request_id)
         child_id = self._ledger.free_ids(None if new_request_id is None else [new_request_id], 1)[0]
+        self._steps.check_idle()
         with self._changing("fork", parent, child_id, seed):
             child = copy.copy(parent)
             child.id = child_id
@@ -271,6 +275,7 @@ class BatchShardedScheduler:
     def suspend(self, request_id: RequestId) -> None:
         """`Scheduler.suspend`: take a request out of the steps. Its owner keeps it."""
         entry = self._ledger.find_single(request_id)
+        self._steps.check_idle()
         with self._changing("suspend", entry):
             self._ledger.suspend(entry)
             self._change(entry, lambda: self.local.suspend(request_id))
@@ -280,6 +285,7 @@ class BatchShardedScheduler:
         entry = self._ledger.find(request_id)
         if request_id not in self._ledger.suspended:
             raise RequestError(f"request {request_id!r} is not suspended")
+        self._steps.check_idle()
         with self._changing("resume", entry):
             self._ledger.resume(entry)
             self._change(entry, lambda: self.local.resume(request_id))
@@ -323,7 +329,8 @@ class BatchShardedScheduler:
         """Fill the grammar masks of this rank's requests for the next step, while the forward pass runs."""
         ids = self.request_ids if request_ids is None else request_ids
         entries = [self._ledger.find_live(request_id) for request_id in ids]
-        with self._guarded():
+        self._steps.check_idle()
+        with self._soundness.guarded():
             self._owner.prepare([entry.id for entry in entries if self._owns(entry)])
 
     def announce(
@@ -332,12 +339,10 @@ class BatchShardedScheduler:
         draft_token_ids: Sequence[Sequence[int]] | Mapping[RequestId, Sequence[int]] | None = None,
     ) -> None:
         """Agree with the other ranks on the next step while the forward pass runs; returns at once. A `step`
-        with these arguments, logits of the dtype of the step before, and no call that changes requests in
-        between sends its logits without asking first. Every rank announces a step, or none does."""
-        self._announced()
-        plan = self._ledger.plan(request_ids, draft_token_ids)
-        dtype = -1 if self._like is None else DTYPES.index(self._like.dtype)
-        self._announcement = self._meeting.announce(plan, self._ledger.facts(plan, dtype), self._like)
+        or `begin` with these arguments, logits of the dtype of the step before, and no call that changes
+        requests in between sends its logits without asking first. Every rank announces a step, or none
+        does."""
+        self._steps.announce(request_ids, draft_token_ids)
 
     def step(
         self,
@@ -350,46 +355,45 @@ class BatchShardedScheduler:
 
         logits           this rank's shard, [rows, sizes[rank] + padding[rank]], float32, float16 or bfloat16,
                          of the same dtype on all ranks, on a device that the group serves. Not written to.
-        request_ids      the requests of the rows, in order; default: all live ones.
+        request_ids      the requests of the rows, in order; default: all live ones. Those that have left are
+                         skipped, as in `Scheduler.step`.
         draft_token_ids  as in `Scheduler.step`: a request with k drafts has k + 1 rows.
 
         Raises `RankError` as the class says, and before anything has changed `RequestError`,
         `ParameterError`, TypeError or ValueError if all ranks are given what is not allowed.
         """
-        announced = self._announced()
-        if announced is not None and announced.holds(self._ledger, request_ids, draft_token_ids, logits):
-            plan, move = announced.plan, announced.exchange(logits, self._check_sound)
-        else:
-            plan, move = self._agreed(logits, request_ids, draft_token_ids, announced)
-            if plan.rows:
-                move.exchange(self._meeting.group)
-        self._like = logits.new_empty(0)
-        vocab_size, has_text = self.shards.vocab_size, self.local.vocabulary.tokenizer is not None
-        layout = AnswerLayout(plan, vocab_size, has_text)
-        blob = b""
+        return self._steps.step(logits, request_ids, draft_token_ids)
 
-        def answer() -> torch.Tensor:
-            nonlocal blob
-            own = self._owner.step(plan, self.rank, move.whole())
-            with self._guarded():
-                answered = self._owner.answer(plan, self.rank, own)
-                blob = answered.details.packed()
-                return layout.words(answered, blob)
+    def begin(
+        self,
+        logits: torch.Tensor,
+        request_ids: Sequence[RequestId] | None = None,
+        draft_token_ids: Sequence[Sequence[int]] | Mapping[RequestId, Sequence[int]] | None = None,
+    ) -> BegunStep:
+        """The first half of `step`: `Scheduler.begin` over all ranks. The logits move, each owner begins with
+        its rows, and the group gathers the tokens of all: `token_ids_on_device`, int64 [rows] on the device
+        of this rank's logits, in the order of its stream, before the host of any rank knows them. Nothing
+        waits for the device. `finish` does the rest, on all ranks, and gives the result of `step`.
 
-        table = self._control.gather((layout.size,), answer)
-        overflow = layout.overflow(table)
-        blobs = self._control.blobs(blob, overflow) if overflow else []
-        with self._guarded():
-            result = merged(plan, layout.read(table, blobs), vocab_size, has_text)
-            on_device = torch.from_numpy(result.token_ids).to(logits.device, copy=True)
-            result = replace(result, token_ids_on_device=on_device)
-            self._ledger.follow(plan, result)
-        try:
-            self._control.settle()
-        except RankError as error:
-            error.result = result
-            raise
-        return result
+        Where a token is not there, the row has −1, on all ranks alike. It is so in all rows of a rank that
+        has failed, or on which `Scheduler.begin` has none: its backend does not work on the device, or leaves
+        a row to the host; one of its rows belongs to a beam search; the mask of a draft is not known. And it
+        is so in rows that give none: postponed, skipped, behind a wrong draft, most faulty ones. After
+        `finish`, `StepResult.token_ids_on_device` is the same tensor if all in it are the tokens of the step;
+        else None: then the rows of which it holds others need the pass again that is under way.
+
+        Until it is finished, the step counts as running: requests can be added, `accept` waits for its end,
+        `remove`, `record` and `best` are possible, and `announce` for the next step; other calls raise
+        RuntimeError. Name the requests of the pass that is under way in the next step, which skips those that
+        have left.
+
+        Arguments are those of `step`. Raises what `step` does before logits move. Whatever fails after that,
+        or on some ranks of a step that is announced, an interruption too, is raised by `finish`, or by what
+        is called before it, so that all ranks can launch the same pass. `finish` raises what `step` does. If
+        a rank has no logits to give, or does not finish the step, the `RankError` has no `result`: the step
+        is given up on all ranks, and has not been done. All may give it up (`give_up`), or drop it.
+        """
+        return self._steps.begin(logits, request_ids, draft_token_ids)
 
     # --- inside ----------------------------------------------------------------------------------
 
@@ -415,7 +419,7 @@ class BatchShardedScheduler:
             request.fail(reason)
             return [replace(request.record(), request_id=request_id) for request_id in ids]
 
-        with self._guarded():
+        with self._soundness.guarded():
             self._ledger.note(f"{name} {quoted(ids[0])}", ids, request.params, prompt, output, *arguments)
             if self._ledger.join(entries) == self.rank:
                 self._owner.add(unable, add)
@@ -423,71 +427,29 @@ class BatchShardedScheduler:
     @contextmanager
     def _changing(self, name: str, entry: LedgerEntry, *arguments: Any) -> Iterator[None]:
         """Around a change of one request, which is noted in the ledger."""
-        with self._guarded():
+        with self._soundness.guarded():
             self._ledger.note(f"{name} {quoted(entry.id)}", entry.id, *arguments)
             yield
-
-    @contextmanager
-    def _guarded(self) -> Iterator[None]:
-        """Remember a failure outside of the messages: the next message tells the other ranks."""
-        try:
-            yield
-        except BaseException as error:
-            self._failure = described(error)
-            raise
 
     def _change(self, entry: LedgerEntry, call: Callable[[], object]) -> None:
         """Do `call` to a request at its owner."""
         if self._owns(entry):
             self._owner.change(entry.id, call)
 
-    def _check_sound(self) -> None:
-        if self._failure is not None:
-            raise RuntimeError(f"this rank has failed before: {self._failure}")
-
-    def _announced(self) -> Announcement | None:
-        """The step that all ranks have announced; None without one."""
-        announced, self._announcement = self._announcement, None
-        if announced is not None:
-            announced.settle(self._ledger)
-        return announced
-
-    def _agreed(
-        self,
-        logits: torch.Tensor,
-        request_ids: Sequence[RequestId] | None,
-        drafts: Any,
-        announced: Announcement | None,
-    ) -> tuple[StepPlan, RowMove]:
-        """The plan of a step, which is that of all ranks, and this rank's logits, ready to be sent."""
-        prepared: list[tuple[StepPlan, RowMove]] = []
-
-        def facts() -> dict[str, int]:
-            self._check_sound()
-            plan = self._ledger.plan(request_ids, drafts)
-            move = self._meeting.move(plan, logits)
-            prepared.append((plan, move))
-            return self._ledger.facts(plan, DTYPES.index(move.dtype))
-
-        def described() -> str:
-            plan, move = prepared[0]
-            return f"{plan.rows} rows of {move.dtype} for {plan.described()}; {self._ledger.described()}"
-
-        self._meeting.agree("step", facts, described, announced)
-        return prepared[0]
-
     def _ask(self, question: str, ids: Sequence[RequestId], told: Callable[[], Any]) -> Any:
         """What the owner of the requests `ids` knows, on all ranks."""
         owners: list[int] = []
 
         def facts() -> dict[str, int]:
-            self._check_sound()
+            self._soundness.check()
+            if question == "forced_tokens":
+                self._steps.check_idle()
             owners.extend({self.owner_of(request_id) for request_id in ids})
             if len(owners) != 1:
                 raise RequestError(f"request_ids={quoted(list(ids))} is not allowed: siblings of one group")
             return {"requests": self._ledger.digest, "ids": digest(repr(list(ids)))}
 
-        self._meeting.agree(question, facts, lambda: f"{question} of {quoted(list(ids))}", self._announced())
+        self._steps.agree(question, facts, lambda: f"{question} of {quoted(list(ids))}")
         blob = b""
 
         def length() -> list[int]:
