@@ -326,15 +326,14 @@ class Step:
         logprobs: dict[int, float] = {}
         if self._logprobs is not None and inputs.logprobs is not None:
             logprobs = self._collect_logprobs(drawing, batch, self._logprobs, inputs.logprobs, refused)
-        inadmissible, may_have_ended = self._extend_grammars(drawing, refused)
+        inadmissible, may_have_ended = self._extend_grammars(drawing, refused) if inputs.masked else ([], [])
         refused += inadmissible
         if inadmissible and self._logprobs is not None:
             self._logprobs.clear(rows[inadmissible])
-        if not refused:
-            return _Judgement(refused, may_have_ended, logprobs)
-        if self._token_ids_on_device is not None and (token_ids[rows[refused]] != -1).any():
-            self._token_ids_on_device = None
-        token_ids[rows[refused]] = -1
+        if refused:
+            if self._token_ids_on_device is not None and (token_ids[rows[refused]] != -1).any():
+                self._token_ids_on_device = None
+            token_ids[rows[refused]] = -1
         return _Judgement(refused, may_have_ended, logprobs)
 
     def _steer(self, drawing: Round, batch: Batch) -> list[int]:
@@ -427,8 +426,6 @@ class Step:
         take theirs, and whose requests end or are postponed, and of those that may be over."""
         inadmissible: list[int] = []
         may_have_ended: list[int] = []
-        if not drawing.inputs.masked:
-            return inadmissible, may_have_ended
         unfinished: dict[int, None] = {}
         requests, token_ids = drawing.inputs.requests, drawing.inputs.draws.token_ids.tolist()
         budget, masked = self._masks.budget, drawing.inputs.masked

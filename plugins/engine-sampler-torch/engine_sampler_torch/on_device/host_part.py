@@ -17,7 +17,7 @@ from unittest import mock
 import torch
 from torch import Tensor
 
-from engine_sampler import SamplingParams, Scheduler
+from engine_sampler import SamplingParams, Scheduler, Tokenizer
 
 from .. import backend
 from ..backend import TorchBackend
@@ -40,6 +40,7 @@ CASES: dict[str, tuple[int, Sequence[Chain]]] = {
     "a bias of two tokens, 64 requests": (64, [CHAIN | {"logit_bias": {5: 2.0, 9: -3.0}}]),
     "four chains in 64 requests": (64, [CHAIN, {"temperature": 0.7}, {"top_p": 0.9}, {"temperature": 0.0}]),
     "five logprobs, 64 requests": (64, [CHAIN | {"logprobs": 5}]),
+    "masks of a grammar, 64 requests": (64, [CHAIN | {"regex": "[0-9 ]*"}]),
 }
 """The requests, and the parameters that they have in turn."""
 
@@ -65,21 +66,41 @@ def table(cases: Sequence[str] = tuple(CASES), vocab_size: int = VOCAB_SIZE) -> 
 @contextmanager
 def warm(rows: int, chains: Sequence[Chain], vocab_size: int = VOCAB_SIZE) -> Iterator[Callable[[], Any]]:
     """A function that takes one step of `rows` requests with these chains in turn, after some that were
-    alike. Every row draws token 0."""
+    alike. Every row draws token 0. With grammars, it begins with `prepare`; these do not fill their masks,
+    which stay as they are."""
     with _device_without_work(), torch.inference_mode():
-        scheduler = Scheduler(vocab_size, backend=TorchBackend(compiles_beside=False))
+        is_masked = any("regex" in chain for chain in chains)
+        tokenizer = _tokenizer(vocab_size) if is_masked else None
+        scheduler = Scheduler(vocab_size, tokenizer, backend=TorchBackend(compiles_beside=False))
         for seed in range(rows):
             scheduler.add(SamplingParams(seed=seed, **chains[seed % len(chains)]), [1, 2, 3])
         logits = Logits(rows, vocab_size)
-        for _ in range(WARM_UP):
+
+        def step() -> None:
+            if is_masked:
+                scheduler.prepare()
             scheduler.step(logits)
-        yield lambda: scheduler.step(logits)
+
+        for _ in range(WARM_UP):
+            step()
+        with mock.patch("engine_sampler.scheduler.masks.fill_masks", _fill_nothing):
+            yield step
 
 
-def calls(step: Callable[[], Any]) -> int:
+def _tokenizer(vocab_size: int) -> Tokenizer:
+    """Of tokens that the grammar of the cases allows, and an EOS."""
+    return Tokenizer([b"%d " % i for i in range(vocab_size - 1)] + [b"</s>"], [vocab_size - 1])
+
+
+def _fill_nothing(*arguments: Any) -> dict[int, Exception]:
+    """No mask is filled, and none fails."""
+    return {}
+
+
+def calls(step: Callable[[], Any], steps: int = 9) -> int:
     """How many functions in Python a step calls: the median of some steps."""
     counts = []
-    for _ in range(9):
+    for _ in range(steps):
         count = 0
 
         def note(frame: Any, event: str, argument: Any) -> None:
@@ -93,7 +114,7 @@ def calls(step: Callable[[], Any]) -> int:
         finally:
             sys.setprofile(before)
         counts.append(count)
-    return sorted(counts)[4]
+    return sorted(counts)[steps // 2]
 
 
 class Logits:

@@ -37,6 +37,12 @@ class MasksOnDevice:
         """All work that reads them is queued."""
         self._stage.take_back()
 
+    def is_like(self, before: MasksOnDevice) -> bool:
+        """Whether they lie where those of an earlier step did, request by request."""
+        return self.masks is before.masks and (
+            self.places is before.places or np.array_equal(self.places, before.places)
+        )
+
 
 class _Stage:
     """Where the masks of some requests are on the host, pinned, and on a device, step after step."""
@@ -47,12 +53,17 @@ class _Stage:
         self._copied: Any = None
         self._read: Any = None
         self._is_lent = False
+        self._places = np.zeros(0, np.int64)
+        self._rows: Sequence[int] | None = None
+        """The rows that were sent last, for which `_places` holds."""
 
     def send(self, bitmask: np.ndarray, rows: Sequence[int]) -> MasksOnDevice:
         """Start to copy the rows `rows` of `bitmask`; on CUDA beside the forward pass, which runs on the
         current stream, and behind what reads the ones before them."""
-        places = np.full(len(bitmask), -1, np.int64)
-        places[rows] = np.arange(len(rows))
+        if rows != self._rows or len(bitmask) != len(self._places):
+            self._places, self._rows = np.full(len(bitmask), -1, np.int64), [*rows]
+            self._places[self._rows] = np.arange(len(rows))
+        places = self._places
         if self._device.type != "cuda":
             self._make_room(len(rows), bitmask.shape[1])
             self._there.copy_(torch.from_numpy(bitmask[rows]))
@@ -111,6 +122,13 @@ def _stream_of(device: torch.device) -> Any:
     return torch.cuda.Stream(device)
 
 
+def prepared_masks(batch: Batch, device: torch.device) -> MasksOnDevice | None:
+    """The masks of a step that `prepare` has copied to this device; None without any."""
+    prepared = batch.prepared_masks
+    masks: MasksOnDevice | None = None if prepared is None else prepared.handle
+    return masks if masks is not None and masks.masks.device == device else None
+
+
 class PieceMasks:
     """The masks of some rows of a step: taken from prepared ones where these hold, else uploaded."""
 
@@ -119,25 +137,38 @@ class PieceMasks:
     ) -> None:
         """`whole`: the rows `index` as a slice, if they are one."""
         assert batch.bitmask is not None
-        prepared = batch.prepared_masks
+        prepared = prepared_masks(batch, device)
         self._prepared: MasksOnDevice | None = None
         self._places: int | None = None
         missing: Sequence[int] = range(len(index))
-        if prepared is not None and prepared.handle.masks.device == device:
-            places = prepared.handle.places[index]
+        if prepared is not None and batch.prepared_masks is not None:
+            places, changed = prepared.places[index], batch.prepared_masks.changed
             missing = np.flatnonzero(places < 0).tolist()
-            if prepared.changed:
+            if changed:
                 pairs = enumerate(zip(index.tolist(), places.tolist(), strict=True))
-                missing = [i for i, (row, place) in pairs if place < 0 or row in prepared.changed]
+                missing = [i for i, (row, place) in pairs if place < 0 or row in changed]
             if len(missing) < len(index):
-                self._prepared = prepared.handle
-                if missing or not np.array_equal(places, np.arange(len(prepared.handle.masks))):
+                self._prepared = prepared
+                if missing or not np.array_equal(places, np.arange(len(prepared.masks))):
                     self._places = upload.add(np.maximum(places, 0))
         self._missing = upload.add(np.array(missing, np.int64)) if missing else None
         if missing:
             some = whole if whole is not None and len(missing) == len(index) else index[missing]
             self._words = upload.add(batch.bitmask[some])
         self._upload = upload
+        self._rows = index
+
+    @property
+    def are_of_one_kind(self) -> bool:
+        """Whether all of them are prepared, or all uploaded."""
+        return self._prepared is None or self._missing is None
+
+    def on_host(self) -> WarmMasks:
+        """Where the graph of this step copies them from, if they are of one kind."""
+        numbers = (number for number in (self._places, self._missing) if number is not None)
+        fixed = [(self._upload.place(number), self._upload.array(number)) for number in numbers]
+        words = self._upload.place(self._words) if self._prepared is None else None
+        return WarmMasks(self._prepared, self._rows, words, fixed)
 
     @property
     def place(self) -> tuple[int, int, bool, bool] | None:
@@ -163,3 +194,39 @@ class PieceMasks:
         if self._missing is not None:
             masks.index_copy_(0, self._upload[self._missing], self._upload[self._words])
         return masks
+
+
+class WarmMasks:
+    """The masks of some rows, and where the graph of a step finds them: those that `prepare` has copied, or
+    what is written to `words`, int32 [n, words], where the graph copies it from."""
+
+    def __init__(
+        self,
+        prepared: MasksOnDevice | None,
+        rows: np.ndarray,
+        words: np.ndarray | None,
+        fixed: Sequence[tuple[np.ndarray, np.ndarray]],
+    ) -> None:
+        """`fixed`: what else is copied, and is the same in every step, with its places."""
+        self._prepared, self._rows, self._words = prepared, rows, words
+        self._fixed = fixed
+
+    def write(self, batch: Batch, prepared: MasksOnDevice | None) -> bool:
+        """Write those of a step, of which `prepare` has copied `prepared`; False if they come another way."""
+        bitmask, words = batch.bitmask, self._words
+        if words is None:
+            if not self._are_prepared_again(batch, prepared):
+                return False
+        elif prepared is not None or bitmask is None or bitmask.shape[1] != words.shape[1]:
+            return False
+        else:
+            np.take(bitmask, self._rows, 0, words, "clip")
+        for place, array in self._fixed:
+            place[...] = array
+        return True
+
+    def _are_prepared_again(self, batch: Batch, prepared: MasksOnDevice | None) -> bool:
+        """Whether all of them have been copied to where they were, and still hold."""
+        if prepared is None or self._prepared is None or batch.prepared_masks is None:
+            return False
+        return not batch.prepared_masks.changed and prepared.is_like(self._prepared)

@@ -16,7 +16,7 @@ from engine_sampler.for_backends import INTERRUPTIONS, HostRun, failure
 from .captured import CapturedStep, Captures, Graphs, TokenRoom, kind_of
 from .chain import PieceOutcome, run_piece
 from .fused import Fused, compilations_for
-from .masks import MasksOnDevice
+from .masks import prepared_masks
 from .pieces import GroupPiece, most_rows, pieces_of
 from .plan import DevicePlan
 from .results import Results
@@ -113,7 +113,7 @@ class StepRun:
         """Queue the device's work, and the copy of its results; leave the tokens on the device."""
         self._fused.tables.give_up()
         self._fused.see(self._logits)
-        masks = self._prepared_masks()
+        masks = prepared_masks(self._batch, self._logits.device)
         if masks is not None:
             masks.ready()
         by_group = {number: self._pieces(number, group) for number, group in enumerate(self._batch.groups)}
@@ -155,12 +155,6 @@ class StepRun:
                 captured, pieces, self._upload, room.fused.tables, room.tokens, self._batch,
                 self._target, self._ahead,
             )  # fmt: skip
-
-    def _prepared_masks(self) -> MasksOnDevice | None:
-        """The masks that `prepare` has copied to this device."""
-        prepared = self._batch.prepared_masks
-        masks: MasksOnDevice | None = None if prepared is None else prepared.handle
-        return masks if masks is not None and masks.masks.device == self._logits.device else None
 
     def _work(self, pieces: Sequence[tuple[int, GroupPiece]]) -> Tensor | None:
         """Queue the device's work, and both copies. Returns the tokens of all rows, as `_tokens`."""

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from engine_sampler import Rows, Sampler
 from engine_sampler.arithmetic import FLT_MAX
-from engine_sampler.for_backends import padded
 
+from .listing import Lists, flat_places
 from .transfer import NUMPY_DTYPES, Upload
 
 BIASES, PENALTIES = "logit_bias", "penalties"
@@ -83,6 +83,8 @@ class ListedRows:
             [[s.scope == "output" for s in self._settings], [s.scope != "all" for s in self._settings]]
         )
         self._skips = bool(self._skip_prompts.any())
+        self._differ = any((some[0] != some[1]).any() for some in (self._reaches, self._skip_prompts))
+        """Whether the two windows of some row may differ."""
         self._numbers = [kept.add(array) for array in self._factors(rows)] if self.has_histories else []
 
     @staticmethod
@@ -135,28 +137,22 @@ class ListedRows:
         """Factors float32, their inverses, frequencies and presences float64, [n] each, on the device."""
         return [self._kept[number] for number in self._numbers]
 
-    def listed(self, i: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """(ids, how often they are in each window, biases) of row i."""
-        ids, biases = (_NO_IDS, _NO_BIASES) if self._biases is None else self._biases[i]
-        repeated, counted = (
-            (self._window(which, i) for which in (0, 1)) if self.has_histories else (_NO_IDS,) * 2
-        )
-        every, places = np.unique(np.concatenate((repeated, counted, ids)), return_inverse=True)
-        ends = np.cumsum([len(repeated), len(counted)])
-        seen, times, biased = np.split(places, ends)
-        added = np.zeros(len(every), np.float32)
-        added[biased] = biases
-        return every, np.bincount(seen, minlength=len(every)), np.bincount(times, minlength=len(every)), added
+    def listed(self, which: np.ndarray) -> Lists:
+        """The lists of the rows `which`, int64 [m]."""
+        windows = [self._window(0, which)] * 2 if self.has_histories else []
+        if self._differ:
+            windows[1] = self._window(1, which)
+        biases = [] if self._biases is None else [self._biases[i] for i in which.tolist()]
+        return Lists.of(len(which), windows, biases)
 
-    def _window(self, which: int, i: int) -> np.ndarray:
-        """The tokens of row i that are in a window."""
-        slot, reach = self.slots[i], self._reaches[which, i]
-        if not reach:
-            return _NO_IDS
-        start, end = self.table.offsets[slot], self.table.offsets[slot] + self.table.lengths[slot]
-        if self._skip_prompts[which, i]:
-            start += self.table.prompt_lengths[slot]
-        return self.table.tokens[max(start, end - reach) if reach > 0 else start : end]
+    def _window(self, number: int, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The tokens of some rows that are in a window, row after row, and how many each has."""
+        table, slots, reaches = self.table, self.slots[which], self._reaches[number, which]
+        lengths = table.lengths[slots]
+        begins = np.where(self._skip_prompts[number, which], table.prompt_lengths[slots], 0)
+        begins = np.where(reaches < 0, begins, np.maximum(begins, lengths - reaches))
+        counts = np.maximum(lengths - begins, 0)
+        return table.tokens[flat_places(table.offsets[slots] + begins, counts)], counts
 
     def _factors(self, rows: Rows) -> list[np.ndarray]:
         repeats, counts = self._reaches != 0
@@ -170,9 +166,6 @@ class ListedRows:
 def _moving(before: np.ndarray, after: np.ndarray) -> np.ndarray:
     """The numbers of the tables to read and to write, as `kernels.revise` takes them."""
     return before | after << 32
-
-
-_NO_IDS, _NO_BIASES = np.zeros(0, np.int64), np.zeros(0, np.float32)
 
 
 @dataclass
@@ -420,17 +413,17 @@ class EditTables:
 
     def _list_anew(self, rows: ListedRows, which: np.ndarray, upload: Upload, most: int) -> list[int] | None:
         """The lists of the rows `which`, uploaded; None if some are too long."""
-        found = [rows.listed(i) for i in which.tolist()]
-        longest = max(len(ids) for ids, *_ in found) + _SPARE
+        found = rows.listed(which)
+        longest = int(found.lengths.max()) + _SPARE
         if longest > most:
             return None
         if longest >= self._width:
             self._replace(self._known.shape[1], _bucket(longest + 1))
         slots = rows.slots[which]
-        self._known[2, slots] = [len(ids) for ids, *_ in found]
+        self._known[2, slots] = found.lengths
         tables = [
-            padded(some, fill, NUMPY_DTYPES[dtype], self._width)
-            for some, (fill, dtype) in zip(zip(*found, strict=True), _FILLS, strict=True)
+            found.padded(some, fill, NUMPY_DTYPES[dtype], self._width)
+            for some, (fill, dtype) in zip(found.entries, _FILLS, strict=True)
         ]
         return [upload.add(2 * slots + self._known[3, slots]), *map(upload.add, tables)]
 

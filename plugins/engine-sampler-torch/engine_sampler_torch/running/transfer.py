@@ -132,6 +132,11 @@ class Upload:
         self._size += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
         return len(self._arrays) - 1
 
+    @property
+    def device(self) -> torch.device:
+        """Where they are copied to."""
+        return self._buffers.device
+
     def array(self, number: int) -> np.ndarray:
         """The array of this number, as it was given."""
         return self._arrays[number]

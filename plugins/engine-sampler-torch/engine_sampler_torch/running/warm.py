@@ -13,6 +13,7 @@ from engine_sampler.for_backends import INTERRUPTIONS
 
 from .captured import CapturedStep, TokenRoom
 from .landed import LandedResults, starts_of
+from .masks import MasksOnDevice, prepared_masks
 from .pieces import GroupPiece, Inputs
 from .tables import EditTables, ListedRows
 from .transfer import Upload
@@ -63,6 +64,8 @@ class WarmStep:
         revisions = [piece.revision for piece in pieces if piece.revision is not None]
         self._listed = [_Listed(r.rows, upload.place(r.changes[0])) for r in revisions]
         self._generation = tables.generation
+        self._masks = [piece.masks.on_host() for piece in pieces if piece.masks is not None]
+        self._device = upload.device
         self._ahead = [upload.place(number) for number in ahead]
         self._target = upload.place(target)
         self._request = batch.logprobs
@@ -71,8 +74,9 @@ class WarmStep:
     @staticmethod
     def fits(pieces: Sequence[GroupPiece]) -> bool:
         """Whether all that changes from step to step is what `begin` writes."""
-        return not any(piece.group.masked for piece in pieces) and all(
-            piece.revision is None or (piece.revision.new is None and len(piece.revision.changes) == 1)
+        return all(
+            (piece.revision is None or (piece.revision.new is None and len(piece.revision.changes) == 1))
+            and (piece.masks.are_of_one_kind if piece.masks is not None else not piece.group.masked)
             for piece in pieces
         )
 
@@ -80,15 +84,20 @@ class WarmStep:
         """Queue the step, and leave its tokens on the device. False, with nothing queued, if anything is of
         another form than before."""
         self._tables.give_up()
+        masks = prepared_masks(batch, self._device) if self._masks else None
         try:
-            if not self._is_alike(batch) or not self._write(batch):
+            if not self._is_alike(batch) or not self._write(batch, masks):
                 return False
         except INTERRUPTIONS:
             raise
         except BaseException:  # of a sampler: the general way finds out which
             return False
         self._target[0] = self._tokens.address(self._n)
+        if masks is not None:
+            masks.ready()
         batch.token_ids_on_device = self.captured.start(self._tokens)
+        if masks is not None:
+            masks.release()
         self._tables.settle()
         return True
 
@@ -113,8 +122,9 @@ class WarmStep:
             and starts_of(request) is starts_of(before)
         )
 
-    def _write(self, batch: Batch) -> bool:
-        """Write what the graph copies; False if something is of another form."""
+    def _write(self, batch: Batch, prepared: MasksOnDevice | None) -> bool:
+        """Write what the graph copies; False if something is of another form. `prepared`: the masks that it
+        finds on the device already."""
         for inputs, places in self._asked:
             arrays = inputs.again()
             if arrays is None or arrays.keys() != places.keys():
@@ -127,6 +137,8 @@ class WarmStep:
         for place, array in zip(self._ahead, batch.ahead or (), strict=True):
             if not _put(place, array):
                 return False
+        if not all(masks.write(batch, prepared) for masks in self._masks):
+            return False
         return all(self._tables.go_on(rows, change) for rows, change in self._listed)
 
 

@@ -192,6 +192,55 @@ def test_masks_that_were_prepared_are_read_where_the_graph_finds_them(graphs: Gr
     assert graphs.started >= 2
 
 
+MASKED: tuple[tuple[dict[str, Any], ...], ...] = (
+    (CHAIN | {"regex": "[a-f]+"},),
+    (
+        CHAIN | {"regex": "[a-f]{1,9}|#[0-9]*"},
+        CHAIN,
+        CHAIN | {"regex": "[0-9a-z ]*", "repetition_penalty": 1.2},
+    ),
+    ({"temperature": 0.9, "logprobs": 2, "regex": "a*b?c*"}, {"temperature": 0.0, "regex": "[0-4]*|[a-z]*"}),
+)
+
+
+@pytest.mark.parametrize("mixture", MASKED, ids=str)
+@pytest.mark.parametrize("prepares", [True, False])
+def test_masks_take_the_short_way(
+    mixture: tuple[dict[str, Any], ...], prepares: bool, graphs: Graphs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both, logits = schedulers(mixture), Logits(16)
+
+    def next_step(alike: bool = True) -> None:
+        for scheduler in both:
+            if prepares:
+                scheduler.prepare()
+        if not alike:  # masks that are filled anew after they were copied
+            for scheduler in both:
+                scheduler.rollback(0, 1)
+        step(both, logits.next(len(both[0].request_ids)))
+
+    for _ in range(SEEN + 2):
+        next_step()
+    with monkeypatch.context() as patch:
+        patch.setattr("engine_sampler_torch.running.step.StepRun.begin", None)
+        next_step()
+    next_step(alike=False)
+    prepares = not prepares
+    for _ in range(3):  # the texts come to their ends meanwhile
+        next_step()
+        if not both[0].request_ids:
+            return
+
+
+def test_a_mask_without_tokens_goes_the_longer_way(graphs: Graphs) -> None:
+    both, logits = schedulers((CHAIN | {"regex": "[a-f]+"}, CHAIN)), Logits(17)
+    for _ in range(SEEN + 2):
+        step(both, logits.next())
+    rows = logits.next()
+    rows[0, 97:] = rows[2] = float("-inf")
+    assert [i for i, error in enumerate(step(both, rows).errors) if error] == [0, 2]
+
+
 def test_many_whole_rows_are_not_kept_in_memory(graphs: Graphs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(captured, "WORKING_BYTES", 1000)
     for settings, count in (({"typical_p": 0.9}, 0), ({"temperature": 0.0}, 1)):

@@ -18,6 +18,7 @@ MOST = {
     "a bias of two tokens, 64 requests": 100,
     "four chains in 64 requests": 120,
     "five logprobs, 64 requests": 130,
+    "masks of a grammar, 64 requests": 1500,
 }
 
 
@@ -33,6 +34,16 @@ def test_more_requests_are_no_more_calls() -> None:
         with host_part.warm(rows, [host_part.CHAIN], VOCAB_SIZE) as step:
             counts.add(host_part.calls(step))
     assert len(counts) == 1
+
+
+def test_no_step_lists_the_tokens_of_one_history_after_the_other() -> None:
+    """Tables that are full are made anew, in one step for all requests that began together."""
+    counts = {}
+    for rows in (4, 64):
+        with host_part.warm(rows, host_part.CASES["penalties, 64 requests"][1], VOCAB_SIZE) as step:
+            counts[rows] = max(host_part.calls(step, 1) for _ in range(270))
+    assert counts[4] > 2 * MOST["penalties, 64 requests"]
+    assert counts[64] <= counts[4] + 10
 
 
 def test_the_table_has_a_line_for_each_case(monkeypatch: pytest.MonkeyPatch) -> None:
