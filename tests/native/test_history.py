@@ -341,6 +341,7 @@ def test_a_long_ngram_is_looked_up_in_a_table_that_each_token_enters_once():
 @settings(max_examples=example_count(150), derandomize=True, deadline=None)
 @given(st.lists(tokens, max_size=12), st.lists(st.lists(tokens, min_size=1, max_size=4), max_size=60))
 def test_bad_words_are_finished_by_the_tokens_that_the_sampler_removes(prompt, words):
+    words = [*words, [*prompt, 7], [8, *prompt, 9]]  # which begin with the whole history, and before it
     tables = BadWords().resolve(SamplingParams(bad_words=words), Vocabulary(VOCAB))
     row = np.zeros(VOCAB)
     for starts, last in tables:
