@@ -17,7 +17,7 @@ from .row_move import uploaded
 
 
 @dataclass(frozen=True, eq=False)
-class Share:
+class RankShare:
     """What of a step one rank does: rows of requests that it owns.
 
     ids, drafts  of its requests that are in its scheduler.
@@ -95,13 +95,13 @@ class Owner:
         """Fill the grammar masks of these requests."""
         self.scheduler.prepare([r for r in request_ids if r not in self._refused])
 
-    def share(self, plan: StepPlan, rank: int) -> Share:
+    def share(self, plan: StepPlan, rank: int) -> RankShare:
         """What of a step this rank does, whose number is `rank`."""
         owned = plan.by_owner[rank]
         entries = [plan.entries[i] for i in owned.tolist()]
         is_there = np.array([e.id not in self._refused and not e.is_removed for e in entries], bool)
         which, counts = np.flatnonzero(is_there), plan.counts[owned]
-        return Share(
+        return RankShare(
             ids=[entries[i].id for i in which.tolist()],
             drafts=None if plan.drafts is None else [plan.drafts[i] for i in owned[which].tolist()],
             which=which,
@@ -111,16 +111,16 @@ class Owner:
             others={i: self._refused.get(entries[i].id) for i in np.flatnonzero(~is_there).tolist()},
         )
 
-    def step(self, share: Share, logits: Tensor) -> StepResult | None:
+    def step(self, share: RankShare, logits: Tensor) -> StepResult | None:
         """Do this rank's share of a step, whose rows are `logits` [all_rows, vocab]; None if no request of it
         is here. If it raises, nothing has changed."""
         return self.scheduler.step(share.of(logits), share.ids, share.drafts) if share.ids else None
 
-    def begin(self, share: Share, logits: Tensor) -> BegunStep | None:
+    def begin(self, share: RankShare, logits: Tensor) -> BegunStep | None:
         """The first half of `step`."""
         return self.scheduler.begin(share.of(logits), share.ids, share.drafts) if share.ids else None
 
-    def answer(self, share: Share, result: StepResult | None) -> RankAnswer:
+    def answer(self, share: RankShare, result: StepResult | None) -> RankAnswer:
         """The answer about all requests of a share, from the result of `step`."""
         answer = self._nothing if result is None else self._answer(result)
         if not share.others:

@@ -18,7 +18,7 @@ from .answers import AnswerLayout
 from .device_tokens import is_given
 from .ledger import Ledger, StepPlan
 from .merging import merged
-from .owner import Owner, Share
+from .owner import Owner, RankShare
 from .row_move import RowMove
 from .soundness import Soundness
 
@@ -78,7 +78,7 @@ class RankStep:
     # --- inside ----------------------------------------------------------------------------------
 
     @cached_property
-    def _share(self) -> Share:
+    def _share(self) -> RankShare:
         return self._owner.share(self._plan, self._meeting.control.rank)
 
     @property

@@ -39,9 +39,9 @@ from .announcement import Meeting
 from .device_tokens import DeviceTokens
 from .ledger import Beams, Ledger, LedgerEntry
 from .owner import Owner
+from .rank_steps import RankSteps
 from .row_move import RowRoom
 from .soundness import Soundness
-from .steps import Steps
 
 _POSITION = Param("position", int, None, low=0, high=2**62)
 
@@ -144,7 +144,7 @@ class BatchShardedScheduler:
         self._ledger = Ledger(self.size, self.local.vocabulary)
         self._soundness = Soundness()
         meeting = Meeting(self._control, group, shards, RowRoom(), DeviceTokens(group))
-        self._steps = Steps(meeting, self._owner, self._ledger, self._soundness)
+        self._steps = RankSteps(meeting, self._owner, self._ledger, self._soundness)
 
     local: Scheduler
     """The scheduler of the requests that this rank owns. To look at: `explain`, `backend`."""

@@ -1,4 +1,4 @@
-"""`Steps`: the steps of one rank, and what is under way between it and the others."""
+"""`RankSteps`: the steps of one rank, and what is under way between it and the others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BEGUN = (
 )
 
 
-class Steps:
+class RankSteps:
     """Announces, begins and finishes steps, and has ranks agree on all calls that communicate.
 
     One message at most is under way while a rank does other things: that of an announcement, or that beside
