@@ -9,7 +9,17 @@ import triton
 import triton.language as tl
 
 from .certificate import bounds_of
-from .numbers import NO_KEY, heated, in_lines, kernel, key_of, scaled_draw, upto, value_of_key, weight_of
+from .numbers import (
+    NO_KEY,
+    heated,
+    in_lines,
+    kernel,
+    scaled_draw,
+    upto,
+    value_of_key,
+    weight_of,
+    within,
+)
 from .reading import read
 from .scan import first_key, found_in
 
@@ -17,8 +27,8 @@ from .scan import first_key, found_in
 @triton.jit
 def bounded(values, ids, cut, late, scale):
     """`values` without those beyond the bounds, times `scale`."""
-    values = heated(tl.where(key_of(values, ids) <= cut, values, float("-inf")), scale)
-    return tl.where(key_of(values, ids) <= late, values, float("-inf"))
+    values = heated(tl.where(within(values, ids, cut), values, float("-inf")), scale)
+    return tl.where(within(values, ids, late), values, float("-inf"))
 
 
 @kernel()

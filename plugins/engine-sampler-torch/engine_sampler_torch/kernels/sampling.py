@@ -24,8 +24,10 @@ MOST_TOGETHER, READ_AT_ONCE = 128, 4096
 
 LEAST_PROGRAMS, SHARED_PROGRAMS = 16, 1024
 """How many programs share a row that the exact pass may leave out, and how many there are in all."""
-SPREAD_AT_ONCE, LISTED_AT_ONCE = 2048, 1024
+SPREAD_AT_ONCE, LISTED_AT_ONCE = 4096, 4096
 """How many logits, and how many tokens of a list, `flat` looks at at once."""
+SPREAD_AGAIN, LISTED_AGAIN = 1024, 1024
+"""The same, where one program looks at a row for a second time."""
 
 Given = Mapping[str, Tensor]
 Edits = tuple[Tensor, Tensor]
@@ -169,7 +171,7 @@ class _Launches:
         self._launch(few.chain, (self.rows,), logits, index, bitmask, w.ordered, w.by_id, w.counts, w.last,
                      self.outcome.faults, w.first, w.estimates if estimated else w.masses, w.intervals,
                      w.bins, w.listed, self.outcome.token_ids, *(given[name] for name in PARAMETERS),
-                     row_stride, mask_stride, *self.wide, shape.listed // 2,
+                     row_stride, mask_stride, *self.wide, shape.aimed_at,
                      CAPACITY=shape.capacity, TILES=self.tiles_bucket, OPS=plan.operations,
                      SORTED=plan.sorted, LEADING=plan.heated, DRAWN=plan.drawn, WEIGHED=plan.weighed,
                      GREEDY=plan.greedy, ESTIMATED=estimated, FLAT=flat, ALONE=plan.cuts == 1,
@@ -180,18 +182,20 @@ class _Launches:
     def flat(self, plan: KernelPlan, given: Given) -> None:
         """A top_p over rows of which the candidates are too small a part."""
         w, shape, outcome = self.workspace, self.shape, self.outcome
-        values = (given[name] for name in ("p", "reach", "crossing", "depth", "scale", "draw"))
+        values = tuple(given[name] for name in ("p", "reach", "crossing", "depth", "scale", "draw"))
         listing = w.listed, w.listing
-        walk = {"TILE": shape.tile, "CHUNK": min(shape.tile, SPREAD_AT_ONCE), "VECTOR": self.vector,
-                "OPS": plan.operations, "LIST": shape.listed, **self.kinds}  # fmt: skip
+        walk = {"TILE": shape.tile, "VECTOR": self.vector, "OPS": plan.operations, "LIST": shape.listed,
+                **self.kinds}  # fmt: skip
         self._launch(flat.spread, self._shared_out(), *self.source, self.scales, w.best, w.first, w.intervals,
-                     given["depth"], w.totals, w.masses, *listing, *self.strides, *self.wide, **walk,
-                     warps=8)  # fmt: skip
-        self._launch(flat.close, (self.rows,), *self.source, self.scales, w.best, w.first, w.intervals,
-                     w.totals, w.masses, w.bins, *listing, w.candidates, w.ordered, w.state, w.cuts, w.lates,
-                     outcome.token_ids, *values, *self.strides, *self.wide, TILES=self.tiles_bucket,
-                     ROOM=ROOM, AT_ONCE=LISTED_AT_ONCE, DRAWN=plan.cut_last,
-                     **(walk | {"CHUNK": min(shape.tile, LISTED_AT_ONCE)}), warps=8)  # fmt: skip
+                     given["depth"], w.totals, w.masses, *listing, *self.strides, *self.wide,
+                     CHUNK=min(shape.tile, SPREAD_AT_ONCE), **walk, warps=8)  # fmt: skip
+        for again, warps, listed in ((False, 16, LISTED_AT_ONCE), (True, 8, LISTED_AGAIN)):
+            self._launch(flat.close, (self.rows,), *self.source, self.scales, w.best, w.first, w.intervals,
+                         w.totals, w.masses, w.bins, *listing, w.candidates, w.ordered, w.state, w.cuts,
+                         w.lates, outcome.token_ids, *values, *self.strides, *self.wide,
+                         TILES=self.tiles_bucket, CHUNK=min(shape.tile, SPREAD_AGAIN), ROOM=ROOM,
+                         AT_ONCE=min(shape.listed, listed), DRAWN=plan.cut_last, AGAIN=again,
+                         **walk, warps=warps)  # fmt: skip
         if not plan.cut_last:
             self.weigh(plan, given, bounded=True)
             self.draw(plan, given, bounded=True)

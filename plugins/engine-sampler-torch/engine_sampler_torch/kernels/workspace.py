@@ -75,6 +75,11 @@ class WorkspaceShape:
         return max(1024, bucket(self.vocab_size) // 16)
 
     @property
+    def aimed_at(self) -> int:
+        """How many tokens there should be: by a sample, so that half of the places are mostly enough."""
+        return self.listed * 7 // 16
+
+    @property
     def whole(self) -> bool:
         """Whether every token has a place among the candidates."""
         return self.vocab_size <= self.capacity

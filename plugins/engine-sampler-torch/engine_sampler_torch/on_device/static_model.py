@@ -231,8 +231,8 @@ FLAT = ("spread", "close")
 def work_of(case: TimedCase, kernel: str, grid: tuple[int, ...], constants: Mapping[str, Any]) -> LaunchWork:
     """What a launch finds to do in rows of `case`: candidates are a seventh more than asked for, each in a
     group of its own; the estimates of the scan suffice for rows that are not flat, which leave nothing to
-    `flat`, `weigh` and `draw`, and for a draw from most of the others; and none leaves anything to
-    `resolve`."""
+    `flat`, `weigh` and `draw`, and for a draw from most of the others; and none leaves anything to a second
+    look of `close`, or to `resolve`."""
     every = float(case.rows * VOCAB_SIZE * case.dtype.itemsize)
     wanted = min(case.settings.get("top_k", math.inf), constants.get("CAPACITY", 0) / 2)
     cuts = any(name != "temperature" for name in case.settings)
@@ -259,14 +259,16 @@ def work_of(case: TimedCase, kernel: str, grid: tuple[int, ...], constants: Mapp
     if kernel == "chain" and constants["FLAT"]:
         return LaunchWork(rounds=SAMPLED, bytes=every / 16, again=True) if case.flat else LaunchWork(rounds=0)
     if kernel == "close":
-        return LaunchWork(rounds=IN_A_LIST / constants["AT_ONCE"])
+        rounds = math.ceil(IN_A_LIST / constants["AT_ONCE"])
+        return LaunchWork(share=0) if constants["AGAIN"] else LaunchWork(rounds=rounds)
     if kernel == "scan":
         return LaunchWork(rounds=case.edited / grid[1] / UNROLLED if case.edited else 1, bytes=every)
     return LaunchWork()
 
 
 CANDIDATES, IN_A_LIST, SAMPLED = 8 / 7, 4096, 4
-"""Candidates for each that is wanted, tokens that `flat` lists, and how many parts its sample is read in."""
+"""Candidates for each that is wanted, tokens that `flat` lists (up to 4,000 in 120 rows with a standard
+deviation of 2.2), and how many parts its sample is read in."""
 OPEN = 14 / 64
 """Of the flat rows, those that the estimates leave open, as measured with a standard deviation of 2.2."""
 UNROLLED = 4

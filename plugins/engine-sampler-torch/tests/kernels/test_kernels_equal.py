@@ -309,8 +309,8 @@ def test_little_more_than_the_wanted_candidates_pass_the_bound(highest: float, u
         pytest.param(["temperature"], "dist", 4, id="a draw from whole rows"),
         pytest.param(["top_k", "top_p", "min_p", "temperature"], "dist", 4, id="llama.cpp's chain"),
         pytest.param(["temperature", "top_k", "top_p"], "dist", 4, id="a top_k behind the temperature"),
-        pytest.param(["temperature", "top_p"], "dist", 6, id="top_p alone"),
-        pytest.param(["top_p", "temperature"], "dist", 8, id="a temperature behind top_p"),
+        pytest.param(["temperature", "top_p"], "dist", 7, id="top_p alone"),
+        pytest.param(["top_p", "temperature"], "dist", 9, id="a temperature behind top_p"),
         pytest.param(["top_p", "top_k"], "dist", 6, id="a top_k behind top_p"),
     ],
 )
