@@ -37,18 +37,22 @@ BINS = tl.constexpr(1024)
 def ranked(candidates, ordered, by_id, mine, count, LANES: tl.constexpr, STEP: tl.constexpr,
            BY_ID: tl.constexpr):  # fmt: skip
     """Put the LANES candidates number `mine` of `count` in their places, counted STEP by STEP; without BY_ID,
-    only those in order."""
+    only those in order, and NO_KEY must stand behind the last one, up to a multiple of STEP."""
+    # One thread has few of `mine` and many of the others, so that it adds up most of their comparisons.
     steps = tl.arange(0, STEP)
     keys = tl.load(candidates + mine, mask=mine < count, other=NO_KEY)
-    smaller = tl.full((LANES, STEP), 0, tl.int32)
+    smaller = tl.full((STEP, LANES), 0, tl.int32)
     for start in range(0, count, STEP):
-        others = tl.load(candidates + start + steps, mask=start + steps < count, other=NO_KEY)
-        smaller += (others[None, :] < keys[:, None]).to(tl.int32)
+        if BY_ID:
+            others = tl.load(candidates + start + steps, mask=start + steps < count, other=NO_KEY)
+        else:
+            others = tl.load(candidates + start + steps)
+        smaller += (others[:, None] < keys[None, :]).to(tl.int32)
         if BY_ID:
             # The id of NO_KEY is above all others as an unsigned number.
-            before = others.to(tl.uint32)[None, :] < keys.to(tl.uint32)[:, None]
+            before = others.to(tl.uint32)[:, None] < keys.to(tl.uint32)[None, :]
             smaller += tl.where(before, 1 << 16, 0)
-    places = tl.sum(smaller, 1)
+    places = tl.sum(smaller, 0)
     tl.store(ordered + (places & 0xFFFF), keys, mask=mine < count)
     if BY_ID:
         tl.store(by_id + (places >> 16), keys, mask=mine < count)
@@ -100,6 +104,8 @@ def chain(logits, index, bitmask,
         parts = tl.arange(0, TILES)
         weights_of = tl.load(masses + row * tiles + parts, mask=parts < tiles, other=0)
         firsts = tl.load(first + row * tiles + parts, mask=parts < tiles, other=NO_KEY)
+    else:
+        weights_of, firsts = tl.program_id(0), tl.program_id(0)
     # Everything is asked for at once: what is read inside a step would be waited for in every one.
     is_greedy = tl.load(greedy + row) != 0
     scale, k, depth, fewest = (
@@ -119,86 +125,12 @@ def chain(logits, index, bitmask,
     if WEIGHED and not ESTIMATED:
         lost = lost | (tl.load(tokens + row) >= 0)
     if not lost:
-        s, t = tl.where(lanes < count, s, NO_KEY), tl.where(lanes < count, t, NO_KEY)
-        peak = value_of_key(best)
-        left = count
-        closed = bound == EVERY_KEY
-        dirty = bound != bound
-        for i in tl.static_range(len(OPS)):
-            least = 1
-            keep = left
-            found = closed
-            if OPS[i] == TEMPERATURE:
-                if i > 0 or not LEADING:
-                    lost = lost | ~closed
-                    s = key_of(heated(value_of_key(s), scale), id_of_key(s))
-                    t = key_of(heated(value_of_key(t), scale), id_of_key(t))
-                    peak = heated(peak, scale)
-                if GREEDY:
-                    keep = tl.where(is_greedy, 1, left)
-                    found = found | is_greedy
-                    # What was cut before kept the first token, and a greedy row is not scaled.
-                    lost = lost & ~is_greedy
-            if OPS[i] == TOP_K:
-                keep = tl.minimum(k, left.to(tl.int64)).to(tl.int32)
-                found = found | (k <= left)
-            if OPS[i] == TOP_P:
-                weights = weight_of(value_of_key(s), peak)
-                upto = tl.cumsum(weights, 0)
-                mass = tl.sum(weights, 0)
-                crossed = upto - tl.where(crossing, weights, 0)
-                total, most = mass, mass
-                if WEIGHED:
-                    least_of, most_of = weights_of, weights_of
-                    if ESTIMATED:
-                        least_of, most_of = bounds_of(weights_of, firsts, peak, TILE, DOUBT)
-                    total = tl.where(closed, mass, tl.maximum(tl.sum(least_of, 0), mass))
-                    most = tl.where(closed, mass, tl.maximum(tl.sum(most_of, 0), mass))
-                    lost = lost | (dirty & ~closed)
-                else:
-                    lost = lost | ~closed
-                limit = share_limit(share, reach, total)
-                keep = tl.sum(((crossed <= limit) & (s != NO_KEY)).to(tl.int32), 0)
-                reached = mass > limit
-                if ESTIMATED:
-                    limit = share_limit(share, reach, most)
-                    kept = tl.sum(((crossed <= limit) & (s != NO_KEY)).to(tl.int32), 0)
-                    differs = ~closed & ~lost & ((kept != keep) | ((mass > limit) != reached))
-                    lost = lost | differs
-                if FLAT:
-                    y = distance_of(value_of_key(s), peak)
-                    near = (lanes >= keep - 1) & (lanes <= kept) & (s != NO_KEY)
-                    known = differs & (mass > limit)
-                    nearer = tl.where(known, tl.max(tl.where(near, y, -64.0), 0), nearer)
-                    farther = tl.where(known, tl.min(tl.where(near, y, 0.0), 0), farther)
-                    if ALONE:
-                        surely = tl.where(differs, keep, count)
-                found = found | reached
-                least = fewest
-            if OPS[i] == MIN_P:
-                floor = min_p_bound(peak, depth)
-                keep = tl.sum((s <= floor).to(tl.int32), 0)
-                found = found | (floor <= bound)
-                least = fewest
-            found = found & (closed | (least <= left))
-            keep = tl.maximum(keep, tl.minimum(least, left).to(tl.int32))
-            keep = tl.where(found, keep, left)
-            if i < SORTED:
-                upto_key = tl.max(tl.where(lanes < keep, s, NO_BOUND), 0)
-                s = tl.where(s <= upto_key, s, NO_KEY)
-                t = tl.where(t <= upto_key, t, NO_KEY)
-            elif OPS[i] != TEMPERATURE or GREEDY:
-                s, t = first_of(s, t, keep, left)
-            left = keep
-            if OPS[i] != TEMPERATURE:
-                dirty = dirty | ~found
-            closed = found
-        lost = lost | ~closed
+        t, peak, lost, nearer, farther, surely = cut_down(
+            s, t, value_of_key(best), count, bound, is_greedy, scale, k, share, reach, crossing, depth,
+            fewest, weights_of, firsts, CAPACITY, OPS, SORTED, LEADING, WEIGHED, GREEDY, ESTIMATED, FLAT,
+            ALONE, TILE, DOUBT)  # fmt: skip
         if not lost:
-            if DRAWN:
-                tl.store(tokens + row, drawn(t, peak, bits, CAPACITY))
-            else:
-                tl.store(tokens + row, (tl.min(t, 0) & 0xFFFFFFFF))
+            tl.store(tokens + row, chosen(t, peak, bits, DRAWN))
     if FLAT:
         part = lost & (tl.load(faults + row) == 0) & (fewest <= tl.maximum(surely, 1))
         if GREEDY:
@@ -219,6 +151,112 @@ def chain(logits, index, bitmask,
 
 
 @triton.jit
+def cut_down(s, t, peak, count, bound, is_greedy, scale, k, share, reach, crossing, depth, fewest,
+             weights_of, firsts,
+             CAPACITY: tl.constexpr, OPS: tl.constexpr, SORTED: tl.constexpr, LEADING: tl.constexpr,
+             WEIGHED: tl.constexpr, GREEDY: tl.constexpr, ESTIMATED: tl.constexpr, FLAT: tl.constexpr,
+             ALONE: tl.constexpr, TILE: tl.constexpr, DOUBT: tl.constexpr):  # fmt: skip
+    """The samplers OPS on the `count` candidates of a sound row, `s` in order and `t` by id, `peak` the logit
+    of the first: (what remains of `t`, the peak by then, whether the answer is `lost`, and what FLAT asks
+    for: the distances between which the cut lies, and how many tokens stay for sure), as `chain` says it.
+
+    Before operation number SORTED what remains are the first `left` of `s`, so that only they are counted."""
+    nearer, farther = tl.full((), UNKNOWN, tl.float32), tl.full((), UNKNOWN, tl.float32)
+    surely = tl.full((), 1, tl.int32)
+    lanes = tl.arange(0, CAPACITY)
+    s, t = tl.where(lanes < count, s, NO_KEY), tl.where(lanes < count, t, NO_KEY)
+    left = count
+    lost = count < 0
+    closed = bound == EVERY_KEY
+    dirty = bound != bound
+    for i in tl.static_range(len(OPS)):
+        least = 1
+        keep = left
+        found = closed
+        if i == SORTED:
+            s, t = first_in_order(s, t, left)
+        remain = (lanes < left) if i < SORTED else (s != NO_KEY)
+        if OPS[i] == TEMPERATURE:
+            if i > 0 or not LEADING:
+                lost = lost | ~closed
+                s = key_of(heated(value_of_key(s), scale), id_of_key(s))
+                t = key_of(heated(value_of_key(t), scale), id_of_key(t))
+                peak = heated(peak, scale)
+            if GREEDY:
+                keep = tl.where(is_greedy, 1, left)
+                found = found | is_greedy
+                # What was cut before kept the first token, and a greedy row is not scaled.
+                lost = lost & ~is_greedy
+        if OPS[i] == TOP_K:
+            keep = tl.minimum(k, left.to(tl.int64)).to(tl.int32)
+            found = found | (k <= left)
+        if OPS[i] == TOP_P:
+            weights = tl.where(remain, weight_of(value_of_key(s), peak), 0)
+            upto = tl.cumsum(weights, 0)
+            mass = tl.sum(weights, 0)
+            crossed = upto - tl.where(crossing, weights, 0)
+            total, most = mass, mass
+            if WEIGHED:
+                least_of, most_of = weights_of, weights_of
+                if ESTIMATED:
+                    least_of, most_of = bounds_of(weights_of, firsts, peak, TILE, DOUBT)
+                total = tl.where(closed, mass, tl.maximum(tl.sum(least_of, 0), mass))
+                most = tl.where(closed, mass, tl.maximum(tl.sum(most_of, 0), mass))
+                lost = lost | (dirty & ~closed)
+            else:
+                lost = lost | ~closed
+            limit = share_limit(share, reach, total)
+            keep = tl.sum(((crossed <= limit) & remain).to(tl.int32), 0)
+            reached = mass > limit
+            if ESTIMATED:
+                limit = share_limit(share, reach, most)
+                kept = tl.sum(((crossed <= limit) & remain).to(tl.int32), 0)
+                differs = ~closed & ~lost & ((kept != keep) | ((mass > limit) != reached))
+                lost = lost | differs
+            if FLAT:
+                y = distance_of(value_of_key(s), peak)
+                near = (lanes >= keep - 1) & (lanes <= kept) & remain
+                known = differs & (mass > limit)
+                nearer = tl.where(known, tl.max(tl.where(near, y, -64.0), 0), nearer)
+                farther = tl.where(known, tl.min(tl.where(near, y, 0.0), 0), farther)
+                if ALONE:
+                    surely = tl.where(differs, keep, count)
+            found = found | reached
+            least = fewest
+        if OPS[i] == MIN_P:
+            floor = min_p_bound(peak, depth)
+            keep = tl.sum(((s <= floor) & remain).to(tl.int32), 0)
+            found = found | (floor <= bound)
+            least = fewest
+        found = found & (closed | (least <= left))
+        keep = tl.maximum(keep, tl.minimum(least, left).to(tl.int32))
+        keep = tl.where(found, keep, left)
+        if i >= SORTED and (OPS[i] != TEMPERATURE or GREEDY):
+            s, t = first_of(s, t, keep, left)
+        left = keep
+        if OPS[i] != TEMPERATURE:
+            dirty = dirty | ~found
+        closed = found
+    if len(OPS) <= SORTED:
+        s, t = first_in_order(s, t, left)
+    return t, peak, lost | ~closed, nearer, farther, surely
+
+
+@triton.jit
+def first_in_order(s, t, left):
+    """The first `left` ≥ 1 tokens of a row, given twice: `s` in order, `t` by id."""
+    lanes = tl.arange(0, s.shape[0])
+    last = tl.max(tl.where(lanes < left, s, NO_BOUND), 0)
+    return tl.where(lanes < left, s, NO_KEY), tl.where(t <= last, t, NO_KEY)
+
+
+@triton.jit
+def chosen(t, peak, bits, DRAWN: tl.constexpr):
+    """The token of a row of which the tokens `t` remain, by id: one by weight, or the first."""
+    return drawn(t, peak, bits) if DRAWN else tl.min(t, 0) & 0xFFFFFFFF
+
+
+@triton.jit
 def first_of(s, t, keep, left):
     """Remove all but the first `keep` ≥ 1 of the `left` tokens of a row, given twice: `s` in descending
     logits, `t` by id. Removed lanes hold `NO_KEY`. A temperature may have made logits of `s` equal that were
@@ -234,13 +272,15 @@ def first_of(s, t, keep, left):
 
 
 @triton.jit
-def drawn(t, peak, bits, CAPACITY: tl.constexpr):
+def drawn(t, peak, bits):
     """The first of the tokens `t`, by id, whose cumulative weight exceeds (r·S) >> 64; `peak`: their greatest
     logit."""
     weights = weight_of(value_of_key(t), peak)
     target = scaled_draw(bits, tl.sum(weights, 0))
-    before = tl.sum((tl.cumsum(weights, 0) <= target).to(tl.int32), 0)
-    return tl.sum(tl.where(tl.arange(0, CAPACITY) == before, t & 0xFFFFFFFF, 0), 0)
+    beyond = tl.cumsum(weights, 0) > target
+    # No removed token is the first of these, and as an unsigned number its id is above all others.
+    ids = tl.where(beyond, t, NO_KEY).to(tl.uint32)
+    return tl.min(ids, 0).to(tl.int64)
 
 
 @kernel()

@@ -57,8 +57,8 @@ def order_of(values):
 @triton.jit
 def order_of_number(values):
     """`order_of` what is not NaN."""
-    bits = values.to(tl.int32, bitcast=True)
-    bits = tl.where(values == 0.0, 0, bits)
+    # −0 + 0 = +0.
+    bits = (values + 0.0).to(tl.int32, bitcast=True)
     return bits ^ ((bits >> 31) & 0x7FFFFFFF)
 
 
@@ -100,6 +100,12 @@ def value_of_key(key):
 @triton.jit
 def id_of_key(key):
     return (key & 0xFFFFFFFF).to(tl.int32)
+
+
+@triton.jit
+def order_of_bound(bound):
+    """The least order of logits that pass a bound for whole logits, whatever their ids."""
+    return ~(bound >> 32).to(tl.int32)
 
 
 @triton.jit
@@ -171,9 +177,9 @@ def scaled_draw(bits, total):
 
 
 @triton.jit
-def in_lines(COUNT: tl.constexpr):
+def in_lines(COUNT: tl.constexpr, WIDEST: tl.constexpr = 128):
     """0 to COUNT − 1 as [lines, columns] for `upto`."""
-    WIDE: tl.constexpr = 128 if COUNT >= 128 else COUNT
+    WIDE: tl.constexpr = WIDEST if COUNT >= WIDEST else COUNT
     return tl.arange(0, COUNT // WIDE)[:, None] * WIDE + tl.arange(0, WIDE)[None, :]
 
 

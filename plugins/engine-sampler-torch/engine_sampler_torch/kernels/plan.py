@@ -81,6 +81,12 @@ class KernelPlan:
         )
 
     @property
+    def closed(self) -> bool:
+        """Whether what remains always lies within the first k tokens of a row: a top_k cuts to them before
+        any sampler asks what whole rows weigh, and before a later temperature."""
+        return self.asked and not self.weighed
+
+    @property
     def gathered(self) -> int:
         """How many candidates a workspace must have room for."""
         return max(self.wanted, ROOM // 2) if self.flat else self.wanted

@@ -41,10 +41,10 @@ def edited(values, ids, edit_ids, edit_values, low, high):
 
 @triton.jit
 def edited_anywhere(values, ids, edit_ids, edit_values, low, high):
-    """`edited` for lines of ids from different tiles, [lines, columns]: `low` and `high` [lines] say for each
-    which edits are its tile's. Each id is searched for among them, by halves."""
-    most = tl.max(high - low, 0)
-    left, right = low[:, None] + ids * 0, high[:, None] + ids * 0
+    """`edited` for ids from different tiles: `low` and `high`, of a shape that stretches to theirs, say for
+    each which edits are its tile's. Each id is searched for among them, by halves."""
+    most = tl.max(high - low)
+    left, right = low + ids * 0, high + ids * 0
     end = right
     while most > 0:
         middle = (left + right) >> 1

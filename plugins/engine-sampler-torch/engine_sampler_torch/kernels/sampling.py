@@ -19,7 +19,7 @@ from .workspace import ROOM, Workspace, WorkspaceShape, bucket
 
 GATHERED_AT_ONCE, MOST_PROGRAMS = 1024, 32
 """How many logits a program gathers from at once, and how many programs share a row's."""
-MOST_TOGETHER, READ_AT_ONCE = 128, 4096
+MOST_TOGETHER, READ_AT_ONCE = 128, 2048
 """Up to how many candidates one program of a row does all of that, and how many logits it reads at once."""
 
 LEAST_PROGRAMS, SHARED_PROGRAMS = 16, 1024
@@ -124,7 +124,7 @@ class _Launches:
         w, shape = self.workspace, self.shape
         given = [*self.source, self.scales, w.highest, w.first, w.alive, w.maxima]
         constants = {"TILE": shape.tile, "GROUP": shape.group, "TILES": self.tiles_bucket,
-                     "GROUPS": bucket(shape.groups), "COARSE": shape.coarse, "WHOLE": shape.whole,
+                     "GROUPS": max(4, bucket(shape.groups)), "COARSE": shape.coarse, "WHOLE": shape.whole,
                      "NEEDS": needs is not None, **self.kinds}  # fmt: skip
         return [*given, self._none(torch.int64) if needs is None else needs], constants
 
@@ -135,7 +135,19 @@ class _Launches:
         self._launch(together.candidates, (self.rows,), *given, outcome.peaks, outcome.faults, w.best, w.last,
                      w.counts, w.hot, w.ordered, w.by_id, outcome.token_ids, *self.strides,
                      *self.wide, shape.groups, wanted, **constants, CAPACITY=shape.capacity,
-                     AT_ONCE=max(1, READ_AT_ONCE // shape.group), STEP=32, warps=8)  # fmt: skip
+                     AT_ONCE=max(1, READ_AT_ONCE // shape.group), warps=8)  # fmt: skip
+
+    def sampled(self, plan: KernelPlan, given: Given) -> None:
+        """The tokens, by one program a row: its candidates and the chain on them."""
+        w, shape, outcome = self.workspace, self.shape, self.outcome
+        constants = self._begun(None)[1]
+        del constants["NEEDS"]
+        self._launch(together.sampled, (self.rows,), *self.source, w.highest, w.first, w.alive, w.maxima,
+                     outcome.peaks, outcome.faults, w.counts, w.hot, w.ordered, w.by_id, outcome.token_ids,
+                     *(given[name] for name in PARAMETERS), *self.strides, *self.wide, shape.groups,
+                     plan.wanted, **constants, CAPACITY=shape.capacity,
+                     AT_ONCE=max(1, READ_AT_ONCE // shape.group), OPS=plan.operations, SORTED=plan.sorted,
+                     DRAWN=plan.drawn, GREEDY=plan.greedy, warps=8)  # fmt: skip
 
     def gather(self) -> None:
         """The candidates, in any order."""
@@ -318,21 +330,11 @@ def sample(
             launches.scan(0)
             launches.begin(None, 0, best_only=True)
         elif plan.wanted:
-            needs = arguments["k"] if plan.asked else None
             launches.scan(plan.wanted, estimated=plan.estimated)
-            if shape.capacity <= MOST_TOGETHER:
-                launches.candidates(needs, plan.wanted)
+            if plan.closed and shape.capacity <= MOST_TOGETHER:
+                launches.sampled(plan, arguments)
             else:
-                launches.begin(needs, plan.wanted)
-                launches.gather()
-                launches.rank(shape.capacity)
-            launches.chain(plan, arguments, estimated=plan.weighed)
-            if plan.flat:
-                launches.flat(plan, arguments)
-            elif plan.weighed:
-                launches.weigh(plan, arguments)
-                launches.chain(plan, arguments, estimated=False)
-            launches.resolve(plan, arguments)
+                _from_candidates(launches, plan, arguments)
         else:
             launches.scan(0, estimated=True)
             launches.decide(plan, arguments)
@@ -341,6 +343,25 @@ def sample(
     if replay is not None:
         replay.settle(launches.outcome, logits, draws, bitmask, edits)
     return launches.outcome
+
+
+def _from_candidates(launches: _Launches, plan: KernelPlan, given: Given) -> None:
+    """The launches between the scan and the tokens, for chains whose answer may lie beyond the candidates or
+    that want many."""
+    needs, capacity = given["k"] if plan.asked else None, launches.shape.capacity
+    if capacity <= MOST_TOGETHER:
+        launches.candidates(needs, plan.wanted)
+    else:
+        launches.begin(needs, plan.wanted)
+        launches.gather()
+        launches.rank(capacity)
+    launches.chain(plan, given, estimated=plan.weighed)
+    if plan.flat:
+        launches.flat(plan, given)
+    elif plan.weighed:
+        launches.weigh(plan, given)
+        launches.chain(plan, given, estimated=False)
+    launches.resolve(plan, given)
 
 
 def narrow(

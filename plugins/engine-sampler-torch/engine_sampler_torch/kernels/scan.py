@@ -15,10 +15,10 @@ from .numbers import (
     NO_KEY,
     REMOVED,
     heated,
-    in_lines,
     kernel,
     key_of,
     order_of,
+    order_of_bound,
     upto,
     value_of,
     value_of_key,
@@ -146,6 +146,38 @@ def first_key(key, source, words, edit_ids, edit_values, spans, scale, vocab,
 
 
 @triton.jit
+def in_runs(COUNT: tl.constexpr):
+    """0 to COUNT − 1 as [runs, threads, 4]: each thread has neighbours, in runs of four, and counts them
+    alone."""
+    THREADS: tl.constexpr = 256 if COUNT >= 1024 else COUNT // 4
+    threads = tl.arange(0, THREADS)[None, :, None] * (COUNT // THREADS)
+    return threads + tl.arange(0, COUNT // THREADS // 4)[:, None, None] * 4 + tl.arange(0, 4)[None, None, :]
+
+
+@triton.jit
+def in_fours(values):
+    """The first, second, third and fourth of each run of `values` [runs, threads, 4], which stay with the
+    threads that have them."""
+    even, odd = tl.split(tl.reshape(values, (values.shape[0], values.shape[1], 2, 2)))
+    first, third = tl.split(even)
+    second, fourth = tl.split(odd)
+    return first, second, third, fourth
+
+
+@triton.jit
+def places_of_fours(a, b, c, d):
+    """(the number of each that is set among the set flags of runs, a to d as `in_fours` divides them, in the
+    order of `in_runs`; how many there are)."""
+    second = a.to(tl.int32)
+    third = second + b.to(tl.int32)
+    fourth = third + c.to(tl.int32)
+    runs = fourth + d.to(tl.int32)
+    threads = tl.sum(runs, 0)
+    place = (tl.cumsum(threads, 0) - threads)[None, :] + (tl.cumsum(runs, 0) - runs)
+    return place, place + second, place + third, place + fourth, tl.sum(threads, 0)
+
+
+@triton.jit
 def places_of(wanted):
     """(the number of each of the `wanted` [lines, columns] among them, line by line; how many there are)."""
     ones = wanted.to(tl.int32)
@@ -153,15 +185,33 @@ def places_of(wanted):
 
 
 @triton.jit
-def hot_of(orders, bound, fault, hot, GROUPS: tl.constexpr):
-    """How many groups hold tokens that pass `bound`, none if the row is faulty; their numbers, ascending, in
-    `hot`."""
-    passing = (orders > REMOVED) & ((~orders).to(tl.int64) << 32 <= tl.where(fault == 0, bound, NO_BOUND))
-    numbers = in_lines(GROUPS)
-    passing = tl.reshape(passing, numbers.shape)
-    places, count = places_of(passing)
-    tl.store(hot + places, numbers.to(tl.int16), mask=passing)
-    return count
+def maxima_of(maxima, groups, GROUPS: tl.constexpr):
+    """The maxima of all groups of a row, as `in_runs`."""
+    numbers = in_runs(GROUPS)
+    return tl.load(maxima + numbers, mask=numbers < groups, other=REMOVED)
+
+
+@triton.jit
+def hot_of(orders, key, fault, need, hot, COARSE: tl.constexpr, WHOLE: tl.constexpr):
+    """(A bound that at least the first `need` tokens of the row pass, all with WHOLE; how many groups hold
+    such tokens, none if the row is faulty), for the `maxima_of` a row, of which `key` has the greatest. The
+    numbers of these groups, ascending, in `hot`."""
+    bound = tl.full((), EVERY_KEY, tl.int64)
+    RUNS: tl.constexpr = orders.shape[0] * orders.shape[1]
+    COARSER: tl.constexpr = RUNS if COARSE <= RUNS else 4 * RUNS
+    if not WHOLE:
+        coarser = tl.reshape(tl.max(orders, 2) if COARSE <= RUNS else orders, (COARSER,))
+        bound = nth_best(coarser, value_of_key(key), need)
+    least = tl.where(fault == 0, order_of_bound(bound), 0x7FFFFFFF)
+    a, b, c, d = in_fours(orders)
+    a, b, c, d = a >= least, b >= least, c >= least, d >= least
+    place, second, third, fourth, count = places_of_fours(a, b, c, d)
+    numbers, _, _, _ = in_fours(in_runs(4 * RUNS))
+    tl.store(hot + place, numbers.to(tl.int16), mask=a)
+    tl.store(hot + second, (numbers + 1).to(tl.int16), mask=b)
+    tl.store(hot + third, (numbers + 2).to(tl.int16), mask=c)
+    tl.store(hot + fourth, (numbers + 3).to(tl.int16), mask=d)
+    return bound, count
 
 
 @triton.jit
@@ -178,8 +228,7 @@ def begun(row, source, bitmask, edit_ids, edit_values, spans, scale,
     (0, a bound that every token passes)."""
     # Everything whose address is known at once is asked for at once.
     if GROUPED:
-        numbers = tl.arange(0, GROUPS)
-        orders = tl.load(maxima + row * groups + numbers, mask=numbers < groups, other=REMOVED)
+        orders = maxima_of(maxima + row * groups, groups, GROUPS)
         if NEEDS:
             need = tl.minimum(tl.load(needs + row), need).to(tl.int32)
     peak, fault, key = found_in(row, highest, first, alive, tiles, TILES, MASKED, EDITED)
@@ -193,10 +242,8 @@ def begun(row, source, bitmask, edit_ids, edit_values, spans, scale,
     bound = tl.full((), EVERY_KEY, tl.int64)
     count = 0
     if GROUPED:
-        if not WHOLE:
-            bound = nth_best(coarser(orders, GROUPS, COARSE), value_of_key(key), need)
+        bound, count = hot_of(orders, key, fault, need, hot + row * groups, COARSE, WHOLE)
         tl.store(last + row, bound)
-        count = hot_of(orders, bound, fault, hot + row * groups, GROUPS)
     key = tl.where(fault == 0, best_key, key)
     tl.store(best + row, key)
     token = tl.full((), -1, tl.int64)
@@ -234,15 +281,6 @@ def begin(logits, index, bitmask, edit_ids, edit_values, spans, scales,
 
 
 @triton.jit
-def coarser(orders, GROUPS: tl.constexpr, COARSE: tl.constexpr):
-    """[COARSE], the greatest of as many disjoint parts of `orders` [GROUPS]: of those that one thread has
-    read, runs of four."""
-    RUN: tl.constexpr = GROUPS // COARSE if GROUPS // COARSE < 4 else 4
-    runs = tl.reshape(orders, (GROUPS // COARSE // RUN, COARSE, RUN))
-    return tl.max(tl.max(runs, 2), 0)
-
-
-@triton.jit
 def nth_best(orders, peak, need):
     """A key that the logits of the `need` greatest of some maxima do not exceed; `orders`: of these, of which
     `peak` is the greatest. Maxima of disjoint groups are logits, so at least `need` logits pass it. If fewer
@@ -274,25 +312,25 @@ BEYOND, FARTHEST = tl.constexpr(1.0 + 2.0**-22), tl.constexpr(2.0**126)
 def nth_digit(digits, active, need):
     """(the digit of the `need`-th of the `active` in ascending order, how many have smaller ones); 256 if
     there are fewer."""
-    counts = tl.histogram(digits, 256, mask=active)
-    upto = tl.cumsum(counts, 0)
-    places = (tl.arange(0, 256).to(tl.int64) << 32) | (upto - counts).to(tl.int64)
-    place = tl.min(tl.where(upto >= need, places, 256 << 32), 0)
-    return (place >> 32).to(tl.int32), (place & 0xFFFFFFFF).to(tl.int32)
+    upto = tl.cumsum(tl.histogram(digits, 256, mask=active), 0)
+    # Both in one number, of the last digit that does not suffice: there are fewer than 2^16.
+    smaller = ((tl.arange(0, 256) + 1) << 16) + upto
+    last = tl.max(tl.where(upto < need, smaller, 0), 0)
+    return last >> 16, last & 0xFFFF
 
 
 @triton.jit
-def read_hot(source, words, edit_ids, edit_values, spans, scale, hot, start, count, vocab,
-             TILE: tl.constexpr, GROUP: tl.constexpr, STEP: tl.constexpr,
+def read_hot(source, words, edit_ids, edit_values, spans, scale, hot, places, inside, count, vocab,
+             TILE: tl.constexpr, GROUP: tl.constexpr,
              MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr):  # fmt: skip
-    """(the logits [STEP, GROUP], their ids) of the groups from number `start` on of the `count` in `hot`."""
-    places = start + tl.arange(0, STEP)
+    """(the logits, their ids) of tokens number `inside` of the groups number `places` of the `count` in
+    `hot`; −inf beyond these."""
     live = places < count
     chosen = tl.load(hot + places, mask=live, other=0).to(tl.int32)
-    ids = chosen[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
-    values = limited(read_raw(source, ids, live[:, None], vocab))
+    ids = chosen * GROUP + inside
+    values = limited(read_raw(source, ids, live, vocab))
     if MASKED:
-        values = tl.where(allowed_by(words, ids, live[:, None], vocab), values, float("-inf"))
+        values = tl.where(allowed_by(words, ids, live, vocab), values, float("-inf"))
     if EDITED:
         lines = chosen // (TILE // GROUP)
         values = edited_anywhere(values, ids, edit_ids, edit_values, tl.load(spans + lines),
@@ -333,7 +371,8 @@ def gather(logits, index, bitmask, edit_ids, edit_values, spans, scales,
     count = tl.where(bound == NO_BOUND, 0, count)
     for start in range(number * STEP, count, programs * STEP):
         values, ids = read_hot(source, words, edit_ids + edits, edit_values + edits,
-                               spans + row * spans_stride, scale, hot + row * groups, start, count, vocab,
-                               TILE, GROUP, STEP, MASKED, EDITED, HEATED)  # fmt: skip
+                               spans + row * spans_stride, scale, hot + row * groups,
+                               start + tl.arange(0, STEP)[:, None], tl.arange(0, GROUP)[None, :], count,
+                               vocab, TILE, GROUP, MASKED, EDITED, HEATED)  # fmt: skip
         keys = key_of(values, ids)
         append(keys, keys <= bound, candidates + row.to(tl.int64) * CAPACITY, counts + row, CAPACITY)

@@ -216,6 +216,42 @@ def resolve(logits, index, bitmask, edit_ids, edit_values, spans, faults, best, 
         tl.store(tokens + row, token)
 
 
+@triton.jit
+def listed_first(source, words, edit_ids, edit_values, spans, scale, k, listing, vocab,
+                 SPAN: tl.constexpr, TILE: tl.constexpr,
+                 MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr):  # fmt: skip
+    """The key of the k-th token of a row that has more, and the keys of the first k in `listing`, by id. The
+    order of its logit is found bit by bit: little code, which each chain compiles for itself."""
+    lanes = tl.arange(0, TILE)
+    prefix = tl.full((), -0x80000000, tl.int64)
+    above = tl.full((), 0, tl.int64)
+    bit = tl.full((), 1 << 31, tl.int64)
+    while bit > 0:
+        ones = tl.full((TILE,), 0, tl.int32)
+        for start in range(0, vocab, TILE):
+            keys = key_of(read(source, words, edit_ids, edit_values, spans, scale, start // SPAN,
+                               start + lanes, lanes >= 0, vocab, MASKED, EDITED, HEATED),
+                          start + lanes)  # fmt: skip
+            ones += ((keys >> 32) < prefix + bit).to(tl.int32)
+        count = tl.sum(ones, 0).to(tl.int64)
+        above = tl.where(count < k, count, above)
+        prefix += tl.where(count < k, bit, 0)
+        bit >>= 1
+    last = tl.full((), NO_BOUND, tl.int64)
+    before, tied_before = 0, 0
+    for start in range(0, vocab, TILE):
+        keys = key_of(read(source, words, edit_ids, edit_values, spans, scale, start // SPAN, start + lanes,
+                           lanes >= 0, vocab, MASKED, EDITED, HEATED), start + lanes)  # fmt: skip
+        tied = ((keys >> 32) == prefix).to(tl.int32)
+        first = (tied != 0) & (tied_before + tl.cumsum(tied, 0) <= k - above)
+        stays = ((keys >> 32) < prefix) | first
+        tl.store(listing + before + tl.cumsum(stays.to(tl.int32), 0) - 1, keys, mask=stays)
+        last = tl.maximum(last, tl.max(tl.where(stays, keys, NO_BOUND), 0))
+        before += tl.sum(stays.to(tl.int32), 0)
+        tied_before += tl.sum(tied, 0)
+    return last
+
+
 @kernel()
 def recut(logits, index, bitmask, edit_ids, edit_values, spans, scales, faults, ks, last, counts,
           row_stride, mask_stride, edit_stride, spans_stride, vocab,

@@ -46,11 +46,13 @@ class Instruction:
     """address  its place, in bytes.
     name     its operation without modifiers.
     target   the address it jumps to; None for all others.
+    modules  the Python modules whose functions it comes from, as far as lines are known.
     """
 
     address: int
     name: str
     target: int | None = None
+    modules: frozenset[str] = frozenset()
 
 
 def specification(
@@ -96,47 +98,54 @@ def resources_of(kernel: Any) -> Resources:
     if "amdgcn" in kernel.asm:
         found = dict(re.findall(r"^\s+\.(\w+):\s+(\d+)$", kernel.asm["amdgcn"], re.MULTILINE))
         return Resources(int(found["vgpr_count"]), int(found["private_segment_fixed_size"]), shared)
-    line = _by_tool("cuobjdump", "-res-usage", kernel.asm["cubin"])
+    line = _by_tool("cuobjdump", ("-res-usage",), kernel.asm["cubin"])
     usage = dict(re.findall(r"(REG|STACK|LOCAL):(\d+)", line))
     return Resources(int(usage["REG"]), int(usage["STACK"]) + int(usage["LOCAL"]), shared)
 
 
-def disassembled(cubin: bytes) -> str:
-    """SASS, by the disassembler that Triton brings."""
-    return _by_tool("nvdisasm", "-c", cubin)
+def disassembled(cubin: bytes, *, lines: bool = False) -> str:
+    """SASS, by the disassembler that Triton brings; with `lines`, also of which lines it comes."""
+    return _by_tool("nvdisasm", ("-c", "-gi") if lines else ("-c",), cubin)
 
 
-def _by_tool(name: str, option: str, cubin: bytes) -> str:
+def _by_tool(name: str, options: tuple[str, ...], cubin: bytes) -> str:
     import triton
 
     tool = Path(triton.__file__).parent / "backends/nvidia/bin" / name
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        return subprocess.run([tool, option, file.name], capture_output=True, text=True, check=True).stdout
+        return subprocess.run([tool, *options, file.name], capture_output=True, text=True, check=True).stdout
 
 
 _LINE = re.compile(r"\s*/\*([0-9a-f]+)\*/\s+(?:@!?U?P\w+ )?([A-Z][A-Z0-9_]*)(\S*)(.*)")
 _LABEL = re.compile(r"^(\.L_x_\d+):")
 _JUMP = re.compile(r"`\((\.L_x_\d+)\)")
+_SOURCE = re.compile(r'\s*//## File "(?:[^"]*/)?([^"/]+)\.py", line')
 
 
 def instructions_of(sass: str) -> list[Instruction]:
     """The instructions of a kernel in the order of their addresses, without the padding at its end."""
     labels: dict[str, int] = {}
     waiting: list[str] = []
-    lines: list[tuple[int, str, str | None]] = []
+    lines: list[tuple[int, str, str | None, frozenset[str]]] = []
+    modules: frozenset[str] = frozenset()
+    follows = False
     for text in sass.splitlines():
-        label, line = _LABEL.match(text), _LINE.match(text)
+        label, line, source = _LABEL.match(text), _LINE.match(text), _SOURCE.match(text)
         if label:
             waiting.append(label[1])
+        if source:
+            # One for each function that was inlined, before the instructions.
+            modules = (modules if follows else frozenset()) | {source[1]}
+        follows = source is not None
         if line:
             address = int(line[1], 16)
             labels |= dict.fromkeys(waiting, address)
             waiting = []
             jump = _JUMP.search(line[4]) if line[2] == "BRA" else None
-            lines.append((address, line[2], jump[1] if jump else None))
-    found = [Instruction(address, name, labels[to] if to else None) for address, name, to in lines]
+            lines.append((address, line[2], jump[1] if jump else None, modules))
+    found = [Instruction(address, name, labels[to] if to else None, of) for address, name, to, of in lines]
     return [one for one in found if one.name != "NOP" and one.target != one.address]
 
 

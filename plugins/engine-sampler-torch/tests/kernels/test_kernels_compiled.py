@@ -192,7 +192,7 @@ def test_every_kernel_compiles_for_every_generation(reports: list[dict[str, Any]
     kernels = {report["kernel"] for report in reports}
     assert kernels == {
         "begin", "candidates", "chain", "close", "count_edits", "decide", "deliver", "draw", "emit", "gather",
-        "listing", "rank", "recut", "resolve", "revise", "scan", "spread", "total", "weigh",
+        "listing", "rank", "recut", "resolve", "revise", "sampled", "scan", "spread", "total", "weigh",
     }  # fmt: skip
     assert {(r["kernel"], r["architecture"]) for r in reports} == {
         (k, a) for k in kernels for a in ARCHITECTURES
@@ -220,9 +220,10 @@ def test_no_kernel_needs_more_shared_memory_than_every_card_has(reports: list[di
     assert max(report["shared"] for report in reports) <= 48 << 10
 
 
-MOST_ON_A_STACK = {"resolve": 40}
+MOST_ON_A_STACK = {"resolve": 40, "sampled": 24}
 """Bytes, 8 where no other number is named: ptxas puts one register aside where it has plenty, in a few of
-some two hundred variants, and ten in the search of whole rows for sm_100."""
+some two hundred variants, ten in the search of whole rows for sm_100, and six in `sampled` on sm_80, under masks,
+where it could have four times as many."""
 
 
 def test_no_kernel_works_on_a_stack_or_in_local_memory(reports: list[dict[str, Any]]) -> None:

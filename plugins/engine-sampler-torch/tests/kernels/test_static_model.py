@@ -39,6 +39,17 @@ def test_what_is_inside_a_loop_counts_as_often_as_it_runs() -> None:
     assert (pipes["fma"], pipes["alu"], pipes["constant"], barriers, loads) == (5, 5, 1, 5, 1)
 
 
+def test_instructions_say_of_which_modules_they_come() -> None:
+    lines = SASS.replace(
+        ".L_x_0:",
+        """	//## File "/a/whole.py", line 3 inlined at "/a/together.py", line 5
+	//## File "/a/together.py", line 5
+.L_x_0:""",
+    ).replace("        /*0060*/", '	//## File "/a/together.py", line 9\n        /*0060*/')
+    code = instructions_of(lines)
+    assert [one.modules for one in code] == [frozenset()] * 2 + [{"whole", "together"}] * 4 + [{"together"}]
+
+
 BRANCH = """
         /*0000*/               @P0 BRA `(.L_x_2) ;
 .L_x_0:
