@@ -222,8 +222,8 @@ def test_no_kernel_needs_more_shared_memory_than_every_card_has(reports: list[di
 
 MOST_ON_A_STACK = {"resolve": 40, "sampled": 24}
 """Bytes, 8 where no other number is named: ptxas puts one register aside where it has plenty, in a few of
-some two hundred variants, ten in the search of whole rows for sm_100, and six in `sampled` on sm_80, under masks,
-where it could have four times as many."""
+some two hundred variants, ten in the search of whole rows for sm_100, and six in `sampled` on sm_80, under
+masks, where it could have four times as many."""
 
 
 def test_no_kernel_works_on_a_stack_or_in_local_memory(reports: list[dict[str, Any]]) -> None:
