@@ -7,7 +7,7 @@ What a program has written for itself, it reads behind a barrier of its own; not
 import triton
 import triton.language as tl
 
-from .few import chosen, cut_down, ranked
+from .few import chosen, cut_down
 from .numbers import NO_KEY, kernel, key_of_number, order_of_bound, value_of, value_of_key
 from .scan import begun, found_in, hot_of, in_fours, in_runs, maxima_of, places_of_fours, read_hot
 from .whole import listed_first
@@ -71,9 +71,16 @@ def put_in_order(by_id, ordered, count, CAPACITY: tl.constexpr):
     lanes = tl.arange(0, CAPACITY)
     tl.store(by_id + lanes, NO_KEY, mask=lanes >= count)
     tl.debug_barrier()
-    for start in range(0, count, RANKED_AT_ONCE):
-        mine = start + tl.arange(0, RANKED_AT_ONCE)
-        ranked(by_id, ordered, by_id, mine, count, RANKED_AT_ONCE, RANKED_AT_ONCE, False)
+    steps = tl.arange(0, RANKED_AT_ONCE)
+    for first in range(0, count, RANKED_AT_ONCE):
+        mine = first + steps
+        keys = tl.load(by_id + mine, mask=mine < count, other=NO_KEY)
+        # One thread has few of these and many of the others, so that it adds up most of the comparisons.
+        smaller = tl.full((RANKED_AT_ONCE, RANKED_AT_ONCE), 0, tl.int32)
+        for start in range(0, count, RANKED_AT_ONCE):
+            others = tl.load(by_id + start + steps)
+            smaller += (others[:, None] < keys[None, :]).to(tl.int32)
+        tl.store(ordered + tl.sum(smaller, 0), keys, mask=mine < count)
 
 
 @kernel()
