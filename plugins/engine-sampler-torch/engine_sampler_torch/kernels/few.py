@@ -34,20 +34,24 @@ BINS = tl.constexpr(1024)
 
 
 @triton.jit
-def ranked(candidates, ordered, by_id, mine, count, LANES: tl.constexpr, STEP: tl.constexpr):
-    """Put the LANES candidates number `mine` of `count` in their places, counted STEP by STEP."""
+def ranked(candidates, ordered, by_id, mine, count, LANES: tl.constexpr, STEP: tl.constexpr,
+           BY_ID: tl.constexpr):  # fmt: skip
+    """Put the LANES candidates number `mine` of `count` in their places, counted STEP by STEP; without BY_ID,
+    only those in order."""
     steps = tl.arange(0, STEP)
     keys = tl.load(candidates + mine, mask=mine < count, other=NO_KEY)
     smaller = tl.full((LANES, STEP), 0, tl.int32)
     for start in range(0, count, STEP):
         others = tl.load(candidates + start + steps, mask=start + steps < count, other=NO_KEY)
         smaller += (others[None, :] < keys[:, None]).to(tl.int32)
-        # The id of NO_KEY is above all others as an unsigned number.
-        before = others.to(tl.uint32)[None, :] < keys.to(tl.uint32)[:, None]
-        smaller += tl.where(before, 1 << 16, 0)
+        if BY_ID:
+            # The id of NO_KEY is above all others as an unsigned number.
+            before = others.to(tl.uint32)[None, :] < keys.to(tl.uint32)[:, None]
+            smaller += tl.where(before, 1 << 16, 0)
     places = tl.sum(smaller, 1)
     tl.store(ordered + (places & 0xFFFF), keys, mask=mine < count)
-    tl.store(by_id + (places >> 16), keys, mask=mine < count)
+    if BY_ID:
+        tl.store(by_id + (places >> 16), keys, mask=mine < count)
 
 
 @kernel()
@@ -60,7 +64,7 @@ def rank(candidates, counts, ordered, by_id, CAPACITY: tl.constexpr, LANES: tl.c
     count = tl.load(counts + row)
     at = row.to(tl.int64) * CAPACITY
     if (count <= CAPACITY) & (tl.program_id(1) * LANES < count):
-        ranked(candidates + at, ordered + at, by_id + at, mine, count, LANES, STEP)
+        ranked(candidates + at, ordered + at, by_id + at, mine, count, LANES, STEP, True)
 
 
 @kernel()

@@ -177,9 +177,9 @@ def scaled_draw(bits, total):
 
 
 @triton.jit
-def in_lines(COUNT: tl.constexpr, WIDEST: tl.constexpr = 128):
+def in_lines(COUNT: tl.constexpr):
     """0 to COUNT − 1 as [lines, columns] for `upto`."""
-    WIDE: tl.constexpr = WIDEST if COUNT >= WIDEST else COUNT
+    WIDE: tl.constexpr = 128 if COUNT >= 128 else COUNT
     return tl.arange(0, COUNT // WIDE)[:, None] * WIDE + tl.arange(0, WIDE)[None, :]
 
 
