@@ -4,7 +4,7 @@ The exact answer to anything, flat, tied or adversarial, at the price of ten to 
 one program. What remains of a row is described by two keys: a token remains if its key does not exceed `cut`
 before the temperature, and `late` after it. Each sampler that cuts finds its last token: first the order of
 its logit, four bits a pass, by the number or the weight of the tokens up to sixteen pivots; then its id
-among those that tie. Nothing is written but the token.
+among those that tie. Nothing is written but the token, or what `listed_first` lists.
 """
 
 import triton
