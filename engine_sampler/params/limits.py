@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..base.arguments import instance_of
 from ..base.errors import quoted
 from ..contract import Param, ParameterError
 from ..registry import Catalogue, default_registry, unknown
@@ -112,11 +113,11 @@ class RequestLimits:
 
 def limits_of(value: Any) -> RequestLimits:
     """The limits that a caller gives, or the default ones for None. Raises `ParameterError` for others."""
-    if value is None:
-        return RequestLimits()
-    if not isinstance(value, RequestLimits):
-        raise ParameterError(f"limits={quoted(value)} is not allowed: RequestLimits(name=limit, …)")
-    return value
+    return (
+        RequestLimits()
+        if value is None
+        else instance_of(RequestLimits, "limits", value, "RequestLimits(name=limit, …)")
+    )
 
 
 def _beyond(param: Param, value: Any, size: float, limit: int) -> ParameterError:

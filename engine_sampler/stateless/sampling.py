@@ -13,8 +13,8 @@ import numpy as np
 
 from ..arithmetic import LogitRows, Logprobs
 from ..backends.choose import best_backend, named_backend
-from ..base.errors import quoted
-from ..contract import Backend, ParameterError
+from ..base.arguments import not_allowed
+from ..contract import Backend
 from ..params import RequestLimits, SamplingParams, limits_of
 from ..registry import Catalogue, default_registry, structured_in
 from ..requests.tensors import WithTensors
@@ -161,7 +161,7 @@ class _Arguments:
             if len(values) != n:
                 raise ValueError(f"{name} has {len(values)} entries for {n} rows of logits")
             if name.endswith("token_ids") and n and isinstance(values[0], (int, np.integer)):
-                raise ParameterError(f"{name}={quoted(values)} is not allowed: a list of ids for each row")
+                raise not_allowed(name, values, "a list of ids for each row")
         self._rows = list(map(Row, *by_parameter.values()))
         self._tokenizer = tokenizer
         self._limits = limits_of(limits)
