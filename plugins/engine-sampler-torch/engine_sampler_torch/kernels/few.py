@@ -101,7 +101,7 @@ def chain(logits, index, bitmask,
         weights_of = tl.load(masses + row * tiles + parts, mask=parts < tiles, other=0)
         firsts = tl.load(first + row * tiles + parts, mask=parts < tiles, other=NO_KEY)
     else:
-        weights_of, firsts = tl.program_id(0), tl.program_id(0)
+        weights_of, firsts = row, row  # not looked at
     # Everything is asked for at once: what is read inside a step would be waited for in every one.
     is_greedy = tl.load(greedy + row) != 0
     scale, k, depth, fewest = (
