@@ -12,6 +12,8 @@ import sys
 from pathlib import Path, PurePath
 from typing import Any
 
+from .forking import fork_safe
+
 PACKAGE = "engine_sampler"
 GRAMMAR_FOLDER = "_grammars"
 _NATIVE_FOLDER = "_native"
@@ -38,6 +40,20 @@ def library_path() -> Path | None:
     return packaged if packaged.is_file() else None
 
 
+def new_interface(declarations: str) -> Any:
+    """A `cffi.FFI` with these declarations. Its locks are free in the child of a fork: it holds them while it
+    reads a type that is named for the first time, which takes some milliseconds."""
+    import cffi  # type: ignore[import-untyped]  # only where the library is used
+    from cffi import cparser, model
+
+    ffi = cffi.FFI()
+    for owner, name in ((ffi, "_lock"), (cparser, "lock"), (model, "global_lock")):
+        if hasattr(owner, name):
+            fork_safe(getattr(owner, name))
+    ffi.cdef(declarations)
+    return ffi
+
+
 @functools.cache
 def load_functions(header: str, function: str) -> tuple[Any, Any] | None:
     """The C library with what `header` declares, and its `cffi.FFI`; None if there is none that has
@@ -45,10 +61,7 @@ def load_functions(header: str, function: str) -> tuple[Any, Any] | None:
     path = library_path()
     if path is None:
         return None
-    import cffi  # type: ignore[import-untyped]  # only where the library is used
-
-    ffi = cffi.FFI()
-    ffi.cdef(header_declarations(header))
+    ffi = new_interface(header_declarations(header))
     try:
         library = ffi.dlopen(str(path))
         getattr(library, function)

@@ -6,9 +6,7 @@ import functools
 import re
 from typing import Any
 
-import cffi  # type: ignore[import-untyped]
-
-from ...base.packaged import header_declarations
+from ...base.packaged import header_declarations, new_interface
 
 HEADER = "engine_sampler.h"
 _SYMBOL = "int32_t es_get_api(uint32_t host_abi, const es_api **api);"
@@ -17,9 +15,7 @@ _SYMBOL = "int32_t es_get_api(uint32_t host_abi, const es_api **api);"
 @functools.cache
 def contract() -> Any:
     """The `cffi.FFI` that knows the header's types."""
-    ffi = cffi.FFI()
-    ffi.cdef(header_declarations(HEADER) + _SYMBOL)
-    return ffi
+    return new_interface(header_declarations(HEADER) + _SYMBOL)
 
 
 @functools.cache

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ...base.copying import ForkedByCopy
-from ...base.packaged import header_declarations, library_path
+from ...base.packaged import header_declarations, library_path, new_interface
 from ...contract import UnfinishedError, Work, bitmask_words, checked_bitmask
 from ...tokenizer import Tokenizer
 from ..errors import GrammarError, GrammarLimitError
@@ -31,11 +31,7 @@ _ERROR_SIZE = 512
 @functools.cache
 def _interface() -> Any:
     """The `cffi.FFI` with the declarations of the grammar engine's header."""
-    import cffi  # type: ignore[import-untyped]  # only where the library is used
-
-    ffi = cffi.FFI()
-    ffi.cdef(header_declarations(HEADER))
-    return ffi
+    return new_interface(header_declarations(HEADER))
 
 
 @functools.cache
