@@ -5,16 +5,21 @@ a language. Plugins subclass `Sampler`, `Truncation`, `Selector`, `StoppingCrite
 with `hookimpl`; they need only this package and `engine_sampler.arithmetic`.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .arithmetic import Logprobs, OnStream
+from .base.lazy import lazy_names
 from .contract import (
     LOGPROBS_KINDS,
+    AnswerParser,
     Backend,
     BackendError,
     Batch,
     BoundedMatcher,
     Chain,
+    Compiled,
+    ConstraintError,
+    ConstraintReader,
     DeferredBackend,
     Example,
     GrammarMeasures,
@@ -55,7 +60,6 @@ from .contract import (
     token_rows,
     unpack_bitmask,
 )
-from .grammar import Grammar, GrammarError
 from .params import RequestLimits, SamplingParams
 from .requests.tensors import ResultTensors
 from .scheduler import BegunStep, Record, RequestError, Scheduler, StepResult
@@ -74,15 +78,20 @@ from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from .backends.library import LibraryBackend
+    from .grammar import Grammar, GrammarError
 
 __all__ = [
     "LOGPROBS_KINDS",
+    "AnswerParser",
     "Backend",
     "BackendError",
     "Batch",
     "BegunStep",
     "BoundedMatcher",
     "Chain",
+    "Compiled",
+    "ConstraintError",
+    "ConstraintReader",
     "DeferredBackend",
     "Example",
     "Grammar",
@@ -147,10 +156,7 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 
-
-def __getattr__(name: str) -> Any:
-    if name == "LibraryBackend":  # when it is first needed: it loads cffi
-        from .backends.library import LibraryBackend
-
-        return LibraryBackend
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# What loads cffi, and what the core does without.
+__getattr__ = lazy_names(
+    __name__, {".backends.library": "LibraryBackend", ".grammar": "Grammar GrammarError"}
+)

@@ -15,6 +15,7 @@ from .backends.numpy import NumpyBackend
 from .base.arrays import padded
 from .base.errors import INTERRUPTIONS, failure, quoted, text_of
 from .base.forking import fork_safe
+from .grammar.plugin.grammar_bias import favoured_ids
 from .params import build_chain
 from .registry import default_registry, objects_in, structured_in
 from .samplers.adaptive_p import (
@@ -25,7 +26,6 @@ from .samplers.adaptive_p import (
 )
 from .samplers.bad_words import ids_completing_bad_words
 from .samplers.dry import dry_penalties
-from .samplers.grammar_bias import favoured_ids
 from .samplers.min_p import min_p_depth
 from .samplers.min_tokens import is_below_min_tokens
 from .samplers.mirostat import MIROSTAT_HEAD, MIROSTAT_STEP_SQUARES, MIROSTAT_STEPS, current_mu

@@ -86,7 +86,8 @@ PAGES = (
             "tool_calls TOOL_FAMILIES tool_of openapi_tools schema_of prepare CacheInfo cache_info "
             "clear_cache grammar_cache_info clear_grammar_cache Matcher BoundedMatcher Work spending "
             "is_bounded UnfinishedError "
-            "allocate_bitmask bitmask_words checked_bitmask unpack_bitmask allows"
+            "allocate_bitmask bitmask_words checked_bitmask unpack_bitmask allows "
+            "ConstraintReader Compiled ConstraintError AnswerParser"
         ),
     ),
     Page(

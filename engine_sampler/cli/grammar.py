@@ -64,7 +64,7 @@ def _lark(path: str, lexer: Any) -> Grammar:
 
 
 def _named(name: str) -> Grammar:
-    from ..grammar.constraints import grammar_named
+    from ..grammar.plugin.constraints import grammar_named
 
     constraint: Any = grammar_named(name)
     if isinstance(constraint, str):

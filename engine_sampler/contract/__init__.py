@@ -11,6 +11,7 @@ Plugins import these names from `engine_sampler`, which exports them.
 from ..base.errors import BackendError, ParameterError
 from .backends import LOGPROBS_KINDS, Backend, Batch, Group, LogprobsRequest, PreparedMasks
 from .chains import Chain
+from .constraints import AnswerParser, Compiled, ConstraintError, ConstraintReader
 from .deferred import DeferredBackend
 from .hookspecs import hookimpl
 from .matchers import (
@@ -44,11 +45,15 @@ from .work import UnfinishedError, Work, spending
 
 __all__ = [
     "LOGPROBS_KINDS",
+    "AnswerParser",
     "Backend",
     "BackendError",
     "Batch",
     "BoundedMatcher",
     "Chain",
+    "Compiled",
+    "ConstraintError",
+    "ConstraintReader",
     "DeferredBackend",
     "Example",
     "GrammarMeasures",

@@ -35,6 +35,11 @@ def register_grammars(register: Callable[[str, Any], None]) -> None:
 
 
 @hookspec
+def register_constraints(register: Callable[[Any], None]) -> None:
+    """Register `ConstraintReader` objects: engines for grammars."""
+
+
+@hookspec
 def register_observers(register: Callable[[Any], None]) -> None:
     """Register observers: objects with any of these methods, each called where the event happens.
 

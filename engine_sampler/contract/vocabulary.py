@@ -20,12 +20,14 @@ class Vocabulary:
     eos_token_ids  those that end a text.
     tokenizer      their bytes; None if they are not known.
     grammar_limits  what grammars that requests bring as text may need, `grammar.Limits`; None: the default.
+    grammar_engine  the name of what reads them, a `ConstraintReader`; None: the default.
     """
 
     size: int
     eos_token_ids: tuple[int, ...] = ()
     tokenizer: Tokenizer | None = None
     grammar_limits: Any = None
+    grammar_engine: str | None = None
 
     def check_ids(self, parameter: str, token_ids: Iterable[int]) -> None:
         """Raise `ParameterError` for the first id of `parameter` outside 0..size-1."""

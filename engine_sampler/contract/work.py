@@ -10,6 +10,24 @@ from ..base.errors import INTERRUPTIONS, PluginFault, failure
 
 T = TypeVar("T")
 
+REQUEST_WORK = 1_000_000
+"""The most steps that one mask or accept may do within one step of a scheduler: at most 20 ms."""
+
+STEP_WORK = 2_500_000
+"""The most steps for all of them within one `Scheduler.prepare` or step: at most 50 ms."""
+
+CAPTURE_STEPS_AT_ONCE = 10_000
+"""The most steps in which the captures of a text are found within the step of a scheduler: up to 20 ms."""
+
+LEAST_WORK, WORK_PER_TOKEN, ROWS_PER_WORK = 100_000, 3, 24
+
+
+def step_work(rows: int, vocab_size: int) -> int:
+    """The steps for all masks and accepts within a step over so many rows, which then take about as long as
+    the rest of it: `WORK_PER_TOKEN` for each token of the vocabulary, and more if there are many rows."""
+    per_token = max(WORK_PER_TOKEN, rows // ROWS_PER_WORK)
+    return min(max(LEAST_WORK, per_token * vocab_size), STEP_WORK)
+
 
 class UnfinishedError(RuntimeError):
     """A call has used up the work that it was allowed: nothing has changed, and repeated it continues."""

@@ -23,7 +23,7 @@ from ..contract import (
     bitmask_words,
     unpack_bitmask,
 )
-from ..grammar.constraints import constraint_of, matcher_of
+from ..grammar.plugin.constraints import constraint_of, matcher_of
 from ..params import SamplingParams, build_chain, takes_grammar
 from ..registry import default_registry, structured_in
 from ..requests.history import History, TokenIds

@@ -17,29 +17,29 @@ A grammar passes through four stages:
 
 Two packages work on a `Program` without a vocabulary: `printing` writes it as Lark text; `correction` checks,
 completes and repairs finished texts. The modules `grammar` and `compiled` hold the public classes, and cache
-their objects; `constraints` finds the grammar that the parameters of a request name.
+their objects; `plugin` brings them to the core, and finds the grammar that the parameters of a request name.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ..base.lazy import lazy_names
 from ..contract import Matcher, allocate_bitmask
-from ..params.tools import FAMILIES as TOOL_FAMILIES
-from ..params.tools import openapi_tools, tool_calls
-from .cache import CacheInfo
-from .compiled import CompiledGrammar, cache_info, clear_cache, prepare
-from .constraints import constraint_of
-from .engines.filling import fill_masks
-from .errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
-from .grammar import Grammar, clear_grammar_cache, grammar_cache_info
-from .library import library_grammar, library_names
-from .limits import Limits
-from .service import GrammarCompiler, GrammarSource
 
 if TYPE_CHECKING:
     from ..base.python_types import schema_of, tool_of
+    from ..params.tools import TOOL_FAMILIES, openapi_tools, tool_calls
+    from .cache import CacheInfo
+    from .compiled import CompiledGrammar, cache_info, clear_cache, prepare
     from .engines.captures import Capture
+    from .engines.filling import fill_masks
+    from .errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
+    from .grammar import Grammar, clear_grammar_cache, grammar_cache_info
+    from .library import library_grammar, library_names
+    from .limits import Limits
+    from .plugin.constraints import constraint_of
+    from .service import GrammarCompiler, GrammarSource
 
 __all__ = [
     "TOOL_FAMILIES",
@@ -70,14 +70,20 @@ __all__ = [
     "tool_of",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in ("schema_of", "tool_of"):  # when they are first needed: few requests bring types
-        from ..base import python_types
-
-        return getattr(python_types, name)
-    if name == "Capture":  # it comes with an engine that few need
-        from .engines.captures import Capture
-
-        return Capture
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "..base.python_types": "schema_of tool_of",
+        "..params.tools": "TOOL_FAMILIES openapi_tools tool_calls",
+        ".cache": "CacheInfo",
+        ".compiled": "CompiledGrammar cache_info clear_cache prepare",
+        ".engines.captures": "Capture",
+        ".engines.filling": "fill_masks",
+        ".errors": "GrammarError GrammarLimitError UnsupportedKeywordError",
+        ".grammar": "Grammar clear_grammar_cache grammar_cache_info",
+        ".library": "library_grammar library_names",
+        ".limits": "Limits",
+        ".plugin.constraints": "constraint_of",
+        ".service": "GrammarCompiler GrammarSource",
+    },
+)

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from ..base.arguments import instance_of
-from ..base.copying import ForkedByCopy
 from ..base.errors import quoted
 from ..base.forking import fork_safe
-from ..contract import allocate_bitmask
+from ..contract import Compiled, allocate_bitmask
 from ..tokenizer import Tokenizer
 from .cache import Cache, CacheInfo
 from .engines import native
@@ -24,7 +23,6 @@ from .engines.unique_keys import UniqueKeysMatcher
 from .errors import GrammarError, GrammarLimitError
 from .limits import LIMITS, Limits
 from .program.rules import Program
-from .program.settings import Setting
 from .program.special_names import Binding
 
 if TYPE_CHECKING:
@@ -38,14 +36,6 @@ MAX_GRAMMARS = 256
 
 MAX_BYTES = 1 << 30
 """The bound on the bytes of all of them, their tables and the expressions that these have added included."""
-
-
-def grammar_of(matcher: Any) -> CompiledGrammar | None:
-    """The grammar of a matcher, if it has captures or settings, or leaves something unenforced."""
-    if not isinstance(matcher, ForkedByCopy):
-        return None  # a matcher of a plugin
-    found = getattr(matcher, "compiled", None)
-    return found if isinstance(found, CompiledGrammar) else None
 
 
 class MatcherSettings:
@@ -65,19 +55,7 @@ class MatcherSettings:
         return int(min(numbers[numbers > 0], default=0))
 
 
-def settings_of(matcher: Any) -> MatcherSettings | None:
-    """What the rules of the grammar of a matcher set; None for nothing."""
-    grammar = grammar_of(matcher)
-    return None if grammar is None else grammar.settings
-
-
-def settings_in(matcher: Any) -> tuple[Setting, ...]:
-    """All sampling parameters that the rules of the grammar of a matcher set."""
-    found = settings_of(matcher)
-    return () if found is None else found.settings
-
-
-class CompiledGrammar:
+class CompiledGrammar(Compiled):
     """A grammar for a tokenizer; immutable, and shared by requests and threads.
 
     engine       "native" or "reference": the engine that it runs on; the results are equal
@@ -107,6 +85,7 @@ class CompiledGrammar:
                 error.text += f"; the grammar's largest part is {part}"
             raise
         self.settings = MatcherSettings(program) if program.settings else None
+        self.unenforced, self.has_captures = program.unenforced, bool(program.captures)
         self.compiled_at = time.monotonic()
 
     def matcher(self) -> Any:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..contract import ConstraintError
+
 _WIDTH = 76
 """The most characters of a line that an error shows."""
 
 
-class GrammarError(ValueError):
+class GrammarError(ConstraintError):
     """A grammar cannot be used; the message gives the reason, and the place where it is known.
 
     line, column  the place in the grammar's text, counted from 1; None if unknown

@@ -11,7 +11,7 @@ from ..params import SamplingParams
 from ..params.bodies import mapping
 from ..params.openai import parameters_of
 from ..params.structured import structured_parameters
-from ..params.tools import FAMILIES, Reasoning, check_reasoning
+from ..params.tools import TOOL_FAMILIES, Reasoning, check_reasoning
 from ..registry import GRAMMAR_OPTIONS, structured_in
 from ..tokenizer import Tokenizer
 from .parser import MessageParser, stops_in
@@ -56,8 +56,8 @@ class ChatFormat:
         draft: str | None = None,
         resources: Mapping[str, Any] | str | None = None,
     ) -> None:
-        if family not in FAMILIES:
-            raise ParameterError(f"family={quoted(family)} is not allowed: one of {', '.join(FAMILIES)}")
+        if family not in TOOL_FAMILIES:
+            raise ParameterError(f"family={quoted(family)} is not allowed: one of {', '.join(TOOL_FAMILIES)}")
         check_reasoning(reasoning)
         self.family, self.tools, self.reasoning = family, tools, reasoning
         self.tool_choice = "none" if tool_choice is None and not tools else tool_choice

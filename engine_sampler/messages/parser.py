@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..base.arguments import not_allowed
 from ..base.errors import quoted
-from ..contract import ParameterError
+from ..contract import AnswerParser, ParameterError
 from ..grammar.errors import GrammarError, GrammarLimitError
 from ..grammar.grammar import Grammar
-from ..params.tools import FAMILIES, check_reasoning
+from ..params.tools import TOOL_FAMILIES, check_reasoning
 from ..params.tools.requests import functions_of
 from ..tokenizer import Tokenizer, check_tokenizer
 from .alphabet import MarkerAlphabet, without_surrogates
@@ -34,7 +34,7 @@ _EVERY = 64
 _Decoder = codecs.getincrementaldecoder("utf-8")
 
 
-class MessageParser:
+class MessageParser(AnswerParser):
     """Reads the answer of a model as it grows: thoughts, content, and calls of tools with their arguments.
 
     family          how the model writes them: a name in `TOOL_FAMILIES`; None: there are no calls, or
@@ -443,11 +443,11 @@ def _definition(
     if tool_choice == "none":
         schemas = {}
     if family is not None:
-        if family not in FAMILIES:
-            raise ParameterError(f"family={quoted(family)} is not allowed: one of {', '.join(FAMILIES)}")
+        if family not in TOOL_FAMILIES:
+            raise ParameterError(f"family={quoted(family)} is not allowed: one of {', '.join(TOOL_FAMILIES)}")
         if structural_tag is not None or marks is not None:
             raise ParameterError("family is not allowed beside structural_tag or reasoning_marks")
-        entry = FAMILIES[family]
+        entry = TOOL_FAMILIES[family]
         inside = (
             starts_inside if starts_inside is not None else reasoning == "enabled" and entry.starts_inside
         )

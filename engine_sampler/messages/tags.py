@@ -11,7 +11,7 @@ from ..grammar.errors import GrammarError, GrammarLimitError
 from ..grammar.structural_tag.document import format_of
 from ..grammar.structural_tag.elements import STYLE_NAMES
 from ..grammar.structural_tag.structural_tag import MAX_DEPTH, MAX_FORMATS
-from ..params.tools import FAMILIES
+from ..params.tools import TOOL_FAMILIES
 from .alphabet import MarkerAlphabet
 from .arguments import reader_maker
 from .definition import AnswerDefinition, CallForm, Opener, Schemas
@@ -20,7 +20,7 @@ from .templates import Part, Template, exact, literal
 
 _NAME = re.compile(r"(?:name|function|functions|tool)[\"']?\s*[=:.]\s*[\"']?([\w.:/-]+)")
 _WORD = re.compile(r"[A-Za-z_][\w.:/-]*")
-_THOUGHTS = {one.thinking for one in FAMILIES.values() if one.thinking}
+_THOUGHTS = {one.thinking for one in TOOL_FAMILIES.values() if one.thinking}
 _JSON = ("json_schema", "qwen_xml_parameter")
 _INNER = ("content", "elements", "tags", "rules")
 

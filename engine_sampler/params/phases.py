@@ -10,7 +10,7 @@ from ..base.errors import quoted
 from ..contract import Param, ParameterError, Sampler, Selector
 from ..contract.values import Phrase
 from ..registry import MAX_COUNT, PHASE_PARAMS, Catalogue, default_registry
-from .tools import FAMILIES, Family
+from .tools import TOOL_FAMILIES, Family
 
 if TYPE_CHECKING:
     from .sampling_params import SamplingParams
@@ -260,16 +260,16 @@ def _family(given: Mapping[str, Any]) -> Family | None:
     name = given.get("family")
     if name is None:
         return None
-    if name not in FAMILIES:
+    if name not in TOOL_FAMILIES:
         raise ParameterError(
             f"thinking names the family {quoted(name)}, allowed are {', '.join(thinking_families())}"
         )
-    return FAMILIES[name]
+    return TOOL_FAMILIES[name]
 
 
 def thinking_families() -> Sequence[str]:
     """The families of models whose marks around thoughts are known."""
-    return [name for name, family in FAMILIES.items() if family.thinking is not None]
+    return [name for name, family in TOOL_FAMILIES.items() if family.thinking is not None]
 
 
 def _marks(given: Mapping[str, Any], family: Family | None) -> tuple[Sequence[Phrase], Sequence[Phrase]]:

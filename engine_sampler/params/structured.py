@@ -16,7 +16,7 @@ from .forms import translate_forms
 from .lazy_grammars import take_lazy_grammar
 from .schemas import without_additional_properties
 from .tools import (
-    FAMILIES,
+    TOOL_FAMILIES,
     Reasoning,
     call_list,
     chosen_functions,
@@ -111,7 +111,7 @@ def _beside_calls(
 
 def _behind_thoughts(parameters: dict[str, Any], family: str | None, reasoning: Reasoning) -> dict[str, Any]:
     """The parameters of a constraint on the content, which follows the family's thoughts."""
-    if reasoning == "disabled" or family not in FAMILIES or FAMILIES[family].thinking is None:
+    if reasoning == "disabled" or family not in TOOL_FAMILIES or TOOL_FAMILIES[family].thinking is None:
         return parameters
     content, rest = _content_of(parameters)
     if content is None:
@@ -223,7 +223,7 @@ def tool_parameters(
 ) -> dict[str, Any]:
     """The structured parameter of `tools` and `tool_choice`.
 
-    family   how the model writes calls, a name in `tools.FAMILIES`: then `structural_tag`, also for "auto".
+    family   how the model writes calls, a name in `TOOL_FAMILIES`: then `structural_tag`, also for "auto".
              None, with "required": `json_schema`, a list of `{"name": ..., "parameters": {...}}`, as vLLM's
              server reads it; with a named function: its parameters alone; with "auto" and "none": {}
     is_free  whether nothing else constrains the text: calls under "auto" are constrained then

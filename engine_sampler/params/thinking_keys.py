@@ -8,7 +8,7 @@ from typing import Any
 from ..base.errors import quoted
 from ..contract import ParameterError
 from .bodies import mapping
-from .tools import FAMILIES
+from .tools import TOOL_FAMILIES
 
 BUDGETS = ("thinking_token_budget", "thinking_budget", "reasoning_budget_tokens", "reasoning_budget")
 """The keys of a budget: vLLM's, SGLang's and Qwen's, and llama.cpp's."""
@@ -47,7 +47,7 @@ def take_thinking(
         return {}
     marks = asked.pop("marks") or thinking
     if marks is None and (given or budget not in (None, -1)):
-        marks = family if family in FAMILIES and FAMILIES[family].thinking else None
+        marks = family if family in TOOL_FAMILIES and TOOL_FAMILIES[family].thinking else None
     if marks is None and given.keys() & {"start", "end"}:
         marks = {}
     parameters: dict[str, Any] = {} if budget is None else {"thinking_token_budget": budget}

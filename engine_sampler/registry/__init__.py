@@ -11,7 +11,7 @@ from .core_params import (
 )
 from .discovery import objects_in
 from .familiar_names import FAMILIAR_NAMES
-from .loading import PluginStatus, Registry, default_registry, unknown
+from .loading import PluginStatus, Registry, constraint_reader, default_registry, mask_filler, unknown
 from .phase_params import PHASE_PARAMS
 
 __all__ = [
@@ -28,7 +28,9 @@ __all__ = [
     "PluginStatus",
     "Registry",
     "check_object",
+    "constraint_reader",
     "default_registry",
+    "mask_filler",
     "objects_in",
     "structured_in",
     "unknown",

@@ -9,10 +9,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 from ..arithmetic import stream_of
-from ..contract import Backend, Param, ParameterError, Sampler, Selector, StoppingCriteria, Truncation
+from ..contract import (
+    Backend,
+    ConstraintReader,
+    Param,
+    ParameterError,
+    Sampler,
+    Selector,
+    StoppingCriteria,
+    Truncation,
+)
 from ..contract.samplers import PLUGIN_API, Cost, Role
 
-KINDS = ("samplers", "selectors", "stopping_criteria", "backends", "grammars", "observers")
+KINDS = ("samplers", "selectors", "stopping_criteria", "backends", "grammars", "constraints", "observers")
 EVENTS = (
     "request_added",
     "step_finished",
@@ -44,6 +53,8 @@ class Catalogue:
     stopping_criteria: dict[str, StoppingCriteria] = field(default_factory=dict)
     backends: dict[str, Backend] = field(default_factory=dict)
     grammars: dict[str, Any] = field(default_factory=dict)
+    constraints: dict[str, ConstraintReader] = field(default_factory=dict)
+    """The readers of constraints: grammar engines."""
     observers: dict[str, Any] = field(default_factory=dict)
     handlers: dict[str, tuple[tuple[str, Callable[..., Any]], ...]] = field(default_factory=dict)
     """The methods of the observers, each with the name of its observer, by the event that they handle."""
@@ -139,6 +150,7 @@ _REQUIRED = (
     (Selector, "select"),
     (StoppingCriteria, "check"),
     (Backend, "run"),
+    (ConstraintReader, "compiled"),
 )
 """The method that every subclass must define."""
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.metadata
+import importlib.util
 import logging
 import os
 import threading
@@ -24,7 +25,17 @@ import pluggy
 
 from ..base.errors import close_matches, quoted, text_of
 from ..base.forking import fork_safe
-from ..contract import Backend, Param, ParameterError, Sampler, Selector, StoppingCriteria, hookspecs
+from ..contract import (
+    Backend,
+    ConstraintReader,
+    Param,
+    ParameterError,
+    Sampler,
+    Selector,
+    StoppingCriteria,
+    hookspecs,
+)
+from ..contract.constraints import fill_each
 from .catalogue import (
     EVENTS,
     Catalogue,
@@ -40,6 +51,10 @@ from .familiar_names import FAMILIAR_NAMES
 GROUP = "engine_sampler"
 DISTRIBUTION = "engine-sampler"
 BUILT_IN = ("engine_sampler.samplers", "engine_sampler.stopping", "engine_sampler.backends")
+ABOVE = ("engine_sampler.grammar.plugin",)
+"""What this package adds to the core as a plugin does; the core runs without it."""
+
+GRAMMAR_ENGINE, OWN_ENGINE = "ENGINE_SAMPLER_GRAMMAR_ENGINE", "engine_sampler"
 
 logger = logging.getLogger("engine_sampler")
 
@@ -71,7 +86,7 @@ class Registry:
         self._built_in_origin = built_in.origin
         for param in core_params.values():
             self.catalogue.add_param(param, built_in.origin)
-        for module in BUILT_IN:
+        for module in (*BUILT_IN, *filter(_is_there, ABOVE)):
             load = functools.partial(importlib.import_module, module)
             stage = functools.partial(_staged, load, built_in.origin)
             self._load(replace(built_in, name=module), stage, strict=True)
@@ -216,6 +231,7 @@ def _staged(load: Callable[[], Any], origin: str) -> Catalogue:
     manager.hook.register_stopping_criteria(register=adder("stopping_criteria", StoppingCriteria))
     manager.hook.register_backends(register=adder("backends", Backend))
     manager.hook.register_grammars(register=add_grammar)
+    manager.hook.register_constraints(register=adder("constraints", ConstraintReader))
     manager.hook.register_observers(register=add_observer)
     return staged
 
@@ -241,6 +257,14 @@ def _selected_plugins(installed: set[str]) -> set[str]:
 
 def _not_installed() -> Catalogue:
     raise PluginError("selected by ENGINE_SAMPLER_PLUGINS, but no distribution provides it")
+
+
+def _is_there(module: str) -> bool:
+    """Whether a part of this package is installed: a deployment may leave it out."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ModuleNotFoundError, ValueError):  # its parent is missing, or has been made unimportable
+        return False
 
 
 def _version_of(distribution: str) -> str:
@@ -269,6 +293,30 @@ def default_registry() -> Registry:
                 _default = None
                 raise
         return _default
+
+
+def constraint_reader(name: str | None = None, wanted_by: str = "grammar") -> ConstraintReader:
+    """What reads the constraints of requests: the grammar engine of a name, or else the one that
+    `ENGINE_SAMPLER_GRAMMAR_ENGINE` names, or else this package's own. Raises `ParameterError` if there is
+    none for the parameter that asks for it."""
+    readers = default_registry().catalogue.constraints
+    reader = readers.get(name or os.environ.get(GRAMMAR_ENGINE, ""))
+    if reader is None and name is None:
+        reader = readers.get(OWN_ENGINE)
+    if reader is None and name is None:
+        raise ParameterError(f"{wanted_by} is not allowed: no grammar engine is installed")
+    if reader is None:
+        allowed = f"one of {', '.join(sorted(readers))}" if readers else "none is installed"
+        raise ParameterError(f"grammar_engine={quoted(name)} is not allowed: {allowed}")
+    return reader
+
+
+def mask_filler(name: str | None = None) -> Callable[..., dict[int, BaseException]]:
+    """`fill_masks` of the `constraint_reader` of this name; without one, matchers are filled one by one."""
+    try:
+        return constraint_reader(name).fill_masks
+    except ParameterError:
+        return fill_each
 
 
 _SHORTEST_PREFIX = 3

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..base.arguments import not_allowed
-from ..grammar.limits import CAPTURE_STEPS_AT_ONCE
+from ..contract import AnswerParser
+from ..contract.work import CAPTURE_STEPS_AT_ONCE
 from .request import Request, RequestError
 from .results import RequestId, StepResult
-
-if TYPE_CHECKING:
-    from ..messages import Event, MessageParser
 
 
 class ParsedAnswers:
@@ -23,9 +21,9 @@ class ParsedAnswers:
 
     def __init__(self, find: Callable[[RequestId], Request]) -> None:
         self._find = find
-        self.parsers: dict[RequestId, MessageParser] = {}
+        self.parsers: dict[RequestId, AnswerParser] = {}
 
-    def add(self, ids: Sequence[RequestId], parser: MessageParser, output: Sequence[int]) -> None:
+    def add(self, ids: Sequence[RequestId], parser: AnswerParser, output: Sequence[int]) -> None:
         """Follow requests that begin with some output: the first with `parser`, the others with copies."""
         parser.feed(output[len(parser) :])
         for request_id in reversed(ids):
@@ -46,11 +44,11 @@ class ParsedAnswers:
         """Follow a request no longer."""
         self.parsers.pop(request_id, None)
 
-    def deltas(self, result: StepResult) -> list[list[Event]]:
+    def deltas(self, result: StepResult) -> list[list[Any]]:
         """What each request of a step has said since the last one; [] for those without a parser."""
         return [self._delta(result, i) for i in range(len(result.request_ids))]
 
-    def _delta(self, result: StepResult, i: int) -> list[Event]:
+    def _delta(self, result: StepResult, i: int) -> list[Any]:
         request_id = result.request_ids[i]
         parser = self.parsers.get(request_id)
         if parser is None or parser.is_finished:
@@ -70,9 +68,7 @@ def check_parser(parser: Any, is_search: bool = False) -> None:
     """Raise `ParameterError` for an argument `parser` that cannot follow requests."""
     if parser is None:
         return
-    from ..messages import MessageParser  # when one is given: it loads the readers of structural tags
-
-    if not isinstance(parser, MessageParser) or not parser.takes_ids:
+    if not isinstance(parser, AnswerParser) or not parser.takes_ids:
         raise not_allowed("parser", parser, "a MessageParser with a tokenizer, or None")
     if is_search:
         raise not_allowed("parser", parser, "None with use_beam_search, whose texts change until it ends")

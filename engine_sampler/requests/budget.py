@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ..contract import Work
-from ..grammar.limits import REQUEST_WORK, STEP_WORK, step_work
+from ..contract.work import REQUEST_WORK, STEP_WORK, step_work
 
 SHORT_TURNS, MOST_TURNS = 31, 100_000
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..base.errors import INTERRUPTIONS
 from ..contract import UnfinishedError, Work, bitmask_words, is_bounded
-from ..grammar.limits import REQUEST_WORK
+from ..contract.work import REQUEST_WORK
 
 _MOST_FORCED = 1 << 16
 """The most forced tokens that are taken from a matcher at once."""

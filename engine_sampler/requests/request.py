@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..base.calling import call_for_add, call_plugin
 from ..base.errors import INTERRUPTIONS, PluginFault, failure, quoted
 from ..contract import Chain, ParameterError, Rows, Sampler, UnfinishedError, Vocabulary, Work
-from ..grammar.compiled import grammar_of
+from ..contract.constraints import compiled_of
 from ..params import SamplingParams, build_chain, phases_of
 from .budget import MOST_TURNS, Share
 from .constraint import Constraint
@@ -24,7 +24,7 @@ from .state import RequestState
 from .stop_checks import StopChecks
 
 if TYPE_CHECKING:
-    from ..grammar.compiled import MatcherSettings
+    from ..contract.constraints import RuleSettings
     from ..params.phases import PhasePlan
     from .phases import RequestPhases
 
@@ -75,7 +75,7 @@ class Request:
         self.id = request_id
         self.params = params
         self.seed = seed_of(params) if seed is None else seed
-        self.compiled = None if matcher is None else grammar_of(matcher)
+        self.compiled = None if matcher is None else compiled_of(matcher)
         plan, rules = phases_of(params), None if self.compiled is None else self.compiled.settings
         if rules is not None:
             plan = _with_rules(params, plan, rules)
@@ -172,13 +172,13 @@ class Request:
             cumulative_logprob=self.cumulative_logprob,
             score=self.score,
             phase_tokens=self.phase_tokens,
-            unenforced=[] if self.compiled is None else list(self.compiled.program.unenforced),
+            unenforced=[] if self.compiled is None else list(self.compiled.unenforced),
             captures=self._captures(),
         )
 
     def _captures(self) -> NoCaptures | CapturedTokens:
         grammar = self.constraint or self.grammar
-        if self.compiled is None or not self.compiled.program.captures or grammar is None or grammar.is_begun:
+        if self.compiled is None or not self.compiled.has_captures or grammar is None or grammar.is_begun:
             return NoCaptures()
         output, first = self.history.copy_of_output(), self.history.prompt_length
         begin = first if self.phases is None else self.phases.grammar_begin
@@ -455,7 +455,7 @@ class Request:
             self.raw_logprobs = [0.0] * len(output)
 
 
-def _with_rules(params: SamplingParams, plan: PhasePlan | None, rules: MatcherSettings) -> PhasePlan:
+def _with_rules(params: SamplingParams, plan: PhasePlan | None, rules: RuleSettings) -> PhasePlan:
     from ..params.phases import plan_with_rules  # few requests need it
 
     return plan_with_rules(params, plan, rules.settings)

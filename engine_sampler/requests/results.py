@@ -5,18 +5,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 
 from ..arithmetic import Logprobs
-from ..grammar.errors import GrammarError
+from ..contract import Compiled, ConstraintError
 from .tensors import WithTensors
-
-if TYPE_CHECKING:
-    from ..grammar.compiled import CompiledGrammar
-    from ..grammar.engines.captures import Captures
-    from ..messages import Event
 
 RequestId = Hashable
 """What names a request: any hashable value."""
@@ -70,7 +65,7 @@ class StepResult(WithTensors):
     skipped: Sequence[int] = ()
     phase_tokens: list[dict[str, int] | None] = field(default_factory=list)
     token_ids_on_device: Any = None
-    deltas: list[list[Event]] | None = None
+    deltas: list[list[Any]] | None = None
 
     def tokens(self, i: int) -> list[int]:
         """The tokens of request number i in this step: one, or several with drafts."""
@@ -109,14 +104,14 @@ T = TypeVar("T")
 class CapturedTokens(Parts):
     """The output of a request whose grammar has captures, and where that begins to hold in it."""
 
-    grammar: CompiledGrammar
+    grammar: Compiled
     begin: int
 
-    def joined(self) -> Captures | None:
+    def joined(self) -> Any:
         """The captures; None if finding them takes more steps than it may."""
         try:
             return self.grammar.captures(self.values.tolist(), begin=self.begin)  # type: ignore[union-attr]
-        except GrammarError:
+        except ConstraintError:
             return None
 
 
@@ -126,7 +121,7 @@ class NoCaptures(Parts):
 
     values: tuple[()] = ()  # type: ignore[assignment]
 
-    def joined(self) -> Captures:
+    def joined(self) -> Any:
         """No captures."""
         return {}
 
@@ -192,7 +187,7 @@ class Record:
     score: float | None = field(default=None)
     phase_tokens: dict[str, int] | None = field(default=None)
     unenforced: list[str] = field(default_factory=list)
-    captures: MadeWhenRead[Captures | None] = MadeWhenRead(NoCaptures())
+    captures: MadeWhenRead[Any] = MadeWhenRead(NoCaptures())
 
 
 class BegunStep:

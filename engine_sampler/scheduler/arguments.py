@@ -10,7 +10,6 @@ import numpy as np
 from ..base.arguments import integer_of
 from ..base.errors import quoted
 from ..contract import Param, ParameterError, Vocabulary
-from ..grammar.limits import Limits
 from ..requests.request import RequestError
 from ..requests.results import RequestId
 
@@ -63,12 +62,6 @@ def check_at_least_one(**numbers: int | None) -> None:
     for name, value in numbers.items():
         if value is not None:
             integer_of(name, value, 1)
-
-
-def check_grammar_limits(value: Any) -> None:
-    """Raise `ParameterError` for limits that are neither `Limits` nor None."""
-    if value is not None and not isinstance(value, Limits):
-        raise ParameterError(f"grammar_limits={quoted(value)} is not allowed: grammar.Limits")
 
 
 def chosen_tokens_in(

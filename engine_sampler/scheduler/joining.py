@@ -9,10 +9,9 @@ from typing import Any, Protocol, TypeAlias
 from ..arithmetic import child_seed
 from ..base.arguments import entries_of
 from ..contract import ParameterError, Vocabulary
-from ..grammar.compiled import settings_in
-from ..grammar.constraints import constraint_of, matcher_of
+from ..contract.constraints import settings_of
 from ..params import RequestLimits, SamplingParams, takes_grammar, without_takers
-from ..registry import structured_in
+from ..registry import constraint_reader, structured_in
 from ..requests.history import History
 from ..requests.request import Request, seed_of
 from ..requests.results import RequestId
@@ -57,7 +56,10 @@ def matcher_for(params: SamplingParams, grammar: Any, vocabulary: Vocabulary) ->
     if takes_grammar(params):
         return None
     names = structured_in(params.given)
-    return matcher_of(constraint_of(params, vocabulary) if names else grammar, vocabulary)
+    if not names and (grammar is None or hasattr(grammar, "fill_bitmask")):
+        return grammar
+    reader = constraint_reader(vocabulary.grammar_engine, *names[:1])
+    return reader.matcher(params, grammar, vocabulary)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +132,8 @@ class Newcomers:
         return self._first(without_takers(self.params), None)
 
     def _first(self, params: SamplingParams, matcher: Any) -> Request:
-        for _, values in settings_in(matcher):
+        rules = settings_of(matcher)
+        for _, values in () if rules is None else rules.settings:
             self.limits.check_values(dict(values), self.vocabulary.size)
         request = Request(
             self.ids[0],

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from ..base.calling import call_plugin
 from ..base.errors import INTERRUPTIONS, PluginFault
 from ..contract import Backend, PreparedMasks, UnfinishedError, Work, bitmask_words
 from ..contract.work import call_within
-from ..grammar import fill_masks
+from ..registry import mask_filler
 from ..requests.budget import MOST_TURNS, Budget, Share
 from ..requests.constraint import Constraint
 from ..requests.request import Preparing, Request
@@ -38,6 +39,11 @@ class GrammarMasks:
         self._prepared: PreparedMasks | None = None
         self._changed: set[int] = set()
         """The rows that have been filled since the backend prepared them."""
+
+    @functools.cached_property
+    def _fill_masks(self) -> Callable[..., dict[int, BaseException]]:
+        """In the first step that needs it: the constraints may be matchers of the engine's own."""
+        return mask_filler(self._slots.vocabulary.grammar_engine)
 
     def prepare(self, backend: Backend, device: str, indices: Sequence[int]) -> None:
         """Let `backend` take over the masks in the rows `indices` for a step on `device`."""
@@ -125,7 +131,7 @@ class GrammarMasks:
             work = self.budget.parts(sum(reader.bounded for reader in reading))
             reading = [reader for reader in reading if reader.read(bitmask, work)]
             rows = [reader.row for reader in reading]
-            faults = fill_masks([reader.matcher for reader in reading], bitmask, rows, work)
+            faults = self._fill_masks([reader.matcher for reader in reading], bitmask, rows, work)
             for reader in reading:
                 if reader.row in faults:
                     reader.give_up(reader.row)
@@ -193,7 +199,7 @@ class GrammarMasks:
         self, requests: list[Request], indices: list[int], grammars: list[Constraint], work: Work | None
     ) -> Iterable[int]:
         """Fill the masks of the requests at `indices`; returns which of them are not filled."""
-        faults = fill_masks([grammar.matcher for grammar in grammars], self._bitmask, indices, work)
+        faults = self._fill_masks([grammar.matcher for grammar in grammars], self._bitmask, indices, work)
         for grammar in grammars:
             grammar.mask_ready = True
         for i, fault in faults.items():

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,18 +14,15 @@ from ..arithmetic import LogitRows
 from ..backends.choose import named_backend
 from ..base.arguments import integers_of
 from ..base.errors import check_hashable, quoted
-from ..contract import Backend, Vocabulary
-from ..grammar.constraints import prepare_for, start_compiling
-from ..grammar.limits import Limits
-from ..grammar.service import GrammarCompiler
+from ..contract import AnswerParser, Backend, Vocabulary
 from ..params import RequestLimits, SamplingParams, limits_of
-from ..registry import CORE_PARAMS, default_registry
+from ..registry import CORE_PARAMS, constraint_reader, default_registry, structured_in
 from ..requests.answers import ParsedAnswers, check_parser
 from ..requests.request import RequestError
 from ..requests.results import BegunStep, Record, RequestId, StepResult
 from ..requests.slots import Slots
 from ..tokenizer import Tokenizer, check_tokenizer
-from .arguments import POSITION, check_at_least_one, check_grammar_limits, chosen_tokens_in, drafts_in
+from .arguments import POSITION, check_at_least_one, chosen_tokens_in, drafts_in
 from .beam_groups import check_beam_rows
 from .joining import Newcomers, check_single, checked_count, matcher_for
 from .live_requests import LiveRequests
@@ -34,9 +31,6 @@ from .row_plans import BeamPlan, DraftPlan, RowPlan
 from .runner import BegunRun, StepRunner
 from .siblings import ranked
 from .waiting import WaitingRequests
-
-if TYPE_CHECKING:
-    from ..messages import MessageParser
 
 logger = logging.getLogger("engine_sampler")
 
@@ -52,8 +46,11 @@ class Scheduler:
     num_threads     for backends that use threads (`native` uses one by default); tokens do not depend on it.
     limits          how much one request may ask for; default: `RequestLimits()`.
     grammar_limits  what grammars that requests bring as text may need; default: `grammar.Limits()`.
-    grammar_compiler  compiles grammars in the background: `add` returns at once, and a request whose grammar
-                    is not in the cache is among `waiting_ids` first. By default, `add` compiles them.
+    grammar_engine  the name of the `ConstraintReader` that reads them; default: as
+                    `ENGINE_SAMPLER_GRAMMAR_ENGINE` says, or this package's own.
+    grammar_compiler  a `grammar.GrammarCompiler`, which compiles them in the background: `add` returns at
+                    once, and a request whose grammar is not in the cache is among `waiting_ids` first. By
+                    default, `add` compiles them.
     on_ready        called, usually on a thread of the compiler, when a waiting request can start.
     postpone        whether a step leaves out a request whose grammar or samplers need more work than a step
                     may do: its row gives no token (`StepResult.token_ids`). False: steps take what they need.
@@ -88,8 +85,9 @@ class Scheduler:
         backend: str | Backend = "auto",
         num_threads: int | None = None,
         limits: RequestLimits | None = None,
-        grammar_limits: Limits | None = None,
-        grammar_compiler: GrammarCompiler | None = None,
+        grammar_limits: Any = None,
+        grammar_engine: str | None = None,
+        grammar_compiler: Any = None,
         on_ready: Callable[[], Any] | None = None,
         postpone: bool = True,
         keep_faulty: bool = False,
@@ -98,8 +96,9 @@ class Scheduler:
         check_tokenizer(tokenizer)
         default_eos = () if tokenizer is None else tokenizer.eos_token_ids
         eos = tuple(integers_of("eos_token_ids", eos_token_ids)) or default_eos
-        check_grammar_limits(grammar_limits)
-        self.vocabulary = Vocabulary(vocab_size, eos, tokenizer, grammar_limits)
+        if grammar_limits is not None or grammar_engine is not None:
+            constraint_reader(grammar_engine).check_limits(grammar_limits)
+        self.vocabulary = Vocabulary(vocab_size, eos, tokenizer, grammar_limits, grammar_engine)
         self.vocabulary.check_ids("eos_token_ids", eos)
         self.max_model_len = max_model_len
         self.num_threads = num_threads
@@ -113,7 +112,7 @@ class Scheduler:
         self._waiting = WaitingRequests(self._requests, self.vocabulary)
         self._compiler, self._on_ready = grammar_compiler, on_ready
         if grammar_compiler is not None:
-            prepare_for(self.vocabulary)
+            constraint_reader(grammar_engine).prepare(self.vocabulary)
             if tokenizer is not None:
                 tokenizer.prepare()
 
@@ -160,7 +159,7 @@ class Scheduler:
         stopping_criteria: Sequence[Callable[..., Any]] = (),
         position: int | None = None,
         client: Hashable = None,
-        parser: MessageParser | None = None,
+        parser: AnswerParser | None = None,
     ) -> RequestId:
         """Add a request; returns its id (`request_id`, or a new integer).
 
@@ -205,7 +204,7 @@ class Scheduler:
         grammar: Any = None,
         stopping_criteria: Sequence[Callable[..., Any]] = (),
         client: Hashable = None,
-        parser: MessageParser | None = None,
+        parser: AnswerParser | None = None,
     ) -> list[RequestId]:
         """Add `best_of` (default `n`) siblings of one prompt; returns their ids. `parser` and copies of it
         read their answers, as in `add`.
@@ -459,8 +458,9 @@ class Scheduler:
         compiler has compiled the grammar."""
         check_hashable("client", client)
         params, compilation = newcomers.params, None
-        if self._compiler is not None:
-            compilation = start_compiling(params, grammar, self.vocabulary, self._compiler, client)
+        if self._compiler is not None and (grammar is not None or structured_in(params.given)):
+            reader = constraint_reader(self.vocabulary.grammar_engine)
+            compilation = reader.start(params, grammar, self.vocabulary, self._compiler, client)
         if compilation is not None and not compilation.has_succeeded:  # else it was in the cache
             self._waiting.add(compilation, newcomers, self._on_ready)
             return

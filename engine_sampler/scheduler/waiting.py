@@ -11,7 +11,7 @@ from typing import Any
 from ..base.errors import INTERRUPTIONS
 from ..base.forking import fork_safe
 from ..contract import Vocabulary
-from ..grammar.constraints import Compilation
+from ..contract.constraints import PendingConstraint
 from ..requests.constraint import Constraint
 from ..requests.request import Request
 from ..requests.results import RequestId
@@ -27,7 +27,7 @@ class Arrival:
     requests  the newcomers as they are until they are built with their matchers.
     """
 
-    compilation: Compilation
+    compilation: PendingConstraint
     newcomers: Newcomers
     requests: Sequence[Request]
     group: BeamGroup | None
@@ -57,7 +57,7 @@ class WaitingRequests:
 
     def add(
         self,
-        compilation: Compilation,
+        compilation: PendingConstraint,
         newcomers: Newcomers,
         on_ready: Callable[[], Any] | None,
     ) -> None:

@@ -11,7 +11,7 @@ from ..arithmetic import LogitRows
 from ..base.arguments import integers_of
 from ..base.errors import described, text_of
 from ..contract import bitmask_words, checked_bitmask, unpack_bitmask
-from ..grammar import fill_masks
+from ..registry import mask_filler
 
 _MINUS_INFINITY_IN_BFLOAT16 = 0xFF80
 
@@ -78,7 +78,7 @@ def fill_bitmasks(
         raise ValueError(
             f"rows={described(which)} is not allowed: a row of {count} for each of {len(matchers)} matchers"
         )
-    return {row: text_of(fault) for row, fault in fill_masks(matchers, bitmask, which).items()}
+    return {row: text_of(fault) for row, fault in mask_filler()(matchers, bitmask, which).items()}
 
 
 def packed(mask: Any, count: int, vocab_size: int) -> np.ndarray:

@@ -14,7 +14,6 @@ from .max_time import MaxTimeCriteria
 from .max_tokens import MaxTokensCriteria
 from .repetition import RepetitionCriteria
 from .stop import StopStringCriteria
-from .stop_regex import StopRegexCriteria
 from .stop_token_ids import StopTokenIdsCriteria
 
 __all__ = [
@@ -24,7 +23,6 @@ __all__ = [
     "MaxTimeCriteria",
     "MaxTokensCriteria",
     "RepetitionCriteria",
-    "StopRegexCriteria",
     "StopStringCriteria",
     "StopTokenIdsCriteria",
     "StoppingCriteria",

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..contract import Vocabulary, bitmask_words, unpack_bitmask
-from ..grammar.constraints import matcher_of
+from ..grammar.plugin.constraints import matcher_of
 from ..params import SamplingParams
 from ..scheduler import Scheduler
 from ..tokenizer import Tokenizer

@@ -16,7 +16,7 @@ import numpy as np
 from ..backends.library import LibraryBackend
 from ..base.packaged import grammar_names
 from ..contract import ParameterError, Sampler, Selector
-from ..grammar.constraints import grammar_named
+from ..grammar.plugin.constraints import grammar_named
 from ..registry import PluginStatus, Registry, default_registry
 from .backends import BackendContract
 from .chains import vocabulary_of

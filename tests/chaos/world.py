@@ -13,8 +13,8 @@ import pytest
 from engine_sampler import SamplingParams, Tokenizer
 from engine_sampler.contract import Vocabulary
 from engine_sampler.grammar import prepare
-from engine_sampler.grammar.constraints import constraint_of, matcher_of
 from engine_sampler.grammar.engines import native
+from engine_sampler.grammar.plugin.constraints import constraint_of, matcher_of
 from engine_sampler.params import takes_grammar
 from engine_sampler.registry import default_registry, structured_in
 

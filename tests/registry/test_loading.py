@@ -118,6 +118,7 @@ def test_built_ins_come_through_the_hooks_and_are_listed(registry: Registry) -> 
         ("engine_sampler.samplers", "loaded"),
         ("engine_sampler.stopping", "loaded"),
         ("engine_sampler.backends", "loaded"),
+        ("engine_sampler.grammar.plugin", "loaded"),
     ]
     assert "samplers/min_p" in registry.plugins[0].provides
     assert registry.catalogue.origins["params/min_p"] == registry.plugins[0].origin

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from engine_sampler import Record, SamplingParams, Scheduler
+from engine_sampler.contract.constraints import settings_of
 from engine_sampler.grammar import Grammar, GrammarLimitError
-from engine_sampler.grammar.compiled import CompiledGrammar, settings_of
+from engine_sampler.grammar.compiled import CompiledGrammar
 
 from ..bytewise import EOS, TOKENIZER, VOCAB, model_row
 from ..grammar.both_engines import ENGINES

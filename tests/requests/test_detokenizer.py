@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine_sampler.contract import TextMatcher
+from engine_sampler.grammar.plugin.patterns import PatternMatcher
 from engine_sampler.requests import detokenizer
 from engine_sampler.requests.detokenizer import Detokenizer
-from engine_sampler.stopping._patterns import PatternMatcher
 from engine_sampler.stopping._strings import StringMatcher
 from engine_sampler.tokenizer import Tokenizer
 

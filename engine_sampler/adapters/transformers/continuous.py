@@ -15,7 +15,7 @@ from ...arithmetic import child_seed
 from ...base.arguments import instance_of
 from ...base.errors import INTERRUPTIONS, text_of
 from ...contract import ParameterError, Vocabulary, allocate_bitmask
-from ...grammar.constraints import constraint_of, matcher_of
+from ...grammar.plugin.constraints import constraint_of, matcher_of
 from ...params import SamplingParams
 from ...registry import GRAMMAR_OPTIONS, STRUCTURED_PARAMS, structured_in
 from ...stateless import RowSampler, fill_bitmasks

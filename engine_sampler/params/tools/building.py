@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 from ...base.arguments import one_of
 from ...base.errors import quoted
 from ...contract import ParameterError
-from .families import FAMILIES, Family
+from .families import TOOL_FAMILIES, Family
 from .requests import Function, chosen_functions, json_schema_of
 
 Format: TypeAlias = "dict[str, Any]"
@@ -36,7 +36,7 @@ def tool_calls(
 ) -> dict[str, Any]:
     """The structural tag of an answer of a model that may call tools.
 
-    family       how the model writes calls: a name in `FAMILIES`
+    family       how the model writes calls: a name in `TOOL_FAMILIES`
     tools        functions in OpenAI's form or in Anthropic's; functions of Python, and classes such as
                  pydantic models (see `tool_of`); OpenAI's custom tools
     tool_choice  "auto": text with calls in it; "none": text without; "required": a call at once; a function,
@@ -56,26 +56,26 @@ def tool_calls(
 
     Raises `ParameterError` for a family, tools or a choice that is not allowed.
     """
-    if family not in FAMILIES:
-        raise ParameterError(f"family={quoted(family)} is not allowed: one of {', '.join(FAMILIES)}")
+    if family not in TOOL_FAMILIES:
+        raise ParameterError(f"family={quoted(family)} is not allowed: one of {', '.join(TOOL_FAMILIES)}")
     check_reasoning(reasoning)
     functions, choice = chosen_functions(tools, tool_choice, strict)
-    asked = _Asked(FAMILIES[family], functions, choice, parallel_tool_calls, reasoning, answer)
+    asked = _Asked(TOOL_FAMILIES[family], functions, choice, parallel_tool_calls, reasoning, answer)
     return {"type": "structural_tag", "format": _LAYOUTS[asked.family.layout](asked)}
 
 
 def formatted_answer(family: str, content: Format, reasoning: Reasoning) -> dict[str, Any]:
     """The structural tag of an answer that is of one format, after the thoughts of the family.
 
-    family     a name in `FAMILIES`
+    family     a name in `TOOL_FAMILIES`
     content    a format of structural tags, without text around it
     reasoning  as in `tool_calls`
 
     Raises `ParameterError` for a family that is not one of them.
     """
-    if family not in FAMILIES:
-        raise ParameterError(f"family={quoted(family)} is not allowed: one of {', '.join(FAMILIES)}")
-    asked = _Asked(FAMILIES[family], (), "auto", True, reasoning)
+    if family not in TOOL_FAMILIES:
+        raise ParameterError(f"family={quoted(family)} is not allowed: one of {', '.join(TOOL_FAMILIES)}")
+    asked = _Asked(TOOL_FAMILIES[family], (), "auto", True, reasoning)
     if asked.family.layout != "text":
         raise ParameterError(f"a response_format beside thoughts is not supported for family={family!r}")
     return {"type": "structural_tag", "format": _sequence([*_thoughts(asked), content])}

@@ -87,7 +87,7 @@ def _json_list(begin: str, end: str, *others: str) -> Family:
     return Family(_JSON_BEGIN, "}", section=section, separator=", ", thinking=None, variants=variants)
 
 
-FAMILIES: dict[str, Family] = {
+TOOL_FAMILIES: dict[str, Family] = {
     "llama": Family(
         '{"name": "{name}", "parameters": ', "}", trigger='{"name": ', thinking=None, excludes=THINK
     ),

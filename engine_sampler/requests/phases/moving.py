@@ -9,7 +9,7 @@ import numpy as np
 from ...base.calling import call_plugin
 from ...base.errors import ParameterError, PluginFault
 from ...contract import Work
-from ...grammar.limits import REQUEST_WORK
+from ...contract.work import REQUEST_WORK
 from ...params.phases import PhasePlan
 from ..history import History
 from ..later_output import LaterOutput
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from ...contract import Vocabulary
-    from ...grammar.compiled import MatcherSettings
+    from ...contract.constraints import RuleSettings
     from ..constraint import Constraint
     from ..request import Request
     from ..slots import Slots
@@ -34,14 +34,14 @@ class RequestPhases(Phases):
     rules  what the rules of its grammar set; None for nothing.
     """
 
-    rules: MatcherSettings | None = None
+    rules: RuleSettings | None = None
 
     @classmethod
     def of(cls, plan: PhasePlan, vocabulary: Vocabulary, history: History) -> RequestPhases:
         """The phases of a request with this prompt. Raises `ParameterError`."""
         return cls(Automaton(plan, vocabulary), history.prompt_token_ids)
 
-    def constrain(self, grammar: Constraint, rules: MatcherSettings | None) -> None:
+    def constrain(self, grammar: Constraint, rules: RuleSettings | None) -> None:
         """The request has this grammar, which has accepted nothing, and whose `rules` set parameters."""
         self.is_constrained, self.rules = True, rules
         if markers := self.automaton.openings():

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...contract import Vocabulary, bitmask_words, unpack_bitmask
-from ...grammar.constraints import matcher_of
+from ...grammar.plugin.constraints import matcher_of
 from ...tokenizer import Tokenizer
 from ..cases import Random
 from .drawing import draw_depth

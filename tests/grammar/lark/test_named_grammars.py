@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from engine_sampler import SamplingParams, Scheduler, Tokenizer
+from engine_sampler.contract.constraints import settings_of
 from engine_sampler.grammar import Grammar, GrammarError, GrammarLimitError, Limits
-from engine_sampler.grammar.compiled import settings_of
 from engine_sampler.grammar.grammar import clear_grammar_cache
 from engine_sampler.grammar.lark.grammar import rules_from_lark
 from engine_sampler.grammar.lark.named_grammars import NamedGrammar, NamedGrammars

@@ -10,8 +10,8 @@ import pytest
 
 from engine_sampler import ParameterError, RequestLimits, SamplingParams, Scheduler
 from engine_sampler.backends.choose import named_backend
+from engine_sampler.contract.constraints import settings_of
 from engine_sampler.grammar import Grammar
-from engine_sampler.grammar.compiled import settings_in, settings_of
 
 from .world import BACKENDS, TOKENIZER, VOCAB, ids, row
 
@@ -49,7 +49,7 @@ def by_hand(backend: str, text: str, params: dict[str, Any], count: int) -> list
     matcher, tokens = plain.matcher(), list[int]()
     settings = settings_of(matcher)
     assert settings is not None
-    sets = [{}, *(dict(parameters) for _, parameters in settings_in(matcher))]
+    sets = [{}, *(dict(parameters) for _, parameters in settings.settings)]
     for _ in range(count):
         held = {**params, **sets[settings.present(matcher)]}
         scheduler = scheduler_of(backend)

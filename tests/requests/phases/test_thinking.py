@@ -200,16 +200,16 @@ def test_a_marker_of_several_tokens_counts_as_a_part_of_the_thoughts() -> None:
 
 @pytest.mark.parametrize("family", ["qwen_3", "mistral_v11", "harmony", "gemma_4", "kimi_k3", "cohere"])
 def test_a_family_has_its_markers(family: str) -> None:
-    from engine_sampler.params.tools import FAMILIES
+    from engine_sampler.params.tools import TOOL_FAMILIES
 
-    start, end = FAMILIES[family].thinking or ("", "")
+    start, end = TOOL_FAMILIES[family].thinking or ("", "")
     tokenizer = Tokenizer([bytes([i]) for i in range(256)] + [b"<eos>"], eos_token_ids=[256])
     scheduler = Scheduler(257, tokenizer)
     params = SamplingParams(thinking=family, thinking_token_budget=2, max_tokens=400)
     request = scheduler.add(params, [*start.encode(), 65])
     scheduler.accept(request, [66])
     forced = bytes(scheduler.forced_tokens(request)).decode()
-    assert forced == end + FAMILIES[family].closing
+    assert forced == end + TOOL_FAMILIES[family].closing
     scheduler.accept(request, list(forced.encode()))
     assert scheduler.record(request).phase_tokens == {"reasoning": 1 + len(forced), "answer": 0}
 

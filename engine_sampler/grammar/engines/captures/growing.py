@@ -13,8 +13,9 @@ from array import array
 from collections import Counter
 from typing import NamedTuple
 
+from ....contract.work import CAPTURE_STEPS_AT_ONCE
 from ...errors import GrammarLimitError
-from ...limits import CAPTURE_STEPS_AT_ONCE, capture_steps
+from ...limits import capture_steps
 from ...program.rules import Program
 from ..reference.configurations import REJECTED
 from ..reference.lexing import LalrConfigurations

@@ -7,8 +7,9 @@ from itertools import product
 
 import pytest
 
+from engine_sampler.contract.constraints import settings_of
 from engine_sampler.grammar import Grammar, GrammarError, GrammarLimitError
-from engine_sampler.grammar.compiled import CompiledGrammar, settings_in
+from engine_sampler.grammar.compiled import CompiledGrammar
 from engine_sampler.tokenizer import Tokenizer
 
 from ...both_engines import ENGINES, allowed
@@ -86,7 +87,7 @@ def test_a_nested_grammar_sets_captures_and_parameters() -> None:
     text = 'start: "x" j\nj[temperature=0.5]: %lark { start: "[" a "]"\na[top_k=3, capture]: /[0-9]+/ }'
     grammar = Grammar.from_lark(text)
     matcher = grammar.compile(TOKENIZER).matcher()
-    assert [dict(parameters) for _, parameters in settings_in(matcher)] == [
+    assert [dict(parameters) for _, parameters in settings_of(matcher).settings] == [
         {"temperature": 0.5},
         {"temperature": 0.5, "top_k": 3},
     ]

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from engine_sampler.contract.constraints import settings_of
 from engine_sampler.grammar import Grammar, GrammarError
-from engine_sampler.grammar.compiled import CompiledGrammar, settings_of
+from engine_sampler.grammar.compiled import CompiledGrammar
 from engine_sampler.tokenizer import Tokenizer
 
 from ...both_engines import ENGINES, allowed

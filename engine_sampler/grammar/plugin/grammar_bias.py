@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..contract import (
+from ...contract import (
     Example,
     Param,
     ParameterError,
@@ -19,9 +19,8 @@ from ..contract import (
     is_bounded,
     unpack_bitmask,
 )
-from ..grammar.constraints import constraint_of
-from ..registry import STRUCTURED_PARAMS, structured_in
-from ._columns import finite_columns, store
+from ...registry import STRUCTURED_PARAMS, constraint_reader, structured_in
+from ...samplers._columns import finite_columns, store
 
 
 class Guidance:
@@ -116,7 +115,9 @@ class GrammarBias(Sampler):
             raise ParameterError(f"grammar_bias={given} is not allowed alone: it needs one of {allowed}")
 
     def resolve(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> Any:
-        return constraint_of(params, vocabulary)
+        if not structured_in(params):
+            return None
+        return constraint_reader(vocabulary.grammar_engine).compiled(params, None, vocabulary)
 
     def new_state(self, params: Mapping[str, Any], prompt_token_ids: np.ndarray) -> Guidance:
         return Guidance()

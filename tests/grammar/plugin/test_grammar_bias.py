@@ -9,7 +9,7 @@ import pytest
 from engine_sampler import ParameterError, SamplingParams, Scheduler, Vocabulary, process_logits
 from engine_sampler.arithmetic import FLT_MAX
 from engine_sampler.grammar import Grammar, Limits, prepare
-from engine_sampler.samplers.grammar_bias import GrammarBias
+from engine_sampler.grammar.plugin import GrammarBias
 from engine_sampler.testing import apply_sampler
 from tests.bytewise import (
     EOS,

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..contract import Param, TextCriteria, Vocabulary
-from ..contract.values import stop_texts
-from ._patterns import PatternMatcher
+from ...contract import Param, TextCriteria, Vocabulary
+from ...contract.values import stop_texts
+
+if TYPE_CHECKING:
+    from .patterns import PatternMatcher
 
 MAX_PATTERN_BYTES = 4096
 """The limit on all patterns together, since they are compiled before any scheduler can refuse them."""
 
-_matcher = lru_cache(maxsize=64)(PatternMatcher)
+
+@lru_cache(maxsize=64)
+def _matcher(patterns: tuple[str, ...], include: bool) -> PatternMatcher:
+    from .patterns import PatternMatcher  # few requests need it
+
+    return PatternMatcher(patterns, include)
 
 
 def _patterns(value: Any) -> tuple[str, ...]:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from engine_sampler import ParameterError, SamplingParams
+from engine_sampler.grammar.plugin.patterns import PatternMatcher
 from engine_sampler.requests import detokenizer
-from engine_sampler.stopping._patterns import PatternMatcher
 
-from .test_stop import run
+from ...stopping.test_stop import run
 
 
 @pytest.mark.parametrize(

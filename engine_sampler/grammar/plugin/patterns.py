@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import TypeAlias
 
-from ..base.forking import fork_safe
-from ..contract import TextMatch, TextMatcher
-from ..grammar.derivatives.derivatives import Derivatives
-from ..grammar.derivatives.expressions import EMPTY, Expressions
-from ..grammar.derivatives.limits import Meter
-from ..grammar.derivatives.loading import Loader
-from ..grammar.errors import GrammarLimitError
-from ..grammar.program.expression import Encoder
-from ..grammar.regex.pattern import found_anywhere
+from ...base.forking import fork_safe
+from ...contract import TextMatch, TextMatcher
+from ..derivatives.derivatives import Derivatives
+from ..derivatives.expressions import EMPTY, Expressions
+from ..derivatives.limits import Meter
+from ..derivatives.loading import Loader
+from ..errors import GrammarLimitError
+from ..program.expression import Encoder
+from ..regex.pattern import found_anywhere
 
 WORK_PER_TOKEN = 5_000
 """The limit on attempts advanced and expressions created for one token, each about a microsecond: patterns

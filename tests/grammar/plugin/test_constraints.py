@@ -24,7 +24,7 @@ from engine_sampler import (
 from engine_sampler.grammar import Grammar, allocate_bitmask
 from engine_sampler.scheduler.joining import matcher_for
 
-from ..bytewise import (
+from ...bytewise import (
     CALL,
     EOS,
     PIECES,
@@ -39,7 +39,7 @@ from ..bytewise import (
     run_to_end,
     tokenizer_for,
 )
-from ..engines import registered_plugin
+from ...engines import registered_plugin
 
 SCHEMA = {
     "type": "object",

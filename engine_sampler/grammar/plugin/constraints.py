@@ -8,17 +8,17 @@ from collections.abc import Hashable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from ..base.arguments import with_attributes
-from ..base.errors import quoted
-from ..contract import ParameterError, Vocabulary
-from ..params import takes_grammar
-from ..registry import CORE_PARAMS, GRAMMAR_OPTIONS, default_registry, structured_in
-from ..tokenizer import Tokenizer
-from .compiled import CompiledGrammar, prepare
-from .library import library_names
+from ...base.arguments import with_attributes
+from ...base.errors import quoted
+from ...contract import ParameterError, Vocabulary
+from ...params import takes_grammar
+from ...registry import CORE_PARAMS, GRAMMAR_OPTIONS, default_registry, structured_in
+from ...tokenizer import Tokenizer
+from ..compiled import CompiledGrammar, prepare
+from ..library import library_names
+from ..service import GrammarCompiler, GrammarSource
+from ..service.source import Options
 from .measures import measured, watched
-from .service import GrammarCompiler, GrammarSource
-from .service.source import Options
 
 
 def constraint_of(params: Mapping[str, Any], vocabulary: Vocabulary) -> Any:
@@ -35,6 +35,14 @@ def constraint_of(params: Mapping[str, Any], vocabulary: Vocabulary) -> Any:
     return None
 
 
+def compiled_for(params: Mapping[str, Any], constraint: Any, vocabulary: Vocabulary) -> Any:
+    """What `constraint_of` finds in `params`, or else `constraint`, which is as in `matcher_of`, compiled;
+    None if there is neither."""
+    if structured_in(params):
+        return constraint_of(params, vocabulary)
+    return _compiled_argument(constraint, vocabulary)
+
+
 _METHODS = ("matcher", "compile", "__call__")
 """A grammar has one of these: a compiled grammar, a `Grammar`, and a function of the tokenizer."""
 
@@ -47,6 +55,15 @@ def matcher_of(constraint: Any, vocabulary: Vocabulary) -> Any:
 
     Raises `ParameterError` for anything else.
     """
+    constraint = _compiled_argument(constraint, vocabulary)
+    if constraint is None or hasattr(constraint, "fill_bitmask"):
+        return constraint
+    with _errors_of("grammar"):
+        return constraint.matcher()
+
+
+def _compiled_argument(constraint: Any, vocabulary: Vocabulary) -> Any:
+    """An object with `matcher()` for a constraint as in `matcher_of`; a matcher, and None, as they are."""
     if constraint is None or hasattr(constraint, "fill_bitmask"):
         return constraint
     with _errors_of("grammar"):
@@ -61,7 +78,7 @@ def matcher_of(constraint: Any, vocabulary: Vocabulary) -> Any:
                 f"grammar={quoted(constraint)} is not allowed: it is compiled for {tokens} tokens, "
                 f"the vocabulary has {vocabulary.size}"
             )
-        return constraint.matcher()
+        return constraint
 
 
 class Compilation(NamedTuple):

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from ..base.errors import INTERRUPTIONS
-from ..contract import GrammarMeasures
-from ..registry import default_registry
+from ...base.errors import INTERRUPTIONS
+from ...contract import GrammarMeasures
+from ...registry import default_registry
 
 EVENT = "grammar_compiled"
 

@@ -7,8 +7,8 @@ import pytest
 from engine_sampler import GrammarMeasures, ParameterError, SamplingParams, Scheduler
 from engine_sampler.grammar import GrammarCompiler
 
-from ..bytewise import fresh_tokenizer
-from ..engines import observed
+from ...bytewise import fresh_tokenizer
+from ...engines import observed
 
 
 def test_the_first_request_compiles_and_the_second_finds_it_in_the_cache() -> None:

@@ -1,0 +1,26 @@
+"""Names of a package that are imported when they are first asked for."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def lazy_names(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
+    """The `__getattr__` of a package.
+
+    places  the names that each module gives, separated by blanks, by the module's path relative to the
+            package
+    """
+    module_of = {name: module for module, names in places.items() for name in names.split()}
+
+    def get(name: str) -> Any:
+        if name not in module_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(module_of[name], package), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return get
