@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine_sampler.grammar.plugin import StopRegexCriteria
 from engine_sampler.registry import default_registry
 from engine_sampler.stopping import (
     ConfidenceCriteria,
@@ -10,7 +11,6 @@ from engine_sampler.stopping import (
     MaxTimeCriteria,
     MaxTokensCriteria,
     RepetitionCriteria,
-    StopRegexCriteria,
     StopStringCriteria,
     StopTokenIdsCriteria,
 )
