@@ -276,6 +276,7 @@ class StoppingContract(Searching):
                 hash(half)
                 rest = matcher.advance(half, text[cut:end]), matcher.held(half)
                 matcher.advance(matcher.start, other)
+                matcher.at_special(PIECES[EOS])
                 again = matcher.advance(half, text[cut:end]), matcher.held(half)
                 matcher.advance(half, other[: number % 5 + 1])
                 same = rest == again and matcher.advance(matcher.start, text[:cut]) == (half, first_match)
@@ -287,6 +288,8 @@ class StoppingContract(Searching):
         for matcher, text in self.texts():
             state, released = matcher.start, 0
             assert matcher.held(state) == 0, "held is not 0 for the empty text"
+            special = matcher.at_special(PIECES[EOS])
+            assert special is None or special[:2] == (0, 0), f"{special} at a special token is not at 0"
             for at in range(len(text)):
                 state, match = matcher.advance(state, text[at : at + 1])
                 if match is not None:
@@ -312,7 +315,8 @@ class StoppingContract(Searching):
             reason = "abort" if verdict is None else verdict.finish_reason
             assert record.finish_reason == reason, f"finish_reason {record.finish_reason}, not {reason}"
             assert streamed == record.text, "the streamed text differs from the record's"
-            whole = b"".join(PIECES[t] for t in tokens)
+            tokenizer = self.vocabulary().need_tokenizer(self.criterion.name)
+            whole = b"".join(map(tokenizer.text_bytes, tokens))
             kept = whole[: len(whole) - (0 if verdict is None else verdict.cut)]
             assert record.text == kept.decode("utf-8", "replace"), (
                 "the text is not cut where the verdict cuts it"
@@ -351,7 +355,7 @@ class StoppingContract(Searching):
 
     def vocabulary(self) -> Vocabulary:
         # The tokenizer has no EOS, so that without the criterion a scheduler ends no request at it.
-        return Vocabulary(len(PIECES), (EOS,), Tokenizer(PIECES))
+        return Vocabulary(len(PIECES), (EOS,), Tokenizer(PIECES, special_token_ids=[EOS]))
 
     def values(self) -> Iterator[Mapping[str, Any]]:
         """Every parameter by name, for each parameter set."""
