@@ -74,7 +74,8 @@ class StoppingContract(Searching):
     params         parameter sets to try; each must turn the criterion on. By default its examples.
     called         the criterion with values of its own, for the laws of its call on arrays; None if it
                    cannot be called.
-    ends           whether it ends any random output. Their tokens are `PIECES`; the last is EOS.
+    ends           whether it ends any random output. Their tokens are `PIECES`; the last is EOS. `check` does
+                   not ask for it.
     rounds         outputs for each parameter set. ENGINE_SAMPLER_TEST_ROUNDS multiplies them.
     lives, seconds, seed  as in `Searching`: how much more is tried at random.
     """
