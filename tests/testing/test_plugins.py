@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from engine_sampler.contract import Param, StopVerdict
 from engine_sampler.registry import CORE_PARAMS, PluginStatus, Registry
 from engine_sampler.testing.plugins import Search, check_plugin
 
@@ -26,28 +25,6 @@ class SmallBudget(Budget):
     """Ends an output when the sum of its token ids reaches `budget`."""
 
     examples = ({"budget": 60},)
-
-
-class Balanced(Budget):
-    """Ends an output at the bracket that closes its first one."""
-
-    name = "balanced"
-    params = (Param("balanced", bool, False),)
-    examples = ({"balanced": True},)
-
-    def new_state(self, params: Any, prompt_token_ids: Any, vocabulary: Any) -> Any:
-        return {"pieces": vocabulary.tokenizer.token_bytes, "tokens": []}
-
-    def check(self, state: Any, token_ids: Any, text: str) -> Any:
-        before = len(state["tokens"])
-        state["tokens"] += token_ids
-        depth = 0
-        for at, token in enumerate(state["tokens"]):
-            step = state["pieces"][token].count(b"(") - state["pieces"][token].count(b")")
-            if at >= before and depth == 1 and step == -1:
-                return StopVerdict("balanced")
-            depth = max(0, depth + step)
-        return None
 
 
 class Reclusive(Plain):
@@ -93,7 +70,6 @@ def test_a_wrong_sampler_fails_by_the_name_of_the_law() -> None:
     [
         ("last", {}, "a_surviving_token_is_chosen", "passed"),
         ("budget", {"criteria": [SmallBudget()]}, "drafts_change_nothing", "passed"),
-        ("balanced", {"criteria": [Balanced()]}, "some_outputs_end_by_it", "passed"),
         ("budget", {"criteria": [Budget()]}, "drafts_change_nothing", "failed"),  # it has no examples
         ("plain", {"backends": [Plain()]}, "the_declaration_is_sound", "passed"),
         ("plain", {"backends": [ScoresNaN()]}, "the_declaration_is_sound", "failed"),

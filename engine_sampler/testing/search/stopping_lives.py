@@ -25,11 +25,10 @@ PIECES = (
     "é".encode()[:1],
     "é".encode()[1:],
     *(b"\n", b"", b".\n\nb", "€".encode()[:2], "€".encode()[2:], "🙂".encode()),
-    *(bytes([byte]) for byte in b"()[]{}\"'A"),
     b"<end>",
 )
-"""The tokens of outputs: letters, overlapping pieces, half characters, lines, nothing, brackets and quotes, a
-capital, and EOS, which is a special token."""
+"""The tokens of outputs: letters, overlapping pieces, half characters, lines, nothing, and EOS, which is a
+special token."""
 
 _MOST_LIVE = 5
 
