@@ -179,6 +179,11 @@ class TextMatcher:
         """How many bytes at the end of the text a later match may still cut off."""
         raise NotImplementedError
 
+    def at_special(self, name: bytes) -> TextMatch | None:
+        """The match at a special token of this name that is not in the text: its offsets are 0. The state
+        stays as it is."""
+        return None
+
 
 class TextCriteria(StoppingCriteria):
     """Ends requests by their text, with a `TextMatcher`.
@@ -226,6 +231,8 @@ class TextState:
         for token_id in token_ids:
             data = self.tokenizer.text_bytes(token_id, self.skip_special_tokens)
             state, match = self.matcher.advance(self.states[-1], data)
+            hidden = self.tokenizer.hidden_name(token_id, self.skip_special_tokens)
+            match = match or (self.matcher.at_special(hidden) if hidden else None)
             self.states.append(state)
             length += len(data)
             if first is None and match is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 import time
@@ -155,21 +156,46 @@ def chat_logprobs(tokenizer: Tokenizer, logprobs: Logprobs, rows: Iterable[int])
     return {"content": content, "refusal": None}
 
 
-def completion_logprobs(
-    tokenizer: Tokenizer, logprobs: Logprobs, rows: Iterable[int], text_offset: int = 0
-) -> dict[str, Any]:
-    """The logprobs of some rows of a step as OpenAI's older completions give them.
+class TextOffset:
+    """Where an answer's text has got to, for `completion_logprobs` of one chunk after another.
 
-    text_offset  the number of characters before the first of the tokens
+    characters  how many characters come before the next token. A character of which some bytes are missing
+                does not count yet, and a special token that is not in the text never does; text that a stop
+                string may still cut off does.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, characters: int = 0, skip_special_tokens: bool = True) -> None:
+        self.characters = characters
+        self._tokenizer, self._skip_special = tokenizer, skip_special_tokens
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def pass_by(self, token_id: int) -> None:
+        """Go on to the end of a token."""
+        data = self._tokenizer.text_bytes(token_id, self._skip_special)
+        self.characters += len(self._decoder.decode(data))
+
+
+def completion_logprobs(
+    tokenizer: Tokenizer, logprobs: Logprobs, rows: Iterable[int], text_offset: int | TextOffset = 0
+) -> dict[str, Any]:
+    """The logprobs of some rows of a step as OpenAI's older completions give them. Of tokens with the same
+    text, `top_logprobs` has the likeliest.
+
+    text_offset  the number of characters before the first of the tokens; for an answer in chunks the same
+                 `TextOffset` each time, which knows of characters that tokens before have begun
     """
     form: dict[str, Any] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
+    place = text_offset if isinstance(text_offset, TextOffset) else TextOffset(tokenizer, text_offset)
     for row in _rows(logprobs, rows):
         entries = [_entry(tokenizer, *one) for one in row]
         form["tokens"].append(entries[0]["token"])
         form["token_logprobs"].append(entries[0]["logprob"])
-        form["top_logprobs"].append({one["token"]: one["logprob"] for one in entries})
-        form["text_offset"].append(text_offset)
-        text_offset += len(entries[0]["token"])
+        best: dict[str, float] = {}
+        for one in sorted(entries, key=lambda one: -one["logprob"]):
+            best.setdefault(one["token"], one["logprob"])
+        form["top_logprobs"].append(best)
+        form["text_offset"].append(place.characters)
+        place.pass_by(row[0][0])
     return form
 
 

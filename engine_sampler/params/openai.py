@@ -75,8 +75,8 @@ def parameters_of(
     `tools` with `tool_choice` and the like become a structured parameter (see `structured`), `logprobs` with
     `top_logprobs` becomes a number, `logit_bias` keys become ids, budgets of thoughts become
     `thinking_token_budget` (see `thinking_keys`), and the contents of `extra_args` (REST: `vllm_xargs`) are
-    merged in. The order is "vllm", and that of keys in JSON "schema", unless the body gives another. Raises
-    `ParameterError` for unsupported forms.
+    merged in. The order is "vllm", and that of keys in JSON "schema", unless the body gives another. What a
+    client would miss is named in the log. Raises `ParameterError` for unsupported forms.
     """
     unread = dict(mapping("body", body))
     structured = structured_parameters(unread, tool_family, reasoning)
@@ -93,6 +93,8 @@ def parameters_of(
         unread["logit_bias"] = _logit_bias(unread["logit_bias"])
     parameters |= canonical_keys(unread, RENAMED)
     check_text(parameters)
+    if parameters.get("prompt_logprobs") is not None:
+        _warn_once("prompt_logprobs", "the engine, which calls logprobs(rows, ids, top_n=…)")
     if parameters.get("json_schema") is not None or parameters.get("structural_tag") is not None:
         parameters.setdefault("key_order", "schema")  # as both systems have it: reasons before answers
     return parameters
@@ -114,13 +116,13 @@ def without_transport(body: Mapping[str, Any], transport: Set[str]) -> dict[str,
     for key in body.keys() & NOTICED.keys() & transport:
         value, usual = body[key], NOTICED[key]
         if value is not None and not (type(value) is type(usual) and value == usual):
-            _warn_once(key)
+            _warn_once(key, "the server")
     return {key: value for key, value in body.items() if value is not None and key not in transport}
 
 
 @functools.cache
-def _warn_once(key: str) -> None:
-    logger.warning("%s in the body of a request has no effect here: it is left to the server", key)
+def _warn_once(key: str, to_whom: str) -> None:
+    logger.warning("%s in the body of a request has no effect here: it is left to %s", key, to_whom)
 
 
 def canonical_keys(body: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:

@@ -252,7 +252,7 @@ def _while_thinking(changing: _Changing, given: Mapping[str, Any], is_apart: boo
     if given.get("eos") == "mask":
         changes["ignore_eos"] = True
     if is_apart and params["min_tokens"]:
-        changes |= {"min_tokens": MAX_COUNT, "stop_token_ids": ()}
+        changes |= {"min_tokens": MAX_COUNT, "stop_token_ids": (), "stop": ()}
     return params.replace(**{**_NEUTRAL, **changes})
 
 

@@ -235,7 +235,7 @@ CORE_PARAMS = _by_name(
         low=-1,
         limit=MAX_LOGPROBS,
         everything=-1,
-        doc="logprobs of this many top tokens for the prompt",
+        doc="logprobs of this many top tokens for the prompt, which the engine takes from logprobs(…)",
     ),
     Param("skip_special_tokens", bool, True, doc="leave special tokens out of the text"),
     *STRUCTURED_PARAMS.values(),

@@ -117,14 +117,17 @@ class Transducer:
             raise PluginFault(f"the tokenizer failed: it gave {quoted(data)}, which is not bytes")
         return data
 
-    def read(self, matcher_states: tuple[Hashable, ...], data: bytes, kept: int) -> _Reading:
-        """Give the matchers, which are in `matcher_states`, the bytes of one token, before which `kept` bytes
-        are held back."""
+    def read(self, matcher_states: tuple[Hashable, ...], token_id: int, data: bytes, kept: int) -> _Reading:
+        """Give the matchers, which are in `matcher_states`, one token and its bytes in the text, before which
+        `kept` bytes are held back."""
+        hidden = self._tokenizer.hidden_name(token_id, self._skip_special)
         states, matches, held = [], [], 0
         for number, (matcher, old) in enumerate(zip(self._matchers, matcher_states, strict=True)):
             new, match = call_plugin(name_of(matcher), _advanced, matcher, old, data)
             states.append(new)
             held = max(held, call_plugin(name_of(matcher), _held, matcher, new, kept + len(data)))
+            if hidden and match is None:
+                match = call_plugin(name_of(matcher), _at_special, matcher, hidden)
             if match is not None:
                 verdict = StopVerdict(match.reason, cut=len(data) - match.text_end)
                 matches.append((match.end, number, verdict))
@@ -138,7 +141,7 @@ class Transducer:
 
     def _compute(self, state: State, token_id: int) -> Transition:
         data = self.bytes_of(token_id)
-        reading = self.read(state.matcher_states, data, len(state.held))
+        reading = self.read(state.matcher_states, token_id, data, len(state.held))
         buffer = state.held + data
         certain = _certain(buffer, 0, reading.held)
         after = State(buffer[certain:], reading.matcher_states)
@@ -312,7 +315,7 @@ class Detokenizer:
 
     def _long_transition(self, state: LongState, token_id: int) -> Transition:
         log, data = self._log, self._transducer.bytes_of(token_id)
-        reading = self._transducer.read(state.matcher_states, data, len(log) - state.begin)
+        reading = self._transducer.read(state.matcher_states, token_id, data, len(log) - state.begin)
         log += data
         certain = _certain(log, state.begin, reading.held)
         delta = _decoded(log[state.begin : certain])
@@ -328,14 +331,24 @@ def _advanced(matcher: TextMatcher, state: Hashable, data: bytes) -> tuple[Hasha
     """`matcher.advance`, with a result of the types that its contract declares."""
     new, match = matcher.advance(state, data)
     hash(new)
+    return new, _checked_match(match, len(data))
+
+
+def _at_special(matcher: TextMatcher, name: bytes) -> TextMatch | None:
+    """`matcher.at_special`, with a result of the type that its contract declares."""
+    return _checked_match(matcher.at_special(name), 0)
+
+
+def _checked_match(match: Any, length: int) -> TextMatch | None:
+    """A match in the newest `length` bytes, as its contract declares it."""
     if match is None:
-        return new, None
+        return None
     if not isinstance(match, TextMatch):
         raise TypeError(f"it gave {quoted(match)}, which is not a TextMatch")
     end, text_end, reason = match
-    if not (isinstance(end, int) and isinstance(text_end, int) and text_end <= len(data)):
+    if not (isinstance(end, int) and isinstance(text_end, int) and text_end <= length):
         raise TypeError(f"it gave a match with end={quoted(end)} and text_end={quoted(text_end)}")
-    return new, TextMatch(end, text_end, plain_reason(reason))
+    return TextMatch(end, text_end, plain_reason(reason))
 
 
 def plain_reason(reason: Any) -> str | int | None:

@@ -70,9 +70,11 @@ class Dry(Sampler):
     )  # fmt: skip
     examples = (
         Example((3.0, 3.0, 3.0, 3.0), {"dry_multiplier": 1.0, "dry_base": 2.0}, (3.0, 3.0, 3.0, 2.0),
-                prompt_token_ids=(1, 2, 3, 0), output_token_ids=(1, 2), note="1 2 was followed by 3"),
+                prompt_token_ids=(1, 2, 3, 0), output_token_ids=(1, 2), token_bytes=(b"a", b"b", b"c", b"d"),
+                note="1 2 was followed by 3"),
         Example((3.0, 3.0, 3.0, 3.0), {"dry_multiplier": 1.0, "dry_base": 2.0}, (3.0, 3.0, 3.0, 1.0),
-                prompt_token_ids=(0, 1, 2, 3, 0, 1, 2), note="0 1 2 is one longer"),
+                prompt_token_ids=(0, 1, 2, 3, 0, 1, 2), token_bytes=(b"a", b"b", b"c", b"d"),
+                note="0 1 2 is one longer"),
         Example((3.0, 3.0, 3.0, 3.0), {"dry_multiplier": 1.0, "dry_sequence_breakers": [1]},
                 (3.0, 3.0, 3.0, 3.0), prompt_token_ids=(0, 1, 2, 3, 0, 1, 2), note="only 2 remains after 1"),
     )  # fmt: skip

@@ -30,12 +30,14 @@ def _functions(value: Any) -> tuple[Callable[..., Any], ...]:
 
 @dataclass(frozen=True)
 class Forbid:
-    """The function of the examples."""
+    """The function of the examples: removes a token if others are left."""
 
     token_id: int
 
     def __call__(self, token_ids: np.ndarray, logits: np.ndarray) -> None:
-        logits[self.token_id] = -np.inf
+        others = np.arange(len(logits)) != self.token_id
+        if logits[others].max(initial=-np.inf) > -np.inf:
+            logits[~others] = -np.inf
 
 
 class LogitsProcessors(Sampler):

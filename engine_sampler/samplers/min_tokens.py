@@ -12,7 +12,8 @@ from ._columns import mask_unless_empty
 
 
 class MinTokens(Sampler):
-    """Remove EOS and the request's stop_token_ids while the output has fewer than min_tokens tokens.
+    """Remove EOS, the request's stop_token_ids and the special tokens that `stop` names while the output has
+    fewer than min_tokens tokens.
 
     It has no effect if no other token is left (at the end of a grammar). The prompt does not count.
     0 is neutral. Source: vLLM; transformers' min_new_tokens.
@@ -30,7 +31,9 @@ class MinTokens(Sampler):
     def resolve(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> np.ndarray:
         stop = params.get("stop_token_ids", ())
         vocabulary.check_ids("stop_token_ids", stop)
-        return np.array([*vocabulary.eos_token_ids, *stop], np.int64)
+        tokenizer, names = vocabulary.tokenizer, params.get("stop", ())
+        named = () if tokenizer is None or not names else tokenizer.special_ids(names)
+        return np.array([*vocabulary.eos_token_ids, *stop, *named], np.int64)
 
     def apply(self, logits: np.ndarray, rows: Rows) -> None:
         for i, (row, ends) in enumerate(zip(logits, rows.resolved, strict=True)):

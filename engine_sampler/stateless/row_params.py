@@ -21,7 +21,7 @@ _OF_ROWS = ("seed", "min_keep", "order")
 """The parameters of a request as such that a row has."""
 
 _FOR_MIN_TOKENS = "stop_token_ids"
-"""The one parameter of stopping criteria that a sampler reads, too."""
+"""The one parameter of stopping criteria that a column may give: `min_tokens` reads it, too."""
 
 _MOST_KEPT = 4096
 """The most combinations of values that are remembered."""

@@ -21,6 +21,7 @@ class StringMatcher(TextMatcher):
     def __init__(self, strings: Sequence[str], include: bool = False) -> None:
         self.start = 0
         self._strings = tuple(strings)
+        self._by_name = {string.encode(): string for string in strings}
         self._include = include
         self._next: dict[int, int] = {}
         """The transitions of the trie: the next state, by `state << 8 | byte`."""
@@ -43,6 +44,10 @@ class StringMatcher(TextMatcher):
 
     def held(self, state: int) -> int:
         return self._held[state]
+
+    def at_special(self, name: bytes) -> TextMatch | None:
+        string = self._by_name.get(name)
+        return None if string is None else TextMatch(0, 0, string)
 
     def _step(self, state: int, byte: int) -> int:
         """The state after `byte`, following failure links where necessary."""

@@ -26,7 +26,7 @@ class MaxTimeCriteria(StoppingCriteria):
     is_limit = True
     waits_for_min_tokens = False
     params = (Param("max_time", float, None, low=0, doc="greatest number of seconds"),)
-    examples = ({"max_time": 0.0},)
+    examples = ({"max_time": 3600.0},)
 
     def __init__(self, max_time: float | None = None, initial_timestamp: float | None = None) -> None:
         self.max_time = self.params[0].check(max_time)

@@ -25,7 +25,12 @@ class StopStringCriteria(TextCriteria):
     several, in any tokenization. The first string to be completed wins; of several that end with the same
     byte, the one listed first. The text ends before the string, or after it with
     `include_stop_str_in_output`; the tokens are unchanged. Strings completed within the first `min_tokens`
-    tokens do not count. Text that may still become a stop string is held back. Semantics: vLLM.
+    tokens do not count. Text that may still become a stop string is held back.
+
+    Special tokens: a string that is the name of a special token, such as `<|im_end|>`, ends the request at
+    that token, too, though `skip_special_tokens` leaves its name out of the text, also with
+    `include_stop_str_in_output`. `min_tokens` masks that token. A name within a longer string counts only if
+    it is in the text. Semantics: vLLM, which goes on at special tokens; SGLang, TGI and transformers do not.
 
     tokenizer     for a criterion that is called: a `Tokenizer`, or one from transformers or tokenizers.
     stop_strings  the criterion's own strings, in place of the request's.

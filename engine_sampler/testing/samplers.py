@@ -167,7 +167,7 @@ class SamplerContract(ExactContract):
     def _check_columns(self, case: Case, ids: np.ndarray | None, right: np.ndarray) -> None:
         """Compare `keep_columns` for the only row of `case`, or some of its columns, with the tokens that
         stay."""
-        assert isinstance(self.sampler, Truncation)
+        assert isinstance(self.sampler, Truncation), "only a Truncation has keep_columns"
         row = case.logits[0].copy() if ids is None else case.logits[0, ids]
         before, rows = row.copy(), Live(self, case).rows
         if ids is not None:

@@ -74,7 +74,8 @@ class StoppingContract(Searching):
     params         parameter sets to try; each must turn the criterion on. By default its examples.
     called         the criterion with values of its own, for the laws of its call on arrays; None if it
                    cannot be called.
-    ends           whether it ends any random output. Their tokens are `PIECES`; the last is EOS.
+    ends           whether it ends any random output. Their tokens are `PIECES`; the last is EOS. `check` does
+                   not ask for it.
     rounds         outputs for each parameter set. ENGINE_SAMPLER_TEST_ROUNDS multiplies them.
     lives, seconds, seed  as in `Searching`: how much more is tried at random.
     """
@@ -102,11 +103,18 @@ class StoppingContract(Searching):
             active = self.criterion.is_active(values, self.vocabulary())
             assert active, f"{self.criterion.name} is off although {dict(values)} turns it on"
 
-    def test_some_outputs_end_by_it_and_with_a_reason(self) -> None:
+    def test_some_outputs_end_by_it(self) -> None:
         for values in self.values():
-            verdicts = [v for output in self.outputs() if (v := self.first(values, output)[1]) is not None]
-            assert verdicts or not self.ends, f"no output ends by {self.criterion.name}"
-            for verdict in verdicts:
+            verdicts = (self.first(values, output)[1] for output in self.outputs())
+            seen = not self.ends or any(verdict is not None for verdict in verdicts)
+            assert seen, f"no output ends by {self.criterion.name}"
+
+    def test_an_end_has_a_reason(self) -> None:
+        for values in self.values():
+            for output in self.outputs():
+                verdict = self.first(values, output)[1]
+                if verdict is None:
+                    continue
                 right = verdict.finish_reason in FINISH_REASONS and verdict.cut >= 0
                 right &= verdict.reason is None or isinstance(verdict.reason, (str, int))
                 assert right, (
@@ -269,6 +277,7 @@ class StoppingContract(Searching):
                 hash(half)
                 rest = matcher.advance(half, text[cut:end]), matcher.held(half)
                 matcher.advance(matcher.start, other)
+                matcher.at_special(PIECES[EOS])
                 again = matcher.advance(half, text[cut:end]), matcher.held(half)
                 matcher.advance(half, other[: number % 5 + 1])
                 same = rest == again and matcher.advance(matcher.start, text[:cut]) == (half, first_match)
@@ -280,6 +289,8 @@ class StoppingContract(Searching):
         for matcher, text in self.texts():
             state, released = matcher.start, 0
             assert matcher.held(state) == 0, "held is not 0 for the empty text"
+            special = matcher.at_special(PIECES[EOS])
+            assert special is None or special[:2] == (0, 0), f"{special} at a special token is not at 0"
             for at in range(len(text)):
                 state, match = matcher.advance(state, text[at : at + 1])
                 if match is not None:
@@ -305,7 +316,8 @@ class StoppingContract(Searching):
             reason = "abort" if verdict is None else verdict.finish_reason
             assert record.finish_reason == reason, f"finish_reason {record.finish_reason}, not {reason}"
             assert streamed == record.text, "the streamed text differs from the record's"
-            whole = b"".join(PIECES[t] for t in tokens)
+            tokenizer = self.vocabulary().need_tokenizer(self.criterion.name)
+            whole = b"".join(map(tokenizer.text_bytes, tokens))
             kept = whole[: len(whole) - (0 if verdict is None else verdict.cut)]
             assert record.text == kept.decode("utf-8", "replace"), (
                 "the text is not cut where the verdict cuts it"
@@ -320,33 +332,31 @@ class StoppingContract(Searching):
     # --- laws of its call on arrays --------------------------------------------------------------
 
     def test_rows_are_answered_one_by_one(self) -> None:
-        for rows, scores in self.arrays():
-            assert self.called is not None
+        for called, rows, scores in self.arrays():
             before = rows.copy()
-            answer = self.called(rows, scores)
+            answer = called(rows, scores)
             assert np.array_equal(rows, before), "the call writes to input_ids"
             is_answer = (
                 isinstance(answer, np.ndarray) and answer.dtype == bool and answer.shape == (len(rows),)
             )
             assert is_answer, f"the call gives {answer!r}; allowed is bool [rows]"
-            alone = [bool(self.called(rows[i : i + 1], scores[i : i + 1])[0]) for i in range(len(rows))]
+            alone = [bool(called(rows[i : i + 1], scores[i : i + 1])[0]) for i in range(len(rows))]
             assert answer.tolist() == alone, "a row's answer depends on the other rows"
 
     def test_tensors_get_tensors(self) -> None:
         torch = sys.modules.get("torch")
         if torch is None:
             return
-        for rows, scores in self.arrays():
-            assert self.called is not None
-            answer = self.called(torch.tensor(rows), torch.tensor(scores))
+        for called, rows, scores in self.arrays():
+            answer = called(torch.tensor(rows), torch.tensor(scores))
             assert answer.dtype == torch.bool, f"the call gives {answer.dtype}; allowed is bool"
-            assert answer.tolist() == self.called(rows, scores).tolist(), "tensors get another answer"
+            assert answer.tolist() == called(rows, scores).tolist(), "tensors get another answer"
 
     # --- helpers ---------------------------------------------------------------------------------
 
     def vocabulary(self) -> Vocabulary:
         # The tokenizer has no EOS, so that without the criterion a scheduler ends no request at it.
-        return Vocabulary(len(PIECES), (EOS,), Tokenizer(PIECES))
+        return Vocabulary(len(PIECES), (EOS,), Tokenizer(PIECES, special_token_ids=[EOS]))
 
     def values(self) -> Iterator[Mapping[str, Any]]:
         """Every parameter by name, for each parameter set."""
@@ -437,15 +447,19 @@ class StoppingContract(Searching):
         text = record.text or ""
         return record, streamed if finished else text
 
-    def arrays(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """input_ids int64 [rows, length] and scores float32 [rows, vocab], if the criterion can be called."""
-        for number, random in enumerate(self.draws(self.rounds if self.called is not None else 0)):
+    def arrays(self) -> Iterator[tuple[StoppingCriteria, np.ndarray, np.ndarray]]:
+        """The criterion that can be called, if there is one, with input_ids int64 [rows, length] and scores
+        float32 [rows, vocab]."""
+        if self.called is None:
+            return
+        for number, random in enumerate(self.draws(self.rounds)):
             shape = int(random.integers(1, 70)), number % LENGTH + 1
             rows = random.integers(0, len(PIECES), shape)
             few = random.integers(0, len(PIECES), 3)
             rows = np.where(random.random(shape) < 0.7, random.choice(few, shape), rows)
             scores = random.normal(0, 3, (len(rows), len(PIECES)))
-            yield rows.astype(np.int32 if number % 3 == 2 else np.int64), scores.astype(np.float32)
+            dtype = np.int32 if number % 3 == 2 else np.int64
+            yield self.called, rows.astype(dtype), scores.astype(np.float32)
 
 
 def _bound(criterion: StoppingCriteria, values: Mapping[str, Any], known: Vocabulary) -> StoppingCriteria:

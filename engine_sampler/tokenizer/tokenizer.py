@@ -133,6 +133,15 @@ class Tokenizer:
             return b""
         return self.token_bytes[token_id]
 
+    def hidden_name(self, token_id: int, skip_special_tokens: bool = True) -> bytes:
+        """The name of a special token that adds nothing to a text; b"" for other tokens."""
+        return self.token_bytes[token_id] if token_id in self._silent[skip_special_tokens] else b""
+
+    def special_ids(self, names: Iterable[str]) -> list[int]:
+        """The special tokens that have one of these names."""
+        ids = (i for name in names for i in self.markers.get(name, ()))
+        return [i for i in ids if i in self.special_token_ids]
+
     def ids_of(self, data: bytes) -> tuple[int, ...]:
         """Every token with exactly the bytes `data`, special tokens excluded."""
         return self._by_bytes.get(data, ())

@@ -20,6 +20,7 @@ from engine_sampler.testing import failing_laws
 from engine_sampler.testing.plugins import Search, check_plugin
 
 from ..backends.library.building import compile_c
+from ..testing.briefly import broken_by, searched_briefly
 
 PYTHON_KINDS = [kind for kind in PLUGIN_KINDS if kind != "library"]
 SMALLER = {"backend": {"vocab_sizes": (40,), "chains": 4}}
@@ -55,6 +56,8 @@ def test_what_is_written_registers_and_keeps_every_law(
     kit = type("Smaller", (tests.TestLaws,), SMALLER.get(kind, {}))
     assert failing_laws(kit) == {}
     assert not failing_functions(tests)
+    searched_briefly(monkeypatch)
+    assert broken_by(name, registry) == {}
 
 
 def failing_functions(tests: ModuleType) -> list[str]:

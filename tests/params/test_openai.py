@@ -134,6 +134,18 @@ def test_a_key_that_a_client_would_miss_is_named_in_the_log_once(warned: pytest.
     assert all(len(record.getMessage()) < 100 for record in warned.records)
 
 
+def test_prompt_logprobs_are_left_to_the_engine_by_name(warned: pytest.LogCaptureFixture) -> None:
+    assert parameters_of({"prompt_logprobs": None}) == {"order": "vllm"}
+    assert not warned.records
+    for number in (0, 5, -1):
+        assert parameters_of({"prompt_logprobs": number})["prompt_logprobs"] == number
+    [record] = warned.records
+    assert record.getMessage() == (
+        "prompt_logprobs in the body of a request has no effect here: it is left to the engine, which calls "
+        "logprobs(rows, ids, top_n=…)"
+    )
+
+
 def test_keys_with_their_usual_values_are_not_named(warned: pytest.LogCaptureFixture) -> None:
     parameters_of(dict(NOTICED))
     parameters_of(dict.fromkeys(NOTICED))

@@ -70,6 +70,7 @@ class TestStopStrings(StoppingContract):
         {"stop": "é"},
         {"stop": ["ab", "bc0", "x", "yx."]},
         {"stop": ["ca", "10"], "include_stop_str_in_output": True},
+        {"stop": ["<end>", "cab"]},
     )
     called = StopStringCriteria(Tokenizer(PIECES, [EOS]), ["ab", "x", "10"])
 

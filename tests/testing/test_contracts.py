@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from engine_sampler import testing
 from engine_sampler.contract import ParameterError, Sampler, Selector
 from engine_sampler.params import SamplingParams
 from engine_sampler.registry import default_registry
@@ -45,6 +48,12 @@ def test_a_message_names_the_token_the_row_and_the_parameters() -> None:
         "token 0 was removed before and is back, in row 6 of 12: "
         "half removed, vocabulary 17, params {'near': 2.5}"
     )
+
+
+def test_no_kit_fails_without_words() -> None:
+    for path in Path(testing.__file__).parent.rglob("*.py"):
+        asserted = [n for n in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(n, ast.Assert)]
+        assert [ast.unparse(node) for node in asserted if node.msg is None] == [], path.name
 
 
 def test_a_kit_without_parameters_to_try_fails() -> None:

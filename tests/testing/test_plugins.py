@@ -11,6 +11,7 @@ from engine_sampler.registry import CORE_PARAMS, PluginStatus, Registry
 from engine_sampler.testing.plugins import Search, check_plugin
 
 from ..registry.test_loading import Plugin
+from .briefly import broken_by, searched_briefly
 from .wrong.backends import ScoresNaN
 from .wrong.grammars import AllowsEmptyTokens
 from .wrong.observers import TakesTheTokens
@@ -103,11 +104,30 @@ def test_built_in_parts_and_grammars_can_be_checked_too() -> None:
     for name, law in (
         ("infill", "removed_tokens_stay_removed"),
         ("logit_bias", "a_token_is_left"),
-        ("stop", "some_outputs_end_by_it_and_with_a_reason"),
+        ("stop", "some_outputs_end_by_it"),
         ("numpy", "supports_gives_a_bool_and_the_same_one_again"),
         ("csv", "it_can_be_registered"),
     ):
         assert outcomes(name, registry, law) == {name: {law: "passed"}}
+
+
+BUILT_IN = Registry(CORE_PARAMS).catalogue
+PARTS = [*BUILT_IN.stopping_criteria, *BUILT_IN.selectors, *BUILT_IN.samplers]
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_every_built_in_part_keeps_the_laws_however_long_they_are_tried(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched_briefly(monkeypatch)
+    assert broken_by(name, Registry(CORE_PARAMS)) == {}
+
+
+def test_that_a_criterion_ends_no_random_output_is_for_its_own_tests_to_judge() -> None:
+    law = "some_outputs_end_by_it"
+    late = type("Late", (SmallBudget,), {"examples": ({"budget": 10**9},), "__doc__": "Ends late."})
+    for budget, outcome in ((SmallBudget(), "passed"), (late(), "not promised")):
+        assert outcomes("budget", registry_with(criteria=[budget]), law) == {"budget": {law: outcome}}
 
 
 def test_a_library_has_checks_of_its_own() -> None:

@@ -145,9 +145,10 @@ class Automaton:
 
 
 def _values_for(sampler: Sampler, params: SamplingParams) -> Any:
-    """What the data of a sampler depends on: for a built-in one its own parameters, and the stop tokens."""
+    """What the data of a sampler depends on: for a built-in one its own parameters, and what stops."""
     if type(sampler).__module__.startswith(samplers.__name__):
-        return (*(params[param.name] for param in sampler.params), params["stop_token_ids"])
+        own = (params[param.name] for param in sampler.params)
+        return (*own, params["stop_token_ids"], params["stop"])
     return params
 
 

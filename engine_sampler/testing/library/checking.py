@@ -90,7 +90,7 @@ def check_apart(
     command += [str(seconds), str(seed), *only]
     begun, trying, late, failed = "loads", "", False, ""
     with subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8") as process:
-        assert process.stdout is not None
+        assert process.stdout is not None, "stdout is a pipe"
 
         def end() -> None:
             nonlocal late

@@ -161,7 +161,7 @@ class LibraryCall:
         sizes = [len(group.index) for group, _ in step.entries]
         slots = step.slot_numbers
         programs = [step.session.compile(parts) for _, parts in step.entries]
-        assert None not in programs
+        assert None not in programs, "compile takes a program, and then declines it"
         struct.rows = self._input("the row numbers", "int64_t[]", self._index)
         struct.slots = self._input("the slot numbers", "int32_t[]", slots, np.int32)
         struct.programs = self._input(

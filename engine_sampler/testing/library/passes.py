@@ -105,7 +105,7 @@ def _logprobs_function(context: Context) -> str | None:
             few = (0, 3) if size > 10_000 else (0, 1, 7, -1)
             for top_n in few if what != "float32" else (0, 1, 7, -1):
                 out = context.logprobs(tensor.pointer, size, tokens, top_n)
-                assert out is not None
+                assert out is not None, "the library has a function logprobs"
                 for row, token in enumerate(tokens.tolist()):
                     if not is_entry(out, row, row_logprobs(logits.row(row), token, top_n)):
                         return f"other logprobs in row {row} of {size} tokens, top_n {top_n}, {what}"
@@ -118,7 +118,7 @@ def _logprobs_of_faults(context: Context) -> str | None:
     rows[0, 5], rows[2, 7], rows[3], rows[4, 0] = np.nan, np.inf, -np.inf, 2.0**101
     tensor = Tensor(LogitRows(rows, 40))
     out = context.logprobs(tensor.pointer, 40, np.arange(5), 2)
-    assert out is not None
+    assert out is not None, "the library has a function logprobs"
     wrong = [row for row in (0, 2, 3, 4) if out.ranks[row] != 0]
     if wrong:
         return f"rank {out.ranks[wrong[0]]} in row {wrong[0]}, which has no logprobs"
@@ -173,7 +173,7 @@ def _reporting_steps(room: Room) -> Iterator[LibraryStep]:
 
 def wrong_entry(step: LibraryStep, observed: Observed) -> str | None:
     """The first row with other logprobs than those of its token; the survivors of all rows are known."""
-    assert step.logprobs is not None
+    assert step.logprobs is not None, "the step was made with logprobs"
     kinds, top_n = step.logprobs
     edited = _edited(step)
     for i, row in enumerate(step.index.tolist()):

@@ -46,8 +46,8 @@ class _Elsewhere:
         with self._lock:
             try:
                 process = self._started()
-                assert process.stdin is not None
-                assert process.stdout is not None
+                assert process.stdin is not None, "stdin is a pipe"
+                assert process.stdout is not None, "stdout is a pipe"
                 _send(process.stdin, data)
                 outcome, value = pickle.loads(_receive(process.stdout))
             except (OSError, EOFError) as error:

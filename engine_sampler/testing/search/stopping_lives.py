@@ -27,7 +27,8 @@ PIECES = (
     *(b"\n", b"", b".\n\nb", "€".encode()[:2], "€".encode()[2:], "🙂".encode()),
     b"<end>",
 )
-"""The tokens of outputs: letters, overlapping pieces, half characters, lines, nothing, and EOS."""
+"""The tokens of outputs: letters, overlapping pieces, half characters, lines, nothing, and EOS, which is a
+special token."""
 
 _MOST_LIVE = 5
 
@@ -200,7 +201,8 @@ def vocabulary_for(values: Sequence[Mapping[str, Any]], random: Random) -> Vocab
         data = text.encode()[:64]
         cut = int(random.integers(len(data) + 1))
         pieces += [part for part in (data, data[:cut], data[cut:]) if part]
-    return Vocabulary(len(pieces) + 1, (len(pieces),), Tokenizer([*pieces, PIECES[-1]]))
+    end = len(pieces)
+    return Vocabulary(end + 1, (end,), Tokenizer([*pieces, PIECES[-1]], special_token_ids=[end]))
 
 
 def _texts_in(values: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -33,7 +33,7 @@ class IsNeverOn(Budget):
         return False
 
 
-@breaks("some_outputs_end_by_it_and_with_a_reason")
+@breaks("some_outputs_end_by_it")
 class NeverEnds(Budget):
     """Has no verdict."""
 
@@ -41,7 +41,7 @@ class NeverEnds(Budget):
         return None
 
 
-@breaks("some_outputs_end_by_it_and_with_a_reason", ANY)
+@breaks("an_end_has_a_reason", ANY)
 class ReturnsABool(Budget):
     """Returns True in place of a verdict."""
 
@@ -49,7 +49,7 @@ class ReturnsABool(Budget):
         return super().check(state, token_ids, text) is not None
 
 
-@breaks("some_outputs_end_by_it_and_with_a_reason", ANY)
+@breaks("an_end_has_a_reason", ANY)
 class InventsAReason(Budget):
     """Returns an unknown finish_reason."""
 
@@ -57,7 +57,7 @@ class InventsAReason(Budget):
         return super().check(state, token_ids, text) and StopVerdict("budget", "poor")
 
 
-@breaks("some_outputs_end_by_it_and_with_a_reason", ANY)
+@breaks("an_end_has_a_reason", ANY)
 class CutsBackwards(Budget):
     """Has a negative cut."""
 
@@ -65,7 +65,7 @@ class CutsBackwards(Budget):
         return super().check(state, token_ids, text) and StopVerdict("budget", "length", -1)
 
 
-@breaks("some_outputs_end_by_it_and_with_a_reason", ANY)
+@breaks("an_end_has_a_reason", ANY)
 class GivesAnObjectAsReason(Budget):
     """Has a list as its reason."""
 

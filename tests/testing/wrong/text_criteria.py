@@ -16,6 +16,18 @@ EMPTY = "a_matcher_keeps_its_state_between_calls"
 EQUAL = "equal_matchers_behave_alike"
 
 
+class _CutsAtNames(Word):
+    def at_special(self, name: bytes) -> Any:
+        return TextMatch(0, -1, "a name")
+
+
+@breaks(HELD, ANY)
+class CutsAtNames(AtWord):
+    """Cuts text off at a special token."""
+
+    kind = _CutsAtNames
+
+
 class _Forgetful(Word):
     def advance(self, state: Any, data: bytes) -> Any:
         return super().advance(0, data)

@@ -197,7 +197,7 @@ def staged_masks(library: Library, device: Device, tally: Tally) -> Tried:
 def _staged(
     room: RoomOnDevice, step: LibraryStep, turn: int, random: np.random.Generator, tally: Tally
 ) -> tuple[str, str | None]:
-    assert step.bitmask is not None
+    assert step.bitmask is not None, "the step was made with masks"
     n, masks = len(step.logits), step.bitmask[: len(step.logits)]
     staged = np.sort(random.permutation(n)[: int(random.integers(1, n + 1))])
     if turn % 4 == 1:

@@ -54,7 +54,7 @@ def wrong_survivors(room: RoomOnDevice, step: LibraryStep, observed: Observed) -
     answers = [room.answer(parts, masked=group.masked) for group, parts in step.entries]
     first = 0
     for (group, parts), answer in zip(step.entries, answers, strict=True):
-        assert answer is not None
+        assert answer is not None, "query takes a program, and then declines it"
         for i, row in enumerate(group.index.tolist(), first):
             if observed.status[i] != number("ES_ROW_OK"):
                 if observed.status[i] != number("ES_ROW_DECLINED") and row in expected:
