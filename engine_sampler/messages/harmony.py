@@ -30,6 +30,7 @@ class HarmonyHeader:
         self._start, self._channel, self._message = map(
             alphabet.encode, ("<|start|>", "<|channel|>", "<|message|>")
         )
+        alphabet.encode("<|constrain|>")  # a character of its own, which ends the name before it
         self._beginnings = (" to=",) if is_first else (self._start, self._channel)
 
     @property
