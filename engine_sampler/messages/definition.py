@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 from ..params.tools import Family
 from .alphabet import SURROGATES, MarkerAlphabet
-from .arguments import ArgumentsReader, reader_maker
+from .arguments import ArgumentsReader, reader_maker, reads_types
 from .harmony import HarmonyHeader
-from .schemas import ANYTHING, SchemaView
+from .schemas import ANYTHING, SchemaView, function_views
 from .templates import FAILED, PARTIAL, Found, Part, Template, call_template, exact, literal
 
 Schemas = Mapping[str, SchemaView]
@@ -159,14 +159,21 @@ def character_class(characters: frozenset[str]) -> re.Pattern[str]:
 
 
 def family_definition(
-    family: Family, schemas: Schemas | None, reasoning: str, starts_inside: bool, alphabet: MarkerAlphabet
+    family: Family,
+    given: Mapping[str, Any] | None,
+    reasoning: str,
+    starts_inside: bool,
+    alphabet: MarkerAlphabet,
 ) -> AnswerDefinition:
     """The definition of a family's answers.
 
-    schemas        the functions that may be called; None: any
+    given          the schemas of the functions that may be called, by name; None: any functions
     reasoning      as in `tool_calls`
     starts_inside  whether the text begins within thoughts
     """
+    schemas: Schemas | None = None
+    if given is not None:
+        schemas = function_views(given) if reads_types(family.style) else dict.fromkeys(given, ANYTHING)
     if family.layout == "harmony":
         return _harmony(schemas, alphabet)
     is_json = '"{name}"' in family.begin

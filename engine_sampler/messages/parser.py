@@ -22,7 +22,6 @@ from .definition import AnswerDefinition, family_definition, thinking_definition
 from .events import Event
 from .message import MessagePart
 from .reading import MessageAutomaton, MessagePlace, MessageStep, Reading, SharedAutomata, joined
-from .schemas import SchemaView
 from .tags import tag_definition
 
 if TYPE_CHECKING:
@@ -476,8 +475,8 @@ def stops_in(stop: Any) -> Sequence[str]:
     return stops
 
 
-def _schemas(tools: Any) -> dict[str, SchemaView]:
-    return {name: SchemaView(one.get("parameters", True)) for name, one in functions_of(tools).items()}
+def _schemas(tools: Any) -> dict[str, Any]:
+    return {name: one.get("parameters", True) for name, one in functions_of(tools).items()}
 
 
 def _default_ids() -> Callable[[int, str, str], str]:

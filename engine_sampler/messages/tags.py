@@ -11,11 +11,12 @@ from ..grammar.errors import GrammarError, GrammarLimitError
 from ..grammar.structural_tag.document import format_of
 from ..grammar.structural_tag.elements import STYLE_NAMES
 from ..grammar.structural_tag.structural_tag import MAX_DEPTH, MAX_FORMATS
+from ..grammar.work import counted_work, spend
 from ..params.tools import FAMILIES
 from .alphabet import MarkerAlphabet
-from .arguments import reader_maker
-from .definition import AnswerDefinition, CallForm, Opener, Schemas
-from .schemas import SchemaView
+from .arguments import reader_maker, reads_types
+from .definition import AnswerDefinition, CallForm, Opener
+from .schemas import READING, SchemaView, view_of
 from .templates import Part, Template, exact, literal
 
 _NAME = re.compile(r"(?:name|function|functions|tool)[\"']?\s*[=:.]\s*[\"']?([\w.:/-]+)")
@@ -27,7 +28,7 @@ _INNER = ("content", "elements", "tags", "rules")
 
 def tag_definition(
     tag: Mapping[str, Any] | str,
-    schemas: Schemas | None,
+    schemas: Mapping[str, Any] | None,
     marks: tuple[str, str] | None,
     starts_inside: bool,
     alphabet: MarkerAlphabet,
@@ -40,20 +41,25 @@ def tag_definition(
     or in which order. Raises GrammarError for what is no structural
     tag, and GrammarLimitError for one that is too large.
 
-    schemas        the functions by name; None: not known
+    schemas        the schemas of functions, by name; None: not known
     marks          the marks of thoughts besides those of known families
     starts_inside  whether the text begins within thoughts
     """
     reading = _Reading(schemas, marks, alphabet)
-    reading.walk(format_of(tag))
+    with counted_work(READING):
+        reading.walk(format_of(tag))
     return reading.definition(starts_inside)
 
 
 class _Reading:
     def __init__(
-        self, schemas: Schemas | None, marks: tuple[str, str] | None, alphabet: MarkerAlphabet
+        self,
+        schemas: Mapping[str, Any] | None,
+        marks: tuple[str, str] | None,
+        alphabet: MarkerAlphabet,
     ) -> None:
-        self._schemas, self._alphabet = schemas, alphabet
+        self._schemas, self._alphabet = schemas or {}, alphabet
+        self._views: dict[str, SchemaView] = {}
         self._marks = {*_THOUGHTS, *([marks] if marks else [])}
         self._thoughts = marks
         self._starts_inside = False
@@ -131,12 +137,23 @@ class _Reading:
         end = Template(()) if "" in ends else literal(ends[0], self._alphabet, is_json)
         make: Callable[..., Any] = reader_maker(style, self._alphabet, begin)
         name = self._name_of(begin + "".join(part or "" for part in parts))
-        view = SchemaView(schema.get("json_schema", True))
-        schemas = self._schemas if self._schemas and name in self._schemas else {name: view}
-        self._calls.append(Opener("call", template, CallForm(template, end, make, name, schemas)))
+        views = {name: self._view(name, begin, schema)} if reads_types(style) else None
+        self._calls.append(Opener("call", template, CallForm(template, end, make, name, views)))
+
+    def _view(self, name: str, begin: str, schema: Mapping[str, Any]) -> SchemaView:
+        """The view of the arguments of a call, which may be a function's that is known."""
+        if name not in self._schemas:
+            return view_of(
+                schema.get("json_schema", True), f"structural_tag: the parameters of {quoted(begin)}"
+            )
+        if name not in self._views:
+            what = f"tools: the parameters of {quoted(name)}"
+            self._views[name] = view_of(self._schemas[name], what)
+        return self._views[name]
 
     def _name_of(self, begin: str) -> str:
-        known = [name for name in self._schemas or () if name in begin]
+        spend(len(self._schemas) * (1 + len(begin) // 256))
+        known = [name for name in self._schemas if name in begin]
         if known:
             return max(known, key=len)
         found = _NAME.search(begin)
