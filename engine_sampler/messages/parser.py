@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import importlib
-import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -55,11 +54,14 @@ class MessageParser:
     calls_end_thoughts  whether a call that begins within thoughts ends them; else it is a part of them
     resume          whether calls are read again after a call that is not as defined; else all that follows
                     is content
-    values          whether arguments are reported by their parts as well (events of the kind "value")
+    values          whether arguments are reported by their parts as well (events of the kind "value"), except
+                    within those nested more than 256 levels deep, from a number of more than 16,384
+                    characters on, or from a pointer of more than 512 on: that is reported as a deviation
     grammar         the one that the content is under: its captures are reported, each once no more text can
                     change it, the others at the end
-    call_id         what gives a call's id, from its index, its name, and the id that the text gives it or "";
-                    None: "call_" and digits that are random for each parser, or the text's
+    call_id         what gives a call's id, from its index, its name, and the id that the text gives it or "".
+                    None: the text's, or "call_" and digits that are random for each parser and fork; so it is
+                    where it raises an exception or gives no string, which is reported as a deviation
 
     The definition of a family is the one by which `tool_calls` constrains its answers, but white space is
     free where it has a line break or stands in JSON. The answer need not be constrained: where it leaves its
@@ -111,7 +113,7 @@ class MessageParser:
         self._grammar = grammar
         self._growing = _growing(grammar)
         self._place = self._automaton.start
-        self._reading = Reading(values, call_id or _default_ids())
+        self._reading = Reading(values, call_id)
         self._decoder = _Decoder("replace")
         self._bytes_wait = self._is_finished = self._captures_wait = False
         self._thinking_tokens = 0
@@ -176,7 +178,7 @@ class MessageParser:
                 return False
             try:
                 self._apply(step, events)
-            except BaseException:  # of what gives a call's id, or an interruption
+            except BaseException:  # an interruption
                 self._return_to(len(self._log))
                 raise
         if place.is_thinking:
@@ -360,7 +362,8 @@ class MessageParser:
 
     @property
     def deviation(self) -> str | None:
-        """Where and how the text first left its definition; None if it did not."""
+        """Where and how the text first left its definition, or what else could first not be told of it; None
+        if nothing did."""
         return self._reading.deviation
 
     @property
@@ -401,7 +404,12 @@ class MessageParser:
         return adapter.validate_python(self.value)
 
     def __len__(self) -> int:
+        """How many tokens, or pieces of text, have come."""
         return len(self._log)
+
+    def __bool__(self) -> bool:
+        """True, also before any has come."""
+        return True
 
 
 _Given: TypeAlias = tuple[Any, Any, Any, str, Any, Any, Any]
@@ -477,11 +485,6 @@ def stops_in(stop: Any) -> Sequence[str]:
 
 def _schemas(tools: Any) -> dict[str, Any]:
     return {name: one.get("parameters", True) for name, one in functions_of(tools).items()}
-
-
-def _default_ids() -> Callable[[int, str, str], str]:
-    prefix = secrets.token_hex(10)
-    return lambda index, name, given: given or f"call_{prefix}{index:04}"
 
 
 def _growing(grammar: Grammar | None) -> GrowingCaptures | None:

@@ -383,3 +383,8 @@ def test_work_is_linear_in_what_hostile_answers_repeat(family: str) -> None:
                 parser.feed(start + text[at : at + 9] if at == 0 else text[at : at + 9])
                 assert len(parser._place.pending) < 600
             parser.finish()
+
+
+def test_a_new_parser_is_true() -> None:
+    assert MessageParser()
+    assert len(MessageParser()) == 0

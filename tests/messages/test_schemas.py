@@ -119,8 +119,8 @@ def test_schemas_that_are_too_large_are_refused_by_the_names_of_the_tool_and_the
         with pytest.raises(ParameterError) as error:
             MessageParser("qwen_3_5", tools)
         assert str(error.value) == (
-            f"tools: the parameters of 'f' are too large{at}: all schemas that a parser reads may take 100,000 "
-            "steps, 4 for each schema, and one for each member and for each 8 listed values"
+            f"tools: the parameters of 'f' are too large{at}: all schemas that a parser reads may take "
+            "100,000 steps, 4 for each schema, and one for each member and for each 8 listed values"
         )
         MessageParser("qwen_3", tools)  # JSON says itself of which types its values are
         tag = tool_calls("qwen_3_5", [{**tools[0], "strict": False}], "required")

@@ -86,17 +86,17 @@ def test_an_automaton_that_is_asked_for_again_remembers_at_once() -> None:
     assert 0 < counts[1] == counts[2]
 
 
-def test_a_token_whose_call_gets_no_id_has_not_come() -> None:
-    def refuse(index: int, name: str, given: str) -> str:
-        raise KeyError(name)
+def test_a_token_during_which_the_id_of_a_call_is_interrupted_has_not_come() -> None:
+    def interrupt(index: int, name: str, given: str) -> str:
+        raise KeyboardInterrupt
 
     tokenizer = vocabulary(True)
     first = len(tokenizer) - len(MARKERS) + MARKERS.index("<tool_call>")
     ids = [*b"Hm.", first, *b'\n{"name": "f", "arguments"']
-    parser = MessageParser("hermes", tokenizer=tokenizer, call_id=refuse)
+    parser = MessageParser("hermes", tokenizer=tokenizer, call_id=interrupt)
     for token_id in ids:
         parser.feed([token_id])
     for pieces in ([ord(":")], [ord(":"), ord("{")]):
-        with pytest.raises(KeyError):
+        with pytest.raises(KeyboardInterrupt):
             parser.feed(pieces)
         assert (len(parser), [one.text for one in parser.parts]) == (len(ids), ["Hm."])
