@@ -17,11 +17,12 @@ from ..params.tools import FAMILIES, check_reasoning
 from ..params.tools.requests import functions_of
 from ..tokenizer import Tokenizer, check_tokenizer
 from .alphabet import MarkerAlphabet, without_surrogates
-from .definition import AnswerDefinition, family_definition, thinking_definition
+from .definition import AnswerDefinition, family_definition, stops_in, thinking_definition
 from .events import Event
 from .message import MessagePart
 from .reading import MessageAutomaton, MessagePlace, MessageStep, Reading, SharedAutomata, joined
 from .tags import tag_definition
+from .templates import MAX_MARK
 
 if TYPE_CHECKING:
     from ..grammar.engines.captures import Captures, GrowingCaptures
@@ -49,7 +50,8 @@ class MessageParser:
     tokenizer       whose ids are fed; None: text is fed
     skip_special_tokens  whether special tokens that mark nothing have no text
     stop            strings at the first of which thoughts or content end, and with them what is read; within
-                    arguments they have no effect. They are held back where they might begin
+                    arguments they have no effect. They are held back where they might begin; at most 32,768
+                    bytes in all
     include_stop_str_in_output  whether the stop string is a part of what it ends
     calls_end_thoughts  whether a call that begins within thoughts ends them; else it is a part of them
     resume          whether calls are read again after a call that is not as defined; else all that follows
@@ -73,7 +75,9 @@ class MessageParser:
         parser.finish()
         message = chat_message(parser)
 
-    Work is linear in the length of the text. Raises `ParameterError` for what is not allowed.
+    Work is linear in the length of the text. Raises `ParameterError` for what is not allowed, schemas among
+    it whose types take too many steps to find; GrammarError for what is no structural tag, and
+    GrammarLimitError for one that is too large.
     """
 
     def __init__(
@@ -462,9 +466,10 @@ def _definition(
     if marks is not None and (
         not isinstance(marks, tuple | list)
         or len(marks) != 2
-        or not all(isinstance(one, str) and one for one in marks)
+        or not all(isinstance(one, str) and 0 < len(one) <= MAX_MARK for one in marks)
     ):
-        raise not_allowed("reasoning_marks", marks, "two strings: what begins thoughts, and what ends them")
+        allowed = f"what begins thoughts, and what ends them, two strings of up to {MAX_MARK:,} characters"
+        raise not_allowed("reasoning_marks", marks, allowed)
     if reasoning == "disabled":
         marks = None
     inside = bool(starts_inside) if starts_inside is not None else reasoning == "enabled"
@@ -473,14 +478,6 @@ def _definition(
     if marks is None:
         return AnswerDefinition()
     return thinking_definition(marks[0], marks[1], inside, alphabet)
-
-
-def stops_in(stop: Any) -> Sequence[str]:
-    """The strings of a parameter `stop`: one, several or none. Raises `ParameterError`."""
-    stops = (stop,) if isinstance(stop, str) else stop if isinstance(stop, list | tuple) else (None,)
-    if not all(isinstance(one, str) and one for one in stops):
-        raise not_allowed("stop", stop, "strings")
-    return stops
 
 
 def _schemas(tools: Any) -> dict[str, Any]:

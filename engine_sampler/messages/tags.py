@@ -17,12 +17,15 @@ from .alphabet import MarkerAlphabet
 from .arguments import reader_maker, reads_types
 from .definition import AnswerDefinition, CallForm, Opener
 from .schemas import READING, SchemaView, view_of
-from .templates import Part, Template, exact, literal
+from .templates import MAX_MARK, Part, Template, exact, literal
 
 _NAME = re.compile(r"(?:name|function|functions|tool)[\"']?\s*[=:.]\s*[\"']?([\w.:/-]+)")
 _WORD = re.compile(r"[A-Za-z_][\w.:/-]*")
 _THOUGHTS = {one.thinking for one in FAMILIES.values() if one.thinking}
 _JSON = ("json_schema", "qwen_xml_parameter")
+MAX_PIECES = 256
+"""Maximum number of pieces of text and white space in the beginning or the end of a tag: while a text may be
+within them, each token looks at them anew."""
 _INNER = ("content", "elements", "tags", "rules")
 
 
@@ -76,7 +79,7 @@ class _Reading:
             openers.append(Opener("thoughts", begin))
         known = set(self._thoughts or ())
         for mark in self._dropped:
-            template = literal(mark, self._alphabet)
+            template = self._literal(mark)
             if template and mark not in known:
                 openers.append(Opener("content", template))
         inside = end is not None and (starts_inside or self._starts_inside)
@@ -125,20 +128,25 @@ class _Reading:
         self, begin: str, parts: list[str | None], schema: Mapping[str, Any], ends: list[str]
     ) -> None:
         is_json = '{"' in begin
-        template = literal(begin, self._alphabet, is_json)
+        template = self._literal(begin, is_json)
         for part in parts:
-            after = Template([Part("id")]) if part is None else literal(part, self._alphabet, is_json)
-            template = template.then(after)
+            template = template.then(Template([Part("id")]) if part is None else self._literal(part, is_json))
+        _check_mark(template, begin)
         style = "qwen_xml" if schema["type"] == "qwen_xml_parameter" else schema.get("style", "json")
         if style not in STYLE_NAMES:
             raise GrammarError(f"style={quoted(style)} is not allowed: {', '.join(STYLE_NAMES)}")
         if not template.first:
             return
-        end = Template(()) if "" in ends else literal(ends[0], self._alphabet, is_json)
+        end = Template(()) if "" in ends else self._literal(ends[0], is_json)
         make: Callable[..., Any] = reader_maker(style, self._alphabet, begin)
         name = self._name_of(begin + "".join(part or "" for part in parts))
         views = {name: self._view(name, begin, schema)} if reads_types(style) else None
         self._calls.append(Opener("call", template, CallForm(template, end, make, name, views)))
+
+    def _literal(self, mark: str, is_json: bool = False) -> Template:
+        template = literal(mark, self._alphabet, is_json)
+        _check_mark(template, mark)
+        return template
 
     def _view(self, name: str, begin: str, schema: Mapping[str, Any]) -> SchemaView:
         """The view of the arguments of a call, which may be a function's that is known."""
@@ -164,6 +172,15 @@ class _Reading:
     def _drop(self, mark: Any) -> None:
         if isinstance(mark, str) and mark.strip():
             self._dropped[mark] = None
+
+
+def _check_mark(template: Template, mark: str) -> None:
+    """Raise GrammarLimitError for the beginning or the end of a tag that is too long to be held back."""
+    if sum(len(part.text) for part in template.parts) > MAX_MARK or len(template.parts) > MAX_PIECES:
+        raise GrammarLimitError(
+            f"structural_tag: the mark {quoted(mark)} is too long to be held back: allowed are "
+            f"{MAX_MARK:,} characters, and {MAX_PIECES} pieces between white space, or punctuation of JSON"
+        )
 
 
 def _string_of(mark: Any) -> str:

@@ -345,7 +345,10 @@ def test_a_structural_tag_may_not_be_too_large() -> None:
         ({"family": "nobody"}, "family='nobody' is not allowed: one of llama"),
         ({"reasoning": "maybe"}, "reasoning='maybe' is not allowed"),
         ({"family": "llama", "structural_tag": {}}, "family is not allowed beside structural_tag"),
-        ({"reasoning_marks": ("<a>",)}, "reasoning_marks=.* is not allowed: two strings"),
+        (
+            {"reasoning_marks": ("<a>",)},
+            "reasoning_marks=.* is not allowed: what begins thoughts, and what ends them",
+        ),
         ({"family": "llama", "tools": "ls"}, "tools='ls' is not allowed"),
         ({"tokenizer": "llama"}, "tokenizer='llama' is not allowed"),
     ],

@@ -1,0 +1,137 @@
+"""`OpenerIndex`: which of many beginnings a text has at a place."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from ...grammar.errors import GrammarLimitError
+from ..definition import Opener
+from ..templates import FAILED, PARTIAL, Found, Part, after_space
+
+MAX_NESTED = 64
+"""Maximum number of beginnings each of which begins with the one before, and goes on after it."""
+
+
+class OpenerIndex:
+    """Finds which of some openers begin at a place of a text, in steps that hardly grow with their number:
+    those that begin alike share a way through a tree. Raises GrammarLimitError for more than `MAX_NESTED`."""
+
+    def __init__(self, openers: Sequence[Opener]) -> None:
+        self._openers = tuple(openers)
+        self._root = _Node()
+        for number, opener in enumerate(self._openers):
+            for parts in opener.begin.beginnings:
+                node = self._root
+                for part in parts:
+                    node = node.after(part)
+                node.openers.append(number)
+                node.goes_on = node.goes_on or not opener.begin.is_plain
+        self._root.arrange()
+        is_any = bool(self._root.openers) or self._root.space is not None
+        self._twos = None if is_any else frozenset(text[:2] for text in self._root.texts)
+        """The first two characters of all, or the only one."""
+
+    def find(self, text: str, at: int) -> tuple[Opener | None, Found]:
+        """What begins at a position: a partial match of any opener, if there is one, else the longest."""
+        best: tuple[Opener | None, Found] = (None, Found(FAILED))
+        two = text[at : at + 2]
+        if self._twos is not None and two not in self._twos and len(two) == 2 and two[0] not in self._twos:
+            return best
+        likely = self._likely(text, at)
+        if likely is None:
+            return self._openers[0], Found(PARTIAL)
+        for opener in likely:
+            found = opener.begin.match(text, at)
+            if found.end == PARTIAL:
+                return opener, found
+            is_text = opener.kind in ("excluded", "trigger")
+            if found.end >= 0 and (best[0] is None or (not is_text and found.end > best[1].end)):
+                best = opener, found
+        return best
+
+    def _likely(self, text: str, at: int) -> Sequence[Opener] | None:
+        """The openers that the text may have from a position on, in their order; None if it ends within the
+        beginning of one."""
+        numbers: list[int] = []
+        ways = [(self._root, at)]
+        while ways:
+            node, place = ways.pop()
+            numbers += node.openers
+            if node.space is not None:
+                ways.append((node.space, after_space(text, place)))
+            if node.texts:
+                found = node.found_in(text, place)
+                if found is None:
+                    return None
+                ways += ((node.nodes[one], place + len(one)) for one in found)
+        return [self._openers[number] for number in (sorted(set(numbers)) if len(numbers) > 1 else numbers)]
+
+
+class _Node:
+    """What may follow some parts of beginnings.
+
+    nodes    what follows each of some texts; `texts` are these in order
+    space    what follows white space
+    openers  those whose parts end here
+    goes_on  whether more than these texts decides about them
+    parents  for each of the texts, the longest other one with which it begins, or None
+    """
+
+    __slots__ = ("_longest", "goes_on", "nodes", "openers", "parents", "space", "texts")
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, _Node] = {}
+        self.texts: list[str] = []
+        self.parents: dict[str, str | None] = {}
+        self.space: _Node | None = None
+        self.openers: list[int] = []
+        self.goes_on = False
+        self._longest = 0
+
+    def after(self, part: Part) -> _Node:
+        """The node after a part."""
+        self.goes_on = True
+        if part.kind == "text":
+            return self.nodes.setdefault(part.text, _Node())
+        self.space = self.space or _Node()
+        return self.space
+
+    def arrange(self) -> None:
+        """Put the texts of this node and those below in order."""
+        left = [self]
+        while left:
+            node = left.pop()
+            node._arrange()
+            left += node.nodes.values()
+            left += [node.space] if node.space is not None else []
+
+    def _arrange(self) -> None:
+        self.texts = sorted(self.nodes)
+        self._longest = max(map(len, self.texts), default=0)
+        nested: list[tuple[str, int]] = []
+        for text in self.texts:
+            while nested and not text.startswith(nested[-1][0]):
+                nested.pop()
+            parent, count = nested[-1] if nested else (None, 0)
+            self.parents[text] = parent
+            nested.append((text, count + self.nodes[text].goes_on))
+            if nested[-1][1] > MAX_NESTED:
+                raise GrammarLimitError(
+                    f"structural_tag: more than {MAX_NESTED} tags each of which begins as the one before "
+                    "does, and goes on after that, are not allowed"
+                )
+
+    def found_in(self, text: str, at: int) -> list[str] | None:
+        """The texts that stand at a position; None if the text ends within one of them."""
+        rest = text[at : at + self._longest]
+        number = bisect_right(self.texts, rest)
+        if len(rest) < self._longest and number < len(self.texts) and self.texts[number].startswith(rest):
+            return None
+        found: list[str] = []
+        one = self.texts[number - 1] if number else None
+        while one is not None:
+            if found or rest.startswith(one):
+                found.append(one)
+            one = self.parents[one]
+        return found
