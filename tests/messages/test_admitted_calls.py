@@ -13,10 +13,12 @@ from engine_sampler.messages import MessageParser
 
 from .families import HARMONY_HEADERS, WrittenCall, tools_of, write_answer, write_calls
 from .laws import FAMILIES, said
-from .vocabularies import ADDED, SPECIAL, random_ids
+from .vocabularies import ADDED, EOS, SPECIAL, random_ids
 
-BYTES = Tokenizer([*(bytes([i]) for i in range(256)), b"<eos>"], [256])
-VOCABULARIES = {"special": SPECIAL, "added": ADDED, "bytes": BYTES}
+BYTES = Tokenizer([*(bytes([i]) for i in range(256)), b"<eos>"], [EOS])
+PLAIN = Tokenizer(ADDED.token_bytes, [EOS])
+"""Markers are tokens like others."""
+VOCABULARIES = {"special": SPECIAL, "added": ADDED, "plain": PLAIN, "bytes": BYTES}
 CALL = WrittenCall("f", {"a": 1, "s": "x"})
 TOOLS = tools_of([CALL])
 CHOICES = ("auto", "required", {"type": "function", "function": {"name": "f"}})

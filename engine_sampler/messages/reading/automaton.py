@@ -41,8 +41,9 @@ class MessageAutomaton:
         self.definition, self.alphabet, self.resume = definition, alphabet, resume
         self.texts = alphabet.texts
         self.scans = definition.candidates(False), definition.candidates(True)
+        first = OpenerIndex(definition.openers)
         later = [one for one in definition.openers if not one.only_first]
-        self.openers = OpenerIndex(later), OpenerIndex(definition.openers)
+        self.openers = first if len(later) == len(definition.openers) else OpenerIndex(later), first
         ends = definition.thinking_ends()
         self.thinking_ends = OpenerIndex(ends)
         begins = (one.begin.first for one in ends)
