@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from ..base.arguments import not_allowed
+from ..base.courtesy import unhurried
 from ..contract.values import stop_texts
 from ..params.tools import Family
 from .alphabet import SURROGATES, MarkerAlphabet
@@ -112,7 +113,7 @@ class AnswerDefinition:
 
     def stopping_at(self, strings: Sequence[str]) -> AnswerDefinition:
         """This definition, of answers that end at one of some strings."""
-        stops = (Opener("stop", Template([Part("text", one)])) for one in strings)
+        stops = (Opener("stop", Template([Part("text", one)])) for one in unhurried(strings))
         return replace(self, openers=(*stops, *self.openers)) if strings else self
 
     def thinking_ends(self) -> tuple[Opener, ...]:

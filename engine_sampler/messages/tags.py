@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..base.courtesy import unhurried
 from ..base.errors import quoted
 from ..grammar.errors import GrammarError, GrammarLimitError
 from ..grammar.structural_tag.document import format_of
@@ -96,7 +97,7 @@ class _Reading:
 
     def _walk(self, given: Any) -> None:
         if isinstance(given, list | tuple):
-            for one in given:
+            for one in unhurried(given):
                 self.walk(one)
         elif isinstance(given, Mapping):
             if "begin" in given and "end" in given:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
+from ...base.courtesy import unhurried
 from ...grammar.errors import GrammarLimitError
 from ..definition import Opener
 from ..templates import FAILED, PARTIAL, Found, Part, after_space
@@ -20,12 +21,12 @@ class OpenerIndex:
     def __init__(self, openers: Sequence[Opener]) -> None:
         self._openers = tuple(openers)
         self._root = _Node()
-        for number, opener in enumerate(self._openers):
+        for number, opener in enumerate(unhurried(self._openers)):
             for parts in opener.begin.beginnings:
                 node = self._root
                 for part in parts:
                     node = node.after(part)
-                node.openers.append(number)
+                node.openers += (number,)
                 node.goes_on = node.goes_on or not opener.begin.is_plain
         self._root.arrange()
         is_any = bool(self._root.openers) or self._root.space is not None
@@ -81,11 +82,11 @@ class _Node:
     __slots__ = ("_longest", "goes_on", "nodes", "openers", "parents", "space", "texts")
 
     def __init__(self) -> None:
-        self.nodes: dict[str, _Node] = {}
-        self.texts: list[str] = []
-        self.parents: dict[str, str | None] = {}
+        self.nodes = _NO_NODES
+        self.texts: Sequence[str] = ()
+        self.parents = _NO_PARENTS
         self.space: _Node | None = None
-        self.openers: list[int] = []
+        self.openers: tuple[int, ...] = ()
         self.goes_on = False
         self._longest = 0
 
@@ -93,7 +94,12 @@ class _Node:
         """The node after a part."""
         self.goes_on = True
         if part.kind == "text":
-            return self.nodes.setdefault(part.text, _Node())
+            if not self.nodes:
+                self.nodes = {}
+            node = self.nodes.get(part.text)
+            if node is None:
+                node = self.nodes[part.text] = _Node()
+            return node
         self.space = self.space or _Node()
         return self.space
 
@@ -102,15 +108,17 @@ class _Node:
         left = [self]
         while left:
             node = left.pop()
-            node._arrange()
-            left += node.nodes.values()
-            left += [node.space] if node.space is not None else []
+            if node.nodes:
+                node._arrange()
+                left += unhurried(node.nodes.values())
+            if node.space is not None:
+                left.append(node.space)
 
     def _arrange(self) -> None:
-        self.texts = sorted(self.nodes)
+        self.texts, self.parents = sorted(self.nodes), {}
         self._longest = max(map(len, self.texts), default=0)
         nested: list[tuple[str, int]] = []
-        for text in self.texts:
+        for text in unhurried(self.texts):
             while nested and not text.startswith(nested[-1][0]):
                 nested.pop()
             parent, count = nested[-1] if nested else (None, 0)
@@ -135,3 +143,8 @@ class _Node:
                 found.append(one)
             one = self.parents[one]
         return found
+
+
+_NO_NODES: dict[str, _Node] = {}
+_NO_PARENTS: dict[str, str | None] = {}
+"""What the many nodes have that nothing follows. They never change."""
