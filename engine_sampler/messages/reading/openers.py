@@ -11,7 +11,8 @@ from ..definition import Opener
 from ..templates import FAILED, PARTIAL, Found, Part, after_space
 
 MAX_NESTED = 64
-"""Maximum number of beginnings each of which begins with the one before, and goes on after it."""
+"""Maximum number of places at which a text may go on with a string that begins with another one, after which
+others go on: so many ways are followed at once."""
 
 
 class OpenerIndex:
@@ -105,30 +106,34 @@ class _Node:
 
     def arrange(self) -> None:
         """Put the texts of this node and those below in order."""
-        left = [self]
+        left, nested = [self], 0
         while left:
             node = left.pop()
             if node.nodes:
-                node._arrange()
+                nested += node._arrange()
                 left += unhurried(node.nodes.values())
             if node.space is not None:
                 left.append(node.space)
-
-    def _arrange(self) -> None:
-        self.texts, self.parents = sorted(self.nodes), {}
-        self._longest = max(map(len, self.texts), default=0)
-        nested: list[tuple[str, int]] = []
-        for text in unhurried(self.texts):
-            while nested and not text.startswith(nested[-1][0]):
-                nested.pop()
-            parent, count = nested[-1] if nested else (None, 0)
-            self.parents[text] = parent
-            nested.append((text, count + self.nodes[text].goes_on))
-            if nested[-1][1] > MAX_NESTED:
+            if nested > MAX_NESTED:
                 raise GrammarLimitError(
-                    f"structural_tag: more than {MAX_NESTED} tags each of which begins as the one before "
-                    "does, and goes on after that, are not allowed"
+                    f"structural_tag: more than {MAX_NESTED} tags whose beginnings begin with those of "
+                    "others, and go on otherwise, are not allowed"
                 )
+
+    def _arrange(self) -> int:
+        """Put its own texts in order; returns how many of them begin with one after which others go on."""
+        self.texts, self.parents = sorted(self.nodes), {}
+        self._longest = max(map(len, self.texts))
+        open_texts: list[tuple[str, bool]] = []
+        count = 0
+        for text in unhurried(self.texts):
+            while open_texts and not text.startswith(open_texts[-1][0]):
+                open_texts.pop()
+            parent, is_nested = open_texts[-1] if open_texts else (None, False)
+            self.parents[text] = parent
+            count += is_nested
+            open_texts.append((text, is_nested or self.nodes[text].goes_on))
+        return count
 
     def found_in(self, text: str, at: int) -> list[str] | None:
         """The texts that stand at a position; None if the text ends within one of them."""

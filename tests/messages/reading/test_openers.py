@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from random import Random
 from typing import Any
@@ -87,10 +88,14 @@ def test_tags_that_begin_alike_take_no_more_trials_than_a_few(shared: str, match
 
 
 def test_beginnings_that_begin_with_each_other_are_bounded() -> None:
-    begins = ["<" * number + "\nx" for number in range(1, 2 * MAX_NESTED)]
-    MessageParser(structural_tag=tags(begins[:MAX_NESTED]))
-    with pytest.raises(GrammarLimitError, match="structural_tag: more than 64 tags each"):
-        MessageParser(structural_tag=tags(begins))
+    nested = ["<" * number + "\nx" for number in range(1, 100)]
+    divided = ["<" + "\n".join(one) for one in itertools.product(("<", "<<"), repeat=8)]
+    for begins in (nested, divided):
+        MessageParser(structural_tag=tags(begins[:MAX_NESTED]))
+        with pytest.raises(
+            GrammarLimitError, match="structural_tag: more than 64 tags whose beginnings begin"
+        ):
+            MessageParser(structural_tag=tags(begins))
     parser = MessageParser(stop=["a" * number for number in range(1, 250)])
     parser.feed("b" + "a" * 300)
     assert [one.text for one in parser.parts] == ["b"]
