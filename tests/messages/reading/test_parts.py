@@ -118,7 +118,7 @@ def test_a_rollback_reads_no_more_of_long_arguments_than_of_short_ones(
 
 def test_all_that_is_told_of_a_part_has_one_pointer() -> None:
     parser = MessageParser("hermes", values=True)
-    parser.feed(CALL.partition("%s}")[0] % "f" + '{"%s": "' % ("k" * 500))
+    parser.feed(CALL.partition("%s}")[0] % "f" + '{"a": {"%s": "' % ("k" * 500))
     events = [event for _ in range(1_000) for event in parser.feed("x") if event.kind == "value"]
     assert len(events) == 1_000
     assert len({id(event.pointer) for event in events}) == 1
