@@ -28,6 +28,8 @@ MAX_PIECES = 256
 """Maximum number of pieces of text and white space in the beginning or the end of a tag: while a text may be
 within them, each token looks at them anew."""
 _INNER = ("content", "elements", "tags", "rules")
+_NAMES_A_STEP = 64
+"""How many names are looked for in the beginning of a tag in one step."""
 
 
 def tag_definition(
@@ -161,7 +163,7 @@ class _Reading:
         return self._views[name]
 
     def _name_of(self, begin: str) -> str:
-        spend(len(self._schemas) * (1 + len(begin) // 256))
+        spend(len(self._schemas) * (1 + len(begin) // 256) // _NAMES_A_STEP)
         known = [name for name in self._schemas if name in begin]
         if known:
             return max(known, key=len)

@@ -130,3 +130,11 @@ def test_schemas_that_are_too_large_are_refused_by_the_names_of_the_tool_and_the
     MessageParser("qwen_3_5", several[:1])
     with pytest.raises(ParameterError, match="the parameters of 'g' are too large:"):
         MessageParser("qwen_3_5", several)
+
+
+def test_many_tools_with_small_schemas_are_read() -> None:
+    tools = [{"name": f"f{number}", "parameters": {"properties": {"a": {}}}} for number in range(900)]
+    tag = tool_calls("qwen_3_5", tools, "required")
+    for parser in (MessageParser("qwen_3_5", tools), MessageParser(structural_tag=tag, tools=tools)):
+        parser.feed("<tool_call>\n<function=f899>\n<parameter=a>\n5\n</parameter>\n</function>\n</tool_call>")
+        assert (parser.parts[0].name, parser.parts[0].text) == ("f899", '{"a": "5"}')
