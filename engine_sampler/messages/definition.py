@@ -7,11 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from ..base.arguments import not_allowed
+from ..base.courtesy import unhurried
+from ..contract.values import stop_texts
 from ..params.tools import Family
 from .alphabet import SURROGATES, MarkerAlphabet
-from .arguments import ArgumentsReader, reader_maker
+from .arguments import ArgumentsReader, reader_maker, reads_types
 from .harmony import HarmonyHeader
-from .schemas import ANYTHING, SchemaView
+from .schemas import ANYTHING, SchemaView, function_views
 from .templates import FAILED, PARTIAL, Found, Part, Template, call_template, exact, literal
 
 Schemas = Mapping[str, SchemaView]
@@ -19,14 +22,21 @@ Schemas = Mapping[str, SchemaView]
 
 
 class Beginning(Protocol):
-    """What can be found at a place of a text; `first` are the characters with which it may begin."""
+    """What can be found at a place of a text.
+
+    first       the characters with which it may begin
+    beginnings  the texts and white space of which one must stand there, before what else decides
+    is_plain    whether nothing else does
+    """
 
     @property
     def first(self) -> frozenset[str]: ...
 
-    def may_begin(self, two: str) -> bool:
-        """Whether it may begin with these two characters."""
-        ...
+    @property
+    def beginnings(self) -> Sequence[Sequence[Part]]: ...
+
+    @property
+    def is_plain(self) -> bool: ...
 
     def match(self, text: str, at: int) -> Found:
         """How the text from `at` on begins with it."""
@@ -74,39 +84,6 @@ class Opener:
     only_first: bool = False
 
 
-class OpenerIndex:
-    """Finds which of some openers begin at a place of a text."""
-
-    _MOST = 1_024
-
-    def __init__(self, openers: Sequence[Opener]) -> None:
-        self._openers = tuple(openers)
-        self._by_two: dict[str, tuple[Opener, ...]] = {}
-
-    def find(self, text: str, at: int) -> tuple[Opener | None, Found]:
-        """What begins at a position: a partial match if there is any, else the longest one."""
-        best: tuple[Opener | None, Found] = (None, Found(FAILED))
-        for opener in self._likely(text[at : at + 2]):
-            found = opener.begin.match(text, at)
-            if found.end == PARTIAL:
-                return opener, found
-            is_text = opener.kind in ("excluded", "trigger")
-            if found.end >= 0 and (best[0] is None or (not is_text and found.end > best[1].end)):
-                best = opener, found
-        return best
-
-    def _likely(self, two: str) -> tuple[Opener, ...]:
-        """The openers that may begin with these characters."""
-        likely = self._by_two.get(two)
-        if likely is None:
-            if len(two) < 2:
-                return self._openers
-            likely = tuple(one for one in self._openers if one.begin.may_begin(two))
-            if len(self._by_two) < self._MOST:
-                self._by_two[two] = likely
-        return likely
-
-
 @dataclass(frozen=True)
 class AnswerDefinition:
     """How an answer is written.
@@ -136,7 +113,7 @@ class AnswerDefinition:
 
     def stopping_at(self, strings: Sequence[str]) -> AnswerDefinition:
         """This definition, of answers that end at one of some strings."""
-        stops = (Opener("stop", Template([Part("text", one)])) for one in strings)
+        stops = (Opener("stop", Template([Part("text", one)])) for one in unhurried(strings))
         return replace(self, openers=(*stops, *self.openers)) if strings else self
 
     def thinking_ends(self) -> tuple[Opener, ...]:
@@ -159,14 +136,21 @@ def character_class(characters: frozenset[str]) -> re.Pattern[str]:
 
 
 def family_definition(
-    family: Family, schemas: Schemas | None, reasoning: str, starts_inside: bool, alphabet: MarkerAlphabet
+    family: Family,
+    given: Mapping[str, Any] | None,
+    reasoning: str,
+    starts_inside: bool,
+    alphabet: MarkerAlphabet,
 ) -> AnswerDefinition:
     """The definition of a family's answers.
 
-    schemas        the functions that may be called; None: any
+    given          the schemas of the functions that may be called, by name; None: any functions
     reasoning      as in `tool_calls`
     starts_inside  whether the text begins within thoughts
     """
+    schemas: Schemas | None = None
+    if given is not None:
+        schemas = function_views(given) if reads_types(family.style) else dict.fromkeys(given, ANYTHING)
     if family.layout == "harmony":
         return _harmony(schemas, alphabet)
     is_json = '"{name}"' in family.begin
@@ -260,3 +244,11 @@ def longest(candidates: Sequence[Any], text: str, at: int) -> tuple[Any, Found]:
         if found.end > best[1].end:
             best = one, found
     return best
+
+
+def stops_in(stop: Any) -> tuple[str, ...]:
+    """The strings of a parameter `stop`: one, several or none. Raises `ParameterError`."""
+    try:
+        return stop_texts(stop)
+    except (TypeError, ValueError) as error:
+        raise not_allowed("stop", stop, str(error)) from None

@@ -32,7 +32,8 @@ class Event(NamedTuple):
              call_complete                   the call's arguments are whole
              capture                         id: the name of a rule of the grammar; text: what it matches.
                                              It comes as soon as it is certain, inner ones before outer ones
-             deviation                       text: where the answer leaves its definition, and how
+             deviation                       text: where the answer leaves its definition, and how; or what
+                                             else could not be told of it
     text     see above
     call     which call, from 0; -1 for what belongs to none
     pointer  see above

@@ -14,7 +14,8 @@ from ..params.structured import structured_parameters
 from ..params.tools import TOOL_FAMILIES, Reasoning, check_reasoning
 from ..registry import GRAMMAR_OPTIONS, structured_in
 from ..tokenizer import Tokenizer
-from .parser import MessageParser, stops_in
+from .definition import stops_in
+from .parser import MessageParser
 
 KEYS = ("tools", "tool_choice", "functions", "function_call", "parallel_tool_calls", "response_format")
 """What of a request body a format is made of."""

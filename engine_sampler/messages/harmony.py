@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from .alphabet import MarkerAlphabet
-from .templates import FAILED, PARTIAL, Found
+from .templates import FAILED, PARTIAL, Found, Part
 
 MAX_HEADER = 512
 """Maximum length of a header."""
@@ -23,13 +23,17 @@ class HarmonyHeader:
 
     names     the functions that may be called; None: any
     is_first  whether it begins with ` to=functions.f`, after what the prompt ends with
+    is_plain  False: there is more to a header than its beginning
     """
+
+    is_plain = False
 
     def __init__(self, alphabet: MarkerAlphabet, names: Collection[str] | None, is_first: bool) -> None:
         self._names = names
         self._start, self._channel, self._message = map(
             alphabet.encode, ("<|start|>", "<|channel|>", "<|message|>")
         )
+        alphabet.encode("<|constrain|>")  # a character of its own, which ends the name before it
         self._beginnings = (" to=",) if is_first else (self._start, self._channel)
 
     @property
@@ -37,9 +41,10 @@ class HarmonyHeader:
         """The characters with which it may begin."""
         return frozenset(one[0] for one in self._beginnings)
 
-    def may_begin(self, two: str) -> bool:
-        """Whether it may begin with these two characters."""
-        return any(one.startswith(two) or two.startswith(one) for one in self._beginnings)
+    @property
+    def beginnings(self) -> Sequence[Sequence[Part]]:
+        """The texts of which one must stand at its beginning."""
+        return [[Part("text", one)] for one in self._beginnings]
 
     def match(self, text: str, at: int) -> Found:
         """The header with which the text begins from `at` on."""

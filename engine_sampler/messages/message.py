@@ -33,7 +33,7 @@ class MessagePart:
     def value(self) -> Any:
         """The value of the arguments, or of the text read as JSON, so far: strings, objects and lists may
         still grow. None if there is none yet. Raises ValueError for what is not the beginning of JSON."""
-        reader, read = self._reader or (ValueReader(), 0)
+        reader, read = self._reader or (ValueReader(parts=False), 0)
         reader.feed("".join(self.pieces[read:]))
         self._reader = reader, len(self.pieces)
         return reader.value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import importlib
-import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -18,12 +17,12 @@ from ..params.tools import TOOL_FAMILIES, check_reasoning
 from ..params.tools.requests import functions_of
 from ..tokenizer import Tokenizer, check_tokenizer
 from .alphabet import MarkerAlphabet, without_surrogates
-from .definition import AnswerDefinition, family_definition, thinking_definition
+from .definition import AnswerDefinition, family_definition, stops_in, thinking_definition
 from .events import Event
 from .message import MessagePart
 from .reading import MessageAutomaton, MessagePlace, MessageStep, Reading, SharedAutomata, joined
-from .schemas import SchemaView
 from .tags import tag_definition
+from .templates import MAX_MARK
 
 if TYPE_CHECKING:
     from ..grammar.engines.captures import Captures, GrowingCaptures
@@ -51,16 +50,20 @@ class MessageParser(AnswerParser):
     tokenizer       whose ids are fed; None: text is fed
     skip_special_tokens  whether special tokens that mark nothing have no text
     stop            strings at the first of which thoughts or content end, and with them what is read; within
-                    arguments they have no effect. They are held back where they might begin
+                    arguments they have no effect. They are held back where they might begin; at most 32,768
+                    bytes in all
     include_stop_str_in_output  whether the stop string is a part of what it ends
     calls_end_thoughts  whether a call that begins within thoughts ends them; else it is a part of them
     resume          whether calls are read again after a call that is not as defined; else all that follows
                     is content
-    values          whether arguments are reported by their parts as well (events of the kind "value")
+    values          whether arguments are reported by their parts as well (events of the kind "value"), except
+                    within those nested more than 256 levels deep, from a number of more than 16,384
+                    characters on, or from a pointer of more than 512 on: that is reported as a deviation
     grammar         the one that the content is under: its captures are reported, each once no more text can
                     change it, the others at the end
-    call_id         what gives a call's id, from its index, its name, and the id that the text gives it or "";
-                    None: "call_" and digits that are random for each parser, or the text's
+    call_id         what gives a call's id, from its index, its name, and the id that the text gives it or "".
+                    None: the text's, or "call_" and digits that are random for each parser and fork; so it is
+                    where it raises an exception or gives no string, which is reported as a deviation
 
     The definition of a family is the one by which `tool_calls` constrains its answers, but white space is
     free where it has a line break or stands in JSON. The answer need not be constrained: where it leaves its
@@ -72,7 +75,9 @@ class MessageParser(AnswerParser):
         parser.finish()
         message = chat_message(parser)
 
-    Work is linear in the length of the text. Raises `ParameterError` for what is not allowed.
+    Work is linear in the length of the text. Raises `ParameterError` for what is not allowed, schemas among
+    it whose types take too many steps to find; GrammarError for what is no structural tag, and
+    GrammarLimitError for one that is too large.
     """
 
     def __init__(
@@ -112,7 +117,7 @@ class MessageParser(AnswerParser):
         self._grammar = grammar
         self._growing = _growing(grammar)
         self._place = self._automaton.start
-        self._reading = Reading(values, call_id or _default_ids())
+        self._reading = Reading(values, call_id)
         self._decoder = _Decoder("replace")
         self._bytes_wait = self._is_finished = self._captures_wait = False
         self._thinking_tokens = 0
@@ -177,7 +182,7 @@ class MessageParser(AnswerParser):
                 return False
             try:
                 self._apply(step, events)
-            except BaseException:  # of what gives a call's id, or an interruption
+            except BaseException:  # an interruption
                 self._return_to(len(self._log))
                 raise
         if place.is_thinking:
@@ -361,7 +366,8 @@ class MessageParser(AnswerParser):
 
     @property
     def deviation(self) -> str | None:
-        """Where and how the text first left its definition; None if it did not."""
+        """Where and how the text first left its definition, or what else could first not be told of it; None
+        if nothing did."""
         return self._reading.deviation
 
     @property
@@ -402,7 +408,12 @@ class MessageParser(AnswerParser):
         return adapter.validate_python(self.value)
 
     def __len__(self) -> int:
+        """How many tokens, or pieces of text, have come."""
         return len(self._log)
+
+    def __bool__(self) -> bool:
+        """True, also before any has come."""
+        return True
 
 
 _Given: TypeAlias = tuple[Any, Any, Any, str, Any, Any, Any]
@@ -455,9 +466,10 @@ def _definition(
     if marks is not None and (
         not isinstance(marks, tuple | list)
         or len(marks) != 2
-        or not all(isinstance(one, str) and one for one in marks)
+        or not all(isinstance(one, str) and 0 < len(one) <= MAX_MARK for one in marks)
     ):
-        raise not_allowed("reasoning_marks", marks, "two strings: what begins thoughts, and what ends them")
+        allowed = f"what begins thoughts, and what ends them, two strings of up to {MAX_MARK:,} characters"
+        raise not_allowed("reasoning_marks", marks, allowed)
     if reasoning == "disabled":
         marks = None
     inside = bool(starts_inside) if starts_inside is not None else reasoning == "enabled"
@@ -468,21 +480,8 @@ def _definition(
     return thinking_definition(marks[0], marks[1], inside, alphabet)
 
 
-def stops_in(stop: Any) -> Sequence[str]:
-    """The strings of a parameter `stop`: one, several or none. Raises `ParameterError`."""
-    stops = (stop,) if isinstance(stop, str) else stop if isinstance(stop, list | tuple) else (None,)
-    if not all(isinstance(one, str) and one for one in stops):
-        raise not_allowed("stop", stop, "strings")
-    return stops
-
-
-def _schemas(tools: Any) -> dict[str, SchemaView]:
-    return {name: SchemaView(one.get("parameters", True)) for name, one in functions_of(tools).items()}
-
-
-def _default_ids() -> Callable[[int, str, str], str]:
-    prefix = secrets.token_hex(10)
-    return lambda index, name, given: given or f"call_{prefix}{index:04}"
+def _schemas(tools: Any) -> dict[str, Any]:
+    return {name: one.get("parameters", True) for name, one in functions_of(tools).items()}
 
 
 def _growing(grammar: Grammar | None) -> GrowingCaptures | None:

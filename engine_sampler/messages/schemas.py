@@ -1,91 +1,45 @@
-"""What a schema says about the types of values: enough to read what a family writes without them."""
+"""What schemas say about the types of values: enough to read what a family writes without them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import cached_property
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ..base.errors import quoted
+from ..contract import ParameterError
+from ..grammar.errors import GrammarLimitError
+from ..grammar.limits import Limits
+from ..grammar.work import counted_work, spend, spend_on_each
+
 TYPES = frozenset(("string", "number", "boolean", "null", "object", "array"))
+READING = Limits(reading=100_000)
+"""The most steps, each of about a microsecond, in which the schemas of one parser are read."""
+
 _MAX_DEPTH = 16
-_MAX_PARTS = 500
-"""Maximum number of schemas within one that are looked at: clients write them."""
+"""The deepest nesting of choices, parts and references of one value; what is deeper may be any value."""
+_SCHEMA, _LISTED = 4, 1 / 8
+"""The steps of a schema, and of a listed value."""
 _NUMBERS = {"integer": "number"}
 
 
 class SchemaView:
-    """The values that a schema allows, so far as their types and listed strings go; all values if it cannot
-    be followed. References are followed within the document."""
+    """The values that a schema allows, so far as their types and listed strings go; any value where it cannot
+    be followed.
 
-    def __init__(self, schema: Any, document: Any = None) -> None:
-        self._schema = schema
-        self._document = schema if document is None else document
-        self._parts = 0
-        self._within: dict[str | int | None, SchemaView] = {}
+    types    the types of its values; whole numbers are numbers
+    strings  the strings that it lists; None if it does not list them. Empty if its values are no strings
+    """
 
-    @cached_property
-    def _alternatives(self) -> tuple[Mapping[str, Any], ...]:
-        """Schemas any of which may hold, without references and choices at their top; () for a schema that
-        says nothing."""
-        try:
-            return tuple(self._expanded(self._schema, 0))
-        except _UnknownError:
-            return ()
+    __slots__ = ("_first", "_items", "_members", "_others", "_owns_members", "strings", "types")
 
-    def _expanded(self, schema: Any, depth: int) -> Iterator[Mapping[str, Any]]:
-        self._parts += 1
-        if not isinstance(schema, Mapping) or depth == _MAX_DEPTH or self._parts > _MAX_PARTS:
-            raise _UnknownError
-        if "$ref" in schema:
-            yield from self._expanded(self._target(schema["$ref"]), depth + 1)
-            return
-        choices = schema.get("anyOf") or schema.get("oneOf")
-        if isinstance(choices, list):
-            rest = {key: one for key, one in schema.items() if key not in ("anyOf", "oneOf")}
-            for choice in choices:
-                yield from ({**rest, **one} for one in self._expanded(choice, depth + 1))
-            return
-        parts = schema.get("allOf")
-        if isinstance(parts, list) and parts:
-            merged = {key: one for key, one in schema.items() if key != "allOf"}
-            for part in parts:
-                for one in self._expanded(part, depth + 1):
-                    merged = {**one, **merged}
-            yield merged
-            return
-        yield schema
-
-    def _target(self, reference: Any) -> Any:
-        if not isinstance(reference, str) or not reference.startswith("#"):
-            raise _UnknownError
-        target = self._document
-        for step in reference[1:].split("/")[1:]:
-            name = step.replace("~1", "/").replace("~0", "~")
-            if not isinstance(target, Mapping) or name not in target:
-                raise _UnknownError
-            target = target[name]
-        return target
-
-    @cached_property
-    def types(self) -> frozenset[str]:
-        """The types of its values; whole numbers are numbers."""
-        if not self._alternatives:
-            return TYPES
-        return frozenset().union(*map(_types_of, self._alternatives))
-
-    @cached_property
-    def strings(self) -> frozenset[str] | None:
-        """The strings that it lists; None if it does not list them. Empty if its values are no strings."""
-        if "string" not in self.types:
-            return frozenset()
-        listed: set[str] = set()
-        for one in self._alternatives:
-            if "string" in _types_of(one):
-                values = _listed(one)
-                if values is None:
-                    return None
-                listed.update(value for value in values if isinstance(value, str))
-        return frozenset(listed) if self._alternatives else None
+    def __init__(self) -> None:
+        self.types = TYPES
+        self.strings: frozenset[str] | None = None
+        self._members: dict[str, SchemaView] = {}
+        self._owns_members = False
+        self._others: SchemaView | None = None
+        self._first: tuple[SchemaView, ...] = ()
+        self._items: SchemaView | None = None
 
     @property
     def is_text(self) -> bool:
@@ -94,54 +48,182 @@ class SchemaView:
 
     def member(self, name: str) -> SchemaView:
         """The schema of a member of an object, the same one each time."""
-        for one in self._alternatives:
-            members = one.get("properties")
-            if isinstance(members, Mapping) and name in members:
-                return self._view(name, members[name])
-        for one in self._alternatives:
-            if isinstance(one.get("additionalProperties"), Mapping):
-                return self._view(None, one["additionalProperties"])
-        return ANYTHING
+        return self._members.get(name) or self._others or ANYTHING
 
     def item(self, index: int) -> SchemaView:
         """The schema of an item of a list, the same one each time."""
-        for one in self._alternatives:
-            first = one.get("prefixItems")
-            if isinstance(first, list) and index < len(first):
-                return self._view(index, first[index])
-            if isinstance(one.get("items"), Mapping):
-                return self._view(-1, one["items"])
-        return ANYTHING
+        return self._first[index] if index < len(self._first) else self._items or ANYTHING
 
-    def _view(self, place: str | int | None, schema: Any) -> SchemaView:
-        if place not in self._within:
-            self._within[place] = SchemaView(schema, self._document)
-        return self._within[place]
+    def narrow(self, types: frozenset[str], strings: frozenset[str] | None) -> None:
+        """Allow only values of these types, and only these strings, unless that is None."""
+        self.types &= types
+        if "string" not in self.types:
+            self.strings = frozenset()
+        elif strings is not None:
+            self.strings = strings if self.strings is None else self.strings & strings
+
+    def take_parts(self, other: SchemaView) -> None:
+        """Take the schemas of members and items from another view, where there are none here."""
+        if not self._members:
+            self._members, self._owns_members = other._members, False
+        elif other._members:
+            if not self._owns_members:
+                spend(len(self._members))
+                self._members, self._owns_members = self._members.copy(), True
+            for name, one in spend_on_each(other._members.items()):
+                self._members.setdefault(name, one)
+        self._others = self._others or other._others
+        self._first = self._first or other._first
+        self._items = self._items or other._items
 
 
-class _UnknownError(Exception):
-    """A schema that cannot be followed."""
-
-
-ANYTHING = SchemaView(True)
+ANYTHING = SchemaView()
 """The schema of any value."""
 
 
-def _listed(schema: Mapping[str, Any]) -> list[Any] | None:
-    if "const" in schema:
-        return [schema["const"]]
-    listed = schema.get("enum")
-    return listed if isinstance(listed, list) else None
+def view_of(schema: Any, what: str = "the arguments") -> SchemaView:
+    """The view of a schema. References are followed within it.
+
+    Raises `ParameterError`, which names it by `what`, if it takes too many steps (`READING`): all that are
+    read within one `counted_work` count together.
+    """
+    views = _Views(schema)
+    with counted_work(READING):
+        try:
+            return views.whole(schema)
+        except GrammarLimitError:
+            at = f" at {quoted(views.place)}" if views.place else ""
+            raise ParameterError(
+                f"{what} are too large{at}: all schemas that a parser reads may take {READING.reading:,} "
+                f"steps, {_SCHEMA} for each schema, and one for each member and for each "
+                f"{int(1 / _LISTED)} listed values"
+            ) from None
 
 
-def _types_of(schema: Mapping[str, Any]) -> frozenset[str]:
-    listed = _listed(schema)
-    given = schema.get("type")
-    names = [given] if isinstance(given, str) else given if isinstance(given, list) else None
-    types = TYPES
-    if names is not None:
-        types = frozenset(_NUMBERS.get(name, name) for name in names if isinstance(name, str)) & TYPES
-    return types if listed is None else types & frozenset(map(type_of, listed))
+def function_views(schemas: Mapping[str, Any]) -> dict[str, SchemaView]:
+    """The views of the parameters of functions, by name. Raises `ParameterError`, as `view_of` does."""
+    with counted_work(READING):
+        return {
+            name: view_of(one, f"tools: the parameters of {quoted(name)}") for name, one in schemas.items()
+        }
+
+
+class _Views:
+    """The views of the schemas in a document, one for each.
+
+    place  the member of the whole in which the schema that is read stands; "" for the whole itself
+    """
+
+    def __init__(self, document: Any) -> None:
+        self._document = document
+        self._views: dict[int, SchemaView] = {}
+        self._is_known: dict[int, bool] = {}
+        self._left: list[tuple[str, Mapping[str, Any]]] = []
+        self.place = ""
+
+    def whole(self, schema: Any) -> SchemaView:
+        """The view of a schema, with those of all members and items in it."""
+        view = self._known(schema, 0)
+        while self._left:
+            self.place, one = self._left.pop()
+            self._known(one, 0)
+        return view
+
+    def _of(self, schema: Any, name: str = "") -> SchemaView:
+        """The view of a schema, which may become known later."""
+        if not isinstance(schema, Mapping):
+            return ANYTHING
+        view = self._views.get(id(schema))
+        if view is None:
+            spend(_SCHEMA)
+            view = self._views[id(schema)] = SchemaView()
+            self._left.append((self.place or name, schema))
+        return view
+
+    def _known(self, schema: Any, depth: int) -> SchemaView:
+        """The view of a schema; ANYTHING for one that contains itself, or is nested too deep."""
+        view = self._of(schema)
+        is_known = self._is_known.get(id(schema))
+        if view is ANYTHING or is_known:
+            return view
+        if is_known is False or depth == _MAX_DEPTH:
+            return ANYTHING
+        self._is_known[id(schema)] = False
+        self._read(schema, view)
+        for choices in (schema.get("anyOf"), schema.get("oneOf")):
+            if isinstance(choices, list) and choices:
+                self._take(view, _either([self._known(one, depth + 1) for one in spend_on_each(choices)]))
+        parts = schema.get("allOf")
+        for part in spend_on_each(parts) if isinstance(parts, list) else ():
+            self._take(view, self._known(part, depth + 1))
+        if "$ref" in schema:
+            self._take(view, self._known(self._target(schema["$ref"]), depth + 1))
+        self._is_known[id(schema)] = True
+        return view
+
+    def _take(self, view: SchemaView, part: SchemaView) -> None:
+        view.narrow(part.types, part.strings)
+        view.take_parts(part)
+
+    def _read(self, schema: Mapping[str, Any], view: SchemaView) -> None:
+        """What a schema says itself."""
+        view.narrow(_types_of(schema.get("type")), None)
+        listed = [schema["const"]] if "const" in schema else schema.get("enum")
+        if isinstance(listed, list):
+            spend(int(_LISTED * len(listed)))
+            kinds = {type(one): one for one in listed}.values()
+            strings = frozenset(one for one in listed if isinstance(one, str))
+            view.narrow(frozenset(map(type_of, kinds)), strings)
+        members, others = schema.get("properties"), schema.get("additionalProperties")
+        first, items = schema.get("prefixItems"), schema.get("items")
+        if isinstance(members, Mapping):
+            view._members = {name: self._of(one, name) for name, one in spend_on_each(members.items())}
+        if isinstance(others, Mapping):
+            view._others = self._of(others)
+        if isinstance(first, list):
+            view._first = tuple(self._of(one) for one in spend_on_each(first))
+        if isinstance(items, Mapping):
+            view._items = self._of(items)
+
+    def _target(self, reference: Any) -> Any:
+        """What a reference leads to; None for what cannot be followed."""
+        if not isinstance(reference, str) or not reference.startswith("#"):
+            return None
+        target = self._document
+        for step in spend_on_each(reference[1:].split("/")[1:]):
+            name = step.replace("~1", "/").replace("~0", "~")
+            if not isinstance(target, Mapping) or name not in target:
+                return None
+            target = target[name]
+        return target
+
+
+def _either(views: list[SchemaView]) -> SchemaView:
+    """The values of any of some views."""
+    found = SchemaView()
+    found.types = frozenset().union(*(one.types for one in views))
+    listed = {id(one.strings): one.strings for one in views if one.strings != frozenset()}
+    if None not in listed.values():
+        spend(int(_LISTED * sum(len(one) for one in listed.values() if one)))
+        found.strings = _union(one for one in listed.values() if one is not None)
+    for one in views:
+        found.take_parts(one)
+    return found
+
+
+def _union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
+    """All members of some sets; of one, the set itself."""
+    several = list(sets)
+    return several[0] if len(several) == 1 else frozenset().union(*several)
+
+
+def _types_of(given: Any) -> frozenset[str]:
+    """The types that a keyword `type` names."""
+    names = [given] if isinstance(given, str) else given
+    if not isinstance(names, list):
+        return TYPES
+    spend(int(_LISTED * len(names)))
+    return frozenset(_NUMBERS.get(name, name) for name in names if isinstance(name, str)) & TYPES
 
 
 def type_of(value: Any) -> str:

@@ -6,28 +6,35 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..base.courtesy import unhurried
 from ..base.errors import quoted
 from ..grammar.errors import GrammarError, GrammarLimitError
 from ..grammar.structural_tag.document import format_of
 from ..grammar.structural_tag.elements import STYLE_NAMES
 from ..grammar.structural_tag.structural_tag import MAX_DEPTH, MAX_FORMATS
+from ..grammar.work import counted_work, spend
 from ..params.tools import TOOL_FAMILIES
 from .alphabet import MarkerAlphabet
-from .arguments import reader_maker
-from .definition import AnswerDefinition, CallForm, Opener, Schemas
-from .schemas import SchemaView
-from .templates import Part, Template, exact, literal
+from .arguments import reader_maker, reads_types
+from .definition import AnswerDefinition, CallForm, Opener
+from .schemas import READING, SchemaView, view_of
+from .templates import MAX_MARK, Part, Template, exact, literal
 
 _NAME = re.compile(r"(?:name|function|functions|tool)[\"']?\s*[=:.]\s*[\"']?([\w.:/-]+)")
 _WORD = re.compile(r"[A-Za-z_][\w.:/-]*")
 _THOUGHTS = {one.thinking for one in TOOL_FAMILIES.values() if one.thinking}
 _JSON = ("json_schema", "qwen_xml_parameter")
+MAX_PIECES = 256
+"""Maximum number of pieces of text and white space in the beginning or the end of a tag: while a text may be
+within them, each token looks at them anew."""
 _INNER = ("content", "elements", "tags", "rules")
+_NAMES_A_STEP = 64
+"""How many names are looked for in the beginning of a tag in one step."""
 
 
 def tag_definition(
     tag: Mapping[str, Any] | str,
-    schemas: Schemas | None,
+    schemas: Mapping[str, Any] | None,
     marks: tuple[str, str] | None,
     starts_inside: bool,
     alphabet: MarkerAlphabet,
@@ -40,20 +47,25 @@ def tag_definition(
     or in which order. Raises GrammarError for what is no structural
     tag, and GrammarLimitError for one that is too large.
 
-    schemas        the functions by name; None: not known
+    schemas        the schemas of functions, by name; None: not known
     marks          the marks of thoughts besides those of known families
     starts_inside  whether the text begins within thoughts
     """
     reading = _Reading(schemas, marks, alphabet)
-    reading.walk(format_of(tag))
+    with counted_work(READING):
+        reading.walk(format_of(tag))
     return reading.definition(starts_inside)
 
 
 class _Reading:
     def __init__(
-        self, schemas: Schemas | None, marks: tuple[str, str] | None, alphabet: MarkerAlphabet
+        self,
+        schemas: Mapping[str, Any] | None,
+        marks: tuple[str, str] | None,
+        alphabet: MarkerAlphabet,
     ) -> None:
-        self._schemas, self._alphabet = schemas, alphabet
+        self._schemas, self._alphabet = schemas or {}, alphabet
+        self._views: dict[str, SchemaView] = {}
         self._marks = {*_THOUGHTS, *([marks] if marks else [])}
         self._thoughts = marks
         self._starts_inside = False
@@ -70,7 +82,7 @@ class _Reading:
             openers.append(Opener("thoughts", begin))
         known = set(self._thoughts or ())
         for mark in self._dropped:
-            template = literal(mark, self._alphabet)
+            template = self._literal(mark)
             if template and mark not in known:
                 openers.append(Opener("content", template))
         inside = end is not None and (starts_inside or self._starts_inside)
@@ -87,7 +99,7 @@ class _Reading:
 
     def _walk(self, given: Any) -> None:
         if isinstance(given, list | tuple):
-            for one in given:
+            for one in unhurried(given):
                 self.walk(one)
         elif isinstance(given, Mapping):
             if "begin" in given and "end" in given:
@@ -119,24 +131,40 @@ class _Reading:
         self, begin: str, parts: list[str | None], schema: Mapping[str, Any], ends: list[str]
     ) -> None:
         is_json = '{"' in begin
-        template = literal(begin, self._alphabet, is_json)
+        template = self._literal(begin, is_json)
         for part in parts:
-            after = Template([Part("id")]) if part is None else literal(part, self._alphabet, is_json)
-            template = template.then(after)
+            template = template.then(Template([Part("id")]) if part is None else self._literal(part, is_json))
+        _check_mark(template, begin)
         style = "qwen_xml" if schema["type"] == "qwen_xml_parameter" else schema.get("style", "json")
         if style not in STYLE_NAMES:
             raise GrammarError(f"style={quoted(style)} is not allowed: {', '.join(STYLE_NAMES)}")
         if not template.first:
             return
-        end = Template(()) if "" in ends else literal(ends[0], self._alphabet, is_json)
+        end = Template(()) if "" in ends else self._literal(ends[0], is_json)
         make: Callable[..., Any] = reader_maker(style, self._alphabet, begin)
         name = self._name_of(begin + "".join(part or "" for part in parts))
-        view = SchemaView(schema.get("json_schema", True))
-        schemas = self._schemas if self._schemas and name in self._schemas else {name: view}
-        self._calls.append(Opener("call", template, CallForm(template, end, make, name, schemas)))
+        views = {name: self._view(name, begin, schema)} if reads_types(style) else None
+        self._calls.append(Opener("call", template, CallForm(template, end, make, name, views)))
+
+    def _literal(self, mark: str, is_json: bool = False) -> Template:
+        template = literal(mark, self._alphabet, is_json)
+        _check_mark(template, mark)
+        return template
+
+    def _view(self, name: str, begin: str, schema: Mapping[str, Any]) -> SchemaView:
+        """The view of the arguments of a call, which may be a function's that is known."""
+        if name not in self._schemas:
+            return view_of(
+                schema.get("json_schema", True), f"structural_tag: the parameters of {quoted(begin)}"
+            )
+        if name not in self._views:
+            what = f"tools: the parameters of {quoted(name)}"
+            self._views[name] = view_of(self._schemas[name], what)
+        return self._views[name]
 
     def _name_of(self, begin: str) -> str:
-        known = [name for name in self._schemas or () if name in begin]
+        spend(len(self._schemas) * (1 + len(begin) // 256) // _NAMES_A_STEP)
+        known = [name for name in self._schemas if name in begin]
         if known:
             return max(known, key=len)
         found = _NAME.search(begin)
@@ -147,6 +175,15 @@ class _Reading:
     def _drop(self, mark: Any) -> None:
         if isinstance(mark, str) and mark.strip():
             self._dropped[mark] = None
+
+
+def _check_mark(template: Template, mark: str) -> None:
+    """Raise GrammarLimitError for the beginning or the end of a tag that is too long to be held back."""
+    if sum(len(part.text) for part in template.parts) > MAX_MARK or len(template.parts) > MAX_PIECES:
+        raise GrammarLimitError(
+            f"structural_tag: the mark {quoted(mark)} is too long to be held back: allowed are "
+            f"{MAX_MARK:,} characters, and {MAX_PIECES} pieces between white space, or punctuation of JSON"
+        )
 
 
 def _string_of(mark: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 from ..grammar.structural_tag.marks import split_marks
@@ -15,6 +16,9 @@ PARTIAL, FAILED = -1, -2
 MAX_NAME = 256
 MAX_FREE_NAME = 1024
 """Maximum length of the name of a parameter."""
+
+MAX_MARK = 4_096
+"""Maximum length of a mark that a client writes: as much is held back where it might begin."""
 
 MAX_GAP = 64
 """Maximum length of the white space within a beginning or an end."""
@@ -70,10 +74,15 @@ class Template:
         """The characters with which it may begin; all of them for a place at its beginning."""
         return frozenset(next((part.text[0] for part in self.parts if part.text), ""))
 
-    def may_begin(self, two: str) -> bool:
-        """Whether it may begin with these two characters."""
-        kind, text = self.parts[0]
-        return kind != "text" or text.startswith(two) or two.startswith(text)
+    @property
+    def beginnings(self) -> Sequence[Sequence[Part]]:
+        """Its parts up to the first place for a name."""
+        return [list(takewhile(lambda part: part.kind in ("text", "space"), self.parts))]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is nothing but one text."""
+        return len(self.parts) == 1 and self.parts[0].kind == "text"
 
     def then(self, other: Template) -> Template:
         """This template with another one after it."""
@@ -92,7 +101,7 @@ class Template:
                     return _PARTIAL if is_partial else _FAILED
                 at += len(literal)
             elif kind == "space":
-                at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
+                at = after_space(text, at)
             elif kind == "until":
                 found = text.find(literal, at, at + MAX_FREE_NAME + len(literal))
                 if found < 0:
@@ -118,6 +127,11 @@ class Template:
                 if len(name) > MAX_NAME or (self._names is not None and name not in self._names):
                     return _FAILED
         return Found(at, name, call_id)
+
+
+def after_space(text: str, at: int) -> int:
+    """Where the white space ends that a part `space` takes from a position on."""
+    return _SPACE.match(text, at).end()  # type: ignore[union-attr]
 
 
 def literal(text: str, alphabet: MarkerAlphabet, is_json: bool = False) -> Template:

@@ -5,53 +5,77 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from .writing import json_value
+from .writing import NUMBER, json_value
 
 _RUN = re.compile(r'[^"\\]*')
 _SPACE = re.compile(r"[ \t\r\n]*")
-_SCALAR = re.compile(r"[-+.\w]*")
+_SCALAR = re.compile(r"[-+.\w]+")
 _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _HIGH = re.compile(r"\\u[dD][89abAB]..")
 _PAIR = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _NOTHING = object()
+_WORDS = ("true", "false", "null")
 MAX_SCALAR = 16_384
 MAX_DEPTH = 256
+MAX_POINTER = 512
+"""Maximum length of a pointer: each part that grows has one."""
 
 
 class ValueReader:
     """Reads one JSON value from pieces of text.
 
-    Raises ValueError for what is not JSON, in all later calls too.
+    parts   whether `feed` says what the value goes on with
+    values  whether `value` is kept; a number that Python cannot represent is none then
+
+    Raises ValueError for what is not JSON, for values nested more than 256 levels deep, numbers of more than
+    16,384 characters, and, with `parts`, for pointers of more than 512; in all later calls too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, parts: bool = True, values: bool = True) -> None:
+        self._has_parts, self._has_values = parts, values
         self._open: list[Any] = []
-        self._path: list[str] = []
+        self._path = [""]
         self._keys: list[Any] = []
         self._top: Any = _NOTHING
         self._rest = ""
         self._state = "value"
         self._pieces: list[str] = []
+        self._length = 0
         self._is_key = False
         self._error: str | None = None
 
     def feed(self, text: str) -> list[tuple[str, str]]:
         """What the value goes on with: for each part that grows, its JSON pointer, and the characters of a
         string, or the JSON of a number, true, false or null."""
+        grown: list[tuple[str, str]] = []
+        self.feed_into(text, grown)
+        return grown
+
+    def feed_into(self, text: str, grown: list[tuple[str, str]]) -> None:
+        """`feed`, which appends what it says, before it raises an error too."""
         if self._error is not None:
             raise ValueError(self._error)
-        grown: list[tuple[str, str]] = []
         text, at = self._rest + text, 0
         try:
             before = (-1, "")
             while at < len(text) and before != (at, self._state):
                 before = at, self._state
-                at = self._string(text, at, grown) if self._state == "string" else self._step(text, at, grown)
+                read = _RUNS.get(self._state, ValueReader._step)
+                at = read(self, text, at, grown)
         except ValueError as error:
             self._error = str(error)
             raise
         self._rest = text[at:]
-        return grown
+
+    def copy(self) -> ValueReader:
+        """A reader in the same state, without values, which goes on independently. Takes time in proportion
+        to the depth of the place alone."""
+        new = object.__new__(ValueReader)
+        new.__dict__.update(self.__dict__)
+        new._open, new._path = self._open.copy(), self._path.copy()
+        new._keys, new._pieces = self._keys.copy(), self._pieces.copy()
+        new._has_values = False
+        return new
 
     @property
     def value(self) -> Any:
@@ -63,7 +87,7 @@ class ValueReader:
             self._put(self._pieces[0])
         if self._top is _NOTHING:
             try:
-                return json_value(self._rest)
+                return json_value("".join(self._pieces))
             except ValueError:
                 return None
         return self._top
@@ -94,21 +118,26 @@ class ValueReader:
         return found.end()
 
     def _grow(self, text: str, grown: list[tuple[str, str]]) -> None:
-        self._pieces.append(text)
-        if not self._is_key:
-            grown.append((self._pointer(), text))
+        self._length += len(text)
+        if self._is_key or self._has_values:
+            self._pieces.append(text)
+        if self._is_key:
+            self._check_pointer(self._length)
+        else:
+            self._say(text, grown)
 
     def _end_string(self, grown: list[tuple[str, str]]) -> None:
         text, self._pieces = "".join(self._pieces), []
         if self._is_key:
             self._keys[-1] = text
-            self._path[-1] = "/" + text.replace("~", "~0").replace("/", "~1")
+            self._lead_to(text.replace("~", "~0").replace("/", "~1"))
             self._state = "colon"
         else:
-            if not text:
-                grown.append((self._pointer(), ""))
+            if not self._length:
+                self._say("", grown)
             self._put(text)
             self._state = "after"
+        self._length = 0
 
     def _step(self, text: str, at: int, grown: list[tuple[str, str]]) -> int:
         at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
@@ -128,28 +157,41 @@ class ValueReader:
         elif character == ":" and state == "colon":
             self._state = "value"
         elif state in ("value", "first"):
-            return self._value(text, at, grown)
+            return self._value(text, at)
         else:
             raise ValueError("the text is not JSON")
         return at + 1
 
-    def _value(self, text: str, at: int, grown: list[tuple[str, str]]) -> int:
+    def _value(self, text: str, at: int) -> int:
         character = text[at]
         if character in "{[":
             self._enter(character)
         elif character == '"':
             self._state, self._is_key = "string", False
         else:
-            end = _SCALAR.match(text, at).end()  # type: ignore[union-attr]
-            if end == at or end - at > MAX_SCALAR:
-                raise ValueError("the text is not JSON: a value is none")
-            if end == len(text):
-                return at
-            self._put(_scalar(text[at:end]))
-            grown.append((self._pointer(), text[at:end]))
-            self._state = "after"
-            return end
+            if not _SCALAR.match(text, at):
+                raise ValueError(_NO_VALUE)
+            self._state = "scalar"
+            return at
         return at + 1
+
+    def _scalar(self, text: str, at: int, grown: list[tuple[str, str]]) -> int:
+        """A number or a word, which ends before another character."""
+        found = _SCALAR.match(text, at)
+        end = found.end() if found else at
+        self._length += end - at
+        if self._length > MAX_SCALAR:
+            raise ValueError(f"a number has more than {MAX_SCALAR:,} characters")
+        self._pieces.append(text[at:end])
+        if end < len(text):
+            whole, self._pieces, self._length = "".join(self._pieces), [], 0
+            if self._has_values:
+                self._put(_value_of(whole))
+            elif whole not in _WORDS and not NUMBER.fullmatch(whole):
+                raise ValueError(_NO_VALUE)
+            self._say(whole, grown)
+            self._state = "after"
+        return end
 
     # --- Objects and lists ---
 
@@ -160,7 +202,8 @@ class ValueReader:
         self._put(inside)
         self._open.append(inside)
         self._keys.append(0 if character == "[" else "")
-        self._path.append("/0" if character == "[" else "/")
+        self._path.append("")
+        self._lead_to("0" if character == "[" else "")
         self._state = "first" if character == "[" else "first key"
 
     def _next(self) -> None:
@@ -168,7 +211,7 @@ class ValueReader:
             self._state = "key"
         else:
             self._keys[-1] += 1
-            self._path[-1] = f"/{self._keys[-1]}"
+            self._lead_to(str(self._keys[-1]))
             self._state = "value"
 
     def _close(self, character: str) -> None:
@@ -180,6 +223,8 @@ class ValueReader:
         self._state = "after"
 
     def _put(self, value: Any) -> None:
+        if not self._has_values:
+            return
         if not self._open:
             self._top = value
         elif isinstance(self._open[-1], dict) or len(self._open[-1]) > self._keys[-1]:
@@ -187,12 +232,32 @@ class ValueReader:
         else:
             self._open[-1].append(value)
 
-    def _pointer(self) -> str:
-        return "".join(self._path)
+    # --- What is said ---
+
+    def _say(self, text: str, grown: list[tuple[str, str]]) -> None:
+        if self._has_parts:
+            grown.append((self._path[-1], text))
+
+    def _lead_to(self, step: str) -> None:
+        """The place is now this part of what is open; all that is said of it has one pointer."""
+        if self._has_parts:
+            self._check_pointer(len(self._path[-2]) + 1 + len(step))
+            self._path[-1] = f"{self._path[-2]}/{step}"
+
+    def _check_pointer(self, length: int) -> None:
+        if self._has_parts and length > MAX_POINTER:
+            raise ValueError(f"the pointer of a part has more than {MAX_POINTER} characters")
 
 
-def _scalar(text: str) -> Any:
+_NO_VALUE = "the text is not JSON: a value is none"
+
+
+def _value_of(text: str) -> Any:
     try:
         return json_value(text)
     except ValueError:
-        raise ValueError("the text is not JSON: a value is none") from None
+        raise ValueError(_NO_VALUE) from None
+
+
+_RUNS = {"string": ValueReader._string, "scalar": ValueReader._scalar}
+"""What reads on where characters of one kind follow each other."""

@@ -97,6 +97,7 @@ def test_a_text_comes_whole_or_in_parts(address: str) -> None:
 def test_what_is_not_allowed_is_a_bad_request(address: str) -> None:
     wrong = {
         "top_p": {"top_p": 7},
+        "n": {"n": 2**31 - 1},
         "tools": {"tools": "ls"},
         "tool_choice": {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "f"}}},
         "response_format": {"response_format": {"type": "xml"}},

@@ -168,16 +168,19 @@ def write_answer(
         text = _harmony(thoughts, content, calls, random)
     elif name == "kimi_k3":
         text = f"{thoughts}<|close|>think<|sep|><|open|>response<|sep|>" if thoughts else ""
-        text += f"{content}<|close|>response<|sep|>{_calls(family, calls, random)}<|close|>message<|sep|>"
+        text += (
+            f"{content}<|close|>response<|sep|>{write_calls(family, calls, random)}<|close|>message<|sep|>"
+        )
     else:
-        text = content + _calls(family, calls, random)
+        text = content + write_calls(family, calls, random)
         if thoughts and family.thinking:
             begin = "" if family.starts_inside else family.thinking[0]
             text = f"{begin}{thoughts}{family.thinking[1]}{family.after_thinking}{text}"
     return WrittenAnswer(thoughts, content, list(calls), text)
 
 
-def _calls(family: Family, calls: Sequence[WrittenCall], random: Random) -> str:
+def write_calls(family: Family, calls: Sequence[WrittenCall], random: Random) -> str:
+    """The text of calls that are made at once, in one of the ways of a family."""
     written = [_call(family, call, number, random) for number, call in enumerate(calls)]
     if not written:
         return ""
@@ -187,7 +190,8 @@ def _calls(family: Family, calls: Sequence[WrittenCall], random: Random) -> str:
 
 
 def _call(family: Family, call: WrittenCall, number: int, random: Random) -> str:
-    begin = family.begin.replace("{name}", call.name).replace("{id}", str(number))
+    call_id = str(number).zfill(9) if "9" in family.id_pattern else str(number)
+    begin = family.begin.replace("{name}", call.name).replace("{id}", call_id)
     return begin + _arguments(family, call.arguments, random) + family.end
 
 
@@ -198,14 +202,18 @@ def _harmony(thoughts: str, content: str, calls: Sequence[WrittenCall], random: 
         channel = "commentary" if calls else "final"
         messages.append(f"<|channel|>{channel}<|message|>{content}<|end|>")
     for name, arguments in calls:
-        header = random.choice(
-            [
-                f"<|channel|>commentary to=functions.{name} <|constrain|>json",
-                f" to=functions.{name}<|channel|>commentary json",
-            ]
-        )
+        header = random.choice(HARMONY_HEADERS).replace("{name}", name)
         messages.append(f"{header}<|message|>{_json(arguments, random)}<|call|>")
     return start.join(messages)
+
+
+HARMONY_HEADERS = (
+    "<|channel|>commentary to=functions.{name} <|constrain|>json",
+    "<|channel|>commentary to=functions.{name}<|constrain|>json",
+    " to=functions.{name}<|channel|>commentary <|constrain|>json",
+    " to=functions.{name}<|channel|>commentary json",
+)
+"""How the message of a call begins."""
 
 
 # --- Random answers ---

@@ -181,7 +181,7 @@ def test_what_is_not_allowed_is_named(body: dict[str, Any], words: str) -> None:
     for read in (lambda: ChatFormat.from_dict("x", "qwen_3"), lambda: ChatFormat("qwen_3").params("x")):  # type: ignore[arg-type]
         with pytest.raises(ParameterError, match="body='x' is not allowed: an object"):
             read()
-    with pytest.raises(ParameterError, match=r"stop=\[5\] is not allowed: strings"):
+    with pytest.raises(ParameterError, match=r"stop=\[5\] is not allowed: a text or a list of texts"):
         ChatFormat("qwen_3").parser(stop=[5])
     with pytest.raises(ParameterError, match="not supported for family='harmony'"):
         ChatFormat("harmony", response_format=FORMAT)

@@ -100,6 +100,13 @@ def test_values_have_the_types_of_their_schema() -> None:
     assert arguments(call, "glm_4_7") == [{"path": "12", "n": 12, "edit": {"a": [2]}, "none": None}]
 
 
+def test_a_number_that_python_cannot_represent_stays_a_number() -> None:
+    digits = "1" * 5_000
+    call = f"<tool_call>f<arg_key>n</arg_key><arg_value>{digits}</arg_value></tool_call>"
+    (read,) = message(call, "glm_4_7")["tool_calls"]
+    assert read["function"]["arguments"] == f'{{"n": {digits}}}'
+
+
 def test_a_value_that_is_not_of_its_type_does_not_spoil_the_call() -> None:
     call = "<tool_call>f<arg_key>n</arg_key><arg_value>many</arg_value></tool_call>"
     assert arguments(call, "glm_4_7") == [{"n": "many"}]

@@ -345,7 +345,10 @@ def test_a_structural_tag_may_not_be_too_large() -> None:
         ({"family": "nobody"}, "family='nobody' is not allowed: one of llama"),
         ({"reasoning": "maybe"}, "reasoning='maybe' is not allowed"),
         ({"family": "llama", "structural_tag": {}}, "family is not allowed beside structural_tag"),
-        ({"reasoning_marks": ("<a>",)}, "reasoning_marks=.* is not allowed: two strings"),
+        (
+            {"reasoning_marks": ("<a>",)},
+            "reasoning_marks=.* is not allowed: what begins thoughts, and what ends them",
+        ),
         ({"family": "llama", "tools": "ls"}, "tools='ls' is not allowed"),
         ({"tokenizer": "llama"}, "tokenizer='llama' is not allowed"),
     ],
@@ -383,3 +386,8 @@ def test_work_is_linear_in_what_hostile_answers_repeat(family: str) -> None:
                 parser.feed(start + text[at : at + 9] if at == 0 else text[at : at + 9])
                 assert len(parser._place.pending) < 600
             parser.finish()
+
+
+def test_a_new_parser_is_true() -> None:
+    assert MessageParser()
+    assert len(MessageParser()) == 0

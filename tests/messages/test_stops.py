@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import SamplingParams, Scheduler, Tokenizer
+from engine_sampler import ParameterError, SamplingParams, Scheduler, Tokenizer
 from engine_sampler.messages import ChatFormat, Event, MessageParser
+from engine_sampler.messages.definition import AnswerDefinition
 
 from .vocabularies import MARKERS, SPECIAL
 
@@ -119,3 +120,16 @@ def test_a_format_hands_on_how_stop_strings_end_what_is_read() -> None:
     parser.feed("One END two")
     parser.finish()
     assert parser.parts[0].text == "One END"
+
+
+def test_stop_strings_are_limited_before_anything_is_made_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AnswerDefinition, "stopping_at", None)
+    for stop in ([f"x{number}" for number in range(20_000)], ["x" * 33_000], "x" * 33_000, [""], [5], 5):
+        for make in (
+            lambda stop: MessageParser(stop=stop),
+            lambda stop: ChatFormat("qwen_3").parser(stop=stop),
+        ):
+            with pytest.raises(
+                ParameterError, match=r"stop=.* is not allowed: a text or a list of texts, .*32768"
+            ):
+                make(stop)

@@ -39,7 +39,7 @@ def markers() -> list[str]:
         for one in TOOL_FAMILIES.values()
         for text in (one.begin, one.end, *(one.section or ()), *(one.thinking or ()), '<|"|>', "<|open|>")
     ]
-    texts += ["<|channel|>", "<|start|>", "<|message|>", "<|end|>", "<|close|>", "<|sep|>"]
+    texts += ["<|channel|>", "<|start|>", "<|message|>", "<|end|>", "<|constrain|>", "<|close|>", "<|sep|>"]
     return sorted({mark for text in texts for mark in re.findall(look, text)})
 
 

@@ -79,12 +79,12 @@ class Marks:
         terminal = partial(self._rules.terminal, "TEXT", budget=budget)
         if not ends:
             return terminal(bounded_text(excludes | others, max_chars))
-        if (budget or any(map(has_mark, ends))) and overlap_free(ends | others):
+        if not budget and not any(map(has_mark, ends)):
+            return terminal(text_until(ends, others, excludes, max_chars))
+        if overlap_free(ends | others):  # ends are apart: they are not counted, and may be tokens
             return sequence(terminal(bounded_text(excludes | others | ends, max_chars)), self.any_of(ends))
-        if budget:  # the end is not counted, so it is apart
-            before = ((text_before(end, ends | others, excludes, max_chars), end) for end in sorted(ends))
-            return alternatives(*(sequence(terminal(text), self.text(end)) for text, end in before))
-        return terminal(text_until(ends, others, excludes, max_chars))
+        before = ((text_before(end, ends | others, excludes, max_chars), end) for end in sorted(ends))
+        return alternatives(*(sequence(terminal(text), self.text(end)) for text, end in before))
 
 
 def split_marks(text: str) -> list[tuple[str, bool]]:

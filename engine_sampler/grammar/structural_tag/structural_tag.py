@@ -12,8 +12,8 @@ from ..errors import GrammarError, GrammarLimitError
 from ..lark.gbnf import is_gbnf
 from ..lark.grammar import rules_from_gbnf, rules_from_lark
 from ..program.embedding import embed
-from ..program.expression import Expression, both
-from ..program.free_text import UNBOUNDED, free_text, overlap_free, text_bounds, text_until
+from ..program.expression import both
+from ..program.free_text import UNBOUNDED, free_text, overlap_free, text_bounds
 from ..program.rules import Body, Rules, alternatives, repeated, sequence
 from ..regex.pattern import pattern_expression
 from ..schema.compiling import add_schema
@@ -380,7 +380,7 @@ class _Builder:
             last = sequence(text, self._marks.any_of(ends))
         else:
             interrupted = [
-                sequence(terminal("TEXT", self._until(one, stops, excludes)), alternatives(*rests))
+                sequence(self._until(one, stops, excludes), alternatives(*rests))
                 for one, rests in by_begin.items()
             ]
             last = self._marks.text_until(ends, stops, excludes)
@@ -392,14 +392,14 @@ class _Builder:
             return sequence(repeated(alternatives(*interrupted)), last)
         return alternatives(sequence(alternatives(*interrupted), end), last)
 
-    def _until(self, trigger: str, stops: Ends, excludes: Ends) -> Expression:
+    def _until(self, trigger: str, stops: Ends, excludes: Ends) -> Body:
         """Text up to a trigger that overlaps others: each such trigger needs its own automaton."""
         self._watched += sum(map(len, stops))
         if self._watched > MAX_WATCHED:
             raise GrammarLimitError(
                 f"overlapping triggers have more than {MAX_WATCHED} characters, counted once for each trigger"
             )
-        return text_until(frozenset((trigger,)), stops, excludes)
+        return self._marks.text_until(frozenset((trigger,)), stops, excludes)
 
     def token_triggered_tags(self, fields: Fields, ends: Ends) -> Body:
         given, tags, excludes, first, only_one = fields.take(

@@ -12,7 +12,12 @@ from .json_text import JsonReader
 from .parameters import ParametersReader, marks_of_parameters
 from .reader import ArgumentsReader, ReaderMaker, skip_space
 
-__all__ = ["ArgumentsReader", "ReaderMaker", "reader_maker", "skip_space"]
+__all__ = ["ArgumentsReader", "ReaderMaker", "reader_maker", "reads_types", "skip_space"]
+
+
+def reads_types(style: str) -> bool:
+    """Whether the types of values in a style depend on their schemas."""
+    return style not in ("json", "pythonic", "gemma")
 
 
 def reader_maker(style: str, alphabet: MarkerAlphabet, before: str) -> ReaderMaker:

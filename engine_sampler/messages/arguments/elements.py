@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ...grammar.structural_tag.elements import Notation
 from ..alphabet import MarkerAlphabet
 from ..events import DeviationError
-from ..schemas import SchemaView
+from ..schemas import SchemaView, view_of
 from ..templates import MAX_GAP, PARTIAL, Part, Template
 from ..writing import escaped_json, quoted_json
 from .json_text import JsonReader
@@ -220,7 +220,7 @@ class ElementsReader(ReaderInStates):
         return self._read_mark(text, at, self._element_end, "an argument")
 
 
-_NO_STRING = SchemaView({"type": ["number", "boolean", "null", "object", "array"]})
+_NO_STRING = view_of({"type": ["number", "boolean", "null", "object", "array"]})
 ElementsReader.readers = {
     "between": ElementsReader._read_between,
     "decide": ElementsReader._read_decide,

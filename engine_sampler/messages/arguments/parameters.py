@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ...grammar.structural_tag.parameters import Style
 from ..alphabet import MarkerAlphabet
 from ..events import DeviationError
-from ..schemas import SchemaView
+from ..schemas import SchemaView, view_of
 from ..templates import FAILED, PARTIAL, Part, Template, literal
 from ..writing import escaped_json, quoted_json
 from .json_text import JsonReader
@@ -164,7 +164,7 @@ class ParametersReader(ReaderInStates):
         return self._read_mark(text, at, self._marks.closing, "a parameter")
 
 
-_UNTYPED = SchemaView({"type": ["number", "boolean", "null", "object", "array"]})
+_UNTYPED = view_of({"type": ["number", "boolean", "null", "object", "array"]})
 """Where a mark says that a value is no string."""
 ParametersReader.readers = {
     "between": ParametersReader._read_between,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 from ..alphabet import SURROGATES
 from ..events import DeviationError
 from ..schemas import SchemaView, type_of
-from ..writing import json_value, quoted_json
+from ..writing import NUMBER, json_value, quoted_json
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -158,11 +158,11 @@ def typed_json(text: str, view: SchemaView) -> str:
     for one in (text, trimmed):
         if one in strings:
             return quoted_json(one)
-    try:
-        value = json_value(trimmed)
+    try:  # Python cannot represent all numbers
+        kind = "number" if NUMBER.fullmatch(trimmed) else type_of(json_value(trimmed))
     except ValueError:
         return quoted_json(text)
-    return trimmed if type_of(value) in view.types or not strings else quoted_json(text)
+    return trimmed if kind in view.types or not strings else quoted_json(text)
 
 
 def check_depth(depth: int, at: int) -> None:

@@ -7,9 +7,11 @@ import threading
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, TypeVar
 
+from ...base.forking import fork_safe
 from ..alphabet import MarkerAlphabet
-from ..definition import AnswerDefinition, OpenerIndex, character_class
+from ..definition import AnswerDefinition, character_class
 from .following import Following
+from .openers import OpenerIndex
 from .places import FirstPlace, MessagePlace, MessageStep
 
 if TYPE_CHECKING:
@@ -39,8 +41,9 @@ class MessageAutomaton:
         self.definition, self.alphabet, self.resume = definition, alphabet, resume
         self.texts = alphabet.texts
         self.scans = definition.candidates(False), definition.candidates(True)
+        first = OpenerIndex(definition.openers)
         later = [one for one in definition.openers if not one.only_first]
-        self.openers = OpenerIndex(later), OpenerIndex(definition.openers)
+        self.openers = first if len(later) == len(definition.openers) else OpenerIndex(later), first
         ends = definition.thinking_ends()
         self.thinking_ends = OpenerIndex(ends)
         begins = (one.begin.first for one in ends)
@@ -123,7 +126,7 @@ class SharedAutomata:
 
     def __init__(self) -> None:
         self._known: dict[Hashable, MessageAutomaton] = {}
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
 
     @staticmethod
     def of(tokenizer: Tokenizer | None) -> SharedAutomata:
@@ -149,11 +152,14 @@ class SharedAutomata:
         key = options, data
         with self._lock:
             known = self._known.pop(key, None)
-            if known is None:
-                known = make(marshal.loads(data))
-            else:
-                known.remember()
-            self._known[key] = known
+            if known is not None:
+                self._known[key] = known
+        if known is not None:
+            known.remember()
+            return known
+        made = make(marshal.loads(data))  # without the lock: others need not wait for it
+        with self._lock:
+            known = self._known.setdefault(key, made)
             if len(self._known) > MAX_SHARED:
                 del self._known[next(iter(self._known))]
         return known

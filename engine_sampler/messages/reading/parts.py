@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ...base.calling import call_plugin
+from ...base.errors import PluginFault, quoted
 from ..events import Event, EventKind
 from ..message import MessagePart
 from ..value import ValueReader
@@ -17,12 +20,16 @@ class Reading:
     """The parts of an answer, which grow with what its text says.
 
     values   whether arguments are reported by their parts as well
-    call_id  what gives a call's id, from its index, its name, and the id that the text gives it
+    call_id  what gives a call's id, from its index, its name, and the id that the text gives it; None: the
+             text's, or one of its own, other ones in each reading
     length   how many characters are certain
     """
 
-    def __init__(self, values: bool, call_id: Callable[[int, str, str], str]) -> None:
+    def __init__(self, values: bool, call_id: Callable[[int, str, str], str] | None) -> None:
         self._values, self._call_id = values, call_id
+        self._prefix = f"call_{secrets.token_hex(10)}"
+        self._ids: dict[tuple[int, str, str], tuple[str, str | None]] = {}
+        """The ids of calls, which keep them when they are taken back and come again; and what was wrong."""
         self._calls = 0
         self._is_new = False
         self._value_reader: ValueReader | None = None
@@ -36,25 +43,22 @@ class Reading:
         """The state, for `restore`."""
         parts = self.parts
         last = (len(parts[-1].pieces), parts[-1].is_complete) if parts else (0, False)
-        return self._calls, self._is_new, self.length, self.deviation, len(parts), *last
+        reader = self._value_reader and self._value_reader.copy()
+        return self._calls, self._is_new, self.length, self.deviation, reader, len(parts), *last
 
     def restore(self, state: tuple[Any, ...]) -> None:
         """Go back to a state."""
-        self._calls, self._is_new, self.length, self.deviation, count, pieces, is_complete = state
+        self._calls, self._is_new, self.length, self.deviation, reader, count, pieces, is_complete = state
+        self._value_reader = reader and reader.copy()
         del self.parts[count:]
-        self._value_reader = None
-        if not count:
-            return
-        last = self.parts[-1]
-        last.cut(pieces)
-        last.is_complete = is_complete
-        if self._values and last.kind == "call" and not is_complete:
-            self._value_reader = ValueReader()
-            self._value_reader.feed(last.text)
+        if count:
+            self.parts[-1].cut(pieces)
+            self.parts[-1].is_complete = is_complete
 
     def fork(self) -> Reading:
         """A copy that goes on independently."""
         new = Reading(self._values, self._call_id)
+        new._ids = self._ids.copy()
         new.parts = [part.copy() for part in self.parts]
         new.restore(self.state())
         return new
@@ -69,16 +73,14 @@ class Reading:
                 self.go_on(kind, fact.text, events)
                 continue
             if kind == "call_began":
-                fact = self._begin_call(fact.text, fact.id)
+                fact = self._begin_call(fact.text, fact.id, events)
             elif kind == "call_complete":
                 self.parts[-1].is_complete = True
                 self._value_reader = None
                 fact = Event(kind, "", self._calls - 1)
             elif kind == "deviation":
-                if self.deviation is not None:
-                    continue
-                self.deviation = f"at character {self.length + fact.call}: {fact.text}"
-                fact = Event(kind, self.deviation)
+                self._deviate(f"at character {self.length + fact.call}: {fact.text}", events)
+                continue
             else:
                 self._is_new = True
             events.append(fact)
@@ -94,16 +96,54 @@ class Reading:
         parts[-1].pieces.append(text)
         events.append(_new_tuple(Event, (kind, text, call, "", "")))
         if self._value_reader is not None and call >= 0:
-            grown = self._value_reader.feed(text)
-            events += [Event("value", one, call, pointer) for pointer, one in grown]
+            self._tell_parts(self._value_reader, text, call, events)
 
-    def _begin_call(self, name: str, given: str) -> Event:
+    def _tell_parts(self, reader: ValueReader, text: str, call: int, events: list[Event]) -> None:
+        """Report what the arguments of a call go on with by their parts, as far as that can be done."""
+        grown: list[tuple[str, str]] = []
+        fault = None
+        try:
+            reader.feed_into(text, grown)
+        except ValueError as error:
+            self._value_reader, fault = None, error
+        events += [Event("value", one, call, pointer) for pointer, one in grown]
+        if fault is not None:
+            self._deviate(
+                f"the arguments of call {call} are not told by their parts any more: {fault}", events
+            )
+
+    def _deviate(self, why: str, events: list[Event]) -> None:
+        """Report a deviation, if it is the first."""
+        if self.deviation is None:
+            self.deviation = why
+            events.append(Event("deviation", why))
+
+    def _begin_call(self, name: str, given: str, events: list[Event]) -> Event:
         call = self._calls
-        call_id = self._call_id(call, name, given)
+        known = self._ids.get((call, name, given))
+        if known is None:
+            known = self._ids[call, name, given] = self._new_id(call, name, given)
+        call_id, fault = known
+        if fault is not None:
+            self._deviate(f"of call {call}: {fault}", events)
         self.parts.append(MessagePart("call", call, name, call_id))
         self._calls += 1
-        self._value_reader = ValueReader() if self._values else None
+        self._value_reader = ValueReader(values=False) if self._values else None
         return Event("call_began", name, call, "", call_id)
+
+    def _new_id(self, call: int, name: str, given: str) -> tuple[str, str | None]:
+        """The id of a call; where `call_id` gives none, the one that it would have without, and why."""
+        fault = None
+        if self._call_id is not None:
+            try:
+                found = call_plugin("call_id", self._call_id, call, name, given)
+            except PluginFault as error:
+                fault = str(error)
+            else:
+                if isinstance(found, str):
+                    return found, None
+                fault = f"call_id gave {quoted(found)}, not a string"
+        return given or f"{self._prefix}{call:04}", fault
 
     def content_value(self) -> Any:
         """The value of the content, read as JSON."""

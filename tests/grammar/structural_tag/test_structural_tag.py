@@ -437,6 +437,15 @@ def test_a_schema_that_cannot_be_enforced_is_rejected_with_its_path() -> None:
         rules_from_tag({"format": xml}, special_tokens={})
 
 
+def test_a_token_triggers_and_ends_although_its_string_overlaps_itself() -> None:
+    format = triggered(tag("<call><f>", const("x"), ""), triggers=["<call><"])
+    assert accepts(format, "a", 257, "<f>x", "b", 257, "<f>x")
+    assert accepts(format, "a <", 257, "<f>x<")
+    assert not accepts(format, 257, "f")
+    assert accepts(tag("(", TEXT, "<end><"), "(a", 258, "<")
+    assert not accepts(tag("(", TEXT, "<end><"), "(a", 258, "(")
+
+
 def test_hostile_tags_reach_limits_that_the_errors_name() -> None:
     deep: Any = TEXT
     for _ in range(MAX_DEPTH):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 
 import pytest
@@ -86,17 +89,44 @@ def test_an_automaton_that_is_asked_for_again_remembers_at_once() -> None:
     assert 0 < counts[1] == counts[2]
 
 
-def test_a_token_whose_call_gets_no_id_has_not_come() -> None:
-    def refuse(index: int, name: str, given: str) -> str:
-        raise KeyError(name)
+def test_a_token_during_which_the_id_of_a_call_is_interrupted_has_not_come() -> None:
+    def interrupt(index: int, name: str, given: str) -> str:
+        raise KeyboardInterrupt
 
     tokenizer = vocabulary(True)
     first = len(tokenizer) - len(MARKERS) + MARKERS.index("<tool_call>")
     ids = [*b"Hm.", first, *b'\n{"name": "f", "arguments"']
-    parser = MessageParser("hermes", tokenizer=tokenizer, call_id=refuse)
+    parser = MessageParser("hermes", tokenizer=tokenizer, call_id=interrupt)
     for token_id in ids:
         parser.feed([token_id])
     for pieces in ([ord(":")], [ord(":"), ord("{")]):
-        with pytest.raises(KeyError):
+        with pytest.raises(KeyboardInterrupt):
             parser.feed(pieces)
         assert (len(parser), [one.text for one in parser.parts]) == (len(ids), ["Hm."])
+
+
+def test_an_automaton_is_made_while_others_are_found() -> None:
+    shared = SharedAutomata()
+
+    def make(given: tuple[object, ...]) -> automaton.MessageAutomaton:
+        return MessageParser(None)._automaton
+
+    def make_slowly(given: tuple[object, ...]) -> automaton.MessageAutomaton:
+        with ThreadPoolExecutor(1) as other:
+            other.submit(shared.find, (), (2,), make).result(timeout=60)
+            return other.submit(shared.find, (), (1,), make).result(timeout=60)
+
+    made = shared.find((), (1,), make_slowly)
+    assert shared.find((), (1,), make) is made
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+def test_a_child_of_a_fork_makes_parsers_whatever_other_threads_did() -> None:
+    shared = SharedAutomata.of(None)
+    with shared._lock:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(30)  # a lock that nobody frees ends the child
+            MessageParser("qwen_3", TOOLS)
+            os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
