@@ -29,8 +29,8 @@ def mapping(key: str, value: Any) -> Mapping[str, Any]:
 
 
 def is_unset(key: str, value: Any) -> bool:
-    """Whether the value of a key in a body means that it is not given: null, and of constraints empty text and
-    an empty list, as some clients send them always."""
+    """Whether the value of a key in a body means that it is not given: null, and for constraints empty text
+    and an empty list, as some clients send them always."""
     if value is None:
         return True
     return key in _CONSTRAINTS and isinstance(value, str | list | tuple) and not value

@@ -43,10 +43,10 @@ def structured_parameters(
 
     `response_format`, `structured_outputs`, its older form `guided_...`, SGLang's `ebnf`, and `tools` with
     `tool_choice` (see `tool_parameters`); the forms of other interfaces (see `forms`), and llama.cpp's lazy
-    grammars. Constraints that are empty are none (see `is_unset`). As in vLLM, a required call takes the place of a `response_format`, which describes answers that
-    are no calls; the other constraints are refused beside it. Under "auto" and with a `tool_family`, an
-    answer is either calls, or the JSON or text that is asked for. JSON and patterns come behind the thoughts
-    of `tool_family` if its `reasoning` is not disabled.
+    grammars. Constraints that are empty are none (see `is_unset`). As in vLLM, a required call takes the
+    place of a `response_format`, which describes answers that are no calls; the other constraints are refused
+    beside it. Under "auto" and with a `tool_family`, an answer is either calls, or the JSON or text that is
+    asked for. JSON and patterns come behind the thoughts of `tool_family` if its `reasoning` is not disabled.
 
     Raises `ParameterError` for forms that are unknown or contradict each other.
     """
@@ -82,8 +82,8 @@ def structured_parameters(
 
 
 def _take_guided(body: dict[str, Any]) -> dict[str, Any]:
-    """vLLM's older keys, which are removed. `guided_json: {}` beside others of them is none: there are clients
-    that send all of them."""
+    """The constraints in vLLM's older keys, which are removed. `guided_json: {}` beside others of them is
+    none: some clients always send all of them."""
     given = {key: body.pop(key) for key in GUIDED if key in body}
     if given.get("guided_json") == {} and len(given.keys() - {"guided_whitespace_pattern"}) > 1:
         del given["guided_json"]

@@ -92,6 +92,21 @@ def test_unresolvable_references_raise_clear_errors() -> None:
     assert Judge({"type": "integer", "$defs": {"unused": {"$ref": "https://example.org/x"}}}).accepts("1")
 
 
+@pytest.mark.parametrize(
+    ("schema", "meant"),
+    [
+        ({"$ref": "#/definitions/A", "$defs": {"A": {}}}, "is '#/$defs/A' meant?"),
+        ({"$ref": "#/$defs/A", "definitions": {"A": {}}}, "is '#/definitions/A' meant?"),
+        ({"$ref": "#/$defs/Perso", "$defs": {"Person": {}}}, "is 'Person' meant for 'Perso'?"),
+    ],
+    ids=str,
+)
+def test_a_reference_that_leads_nowhere_says_what_may_be_meant(schema: Any, meant: str) -> None:
+    with pytest.raises(GrammarError) as caught:
+        Judge(schema)
+    assert caught.value.text.endswith(f"does not point to a subschema: {meant}")
+
+
 def test_up_to_draft_7_a_reference_hides_its_sibling_keywords() -> None:
     schema = {
         "definitions": {"a": {"type": "integer"}},
