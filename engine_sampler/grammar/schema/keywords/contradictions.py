@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...errors import GrammarError
-from ..document import SchemaNode
+from ...work import spend
 from .objects import required_keys
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ def no_value(values: Values, literals: Literals) -> GrammarError:
         seen.add(literals)
         needed = [other.literals for other in values.missing(values.get(literals)) or ()]
         needed += [frozenset((one,)) for one in _needed(expander, literals)]
+        spend(10 + 4 * len(needed))
         literals = next((n for n in needed if n not in seen and not values.is_productive(n)), literals)
     error = GrammarError("no value is valid under the JSON Schema")
     error.place = _place(expander, literals)
@@ -30,12 +32,12 @@ def no_value(values: Values, literals: Literals) -> GrammarError:
 
 def _needed(expander: Expander, literals: Literals) -> list[int]:
     """The literals of the members that subschemas both require and describe."""
-    return [
-        expander.child(node, node.value["properties"][name])
-        for node in expander.schemas(literals)
-        for name in _required(node)
-        if name in node.value.get("properties", ())
-    ]
+    needed = []
+    for node in expander.schemas(literals):
+        said = dict(node.items)
+        members = said.get("properties", {})
+        needed += [expander.child(node, members[name]) for name in _required(said) if name in members]
+    return needed
 
 
 def _place(expander: Expander, literals: Literals) -> tuple[Any, str] | None:
@@ -43,13 +45,15 @@ def _place(expander: Expander, literals: Literals) -> tuple[Any, str] | None:
     forbidden; or else the first subschema."""
     nodes = expander.schemas(literals)
     for node in nodes:
-        names = {*node.value.get("properties", ()), *node.value.get("patternProperties", ())}
-        is_closed = node.value.get("additionalProperties") is False and not names.issuperset(_required(node))
-        found = [name for name in ("enum", "const") if name in node.value] + ["required"] * is_closed
+        said = dict(node.items)
+        names = {*said.get("properties", ()), *said.get("patternProperties", ())}
+        is_closed = said.get("additionalProperties") is False and not names.issuperset(_required(said))
+        found = [name for name in ("enum", "const") if name in said] + ["required"] * is_closed
         if found:
             return node.value, found[0]
     return (nodes[0].value, "") if nodes else None
 
 
-def _required(node: SchemaNode) -> list[str]:
-    return required_keys(dict(node.items).get("required", True))
+def _required(said: Mapping[str, Any]) -> list[str]:
+    """The keys that the keywords of a subschema require."""
+    return required_keys(said.get("required", True))

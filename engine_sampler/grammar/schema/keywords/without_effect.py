@@ -15,7 +15,6 @@ from typing import Any
 from ....base.errors import quoted
 from ...errors import GrammarError
 from ...work import kept_while_reading, spend, spend_on_each
-from ..outlines import STRING, type_mask
 from ..scalars.formats import FORMATS, HINTS
 
 _MANY = 64
@@ -86,7 +85,7 @@ class WithoutEffect:
     def look(self, schema: Mapping[str, Any], keywords: Collection[str], *, asserts_formats: bool) -> None:
         """Note the keys of a schema that look like misspelled keywords, and what is not enforced."""
         for name in schema if len(schema) <= _MANY else ():
-            if name in _CONTENT and asserts_formats and type_mask(schema.get("type", "string")) & STRING:
+            if name in _CONTENT and asserts_formats and _may_be_text(schema.get("type", "string")):
                 self.add(f"{name} {quoted(schema[name])} is not enforced")
             elif name not in keywords and name not in _ANNOTATIONS:
                 near = _nearest_keyword(name, keywords)
@@ -128,6 +127,11 @@ def refuse_no_schema(schema: Any, keywords: Collection[str]) -> None:
         meant = f"is {near} meant?" if near else "an example of a value is no schema"
     names = ", ".join(map(quoted, unknown[:_MOST]))
     raise GrammarError(f"the JSON Schema has no keyword, only {names}: {meant}")
+
+
+def _may_be_text(types: Any) -> bool:
+    """Whether a `type`, which has not been checked yet, allows strings."""
+    return "string" in (types if isinstance(types, list) else (types,))
 
 
 def _nearest_keyword(name: str, keywords: Collection[str]) -> str | None:

@@ -21,6 +21,7 @@ ENDLESS = {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a
         ({"type": "string", "const": 1}, "#/const"),
         ({"type": "object", "properties": {"a": NONE}, "required": ["a"]}, "#/properties/a/enum"),
         ({"type": "array", "items": NONE, "minItems": 1}, "#/items/enum"),
+        ({"type": "string", "enum": [], "properties": 3, "required": ["a"]}, "#/enum"),
         (CLOSED, "#/required"),
         ({"type": "object", "properties": {"x": CLOSED}, "required": ["x"]}, "#/properties/x/required"),
         (
