@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from engine_sampler.grammar import Grammar, GrammarError, GrammarLimitError
+from engine_sampler import ParameterError, SamplingParams, Scheduler, Tokenizer
+from engine_sampler.grammar import Grammar, GrammarError, GrammarLimitError, tool_calls
 from engine_sampler.grammar.schema.compiling import rules_from_schema
 from engine_sampler.grammar.schema.keywords import without_effect
 from engine_sampler.grammar.schema.options import SchemaOptions
@@ -97,6 +98,25 @@ def test_a_grammar_of_many_schemas_has_a_bounded_number_of_warnings() -> None:
         warnings.simplefilter("default")
         Grammar.from_structural_tag({"structures": tags, "triggers": ["<"]})
     assert len(caught) == 20
+
+
+@pytest.mark.parametrize("family", ["hermes", "glm_4_5", "qwen_3_coder", "llama_4"])
+def test_what_a_tools_schema_says_without_an_effect_is_listed(family: str) -> None:
+    parameters = {"type": "object", "properties": {"link": {"type": "string", "format": "url"}}}
+    tools = [{"type": "function", "function": {"name": "f", "parameters": parameters}}]
+    with pytest.warns(UserWarning, match="format 'url' is not enforced"):
+        grammar = Grammar.from_structural_tag(tool_calls(family, tools, "required"))
+    assert grammar.unenforced == ("format 'url' is not enforced: is uri meant?",)
+
+
+def test_a_scheduler_refuses_what_is_no_schema_and_lists_what_is_not_enforced() -> None:
+    tokenizer = Tokenizer([*(bytes((i,)) for i in range(256)), b"</s>"], eos_token_ids=[256])
+    scheduler = Scheduler(257, tokenizer)
+    with pytest.raises(ParameterError, match="no keyword, only 'name', 'schema'"):
+        scheduler.add(SamplingParams(json_schema={"name": "a", "schema": {"type": "object"}}))
+    with pytest.warns(UserWarning, match="format 'cidr' is not enforced"):
+        request = scheduler.add(SamplingParams(json_schema={"format": "cidr"}))
+    assert scheduler.record(request).unenforced == ["format 'cidr' is not enforced"]
 
 
 @pytest.mark.parametrize(
