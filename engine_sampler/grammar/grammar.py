@@ -358,7 +358,7 @@ class Grammar:
 
     @property
     def unenforced(self) -> tuple[str, ...]:
-        """What the schema requires but the grammar does not, in words: see `unsupported`."""
+        """What the schema requires but the grammar does not, and what it says in vain: see `unsupported`."""
         return self.program.unenforced
 
     def save(self, path: str | Path) -> None:

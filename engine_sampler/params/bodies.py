@@ -7,6 +7,15 @@ from typing import Any
 
 from ..base.errors import quoted
 from ..contract import ParameterError
+from ..registry import STRUCTURED_PARAMS
+
+STRUCTURED = ("json", "regex", "choice", "grammar", "ebnf", "json_object", "structural_tag")
+"""The constraints in vLLM's `structured_outputs`."""
+
+GUIDED = {f"guided_{name}": name for name in (*STRUCTURED, "whitespace_pattern")}
+"""vLLM's older keys, and what they stand for."""
+
+_CONSTRAINTS = {*STRUCTURED, *STRUCTURED_PARAMS, *GUIDED}
 
 
 def mapping(key: str, value: Any) -> Mapping[str, Any]:
@@ -17,3 +26,11 @@ def mapping(key: str, value: Any) -> Mapping[str, Any]:
         if not isinstance(name, str):
             raise ParameterError(f"{key} has the key {quoted(name)}, which is not a text")
     return {k: v for k, v in value.items() if v is not None}
+
+
+def is_unset(key: str, value: Any) -> bool:
+    """Whether the value of a key in a body means that it is not given: null, and for constraints empty text
+    and an empty list, as some clients send them always."""
+    if value is None:
+        return True
+    return key in _CONSTRAINTS and isinstance(value, str | list | tuple) and not value

@@ -8,7 +8,7 @@ from typing import Any
 from ..base.errors import quoted
 from ..base.json_text import is_described
 from ..contract import ParameterError
-from .bodies import mapping
+from .bodies import is_unset, mapping
 
 _LONGEST_NAME = 40
 """The longest name of a member that a message has as it is."""
@@ -79,11 +79,11 @@ def _inner(body: dict[str, Any], key: str, other: str) -> Any:
 def _tgi(grammar: Any) -> tuple[str, Any]:
     given = mapping("grammar", grammar)
     kind, value = given.get("type"), given.get("value")
-    if kind == "regex" and isinstance(value, str):
+    if kind == "regex" and isinstance(value, str) and value:
         return "regex", value
     if kind == "json_schema" and isinstance(value, Mapping):
         value = value.get("schema", value)
-    if kind in ("json", "json_schema") and isinstance(value, str | bool | Mapping):
+    if kind in ("json", "json_schema") and isinstance(value, str | bool | Mapping) and value != "":
         return "json_schema", value
     allowed = "a grammar, or an object with the type json, json_schema or regex and a value"
     raise ParameterError(f"grammar={quoted(grammar)} is not allowed: {allowed}")
@@ -92,13 +92,15 @@ def _tgi(grammar: Any) -> tuple[str, Any]:
 def _trt_llm(body: dict[str, Any]) -> dict[str, Any]:
     guided = dict(mapping("guided_decoding", body.pop("guided_decoding", None) or {}))
     kind, guide = body.pop("guided_decoding_guide_type", None), body.pop("guided_decoding_guide", None)
-    if kind is not None:
+    if kind not in (None, ""):
         named = _GUIDES.get(kind, kind) if isinstance(kind, str) else kind
         if named not in _TRT_LLM:
             allowed = ", ".join((*_TRT_LLM, *_GUIDES))
             raise ParameterError(
                 f"guided_decoding_guide_type={quoted(kind)} is not allowed: one of {allowed}"
             )
+        if named != "json_object" and is_unset(named, guide):
+            raise ParameterError(f"guided_decoding_guide_type={quoted(kind)} is not allowed without a guide")
         guided[named] = True if named == "json_object" else guide
     for name in guided:
         if name not in _TRT_LLM:

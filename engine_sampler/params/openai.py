@@ -11,7 +11,7 @@ from ..base.courtesy import unhurried
 from ..base.errors import quoted
 from ..contract import ParameterError
 from ..contract.values import id_of_digits
-from .bodies import mapping
+from .bodies import is_unset, mapping
 from .schemas import check_text
 from .structured import structured_parameters
 from .thinking_keys import take_thinking
@@ -112,12 +112,12 @@ def _token_id(key: Any) -> Any:
 
 
 def without_transport(body: Mapping[str, Any], transport: Set[str]) -> dict[str, Any]:
-    """`body` without its transport keys and without keys that are None, which means the default."""
+    """`body` without its transport keys and without keys that mean the default (see `is_unset`)."""
     for key in body.keys() & NOTICED.keys() & transport:
         value, usual = body[key], NOTICED[key]
         if value is not None and not (type(value) is type(usual) and value == usual):
             _warn_once(key, "the server")
-    return {key: value for key, value in body.items() if value is not None and key not in transport}
+    return {key: value for key, value in body.items() if key not in transport and not is_unset(key, value)}
 
 
 @functools.cache

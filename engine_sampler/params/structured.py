@@ -11,7 +11,7 @@ from ..base.errors import quoted
 from ..base.json_text import is_described
 from ..contract import ParameterError
 from ..registry import STRUCTURED_PARAMS
-from .bodies import mapping
+from .bodies import GUIDED, STRUCTURED, is_unset, mapping
 from .forms import translate_forms
 from .lazy_grammars import take_lazy_grammar
 from .schemas import without_additional_properties
@@ -29,12 +29,10 @@ logger = logging.getLogger("engine_sampler")
 
 _QUOTES = "'"
 _NAMES = {"json": "json_schema", "ebnf": "grammar"}
-_STRUCTURED = ("json", "regex", "choice", "grammar", "ebnf", "json_object", "structural_tag")
 _SWITCHES = ("disable_any_whitespace", "disable_additional_properties", "disable_fallback")
 _OPTIONS = ("whitespace", "numbers", "key_order", "unsupported", "draft", "resources", "lexer", "start")
 _FORMATS = "text, json_object, json_schema, json, regex, grammar, ebnf or structural_tag"
 
-_GUIDED = {f"guided_{name}": name for name in (*_STRUCTURED, "whitespace_pattern")}
 _IGNORED = ("guided_decoding_backend", "backend", "_backend", "_backend_was_auto")
 
 
@@ -45,24 +43,25 @@ def structured_parameters(
 
     `response_format`, `structured_outputs`, its older form `guided_...`, SGLang's `ebnf`, and `tools` with
     `tool_choice` (see `tool_parameters`); the forms of other interfaces (see `forms`), and llama.cpp's lazy
-    grammars. As in vLLM, a required call takes the place of a `response_format`, which describes answers that
-    are no calls; the other constraints are refused beside it. Under "auto" and with a `tool_family`, an
-    answer is either calls, or the JSON or text that is asked for. JSON and patterns come behind the thoughts
-    of `tool_family` if its `reasoning` is not disabled.
+    grammars. Constraints that are empty are none (see `is_unset`). As in vLLM, a required call takes the
+    place of a `response_format`, which describes answers that are no calls; the other constraints are refused
+    beside it. Under "auto" and with a `tool_family`, an answer is either calls, or the JSON or text that is
+    asked for. JSON and patterns come behind the thoughts of `tool_family` if its `reasoning` is not disabled.
 
     Raises `ParameterError` for forms that are unknown or contradict each other.
     """
+    for key in [key for key in STRUCTURED_PARAMS if is_unset(key, body.get(key))]:
+        body.pop(key, None)
     translate_forms(body)
     body |= take_lazy_grammar(body)
     formatted = response_format(body.pop("response_format", {"type": "text"}))
-    outputs = dict(mapping("structured_outputs", body.pop("structured_outputs", {})))
-    guided = {name: body.pop(key) for key, name in _GUIDED.items() if key in body}
-    outputs |= mapping("guided", guided)
+    outputs = {**mapping("structured_outputs", body.pop("structured_outputs", {})), **_take_guided(body)}
     if body.get("ebnf") is not None:
         outputs["ebnf"] = body.pop("ebnf")
+    outputs = {name: value for name, value in outputs.items() if not is_unset(name, value)}
     for key in _IGNORED:
         body.pop(key, None)
-    named = [f"structured_outputs.{name}" for name in _STRUCTURED if _is_given(outputs, name)]
+    named = [f"structured_outputs.{name}" for name in STRUCTURED if _is_given(outputs, name)]
     named += [name for name in STRUCTURED_PARAMS if _is_given(body, name)]
     asked = take_tools(body)
     is_parallel = _is_parallel(body.pop("parallel_tool_calls", None))
@@ -80,6 +79,15 @@ def structured_parameters(
     elif tool_family is not None and _may_call(*asked):
         return _beside_calls(parameters, asked, is_parallel, tool_family, reasoning)
     return _behind_thoughts(parameters, tool_family, reasoning)
+
+
+def _take_guided(body: dict[str, Any]) -> dict[str, Any]:
+    """The constraints in vLLM's older keys, which are removed. `guided_json: {}` beside others of them is
+    none: some clients always send all of them."""
+    given = {key: body.pop(key) for key in GUIDED if key in body}
+    if given.get("guided_json") == {} and len(given.keys() - {"guided_whitespace_pattern"}) > 1:
+        del given["guided_json"]
+    return {GUIDED[key]: value for key, value in given.items() if not is_unset(key, value)}
 
 
 @functools.cache
@@ -166,14 +174,14 @@ def response_format(value: Any) -> dict[str, Any]:
     if kind == "json_schema":
         named = value if value.get("json_schema") is None else value["json_schema"]
         schema = mapping("response_format.json_schema", named).get("schema")
-        if schema is not None:
+        if not is_unset("json", schema):
             return {"json_schema": schema}
         raise ParameterError("response_format.json_schema has no schema")
     if kind == "structural_tag":
         return {"structural_tag": {k: v for k, v in value.items() if k != "type"}}
     if kind in ("json", "regex", "grammar", "ebnf"):
         for key in (kind, "value", "schema", "pattern", "grammar"):
-            if value.get(key) is not None:
+            if not is_unset(kind, value.get(key)):
                 return {_NAMES.get(kind, kind): value[key]}
         raise ParameterError(f"response_format={quoted(value)} is not allowed: it has no {kind}")
     raise ParameterError(f"response_format={quoted(value)} is not allowed: type {_FORMATS}")
@@ -192,8 +200,8 @@ def _structured_outputs(outputs: Mapping[str, Any], formatted: Mapping[str, Any]
     for key in _IGNORED:
         requested.pop(key, None)
     for key in requested:
-        if key not in (*_STRUCTURED, *_OPTIONS):
-            allowed = ", ".join((*_STRUCTURED, *_OPTIONS, *_SWITCHES, "whitespace_pattern"))
+        if key not in (*STRUCTURED, *_OPTIONS):
+            allowed = ", ".join((*STRUCTURED, *_OPTIONS, *_SWITCHES, "whitespace_pattern"))
             raise ParameterError(
                 f"structured_outputs.{quoted(key).strip(_QUOTES)} is not allowed: one of {allowed}"
             )

@@ -265,6 +265,10 @@ TOKENIZER = Tokenizer([b"</s>", b"a", b"[", b" ]x", b"b"], [0])
         ({"singleline": True, "stop_sequence": ["x"], "trim_stop": True}, {"stop": ("x", "\n")}),
         ({"render_special": True}, {"skip_special_tokens": False}),
         ({"grammar": ""}, {"grammar": None}),
+        (
+            {"json_schema": "", "regex": "", "choice": []},
+            {"json_schema": None, "regex": None, "choice": None},
+        ),
         ({"grammar": '{"type": "object"}'}, {"json_schema": '{"type": "object"}'}),
         ({"logprobs": True}, {"logprobs": 5}),
         ({"logprobs": 3}, {"logprobs": 3}),

@@ -13,7 +13,7 @@ from engine_sampler.messages import Event, MessageParser
 from .families import WrittenAnswer, random_answer, tools_of
 from .vocabularies import ADDED, SPECIAL, random_cuts, random_ids
 
-TOOL_FAMILIES = list(TOOL_FAMILIES)
+FAMILIES = list(TOOL_FAMILIES)
 
 
 def parser_of(family: str, answer: WrittenAnswer, **options: Any) -> MessageParser:

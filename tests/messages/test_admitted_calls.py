@@ -12,7 +12,7 @@ from engine_sampler.grammar import TOOL_FAMILIES, Grammar, tool_calls
 from engine_sampler.messages import MessageParser
 
 from .families import HARMONY_HEADERS, WrittenCall, tools_of, write_answer, write_calls
-from .laws import TOOL_FAMILIES, said
+from .laws import FAMILIES, said
 from .vocabularies import ADDED, EOS, SPECIAL, random_ids
 
 BYTES = Tokenizer([*(bytes([i]) for i in range(256)), b"<eos>"], [EOS])
@@ -36,7 +36,7 @@ def texts_of(family: str, choice: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", VOCABULARIES)
-@pytest.mark.parametrize("family", TOOL_FAMILIES)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_call_that_the_mask_admits_is_read(family: str, kind: str) -> None:
     for choice in CHOICES:
         for text in texts_of(family, choice):

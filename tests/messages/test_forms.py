@@ -21,7 +21,7 @@ from engine_sampler.messages import (
 )
 
 from .families import random_answer
-from .laws import TOOL_FAMILIES, feed, parser_of, pieces_of
+from .laws import FAMILIES, feed, parser_of, pieces_of
 from .test_laws import ROUNDS
 
 
@@ -85,7 +85,7 @@ def done_items(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return items
 
 
-@pytest.mark.parametrize("family", TOOL_FAMILIES)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_deltas_are_in_sum_the_message(family: str) -> None:
     for seed in range(4 * ROUNDS):
         random = Random(seed)

@@ -8,20 +8,20 @@ from random import Random
 import pytest
 
 from .families import random_answer
-from .laws import TOOL_FAMILIES, check_mutations, check_tokenizations, feed, parser_of, pieces_of, read
+from .laws import FAMILIES, check_mutations, check_tokenizations, feed, parser_of, pieces_of, read
 from .vocabularies import random_cuts
 
 ROUNDS = int(os.environ.get("ENGINE_SAMPLER_TEST_ROUNDS", "1"))
 """1: in seconds. The command `counts` reads 10,000 calls of each family, and 10^5 mutated texts."""
 
 
-@pytest.mark.parametrize("family", TOOL_FAMILIES)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_events_rebuild_the_answer_under_any_tokenization(family: str) -> None:
     for seed in range(10 * ROUNDS):
         check_tokenizations(family, Random(seed), 3 if ROUNDS == 1 else 10)
 
 
-@pytest.mark.parametrize("family", TOOL_FAMILIES)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_what_was_said_is_never_taken_back(family: str) -> None:
     for seed in range(2 * ROUNDS):
         random = Random(seed)
@@ -41,7 +41,7 @@ def test_what_was_said_is_never_taken_back(family: str) -> None:
                 assert after[5] >= before[5]
 
 
-@pytest.mark.parametrize("family", TOOL_FAMILIES)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_rollback_equals_a_fresh_parser_and_so_does_a_fork(family: str) -> None:
     for seed in range(2 * ROUNDS):
         random = Random(seed)
@@ -71,14 +71,14 @@ def test_a_rollback_equals_a_fresh_parser_and_so_does_a_fork(family: str) -> Non
             assert read(parser) == read(finished)
 
 
-@pytest.mark.parametrize("family", TOOL_FAMILIES)
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("resume", [False, True], ids=["then_content", "resuming"])
 def test_mutated_answers_are_read_alike_however_they_are_cut(family: str, resume: bool) -> None:
     for seed in range(3 * ROUNDS):
         check_mutations(family, Random(seed), resume)
 
 
-@pytest.mark.parametrize("family", sorted(set(TOOL_FAMILIES) - {"harmony"}))
+@pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"harmony"}))
 @pytest.mark.parametrize("resume", [False, True], ids=["then_content", "resuming"])
 def test_no_word_is_lost_wherever_it_stands(family: str, resume: bool) -> None:
     for seed in range(10 * ROUNDS):

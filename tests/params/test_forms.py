@@ -68,6 +68,9 @@ def test_other_interfaces_are_understood(body: dict[str, Any], parameters: dict[
         ),
         ({"grammar": {"type": "gbnf", "value": EBNF}}, "grammar=.* is not allowed: a grammar, or an object"),
         ({"grammar": {"type": "regex", "value": 3}}, "grammar=.* is not allowed"),
+        ({"grammar": {"type": "regex", "value": ""}}, "grammar=.* is not allowed: .* and a value"),
+        ({"grammar": {"type": "json", "value": ""}}, "grammar=.* is not allowed: .* and a value"),
+        ({"guided_decoding_guide_type": "regex", "guided_decoding_guide": ""}, "'regex' .* without a guide"),
         ({"text": {"schema": SCHEMA}}, "text.schema is not allowed: format or verbosity"),
         ({"guided_decoding": {"choice": ["a"]}}, "guided_decoding.choice is not allowed: one of json"),
         (

@@ -169,6 +169,52 @@ def grammar_of(choice: Any, **more: Any) -> Grammar:
     return Grammar.from_json_schema(SamplingParams.from_dict(body).json_schema)
 
 
+EMPTY = {"json_schema": "", "regex": "", "grammar": "", "choice": [], "structural_tag": "", "ebnf": ""}
+GUIDED = {
+    "guided_json": {},
+    "guided_regex": "",
+    "guided_choice": [],
+    "guided_grammar": "",
+    "guided_json_object": False,
+}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *({key: value} for key, value in EMPTY.items()),
+        *({key: None} for key in EMPTY),
+        EMPTY,
+        {"structured_outputs": {"json": "", "regex": "", "choice": [], "grammar": "", "structural_tag": ""}},
+        GUIDED,
+        {**GUIDED, "guided_json": "", "guided_whitespace_pattern": ""},
+        {"guided_decoding": {"json": "", "regex": None, "grammar": ""}},
+        {"guided_decoding_guide_type": "", "guided_decoding_guide": ""},
+        {"format": ""},
+        {"extra_args": EMPTY},
+    ],
+    ids=str,
+)
+def test_empty_text_and_null_are_no_constraint(body: dict[str, Any]) -> None:
+    assert structured(body) == {}
+    assert structured({"regex": "a", **body} if "regex" not in body else {**body, "regex": "a"}) == {
+        "regex": "a"
+    }
+
+
+def test_an_empty_schema_is_any_json_unless_it_is_one_of_all_the_older_keys() -> None:
+    for body in ({"json_schema": {}}, {"guided_json": {}}, {"structured_outputs": {"json": {}}}):
+        assert SamplingParams.from_dict(body).json_schema == "{}"
+    assert structured({**GUIDED, "guided_regex": "a"}) == {"regex": "a"}
+
+
+def test_a_form_that_says_what_it_is_needs_a_value() -> None:
+    with pytest.raises(ParameterError, match="it has no regex"):
+        SamplingParams.from_dict({"response_format": {"type": "regex", "value": ""}})
+    with pytest.raises(ParameterError, match="has no schema"):
+        SamplingParams.from_dict({"response_format": {"type": "json_schema", "json_schema": {"schema": ""}}})
+
+
 def test_a_required_call_is_a_list_of_calls_with_their_parameters() -> None:
     grammar = grammar_of("required")
     call = '{"name": "weather", "parameters": {"place": "Rome"}}'

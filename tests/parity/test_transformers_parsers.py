@@ -31,7 +31,7 @@ def has_mark(text: str) -> bool:
     return re.search(r"[<\[|]", text) is not None
 
 
-TOOL_FAMILIES = [
+FAMILIES = [
     name
     for name, family in TOOL_FAMILIES.items()
     if (family.style == "json" or family.style in PARAMETER_MARKS)
@@ -118,7 +118,7 @@ def mine(name: str, answer: WrittenAnswer, cuts: list[str]) -> tuple[str, str, l
     )
 
 
-@pytest.mark.parametrize("family", TOOL_FAMILIES)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_transformers_reads_the_same(family: str) -> None:
     read = 0
     for seed in range(60):

@@ -117,7 +117,7 @@ def complete(
     Of several with the same number of bytes, it is the first in byte order. Its type is that of `text`.
 
     max_bytes  the bound on its bytes
-    steps      the bound on the configurations of the parser that are examined
+    steps      the bound on the bytes that are tried, some five microseconds each
 
     Raises GrammarLimitError if more bytes are missing or more steps are needed, and GrammarError if `text`
     is a str and the completion is not UTF-8.

@@ -29,8 +29,9 @@ Bounds: TypeAlias = "LowerBounds | StackBounds"
 CONTINUATION_BYTES = (1 << 0xC0) - (1 << 0x80)
 """The bytes of a UTF-8 character except its first one, as a mask."""
 
-STEPS = 200_000
-"""The default bound on the configurations that one search examines."""
+STEPS = 64_000
+"""The default bound on the bytes that the search for a completion tries: half a second, and enough for any
+text of a schema such as OpenAPI's that was cut between two terminals."""
 
 _NO_CHOICE = -1
 """The index of the byte tried last at a configuration where none has been tried yet."""
@@ -154,20 +155,22 @@ def shortest_completion(
     parser, bound = space.parser, space.in_bytes
     queue = [(bound(configuration), b"", _NO_CHOICE, configuration, keys)]
     done: set[tuple[int, KeyPosition | None]] = set()
+    tried = 0
     while queue:
         cost, text, choice, at, keys = heappop(queue)
         if cost >= NEVER:
             break
         if cost > max_bytes:
             raise GrammarLimitError(f"the completion needs more than max_bytes={max_bytes}: {cost} or more")
+        tried += 1
+        if tried > steps:
+            raise GrammarLimitError(f"no completion was found among the first {steps} bytes tried (steps)")
         if choice == _NO_CHOICE and (at, keys) in done:
             continue
         if choice == _NO_CHOICE:
             done.add((at, keys))
             if parser.accepting(at):
                 return text
-            if len(done) > steps:
-                raise GrammarLimitError(f"no completion was found in {steps} steps")
         else:
             following = parser.step(at, text[-1])
             after = None if keys is None else position_after(keys, text[-1:])

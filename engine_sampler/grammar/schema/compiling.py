@@ -13,6 +13,7 @@ from .document import Document, locate
 from .emitting import Emitter, expressions_of_any_value
 from .formula import ALWAYS
 from .keywords.all_types import KEYWORDS
+from .keywords.contradictions import no_value
 from .layout import (
     Punctuation,
     Spacing,
@@ -38,7 +39,8 @@ def rules_from_schema(schema: Any, options: SchemaOptions = DEFAULTS) -> Rules:
     are written plainly, without `\\uXXXX` (see `texts`); numbers with constraints beyond their type
     have no needless exponent (see `numbers`), and by default integers have none at all; and a key that the
     schema names occurs at most once.
-    Unknown keywords are annotations, as the standard requires.
+    Unknown keywords and formats are annotations, as the standard requires; those that look like mistakes are
+    warned of, and are among the `unenforced` of the rules.
 
     Raises GrammarError if `schema` is not a JSON Schema or has no valid value, GrammarLimitError if a
     limit is reached, UnsupportedKeywordError for a keyword that cannot be enforced.
@@ -117,10 +119,12 @@ def open_schema(schema: Any, rules: Rules, options: SchemaOptions) -> tuple[Emit
     writes in its own way. White space, arguments and errors are those of `add_schema`."""
     document = Document(schema, options.draft, dict(options.resources))
     try:
-        return _opened(document, rules, options, _marks_within(rules, options))
+        emitter, root = _opened(document, rules, options, _marks_within(rules, options))
     except GrammarError as error:
         locate(error, document.schema, None)
         raise
+    _tell(emitter.values.expander, rules, options)
+    return emitter, root
 
 
 def _marks_within(rules: Rules, options: SchemaOptions) -> Punctuation:
@@ -149,10 +153,17 @@ def _add(schema: Any, rules: Rules, options: SchemaOptions, marks: Punctuation) 
     try:
         emitter, root = _opened(document, rules, options, marks)
         if not emitter.values.is_productive(root):
-            raise GrammarError("no value is valid under the JSON Schema")
+            raise no_value(emitter.values, root)
         symbol = emitter.emit(root, "json")
     except GrammarError as error:
         locate(error, document.schema, schema if isinstance(schema, str) else None)
         raise
-    rules.unenforced |= emitter.values.expander.unenforced
+    _tell(emitter.values.expander, rules, options)
     return symbol, emitter.unique_keys
+
+
+def _tell(expander: Expander, rules: Rules, options: SchemaOptions) -> None:
+    """Record what the schema says without an effect, and warn of it."""
+    rules.unenforced |= expander.unenforced | dict.fromkeys(expander.without_effect.lines())
+    if options.unsupported != "ignore":
+        expander.without_effect.warn()

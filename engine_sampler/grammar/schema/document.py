@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote, urldefrag, urljoin
 
 from ...base.cached import cached_property
-from ...base.errors import quoted
+from ...base.errors import close_matches, quoted
 from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
 from ..program.json_text import loaded_json
 from ..work import spend, spend_on_each
@@ -24,6 +25,9 @@ _MAX_INDEX_DIGITS = 20
 
 _MAX_PARTS = 500_000
 """The most parts of a schema that are searched for one."""
+
+_MOST_COMPARED, _LONGEST_COMPARED = 100, 80
+"""The most keys that are compared with one that does not exist, and their length."""
 
 _BLANKS = " \t\n\r"
 _skip = json.JSONDecoder().raw_decode
@@ -180,7 +184,8 @@ class Document:
             elif isinstance(value, list) and (index := _index_of(part)) < len(value):
                 value = value[index]
             else:
-                raise GrammarError(f"$ref {quoted(reference)} does not point to a subschema")
+                meant = _meant(reference, resource.root, part, value)
+                raise GrammarError(f"$ref {quoted(reference)} does not point to a subschema{meant}")
             resource = self.enter(value, resource)
         return value, resource
 
@@ -217,6 +222,17 @@ class Document:
             by_uri.setdefault(resource.uri, resource)
             _record_anchors(value, resource)
             waiting += [(child, resource) for child in spend_on_each(_children(value))]
+
+
+def _meant(reference: str, root: Any, part: str, value: Any) -> str:
+    """What a reference that leads nowhere may mean: the same in `$defs` or `definitions`, or a like key."""
+    for own, other in (("definitions", "$defs"), ("$defs", "definitions")):
+        name = reference.partition(f"#/{own}/")[2]
+        if name and isinstance(root, dict) and isinstance(root.get(other), dict) and name in root[other]:
+            return f": is {quoted(f'#/{other}/{name}')} meant?"
+    keys = islice(value, _MOST_COMPARED) if isinstance(value, dict) else ()
+    near = close_matches(part, [key for key in keys if len(key) <= _LONGEST_COMPARED])
+    return f": is {quoted(near[0])} meant for {quoted(part)}?" if near else ""
 
 
 def _has_dynamic(schema: Any) -> bool:

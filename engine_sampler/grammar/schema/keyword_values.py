@@ -7,11 +7,8 @@ that.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Collection, Mapping
 from decimal import Decimal
-from difflib import get_close_matches
-from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from ...base.errors import quoted
@@ -27,43 +24,12 @@ _MANY = 64
 
 _STRINGS, _SCHEMAS, _NONE = frozenset((str,)), frozenset((dict, bool)), frozenset[type]()
 
-
-_ANNOTATIONS = frozenset(
-    "title description default examples example deprecated readOnly writeOnly contentEncoding "
-    "contentMediaType contentSchema id definitions then else minContains maxContains nullable "
-    "discriminator xml externalDocs".split()
-)
-"""Keywords of JSON Schema and of OpenAPI that say nothing about values by themselves."""
-
 VALIDATION = frozenset(
     "type const enum pattern minLength maxLength multipleOf minimum maximum exclusiveMinimum "
     "exclusiveMaximum required dependentRequired uniqueItems minItems maxItems minContains maxContains "
     "minProperties maxProperties".split()
 )
 """The keywords of the vocabulary of validation."""
-
-_LONGEST_KEYWORD = 25
-
-
-def warn_of_unknown(value: Mapping[str, Any], keywords: Collection[str]) -> None:
-    """Warn of what looks like a misspelled keyword; all other unknown ones are annotations."""
-    for name in value if len(value) <= _MANY else ():
-        if name in keywords or name in _ANNOTATIONS:
-            continue
-        is_word = name.isalpha() and len(name) <= _LONGEST_KEYWORD  # others are extensions
-        near = _nearest(name, tuple(keywords)) if is_word else None
-        if near is not None:
-            warnings.warn(
-                f"{quoted(name)} in the JSON Schema is no keyword and has no effect: is {near} meant?",
-                stacklevel=2,
-            )
-
-
-@lru_cache(maxsize=512)
-def _nearest(name: str, keywords: tuple[str, ...]) -> str | None:
-    """The keyword that a name nearly is."""
-    spend(200)
-    return next(iter(get_close_matches(name, keywords, 1, 0.85)), None)
 
 
 class Allowed(NamedTuple):
@@ -180,7 +146,11 @@ def find_fault(schema: Mapping[str, Any], items: Items, draft: int) -> str | Non
     for keyword, value in items:
         allowed = _ALLOWED.get(keyword)
         if allowed is not None and type(value) not in allowed[0]:
-            fault = _fault(schema, keyword, value, allowed, draft)
+            try:
+                fault = _fault(schema, keyword, value, allowed, draft)
+            except GrammarError as error:
+                error.place = schema, keyword
+                raise
             if fault is not None:
                 return fault
     return None

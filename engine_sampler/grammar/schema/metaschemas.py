@@ -1,8 +1,8 @@
 """The metaschemas of drafts 4 to 2020-12, to which a `$ref` may lead: the schemas of schemas.
 
-Each is composed here from what its draft says about the value of each keyword, in one piece, where 2019-09
-and 2020-12 have several. Two statements are left out, because no grammar can enforce them: that the names in
-`required` and `dependencies` are distinct, and in draft 4 the values of `enum`.
+Each is composed here from what its draft says about the value of each keyword, in one piece; the vocabularies
+of 2019-09 and 2020-12 are parts of theirs. Two statements are left out, because no grammar can enforce them:
+that the names in `required` and `dependencies` are distinct, and in draft 4 the values of `enum`.
 
 Source: the core and validation specifications of each draft, json-schema.org.
 """
@@ -34,14 +34,34 @@ _ANCHOR = {
 }
 _BOUNDS = [f"{bound}{counted}" for bound in ("min", "max") for counted in ("Length", "Items", "Properties")]
 
+_VOCABULARIES = {
+    "core": "$id $schema $ref $anchor $dynamicRef $dynamicAnchor $recursiveRef $recursiveAnchor $vocabulary "
+    "$comment $defs",
+    "applicator": "allOf anyOf oneOf not if then else properties patternProperties additionalProperties "
+    "propertyNames dependentSchemas items prefixItems additionalItems contains",
+    "unevaluated": "unevaluatedItems unevaluatedProperties",
+    "validation": "type const enum multipleOf maximum exclusiveMaximum minimum exclusiveMinimum maxLength "
+    "minLength pattern maxItems minItems uniqueItems maxContains minContains maxProperties minProperties "
+    "required dependentRequired",
+    "meta-data": "title description default deprecated readOnly writeOnly examples",
+    "format": "format",
+    "content": "contentEncoding contentMediaType contentSchema",
+}
+"""The keywords of each vocabulary. In 2019-09 the applicators have those of `unevaluated` as well; in 2020-12
+`format` has two names."""
+
 Schema = dict[str, Any]
 
 
 @cache
 def metaschema(uri: str) -> Schema | None:
-    """The metaschema of a URI without a fragment; None for any other URI."""
-    draft = _DRAFTS.get(uri)
+    """The metaschema, or one of its vocabularies, of a URI without a fragment; None for any other URI."""
+    base, _, vocabulary = uri.rpartition("/meta/")
+    draft = _DRAFTS.get(f"{base}/schema" if base else uri)
     if draft is None:
+        return None
+    names = _keywords_of(vocabulary, draft)
+    if base and not names:
         return None
     head: Schema
     if draft < 2019:
@@ -51,25 +71,38 @@ def metaschema(uri: str) -> Schema | None:
     else:
         head, own = {"$id": uri, "$dynamicAnchor": "meta"}, {"$dynamicRef": "#meta"}
     schema: Schema = {"$schema": uri, **head, "type": ["object", "boolean"]}
-    schema["properties"] = _applicators(draft, own) | _assertions(draft) | _identifiers(draft)
+    members = _applicators(draft, own) | _assertions(draft) | _identifiers(draft)
+    schema["properties"] = members if not base else {k: v for k, v in members.items() if k in names}
     if draft == 4:
         schema["type"] = "object"
         schema["dependencies"] = {"exclusiveMinimum": ["minimum"], "exclusiveMaximum": ["maximum"]}
-    if draft < 2019:
-        schema["definitions"] = _definitions(draft, own)
+    schema["definitions" if draft < 2019 else "$defs"] = _definitions(draft, own)
     return schema
 
 
+def _keywords_of(vocabulary: str, draft: int) -> frozenset[str]:
+    """The keywords of a vocabulary of a draft; none if it has no such vocabulary."""
+    if draft == 2020 and vocabulary in ("format-annotation", "format-assertion"):
+        vocabulary = "format"
+    names = _VOCABULARIES.get(vocabulary, "") if draft >= 2019 else ""
+    if (draft, vocabulary) == (2019, "applicator"):
+        names += " " + _VOCABULARIES["unevaluated"]
+    return frozenset(names.split())
+
+
 def _definitions(draft: int, own: Schema) -> Schema:
-    """The parts that references into a metaschema name, up to draft 7."""
+    """The parts that references into a metaschema name."""
     count = "positiveInteger" if draft == 4 else "nonNegativeInteger"
-    return {
+    found = {
         "schemaArray": _list_of(own, 1),
         count: _COUNT,
         f"{count}Default0": _COUNT,
         "simpleTypes": _TYPE,
         "stringArray": _names(draft),
     }
+    if draft >= 2019:
+        found |= {"anchorString": _ANCHOR[draft], "uriString": _URI, "uriReferenceString": _REFERENCE}
+    return found
 
 
 def _list_of(items: Schema, low: int = 0) -> Schema:

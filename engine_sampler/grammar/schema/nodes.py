@@ -7,7 +7,6 @@ is `true`, so ALWAYS is 1 and NEVER is 0. The meaning of a literal for one type 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
@@ -16,7 +15,8 @@ from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
 from ..work import spend
 from .document import AnyOf, Constant, Document, Resource, SchemaNode, Scope
 from .formula import ALWAYS, FALSE, NEVER, TRUE, Formula, conjunction, disjunction, negation, weight
-from .keyword_values import VALIDATION, Items, find_fault, warn_of_unknown, without_faults
+from .keyword_values import VALIDATION, Items, find_fault, without_faults
+from .keywords.without_effect import WithoutEffect, refuse_no_schema
 from .limits import MAX_DEPTH, MAX_WEIGHT
 from .outlines import (
     ALL_KINDS,
@@ -102,7 +102,8 @@ class Expander:
         self._known: dict[int, Collection[str]] = {2020: keywords}  # of each vocabulary
         self._unsupported = unsupported
         self.unenforced: dict[str, None] = {}
-        """What has been ignored, in words."""
+        """The keywords that have been ignored, in words."""
+        self.without_effect = WithoutEffect()
         self._nullable: dict[int, tuple[Any, Any]] = {}  # by identity: each schema, and what it means
         self._nodes: list[SchemaNode | Constant | AnyOf] = [SchemaNode(True, document.root, ())]
         self._literals: dict[Any, int] = {}
@@ -113,7 +114,8 @@ class Expander:
         self._constants: list[Any] = []  # kept alive so that no other object reuses their ids
 
     def root(self) -> int:
-        """The literal of the whole schema."""
+        """The literal of the whole schema. Raises GrammarError for what is none."""
+        refuse_no_schema(self.document.schema, self._keywords)
         return self.literal(self.document.schema, self.document.root, ())
 
     def literal(self, value: Any, resource: Resource, scope: Scope) -> int:
@@ -157,8 +159,12 @@ class Expander:
 
     def _of_schema(self, value: Any, resource: Resource, scope: Scope, items: Items) -> int:
         """A new literal, or that of another schema that is obviously equivalent."""
-        if len(value) > len(items) and self._unsupported != "ignore":
-            warn_of_unknown(value, self._keywords)
+        if len(value) > len(items):
+            self.without_effect.look(value, self._keywords, asserts_formats=self.asserts_formats)
+        if value.get("required") is True:
+            self.without_effect.add(
+                "required: true has no effect: the schema of an object lists the keys it needs"
+            )
         if not items:
             return ALWAYS
         for keyword, one in items:
@@ -265,7 +271,7 @@ class Expander:
         if self._unsupported == "error":
             raise UnsupportedKeywordError(text)
         if self._unsupported == "warn":
-            warnings.warn(text, stacklevel=2)
+            self.without_effect.add(text)
         self.unenforced[text] = None
         return TRUE
 
@@ -352,15 +358,19 @@ class Expander:
         the first with the keyword that the error begins with, or the first of all."""
         if error.place is not None:
             return
-        nodes = [self._nodes[literal >> 1] for literal in sorted(literals)]
-        nodes += [self._nodes[one >> 1] for node in nodes if type(node) is AnyOf for one in node.literals]
-        values = [node.value for node in nodes if type(node) is SchemaNode]
+        values = [node.value for node in self.schemas(literals)]
         keyword = error.text.partition(" ")[0]
         named = next((value for value in values if keyword in value), None)
         if named is not None:
             error.place = named, keyword
         elif values:
             error.place = values[0], ""
+
+    def schemas(self, literals: Iterable[int]) -> list[SchemaNode]:
+        """The subschemas that some literals are about."""
+        nodes = [self._nodes[literal >> 1] for literal in sorted(literals)]
+        nodes += [self._nodes[one >> 1] for node in nodes if type(node) is AnyOf for one in node.literals]
+        return [node for node in nodes if type(node) is SchemaNode and type(node.value) is dict]
 
     def outline(self, literal: int) -> ValueOutline:
         """The outline of a literal: a superset of its values that is cheap to compute."""

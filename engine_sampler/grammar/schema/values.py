@@ -179,6 +179,13 @@ class Values:
 
     def _has_shape(self, value: Value) -> bool:
         """Whether an object or an array of the value exists; if not, it waits for what they lack."""
+        missing = self.missing(value)
+        for other in missing or ():
+            other.waiting[value] = None
+        return missing is None
+
+    def missing(self, value: Value) -> list[Value] | None:
+        """The values, none of which exists, that objects and arrays of a value need; None if one exists."""
         missing: list[Value] = []
 
         def productive(literals: Literals) -> bool:
@@ -193,10 +200,8 @@ class Values:
 
         for shape in value.shapes:
             if shape.is_productive(productive):
-                return True
-        for other in missing:
-            other.waiting[value] = None
-        return False
+                return None
+        return missing
 
     def _fill(self, value: Value) -> None:
         literals = sorted(value.literals)

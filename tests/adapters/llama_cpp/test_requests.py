@@ -210,6 +210,7 @@ def test_the_examples_of_the_docstrings_hold() -> None:
         ({"grammar": "%llguidance {}\nstart: \"a\""}, {"grammar": 'start: "a"'}),
         ({"grammar": 'root ::= "a"'}, {"grammar": 'root ::= "a"'}),
         ({"grammar": " "}, {"grammar": None}),
+        ({"json_schema": "", "regex": "", "choice": []}, dict.fromkeys(("json_schema", "regex", "choice"))),
         ({"top_a": 0.2, "bad_words": [[3]]}, {"top_a": 0.2, "bad_words": ((3,),)}),
     ],
 )  # fmt: skip

@@ -19,7 +19,7 @@ from engine_sampler.grammar.program.unicode import EVERY, characters, invert, ra
 from ..both_engines import ENGINES, FASTEST, Engine, allowed, every_engine, tried
 from ..random_grammars import quick
 
-TOOL_FAMILIES = [
+FAMILIES = [
     [b"a", b"G", b"7", b'"'],
     ["é".encode(), "è".encode(), b"a"],
     ["Ж".encode(), "中".encode(), "😀".encode()],
@@ -30,11 +30,11 @@ TOOL_FAMILIES = [
     [b"\xed\xa0\x80", b"a"],
     [b"\xc0\x80", b"\xf4\x90\x80\x80", b"a"],
 ]
-TEXTS = [b"".join(some) for some in product(TOOL_FAMILIES[0], repeat=2)]
-for _first, _family in zip("bcdefghij", TOOL_FAMILIES, strict=True):
+TEXTS = [b"".join(some) for some in product(FAMILIES[0], repeat=2)]
+for _first, _family in zip("bcdefghij", FAMILIES, strict=True):
     for _size in (0, 1, 2, 3):
         TEXTS += [b"".join([_first.encode(), *some]) for some in product(_family, repeat=_size)]
-TEXTS += ["中".encode() + b"".join(some) for some in product(TOOL_FAMILIES[0], repeat=2)]
+TEXTS += ["中".encode() + b"".join(some) for some in product(FAMILIES[0], repeat=2)]
 """Tokens that end within characters or are not UTF-8; all bytes after a first letter are of one kind."""
 
 LETTERS = [bytes(some) for size in (1, 2, 3) for some in product(range(97, 111), repeat=size)]

@@ -36,6 +36,8 @@ def error_of(read: Callable[[], Any]) -> GrammarError:
         ({"properties": {"p13": {"maxLength": -1}}, "required": ["p13"]}, "#/properties/p13/maxLength"),
         ({"properties": {"a/b~c": {"minimum": "1"}}}, "#/properties/a~1b~0c/minimum"),
         ({"items": {"type": "strin"}}, "#/items/type"),
+        ({"items": {"type": ["string", "nul"]}}, "#/items/type"),
+        ({"items": {"type": "strin", "contentEncoding": "base64"}}, "#/items/type"),
         ({"properties": {"a": {"pattern": "(a"}}}, "#/properties/a/pattern"),
         ({"properties": {"a": {"$ref": "#/$defs/b"}}}, "#/properties/a/$ref"),
         ({"$defs": {"b": {"multipleOf": 0}}, "items": {"$ref": "#/$defs/b"}}, "#/$defs/b/multipleOf"),
@@ -43,7 +45,19 @@ def error_of(read: Callable[[], Any]) -> GrammarError:
         ({"properties": {"a": {"multipleOf": 7, "not": {"multipleOf": 997}}}}, "#/properties/a"),
         ({"type": "string", "minLength": 3, "maxLength": 2}, "#"),
     ],
-    ids=["count", "escaped", "type", "pattern", "ref", "defs", "patterns", "numbers", "whole"],
+    ids=[
+        "count",
+        "escaped",
+        "type",
+        "types",
+        "content",
+        "pattern",
+        "ref",
+        "defs",
+        "patterns",
+        "numbers",
+        "whole",
+    ],
 )
 def test_an_error_of_a_schema_has_a_pointer(schema: Any, pointer: str) -> None:
     error = error_of(lambda: Grammar.from_json_schema(schema))

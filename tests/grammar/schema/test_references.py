@@ -92,6 +92,21 @@ def test_unresolvable_references_raise_clear_errors() -> None:
     assert Judge({"type": "integer", "$defs": {"unused": {"$ref": "https://example.org/x"}}}).accepts("1")
 
 
+@pytest.mark.parametrize(
+    ("schema", "meant"),
+    [
+        ({"$ref": "#/definitions/A", "$defs": {"A": {}}}, "is '#/$defs/A' meant?"),
+        ({"$ref": "#/$defs/A", "definitions": {"A": {}}}, "is '#/definitions/A' meant?"),
+        ({"$ref": "#/$defs/Perso", "$defs": {"Person": {}}}, "is 'Person' meant for 'Perso'?"),
+    ],
+    ids=str,
+)
+def test_a_reference_that_leads_nowhere_says_what_may_be_meant(schema: Any, meant: str) -> None:
+    with pytest.raises(GrammarError) as caught:
+        Judge(schema)
+    assert caught.value.text.endswith(f"does not point to a subschema: {meant}")
+
+
 def test_up_to_draft_7_a_reference_hides_its_sibling_keywords() -> None:
     schema = {
         "definitions": {"a": {"type": "integer"}},
@@ -190,6 +205,53 @@ def test_each_metaschema_has_the_keywords_of_its_draft(wrong: dict[str, Any], fi
 def test_the_parts_of_a_metaschema_can_be_named() -> None:
     named = {"$ref": "http://json-schema.org/draft-07/schema#/definitions/nonNegativeInteger"}
     assert accepted(named, "0", "-1", "1.5") == ["0"]
+
+
+@pytest.mark.parametrize("draft", ["2019-09", "2020-12"])
+@pytest.mark.parametrize(
+    ("vocabulary", "wrong"),
+    [
+        ("core", {"$id": 3}),
+        ("applicator", {"allOf": [{"not": 3}]}),
+        ("validation", {"type": 3}),
+        ("meta-data", {"title": 3}),
+        ("content", {"contentEncoding": 3}),
+    ],
+)
+def test_a_reference_may_lead_to_a_vocabulary(draft: str, vocabulary: str, wrong: dict[str, Any]) -> None:
+    judge = Judge({"$ref": f"https://json-schema.org/draft/{draft}/meta/{vocabulary}"})
+    assert judge.accepts_value({"$id": "a", "items": True, "type": "string", "unknown": 1})
+    assert not judge.accepts_value(wrong)
+    with pytest.raises(UnsupportedKeywordError, match="another document"):
+        Judge({"$ref": f"https://json-schema.org/draft/{draft}/meta/{vocabulary}s"})
+
+
+def test_the_published_metaschema_is_a_schema_of_schemas() -> None:
+    base = "https://json-schema.org/draft/2020-12"
+    vocabularies = (
+        "core",
+        "applicator",
+        "unevaluated",
+        "validation",
+        "meta-data",
+        "format-annotation",
+        "content",
+    )
+    published = {
+        "$schema": f"{base}/schema",
+        "$id": f"{base}/schema",
+        "$dynamicAnchor": "meta",
+        "allOf": [{"$ref": f"meta/{name}"} for name in vocabularies],
+        "type": ["object", "boolean"],
+        "properties": {
+            "definitions": {"type": "object", "additionalProperties": {"$dynamicRef": "#meta"}},
+            "$recursiveAnchor": {"$ref": "meta/core#/$defs/anchorString"},
+        },
+    }
+    judge = Judge(published)
+    assert judge.accepts_value({"items": {"type": "string"}})
+    assert not judge.accepts_value({"items": {"type": "str"}})
+    assert not judge.accepts_value({"$recursiveAnchor": "1"})
 
 
 def test_a_metaschema_can_be_extended() -> None:

@@ -33,6 +33,7 @@ def judged(file: str, **options: Any) -> tuple[int, int, list[str], set[str]]:
 
 
 @pytest.mark.filterwarnings("ignore:'additonalProperties' in the JSON Schema")
+@pytest.mark.filterwarnings("ignore")  # of their formats
 def test_real_schemas_are_judged_correctly() -> None:
     count, correct, wrong, rejected = judged("maskbench_dev.jsonl")
     assert wrong == []

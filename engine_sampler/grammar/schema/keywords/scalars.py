@@ -62,8 +62,11 @@ def _pattern(expander: Expander, node: SchemaNode, value: Any, kind: int) -> For
 
 
 def _format(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
-    if isinstance(value, str) and value in FORMATS and expander.asserts_formats:
+    if not expander.asserts_formats or not isinstance(value, str):
+        return TRUE
+    if value in FORMATS:
         return (FORMAT, value)
+    expander.without_effect.add_format(value)
     return TRUE
 
 

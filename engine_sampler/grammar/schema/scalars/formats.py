@@ -204,6 +204,9 @@ PARTIAL = frozenset(("regex", "idn-email"))
 FORMATS = frozenset(_BUILDERS)
 """The formats that are asserted; all others are annotations."""
 
+HINTS = frozenset(("password", "binary"))
+"""OpenAPI's formats that any string has."""
+
 
 @lru_cache(maxsize=64)
 def format_expression(name: str) -> Expression:
