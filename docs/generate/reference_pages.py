@@ -87,7 +87,7 @@ PAGES = (
             "clear_cache grammar_cache_info clear_grammar_cache Matcher BoundedMatcher Work spending "
             "is_bounded UnfinishedError "
             "allocate_bitmask bitmask_words checked_bitmask unpack_bitmask allows "
-            "ConstraintReader Compiled ConstraintError AnswerParser"
+            "ConstraintReader Compiled ConstraintError AnswerParser StopRegexCriteria"
         ),
     ),
     Page(

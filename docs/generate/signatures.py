@@ -111,7 +111,7 @@ def attribute_docs(owner: type | ModuleType) -> dict[str, tuple[str, str]]:
 
 def constant(module: ModuleType, name: str) -> tuple[str, str]:
     """The value of a constant as it is written where it is defined, " = 1", and its docstring."""
-    for node in _parsed(module).body:
+    for node in ast.walk(_parsed(module)):  # names that load lazily are imported for type checkers
         names = {a.asname or a.name: a.name for a in node.names} if isinstance(node, ast.ImportFrom) else {}
         if name in names and isinstance(node, ast.ImportFrom):
             package = module.__name__ if hasattr(module, "__path__") else module.__package__

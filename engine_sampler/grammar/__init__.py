@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .grammar import Grammar, clear_grammar_cache, grammar_cache_info
     from .library import library_grammar, library_names
     from .limits import Limits
+    from .plugin import StopRegexCriteria
     from .plugin.constraints import constraint_of
     from .service import GrammarCompiler, GrammarSource
 
@@ -53,6 +54,7 @@ __all__ = [
     "GrammarSource",
     "Limits",
     "Matcher",
+    "StopRegexCriteria",
     "UnsupportedKeywordError",
     "allocate_bitmask",
     "cache_info",
@@ -83,6 +85,7 @@ __getattr__ = lazy_names(
         ".grammar": "Grammar clear_grammar_cache grammar_cache_info",
         ".library": "library_grammar library_names",
         ".limits": "Limits",
+        ".plugin": "StopRegexCriteria",
         ".plugin.constraints": "constraint_of",
         ".service": "GrammarCompiler GrammarSource",
     },
