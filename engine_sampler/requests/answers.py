@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..base.arguments import not_allowed
+from ..grammar.engines.steps import Steps
 from ..grammar.limits import CAPTURE_STEPS_AT_ONCE
 from .request import Request, RequestError
 from .results import RequestId, StepResult
@@ -24,6 +25,10 @@ class ParsedAnswers:
     def __init__(self, find: Callable[[RequestId], Request]) -> None:
         self._find = find
         self.parsers: dict[RequestId, MessageParser] = {}
+        self._steps = Steps(CAPTURE_STEPS_AT_ONCE)
+        """Those in which the captures of all answers of a step are found."""
+        self._first = 0
+        """The number of the request that comes first, another one in each step."""
 
     def add(self, ids: Sequence[RequestId], parser: MessageParser, output: Sequence[int]) -> None:
         """Follow requests that begin with some output: the first with `parser`, the others with copies."""
@@ -48,7 +53,10 @@ class ParsedAnswers:
 
     def deltas(self, result: StepResult) -> list[list[Event]]:
         """What each request of a step has said since the last one; [] for those without a parser."""
-        return [self._delta(result, i) for i in range(len(result.request_ids))]
+        count = len(result.request_ids)
+        self._steps, self._first = Steps(CAPTURE_STEPS_AT_ONCE), (self._first + 1) % max(count, 1)
+        found = {i % count: self._delta(result, i % count) for i in range(self._first, self._first + count)}
+        return [found[i] for i in range(count)]
 
     def _delta(self, result: StepResult, i: int) -> list[Event]:
         request_id = result.request_ids[i]
@@ -60,10 +68,10 @@ class ParsedAnswers:
         except RequestError:  # another thread has removed it
             tokens = result.tokens(i)
         if result.finish_reasons[i] is None:
-            return parser.feed(tokens)
+            return parser.feed(tokens, steps=self._steps)
         if tokens and parser.leaves_out(tokens[-1], result.stop_reasons[i]):
             tokens.pop()
-        return parser.feed(tokens) + parser.finish(steps=CAPTURE_STEPS_AT_ONCE)
+        return parser.feed(tokens, steps=self._steps) + parser.finish(steps=self._steps)
 
 
 def check_parser(parser: Any, is_search: bool = False) -> None:
