@@ -107,6 +107,7 @@ class Automaton:
     states        the phases, resolved.
     within        for each set of parameters that rules of the grammar give, the phases under these.
     eos_token_ids  those of the vocabulary.
+    recounts      whether a change of phase may cost work in proportion to the history.
 
     Raises `ParameterError` for what the vocabulary does not allow.
     """
@@ -128,6 +129,13 @@ class Automaton:
                 for state in states:
                     state.is_under_grammar = state.phase.has_grammar
         self.eos_token_ids = frozenset(vocabulary.eos_token_ids)
+        every = [state for states in (self.states, *self.within) for state in states]
+        moves = any(state.history_key and state.phase.is_output for state in every)
+        self.recounts = moves or len({state.history_key for state in every}) > 1
+
+    def rule_params(self) -> list[SamplingParams]:
+        """The parameters that hold where rules of the grammar give some."""
+        return [state.phase.params for states in self.within for state in states]
 
     def opening_of(self, prompt: np.ndarray) -> int | None:
         """Where the phase that the prompt has opened begins in it; None if it has not opened one."""

@@ -27,6 +27,10 @@ DEAR_CHANGES, TOKENS_PER_DEAR = 64, 16
 """How often it may do so if that costs work in proportion to its history: so often, and once more for every
 so many tokens of output."""
 
+LEAST_DEAR, LIGHT_HISTORIES = 4, 1 << 20
+"""Where its history and those of its siblings have more than so many tokens together, it may do so the fewer
+times the more there are, but so often in any case."""
+
 TakesBegin = Callable[[int, np.ndarray], bool]
 """The number of a phase and the tokens with which it would begin → whether its grammar takes them."""
 
@@ -64,7 +68,10 @@ class Phases:
     is_constrained  whether the request has a grammar. One that begins with the answer goes on to its end: a
                 marker is looked for only before it.
     is_closing  whether the token that comes next has taken the place of an EOS token.
+    siblings  how many requests share the budget of changes.
     """
+
+    siblings = 1
 
     def __init__(self, automaton: Automaton, prompt: np.ndarray) -> None:
         self.automaton = automaton
@@ -209,6 +216,7 @@ class Phases:
         child.log, child.forced = self.log, self.forced
         child._ended, child._dear, child._within = self._ended, self._dear, self._within
         child.is_constrained, child.is_closing = self.is_constrained, self.is_closing
+        child.siblings = self.siblings
         return child
 
     # --- inside ----------------------------------------------------------------------------------
@@ -228,7 +236,8 @@ class Phases:
 
     def _check_changes(self, output_length: int) -> None:
         """Raise `PluginFault` if there have been too many changes."""
-        dear = DEAR_CHANGES + output_length // TOKENS_PER_DEAR
+        weight = max(1, self.siblings * (self._prompt_length + output_length) // LIGHT_HISTORIES)
+        dear = max(LEAST_DEAR, (DEAR_CHANGES + output_length // TOKENS_PER_DEAR) // weight)
         if self._within > MAX_RULE_CHANGES:
             raise PluginFault(
                 f"the grammar has changed the sampling parameters {MAX_RULE_CHANGES:,} times, the limit"
