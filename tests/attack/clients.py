@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from engine_sampler import ParameterError, RequestLimits, SamplingParams
 from engine_sampler.params.orders import DEFAULT
 
 Random = np.random.Generator
@@ -371,3 +372,86 @@ def a_phase_for_every_token(random: Random, size: int) -> Body:
 @client
 def forced_text_without_an_end(random: Random, size: int) -> Body:
     return {"phases": [{"tokens": 0, "force": [1, 2, 3], "then": 0}], "logprobs": 20}
+
+
+@client
+def rules_beside_many_markers(random: Random, size: int) -> Body:
+    marks = ["e " * 40 + letter + "e" for letter in "abcdefghijklmnop"]
+    rules = [f"t{i}[temperature={random.random():.6f}]: /[a-b]/" for i in range(31)]
+    grammar = "\n".join([f"start: ({' | '.join(f't{i}' for i in range(31))})+", *rules])
+    thinking = {"start": marks, "end": marks, "starts_inside": True}
+    return {"thinking": thinking, "thinking_token_budget": 3, **_structured("grammar", grammar)}
+
+
+@client
+def stop_tokens_beside_patterns(random: Random, size: int) -> Body:
+    return {"n": 8, "stop_token_ids": list(range(min(size, 8191))), "stop_regex": ["abc~"]}
+
+
+# --- siblings --------------------------------------------------------------------------------------
+
+
+@client
+def siblings_with_many_stop_tokens(random: Random, size: int) -> Body:
+    return {"n": 128, "stop_token_ids": list(range(min(size, 8191))), "ignore_eos": True}
+
+
+@client
+def siblings_with_many_markers(random: Random, size: int) -> Body:
+    return {"n": 128, **{k: v for k, v in markers_that_nearly_match(random, size).items() if k != "prompt"}}
+
+
+@client
+def siblings_that_change_penalties_at_every_token(random: Random, size: int) -> Body:
+    phases = [{"tokens": 1, "params": {"dry_multiplier": 1.0}}, {"tokens": 1, "then": 0}]
+    return {"n": 128, "prompt": random.integers(0, 50, 100_000).tolist(), "phases": phases}
+
+
+@dear
+def as_many_siblings_that_change_penalties_as_allowed(random: Random, size: int) -> Body:
+    return {**siblings_that_change_penalties_at_every_token(random, size), "n": 41}
+
+
+@dear
+def siblings_whose_text_is_forced(random: Random, size: int) -> Body:
+    return {**forced_text_without_an_end(random, size), "n": 128}
+
+
+def _captured(grammar: str, most: int) -> Body:
+    """Siblings that end in one step, and whose captures a parser finds: `captured` is its grammar."""
+    return {"n": 128, "max_tokens": most, "captured": grammar, **_structured("grammar", grammar)}
+
+
+@client
+def siblings_whose_captures_are_ambiguous(random: Random, size: int) -> Body:
+    return _captured('start: s\ns[capture]: s s | "a"', 30)
+
+
+@client
+def siblings_with_many_captures(random: Random, size: int) -> Body:
+    return _captured('start: (w " ")*\nw[capture]: /[a-z]+/', 39)
+
+
+def _as_siblings(name: str, make: Client) -> None:
+    """Register the requests of a dear client with as many rows as a request may have, and with as many as it
+    may have at that cost."""
+
+    def as_many_as_there_may_be(random: Random, size: int) -> Body:
+        return {**make(random, size), "n": 128}
+
+    def as_many_as_allowed(random: Random, size: int) -> Body:
+        body = as_many_as_there_may_be(random, size)
+        try:
+            RequestLimits().check(SamplingParams.from_dict(body), size)
+        except ParameterError as refusal:
+            return {**body, "n": int(str(refusal).rpartition("allows ")[2].partition(" ")[0])}
+        return body
+
+    CLIENTS[f"128_times_{name}"] = as_many_as_there_may_be
+    CLIENTS[f"as_often_as_allowed_{name}"] = as_many_as_allowed
+    DEAR.update((f"128_times_{name}", f"as_often_as_allowed_{name}"))
+
+
+for _name in sorted(DEAR):
+    if not {"n", "use_beam_search"} & CLIENTS[_name](np.random.default_rng(0), 1000).keys():
+        _as_siblings(_name, CLIENTS[_name])

@@ -285,8 +285,8 @@ def test_rows_that_cost_too_much_together_are_refused(
     with pytest.raises(ParameterError) as caught:
         add(params)
     assert str(caught.value) == (
-        f"{named} is not allowed with these parameters: the samplers that they turn on cost each row {passes} "
-        "passes over the vocabulary at worst; this scheduler's limit is 1,440 for all rows together, which "
+        f"{named} is not allowed with these parameters: the samplers that they turn on cost each row "
+        f"{passes} passes over the vocabulary at worst; this scheduler's limit is 1,440 for all rows together, which "
         f"allows {allowed} (RequestLimits(passes=…))"
     )
     name = named.partition("=")[0]
@@ -316,8 +316,8 @@ def test_prompts_that_are_counted_anew_for_all_rows_are_bounded() -> None:
     with pytest.raises(ParameterError) as caught:
         add({**changing, "n": 4}, [1] * 30, limits=limits)
     assert str(caught.value) == (
-        "n=4 is not allowed with a prompt of 30 tokens and phases that change penalties: this scheduler's limit "
-        "is 100 tokens for all rows together, which allows 3 (RequestLimits(histories=…))"
+        "n=4 is not allowed with a prompt of 30 tokens and phases that change penalties: this scheduler's "
+        "limit is 100 tokens for all rows together, which allows 3 (RequestLimits(histories=…))"
     )
     assert len(add({**changing, "n": 3}, [1] * 30, limits=limits)) == 3
     for same in ({}, {"frequency_penalty": 0.1}, {"phases": [{"tokens": 1, "params": {"top_p": 0.5}}, {}]}):

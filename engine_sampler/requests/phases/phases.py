@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -126,14 +127,15 @@ class Phases:
             begin = entry.begin
         return begin
 
-    def trigger(self) -> CheckTrigger:
-        """After which tokens `follow` must be called."""
+    def trigger(self, other: CheckTrigger) -> CheckTrigger:
+        """When `follow` must be called, or `other` says so."""
         entry, phase = self.log[-1], self.state.phase
         if entry.is_forced:
-            return CheckTrigger(length=entry.begin + len(self.forced))
+            return replace(other, length=min(other.length, entry.begin + len(self.forced)))
         limit = UNBOUNDED if phase.tokens is None else entry.counted + phase.tokens
         always = bool(self.automaton.within) and self.is_constrained and phase.has_grammar
-        return CheckTrigger(self.state.markers.watched, limit, always)
+        watched = self.state.markers.watched_with(other.token_ids)
+        return CheckTrigger(watched, min(other.length, limit), always or other.always)
 
     def counts(self, length: int) -> dict[str, int]:
         """How many tokens of the output each phase has had so far, by name, in a history of this length."""
