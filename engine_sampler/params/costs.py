@@ -12,12 +12,12 @@ from ..base.errors import quoted
 from ..contract import Chain, ParameterError, Sampler
 from ..contract.samplers import Cost
 
-PASSES: Mapping[Cost, int] = {"pass": 1, "select": 2, "history": 4, "sort": 8, "bytes": 48}
+PASSES: Mapping[Cost, int] = {"pass": 1, "select": 2, "history": 4, "sort": 16, "bytes": 48}
 """What each class of samplers costs a row at worst, in passes over the vocabulary: up to 0.5 ms each in the C
 kernels, for 131,072 tokens of which none has been removed; up to twenty times as much in NumPy."""
 
 MAX_PASSES = 144
-"""The most that a chain may cost; all built-in samplers at once cost 88."""
+"""The most that a chain may cost; all built-in samplers at once cost 96."""
 
 MAX_ROW_PASSES = 10 * MAX_PASSES
 """The most that the chains of all rows of a request may cost together, by default."""

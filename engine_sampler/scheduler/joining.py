@@ -21,7 +21,7 @@ from .beam_groups import BeamGroup, search_params
 from .siblings import sibling_count
 
 if TYPE_CHECKING:
-    from ..requests.phases import Phases
+    from ..requests.phases import RequestPhases
 
 Siblings: TypeAlias = tuple[Sequence[Request], "BeamGroup | None"]
 """Requests that join together, and the beam search that they belong to."""
@@ -153,7 +153,7 @@ class Newcomers:
             request.raw_logprobs = []
         return request
 
-    def _limit_phases(self, phases: Phases) -> None:
+    def _limit_phases(self, phases: RequestPhases) -> None:
         """Bound what all siblings may cost together by what only their phases tell."""
         phases.siblings = len(self.ids)
         self.limits.check_rows(self.params, phases.automaton.rule_params())

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from engine_sampler import ParameterError, RequestLimits, SamplingParams
+from engine_sampler.params.costs import MAX_PASSES, MAX_ROW_PASSES
 from engine_sampler.params.orders import DEFAULT
 
 Random = np.random.Generator
@@ -26,14 +28,19 @@ def client(make: Client) -> Client:
     return make
 
 
-DEAR: set[str] = set()
-"""The clients whose own rows cost as much as those of a request may cost."""
+DEAR: dict[str, float] = {}
+"""The clients whose own rows cost as much as those of a request may cost, or are many → as how many of the
+dearest rows they count in a step."""
 
 
-def dear(make: Client) -> Client:
+def dear(make: Client, rows: float = 3) -> Client:
     """Register a client by its name, as one whose requests are dear."""
-    DEAR.add(make.__name__)
+    DEAR[make.__name__] = rows
     return client(make)
+
+
+crowded = partial(dear, rows=1)
+"""Register a client that has many ordinary rows."""
 
 
 def _text(random: Random, length: int, letters: str = "abcdefgh ") -> str:
@@ -313,7 +320,7 @@ def all_samplers_over_a_flat_row(random: Random, size: int) -> Body:
 @dear
 def the_dearest_order(random: Random, size: int) -> Body:
     used = {name: ALL[name] for name in ("temperature", "tfs", "infill")}
-    order = ["temperature", *["infill"] * 2, *["tfs"] * 4]
+    order = ["temperature", *["infill"] * 2, *["tfs"] * 2]
     return {**used, "order": order, "ignore_eos": True}
 
 
@@ -391,12 +398,12 @@ def stop_tokens_beside_patterns(random: Random, size: int) -> Body:
 # --- siblings --------------------------------------------------------------------------------------
 
 
-@client
+@crowded
 def siblings_with_many_stop_tokens(random: Random, size: int) -> Body:
     return {"n": 128, "stop_token_ids": list(range(min(size, 8191))), "ignore_eos": True}
 
 
-@client
+@crowded
 def siblings_with_many_markers(random: Random, size: int) -> Body:
     return {"n": 128, **{k: v for k, v in markers_that_nearly_match(random, size).items() if k != "prompt"}}
 
@@ -422,12 +429,12 @@ def _captured(grammar: str, most: int) -> Body:
     return {"n": 128, "max_tokens": most, "captured": grammar, **_structured("grammar", grammar)}
 
 
-@client
+@crowded
 def siblings_whose_captures_are_ambiguous(random: Random, size: int) -> Body:
     return _captured('start: s\ns[capture]: s s | "a"', 30)
 
 
-@client
+@crowded
 def siblings_with_many_captures(random: Random, size: int) -> Body:
     return _captured('start: (w " ")*\nw[capture]: /[a-z]+/', 39)
 
@@ -447,9 +454,9 @@ def _as_siblings(name: str, make: Client) -> None:
             return {**body, "n": int(str(refusal).rpartition("allows ")[2].partition(" ")[0])}
         return body
 
-    CLIENTS[f"128_times_{name}"] = as_many_as_there_may_be
-    CLIENTS[f"as_often_as_allowed_{name}"] = as_many_as_allowed
-    DEAR.update((f"128_times_{name}", f"as_often_as_allowed_{name}"))
+    for prefix, as_siblings in (("128_times", as_many_as_there_may_be), ("as_allowed", as_many_as_allowed)):
+        as_siblings.__name__ = f"{prefix}_{name}"
+        dear(as_siblings, rows=MAX_ROW_PASSES / MAX_PASSES)
 
 
 for _name in sorted(DEAR):
