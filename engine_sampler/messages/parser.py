@@ -124,9 +124,7 @@ class MessageParser:
 
     def feed(self, pieces: Iterable[int] | str, *, steps: Steps | None = None) -> list[Event]:
         """The events of token ids, or of a piece of text; a rollback counts a piece of text as one token.
-
-        steps  the steps that parsers may take together for the captures of their grammars, as in a step of
-               a scheduler: captures that take more come later. None: each as many as one parser may
+        Captures that take more than `steps`, which several parsers may share, come later.
 
         Raises ValueError after `finish`, and `ParameterError` for text where a tokenizer is given, or for ids
         where none is; nothing has changed then.
@@ -150,9 +148,7 @@ class MessageParser:
             raise
         return joined(events)
 
-    def _feed_growing(
-        self, pieces: Iterable[int] | str, growing: GrowingCaptures, steps: Steps | None
-    ) -> list[Event]:
+    def _feed_growing(self, pieces: Any, growing: GrowingCaptures, steps: Steps | None) -> list[Event]:
         """`feed`, and the captures that are certain with that: both, or neither."""
         length = len(self._log)
         try:
@@ -198,8 +194,7 @@ class MessageParser:
         captures of the grammar that were not reported before, by its names.
 
         steps  the most steps in which these captures are found (`Grammar.captures`); where they take more,
-               they come from another call; or those of `feed`. None: as many as there, and none come where
-               they take more
+               they come from another call. None: as many as there, and none come where they take more
         """
         events: list[Event] = []
         if not self._is_finished:
@@ -356,10 +351,8 @@ class MessageParser:
         """`captures`, found in so many steps, and whether they take more than were given."""
         if self._grammar is None:
             return {}, False
-        from ..grammar.engines.captures import captures_of_text  # no earlier: it takes long to load
-
         try:
-            return captures_of_text(self._grammar.program, self._content(), steps), False
+            return self._grammar.captures(self._content(), steps=steps), False
         except GrammarLimitError:
             return None, steps is not None
         except GrammarError:

@@ -39,7 +39,7 @@ def dear(make: Client, rows: float = 3) -> Client:
     return client(make)
 
 
-crowded = partial(dear, rows=1)
+crowded = partial(dear, rows=2)
 """Register a client that has many ordinary rows."""
 
 
