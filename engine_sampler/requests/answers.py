@@ -46,7 +46,10 @@ class ParsedAnswers:
 
     def deltas(self, result: StepResult) -> list[list[Any]]:
         """What each request of a step has said since the last one; [] for those without a parser."""
-        return [self._delta(result, i) for i in range(len(result.request_ids))]
+        count = len(result.request_ids)
+        self._steps, self._first = Steps(CAPTURE_STEPS_AT_ONCE), (self._first + 1) % max(count, 1)
+        found = {i % count: self._delta(result, i % count) for i in range(self._first, self._first + count)}
+        return [found[i] for i in range(count)]
 
     def _delta(self, result: StepResult, i: int) -> list[Any]:
         request_id = result.request_ids[i]
@@ -58,10 +61,10 @@ class ParsedAnswers:
         except RequestError:  # another thread has removed it
             tokens = result.tokens(i)
         if result.finish_reasons[i] is None:
-            return parser.feed(tokens)
+            return parser.feed(tokens, steps=self._steps)
         if tokens and parser.leaves_out(tokens[-1], result.stop_reasons[i]):
             tokens.pop()
-        return parser.feed(tokens) + parser.finish(steps=CAPTURE_STEPS_AT_ONCE)
+        return parser.feed(tokens, steps=self._steps) + parser.finish(steps=self._steps)
 
 
 def check_parser(parser: Any, is_search: bool = False) -> None:

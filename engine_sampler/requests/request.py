@@ -189,7 +189,7 @@ class Request:
         """After which tokens `follow` must be called, besides those that end a grammar or a text."""
         always = self.raw_logprobs is not None or bool(self.state.eager)
         trigger = self.stop_checks.trigger(self.history.prompt_length, always)
-        return trigger if self.phases is None else trigger.joined(self.phases.trigger())
+        return trigger if self.phases is None else self.phases.trigger(trigger)
 
     # --- changes ---------------------------------------------------------------------------------
 

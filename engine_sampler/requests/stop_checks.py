@@ -66,6 +66,9 @@ class StopChecks:
             if not isinstance(c, TextCriteria)
         ]
         self._watches = [_watch(c, params, prompt_token_ids, vocabulary) for c, _ in self.criteria]
+        watched = {t for w in self._watches if w is not None for t in w.token_ids}
+        self._watched = np.array(sorted(watched), np.int64)
+        """The tokens after which a criterion is called; siblings share them."""
         self.needs_logprobs = any(c.wants_logprobs for c, _ in self.criteria)
         self._min_tokens: int = params.get("min_tokens", 0)
         self._least = self._min_tokens
@@ -91,7 +94,7 @@ class StopChecks:
         watches = [w for w in self._watches if w is not None]
         lengths = [prompt_length + w.output_length for w in watches if w.output_length is not None]
         return CheckTrigger(
-            np.array(sorted({t for w in watches for t in w.token_ids}), np.int64),
+            self._watched,
             min([*lengths, UNBOUNDED if self._max_model_len is None else self._max_model_len]),
             always or len(watches) < len(self._watches),
         )

@@ -13,7 +13,7 @@ import numpy as np
 from ..arithmetic import GREEDY_BELOW
 from ..base.errors import INTERRUPTIONS, quoted
 from ..contract import Work
-from ..params import SamplingParams
+from ..params import SamplingParams, row_count
 from ..requests.budget import Share
 from ..requests.request import Request, RequestError
 from ..requests.results import RequestId, StepResult
@@ -71,7 +71,7 @@ class BeamGroup:
         """A group with `params`, whose texts end at any of `eos_count` EOS tokens or of the request's
         stop tokens."""
         search: BeamSearch[Request] = BeamSearch(
-            beam_width(params),
+            row_count(params),
             params.length_penalty,
             params.early_stopping,
             eos_count * (not params.ignore_eos) + len(params.stop_token_ids),
@@ -166,11 +166,6 @@ def check_beam_rows(groups: Iterable[BeamGroup], request_ids: Iterable[RequestId
                 f"request {quoted(present)} belongs to a beam search: {quoted(missing[0])} must be in the "
                 "same step"
             )
-
-
-def beam_width(params: SamplingParams) -> int:
-    """How many texts a beam search with `params` follows."""
-    return int(params.beam_width or params.best_of or params.n)
 
 
 def search_params(params: SamplingParams) -> SamplingParams:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ..arithmetic import child_seed
 from ..base.arguments import entries_of
@@ -18,6 +18,9 @@ from ..requests.results import RequestId
 from .arguments import token_ids_in
 from .beam_groups import BeamGroup, search_params
 from .siblings import sibling_count
+
+if TYPE_CHECKING:
+    from ..requests.phases import RequestPhases
 
 Siblings: TypeAlias = tuple[Sequence[Request], "BeamGroup | None"]
 """Requests that join together, and the beam search that they belong to."""
@@ -146,10 +149,19 @@ class Newcomers:
             stopping_criteria=self.criteria,
             ends=self.ends,
         )
+        if request.phases is not None:
+            self._limit_phases(request.phases)
         request.position = self.position
         if self.is_group and (params.best_of is not None or params.use_beam_search):
             request.raw_logprobs = []
         return request
+
+    def _limit_phases(self, phases: RequestPhases) -> None:
+        """Bound what all siblings may cost together by what only their phases tell."""
+        phases.siblings = len(self.ids)
+        self.limits.check_rows(self.params, phases.automaton.rule_params())
+        if phases.automaton.recounts:
+            self.limits.check_histories(self.params, self.history.prompt_length)
 
     def _with_siblings(self, first: Request) -> Siblings:
         group = None

@@ -215,3 +215,11 @@ def test_the_modes_are_those_requested(settings: Any, modes: tuple[str, ...]) ->
 def test_a_value_that_is_not_a_criterion_is_refused() -> None:
     with pytest.raises(ParameterError, match="stopping_criteria holds 7"):
         make_request(stopping_criteria=[7])
+
+
+def test_siblings_share_the_tokens_after_which_they_are_checked() -> None:
+    request = make_request(params=SamplingParams(seed=1, stop_token_ids=[0, 3]))
+    siblings = [request, request.fork("s", 2)]
+    first, second = (one.check_trigger().token_ids for one in siblings)
+    assert first is second
+    assert set(first.tolist()) >= {0, 3}
