@@ -68,13 +68,12 @@ class BeamGroup:
 
     @classmethod
     def of(cls, params: SamplingParams, request_ids: Sequence[RequestId], eos_count: int) -> BeamGroup:
-        """A group with `params`, whose texts end at any of `eos_count` EOS tokens or of the request's
-        stop tokens."""
+        """A group with `params`, whose texts end at any of `eos_count` EOS tokens, say."""
         search: BeamSearch[Request] = BeamSearch(
             beam_width(params),
             params.length_penalty,
             params.early_stopping,
-            eos_count * (not params.ignore_eos) + len(params.stop_token_ids),
+            eos_count * (not params.ignore_eos),
             params.max_tokens,
         )
         return cls(list(request_ids), search)
@@ -101,10 +100,17 @@ class BeamGroup:
         faults: list[str] = []
         scores = [self._scores(r, row, score, faults) for r, row in zip(requests, rows, strict=True)]
         search = copy.copy(self.search)  # its lists are replaced, not changed
-        candidates = search.candidates(scores)
-        texts = [self._continued(requests[c.beam], c, work) for c in candidates]
-        if any(text.postponed for text in texts):
-            return None
+        candidates = search.candidates(scores, [request.stop_checks.own_stops for request in requests])
+        texts: list[Request] = []
+        going = 0
+        for candidate in candidates:
+            if len(texts) >= search.width and going == search.width:
+                break  # no other one counts
+            text = self._continued(requests[candidate.beam], candidate, work)
+            if text.postponed:
+                return None
+            texts.append(text)
+            going += text.live
         chosen = search.advance(candidates, texts, [not text.live for text in texts])
         if search.done:
             return _last_step(search, requests, faults)
