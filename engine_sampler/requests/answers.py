@@ -1,69 +1,53 @@
-"""`ParsedAnswers`: the parsers that follow the outputs of requests."""
+"""`Answer`: what reads the output of a request with a parser."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..base.arguments import not_allowed
 from ..grammar.limits import CAPTURE_STEPS_AT_ONCE
-from .request import Request, RequestError
-from .results import RequestId, StepResult
 
 if TYPE_CHECKING:
     from ..messages import Event, MessageParser
+    from .request import Request
 
 
-class ParsedAnswers:
-    """Parsers by request. Each is brought up to its request's output after a step, however that has come.
+class Answer:
+    """The part of a request that reads its output. It is brought up to that by each step, however the tokens
+    have come."""
 
-    find     gives a request by its id, or raises `RequestError`
-    parsers  the parsers by request
-    """
+    __slots__ = ("_parser",)
 
-    def __init__(self, find: Callable[[RequestId], Request]) -> None:
-        self._find = find
-        self.parsers: dict[RequestId, MessageParser] = {}
+    def __init__(self, parser: MessageParser) -> None:
+        self._parser = parser
 
-    def add(self, ids: Sequence[RequestId], parser: MessageParser, output: Sequence[int]) -> None:
-        """Follow requests that begin with some output: the first with `parser`, the others with copies."""
-        parser.feed(output[len(parser) :])
-        for request_id in reversed(ids):
-            self.parsers[request_id] = parser if request_id == ids[0] else parser.fork()
+    def __len__(self) -> int:
+        """How many tokens of the output have been read."""
+        return len(self._parser)
 
-    def fork(self, request_id: RequestId, child_id: RequestId) -> None:
-        """Follow a copy of a request."""
-        if request_id in self.parsers:
-            self.parsers[child_id] = self.parsers[request_id].fork()
+    def __bool__(self) -> bool:
+        return True
 
-    def cut(self, request_id: RequestId, length: int) -> None:
-        """Follow a request back to an output of some length."""
-        parser = self.parsers.get(request_id)
-        if parser is not None and len(parser) > length:
-            parser.rollback(len(parser) - length)
-
-    def forget(self, request_id: RequestId) -> None:
-        """Follow a request no longer."""
-        self.parsers.pop(request_id, None)
-
-    def deltas(self, result: StepResult) -> list[list[Event]]:
-        """What each request of a step has said since the last one; [] for those without a parser."""
-        return [self._delta(result, i) for i in range(len(result.request_ids))]
-
-    def _delta(self, result: StepResult, i: int) -> list[Event]:
-        request_id = result.request_ids[i]
-        parser = self.parsers.get(request_id)
-        if parser is None or parser.is_finished:
+    def read(self, request: Request) -> list[Event]:
+        """What the request has said since this was called last."""
+        parser = self._parser
+        if parser.is_finished:
             return []
-        try:
-            tokens = self._find(request_id).history.output_token_ids[len(parser) :].tolist()
-        except RequestError:  # another thread has removed it
-            tokens = result.tokens(i)
-        if result.finish_reasons[i] is None:
+        tokens = request.history.output_token_ids[len(parser) :].tolist()
+        if request.live:
             return parser.feed(tokens)
-        if tokens and parser.leaves_out(tokens[-1], result.stop_reasons[i]):
+        if tokens and parser.leaves_out(tokens[-1], request.stop_reason):
             tokens.pop()
         return parser.feed(tokens) + parser.finish(steps=CAPTURE_STEPS_AT_ONCE)
+
+    def cut(self, length: int) -> None:
+        """Go back to the first `length` tokens of an output that goes on from there."""
+        if len(self) > length or self._parser.is_finished:
+            self._parser.rollback(max(len(self) - length, 0))
+
+    def fork(self) -> Answer:
+        """An independent copy."""
+        return Answer(self._parser.fork())
 
 
 def check_parser(parser: Any, is_search: bool = False) -> None:

@@ -15,7 +15,8 @@ from ..base.errors import INTERRUPTIONS, quoted
 from ..contract import Work
 from ..params import SamplingParams
 from ..requests.budget import Share
-from ..requests.request import Request, RequestError
+from ..requests.ending import RequestError, reason_of
+from ..requests.request import Request
 from ..requests.results import RequestId, StepResult
 from .beam_search import BeamSearch, Candidate
 
@@ -48,11 +49,15 @@ class BeamStep:
         ):
             result.token_ids[i] = token_id
             result.parent_ids[i] = request_ids[parent]
+            if request.text is not None:
+                result.text[i] = (
+                    ""
+                    if request.live
+                    else request.attempt("the text", lambda: request.text.text, otherwise="")
+                )
             result.finish_reasons[i] = request.finish_reason
             result.stop_reasons[i] = request.stop_reason
             result.errors[i] = request.error
-            if request.text is not None:
-                result.text[i] = "" if request.live else request.text.text
 
 
 @dataclass
@@ -87,16 +92,6 @@ class BeamGroup:
         `score` gives the scores of a row: the request's chain applied to ln softmax(logits), so masked,
         penalised and divided by the temperature, but not renormalised.
         """
-        try:
-            return self._next_texts(requests, rows, score, work)
-        except RequestError as fault:  # a text cannot be forked
-            n = len(requests)
-            failed = [_failed(r, str(fault)) for r in requests]
-            return BeamStep(self.search, failed, list(range(n)), [-1] * n)
-
-    def _next_texts(
-        self, requests: Sequence[Request], rows: Sequence[np.ndarray], score: Score, work: Work | None
-    ) -> BeamStep | None:
         faults: list[str] = []
         scores = [self._scores(r, row, score, faults) for r, row in zip(requests, rows, strict=True)]
         search = copy.copy(self.search)  # its lists are replaced, not changed
@@ -121,6 +116,12 @@ class BeamGroup:
         parents = [candidates[i].beam for i in chosen]
         return BeamStep(search, beams, parents, [candidates[i].token_id for i in chosen])
 
+    def failed(self, requests: Sequence[Request], fault: BaseException) -> BeamStep:
+        """The last step of a group of which something has raised `fault`, unless that interrupts the step."""
+        requests[0].let_pass(fault)
+        reason, n = reason_of("the beam search", fault), len(requests)
+        return BeamStep(self.search, [_failed(r, reason) for r in requests], list(range(n)), [-1] * n)
+
     def _scores(
         self, request: Request, row: np.ndarray, score: Score, faults: list[str]
     ) -> np.ndarray | None:
@@ -135,7 +136,7 @@ class BeamGroup:
 
     def _continued(self, parent: Request, candidate: Candidate, work: Work | None) -> Request:
         child = parent.fork(parent.id, None)
-        child.accept_without_slot(candidate.token_id, candidate.logprob, work)
+        child.attempt("the request", child.accept_without_slot, candidate.token_id, candidate.logprob, work)
         return child
 
 

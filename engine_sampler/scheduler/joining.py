@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ..arithmetic import child_seed
 from ..base.arguments import entries_of
+from ..base.calling import call_for_add
 from ..contract import ParameterError, Vocabulary
 from ..grammar.compiled import settings_in
 from ..grammar.constraints import constraint_of, matcher_of
 from ..params import RequestLimits, SamplingParams, takes_grammar, without_takers
 from ..registry import structured_in
+from ..requests.answers import Answer
 from ..requests.history import History
 from ..requests.request import Request, seed_of
 from ..requests.results import RequestId
 from .arguments import token_ids_in
 from .beam_groups import BeamGroup, search_params
 from .siblings import sibling_count
+
+if TYPE_CHECKING:
+    from ..messages import MessageParser
 
 Siblings: TypeAlias = tuple[Sequence[Request], "BeamGroup | None"]
 """Requests that join together, and the beam search that they belong to."""
@@ -73,6 +78,7 @@ class Newcomers:
     is_group  whether they compete or search together, even if there is only one.
     limits    those of the scheduler, which also bind the parameters that a grammar sets.
     ends      whether their tokens may end them.
+    parser    what reads the first one's answer; copies of it read the others'.
     """
 
     ids: Sequence[RequestId]
@@ -86,6 +92,7 @@ class Newcomers:
     is_group: bool
     limits: RequestLimits
     ends: bool = True
+    parser: MessageParser | None = None
 
     @classmethod
     def of(
@@ -98,9 +105,10 @@ class Newcomers:
         *,
         position: int | None = None,
         is_group: bool = False,
+        parser: MessageParser | None = None,
     ) -> Newcomers:
-        """Requests that begin with `tokens`, which are their prompt and their output. Raises
-        `ParameterError`."""
+        """Requests that begin with `tokens`, which are their prompt and their output; `parser` has read that
+        then. Raises `ParameterError`."""
         vocabulary, max_model_len = terms.vocabulary, terms.max_model_len
         history = History(
             token_ids_in("prompt_token_ids", tokens[0], vocabulary),
@@ -112,9 +120,21 @@ class Newcomers:
             )
         if not isinstance(criteria, (list, tuple)):
             criteria = entries_of("stopping_criteria", criteria, "a list of criteria")
-        seed = seed_of(params)
+        if parser is not None:
+            unread = history.output_token_ids[len(parser) :].tolist()
+            call_for_add("the parser", parser.feed, unread)
         return cls(
-            ids, params, history, seed, vocabulary, max_model_len, criteria, position, is_group, terms.limits
+            ids,
+            params,
+            history,
+            seed_of(params),
+            vocabulary,
+            max_model_len,
+            criteria,
+            position,
+            is_group,
+            terms.limits,
+            parser=parser,
         )
 
     def build(self, matcher: Any) -> Siblings:
@@ -144,6 +164,7 @@ class Newcomers:
             ends=self.ends,
         )
         request.position = self.position
+        request.answer = None if self.parser is None else Answer(self.parser)
         if self.is_group and (params.best_of is not None or params.use_beam_search):
             request.raw_logprobs = []
         return request

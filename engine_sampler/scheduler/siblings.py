@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from ..base.errors import quoted
 from ..contract import ParameterError
 from ..params import SamplingParams
-from ..requests.request import Request, RequestError
+from ..requests.ending import RequestError
+from ..requests.request import Request
 from .beam_groups import beam_width
 
 

@@ -101,12 +101,9 @@ class Step:
         """All tokens of the step on the logits' device, as the backend left them; None if it left none, or if
         one of them does not count."""
         self.may_have_ended: set[int] = set()
-        self.outputs: RowOutputs
+        self.outputs: RowOutputs = plan.inputs.draws if plan.is_whole else RowOutputs(self._n)
         if plan.is_whole:
-            self.outputs = plan.inputs.draws
             self.outputs.clear()
-        else:
-            self.outputs = RowOutputs(self._n)
 
     def begin(self, drawing: Round) -> Any:
         """The first half of `run` for the first round: the backend queues its work. Returns the tokens on the
@@ -181,16 +178,21 @@ class Step:
             token_ids_on_device=self._token_ids_on_device,
         )
         for i in inputs.streamed:
-            result.text[i] = requests[i].take_text(number)
+            text = requests[i].attempt("the text", requests[i].text.take, number)  # type: ignore[union-attr]
+            result.text[i] = text or ""
+            if text is None:
+                self.may_have_ended.add(i)
+        if inputs.readers:
+            deltas = {i: request.read_answer() for i, request in inputs.readers.items()}
+            result.deltas = [deltas.get(i, []) for i in range(len(inputs.named))]
+            self.may_have_ended.update(i for i, request in enumerate(requests) if not request.live)
         for i in self.may_have_ended:
+            if counts := requests[i].told_phases():
+                result.phase_tokens = result.phase_tokens or [None] * n
+                result.phase_tokens[i] = counts
             result.finish_reasons[i] = requests[i].finish_reason
             result.stop_reasons[i] = requests[i].stop_reason
             result.errors[i] = requests[i].error
-            if requests[i].phases is not None and (requests[i].has_moved or not requests[i].live):
-                counts = requests[i].phase_tokens
-                if counts is not None:
-                    result.phase_tokens = result.phase_tokens or [None] * n
-                    result.phase_tokens[i] = counts
         for i, fault in self._faults.items():
             result.errors[i] = fault
         return inputs.with_skipped(result) if inputs.skipped else result
@@ -342,15 +344,13 @@ class Step:
         draws, closing = drawing.inputs.draws, []
         drawn_ids = draws.token_ids[drawing.inputs.steered].tolist()
         for i, drawn in zip(drawing.inputs.steered, drawn_ids, strict=True):
-            request = drawing.inputs.requests[i]
-            phases = request.phases
-            if phases is None or not phases.replaces(drawn):
-                continue
-            row = int(drawing.rows[i])
+            request, row = drawing.inputs.requests[i], int(drawing.rows[i])
             if batch.errors[row] is not None or drawn < 0 or request.sits_out:
                 continue
-            token_id = phases.steer(request.history.token_ids)
-            if phases.is_closing:
+            token_id = request.steer(drawn)
+            if token_id is None:
+                continue
+            if request.phases.is_closing:  # type: ignore[union-attr]
                 closing.append(i)
             draws.token_ids[i] = self.outputs.token_ids[row] = token_id
             draws.notes[i] = self.outputs.notes[row] = np.nan
@@ -471,7 +471,7 @@ class Step:
             if refused and i in refused:
                 continue
             request = requests[i]
-            ends = request.accept_in_text(token_ids[i])
+            ends = request.attempt("the text", request.text.push, token_ids[i], otherwise=())  # type: ignore[union-attr]
             if ends or not request.live:
                 ends_by_index[i] = ends
         return ends_by_index
@@ -493,7 +493,7 @@ class Step:
         for i in checked:
             note = None if np.isnan(draws.notes[i]) else float(draws.notes[i])
             request, token_id = drawing.inputs.requests[i], int(draws.token_ids[i])
-            request.follow(token_id, note, judged.logprobs.get(i), text_ends.get(i, ()))
-            if request.phases is not None:
-                request.phases.lead(request, self._slots)
+            logprob, ends = judged.logprobs.get(i), text_ends.get(i, ())
+            request.attempt("the request", request.follow, token_id, note, logprob, ends)
+            request.lead(self._slots)
         self.may_have_ended.update(drawing.members[i] for i in (*judged.refused, *checked))

@@ -95,7 +95,7 @@ def test_removed_tokens_and_lost_rows_give_no_candidates() -> None:
 def by_definition(
     scores: list[float], rows: list[np.ndarray], stops: list[list[int]], width: int, eos_count: int
 ) -> list[tuple[int, int]]:
-    """(text, token) of the candidates that count: all of them in order, but for stop tokens beyond `width`."""
+    """(text, token) of the candidates that count: all in order, but for stop tokens beyond `width`."""
     every = sorted(
         (-(score + float(logprob)), beam, token)
         for beam, (score, row) in enumerate(zip(scores, rows, strict=True))
