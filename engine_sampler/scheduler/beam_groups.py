@@ -6,6 +6,7 @@ import copy
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -50,11 +51,8 @@ class BeamStep:
             result.token_ids[i] = token_id
             result.parent_ids[i] = request_ids[parent]
             if request.text is not None:
-                result.text[i] = (
-                    ""
-                    if request.live
-                    else request.attempt("the text", lambda: request.text.text, otherwise="")
-                )
+                whole = partial(getattr, request.text, "text")
+                result.text[i] = "" if request.live else request.attempt("the text", whole, otherwise="")
             result.finish_reasons[i] = request.finish_reason
             result.stop_reasons[i] = request.stop_reason
             result.errors[i] = request.error

@@ -356,8 +356,9 @@ class Step:
             draws.notes[i] = self.outputs.notes[row] = np.nan
             if token_id != drawn:
                 self._token_ids_on_device = None
-            if batch.logprobs is not None:  # nothing else may follow, so that its processed logprob is 0
-                batch.logprobs.done[row] = False
+            if batch.logprobs is not None and self._logprobs is not None:
+                self._logprobs.clear(drawing.rows[i : i + 1])  # of the drawn token
+                batch.logprobs.done[row] = False  # nothing else may follow: its processed logprob is 0
                 batch.survivors[row] = np.array([token_id], np.int64), np.zeros(1, np.float32)
         return closing
 
