@@ -67,7 +67,8 @@ class Ending:
         is_bounded: bool = False,
     ) -> Any:
         """The door through which a step calls what belongs to the request: `method(*arguments)`. Whatever
-        that raises concerns this request alone, see `leave_off`, and `otherwise` is returned."""
+        that raises concerns this request alone, see `leave_off`, and `otherwise` is returned. What is called
+        for each row has this written out."""
         try:
             return method(*arguments)
         except BaseException as fault:

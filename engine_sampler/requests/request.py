@@ -251,13 +251,14 @@ class Request(Ending):
         grammar = self.grammar
         if grammar is None:
             return True
-        is_bounded = work is not None and grammar.bounded
-        accepted = self.attempt("the grammar", grammar.accept, token_id, work, is_bounded=is_bounded)
-        if accepted:
-            self.share.turns = 0
-        elif accepted is False:
+        try:  # `attempt`, written out: this is called for each row
+            if grammar.accept(token_id, work):
+                self.share.turns = 0
+                return True
             self.fail(f"the grammar refuses token {token_id}")
-        return bool(accepted)
+        except BaseException as fault:
+            self.leave_off("the grammar", fault, work is not None and grammar.bounded)
+        return False
 
     def accept_in_text(self, token_id: int) -> MatchedEnds:
         """Give the text its next token; returns the ends that text criteria find in it."""

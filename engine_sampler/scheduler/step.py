@@ -16,6 +16,7 @@ from ..requests.detokenizer import MatchedEnds
 from ..requests.draws import RowOutputs
 from ..requests.results import StepResult
 from ..requests.slots import Slots
+from ..requests.texts import extend_texts, take_texts
 from .grouping import Grouping
 from .logprobs import LogprobsCollector, LogprobsPlan, Penalized
 from .masks import GrammarMasks
@@ -177,11 +178,7 @@ class Step:
             logprobs=None if self._logprobs is None else self._logprobs.result(),
             token_ids_on_device=self._token_ids_on_device,
         )
-        for i in inputs.streamed:
-            text = requests[i].attempt("the text", requests[i].text.take, number)  # type: ignore[union-attr]
-            result.text[i] = text or ""
-            if text is None:
-                self.may_have_ended.add(i)
+        self.may_have_ended.update(take_texts(requests, inputs.streamed, number, result.text))
         if inputs.readers:
             deltas = {i: request.read_answer() for i, request in inputs.readers.items()}
             result.deltas = [deltas.get(i, []) for i in range(len(inputs.named))]
@@ -466,16 +463,8 @@ class Step:
 
     def _extend_texts(self, drawing: Round, refused: Sequence[int]) -> dict[int, MatchedEnds]:
         """Give the texts their tokens, except those `refused`; returns the ends found in them, by index."""
-        ends_by_index = {}
-        requests, token_ids = drawing.inputs.requests, drawing.inputs.draws.token_ids.tolist()
-        for i in drawing.inputs.streamed:
-            if refused and i in refused:
-                continue
-            request = requests[i]
-            ends = request.attempt("the text", request.text.push, token_ids[i], otherwise=())  # type: ignore[union-attr]
-            if ends or not request.live:
-                ends_by_index[i] = ends
-        return ends_by_index
+        inputs = drawing.inputs
+        return extend_texts(inputs.requests, inputs.streamed, inputs.draws.token_ids.tolist(), refused)
 
     # --- 7. ends ----------------------------------------------------------------------------------
 
