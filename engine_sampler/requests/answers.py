@@ -1,4 +1,4 @@
-"""`Answer`: what reads the output of a request with a parser."""
+"""`AnswerReader`: what reads the output of a request with a parser."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .request import Request
 
 
-class Answer:
+class AnswerReader:
     """The part of a request that reads its output. It is brought up to that by each step, however the tokens
     have come."""
 
@@ -45,9 +45,9 @@ class Answer:
         if len(self) > length or self._parser.is_finished:
             self._parser.rollback(max(len(self) - length, 0))
 
-    def fork(self) -> Answer:
+    def fork(self) -> AnswerReader:
         """An independent copy."""
-        return Answer(self._parser.fork())
+        return AnswerReader(self._parser.fork())
 
 
 def check_parser(parser: Any, is_search: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""`Ending`: how a request ends, by a verdict or by what one of its parts raises."""
+"""`RequestEnd`: how a request ends, by a verdict or by what one of its parts raises."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RequestError(ValueError):
     """A request id is unknown, taken, or belongs to a request that has finished."""
 
 
-class Ending:
+class RequestEnd:
     """The side of a request that can end.
 
     share           what it has had of the budget of its steps.
@@ -66,9 +66,9 @@ class Ending:
         otherwise: Any = None,
         is_bounded: bool = False,
     ) -> Any:
-        """The door through which a step calls what belongs to the request: `method(*arguments)`. Whatever
-        that raises concerns this request alone, see `leave_off`, and `otherwise` is returned. What is called
-        for each row has this written out."""
+        """`method(*arguments)`: how a step calls what belongs to the request. Whatever that raises concerns
+        this request alone, see `leave_off`, and `otherwise` is returned. What is called for each row has this
+        written out."""
         try:
             return method(*arguments)
         except BaseException as fault:

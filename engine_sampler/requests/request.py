@@ -13,11 +13,11 @@ from ..base.errors import PluginFault, quoted
 from ..contract import Chain, ParameterError, Rows, Sampler, Vocabulary, Work
 from ..grammar.compiled import grammar_of
 from ..params import SamplingParams, build_chain, phases_of
-from .answers import Answer
+from .answers import AnswerReader
 from .budget import Share
 from .constraint import Constraint
 from .detokenizer import Detokenizer, MatchedEnds
-from .ending import Ending, RequestError
+from .ending import RequestEnd, RequestError
 from .history import History
 from .results import CapturedTokens, NoCaptures, Parts, Record, RequestId
 from .slots import CheckTrigger, Slots
@@ -34,7 +34,7 @@ Preparing = Sequence[tuple[Sampler, Rows]]
 """Samplers that prepare, each with a request as a single row."""
 
 
-class Request(Ending):
+class Request(RequestEnd):
     """A request from `add` to its end. Its parts change together, in `accept` and `rollback`. Without `ends`,
     none of its tokens ends it, and it has no text.
 
@@ -93,7 +93,7 @@ class Request(Ending):
             else call_for_add("the grammar", Constraint, matcher, vocabulary.size, has_eos)
         )
         self.constraint: Constraint | None = None
-        self.answer: Answer | None = None
+        self.answer: AnswerReader | None = None
         self.stop_checks = StopChecks(
             params, history.prompt_token_ids, vocabulary, stopping_criteria, max_model_len, ends=ends
         )

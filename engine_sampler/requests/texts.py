@@ -1,4 +1,4 @@
-"""The texts of all requests of a step, in loops where every call counts: `Ending.attempt` is written out."""
+"""The texts of all requests of a step. The loops write `RequestEnd.attempt` out: every call counts here."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from ..grammar.compiled import settings_in
 from ..grammar.constraints import constraint_of, matcher_of
 from ..params import RequestLimits, SamplingParams, takes_grammar, without_takers
 from ..registry import structured_in
-from ..requests.answers import Answer
+from ..requests.answers import AnswerReader
 from ..requests.history import History
 from ..requests.request import Request, seed_of
 from ..requests.results import RequestId
@@ -164,7 +164,7 @@ class Newcomers:
             ends=self.ends,
         )
         request.position = self.position
-        request.answer = None if self.parser is None else Answer(self.parser)
+        request.answer = None if self.parser is None else AnswerReader(self.parser)
         if self.is_group and (params.best_of is not None or params.use_beam_search):
             request.raw_logprobs = []
         return request

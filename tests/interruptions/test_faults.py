@@ -12,7 +12,7 @@ import pytest
 
 from engine_sampler import SamplingParams, Scheduler
 from engine_sampler.messages import MessageParser
-from engine_sampler.requests.ending import Ending
+from engine_sampler.requests.ending import RequestEnd
 from engine_sampler.requests.request import Request
 
 from ..chaos.plugins import plugins
@@ -25,7 +25,7 @@ OWN = ("requests", "messages", "contract", "stopping", "samplers", "grammar", "s
 
 FACTS = {
     *(name for name, fact in vars(Request).items() if isinstance(fact, property)),
-    *(name for name in vars(Ending) if not name.startswith("__")),
+    *(name for name in vars(RequestEnd) if not name.startswith("__")),
     "is_own",
     "bounded",
     "steers",
@@ -35,7 +35,7 @@ FACTS = {
     "own_stops",
     *("lead", "steer", "read_answer", "told_phases", "accept_in_grammar", "may_have_ended"),
 }
-"""What is looked up; the door itself, with what it needs; and what does nothing but go through it."""
+"""What is looked up; `attempt`, with what it needs; and what does nothing but call it."""
 
 
 class Injection:
