@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ..base.arguments import not_allowed
 from ..base.errors import quoted
 from ..contract import AnswerParser, ParameterError
+from ..grammar.engines.steps import Steps
 from ..grammar.errors import GrammarError, GrammarLimitError
 from ..grammar.grammar import Grammar
 from ..params.tools import TOOL_FAMILIES, check_reasoning
@@ -26,7 +27,6 @@ from .templates import MAX_MARK
 
 if TYPE_CHECKING:
     from ..grammar.engines.captures import Captures, GrowingCaptures
-    from ..grammar.engines.steps import Steps
 
 _EVERY = 64
 """After so many pieces of text, the state is kept: a rollback reads at most as many again."""
@@ -126,6 +126,8 @@ class MessageParser(AnswerParser):
         self._kept = [self._state()]
 
     # --- Feeding ---
+
+    shared_steps = staticmethod(Steps)
 
     def feed(self, pieces: Iterable[int] | str, *, steps: Steps | None = None) -> list[Event]:
         """The events of token ids, or of a piece of text; a rollback counts a piece of text as one token.

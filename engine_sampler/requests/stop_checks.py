@@ -73,6 +73,7 @@ class StopChecks:
         self._min_tokens: int = params.get("min_tokens", 0)
         self._least = self._min_tokens
         """How many tokens the output must have before it may end, in all."""
+        self._own_stops = np.array(params.stop_token_ids if ends else (), np.int64)
         self._hears_stops = True
         """Whether the request's own stop tokens end it."""
         self._max_model_len = max_model_len
@@ -82,6 +83,11 @@ class StopChecks:
         """The same for each of them, while they are called."""
         self._called: int | None = None
         """The number of the criterion that is called."""
+
+    @property
+    def own_stops(self) -> np.ndarray:
+        """The request's own stop tokens, any of which ends it now, int64."""
+        return self._own_stops if self._hears_stops else self._own_stops[:0]
 
     def limit_to(self, begin: int, hears_stops: bool) -> None:
         """From now on, `min_tokens` counts from the output token number `begin`; without `hears_stops`,

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ..arithmetic import child_seed
 from ..base.arguments import entries_of
-from ..contract import ParameterError, Vocabulary
+from ..base.calling import call_for_add
+from ..contract import AnswerParser, ParameterError, Vocabulary
 from ..contract.constraints import settings_of
 from ..params import RequestLimits, SamplingParams, takes_grammar, without_takers
 from ..registry import constraint_reader, structured_in
+from ..requests.answers import AnswerReader
 from ..requests.history import History
 from ..requests.request import Request, seed_of
 from ..requests.results import RequestId
@@ -78,6 +80,7 @@ class Newcomers:
     is_group  whether they compete or search together, even if there is only one.
     limits    those of the scheduler, which also bind the parameters that a grammar sets.
     ends      whether their tokens may end them.
+    parser    what reads the first one's answer; copies of it read the others'.
     """
 
     ids: Sequence[RequestId]
@@ -91,6 +94,7 @@ class Newcomers:
     is_group: bool
     limits: RequestLimits
     ends: bool = True
+    parser: AnswerParser | None = None
 
     @classmethod
     def of(
@@ -103,9 +107,10 @@ class Newcomers:
         *,
         position: int | None = None,
         is_group: bool = False,
+        parser: AnswerParser | None = None,
     ) -> Newcomers:
-        """Requests that begin with `tokens`, which are their prompt and their output. Raises
-        `ParameterError`."""
+        """Requests that begin with `tokens`, which are their prompt and their output; `parser` has read that
+        then. Raises `ParameterError`."""
         vocabulary, max_model_len = terms.vocabulary, terms.max_model_len
         history = History(
             token_ids_in("prompt_token_ids", tokens[0], vocabulary),
@@ -117,9 +122,21 @@ class Newcomers:
             )
         if not isinstance(criteria, (list, tuple)):
             criteria = entries_of("stopping_criteria", criteria, "a list of criteria")
-        seed = seed_of(params)
+        if parser is not None:
+            unread = history.output_token_ids[len(parser) :].tolist()
+            call_for_add("the parser", parser.feed, unread)
         return cls(
-            ids, params, history, seed, vocabulary, max_model_len, criteria, position, is_group, terms.limits
+            ids,
+            params,
+            history,
+            seed_of(params),
+            vocabulary,
+            max_model_len,
+            criteria,
+            position,
+            is_group,
+            terms.limits,
+            parser=parser,
         )
 
     def build(self, matcher: Any) -> Siblings:
@@ -152,6 +169,7 @@ class Newcomers:
         if request.phases is not None:
             self._limit_phases(request.phases)
         request.position = self.position
+        request.answer = None if self.parser is None else AnswerReader(self.parser)
         if self.is_group and (params.best_of is not None or params.use_beam_search):
             request.raw_logprobs = []
         return request

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from ..base.errors import quoted
 from ..contract import ParameterError
 from ..params import SamplingParams, row_count
-from ..requests.request import Request, RequestError
+from ..requests.ending import RequestError
+from ..requests.request import Request
 
 
 def sibling_count(params: SamplingParams) -> int:

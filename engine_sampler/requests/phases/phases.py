@@ -149,12 +149,11 @@ class Phases:
 
     # --- changes ---------------------------------------------------------------------------------
 
-    def replaces(self, drawn: int) -> bool:
-        """Whether the next token, where `drawn` has been drawn, is another one; asked where it `steers`."""
-        return bool(self.forced) or drawn in self.automaton.eos_token_ids
-
-    def steer(self, tokens: np.ndarray) -> int:
-        """The token that follows `tokens` in place of the drawn one."""
+    def steer(self, drawn: int, tokens: np.ndarray) -> int | None:
+        """The token that follows `tokens` in place of the drawn one; None if that stays. Asked where it
+        `steers`."""
+        if not (self.forced or drawn in self.automaton.eos_token_ids):
+            return None
         entry = self.log[-1]
         if entry.is_forced:
             return self.forced[len(tokens) - entry.begin]
