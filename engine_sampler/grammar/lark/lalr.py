@@ -23,7 +23,7 @@ from lark.lexer import PatternRE, TerminalDef
 from ...base.cached import cached_property
 from ...base.errors import quoted
 from ..errors import GrammarError
-from ..program.expression import CONCAT, GUARD, UNION, Expression, looks_ahead, nullable
+from ..program.expression import BOTH, CONCAT, GUARD, UNION, Expression, looks_ahead, nullable
 from ..program.lalr import ACCEPT, IGNORED, KEYWORD, NOTHING, LalrState, Pairs, Parser, encoded, once
 from ..program.rules import Rules, sequence
 from ..regex.beginning import TEXT_BEGIN, Before
@@ -274,9 +274,9 @@ def _compiling_steps(tree: Any) -> int:
 
 
 def _looks_ahead_in_a_loop(expression: Expression) -> bool:
-    """Whether an expression contains a guard that is not merely within sequences and choices."""
+    """Whether an expression contains a guard that is not merely within sequences, choices and intersections."""
     kind, *parts = expression
-    if kind in (CONCAT, UNION):
+    if kind in (BOTH, CONCAT, UNION):
         return any(map(_looks_ahead_in_a_loop, parts[0]))
     return _looks_ahead_in_a_loop(parts[0]) if kind == GUARD else looks_ahead(expression)
 

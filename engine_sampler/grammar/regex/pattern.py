@@ -55,8 +55,10 @@ from .tree import (
     Repeat,
     Sequence,
     Set,
+    choice,
     one_of,
     parse,
+    sequence,
     without_hidden,
 )
 from .whole_text import WholeText
@@ -232,9 +234,39 @@ def _preferred_after(tree: Node, limits: PatternLimits, before: Before) -> Expre
 
 def _preferred(tree: Node, limits: PatternLimits, before: Before = UNKNOWN) -> Expression:
     tree = without_hidden(tree)
-    if order_matters(tree) or not _guardable(tree):
-        return ordered.preferred(tree, limits.states, limits.work, before)
-    return _language(tree)
+    if not order_matters(tree):
+        if _guardable(tree):
+            return _language(tree)
+        if isinstance(tree, Choice):
+            return union(*(_preferred(item, limits, before) for item in spend_on_each(tree.items)))
+    try:
+        if (found := _preferred_unless(tree, limits, before)) is not None:
+            return found
+    except TextBeforeError:
+        pass  # the pattern as a whole may know that text
+    return ordered.preferred(tree, limits.states, limits.work, before)
+
+
+def _preferred_unless(tree: Node, limits: PatternLimits, before: Before) -> Expression | None:
+    """What a tree prefers that is a negative lookahead and a rest, perhaps after fixed characters; None for
+    any other. The lookahead is one condition, though it holds at many places of the words that it is about."""
+    items = tree.items if isinstance(tree, Sequence) else ()
+    first = next((number for number, item in enumerate(items) if not isinstance(item, Set)), 0)
+    after = next(
+        (number for number in range(first, len(items)) if not _is_forbidding(items[number])), len(items)
+    )
+    if first == after:
+        return None
+    if first:
+        before = Before(items[first - 1].ranges, begins=False)
+    forbidden = choice(item.item for item in items[first:after])
+    rest = _preferred(sequence(items[after:]), limits, before)
+    part = ordered.unless(forbidden, rest, limits.states, limits.work, before)
+    return concat(*map(_language, items[:first]), part)
+
+
+def _is_forbidding(node: Node) -> bool:
+    return isinstance(node, Lookaround) and node.ahead and node.negative
 
 
 def _guardable(node: Node) -> bool:
