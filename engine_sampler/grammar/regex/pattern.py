@@ -35,12 +35,13 @@ from ..program.expression import (
     nullable,
     optional,
     union,
+    without,
 )
 from ..program.expression import repeat as repeat_expression
-from ..program.unicode import ANY_CHARACTER, TEXT, invert
+from ..program.unicode import ANY_CHARACTER, TEXT, Ranges, invert
 from ..work import counted_work, spend, spend_on_each
 from . import ordered
-from .beginning import UNKNOWN, Before, TextBeforeError, decided, without_lookarounds
+from .beginning import UNKNOWN, Before, TextBeforeError, decided, decided_within, without_lookarounds
 from .items import PatternError, nests_lookarounds, width
 from .order import order_matters
 from .parsing import parsed
@@ -233,7 +234,7 @@ def _preferred_after(tree: Node, limits: PatternLimits, before: Before) -> Expre
 
 
 def _preferred(tree: Node, limits: PatternLimits, before: Before = UNKNOWN) -> Expression:
-    tree = without_hidden(tree)
+    tree = decided_within(without_hidden(tree))
     if not order_matters(tree):
         if _guardable(tree):
             return _language(tree)
@@ -260,9 +261,32 @@ def _preferred_unless(tree: Node, limits: PatternLimits, before: Before) -> Expr
     if first:
         before = Before(items[first - 1].ranges, begins=False)
     forbidden = choice(item.item for item in items[first:after])
-    rest = _preferred(sequence(items[after:]), limits, before)
-    part = ordered.unless(forbidden, rest, limits.states, limits.work, before)
+    part = _preferred(sequence(items[after:]), limits, before)
+    if (plain := _plainly_forbidden(forbidden)) is None:
+        part = ordered.unless(forbidden, part, limits.states, limits.work, before)
+    else:
+        whole, beginning = plain
+        part = EMPTY if nullable(beginning) else guard(without(part, whole), beginning)
     return concat(*map(_language, items[:first]), part)
+
+
+def _plainly_forbidden(node: Node) -> tuple[Expression, Expression] | None:
+    r"""The texts that a negative lookahead forbids as a whole, and as beginnings, if it is plain, or ends with
+    one about the next character: `(?!if)`, `(?!if\b)`. None for any other."""
+    texts: dict[Ranges, list[Expression]] = {}
+    for option in spend_on_each(node.items if isinstance(node, Choice) else [node]):
+        items = option.items if isinstance(option, Sequence) else (option,)
+        last = items[-1] if items and _is_forbidding(items[-1]) else None
+        text = sequence(items[:-1] if last else items)
+        if text.has_lookaround or (last and not isinstance(_item(last), Set)):
+            return None
+        texts.setdefault(_item(last).ranges if last else (), []).append(_language(text))
+    alone = [text for ranges, some in texts.items() if ranges for text in some]
+    begun = (
+        concat(union(*some), _language(one_of(invert(ranges)))) if ranges else union(*some)
+        for ranges, some in texts.items()
+    )
+    return union(*alone), union(*begun)
 
 
 def _is_forbidding(node: Node) -> bool:
