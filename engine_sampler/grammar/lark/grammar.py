@@ -298,7 +298,7 @@ class _Reading:
             loaded.rewritten.budgets,
         )
         rules.start = self._reader.read(start)
-        rules.ignore = list(dict.fromkeys(map(self._terminals.symbol, loaded.grammar.ignore)))
+        rules.ignore = list(dict.fromkeys(map(self._terminals.ignored, loaded.grammar.ignore)))
         return rules
 
     def preceding(self, rules: Rules) -> dict[str, Before]:
