@@ -36,6 +36,7 @@ from .dialect import Rewritten, rewrite
 from .extensions.parametric import expanded
 from .extensions.placeholders import Placeholder
 from .gbnf import read_gbnf
+from .hints import hinting
 from .lazy_terminals import guarded_terminals
 from .library import library_source
 from .messages import Messages
@@ -79,7 +80,7 @@ def rules_from_lark(
 
     Raises GrammarError, with line and column where known, and GrammarLimitError.
     """
-    with counted_work():
+    with counted_work(), hinting(text):
         loaded = load(text, path, list(import_paths), special_tokens, declared, named)
         return _rules_of(loaded, start, schema_rules)
 

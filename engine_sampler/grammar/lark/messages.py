@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import pairwise
 from types import MappingProxyType
@@ -91,6 +91,16 @@ class Messages:
     def about_name(self, text: str, name: str) -> GrammarError:
         """An error at the first occurrence of `name`."""
         return GrammarError(text, *self._first_use(name))
+
+    def no_start(self, start: str, rules: Iterable[str]) -> GrammarError:
+        """An error about a grammar without the rule `start`, at the first of its `rules`."""
+        text = f"there is no rule {quoted(start)} to start with"
+        for name in rules:
+            line, column = self._definition(name)
+            if line is not None:
+                hint = f"{text}: the first one is {self._written.get(name, name)}, which start= may name"
+                return GrammarError(hint, line, column)
+        return GrammarError(text, *self._text.location(0))
 
     @contextmanager
     def translated(self, token: Any = None, terminal: str = "") -> Iterator[None]:

@@ -95,8 +95,10 @@ class Terminals:
         return symbol
 
     def ignored(self, name: str) -> int:
-        """The symbol of the terminal `name`, which is ignored. Raises GrammarError, also where what follows it
-        would decide how far it goes."""
+        """The symbol of the terminal `name`, which is ignored: what follows it must not decide where it ends.
+
+        Raises GrammarError.
+        """
         symbol = self.symbol(name)
         expression = self._rules.expressions[symbol]
         if expression is None:
@@ -106,8 +108,8 @@ class Terminals:
         apart = TerminalStates([expression]).apart(0)
         if apart is None:
             text = (
-                "an ignored terminal cannot look at what follows it, but at its own text: (?!...) needs something "
-                'behind it that is read in any case, or lexer="contextual"'
+                "an ignored terminal cannot look at what follows it: its own text must go on behind (?!...), "
+                'unless lexer="contextual" reads the grammar'
             )
             raise self._messages.about_terminal(text, name, None)
         return self._rules.terminal(name, apart)

@@ -7,6 +7,7 @@ satisfy such a condition, it can be left out; if none does, nothing matches ther
 from __future__ import annotations
 
 from collections.abc import Sequence as Listed
+from contextlib import suppress
 from typing import NamedTuple
 
 from ..errors import GrammarError
@@ -91,10 +92,8 @@ def decided_within(node: Node) -> Node:
     for number, item in enumerate(items):
         last = _last(items[:number]) if item.has_lookaround else None
         if last is not None:
-            try:
+            with suppress(TextBeforeError):
                 items[number] = decided(item, Before(last, begins=False))
-            except TextBeforeError:
-                pass
     return sequence(items)
 
 

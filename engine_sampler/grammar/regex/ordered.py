@@ -141,7 +141,10 @@ def _resolve_preferred(threads: Iterable[Thread]) -> Resolved:
             continue
         if cell == END:
             if required:
-                raise GrammarError("a lookahead beyond the end of a terminal would decide whether it matches")
+                raise GrammarError(
+                    "a lookahead beyond the end of a terminal would decide whether it matches; negative ones are "
+                    "read: (?![^a-z]) is (?=[a-z]), but may end the text"
+                )
             if holds_at_end((cell, forbidden, required)):
                 ends |= {forbidden}
             continue

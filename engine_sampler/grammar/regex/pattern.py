@@ -249,8 +249,10 @@ def _preferred(tree: Node, limits: PatternLimits, before: Before = UNKNOWN) -> E
 
 
 def _preferred_unless(tree: Node, limits: PatternLimits, before: Before) -> Expression | None:
-    """What a tree prefers that is a negative lookahead and a rest, perhaps after fixed characters; None for
-    any other. The lookahead is one condition, though it holds at many places of the words that it is about."""
+    """What a tree prefers that is a negative lookahead and a rest, perhaps after fixed characters.
+
+    None for any other. The lookahead is one condition, at whatever places of its words the text may end.
+    """
     items = tree.items if isinstance(tree, Sequence) else ()
     first = next((number for number, item in enumerate(items) if not isinstance(item, Set)), 0)
     after = next(
@@ -271,8 +273,10 @@ def _preferred_unless(tree: Node, limits: PatternLimits, before: Before) -> Expr
 
 
 def _plainly_forbidden(node: Node) -> tuple[Expression, Expression] | None:
-    r"""The texts that a negative lookahead forbids as a whole, and as beginnings, if it is plain, or ends with
-    one about the next character: `(?!if)`, `(?!if\b)`. None for any other."""
+    r"""The texts that a negative lookahead forbids as a whole, and those that it forbids as beginnings.
+
+    None unless it is plain, or ends with one about the next character: `(?!if)`, `(?!if\b)`.
+    """
     texts: dict[Ranges, list[Expression]] = {}
     for option in spend_on_each(node.items if isinstance(node, Choice) else [node]):
         items = option.items if isinstance(option, Sequence) else (option,)

@@ -82,8 +82,10 @@ class TerminalStates:
         return self._steps[symbol]
 
     def apart(self, symbol: int) -> Expression | None:
-        """The texts of a terminal without its look-aheads, if what they look at never lies behind its end; None
-        if it may, or if the terminal has more than `MAX_STATES` states."""
+        """The texts of a terminal without its look-aheads, if what they look at never lies behind its end.
+
+        None if it may, or if the terminal has more than `MAX_STATES` states.
+        """
         steps = self.steps(symbol)
         if steps is None:
             return None
