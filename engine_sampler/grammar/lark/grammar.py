@@ -36,10 +36,9 @@ from .dialect import Rewritten, rewrite
 from .extensions.parametric import expanded
 from .extensions.placeholders import Placeholder
 from .gbnf import read_gbnf
-from .hints import hinting
 from .lazy_terminals import guarded_terminals
 from .library import library_source
-from .messages import Messages
+from .messages import Messages, hinting
 from .named_grammars import NamedGrammars
 from .plain_definitions import Definition, plain_definitions
 from .rules import RuleReader
@@ -372,6 +371,8 @@ class _Reading:
             try:
                 tokens, declared = loaded.special_tokens, loaded.declared
                 inner = load(text, None, loaded.folders, tokens, declared, loaded.named)
+                if "start" not in inner.rule_trees():
+                    raise GrammarError("there is no rule 'start' to start with")
                 within = (*self._within, name)
                 read[name or word] = _rules_of(inner, "start", self._schema_rules, within)
             except GrammarError as error:

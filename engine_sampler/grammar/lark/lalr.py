@@ -33,10 +33,9 @@ from .dialect import Rewritten
 from .expansion_bounds import check_expansion, without_endless_counts
 from .extensions.terminal_operators import OperatorTerminal
 from .grammar import Loaded, load
-from .hints import hinting
 from .lalr_tables import LalrTables, tables_of
 from .lexer_order import LexerOrder, OperatorWidths, lexer_outlines
-from .messages import Messages
+from .messages import Messages, hinting
 from .named_grammars import NamedGrammars
 from .rules import RuleReader
 from .terminal_patterns import pattern_of

@@ -142,8 +142,8 @@ def _resolve_preferred(threads: Iterable[Thread]) -> Resolved:
         if cell == END:
             if required:
                 raise GrammarError(
-                    "a lookahead beyond the end of a terminal would decide whether it matches; negative ones are "
-                    "read: (?![^a-z]) is (?=[a-z]), but may end the text"
+                    "a lookahead beyond the end of a terminal would decide whether it matches; negative ones "
+                    "are read: (?![^a-z]) is (?=[a-z]), but also allows the end of the text"
                 )
             if holds_at_end((cell, forbidden, required)):
                 ends |= {forbidden}

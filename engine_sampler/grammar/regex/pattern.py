@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import takewhile
 from typing import Literal, NamedTuple
 
 from ...base.errors import quoted
@@ -240,11 +241,9 @@ def _preferred(tree: Node, limits: PatternLimits, before: Before = UNKNOWN) -> E
             return _language(tree)
         if isinstance(tree, Choice):
             return union(*(_preferred(item, limits, before) for item in spend_on_each(tree.items)))
-    try:
+    with suppress(TextBeforeError):  # the pattern as a whole may know that text
         if (found := _preferred_unless(tree, limits, before)) is not None:
             return found
-    except TextBeforeError:
-        pass  # the pattern as a whole may know that text
     return ordered.preferred(tree, limits.states, limits.work, before)
 
 
@@ -254,21 +253,19 @@ def _preferred_unless(tree: Node, limits: PatternLimits, before: Before) -> Expr
     None for any other. The lookahead is one condition, at whatever places of its words the text may end.
     """
     items = tree.items if isinstance(tree, Sequence) else ()
-    first = next((number for number, item in enumerate(items) if not isinstance(item, Set)), 0)
-    after = next(
-        (number for number in range(first, len(items)) if not _is_forbidding(items[number])), len(items)
-    )
+    first = len(list(takewhile(lambda item: isinstance(item, Set), items)))
+    after = first + len(list(takewhile(_is_forbidding, items[first:])))
     if first == after:
         return None
-    if first:
-        before = Before(items[first - 1].ranges, begins=False)
-    forbidden = choice(item.item for item in items[first:after])
+    for item in items[:first][-1:]:
+        assert isinstance(item, Set)
+        before = Before(item.ranges, begins=False)
+    forbidden = choice(map(_item, items[first:after]))
     part = _preferred(sequence(items[after:]), limits, before)
-    if (plain := _plainly_forbidden(forbidden)) is None:
-        part = ordered.unless(forbidden, part, limits.states, limits.work, before)
+    if plain := _plainly_forbidden(forbidden):
+        part = EMPTY if nullable(plain[1]) else guard(without(part, plain[0]), plain[1])
     else:
-        whole, beginning = plain
-        part = EMPTY if nullable(beginning) else guard(without(part, whole), beginning)
+        part = ordered.unless(forbidden, part, limits.states, limits.work, before)
     return concat(*map(_language, items[:first]), part)
 
 
@@ -280,11 +277,13 @@ def _plainly_forbidden(node: Node) -> tuple[Expression, Expression] | None:
     texts: dict[Ranges, list[Expression]] = {}
     for option in spend_on_each(node.items if isinstance(node, Choice) else [node]):
         items = option.items if isinstance(option, Sequence) else (option,)
-        last = items[-1] if items and _is_forbidding(items[-1]) else None
-        text = sequence(items[:-1] if last else items)
-        if text.has_lookaround or (last and not isinstance(_item(last), Set)):
+        ranges: Ranges = ()
+        if items and _is_forbidding(items[-1]) and isinstance(last := _item(items[-1]), Set):
+            items, ranges = items[:-1], last.ranges
+        text = sequence(items)
+        if text.has_lookaround:
             return None
-        texts.setdefault(_item(last).ranges if last else (), []).append(_language(text))
+        texts.setdefault(ranges, []).append(_language(text))
     alone = [text for ranges, some in texts.items() if ranges for text in some]
     begun = (
         concat(union(*some), _language(one_of(invert(ranges)))) if ranges else union(*some)
