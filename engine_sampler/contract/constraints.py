@@ -149,10 +149,10 @@ class AnswerParser(ABC):
     @abstractmethod
     def __len__(self) -> int: ...
 
-    def shared_steps(self, count: int) -> Any:
+    def shared_steps(self, steps: int) -> Any:
         """What bounds the work of several parsers of this class together: their argument `steps`. By default,
         each may take so many."""
-        return count
+        return steps
 
     @abstractmethod
     def feed(self, pieces: Iterable[int] | str, *, steps: Any = None) -> list[Any]:

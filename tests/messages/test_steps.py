@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from engine_sampler import ParameterError, SamplingParams, Scheduler, Tokenizer
+from engine_sampler.contract.work import CAPTURE_STEPS_AT_ONCE
 from engine_sampler.grammar import Grammar
 from engine_sampler.grammar.engines.steps import Steps
-from engine_sampler.grammar.limits import CAPTURE_STEPS_AT_ONCE
 from engine_sampler.messages import Event, MessageParser
 
 TOKENIZER = Tokenizer([*(bytes([i]) for i in range(256)), b"<eos>"], [256])
