@@ -19,9 +19,10 @@ from engine_sampler_torch.kernels import Workspace, logprobs, narrow, outcome, r
 from engine_sampler_torch.kernels.check import Golden
 from engine_sampler_torch.kernels.launching import listening
 from engine_sampler_torch.kernels.workspace import CAPACITIES
-from engine_sampler_torch.on_device.machine_code import ARCHITECTURES, specification
+from on_device.machine_code import ARCHITECTURES, specification
 
 PLUGIN = Path(__file__).parents[2]
+PATHS = (str(PLUGIN), str(PLUGIN / "benchmarks"))
 
 CHAINS = (
     [],
@@ -181,7 +182,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("compiled")
     (folder / "specs.json").write_text(json.dumps(work))
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
-    environment |= {"TRITON_CACHE_DIR": str(folder), "PYTHONPATH": str(PLUGIN)}
+    environment |= {"TRITON_CACHE_DIR": str(folder), "PYTHONPATH": os.pathsep.join(PATHS)}
     command = [sys.executable, str(Path(__file__).with_name("compiling.py")), str(folder / "specs.json")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
