@@ -83,7 +83,7 @@ def warm(rows: int, chains: Sequence[Chain], vocab_size: int = VOCAB_SIZE) -> It
 
         for _ in range(WARM_UP):
             step()
-        with mock.patch("engine_sampler.scheduler.masks.fill_masks", _fill_nothing):
+        with mock.patch.object(scheduler._runner._masks, "_fill_masks", _fill_nothing):
             yield step
 
 
