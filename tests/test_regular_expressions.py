@@ -65,6 +65,8 @@ SLOWER = {
     "grammar.lark.extensions.parametric._VALUE": "it is matched where a value begins; what fails is an error",
     "grammar.lark.extensions.parametric._CALL": "it is matched with whole texts only, each at most 21 times",
     "backends.library.header: re.findall": "the text is our own header",
+    "grammar.engines.unique_items.vocabulary._STRING_OR_SPACE": "it reads single tokens, each once",
+    "grammar.engines.unique_items.vocabulary._WHOLE": "it reads single tokens, each once",
     "messages.harmony._WORD": "it is matched once, in a header of 512 characters at most",
 }
 """Patterns that could take quadratic time if they were tried everywhere in a text, and why they do not."""

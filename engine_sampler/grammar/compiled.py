@@ -18,8 +18,7 @@ from ..tokenizer import Tokenizer
 from .cache import Cache, CacheInfo
 from .engines import native
 from .engines.emptiness import with_reason
-from .engines.nested_items import NestedItemsMatcher
-from .engines.unique_items import UniqueItemsMatcher
+from .engines.unique_items import UniqueItems
 from .engines.unique_keys import UniqueKeysMatcher
 from .errors import GrammarError, GrammarLimitError
 from .limits import LIMITS, Limits
@@ -85,6 +84,7 @@ class CompiledGrammar(Compiled):
             if part := largest_part(program):
                 error.text += f"; the grammar's largest part is {part}"
             raise
+        self._unique_items = UniqueItems(program, tokenizer) if program.unique_items else None
         self.settings = MatcherSettings(program) if program.settings else None
         self.unenforced, self.has_captures = program.unenforced, bool(program.captures)
         self.compiled_at = time.monotonic()
@@ -94,8 +94,8 @@ class CompiledGrammar(Compiled):
         matcher = self._compiled.matcher()
         if self.program.unenforced or self.program.captures or self.program.settings:
             matcher.compiled = self
-        if self.program.unique_items:
-            matcher = remembering_matcher(self.program, matcher, self.tokenizer)
+        if self._unique_items is not None:
+            matcher = self._unique_items.matcher(matcher)
         if self.program.unique_keys:
             matcher = UniqueKeysMatcher(matcher, self.tokenizer)
         return matcher
@@ -130,12 +130,6 @@ class CompiledGrammar(Compiled):
 
     def __repr__(self) -> str:
         return f"<CompiledGrammar {self.program.key[:8]} for {len(self.tokenizer)} tokens, {self.engine}>"
-
-
-def remembering_matcher(program: Program, matcher: Any, tokenizer: Tokenizer) -> Any:
-    """The matcher of a program with arrays whose items must differ, which follows that of an engine."""
-    kind = NestedItemsMatcher if program.nested_items else UniqueItemsMatcher
-    return kind(matcher, tokenizer)
 
 
 def bound_program(program: Program, tokenizer: Tokenizer, special_names: Sequence[SpecialName]) -> Program:

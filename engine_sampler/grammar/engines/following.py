@@ -33,13 +33,8 @@ class FollowingMatcher(ForkedByCopy, ABC, Generic[Position]):
         """The tokens to remove from a mask; `spend` counts the work."""
 
     @abstractmethod
-    def _after(self, data: bytes, before: Any, spend: Callable[[int], None]) -> Position | None:
-        """The position after bytes that the engine has accepted; None if they are refused. `before` is the
-        engine's matcher before them, if `_needs_before`."""
-
-    def _needs_before(self, data: bytes) -> bool:
-        """Whether `_after` needs the engine's matcher as it was."""
-        return False
+    def _after(self, data: bytes, spend: Callable[[int], None]) -> Position | None:
+        """The position after bytes that the engine has just accepted; None if they are refused."""
 
     def fill_bitmask(self, bitmask: Any, row: int = 0, work: Work | None = None) -> None:
         """Write the mask of the next token into a row of `bitmask`, int32 `[rows, ceil(vocab / 32)]`."""
@@ -67,20 +62,19 @@ class FollowingMatcher(ForkedByCopy, ABC, Generic[Position]):
         return self._push(data, lambda: self.matcher.accept_bytes(data), spending(None))
 
     def _push(self, data: bytes, accept: Callable[[], Any], spend: Callable[[int], None]) -> bool:
-        before = self.matcher.fork() if self._needs_before(data) else None
         if not accept():
             return False
-        after = self._unless_rolled_back(data, before, spend)
+        after = self._unless_rolled_back(data, spend)
         if after is None:
             return False
         self._positions.append(after)
         return True
 
-    def _unless_rolled_back(self, data: bytes, before: Any, spend: Callable[[int], None]) -> Position | None:
+    def _unless_rolled_back(self, data: bytes, spend: Callable[[int], None]) -> Position | None:
         """The position after bytes that the engine has accepted; it forgets them if they are refused."""
         after = None
         try:
-            after = self._after(data, before, spend)
+            after = self._after(data, spend)
         finally:
             if after is None:
                 self.matcher.rollback(1)

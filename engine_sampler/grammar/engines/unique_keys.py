@@ -212,7 +212,7 @@ class UniqueKeysMatcher(FollowingMatcher[KeyPosition]):
         self._search.finish(self._tokenizer, spend)
         return self._search.repeated
 
-    def _after(self, data: bytes, before: Any, spend: Callable[[int], None]) -> KeyPosition | None:
+    def _after(self, data: bytes, spend: Callable[[int], None]) -> KeyPosition | None:
         return position_after(self._positions[-1], data)
 
     def fork(self) -> UniqueKeysMatcher:

@@ -83,7 +83,7 @@ class _Embedding:
         """Give each rule its automaton, and what it sets."""
         self._rules.unenforced |= dict.fromkeys(self._program.unenforced)
         self._rules.unique_items |= self._program.unique_items
-        self._rules.nested_items |= self._program.nested_items
+        self._rules.indexed_items |= self._program.indexed_items
         self._rules.unique_keys |= self._program.unique_keys
         self._rules.marks |= {self._symbols[-1 - rule]: mark for rule, mark in marks.items()}
         self._rules.part_budgets |= {self._symbols[-1 - rule]: one for rule, one in budgets.items()}

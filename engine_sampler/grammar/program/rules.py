@@ -39,14 +39,15 @@ from .bodies import PlainEdge as PlainEdge
 from .bodies import alternatives as alternatives
 from .bodies import repeated as repeated
 from .bodies import sequence as sequence
-from .expression import Encoder, Expression, packed
+from .expression import Encoder, Expression, literal, packed
 from .operations import Operation
 from .part_budgets import apply_budgets
 from .settings import Mark, Setting, apply_settings
 from .special_names import Binding
 
 UNIQUE_MARK = b"\xff"
-"""The byte that may follow the bracket of an array whose items must differ; no text of a grammar has it."""
+"""The byte that may follow the bracket of an array whose items must differ, and an item of any other array;
+no text of a grammar has it."""
 
 MAX_UNIQUE_ITEMS = 1_024
 """The most items of such an array."""
@@ -72,7 +73,7 @@ class Program:
     rule_names       of all rules; then, of an LALR parser, of the left sides of its rules
     unique_keys      the texts are JSON, and those in which an object repeats a key are not meant
     unique_items     whether a bracket may be followed by `UNIQUE_MARK`: the items of that array differ
-    nested_items     whether such items may be arrays and objects
+    indexed_items    whether what such an item may be depends on how many come before it
     unenforced       what the language should have required besides, in words: ignored on request
     captures         the rules whose matches are reported, and under which name: the symbol of a rule, or
                      -1 - the left side of rules of an LALR parser; the language is the same
@@ -101,7 +102,7 @@ class Program:
     unique_keys: bool = False
     budgets: array[int] = field(default_factory=lambda: array("i"))
     unique_items: bool = False
-    nested_items: bool = False
+    indexed_items: bool = False
     unenforced: tuple[str, ...] = ()
     captures: tuple[tuple[int, str], ...] = ()
     skipped: tuple[int, ...] = ()
@@ -121,7 +122,7 @@ class Program:
         content += str(self.start).encode() + b"|unique keys" * self.unique_keys
         content += (
             b"|unique items" * self.unique_items
-            + b"|nested items" * self.nested_items
+            + b"|indexed items" * self.indexed_items
             + "|".join(self.unenforced).encode()
         )
         content += repr((*self.settings, self.settings_of)).encode() if self.settings else b""
@@ -171,9 +172,12 @@ class Rules:
     parser: array[int] = field(default_factory=lambda: array("i"))
     unique_keys: bool = False
     unique_items: bool = False
-    nested_items: bool = False
+    indexed_items: bool = False
 
     def __post_init__(self) -> None:
+        self.after_items: set[tuple[int, int]] = set()
+        """The rules and states after items that may be repeated: if there are arrays in which others may not,
+        the program says so by `UNIQUE_MARK`."""
         self.unenforced: dict[str, None] = {}
         self.marks: dict[int, Mark] = {}
         """What rules set, by their symbols: `settings` once the program is made."""
@@ -207,7 +211,7 @@ class Rules:
     def copy(self) -> Rules:
         """Other rules that begin with the same terminals. There must be no rules yet."""
         other = Rules(self.start, self.ignore[:], self.parser, self.unique_keys, self.unique_items)
-        other.nested_items = self.nested_items
+        other.indexed_items = self.indexed_items
         other.terminal_names, other.expressions = self.terminal_names[:], self.expressions[:]
         other._encoder = self._encoder.copy()
         other._terminals, other._by_expression = self._terminals[:], self._by_expression.copy()
@@ -333,7 +337,7 @@ class Rules:
         Returns how many rules came before: the symbol s of a rule there is s minus that here.
         """
         self.unique_items |= other.unique_items
-        self.nested_items |= other.nested_items
+        self.indexed_items |= other.indexed_items
         self.unenforced |= other.unenforced
         before = len(self._automata)
         self.captures |= {rule - before: name for rule, name in other.captures.items()}
@@ -358,6 +362,8 @@ class Rules:
 
     def program(self) -> Program:
         """The grammar as arrays. Raises GrammarError for a rule without a definition."""
+        if self.unique_items:
+            self._mark_repetitions()
         if self.part_budgets:
             given, self.part_budgets = self.part_budgets, {}
             apply_budgets(self, given)
@@ -418,13 +424,22 @@ class Rules:
             self.unique_keys,
             array("i", [number for one in budgets for number in one[:levels]]),
             self.unique_items,
-            self.nested_items,
+            self.indexed_items,
             tuple(self.unenforced),
             tuple(self.captures.items()),
             tuple(sorted(self.skipped)),
             tuple(self.settings),
             tuple(self.settings_of.get(i, 0) for i in range(len(self._terminals))) if self.settings else (),
         )
+
+    def _mark_repetitions(self) -> None:
+        """Let arrays read `UNIQUE_MARK` after items that they may repeat."""
+        repeated = self.terminal("REPEATED_ITEM", literal(UNIQUE_MARK))
+        for rule, state in sorted(self.after_items):
+            states = self.states_of(rule)
+            edges = [*states[state], (repeated, state, ())]
+            self.redefine(rule, rule, [*states[:state], edges, *states[state + 1 :]])
+        self.after_items.clear()
 
 
 def _packed(numbers: Sequence[int]) -> array[int]:

@@ -14,7 +14,7 @@ from .settings import loaded_settings, saved_settings
 from .special_names import Binding
 
 _FORMAT = "engine_sampler grammar 1"
-_FLAGS = ("unique_keys", "unique_items", "nested_items")
+_FLAGS = ("unique_keys", "unique_items", "indexed_items")
 
 
 def saved_text(kind: str, program: Program, special_names: Sequence[str | Binding]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from decimal import Decimal
-from itertools import combinations
 from typing import Any, TypeAlias
 
 from ..program.rules import MAX_UNIQUE_ITEMS
@@ -50,14 +49,14 @@ Bounds: TypeAlias = "tuple[int, int | None]"
 _MAX_DISTINCT = 1000
 """Maximum number of constants that are listed as the items of an array without duplicates, ..."""
 
+_FEW_DISTINCT = 50
+"""... and from which on a matcher remembers them instead, if it can: that takes less for each item, ..."""
+
 _MAX_REPEATED = 200
 """... and of an array that must have some."""
 
-_TOO_FEW = "there may be fewer different items than the array needs"
+_TOO_FEW = 'there may be fewer different items than minItems asks for; unsupported="warn" goes on without it'
 _REPEATED = "an array that must repeat an item can be required of a short list of constants only"
-
-_MAX_COMPARED = 16
-"""The most items of an array that are compared with each other."""
 
 
 def array_shapes(atoms: Iterable[Formula], expander: Expander) -> list[ArrayShape]:
@@ -89,14 +88,13 @@ def array_shapes(atoms: Iterable[Formula], expander: Expander) -> list[ArrayShap
     if unique is None or (unique and shape.high is not None and shape.high <= 1):
         return [shape]
     constants = _constants(shape, expander, unique)
+    many = constants is None or len(constants) > _FEW_DISTINCT
+    if unique and many and _can_be_remembered(shape, expander):
+        shape.remembers = True
+        if not shape.counts:  # listed states would have to count so far
+            shape.high = min(shape.high or MAX_UNIQUE_ITEMS, MAX_UNIQUE_ITEMS)
+        return [shape]
     if constants is None:
-        if unique and _can_be_remembered(shape, expander):
-            shape.remembers = True
-            kinds = possible_kinds(outline_intersection(map(expander.outline, shape.literals(0))))
-            shape.nests = bool(shape.prefix or shape.counts or kinds & (ARRAY | OBJECT))
-            if not shape.counts:  # listed states would have to count so far
-                shape.high = min(shape.high or MAX_UNIQUE_ITEMS, MAX_UNIQUE_ITEMS)
-            return [shape]
         expander.unsupported("uniqueItems", _TOO_FEW if unique else _REPEATED)
         return [shape] if unique else []
     if unique:
@@ -156,19 +154,6 @@ def _has_enough(literals: Literals, count: int, expander: Expander) -> bool:
     if kinds & STRING and strings != FALSE and _has_any_length(strings):
         return True
     return bool(kinds & NUMBER) and numbers != FALSE and _has_no_end(numbers)
-
-
-def cannot_repeat(shape: ArrayShape, expander: Expander) -> bool:
-    """Whether the items of arrays are obviously scalars that differ, though no matcher remembers them."""
-    literals = map(shape.literals, range(shape.prefix + 1))
-    outlines = [outline_intersection(map(expander.outline, one)) for one in literals][: shape.high]
-    if any(possible_kinds(one) & (ARRAY | OBJECT) for one in outlines):
-        return False
-    if shape.distinct is not None or shape.high == 0 or shape.high == 1:
-        return True
-    if shape.high is None or not len(outlines) == shape.high <= _MAX_COMPARED:
-        return False
-    return not any(possible_kinds(outline_intersection(pair)) for pair in combinations(outlines, 2))
 
 
 def _has_any_length(formula: Formula) -> bool:

@@ -65,7 +65,6 @@ class ArrayShape:
     distinct   literals of constants; each item must be a different one of them; None if items may be equal
     unlike     indexes of items that differ from all others by their types, whatever these are
     remembers  whether items must differ that are too many to list
-    nests      whether such items may be arrays or objects, or are told apart by their places
     impossible  whether obviously nothing satisfies some literals
     """
 
@@ -77,7 +76,6 @@ class ArrayShape:
     distinct: tuple[int, ...] | None = None
     unlike: frozenset[int] = frozenset()
     remembers: bool = False
-    nests: bool = False
     impossible: Callable[[Literals], bool] = lambda literals: False
 
     def literals(self, index: int) -> Literals:

@@ -11,20 +11,17 @@ from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
 from ..program.expression import EMPTY, Expression, literal
 from ..program.operations import Operation, any_clear, at_least, clause, clear, count, saturate, set_bit
 from ..program.rules import ACCEPT, UNIQUE_MARK, PlainEdge, Rules
-from ..program.shared_arrays import SharedArrays
 from ..work import sort, spend, spend_on_each
-from .array_assertions import cannot_repeat
 from .arrays import ArrayShape
 from .document import Document
 from .layout import Punctuation
 from .limits import MAX_CELLS
-from .listed import Listed, ListedAutomaton, is_array_without_repetitions
+from .listed import Listed, ListedAutomaton
 from .nodes import Expander
 from .objects import ObjectShape, Plan, Region
 from .options import KeyOrder
 from .ordering import MemberWriter, ordered_object
 from .outlines import CONSTANTS, json_kind
-from .scalars.matching import ValueMatcher
 from .scalars.numbers import decimal, plain_numbers
 from .scalars.strings import holds
 from .scalars.texts import quoted_key
@@ -57,10 +54,6 @@ class Emitter:
         self._constants: dict[Any, tuple[int, ...]] = {}
         self._waiting: list[tuple[int, Plan | ArrayShape | Listed, Literals]] = []
         self._keys: dict[str, int] = {}
-        self._marked: dict[int, list[PlainEdge]] = {}
-        """The rules of arrays whose items a matcher remembers: the first state, whose last edge says so."""
-        self._without_repetitions: set[int] = set()
-        """The rules of other arrays of scalars that differ."""
         self.unique_keys = False
         """Whether it matters that no object repeats a key."""
 
@@ -81,19 +74,6 @@ class Emitter:
             except GrammarError as error:
                 self.values.expander.place(error, literals)
                 raise
-        if self._marked:
-            self._forget_shared_arrays()
-
-    def _forget_shared_arrays(self) -> None:
-        """Have matchers not remember the items of arrays that another rule may read, if that is allowed."""
-        shared_arrays = SharedArrays(self._rules, ValueMatcher)
-        while self._marked and (found := shared_arrays.found(self._marked, self._without_repetitions)):
-            reason = "other alternatives of the schema may allow the same array, and repetitions in it"
-            self.values.expander.unsupported("uniqueItems", reason)
-            for rule in found:
-                self._marked.pop(rule).pop()
-        self._rules.unique_items = bool(self._marked)
-        self._rules.nested_items &= bool(self._marked)
 
     def _define(self, symbol: int, shape: Plan | ArrayShape | Listed) -> None:
         if isinstance(shape, Plan):
@@ -130,6 +110,7 @@ class Emitter:
         for name, text in zip(rules.terminal_names[first:], rules.expressions[first:], strict=True):
             terminals.append(self._rules.terminal(name, text or EMPTY))
         moved = self._rules.append(rules, terminals)
+        self._rules.after_items |= {(rule - moved, state) for rule, state in rules.after_items}
         return tuple([terminals[one] if one >= 0 else one - moved for one in symbols])
 
     def _define_choice(self, rule: int, symbols: Sequence[int]) -> None:
@@ -187,10 +168,9 @@ class Emitter:
         return (self._rules.terminal("NUMBER", number),)
 
     def _listed(self, rule: int, values: Mapping[Hashable, Any]) -> None:
-        if all(is_array_without_repetitions(value) for value in values):
-            self._without_repetitions.add(rule)
         automaton = ListedAutomaton(values, self, self._marks, self._ordered)
         self._rules.define_automaton(rule, automaton.states, automaton.bits)
+        self._may_repeat(rule, automaton.states, self._marks)
 
     def plans(self, shape: ObjectShape) -> list[Plan]:
         """The finished plans of an object."""
@@ -216,7 +196,13 @@ class Emitter:
         _, target, operations = states[0][0]
         symbol = self._rules.terminal("UNIQUE_ARRAY", literal(b"[" + UNIQUE_MARK))
         states[0].append((symbol, target, operations))
-        self._marked[rule] = states[0]
+
+    def _may_repeat(self, rule: int, states: Sequence[Sequence[PlainEdge]], marks: Punctuation) -> None:
+        """Note that an array may repeat items, as far as its rule says: behind them is a comma or the end."""
+        behind = {marks.comma, marks.close_array}
+        for number, edges in enumerate(states):
+            if any(edge[0] in behind for edge in edges):
+                self._rules.after_items.add((rule, number))
 
     def define_array(self, rule: int, shape: ArrayShape, writer: ItemWriter, marks: Punctuation) -> None:
         """Define the rule of an array, whose items `writer` writes, with `marks` around them."""
@@ -226,9 +212,9 @@ class Emitter:
             states, bits, counters = _listed_array(writer, marks, shape, self.values), 0, 0
         if shape.remembers:
             self._mark(rule, states, marks)
-            self._rules.nested_items |= shape.nests
-        elif cannot_repeat(shape, self.values.expander):
-            self._without_repetitions.add(rule)
+            self._rules.indexed_items |= bool(shape.prefix or shape.counts)
+        elif marks is self._marks:
+            self._may_repeat(rule, states, marks)
         self._rules.define_automaton(rule, states, bits, counters)
 
 

@@ -82,17 +82,6 @@ def identity(value: Any) -> Hashable:
     return type(value).__name__, value
 
 
-def is_array_without_repetitions(same: Any) -> bool:
-    """Whether the `identity` of a value is that of an array of scalars, all of which differ."""
-    kind, members = same
-    spend(len(members) if kind == "array" else 1)
-    return (
-        kind == "array"
-        and len(set(members)) == len(members)
-        and not any(member[0] in ("object", "array") for member in members)
-    )
-
-
 def _is_text(value: Any) -> bool:
     """Whether UTF-8 can encode all strings in a value."""
     spend()

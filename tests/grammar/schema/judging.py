@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from engine_sampler.grammar.compiled import remembering_matcher
 from engine_sampler.grammar.correction.correction import BYTES
+from engine_sampler.grammar.engines.unique_items import UniqueItems
 from engine_sampler.grammar.schema.compiling import rules_from_schema
 from engine_sampler.grammar.schema.options import SchemaOptions
 
@@ -19,7 +19,7 @@ class Judge:
     def __init__(self, schema: Any, **options: Any) -> None:
         program = rules_from_schema(schema, SchemaOptions(**options)).program()
         matcher = FASTEST(program, ()).matcher()
-        self._matcher = remembering_matcher(program, matcher, BYTES) if program.unique_items else matcher
+        self._matcher = UniqueItems(program, BYTES).matcher(matcher) if program.unique_items else matcher
 
     def accepts(self, text: str | bytes) -> bool:
         """Whether a whole text is accepted."""

@@ -11,11 +11,11 @@ from typing import Any
 
 from engine_sampler import Tokenizer
 from engine_sampler.grammar import Grammar
-from engine_sampler.grammar.compiled import remembering_matcher
+from engine_sampler.grammar.engines.unique_items import UniqueItems
 from engine_sampler.grammar.errors import GrammarError
 from engine_sampler.grammar.schema.listed import identity
 
-from ..both_engines import allowed, every_engine
+from ...both_engines import allowed, every_engine
 
 ROUNDS = int(os.environ.get("ENGINE_SAMPLER_TEST_ROUNDS", "1"))
 PIECES = [b'","', b'["', b'["a","', b'"]', b"1,1", b'a"', b'{"t":[', b"1]", b",1", b"<end>"]
@@ -166,12 +166,12 @@ def test_walks_end_in_valid_values_and_no_valid_value_is_refused(engine: Any) ->
         schema, grammar = found
         compiled = engine(grammar.program, TOKENS, TOKENIZER.eos_token_ids)
         for value in rng.sample(INSTANCES, 40):
-            matcher = remembering_matcher(grammar.program, compiled.matcher(), TOKENIZER)
+            matcher = UniqueItems(grammar.program, TOKENIZER).matcher(compiled.matcher())
             text = json.dumps(value, separators=(",", ":")).encode()
             accepted = matcher.accept_bytes(text) and matcher.is_accepting()
             assert accepted == is_valid(value, schema, schema), json.dumps([schema, value])
         for _ in range(2):
-            text = walked(remembering_matcher(grammar.program, compiled.matcher(), TOKENIZER), rng, schema)
+            text = walked(UniqueItems(grammar.program, TOKENIZER).matcher(compiled.matcher()), rng, schema)
             assert is_valid(json.loads(text), schema, schema), (schema, text)
     assert remembering > 10 * ROUNDS
 

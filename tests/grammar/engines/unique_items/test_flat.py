@@ -13,11 +13,11 @@ import pytest
 from engine_sampler import Tokenizer
 from engine_sampler.contract import allocate_bitmask
 from engine_sampler.grammar import Grammar, GrammarLimitError
-from engine_sampler.grammar.engines import item_positions, unique_items
+from engine_sampler.grammar.engines.unique_items import UniqueItems
 from engine_sampler.grammar.errors import UnsupportedKeywordError
 from engine_sampler.testing import MatcherContract
 
-from ..both_engines import every_engine
+from ...both_engines import every_engine
 from .item_arrays import MIXED, PIECES, STRINGS, items
 
 ROUNDS = int(os.environ.get("ENGINE_SAMPLER_TEST_ROUNDS", "1"))
@@ -159,7 +159,7 @@ def test_masks_allow_exactly_the_tokens_that_are_accepted(engine: Any, kind: str
     ended = 0
     for _ in range(2 * ROUNDS):
         inner = engine(grammar.program, TOKENS, TOKENIZER.eos_token_ids).matcher()
-        matcher = unique_items.UniqueItemsMatcher(inner, TOKENIZER)
+        matcher = UniqueItems(grammar.program, TOKENIZER).matcher(inner)
         text = b""
         while len(text) < 40:
             bitmask = allocate_bitmask(1, len(TOKENS))
@@ -188,12 +188,6 @@ def test_completions_and_repairs_do_not_repeat_items_in_silence() -> None:
     assert grammar.complete('["a","a"') is None
     with pytest.raises(GrammarLimitError, match="repeats an item"):
         grammar.complete('["",')
-
-
-def test_an_item_may_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(item_positions, "MAX_ITEM", 5)
-    with pytest.raises(GrammarLimitError, match="an item has more than 5 bytes"):
-        Grammar.from_json_schema(STRINGS).check('["abcdefg"]')
 
 
 def test_a_saved_grammar_remembers_items(tmp_path: Any) -> None:

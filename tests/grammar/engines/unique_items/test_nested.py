@@ -14,10 +14,10 @@ import pytest
 from engine_sampler import Tokenizer
 from engine_sampler.contract import allocate_bitmask
 from engine_sampler.grammar import Grammar, GrammarLimitError
-from engine_sampler.grammar.engines.nested_items import NestedItemsMatcher, positions
+from engine_sampler.grammar.engines.unique_items import UniqueItems
 from engine_sampler.testing import MatcherContract
 
-from ..both_engines import every_engine
+from ...both_engines import every_engine
 from .item_arrays import MIXED, PIECES, STRINGS, items
 
 ROUNDS = int(os.environ.get("ENGINE_SAMPLER_TEST_ROUNDS", "1"))
@@ -137,7 +137,7 @@ def test_masks_allow_exactly_the_tokens_that_are_accepted(engine: Any, kind: str
     random_ = random.Random(4)
     for _ in range(ROUNDS):
         inner = engine(grammar.program, TOKENS, TOKENIZER.eos_token_ids).matcher()
-        matcher = NestedItemsMatcher(inner, TOKENIZER)
+        matcher = UniqueItems(grammar.program, TOKENIZER).matcher(inner)
         text = b""
         while True:
             bitmask = allocate_bitmask(1, len(TOKENS))
@@ -175,10 +175,13 @@ def test_completions_and_repairs_do_not_repeat_objects_in_silence() -> None:
         grammar.complete("[{},")
 
 
-def test_an_item_may_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(positions, "MAX_ITEM", 5)
-    with pytest.raises(GrammarLimitError, match="an item has more than 5 bytes"):
-        Grammar.from_json_schema(items({})).check('["abcdefg"]')
+def test_a_number_may_not_grow_without_end() -> None:
+    grammar = Grammar.from_json_schema(items({}), numbers="any")
+    assert grammar.check("[" + "1" * 4000).viable
+    with pytest.raises(GrammarLimitError, match="a number among items that must differ has more than 4096"):
+        grammar.check("[" + "1" * 5000)
+    with pytest.raises(GrammarLimitError, match="a number among items that must differ has more than 4096"):
+        grammar.check("[1e" + "1" * 5000 + "]")
 
 
 def test_an_item_may_not_be_nested_without_end() -> None:
