@@ -152,13 +152,18 @@ class AnswerParser(ABC):
     @abstractmethod
     def __len__(self) -> int: ...
 
+    def shared_steps(self, steps: int) -> Any:
+        """What bounds the work of several parsers of this class together: their argument `steps`. By default,
+        each may take so many."""
+        return steps
+
     @abstractmethod
-    def feed(self, pieces: Iterable[int] | str) -> list[Any]:
+    def feed(self, pieces: Iterable[int] | str, *, steps: Any = None) -> list[Any]:
         """The events of some more tokens."""
 
     @abstractmethod
-    def finish(self, *, steps: int | None = None) -> list[Any]:
-        """The events at the end of the answer; `steps` bounds the work."""
+    def finish(self, *, steps: Any = None) -> list[Any]:
+        """The events at the end of the answer."""
 
     @abstractmethod
     def rollback(self, n: int) -> None:

@@ -52,7 +52,7 @@ class Example:
 
 Role = Literal["edit", "penalty", "warp"]
 
-Cost = Literal["pass", "sort", "history", "bytes"]
+Cost = Literal["pass", "select", "sort", "history", "bytes"]
 
 
 class Stateful:
@@ -89,9 +89,10 @@ class Sampler(Stateful):
     role      "edit" samplers (masks, biases) come first, in a fixed order; "penalty" samplers
               read the history; "warp" is everything else.
     params    the parameters that this sampler owns.
-    cost      the most work that it does on a row: "pass", a few passes over the columns; "sort", as much as
-              sorting them; "history", in proportion to the tokens of the request; "bytes", to the bytes of
-              all columns' tokens. The sum over a chain is bounded.
+    cost      the most work that it does on a row: "pass", a few passes over the columns; "select", finding
+              those that are above a cut; "sort", as much as sorting them; "history", in proportion to the
+              tokens of the request; "bytes", to the bytes of all columns' tokens. The sum over a chain is
+              bounded, and that over all rows of a request.
     argmax_invariant  True if the first token in (logit desc, id asc) order never changes. Such a
               sampler may be skipped if the token is chosen greedily.
     restores  True if a removed token may come back, as the only one of its row.

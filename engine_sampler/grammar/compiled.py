@@ -17,6 +17,7 @@ from ..contract import Compiled, allocate_bitmask
 from ..tokenizer import Tokenizer
 from .cache import Cache, CacheInfo
 from .engines import native
+from .engines.emptiness import with_reason
 from .engines.nested_items import NestedItemsMatcher
 from .engines.unique_items import UniqueItemsMatcher
 from .engines.unique_keys import UniqueKeysMatcher
@@ -194,11 +195,14 @@ def _compile(program: Program, tokenizer: Tokenizer, limits: Limits, engine: str
             vocabulary = tokenizer.kept(
                 f"vocabulary, {engine}", lambda: _vocabulary_of(engine, tokenizer, limits)
             )
-    if isinstance(vocabulary, native.NativeVocabulary):
-        return "native", native.NativeGrammar(program, vocabulary, limits)
-    from .engines.reference import ReferenceGrammar
+    try:
+        if isinstance(vocabulary, native.NativeVocabulary):
+            return "native", native.NativeGrammar(program, vocabulary, limits)
+        from .engines.reference import ReferenceGrammar
 
-    return "reference", ReferenceGrammar(program, vocabulary)
+        return "reference", ReferenceGrammar(program, vocabulary)
+    except GrammarError as error:
+        raise with_reason(error, program) from None
 
 
 class _Prepared:

@@ -38,7 +38,7 @@ from .work import counted_work
 
 if TYPE_CHECKING:
     from .correction import Check, Repair
-    from .engines.captures import Captures
+    from .engines.captures import Captures, Steps
 
 
 class Grammar:
@@ -380,7 +380,7 @@ class Grammar:
         """What `compile` would return from its cache; None if it would have to compile."""
         return cached_grammar(self.program, tokenizer, limits, self.special_names)
 
-    def captures(self, text: str | bytes, *, steps: int | None = None) -> Captures:
+    def captures(self, text: str | bytes, *, steps: int | Steps | None = None) -> Captures:
         """What the rules with the attribute `capture` match in a text: for each name a list of captures, in
         the order in which they begin, outer ones before those in them; [] for rules that are not in the text.
 

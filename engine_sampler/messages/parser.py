@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ..base.arguments import not_allowed
 from ..base.errors import quoted
 from ..contract import AnswerParser, ParameterError
+from ..grammar.engines.steps import Steps
 from ..grammar.errors import GrammarError, GrammarLimitError
 from ..grammar.grammar import Grammar
 from ..params.tools import TOOL_FAMILIES, check_reasoning
@@ -126,14 +127,17 @@ class MessageParser(AnswerParser):
 
     # --- Feeding ---
 
-    def feed(self, pieces: Iterable[int] | str) -> list[Event]:
+    shared_steps = staticmethod(Steps)
+
+    def feed(self, pieces: Iterable[int] | str, *, steps: Steps | None = None) -> list[Event]:
         """The events of token ids, or of a piece of text; a rollback counts a piece of text as one token.
+        Captures that take more than `steps`, which several parsers may share, come later.
 
         Raises ValueError after `finish`, and `ParameterError` for text where a tokenizer is given, or for ids
         where none is; nothing has changed then.
         """
         if self._growing is not None:
-            return self._feed_growing(pieces, self._growing)
+            return self._feed_growing(pieces, self._growing, steps)
         events: list[Event] = []
         is_whole = self._takes_ids and not self._bytes_wait and not self._is_finished
         if is_whole and type(pieces) is list and len(pieces) == 1 and self._feed_one(pieces[0], events):
@@ -151,14 +155,14 @@ class MessageParser(AnswerParser):
             raise
         return joined(events)
 
-    def _feed_growing(self, pieces: Iterable[int] | str, growing: GrowingCaptures) -> list[Event]:
+    def _feed_growing(self, pieces: Any, growing: GrowingCaptures, steps: Steps | None) -> list[Event]:
         """`feed`, and the captures that are certain with that: both, or neither."""
         length = len(self._log)
         try:
             self._growing = None
             events = self.feed(pieces)
             text = "".join(event.text for event in events if event.kind == "content")
-            found = growing.feed(text.encode(errors="surrogatepass")) if text else ()
+            found = growing.feed(text.encode(errors="surrogatepass"), steps) if text else ()
             return [*events, *(Event("capture", one.text, id=name) for name, one in found)]
         except BaseException:
             self._growing = growing
@@ -192,7 +196,7 @@ class MessageParser(AnswerParser):
             self._kept.append(self._state())
         return True
 
-    def finish(self, *, steps: int | None = None) -> list[Event]:
+    def finish(self, *, steps: int | Steps | None = None) -> list[Event]:
         """The last events: what was held back, since it might have been the beginning of something, and those
         captures of the grammar that were not reported before, by its names.
 
@@ -350,7 +354,7 @@ class MessageParser(AnswerParser):
         a text under it, or for which this takes too many steps."""
         return self._captures(None)[0]
 
-    def _captures(self, steps: int | None) -> tuple[Captures | None, bool]:
+    def _captures(self, steps: int | Steps | None) -> tuple[Captures | None, bool]:
         """`captures`, found in so many steps, and whether they take more than were given."""
         if self._grammar is None:
             return {}, False

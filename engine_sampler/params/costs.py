@@ -1,4 +1,5 @@
-"""What the samplers of one chain may cost together: a client chooses them, and how often each one runs."""
+"""What the samplers of one chain may cost together, and those of all rows of a request: a client chooses
+them, how often each one runs, and in how many rows."""
 
 from __future__ import annotations
 
@@ -8,15 +9,18 @@ from typing import Any
 
 from ..base.calling import call_for_add
 from ..base.errors import quoted
-from ..contract import ParameterError, Sampler
+from ..contract import Chain, ParameterError, Sampler
 from ..contract.samplers import Cost
 
-PASSES: Mapping[Cost, int] = {"pass": 1, "sort": 8, "history": 8, "bytes": 48}
+PASSES: Mapping[Cost, int] = {"pass": 1, "select": 2, "history": 4, "sort": 16, "bytes": 48}
 """What each class of samplers costs a row at worst, in passes over the vocabulary: up to 0.5 ms each in the C
 kernels, for 131,072 tokens of which none has been removed; up to twenty times as much in NumPy."""
 
 MAX_PASSES = 144
-"""The most that a chain may cost; all built-in samplers at once cost 128."""
+"""The most that a chain may cost; all built-in samplers at once cost 96."""
+
+MAX_ROW_PASSES = 10 * MAX_PASSES
+"""The most that the chains of all rows of a request may cost together, by default."""
 
 MAX_REPEATS = 4
 """How often a chain may run one sampler."""
@@ -45,6 +49,39 @@ def check_cost(names: Sequence[str], samplers: Mapping[str, Sampler], values: Ma
             f"order={quoted(values['order'])} is not allowed with these parameters: the samplers that they "
             f"turn on cost {passes} passes over the vocabulary at worst; at most {MAX_PASSES}"
         )
+
+
+def check_rows(params: Mapping[str, Any], chains: Iterable[Chain], limit: int) -> None:
+    """Raise `ParameterError` if all rows of a request cost more than `limit` with the dearest of its
+    `chains`."""
+    rows = row_count(params)
+    ordered = ([s for s in chain.samplers if s.role != "edit"] for chain in chains)
+    passes = max(map(passes_of, ordered), default=0)
+    if rows * passes > limit:
+        raise ParameterError(
+            f"{row_parameter(params)}={rows} is not allowed with these parameters: the samplers that they "
+            f"turn on cost each row {passes} passes over the vocabulary at worst; this scheduler's limit is "
+            f"{limit:,} for all rows together, which allows {limit // passes} (RequestLimits({ROW_PASSES}=…))"
+        )
+
+
+ROW_PASSES, HISTORIES = "passes", "histories"
+"""The names of the limits on what all rows of a request cost."""
+
+MAX_HISTORIES = 1 << 22
+"""The default of `histories`: a change over so many tokens takes some 60 ms of one core."""
+
+
+def row_parameter(params: Mapping[str, Any]) -> str:
+    """The parameter that says how many rows a request has."""
+    if params["use_beam_search"] and params["beam_width"] is not None:
+        return "beam_width"
+    return "n" if params["best_of"] is None else "best_of"
+
+
+def row_count(params: Mapping[str, Any]) -> int:
+    """How many rows a request has: siblings, or the texts of its beam search."""
+    return int(params[row_parameter(params)])
 
 
 def passes_of(samplers: Iterable[Sampler]) -> int:

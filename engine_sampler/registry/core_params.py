@@ -25,6 +25,9 @@ MAX_SIBLINGS = 128
 MAX_BEAMS = 32
 """The default limit on the beams of a search: a step of more of them takes tens of milliseconds."""
 
+MAX_LENGTH_PENALTY = 16.0
+"""Powers of a length up to this, and their inverses, are numbers, whatever the length."""
+
 MAX_LOGPROBS = 20
 """The default limit on logprobs per token, as in OpenAI's API and in vLLM (`max_logprobs`)."""
 
@@ -201,7 +204,14 @@ CORE_PARAMS = _by_name(
         limit=MAX_BEAMS,
         doc="beams of a beam search; None: best_of, or n",
     ),
-    Param("length_penalty", float, 1.0, doc="a beam's score is its logprob / length^length_penalty"),
+    Param(
+        "length_penalty",
+        float,
+        1.0,
+        low=-MAX_LENGTH_PENALTY,
+        high=MAX_LENGTH_PENALTY,
+        doc="a beam's score is its logprob / length^length_penalty",
+    ),
     Param(
         "early_stopping",
         object,

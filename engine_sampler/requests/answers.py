@@ -1,67 +1,70 @@
-"""`ParsedAnswers`: the parsers that follow the outputs of requests."""
+"""`AnswerReader`: what reads the output of a request with a parser."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from ..base.arguments import not_allowed
 from ..contract import AnswerParser
 from ..contract.work import CAPTURE_STEPS_AT_ONCE
-from .request import Request, RequestError
-from .results import RequestId, StepResult
+
+if TYPE_CHECKING:
+    from .request import Request
 
 
-class ParsedAnswers:
-    """Parsers by request. Each is brought up to its request's output after a step, however that has come.
+class AnswerReader:
+    """The part of a request that reads its output. It is brought up to that by each step, however the tokens
+    have come."""
 
-    find     gives a request by its id, or raises `RequestError`
-    parsers  the parsers by request
-    """
+    __slots__ = ("_parser",)
 
-    def __init__(self, find: Callable[[RequestId], Request]) -> None:
-        self._find = find
-        self.parsers: dict[RequestId, AnswerParser] = {}
+    def __init__(self, parser: AnswerParser) -> None:
+        self._parser = parser
 
-    def add(self, ids: Sequence[RequestId], parser: AnswerParser, output: Sequence[int]) -> None:
-        """Follow requests that begin with some output: the first with `parser`, the others with copies."""
-        parser.feed(output[len(parser) :])
-        for request_id in reversed(ids):
-            self.parsers[request_id] = parser if request_id == ids[0] else parser.fork()
+    def __len__(self) -> int:
+        """How many tokens of the output have been read."""
+        return len(self._parser)
 
-    def fork(self, request_id: RequestId, child_id: RequestId) -> None:
-        """Follow a copy of a request."""
-        if request_id in self.parsers:
-            self.parsers[child_id] = self.parsers[request_id].fork()
+    def __bool__(self) -> bool:
+        return True
 
-    def cut(self, request_id: RequestId, length: int) -> None:
-        """Follow a request back to an output of some length."""
-        parser = self.parsers.get(request_id)
-        if parser is not None and len(parser) > length:
-            parser.rollback(len(parser) - length)
+    def read(self, request: Request, shared: dict[type, Any]) -> list[Any]:
+        """What the request has said since this was called last.
 
-    def forget(self, request_id: RequestId) -> None:
-        """Follow a request no longer."""
-        self.parsers.pop(request_id, None)
-
-    def deltas(self, result: StepResult) -> list[list[Any]]:
-        """What each request of a step has said since the last one; [] for those without a parser."""
-        return [self._delta(result, i) for i in range(len(result.request_ids))]
-
-    def _delta(self, result: StepResult, i: int) -> list[Any]:
-        request_id = result.request_ids[i]
-        parser = self.parsers.get(request_id)
-        if parser is None or parser.is_finished:
+        shared  what bounds the work of all parsers of a step, by their class
+        """
+        parser = self._parser
+        if parser.is_finished:
             return []
-        try:
-            tokens = self._find(request_id).history.output_token_ids[len(parser) :].tolist()
-        except RequestError:  # another thread has removed it
-            tokens = result.tokens(i)
-        if result.finish_reasons[i] is None:
-            return parser.feed(tokens)
-        if tokens and parser.leaves_out(tokens[-1], result.stop_reasons[i]):
+        if type(parser) not in shared:
+            shared[type(parser)] = parser.shared_steps(CAPTURE_STEPS_AT_ONCE)
+        steps = shared[type(parser)]
+        tokens = request.history.output_token_ids[len(parser) :].tolist()
+        if request.live:
+            return parser.feed(tokens, steps=steps)
+        if tokens and parser.leaves_out(tokens[-1], request.stop_reason):
             tokens.pop()
-        return parser.feed(tokens) + parser.finish(steps=CAPTURE_STEPS_AT_ONCE)
+        return parser.feed(tokens, steps=steps) + parser.finish(steps=steps)
+
+    def cut(self, length: int) -> None:
+        """Go back to the first `length` tokens of an output that goes on from there."""
+        if len(self) > length or self._parser.is_finished:
+            self._parser.rollback(max(len(self) - length, 0))
+
+    def fork(self) -> AnswerReader:
+        """An independent copy."""
+        return AnswerReader(self._parser.fork())
+
+
+def read_answers(requests: Mapping[int, Request], number: int) -> dict[int, list[Any]]:
+    """What the requests with parsers have said since the last step, by index.
+
+    number  that of the step: another request comes first in each, since all share what captures may take
+    """
+    indices, shared = list(requests), dict[type, Any]()
+    first = number % len(indices)
+    return {i: requests[i].read_answer(shared) for i in (*indices[first:], *indices[:first])}
 
 
 def check_parser(parser: Any, is_search: bool = False) -> None:

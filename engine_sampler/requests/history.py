@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 import itertools
+import mmap
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -252,13 +255,28 @@ class TokenPool:
         ends = self._sizes[taken].cumsum()
         used = int(ends[-1]) if len(ends) else 0
         cells = room if not used else _GROWTH * (used + room)
-        new = PoolArrays(np.empty(cells, np.int64), np.empty(cells), old.offsets.copy())
+        new = PoolArrays(np.empty(cells, np.int64), _sparse(cells), old.offsets.copy())
         new.offsets[taken] = ends - self._sizes[taken]
         for slot in taken.tolist():
             self._copy(slot, old, int(old.offsets[slot]), new, int(new.offsets[slot]))
         self._gaps = Gaps([(used, cells - used)])
         self._left.clear()
         self.arrays = new
+
+
+def _sparse(cells: int) -> np.ndarray:
+    """An array float64 [cells], of anything, in which few places far from each other are written: NumPy asks
+    for huge pages, of which each such place would take 2 MiB."""
+    if cells * 8 >= _LARGE and sys.platform == "linux":
+        memory = mmap.mmap(-1, cells * 8, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        with contextlib.suppress(OSError):  # a system without huge pages
+            memory.madvise(mmap.MADV_NOHUGEPAGE)
+        return np.frombuffer(memory, np.float64)
+    return np.empty(cells)
+
+
+_LARGE = 1 << 22
+"""The bytes from which on NumPy asks for huge pages."""
 
 
 class Gaps:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..base.calling import call_for_add, call_plugin
-from ..base.errors import INTERRUPTIONS, PluginFault, failure, quoted
-from ..contract import Chain, ParameterError, Rows, Sampler, UnfinishedError, Vocabulary, Work
+from ..base.errors import PluginFault, quoted
+from ..contract import Chain, ParameterError, Rows, Sampler, Vocabulary, Work
 from ..contract.constraints import compiled_of
 from ..params import SamplingParams, build_chain, phases_of
-from .budget import MOST_TURNS, Share
+from .answers import AnswerReader
+from .budget import Share
 from .constraint import Constraint
 from .detokenizer import Detokenizer, MatchedEnds
+from .ending import RequestEnd, RequestError
 from .history import History
 from .results import CapturedTokens, NoCaptures, Parts, Record, RequestId
 from .slots import CheckTrigger, Slots
@@ -32,11 +33,7 @@ Preparing = Sequence[tuple[Sampler, Rows]]
 """Samplers that prepare, each with a request as a single row."""
 
 
-class RequestError(ValueError):
-    """A request id is unknown, taken, or belongs to a request that has finished."""
-
-
-class Request:
+class Request(RequestEnd):
     """A request from `add` to its end. Its parts change together, in `accept` and `rollback`. Without `ends`,
     none of its tokens ends it, and it has no text.
 
@@ -49,7 +46,7 @@ class Request:
     position        the index of its next token when it gets a slot; None: the length of its history.
     compiled        its grammar as compiled, if that has captures or settings, or leaves something unenforced.
     grammar, text   None without a grammar, without a tokenizer.
-    share           what it has had of the budget of its steps.
+    answer          what reads its output; None without a parser.
     logprobs_modes  the kinds of logprobs that it requests.
     raw_logprobs    the raw logprob of every output token (0 for one chosen elsewhere), if siblings compete
                     or a criterion needs them.
@@ -72,6 +69,7 @@ class Request:
         stopping_criteria: Sequence[Callable[..., Any]] = (),
         ends: bool = True,
     ) -> None:
+        super().__init__()
         self.id = request_id
         self.params = params
         self.seed = seed_of(params) if seed is None else seed
@@ -94,7 +92,7 @@ class Request:
             else call_for_add("the grammar", Constraint, matcher, vocabulary.size, has_eos)
         )
         self.constraint: Constraint | None = None
-        self.share = Share()
+        self.answer: AnswerReader | None = None
         self.stop_checks = StopChecks(
             params, history.prompt_token_ids, vocabulary, stopping_criteria, max_model_len, ends=ends
         )
@@ -103,12 +101,7 @@ class Request:
         self.logprobs_modes = _logprobs_modes(params)
         self.score: float | None = None
         self.backlog: list[tuple[int, float]] = []
-        self.finish_reason: str | None = None
-        self.stop_reason: Any = None
-        self.error: str | None = None
         self.is_reported = False
-        self._ending = 0
-        """The number of its end among all ends of requests."""
         if self.phases is not None:
             self.constraint = self.grammar
             if self.grammar is not None:
@@ -117,10 +110,6 @@ class Request:
         self._resume(history.output_token_ids.tolist())
 
     # --- facts -----------------------------------------------------------------------------------
-
-    @property
-    def live(self) -> bool:
-        return self.finish_reason is None
 
     @property
     def history(self) -> History:
@@ -189,7 +178,7 @@ class Request:
         """After which tokens `follow` must be called, besides those that end a grammar or a text."""
         always = self.raw_logprobs is not None or bool(self.state.eager)
         trigger = self.stop_checks.trigger(self.history.prompt_length, always)
-        return trigger if self.phases is None else trigger.joined(self.phases.trigger())
+        return trigger if self.phases is None else self.phases.trigger(trigger)
 
     # --- changes ---------------------------------------------------------------------------------
 
@@ -198,21 +187,17 @@ class Request:
         rows = slots.single(self.slot)
         return [(sampler, rows.bind(sampler)) for sampler in self.chain.preparing]
 
+    def told_phases(self) -> dict[str, int] | None:
+        """`phase_tokens` where a step tells them: when it has come into another phase, or has ended."""
+        if self.phases is None or not (self.has_moved or not self.live):
+            return None
+        counts: dict[str, int] | None = self.attempt("phases", lambda: self.phase_tokens)
+        return counts
+
     def keep_phase(self) -> None:
         """The token that another one has taken the place of does not count."""
         assert self.phases is not None
         self.phases.is_closing = False
-
-    def leave_off(self, part: str, fault: BaseException, is_bounded: bool = True) -> None:
-        """A part of it has raised `fault`: UnfinishedError postpones it if that part `is_bounded`, anything
-        else ends it."""
-        kind = type(fault)  # isinstance would ask the exception, which may be a plugin's
-        if not (is_bounded and issubclass(kind, UnfinishedError)):
-            self.fail(str(fault) if issubclass(kind, PluginFault) else failure(part, fault))
-        elif self.share.turns >= MOST_TURNS:
-            self.fail(f"{part} has not finished in {MOST_TURNS} turns")
-        else:
-            self.share.postponed = True
 
     def forced_tokens(self) -> list[int]:
         """The tokens about which the phase or the grammar leaves no choice; a grammar that fails ends the
@@ -223,11 +208,8 @@ class Request:
             return list(forced)
         if self.grammar is None:
             return []
-        try:
-            return call_plugin("the grammar", self.grammar.forced_tokens)
-        except PluginFault as fault:
-            self.fail(str(fault))
-            return []
+        forced_next: list[int] = self.attempt("the grammar", self.grammar.forced_tokens, otherwise=[])
+        return forced_next
 
     def accept(
         self,
@@ -243,8 +225,7 @@ class Request:
             return False
         slots.append(self.slot, [token_id], [note])
         self.follow(token_id, note, logprob, self.accept_in_text(token_id))
-        if self.phases is not None:
-            self.phases.lead(self, slots)
+        self.lead(slots)
         return True
 
     def accept_without_slot(self, token_id: int, logprob: float, work: Work | None) -> None:
@@ -269,30 +250,21 @@ class Request:
         grammar = self.grammar
         if grammar is None:
             return True
-        try:
+        try:  # `attempt`, written out: this is called for each row
             if grammar.accept(token_id, work):
                 self.share.turns = 0
                 return True
             self.fail(f"the grammar refuses token {token_id}")
-        except INTERRUPTIONS:
-            raise
-        except BaseException as error:
-            self.leave_off("the grammar", error, work is not None and grammar.bounded)
+        except BaseException as fault:
+            self.leave_off("the grammar", fault, work is not None and grammar.bounded)
         return False
 
     def accept_in_text(self, token_id: int) -> MatchedEnds:
         """Give the text its next token; returns the ends that text criteria find in it."""
-        if self.text is None:
-            return ()
-        try:
-            return self.text.push(token_id)
-        except INTERRUPTIONS:
-            raise
-        except PluginFault as fault:
-            self.fail(str(fault))
-        except BaseException as error:
-            self.fail(failure("the text", error))
-        return ()
+        ends: MatchedEnds = ()
+        return (
+            ends if self.text is None else self.attempt("the text", self.text.push, token_id, otherwise=ends)
+        )
 
     def follow(
         self,
@@ -307,16 +279,37 @@ class Request:
         """
         if self.raw_logprobs is not None:
             self.raw_logprobs.append(logprob or 0.0)
-        try:
-            self.state.follow([token_id], [note])
-        except PluginFault as fault:
-            self.fail(str(fault))
+        self.state.follow([token_id], [note])
         grammar_ended = None if self.grammar is None else self._grammar_has_ended
         outcome = self.stop_checks.check(self.history, self.text, self.raw_logprobs, text_ends, grammar_ended)
         if outcome.fault is not None:
             self.fail(outcome.fault)
         elif outcome.verdict is not None and self.live:
             self.finish(outcome.verdict.finish_reason, outcome.verdict.reason, outcome.verdict.cut)
+
+    def steer(self, drawn: int) -> int | None:
+        """The token that its phases put in place of the drawn one, −1 if they fail; None if that stays."""
+        if self.phases is None:
+            return None
+        tokens = self.history.token_ids
+        token_id: int | None = self.attempt("phases", self.phases.steer, drawn, tokens, otherwise=-1)
+        return token_id
+
+    def lead(self, slots: Slots | None, length: int | None = None) -> None:
+        """Let its phases heed its newest token, see `RequestPhases.lead`."""
+        if self.phases is not None:
+            self.attempt("phases", self.phases.lead, self, slots, length)
+
+    def read_answer(self, shared: dict[type, Any]) -> list[Any]:
+        """What its parser has read since this was called last."""
+        assert self.answer is not None
+        events: list[Any] = self.attempt("the parser", self.answer.read, self, shared, otherwise=[])
+        return events
+
+    def cut_answer(self, length: int) -> None:
+        """Let its parser, if it has one, go back to the first `length` tokens of the output."""
+        if self.answer is not None:
+            self.attempt("the parser", self.answer.cut, length)
 
     def without_last(self, n: int) -> tuple[list[tuple[int, float]], int]:
         """The backlog and the length of the history without the last n output tokens: those in the backlog
@@ -351,6 +344,7 @@ class Request:
         if self.raw_logprobs is not None:
             del self.raw_logprobs[len(self.raw_logprobs) - n :]
         faults += self.stop_checks.rollback(self.history.output_length)
+        self.cut_answer(self.history.output_length)
         if faults:
             self.fail(faults[0])
 
@@ -385,6 +379,7 @@ class Request:
             self.phases.settle(self.history.token_ids)
             faults += self.phases.go_back(self, slots, had_begun, interrupted=True)
         faults += self.stop_checks.settle(self.history, self.text, self.raw_logprobs)
+        self.cut_answer(output_length)
         if faults and self.live:
             self.fail(faults[0])
 
@@ -412,26 +407,8 @@ class Request:
             child.grammar = None if self.grammar is None else child.constraint
         child.text = None if self.text is None else self.text.fork()
         child.stop_checks = self.stop_checks.fork()
+        child.answer = None if self.answer is None else call_plugin("the parser", self.answer.fork)
         return child
-
-    def finish(self, finish_reason: str, stop_reason: Any = None, cut: int = 0) -> None:
-        """End the request; text held back becomes certain, except for its last `cut` bytes."""
-        if self.text is not None and self.live:
-            try:
-                call_plugin("the text", self.text.close, cut)
-            except PluginFault as fault:
-                self.error, finish_reason, stop_reason = str(fault), "error", None
-        self._ending = next(_ENDINGS)
-        self.finish_reason, self.stop_reason = finish_reason, stop_reason
-
-    def fail(self, error: str) -> None:
-        """End the request with finish_reason `error`."""
-        self.error = error
-        self.finish("error")
-
-    def take_text(self, step: int | None = None) -> str | None:
-        """Text for the result of the step of this number."""
-        return None if self.text is None else self.text.take(step)
 
     # --- inside ----------------------------------------------------------------------------------
 
@@ -446,8 +423,7 @@ class Request:
                 raise ParameterError(f"output_token_ids: the grammar refuses token {token_id}")
             if self.text is not None:
                 call_for_add("the text", self.text.push, token_id)
-            if self.phases is not None:
-                self.phases.lead(self, None, self.history.prompt_length + count)
+            self.lead(None, self.history.prompt_length + count)
         self.stop_checks.resume(self.history, self.text)
         if self.text is not None:
             self.text.skip()
@@ -465,14 +441,6 @@ def _phases(plan: PhasePlan, vocabulary: Vocabulary, history: History) -> Reques
     from .phases import RequestPhases  # few requests need it
 
     return RequestPhases.of(plan, vocabulary, history)
-
-
-_ENDINGS = itertools.count(1)
-
-
-def latest_ending() -> int:
-    """A number that is greater than those of all ends of requests so far, and smaller than all later ones."""
-    return next(_ENDINGS)
 
 
 def _detokenizer(

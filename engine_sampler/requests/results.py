@@ -40,7 +40,9 @@ class StepResult(WithTensors):
     parent_ids      the request whose cache it continues: itself, except under beam search.
 
     deltas          what its parser has read since the last step, events as `MessageParser.feed` gives them;
-                    [] for a request without one. None if no request has a parser.
+                    [] for a request without one. None if no request of the step has a parser. Captures of its
+                    grammar that take longer than those of all answers in a step may come in later steps, or,
+                    once the answer is over, from another `MessageParser.finish`.
 
     skipped         the numbers of the requests that had left before the step: removed, or ended by `accept`.
                     Their rows were not read; the finish reason is `abort`, or theirs.
@@ -202,6 +204,8 @@ class BegunStep:
     can be given to another.
     """
 
+    _finish: Callable[[float], StepResult] | None = None
+
     def __init__(
         self,
         token_ids_on_device: Any,
@@ -212,8 +216,8 @@ class BegunStep:
         self.token_ids_on_device = token_ids_on_device
         self._is_done: Callable[[], bool] | None = is_done
         self.seconds = 0.0
-        self._finish: Callable[[float], StepResult] | None = finish
         self._drop = drop
+        self._finish = finish
 
     @property
     def is_done(self) -> bool:
@@ -223,10 +227,11 @@ class BegunStep:
     def finish(self) -> StepResult:
         """Wait for the tokens, and do the rest of the step. Raises RuntimeError if that is done or given up,
         else what `Scheduler.step` raises."""
-        finish, self._finish, self._is_done = self._finish, None, None
-        if finish is None:
+        if self._finish is None:
             raise RuntimeError("the step is over: it can be finished once")
-        return finish(self.seconds)
+        result = self._finish(self.seconds)
+        self._finish = self._is_done = None
+        return result
 
     def give_up(self) -> None:
         """Do not finish the step: it has not been done. What its device still does is waited for."""

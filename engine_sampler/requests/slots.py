@@ -25,17 +25,6 @@ class CheckTrigger:
     length: int = UNBOUNDED
     always: bool = False
 
-    def joined(self, other: CheckTrigger) -> CheckTrigger:
-        """When either says so."""
-        ids, others = self.token_ids, other.token_ids
-        if len(ids) and len(others):
-            others = np.union1d(ids, others)
-        return CheckTrigger(
-            others if len(others) else ids,
-            min(self.length, other.length),
-            self.always or other.always,
-        )
-
 
 NO_TRIGGER = CheckTrigger()
 
@@ -86,7 +75,9 @@ class Slots:
         self._shifts = np.zeros(capacity, np.int64)
         """By how much the position is ahead of the length of the history."""
         self._watchers = np.zeros(vocabulary.size, np.int32)
-        """How many requests watch each token."""
+        """How many arrays of tokens that requests watch have each token."""
+        self._users: dict[int, int] = {}
+        """How many requests watch the tokens of an array, by its identity: siblings have the same."""
         self._appending = new_appending()
         self._free = list(range(capacity - 1, -1, -1))
 
@@ -226,10 +217,10 @@ class Slots:
         for name, column in self._columns.items():
             for slot, given in enumerate(self._given):
                 column[slot] = given.get(name, self.params[name].neutral)
-        self._watchers[:] = 0
+        self._watchers[:], self.watched[:] = 0, False
+        self._users.clear()
         for trigger in self._triggers:
-            self._watchers[trigger.token_ids] += 1
-        self.watched[:] = self._watchers > 0
+            self._watch(trigger.token_ids, 1)
         self.limits[:] = [trigger.length for trigger in self._triggers]
         self.always[:] = [trigger.always for trigger in self._triggers]
         self.pool.restore([slot for slot, entry in enumerate(self.entries) if entry is not None])
@@ -277,7 +268,12 @@ class Slots:
         self.always[slot] = trigger.always
 
     def _watch(self, token_ids: np.ndarray, change: int) -> None:
-        if len(token_ids):
+        if not len(token_ids):
+            return
+        before = self._users.pop(id(token_ids), 0)
+        if before + change:
+            self._users[id(token_ids)] = before + change
+        if not before or not before + change:
             watchers = self._watchers[token_ids] + change
             self._watchers[token_ids] = watchers
             self.watched[token_ids] = watchers > 0

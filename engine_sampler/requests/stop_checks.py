@@ -66,10 +66,14 @@ class StopChecks:
             if not isinstance(c, TextCriteria)
         ]
         self._watches = [_watch(c, params, prompt_token_ids, vocabulary) for c, _ in self.criteria]
+        watched = {t for w in self._watches if w is not None for t in w.token_ids}
+        self._watched = np.array(sorted(watched), np.int64)
+        """The tokens after which a criterion is called; siblings share them."""
         self.needs_logprobs = any(c.wants_logprobs for c, _ in self.criteria)
         self._min_tokens: int = params.get("min_tokens", 0)
         self._least = self._min_tokens
         """How many tokens the output must have before it may end, in all."""
+        self._own_stops = np.array(params.stop_token_ids if ends else (), np.int64)
         self._hears_stops = True
         """Whether the request's own stop tokens end it."""
         self._max_model_len = max_model_len
@@ -79,6 +83,11 @@ class StopChecks:
         """The same for each of them, while they are called."""
         self._called: int | None = None
         """The number of the criterion that is called."""
+
+    @property
+    def own_stops(self) -> np.ndarray:
+        """The request's own stop tokens, any of which ends it now, int64."""
+        return self._own_stops if self._hears_stops else self._own_stops[:0]
 
     def limit_to(self, begin: int, hears_stops: bool) -> None:
         """From now on, `min_tokens` counts from the output token number `begin`; without `hears_stops`,
@@ -91,7 +100,7 @@ class StopChecks:
         watches = [w for w in self._watches if w is not None]
         lengths = [prompt_length + w.output_length for w in watches if w.output_length is not None]
         return CheckTrigger(
-            np.array(sorted({t for w in watches for t in w.token_ids}), np.int64),
+            self._watched,
             min([*lengths, UNBOUNDED if self._max_model_len is None else self._max_model_len]),
             always or len(watches) < len(self._watches),
         )

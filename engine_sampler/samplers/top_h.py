@@ -21,7 +21,7 @@ class TopH(Truncation):
     """
 
     name = "top_h"
-    cost = "sort"
+    cost = "select"
     params = (
         Param("top_h", float, neutral=0.0, low=0, high=1, doc="share of the entropy to keep; 0 is off"),
     )

@@ -21,7 +21,7 @@ class TopK(Truncation):
     """
 
     name = "top_k"
-    cost = "sort"
+    cost = "select"
     params = (Param("top_k", int, neutral=0, low=-1, high=2**31 - 1, doc="tokens to keep; 0 and -1 are off"),)
     argmax_invariant = True
     examples = (

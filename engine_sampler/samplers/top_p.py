@@ -27,7 +27,7 @@ class TopP(Truncation):
     """
 
     name = "top_p"
-    cost = "sort"
+    cost = "select"
     params = (
         Param("top_p", float, neutral=1.0, low=0, high=1, doc="share of the probability to keep"),
         Param("top_p_cut", str, neutral="reach", choices=("reach", "exceed", "below"), switch=False,

@@ -37,7 +37,7 @@ class TypicalP(Truncation):
     """
 
     name = "typical_p"
-    cost = "sort"
+    cost = "select"
     params = (Param("typical_p", float, neutral=1.0, low=0, high=1, doc="share of typical tokens to keep"),)
     argmax_invariant = False
     examples = (

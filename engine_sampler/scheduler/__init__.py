@@ -1,6 +1,6 @@
 """Requests in, steps, results: the object an engine holds, and all that a step does."""
 
-from ..requests.request import RequestError
+from ..requests.ending import RequestError
 from ..requests.results import BegunStep, Record, RequestId, StepResult
 from .report import GroupReport
 from .scheduler import Scheduler

@@ -52,7 +52,9 @@ class Accepting:
         while request.live and done < len(request.backlog):
             work = None if request.grammar is None else self._budget.turn_elsewhere(request.share)
             token_id, logprob = request.backlog[done]
-            accepted = request.accept(self._requests.slots, token_id, logprob=logprob, work=work)
+            accepted = request.attempt(
+                "the request", request.accept, self._requests.slots, token_id, None, logprob, work
+            )
             if not accepted and request.live:
                 break  # postponed
             done += 1

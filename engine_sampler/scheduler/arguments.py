@@ -10,7 +10,7 @@ import numpy as np
 from ..base.arguments import integer_of
 from ..base.errors import quoted
 from ..contract import Param, ParameterError, Vocabulary
-from ..requests.request import RequestError
+from ..requests.ending import RequestError
 from ..requests.results import RequestId
 
 POSITION = Param("position", int, None, low=0, high=2**62)

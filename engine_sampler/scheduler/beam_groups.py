@@ -6,6 +6,7 @@ import copy
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,10 @@ import numpy as np
 from ..arithmetic import GREEDY_BELOW
 from ..base.errors import INTERRUPTIONS, quoted
 from ..contract import Work
-from ..params import SamplingParams
+from ..params import SamplingParams, row_count
 from ..requests.budget import Share
-from ..requests.request import Request, RequestError
+from ..requests.ending import RequestError, reason_of
+from ..requests.request import Request
 from ..requests.results import RequestId, StepResult
 from .beam_search import BeamSearch, Candidate
 
@@ -48,11 +50,12 @@ class BeamStep:
         ):
             result.token_ids[i] = token_id
             result.parent_ids[i] = request_ids[parent]
+            if request.text is not None:
+                whole = partial(getattr, request.text, "text")
+                result.text[i] = "" if request.live else request.attempt("the text", whole, otherwise="")
             result.finish_reasons[i] = request.finish_reason
             result.stop_reasons[i] = request.stop_reason
             result.errors[i] = request.error
-            if request.text is not None:
-                result.text[i] = "" if request.live else request.text.text
 
 
 @dataclass
@@ -68,13 +71,12 @@ class BeamGroup:
 
     @classmethod
     def of(cls, params: SamplingParams, request_ids: Sequence[RequestId], eos_count: int) -> BeamGroup:
-        """A group with `params`, whose texts end at any of `eos_count` EOS tokens or of the request's
-        stop tokens."""
+        """A group with `params`, whose texts end at any of `eos_count` EOS tokens, say."""
         search: BeamSearch[Request] = BeamSearch(
-            beam_width(params),
+            row_count(params),
             params.length_penalty,
             params.early_stopping,
-            eos_count * (not params.ignore_eos) + len(params.stop_token_ids),
+            eos_count * (not params.ignore_eos),
             params.max_tokens,
         )
         return cls(list(request_ids), search)
@@ -88,23 +90,20 @@ class BeamGroup:
         `score` gives the scores of a row: the request's chain applied to ln softmax(logits), so masked,
         penalised and divided by the temperature, but not renormalised.
         """
-        try:
-            return self._next_texts(requests, rows, score, work)
-        except RequestError as fault:  # a text cannot be forked
-            n = len(requests)
-            failed = [_failed(r, str(fault)) for r in requests]
-            return BeamStep(self.search, failed, list(range(n)), [-1] * n)
-
-    def _next_texts(
-        self, requests: Sequence[Request], rows: Sequence[np.ndarray], score: Score, work: Work | None
-    ) -> BeamStep | None:
         faults: list[str] = []
         scores = [self._scores(r, row, score, faults) for r, row in zip(requests, rows, strict=True)]
         search = copy.copy(self.search)  # its lists are replaced, not changed
-        candidates = search.candidates(scores)
-        texts = [self._continued(requests[c.beam], c, work) for c in candidates]
-        if any(text.postponed for text in texts):
-            return None
+        candidates = search.candidates(scores, [request.stop_checks.own_stops for request in requests])
+        texts: list[Request] = []
+        going = 0
+        for candidate in candidates:
+            if len(texts) >= search.width and going == search.width:
+                break  # no other one counts
+            text = self._continued(requests[candidate.beam], candidate, work)
+            if text.postponed:
+                return None
+            texts.append(text)
+            going += text.live
         chosen = search.advance(candidates, texts, [not text.live for text in texts])
         if search.done:
             return _last_step(search, requests, faults)
@@ -114,6 +113,12 @@ class BeamGroup:
                 beams[i] = request.fork(request.id, None)
         parents = [candidates[i].beam for i in chosen]
         return BeamStep(search, beams, parents, [candidates[i].token_id for i in chosen])
+
+    def failed(self, requests: Sequence[Request], fault: BaseException) -> BeamStep:
+        """The last step of a group of which something has raised `fault`, unless that interrupts the step."""
+        requests[0].let_pass(fault)
+        reason, n = reason_of("the beam search", fault), len(requests)
+        return BeamStep(self.search, [_failed(r, reason) for r in requests], list(range(n)), [-1] * n)
 
     def _scores(
         self, request: Request, row: np.ndarray, score: Score, faults: list[str]
@@ -129,7 +134,7 @@ class BeamGroup:
 
     def _continued(self, parent: Request, candidate: Candidate, work: Work | None) -> Request:
         child = parent.fork(parent.id, None)
-        child.accept_without_slot(candidate.token_id, candidate.logprob, work)
+        child.attempt("the request", child.accept_without_slot, candidate.token_id, candidate.logprob, work)
         return child
 
 
@@ -166,11 +171,6 @@ def check_beam_rows(groups: Iterable[BeamGroup], request_ids: Iterable[RequestId
                 f"request {quoted(present)} belongs to a beam search: {quoted(missing[0])} must be in the "
                 "same step"
             )
-
-
-def beam_width(params: SamplingParams) -> int:
-    """How many texts a beam search with `params` follows."""
-    return int(params.beam_width or params.best_of or params.n)
 
 
 def search_params(params: SamplingParams) -> SamplingParams:

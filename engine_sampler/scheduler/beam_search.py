@@ -49,14 +49,14 @@ class BeamSearch(Generic[Text]):
                     best live text, if it ended now, would score no better than any of them. "never": when
                     that holds even if all tokens to come were certain (needs max_tokens, and differs for
                     p > 0 only).
-    eos_count       how many tokens end a text: (1 + eos_count) · width candidates are considered, so that
-                    at least `width` of them continue.
+    eos_count       how many EOS tokens there are: (1 + eos_count) · width candidates besides stop tokens are
+                    considered, so that at least `width` of them continue.
     max_tokens      the maximum number of output tokens, if known.
 
-    The candidates of a step are the (1 + eos_count) · width best of all texts by their sum of logprobs, ties
-    by text, then by token id. Those among the first `width` that end a text are kept if they are better than
-    the finished texts kept so far. The best `width` of those that do not end are continued. Source:
-    transformers' generate(num_beams=…).
+    The candidates of a step are the best of all texts by their sum of logprobs, ties by text, then by token
+    id. Those among the first `width` that end a text are kept if they are better than the finished texts kept
+    so far; a stop token further back counts for nothing. The best `width` of those that do not end are
+    continued. Source: transformers' generate(num_beams=…).
     """
 
     width: int
@@ -76,24 +76,28 @@ class BeamSearch(Generic[Text]):
         # At first all texts are the same prompt: one of them represents all.
         self.scores = [0.0] + [-math.inf] * (self.width - 1)
 
-    def candidates(self, logprobs: Sequence[np.ndarray | None]) -> list[Candidate]:
+    def candidates(
+        self, logprobs: Sequence[np.ndarray | None], stops: Sequence[np.ndarray | None] = ()
+    ) -> list[Candidate]:
         """The best continuations, the best first.
 
-        logprobs  for each text a float row [vocab], −inf for tokens that cannot follow; None for a text that
-                  cannot be continued.
+        logprobs  for each text a float32 row [vocab], −inf for tokens that cannot follow; None for a text
+                  that cannot be continued.
+        stops     for each text the ids, int64, after which it surely ends, besides EOS; none by default.
         """
-        max_candidates = max(2, 1 + self.eos_count) * self.width
-        found: list[Candidate] = []
-        for beam, row in enumerate(logprobs):
-            if row is None or self.scores[beam] == -math.inf:
-                continue
-            columns = top_columns(row, min(max_candidates, len(row)))
-            found += [
-                Candidate(beam, token_id, logprob, self.scores[beam] + logprob)
-                for token_id, logprob in zip(columns.tolist(), row[columns].tolist(), strict=True)
-                if logprob > -math.inf
-            ]
-        return sorted(found, key=lambda c: (-c.score, c.beam, c.token_id))[:max_candidates]
+        count = max(2, 1 + self.eos_count) * self.width
+        found = [
+            _best(row, beam, self.scores[beam], count, self.width, stops[beam] if stops else None)
+            for beam, row in enumerate(logprobs)
+            if row is not None and self.scores[beam] > -math.inf
+        ]
+        if not found:
+            return []
+        every = np.concatenate(found)
+        every = every[np.lexsort((every["token_id"], every["beam"], -every["score"]))]
+        is_stop = every["is_stop"]
+        counts = np.where(is_stop, np.arange(len(every)) < self.width, np.cumsum(~is_stop) <= count)
+        return [Candidate(*fields) for fields in every[counts][list(Candidate._fields)].tolist()]
 
     def advance(
         self, candidates: Sequence[Candidate], texts: Sequence[Text], ends: Sequence[bool]
@@ -129,3 +133,31 @@ class BeamSearch(Generic[Text]):
 
     def _penalized(self, score: float, length: int) -> float:
         return float(score / length**self.length_penalty)
+
+
+_CANDIDATE = np.dtype(
+    [
+        ("beam", np.int64),
+        ("token_id", np.int64),
+        ("logprob", np.float64),
+        ("score", np.float64),
+        ("is_stop", bool),
+    ]
+)
+
+
+def _best(
+    row: np.ndarray, beam: int, score: float, count: int, width: int, stops: np.ndarray | None
+) -> np.ndarray:
+    """The best continuations of one text: `count` besides `stops`, and its best `width` of all."""
+    columns = top_columns(row, min(count, len(row)))
+    is_stop = np.zeros(len(columns), bool)
+    if stops is not None and len(stops):
+        others = row.copy()
+        others[stops] = -np.inf
+        columns = np.union1d(columns[:width], top_columns(others, min(count, len(row))))
+        is_stop = np.isin(columns, stops)
+    found = np.empty(len(columns), _CANDIDATE)
+    found["beam"], found["token_id"], found["logprob"] = beam, columns, row[columns]
+    found["score"], found["is_stop"] = score + found["logprob"], is_stop
+    return found[found["logprob"] > -math.inf]

@@ -11,7 +11,7 @@ import numpy as np
 from ..contract import Chain, Group, Rows
 from ..requests.drafted import DraftedSlots
 from ..requests.draws import DrawnTokens
-from ..requests.request import Request
+from ..requests.request import Preparing, Request
 from ..requests.results import RequestId, StepResult
 from ..requests.slots import Slots
 from .logprobs import LogprobsPlan
@@ -106,6 +106,7 @@ class InputBatch:
     scored      the indices of those that need logprobs.
     steered     the indices of those whose next token may be another one than the drawn.
     logprobs    which logprobs they need; None if none does.
+    readers     those whose answers are read, skipped ones among them, by index in `named`.
     streamed    the indices of those with text.
     members, groups  the requests by configuration, and the groups where every request has one row; None until
                 `Grouping` sets them.
@@ -138,9 +139,15 @@ class InputBatch:
         self.all_indices = range(len(self.requests))
         self.places = np.delete(np.arange(len(self.named)), [i for i, _ in skipped])
         self.masked = [i for i, r in enumerate(self.requests) if r.grammar is not None]
-        self.preparing = {i: r.preparing(slots) for i, r in enumerate(self.requests) if r.chain.preparing}
+        self.preparing: dict[int, Preparing] = {
+            i: r.attempt("a sampler", r.preparing, slots, otherwise=())
+            for i, r in enumerate(self.requests)
+            if r.chain.preparing
+        }
         self.scored = [i for i, r in enumerate(self.requests) if r.needs_logprobs]
         self.steered = [i for i, r in enumerate(self.requests) if r.phases is not None and r.phases.steers]
+        everyone = [*zip(self.places.tolist(), self.requests, strict=True), *skipped]
+        self.readers = {i: r for i, r in everyone if r is not None and r.answer is not None}
         self.streamed = [i for i, r in enumerate(self.requests) if r.text is not None]
         self.logprobs = LogprobsPlan(self.requests, slots.vocabulary.size) if self.scored else None
         self.members: list[Members] | None = None

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ..arithmetic import child_seed
 from ..base.arguments import entries_of
-from ..contract import ParameterError, Vocabulary
+from ..base.calling import call_for_add
+from ..contract import AnswerParser, ParameterError, Vocabulary
 from ..contract.constraints import settings_of
 from ..params import RequestLimits, SamplingParams, takes_grammar, without_takers
 from ..registry import check_taken, constraint_reader, structured_in
+from ..requests.answers import AnswerReader
 from ..requests.history import History
 from ..requests.request import Request, seed_of
 from ..requests.results import RequestId
 from .arguments import token_ids_in
 from .beam_groups import BeamGroup, search_params
 from .siblings import sibling_count
+
+if TYPE_CHECKING:
+    from ..requests.phases import RequestPhases
 
 Siblings: TypeAlias = tuple[Sequence[Request], "BeamGroup | None"]
 """Requests that join together, and the beam search that they belong to."""
@@ -77,6 +82,7 @@ class Newcomers:
     is_group  whether they compete or search together, even if there is only one.
     limits    those of the scheduler, which also bind the parameters that a grammar sets.
     ends      whether their tokens may end them.
+    parser    what reads the first one's answer; copies of it read the others'.
     """
 
     ids: Sequence[RequestId]
@@ -90,6 +96,7 @@ class Newcomers:
     is_group: bool
     limits: RequestLimits
     ends: bool = True
+    parser: AnswerParser | None = None
 
     @classmethod
     def of(
@@ -102,9 +109,10 @@ class Newcomers:
         *,
         position: int | None = None,
         is_group: bool = False,
+        parser: AnswerParser | None = None,
     ) -> Newcomers:
-        """Requests that begin with `tokens`, which are their prompt and their output. Raises
-        `ParameterError`."""
+        """Requests that begin with `tokens`, which are their prompt and their output; `parser` has read that
+        then. Raises `ParameterError`."""
         vocabulary, max_model_len = terms.vocabulary, terms.max_model_len
         history = History(
             token_ids_in("prompt_token_ids", tokens[0], vocabulary),
@@ -116,9 +124,21 @@ class Newcomers:
             )
         if not isinstance(criteria, (list, tuple)):
             criteria = entries_of("stopping_criteria", criteria, "a list of criteria")
-        seed = seed_of(params)
+        if parser is not None:
+            unread = history.output_token_ids[len(parser) :].tolist()
+            call_for_add("the parser", parser.feed, unread)
         return cls(
-            ids, params, history, seed, vocabulary, max_model_len, criteria, position, is_group, terms.limits
+            ids,
+            params,
+            history,
+            seed_of(params),
+            vocabulary,
+            max_model_len,
+            criteria,
+            position,
+            is_group,
+            terms.limits,
+            parser=parser,
         )
 
     def build(self, matcher: Any) -> Siblings:
@@ -148,10 +168,20 @@ class Newcomers:
             stopping_criteria=self.criteria,
             ends=self.ends,
         )
+        if request.phases is not None:
+            self._limit_phases(request.phases)
         request.position = self.position
+        request.answer = None if self.parser is None else AnswerReader(self.parser)
         if self.is_group and (params.best_of is not None or params.use_beam_search):
             request.raw_logprobs = []
         return request
+
+    def _limit_phases(self, phases: RequestPhases) -> None:
+        """Bound what all siblings may cost together by what only their phases tell."""
+        phases.siblings = len(self.ids)
+        self.limits.check_rows(self.params, phases.automaton.rule_params())
+        if phases.automaton.recounts:
+            self.limits.check_histories(self.params, self.history.prompt_length)
 
     def _with_siblings(self, first: Request) -> Siblings:
         group = None

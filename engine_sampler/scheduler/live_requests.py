@@ -13,7 +13,8 @@ import numpy as np
 from ..base.errors import INTERRUPTIONS, failure, quoted
 from ..contract import StepMeasures
 from ..registry import Registry
-from ..requests.request import Request, RequestError, latest_ending
+from ..requests.ending import RequestError, latest_ending
+from ..requests.request import Request
 from ..requests.results import Record, RequestId, StepResult
 from ..requests.slots import Slots
 from .beam_groups import BeamGroup
@@ -151,6 +152,16 @@ class LiveRequests:
         self.step_lock.if_interrupted(
             partial(self._settle, requests, slots, lengths, latest_ending(), self.steps, self.last_result)
         )
+
+    def keep_answer_if_interrupted(self, request: Request) -> None:
+        """The same for what reads the answer of a request; called before the request itself is kept, which is
+        then brought back first."""
+        length = request.attempt("the parser", len, request.answer, otherwise=0)
+        self.step_lock.if_interrupted(partial(self._cut_answer, request, length))
+
+    def _cut_answer(self, request: Request, length: int) -> None:
+        request.cut_answer(length)
+        self.retire_if_done(request)
 
     def _settle(
         self,
@@ -328,18 +339,26 @@ class LiveRequests:
             if group.aborted:
                 return False
             self.step_lock.if_interrupted(partial(self._put_back, group, members, group.search))
-            position = int(self.slots.positions[members[0].slot]) + 1
+            self._seat_next(successors, int(self.slots.positions[members[0].slot]) + 1)
             for request_id, request in zip(group.request_ids, successors, strict=True):
                 request.id = request_id
-                if request.live:
-                    request.position = position
-                    self._give_slot(request)
                 self.known[request_id] = self.live[request_id] = request
             group.search = search
             self.step_lock.after(partial(self._free_replaced, members))
             for request in successors:
                 self.retire_if_done(request)
         return True
+
+    def _seat_next(self, successors: Sequence[Request], position: int) -> None:
+        """Give the live ones of the next texts of a beam search slots, or none of them."""
+        try:
+            for request in successors:
+                if request.live:
+                    request.position = position
+                    self._give_slot(request)
+        except BaseException:
+            self._free_slots(successors)
+            raise
 
     def _put_back(self, group: BeamGroup, members: Sequence[Request], search: Any) -> None:
         """Give a beam search back the texts that it had before a step which was interrupted."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from ..requests.budget import Budget
 from ..requests.request import Request
 from ..requests.results import StepResult
 from .accepting import Accepting
-from .beam_groups import BeamGroup
+from .beam_groups import BeamGroup, BeamStep
 from .grouping import Grouping
 from .input_batch import InputBatch
 from .live_requests import LiveRequests
@@ -173,6 +173,8 @@ class StepRunner:
         return max(now[0] - before[0], 0), max(now[1] - before[1], 0)
 
     def _step(self, plan: RowPlan, logits: LogitRows, advances: bool) -> Step:
+        for request in plan.inputs.readers.values():
+            self._requests.keep_answer_if_interrupted(request)
         self._requests.keep_if_interrupted(plan.inputs.requests, plan.inputs.slots)
         backend, grouping = self._backend_for(logits.device)
         self._device = logits.device
@@ -199,21 +201,33 @@ class StepRunner:
         members, indices = [inputs.requests[i] for i in which], inputs.places[which].tolist()
         for i in indices:  # in case the search is postponed, or has been aborted
             result.text[i] = None if result.text[i] is None else ""
+        logits.fetch(indices)
+        try:
+            done = self._next_of_group(group, members, [logits.row(i) for i in indices])
+            is_done = done is not None and self._requests.replace_group(
+                group, members, done.requests, done.search
+            )
+        except BaseException as fault:  # of the search, which ends by it
+            done = group.failed(members, fault)
+            is_done = self._requests.replace_group(group, members, done.requests, done.search)
+        if done is not None and is_done:
+            done.write(result, indices, group.request_ids)
+
+    def _next_of_group(
+        self, group: BeamGroup, members: Sequence[Request], rows: Sequence[np.ndarray]
+    ) -> BeamStep | None:
+        """The next texts of a beam search; None if it is postponed."""
         if not self._masks.can_fill(members, group.share):
-            return
+            return None
 
         def score(request: Request, row: np.ndarray) -> np.ndarray:
             return self._processing.row(request.chain, request, log_softmax(checked_row(row)))
 
-        logits.fetch(indices)
         self._budget.start_accepts()
-        work = self._budget.turn(group.share)
-        done = group.step(members, [logits.row(i) for i in indices], score, work)
-        if done is None:
-            return
-        group.share.turns = 0
-        if self._requests.replace_group(group, members, done.requests, done.search):
-            done.write(result, indices, group.request_ids)
+        done = group.step(members, rows, score, self._budget.turn(group.share))
+        if done is not None:
+            group.share.turns = 0
+        return done
 
     def _penalized(self, request: Request, row: np.ndarray) -> np.ndarray:
         """The row after masks, biases and penalties, before any other sampler."""

@@ -17,8 +17,8 @@ from ..base.errors import check_hashable, quoted
 from ..contract import AnswerParser, Backend, Vocabulary
 from ..params import RequestLimits, SamplingParams, limits_of
 from ..registry import CORE_PARAMS, constraint_reader, default_registry, structured_in
-from ..requests.answers import ParsedAnswers, check_parser
-from ..requests.request import RequestError
+from ..requests.answers import check_parser
+from ..requests.ending import RequestError
 from ..requests.results import BegunStep, Record, RequestId, StepResult
 from ..requests.slots import Slots
 from ..tokenizer import Tokenizer, check_tokenizer
@@ -66,9 +66,10 @@ class Scheduler:
     raises has changed nothing, and can be repeated: a step with the same logits gives the same tokens. A
     `remove`, `rollback` or `suspend` that had begun is brought to its end, `resume` is taken back; `record`
     and `request_ids` tell which. Only an interruption after the last change, while observers are told or the
-    call returns, finds the work done: `last_result` is then another one than before the step. What ends there
-    is a request whose grammar is an object of your own that was interrupted in the middle of a change: with
-    `error`.
+    call returns, finds the work done: `last_result` is then another one than before the step. What ends
+    there, with `error`, is a request whose grammar is an object of your own that was interrupted in the
+    middle of a change, one whose own part has run out of memory before, and one whose sampler or criterion
+    does.
 
     In the child of `os.fork` a scheduler goes on, unless another thread was inside one of its methods: then
     they raise RuntimeError, and the child needs another one. Compiled grammars may be used there (a fork
@@ -108,7 +109,6 @@ class Scheduler:
         self._requests = LiveRequests(slots, registry)
         self._step_lock = self._requests.step_lock
         self._runner = StepRunner(self._requests, named_backend(backend), postpone, keep_faulty)
-        self._answers = ParsedAnswers(self._requests.find)
         self._waiting = WaitingRequests(self._requests, self.vocabulary)
         self._compiler, self._on_ready = grammar_compiler, on_ready
         if grammar_compiler is not None:
@@ -125,6 +125,7 @@ class Scheduler:
     def last_result(self) -> StepResult | None:
         """The result of the last step that was done; None before the first. A step that was interrupted so
         late that it could not return its result leaves it here."""
+        self._step_lock.settle()
         return self._requests.last_result
 
     # --- requests --------------------------------------------------------------------------------
@@ -189,10 +190,10 @@ class Scheduler:
         check_parser(parser)
         ids = [self._requests.free_id(request_id)]
         tokens = prompt_token_ids, output_token_ids
-        newcomers = Newcomers.of(self, ids, params, tokens, stopping_criteria, position=position)
+        newcomers = Newcomers.of(
+            self, ids, params, tokens, stopping_criteria, position=position, parser=parser
+        )
         self._admit(newcomers, grammar, client)
-        if parser is not None:
-            self._answers.add(ids, parser, newcomers.history.output_token_ids.tolist())
         return ids[0]
 
     def add_group(
@@ -226,10 +227,8 @@ class Scheduler:
                 f"request_ids={quoted(list(request_ids))} is not allowed: {count} different ids"
             )
         ids, tokens = list(request_ids), (prompt_token_ids, ())
-        newcomers = Newcomers.of(self, ids, params, tokens, stopping_criteria, is_group=True)
+        newcomers = Newcomers.of(self, ids, params, tokens, stopping_criteria, is_group=True, parser=parser)
         self._admit(newcomers, grammar, client)
-        if parser is not None:
-            self._answers.add(ids, parser, ())
         return ids
 
     def best(self, request_ids: Sequence[RequestId]) -> list[RequestId]:
@@ -265,7 +264,6 @@ class Scheduler:
         with self._step_lock.lock:
             record = self._requests.remove(request_id)
             self._waiting.drop_removed()
-        self._answers.forget(request_id)
         return record
 
     def record(self, request_id: RequestId) -> Record:
@@ -283,7 +281,6 @@ class Scheduler:
                 child = parent.fork(self._requests.free_id(new_request_id), seed)
                 child.position = int(self._requests.slots.positions[parent.slot])
             self._requests.add([child])
-            self._answers.fork(request_id, child.id)
             return child.id
 
     def suspend(self, request_id: RequestId) -> Record:
@@ -317,7 +314,6 @@ class Scheduler:
                     f"n={n} is not allowed: request {quoted(request_id)} has {have} output tokens"
                 )
             self._requests.roll_back(request, n)
-            self._answers.cut(request_id, have - n)
 
     # --- steps -----------------------------------------------------------------------------------
 
@@ -399,10 +395,13 @@ class Scheduler:
             plan, rows = self._plan(logits, request_ids, draft_token_ids, strict)
             run = self._runner.begin(plan, rows)
             begun = BegunStep(
-                run.token_ids_on_device, run.step.is_done, partial(self._finish, run), self._step_lock.let_go
+                run.token_ids_on_device,
+                run.step.is_done,
+                partial(self._finish, run),
+                partial(self._step_lock.let_go, run.step),
             )
             begun.seconds = time.perf_counter() - started
-            self._step_lock.hold()
+            self._step_lock.hold(run.step)
         return begun
 
     def process(
@@ -437,7 +436,7 @@ class Scheduler:
     def _finish(self, run: BegunRun, seconds: float) -> StepResult:
         """Finish a step that took `seconds` to begin."""
         started = time.perf_counter() - seconds
-        with self._step_lock.going_on():
+        with self._step_lock.going_on(run.step):
             result = self._runner.finish(run)
             self._requests.finish_step(result)
         self._notify(result, run.plan, run.logits, started)
@@ -473,9 +472,7 @@ class Scheduler:
         self._requests.add(*siblings)
 
     def _notify(self, result: StepResult, plan: RowPlan, rows: LogitRows, started: float) -> None:
-        """Tell parsers and observers of a step that is done."""
-        if self._answers.parsers:
-            result.deltas = self._answers.deltas(result)
+        """Tell observers of a step that is done."""
         if self._requests.observed:
             self._requests.notify_step(result, lambda: self._runner.measures(result, plan, rows, started))
 

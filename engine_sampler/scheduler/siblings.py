@@ -6,19 +6,16 @@ from collections.abc import Sequence
 
 from ..base.errors import quoted
 from ..contract import ParameterError
-from ..params import SamplingParams
-from ..requests.request import Request, RequestError
-from .beam_groups import beam_width
+from ..params import SamplingParams, row_count
+from ..requests.ending import RequestError
+from ..requests.request import Request
 
 
 def sibling_count(params: SamplingParams) -> int:
     """How many requests `params` describe."""
     if not isinstance(params, SamplingParams):
         raise ParameterError(f"params={quoted(params)} is not allowed: a SamplingParams")
-    if params["use_beam_search"]:
-        return beam_width(params)
-    count: int = params["best_of"] or params["n"]
-    return count
+    return row_count(params)
 
 
 def ranked(requests: Sequence[Request]) -> list[Request]:

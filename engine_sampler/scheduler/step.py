@@ -12,10 +12,12 @@ import numpy as np
 from ..arithmetic import LogitRows
 from ..base.errors import INTERRUPTIONS, failure, quoted
 from ..contract import Backend, BackendError, Batch, LogprobsRequest
+from ..requests.answers import read_answers
 from ..requests.detokenizer import MatchedEnds
 from ..requests.draws import RowOutputs
 from ..requests.results import StepResult
 from ..requests.slots import Slots
+from ..requests.texts import extend_texts, take_texts
 from .grouping import Grouping
 from .logprobs import LogprobsCollector, LogprobsPlan, Penalized
 from .masks import GrammarMasks
@@ -101,12 +103,9 @@ class Step:
         """All tokens of the step on the logits' device, as the backend left them; None if it left none, or if
         one of them does not count."""
         self.may_have_ended: set[int] = set()
-        self.outputs: RowOutputs
+        self.outputs: RowOutputs = plan.inputs.draws if plan.is_whole else RowOutputs(self._n)
         if plan.is_whole:
-            self.outputs = plan.inputs.draws
             self.outputs.clear()
-        else:
-            self.outputs = RowOutputs(self._n)
 
     def begin(self, drawing: Round) -> Any:
         """The first half of `run` for the first round: the backend queues its work. Returns the tokens on the
@@ -180,17 +179,18 @@ class Step:
             logprobs=None if self._logprobs is None else self._logprobs.result(),
             token_ids_on_device=self._token_ids_on_device,
         )
-        for i in inputs.streamed:
-            result.text[i] = requests[i].take_text(number)
+        self.may_have_ended.update(take_texts(requests, inputs.streamed, number, result.text))
+        if inputs.readers:
+            deltas = read_answers(inputs.readers, number)
+            result.deltas = [deltas.get(i, []) for i in range(len(inputs.named))]
+            self.may_have_ended.update(i for i, request in enumerate(requests) if not request.live)
         for i in self.may_have_ended:
+            if counts := requests[i].told_phases():
+                result.phase_tokens = result.phase_tokens or [None] * n
+                result.phase_tokens[i] = counts
             result.finish_reasons[i] = requests[i].finish_reason
             result.stop_reasons[i] = requests[i].stop_reason
             result.errors[i] = requests[i].error
-            if requests[i].phases is not None and (requests[i].has_moved or not requests[i].live):
-                counts = requests[i].phase_tokens
-                if counts is not None:
-                    result.phase_tokens = result.phase_tokens or [None] * n
-                    result.phase_tokens[i] = counts
         for i, fault in self._faults.items():
             result.errors[i] = fault
         return inputs.with_skipped(result) if inputs.skipped else result
@@ -342,22 +342,21 @@ class Step:
         draws, closing = drawing.inputs.draws, []
         drawn_ids = draws.token_ids[drawing.inputs.steered].tolist()
         for i, drawn in zip(drawing.inputs.steered, drawn_ids, strict=True):
-            request = drawing.inputs.requests[i]
-            phases = request.phases
-            if phases is None or not phases.replaces(drawn):
-                continue
-            row = int(drawing.rows[i])
+            request, row = drawing.inputs.requests[i], int(drawing.rows[i])
             if batch.errors[row] is not None or drawn < 0 or request.sits_out:
                 continue
-            token_id = phases.steer(request.history.token_ids)
-            if phases.is_closing:
+            token_id = request.steer(drawn)
+            if token_id is None:
+                continue
+            if request.phases.is_closing:  # type: ignore[union-attr]
                 closing.append(i)
             draws.token_ids[i] = self.outputs.token_ids[row] = token_id
             draws.notes[i] = self.outputs.notes[row] = np.nan
             if token_id != drawn:
                 self._token_ids_on_device = None
-            if batch.logprobs is not None:  # nothing else may follow, so that its processed logprob is 0
-                batch.logprobs.done[row] = False
+            if batch.logprobs is not None and self._logprobs is not None:
+                self._logprobs.clear(drawing.rows[i : i + 1])  # of the drawn token
+                batch.logprobs.done[row] = False  # nothing else may follow: its processed logprob is 0
                 batch.survivors[row] = np.array([token_id], np.int64), np.zeros(1, np.float32)
         return closing
 
@@ -465,16 +464,8 @@ class Step:
 
     def _extend_texts(self, drawing: Round, refused: Sequence[int]) -> dict[int, MatchedEnds]:
         """Give the texts their tokens, except those `refused`; returns the ends found in them, by index."""
-        ends_by_index = {}
-        requests, token_ids = drawing.inputs.requests, drawing.inputs.draws.token_ids.tolist()
-        for i in drawing.inputs.streamed:
-            if refused and i in refused:
-                continue
-            request = requests[i]
-            ends = request.accept_in_text(token_ids[i])
-            if ends or not request.live:
-                ends_by_index[i] = ends
-        return ends_by_index
+        inputs = drawing.inputs
+        return extend_texts(inputs.requests, inputs.streamed, inputs.draws.token_ids.tolist(), refused)
 
     # --- 7. ends ----------------------------------------------------------------------------------
 
@@ -493,7 +484,7 @@ class Step:
         for i in checked:
             note = None if np.isnan(draws.notes[i]) else float(draws.notes[i])
             request, token_id = drawing.inputs.requests[i], int(draws.token_ids[i])
-            request.follow(token_id, note, judged.logprobs.get(i), text_ends.get(i, ()))
-            if request.phases is not None:
-                request.phases.lead(request, self._slots)
+            logprob, ends = judged.logprobs.get(i), text_ends.get(i, ())
+            request.attempt("the request", request.follow, token_id, note, logprob, ends)
+            request.lead(self._slots)
         self.may_have_ended.update(drawing.members[i] for i in (*judged.refused, *checked))

@@ -47,8 +47,9 @@ class StepLock:
         self._thread = 0
         self._caller: Any = None
         """The frame of the call that changes requests, on the thread."""
-        self._is_held = False
-        """Whether that call goes on although its frame has ended: a step has begun, and is not finished."""
+        self._held: object | None = None
+        """What names that call if it goes on although its frame has ended: a step has begun, and is not
+        finished."""
         self._undoing: list[Work] = []
         """What must be done if that call does not come to its end."""
         self._pending: deque[Work] = deque()
@@ -58,15 +59,17 @@ class StepLock:
 
     def __enter__(self) -> None:
         with self.lock:
-            if self._caller is not None or self._building:
+            if self._caller is not None or self._held is not None or self._building:
                 self._refuse_while_running()
             self._begin(sys._getframe(1))
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        if self._is_held:
+        if kind is not None:
+            self._held = None
+        elif self._held is not None:
             end_step(self._thread)
             return
-        if kind is None:
+        else:
             self._undoing.clear()  # from here on it is done
         self._end()
 
@@ -81,32 +84,37 @@ class StepLock:
             with self.lock:
                 self._settle()
 
-    def hold(self) -> None:
+    def hold(self, name: object) -> None:
         """The call that runs now ends, and still counts as running, until `let_go` or `going_on`."""
-        self._caller = _HELD  # a frame would keep its variables alive
-        self._is_held = True
+        self._held = name
+        self._caller = None  # a frame would keep its variables alive
 
-    def let_go(self) -> None:
-        """A call that is held does not go on: what it has registered is undone before the next call."""
-        self._is_held = False
+    def let_go(self, name: object) -> None:
+        """The call that is held under this name does not go on: what it has registered is undone before the
+        next call."""
+        if self._held is name:
+            self._held = None
 
-    def going_on(self) -> _GoingOn:
-        """The call that is held goes on, and ends, within a `with`; RuntimeError if none is held."""
-        return _GoingOn(self)
+    def going_on(self, name: object) -> _GoingOn:
+        """The call that is held under this name goes on, and ends, within a `with`; RuntimeError if it is
+        not."""
+        return _GoingOn(self, name)
 
-    def go_on(self, caller: FrameType) -> None:
+    def go_on(self, name: object, caller: FrameType) -> None:
         """The call that is held goes on as that of the frame `caller`."""
         with self.lock:
-            if not self._is_held:
+            if self._held is not name:
                 raise RuntimeError("the step is over: it can be finished once")
             self._thread, self._caller = threading.get_ident(), caller
-            self._is_held = False
+            self._held = None  # until here it can be repeated
             begin_step(self._thread)
 
     @property
     def running(self) -> bool:
         """Whether a step runs, or has begun."""
-        return self._caller is not None and (self._is_held or _is_running(self._caller, self._thread))
+        return self._held is not None or (
+            self._caller is not None and _is_running(self._caller, self._thread)
+        )
 
     def when_idle(self, work: Work) -> None:
         """Do `work` now, or right after the step that is running. Called with the lock held, also by plugins
@@ -140,7 +148,8 @@ class StepLock:
 
     def after_fork(self) -> None:
         """In the child of a fork: refuse all calls if a thread that is not there was inside one of them."""
-        is_own = self._caller is None or self._thread == threading.get_ident()
+        is_idle = self._caller is None and self._held is None
+        is_own = is_idle or self._thread == threading.get_ident()
         if is_own and self.lock.acquire(blocking=False):
             self.lock.release()
         else:
@@ -176,7 +185,7 @@ class StepLock:
     def _refuse_while_running(self) -> None:
         """Raise `RuntimeError` within a step, and within the building of a request on this thread."""
         thread = threading.get_ident()
-        if self._is_held:
+        if self._held is not None:
             raise RuntimeError(_BEGUN)
         if self.running:
             raise RuntimeError(_INSIDE if self._thread == thread else _MEANWHILE)
@@ -221,11 +230,11 @@ class StepLock:
 class _GoingOn:
     """Entered and left by the call that finishes what another has begun."""
 
-    def __init__(self, step_lock: StepLock) -> None:
-        self._step_lock = step_lock
+    def __init__(self, step_lock: StepLock, name: object) -> None:
+        self._step_lock, self._name = step_lock, name
 
     def __enter__(self) -> None:
-        self._step_lock.go_on(sys._getframe(1))
+        self._step_lock.go_on(self._name, sys._getframe(1))
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         self._step_lock.__exit__(kind, *error)
@@ -245,10 +254,6 @@ class _Building:
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self._builders.remove((threading.get_ident(), sys._getframe(1)))
-
-
-_HELD = object()
-"""In place of the frame of a call that goes on without one."""
 
 
 def _nothing() -> None:

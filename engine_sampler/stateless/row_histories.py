@@ -11,7 +11,7 @@ import numpy as np
 from ..base.errors import text_of
 from ..contract import ParameterError
 from ..params import SamplingParams
-from ..requests.request import RequestError
+from ..requests.ending import RequestError
 from ..scheduler.input_batch import InputBatch
 from .keyed_requests import KeyedRequests
 

@@ -14,7 +14,7 @@ from ..base.arguments import instance_of, integer_of
 from ..base.errors import check_hashable, quoted
 from ..contract import Backend, ParameterError
 from ..params import RequestLimits, SamplingParams
-from ..requests.request import RequestError
+from ..requests.ending import RequestError
 from ..requests.results import StepResult
 from ..requests.tensors import WithTensors
 from ..scheduler.input_batch import InputBatch

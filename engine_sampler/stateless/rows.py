@@ -12,7 +12,7 @@ import numpy as np
 from ..base.errors import PluginFault
 from ..contract import ParameterError
 from ..params import SamplingParams
-from ..requests.request import RequestError
+from ..requests.ending import RequestError
 from ..requests.results import StepResult
 from ..scheduler import Scheduler
 from ..scheduler.arguments import POSITION, few_token_ids_in

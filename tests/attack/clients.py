@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from engine_sampler import ParameterError, RequestLimits, SamplingParams
+from engine_sampler.params.costs import MAX_PASSES, MAX_ROW_PASSES
 from engine_sampler.params.orders import DEFAULT
 
 Random = np.random.Generator
@@ -25,14 +28,19 @@ def client(make: Client) -> Client:
     return make
 
 
-DEAR: set[str] = set()
-"""The clients whose own rows cost as much as those of a request may cost."""
+DEAR: dict[str, float] = {}
+"""The clients whose own rows cost as much as those of a request may cost, or are many → as how many of the
+dearest rows they count in a step."""
 
 
-def dear(make: Client) -> Client:
+def dear(make: Client, rows: float = 3) -> Client:
     """Register a client by its name, as one whose requests are dear."""
-    DEAR.add(make.__name__)
+    DEAR[make.__name__] = rows
     return client(make)
+
+
+crowded = partial(dear, rows=2)
+"""Register a client that has many ordinary rows."""
 
 
 def _text(random: Random, length: int, letters: str = "abcdefgh ") -> str:
@@ -312,7 +320,7 @@ def all_samplers_over_a_flat_row(random: Random, size: int) -> Body:
 @dear
 def the_dearest_order(random: Random, size: int) -> Body:
     used = {name: ALL[name] for name in ("temperature", "tfs", "infill")}
-    order = ["temperature", *["infill"] * 2, *["tfs"] * 4]
+    order = ["temperature", *["infill"] * 2, *["tfs"] * 2]
     return {**used, "order": order, "ignore_eos": True}
 
 
@@ -371,3 +379,86 @@ def a_phase_for_every_token(random: Random, size: int) -> Body:
 @client
 def forced_text_without_an_end(random: Random, size: int) -> Body:
     return {"phases": [{"tokens": 0, "force": [1, 2, 3], "then": 0}], "logprobs": 20}
+
+
+@client
+def rules_beside_many_markers(random: Random, size: int) -> Body:
+    marks = ["e " * 40 + letter + "e" for letter in "abcdefghijklmnop"]
+    rules = [f"t{i}[temperature={random.random():.6f}]: /[a-b]/" for i in range(31)]
+    grammar = "\n".join([f"start: ({' | '.join(f't{i}' for i in range(31))})+", *rules])
+    thinking = {"start": marks, "end": marks, "starts_inside": True}
+    return {"thinking": thinking, "thinking_token_budget": 3, **_structured("grammar", grammar)}
+
+
+@client
+def stop_tokens_beside_patterns(random: Random, size: int) -> Body:
+    return {"n": 8, "stop_token_ids": list(range(min(size, 8191))), "stop_regex": ["abc~"]}
+
+
+# --- siblings --------------------------------------------------------------------------------------
+
+
+@crowded
+def siblings_with_many_stop_tokens(random: Random, size: int) -> Body:
+    return {"n": 128, "stop_token_ids": list(range(min(size, 8191))), "ignore_eos": True}
+
+
+@crowded
+def siblings_with_many_markers(random: Random, size: int) -> Body:
+    return {"n": 128, **{k: v for k, v in markers_that_nearly_match(random, size).items() if k != "prompt"}}
+
+
+@client
+def siblings_that_change_penalties_at_every_token(random: Random, size: int) -> Body:
+    phases = [{"tokens": 1, "params": {"dry_multiplier": 1.0}}, {"tokens": 1, "then": 0}]
+    return {"n": 128, "prompt": random.integers(0, 50, 100_000).tolist(), "phases": phases}
+
+
+@dear
+def as_many_siblings_that_change_penalties_as_allowed(random: Random, size: int) -> Body:
+    return {**siblings_that_change_penalties_at_every_token(random, size), "n": 41}
+
+
+@dear
+def siblings_whose_text_is_forced(random: Random, size: int) -> Body:
+    return {**forced_text_without_an_end(random, size), "n": 128}
+
+
+def _captured(grammar: str, most: int) -> Body:
+    """Siblings that end in one step, and whose captures a parser finds: `captured` is its grammar."""
+    return {"n": 128, "max_tokens": most, "captured": grammar, **_structured("grammar", grammar)}
+
+
+@crowded
+def siblings_whose_captures_are_ambiguous(random: Random, size: int) -> Body:
+    return _captured('start: s\ns[capture]: s s | "a"', 30)
+
+
+@crowded
+def siblings_with_many_captures(random: Random, size: int) -> Body:
+    return _captured('start: (w " ")*\nw[capture]: /[a-z]+/', 39)
+
+
+def _as_siblings(name: str, make: Client) -> None:
+    """Register the requests of a dear client with as many rows as a request may have, and with as many as it
+    may have at that cost."""
+
+    def as_many_as_there_may_be(random: Random, size: int) -> Body:
+        return {**make(random, size), "n": 128}
+
+    def as_many_as_allowed(random: Random, size: int) -> Body:
+        body = as_many_as_there_may_be(random, size)
+        try:
+            RequestLimits().check(SamplingParams.from_dict(body), size)
+        except ParameterError as refusal:
+            return {**body, "n": int(str(refusal).rpartition("allows ")[2].partition(" ")[0])}
+        return body
+
+    for prefix, as_siblings in (("128_times", as_many_as_there_may_be), ("as_allowed", as_many_as_allowed)):
+        as_siblings.__name__ = f"{prefix}_{name}"
+        dear(as_siblings, rows=MAX_ROW_PASSES / MAX_PASSES)
+
+
+for _name in sorted(DEAR):
+    if not {"n", "use_beam_search"} & CLIENTS[_name](np.random.default_rng(0), 1000).keys():
+        _as_siblings(_name, CLIENTS[_name])

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from engine_sampler import ParameterError, SamplingParams, Scheduler, StepResult
-from engine_sampler.grammar import GrammarCompiler, GrammarError
+from engine_sampler.grammar import Grammar, GrammarCompiler, GrammarError
+from engine_sampler.messages import MessageParser
 from engine_sampler.scheduler import RequestError
 
 from .clients import Body, Client
@@ -123,7 +124,9 @@ class Engine:
             for body in bodies:
                 start = time.perf_counter()
                 try:
-                    self._add(SamplingParams.from_dict(body), body.get("prompt", range(100)))
+                    asked = {key: value for key, value in body.items() if key != "captured"}
+                    prompt = body.get("prompt", range(100))
+                    self._add(SamplingParams.from_dict(asked), prompt, body.get("captured"))
                 except REFUSALS as refusal:
                     outcome.refusals.append(str(refusal))
                 outcome.joins.append(time.perf_counter() - start)
@@ -131,9 +134,12 @@ class Engine:
             fault = error
         done.put(fault)
 
-    def _add(self, params: SamplingParams, prompt: Sequence[int]) -> None:
+    def _add(self, params: SamplingParams, prompt: Sequence[int], captured: str | None) -> None:
+        parser = None
+        if captured is not None:
+            parser = MessageParser(tokenizer=tokenizer(self.size), grammar=Grammar.from_lark(captured))
         if params.use_beam_search or (params.best_of or params.n) > 1:
-            group = self.scheduler.add_group(params, prompt)
+            group = self.scheduler.add_group(params, prompt, parser=parser)
             self.groups.update(dict.fromkeys(group, group))
         else:
             self.scheduler.add(params, prompt)

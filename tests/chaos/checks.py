@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -49,8 +50,13 @@ def _expect_columns(slots: Slots) -> None:
 
 def _expect_triggers(slots: Slots, triggers: Sequence[tuple[int, Any]]) -> None:
     watchers = np.zeros(slots.vocabulary.size, np.int64)
+    watched = [one.token_ids for one in slots._triggers if len(one.token_ids)]
+    for token_ids in {id(token_ids): token_ids for token_ids in watched}.values():
+        watchers[token_ids] += 1
+    assert slots._users == Counter(map(id, watched)), "users leak"
+    assert len(watched) == sum(len(trigger.token_ids) > 0 for _, trigger in triggers)
     for slot, trigger in triggers:
-        watchers[trigger.token_ids] += 1
+        assert slots._triggers[slot].token_ids.tolist() == trigger.token_ids.tolist()
         assert slots.limits[slot] == trigger.length
         assert slots.always[slot] == trigger.always
     assert slots._watchers.tolist() == watchers.tolist(), "watchers leak"

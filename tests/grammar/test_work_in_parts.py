@@ -16,11 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine_sampler import Tokenizer, UnfinishedError, Work
+from engine_sampler.contract.work import REQUEST_WORK
 from engine_sampler.grammar import Grammar, GrammarLimitError, Limits
 from engine_sampler.grammar.compiled import cache_info, clear_cache, compiled_grammar
 from engine_sampler.grammar.engines import native
 from engine_sampler.grammar.engines.native import NativeGrammar, NativeVocabulary
-from engine_sampler.grammar.limits import LIMITS, REQUEST_WORK
+from engine_sampler.grammar.limits import LIMITS
 from engine_sampler.grammar.program import expression as e
 
 from .both_engines import native_grammar

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from engine_sampler import ParameterError, SamplingParams, Scheduler, Tokenizer
+from engine_sampler.contract.work import CAPTURE_STEPS_AT_ONCE
 from engine_sampler.grammar import Grammar
+from engine_sampler.grammar.engines.steps import Steps
 from engine_sampler.messages import Event, MessageParser
 
 TOKENIZER = Tokenizer([*(bytes([i]) for i in range(256)), b"<eos>"], [256])
@@ -149,6 +151,43 @@ def test_captures_that_take_long_do_not_hold_up_the_last_step(monkeypatch: pytes
     assert len(told) == last
     told += [event.text for event in parser.finish()]
     assert sorted(told) == sorted(one.text for one in (parser.captures or {})["x"])
+
+
+def test_the_answers_of_a_step_share_the_steps_for_their_captures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many answers grow and end in it; what is not told then comes with another call."""
+    spent, spend = [0], Steps.spend
+
+    def counting(self: Steps, steps: int = 1) -> None:
+        spent[-1] += steps
+        spend(self, steps)
+
+    monkeypatch.setattr(Steps, "spend", counting)
+    grammar = Grammar.from_lark('start: s\ns[capture]: s s | "a"')
+    parser, engine = MessageParser(tokenizer=TOKENIZER, grammar=grammar), scheduler()
+    params = SamplingParams(temperature=0, n=64, max_tokens=24)
+    first, *_ = engine.add_group(params, [1], parser=parser)
+    told = []
+    while first in engine.request_ids:
+        deltas = engine.step(rows_for([97] * 64)).deltas[0]
+        told += [event.text for event in deltas if event.kind == "capture"]
+        spent.append(0)
+    assert max(spent) <= 3 * CAPTURE_STEPS_AT_ONCE
+    told += [event.text for event in parser.finish()]
+    assert sorted(told) == sorted(one.text for one in (parser.captures or {})["s"])
+
+
+def test_no_answer_is_the_last_for_ever_where_steps_for_captures_are_scarce(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("engine_sampler.requests.answers.CAPTURE_STEPS_AT_ONCE", 30)
+    grammar = Grammar.from_lark('start: (w " ")*\nw[capture]: /[a-z]+/')
+    parser, engine = MessageParser(tokenizer=TOKENIZER, grammar=grammar), scheduler()
+    ids = engine.add_group(SamplingParams(temperature=0, n=8), [1], parser=parser)
+    told = set()
+    for token in b"ab cd ef gh ij kl " * 8:
+        deltas = engine.step(rows_for([token] * 8)).deltas
+        told.update(i for i, said in zip(ids, deltas, strict=True) if "capture" in {one.kind for one in said})
+    assert told == set(ids)
 
 
 @pytest.mark.parametrize("parser", ["qwen_3", MessageParser("qwen_3")], ids=["name", "text"])

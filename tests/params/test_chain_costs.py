@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine_sampler import ParameterError, SamplingParams, Scheduler, Tokenizer
+from engine_sampler import ParameterError, RequestLimits, SamplingParams, Scheduler, Tokenizer
 from engine_sampler.adapters import koboldai, llama_cpp
 from engine_sampler.adapters.vllm import settings_of
 from engine_sampler.contract import Sampler
@@ -81,9 +81,9 @@ def test_a_sampler_that_is_named_too_often_is_refused(read: Reads, name: str, ti
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS)
 def test_samplers_that_cost_too_much_together_are_refused(read: Reads) -> None:
     params = {key: value for key, value in EVERYTHING.items() if key != "infill"}
-    order = [*DEFAULT, *DEFAULT, *DEFAULT]
+    order = [*DEFAULT] * 4
     with pytest.raises(
-        ParameterError, match=r"order=\('logits_processors', .* cost 240 passes .*; at most 144"
+        ParameterError, match=r"order=\('logits_processors', .* cost 192 passes .*; at most 144"
     ):
         read(order, params)
 
@@ -112,7 +112,7 @@ def test_an_order_of_numbers_or_of_a_name_is_not_beyond_the_bound() -> None:
 def test_all_built_in_samplers_may_run_at_once() -> None:
     assert list(ON) == list(DEFAULT)
     chain = build_chain(SamplingParams(order=DEFAULT, **EVERYTHING))
-    assert passes_of(chain.samplers) == 128 <= MAX_PASSES
+    assert passes_of(chain.samplers) == 96 <= MAX_PASSES
 
 
 def test_the_docs_list_every_sampler_with_what_it_costs() -> None:
@@ -182,11 +182,11 @@ def plugin(number: int) -> Sampler:
 
 
 def test_samplers_of_plugins_count_in_every_order() -> None:
-    with registered(*map(plugin, range(19))):
-        few = {f"plugin_{i}": 1.0 for i in range(18)}
+    with registered(*map(plugin, range(10))):
+        few = {f"plugin_{i}": 1.0 for i in range(9)}
         assert passes_of(build_chain(SamplingParams(**few)).samplers) == MAX_PASSES
-        with pytest.raises(ParameterError, match=r"order='llama.cpp' .* cost 152 passes .*; at most 144"):
-            SamplingParams(**few, plugin_18=1.0)
+        with pytest.raises(ParameterError, match=r"order='llama.cpp' .* cost 160 passes .*; at most 144"):
+            SamplingParams(**few, plugin_9=1.0)
 
 
 def test_a_plugin_that_fails_to_say_whether_it_is_on_is_named() -> None:
@@ -245,7 +245,7 @@ ROWS = {
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 @pytest.mark.parametrize("name", DEFAULT)
 def test_only_those_that_say_so_sort(name: str, row: np.ndarray) -> None:
-    most = {"pass": 0, "history": 0, "sort": 3, "bytes": 3}[SAMPLERS[name].cost]
+    most = {"pass": 0, "history": 0, "select": 3, "sort": 3, "bytes": 3}[SAMPLERS[name].cost]
     history = 3
     entries = sorted_entries([name], row)
     assert entries <= most * VOCAB + history
@@ -253,6 +253,75 @@ def test_only_those_that_say_so_sort(name: str, row: np.ndarray) -> None:
 
 
 def test_the_most_that_an_order_may_sort_is_bounded() -> None:
-    order = [name for name in DEFAULT if SAMPLERS[name].cost == "sort"] * 4
-    most = MAX_PASSES // PASSES["sort"]
-    assert sorted_entries(order[:most], ROWS["flat"]) <= 3 * most * VOCAB
+    order = [name for name in DEFAULT if SAMPLERS[name].cost in ("select", "sort")] * MAX_REPEATS
+    assert passes_of(SAMPLERS[name] for name in order) <= MAX_PASSES
+    assert sorted_entries(order, ROWS["flat"]) <= 3 * len(order) * VOCAB
+
+
+# --- all rows of a request -------------------------------------------------------------------------
+
+DEAREST = {"temperature": 1e6, "tfs": 0.9999, "infill": True}
+DEAREST_ORDER = ["temperature", "infill", "infill", "tfs", "tfs"]
+
+
+def add(params: Mapping[str, Any], prompt: Sequence[int] = (), **given: Any) -> list[Any]:
+    scheduler = Scheduler(VOCAB, TOKENIZER, **given)
+    return scheduler.add_group(SamplingParams(**params), prompt)
+
+
+@pytest.mark.parametrize(
+    ("params", "named", "passes", "allowed"),
+    [
+        ({"n": 128, "order": DEAREST_ORDER, **DEAREST}, "n=128", 129, 11),
+        ({"n": 2, "best_of": 60, "infill": True}, "best_of=60", 48, 30),
+        ({"use_beam_search": True, "beam_width": 32, "infill": True}, "beam_width=32", 48, 30),
+        ({"use_beam_search": True, "n": 32, "infill": True}, "n=32", 48, 30),
+        ({"n": 31, "phases": [{"tokens": 1}, {"params": {"infill": True}}]}, "n=31", 48, 30),
+    ],
+)
+def test_rows_that_cost_too_much_together_are_refused(
+    params: dict[str, Any], named: str, passes: int, allowed: int
+) -> None:
+    with pytest.raises(ParameterError) as caught:
+        add(params)
+    assert str(caught.value) == (
+        f"{named} is not allowed with these parameters: the samplers that they turn on cost each row "
+        f"{passes} passes over the vocabulary at worst; this scheduler's limit is 1,440 for all rows "
+        f"together, which allows {allowed} (RequestLimits(passes=…))"
+    )
+    name = named.partition("=")[0]
+    assert len(add({**params, name: allowed})) == allowed
+    assert add(params, limits=RequestLimits(passes=None))
+    assert add(params, limits=RequestLimits.none())
+
+
+def test_what_a_rule_of_a_grammar_turns_on_counts_for_all_rows() -> None:
+    grammar = 'start: "a" costly\ncostly[infill=true]: "b"'
+    with pytest.raises(ParameterError, match=r"n=31 .* cost each row 48 passes .* allows 30"):
+        add({"grammar": grammar, "n": 31})
+    assert len(add({"grammar": grammar, "n": 30})) == 30
+
+
+def test_as_many_ordinary_rows_as_there_may_be_are_allowed() -> None:
+    ordinary = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "repetition_penalty": 1.1}
+    edits = {"logit_bias": {3: 1.0}, "bad_words": [[4]], "min_tokens": 3, "ignore_eos": True}
+    for order in ("llama.cpp", "vllm", "transformers"):
+        assert len(add({**ordinary, **edits, "order": order, "n": 128})) == 128
+
+
+def test_prompts_that_are_counted_anew_for_all_rows_are_bounded() -> None:
+    """Where phases change penalties, each change counts the whole history."""
+    changing = {"phases": [{"tokens": 1, "params": {"frequency_penalty": 0.1}}, {"tokens": 1, "then": 0}]}
+    limits = RequestLimits(histories=100)
+    with pytest.raises(ParameterError) as caught:
+        add({**changing, "n": 4}, [1] * 30, limits=limits)
+    assert str(caught.value) == (
+        "n=4 is not allowed with a prompt of 30 tokens and phases that change penalties: this scheduler's "
+        "limit is 100 tokens for all rows together, which allows 3 (RequestLimits(histories=…))"
+    )
+    assert len(add({**changing, "n": 3}, [1] * 30, limits=limits)) == 3
+    for same in ({}, {"frequency_penalty": 0.1}, {"phases": [{"tokens": 1, "params": {"top_p": 0.5}}, {}]}):
+        assert len(add({**same, "n": 4}, [1] * 30, limits=limits)) == 4
+    thinking = {"thinking": {"start": [[1]], "end": [[2]]}, "frequency_penalty": 0.1}  # an answer begins anew
+    with pytest.raises(ParameterError, match="n=4 is not allowed with a prompt of 30 tokens"):
+        add({**thinking, "n": 4}, [1] * 30, limits=limits)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -206,3 +209,18 @@ def test_a_history_keeps_its_content_when_it_is_attached_and_detached(length: in
     history.detach()
     assert (history.token_ids.tolist(), history.output_notes.tolist()[-1]) == before
     assert pool.lengths[0] == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere, NumPy asks for no huge pages")
+def test_notes_far_from_each_other_take_little_memory() -> None:
+    """As those of siblings with a long prompt are."""
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    pool = TokenPool(64)
+    pool.reserve(300_000, 64)
+    before = resident()
+    for slot in range(64):
+        pool.notes[slot * 301_000] = 0.5
+    assert resident() - before < 16 << 20

@@ -44,7 +44,7 @@ def test_accept_reaches_history_grammar_text_and_position(slots: Slots) -> None:
     for token_id in (0, 4, 5):
         assert request.accept(slots, token_id)
     assert request.record().token_ids == [0, 4, 5]
-    assert request.take_text() == "aé"
+    assert request.text.take() == "aé"
     assert len(matcher.states) == 4
     assert slots.positions[request.slot] == 4
 
@@ -52,21 +52,21 @@ def test_accept_reaches_history_grammar_text_and_position(slots: Slots) -> None:
 def test_text_is_taken_once(slots: Slots) -> None:
     request = request_in_slot(slots)
     request.accept(slots, 0)
-    assert [request.take_text(), request.take_text()] == ["a", ""]
+    assert [request.text.take(), request.text.take()] == ["a", ""]
 
 
 def test_without_a_tokenizer_there_is_no_text() -> None:
     request = make_request(vocabulary=Vocabulary(VOCAB, (EOS,)))
-    assert request.take_text() is None
+    assert request.text is None
     assert request.record().text is None
 
 
 def test_the_end_flushes_half_a_character(slots: Slots) -> None:
     request = request_in_slot(slots)
     request.accept(slots, 4)
-    assert request.take_text() == ""
+    assert request.text.take() == ""
     request.finish("abort")
-    assert request.take_text() == "\ufffd"
+    assert request.text.take() == "\ufffd"
     assert request.record().text == "\ufffd"
     assert not request.live
 
@@ -144,7 +144,7 @@ def test_output_to_resume_from_reaches_grammar_text_and_criteria(slots: Slots) -
     request = request_in_slot(slots, output=[0, 4], matcher=matcher, params=SamplingParams(max_tokens=3))
     assert len(matcher.states) == 3
     request.accept(slots, 5)
-    assert request.take_text() == "é"
+    assert request.text.take() == "é"
     assert request.record().text == "aé"
     assert request.stop_reason == "max_tokens"
 
@@ -167,7 +167,7 @@ def test_rollback_restores_every_part(slots: Slots, n: int) -> None:
     assert (request.record(), request.stop_checks.criteria[-1][1], request.grammar.matcher.states) == before
     assert request.state.states["mirostat_v2"].values == mu
     request.accept(slots, 5)
-    assert request.take_text() == "aé"
+    assert request.text.take() == "aé"
 
 
 def test_a_fork_shares_nothing_that_changes(slots: Slots) -> None:
@@ -181,7 +181,7 @@ def test_a_fork_shares_nothing_that_changes(slots: Slots) -> None:
     assert (child.record().text, child.finish_reason, child.seed) == ("éb", "length", 8)
     assert (parent.record().token_ids, parent.finish_reason, parent.seed) == ([4], None, 1)
     parent.accept(slots, 0)
-    assert parent.take_text() == "\ufffda"
+    assert parent.text.take() == "\ufffda"
     assert parent.live
 
 
@@ -215,3 +215,11 @@ def test_the_modes_are_those_requested(settings: Any, modes: tuple[str, ...]) ->
 def test_a_value_that_is_not_a_criterion_is_refused() -> None:
     with pytest.raises(ParameterError, match="stopping_criteria holds 7"):
         make_request(stopping_criteria=[7])
+
+
+def test_siblings_share_the_tokens_after_which_they_are_checked() -> None:
+    request = make_request(params=SamplingParams(seed=1, stop_token_ids=[0, 3]))
+    siblings = [request, request.fork("s", 2)]
+    first, second = (one.check_trigger().token_ids for one in siblings)
+    assert first is second
+    assert set(first.tolist()) >= {0, 3}

@@ -92,6 +92,54 @@ def test_removed_tokens_and_lost_rows_give_no_candidates() -> None:
     assert [(c.beam, c.token_id) for c in search.candidates([None, row])] == [(1, 1)]
 
 
+def by_definition(
+    scores: list[float], rows: list[np.ndarray], stops: list[list[int]], width: int, eos_count: int
+) -> list[tuple[int, int]]:
+    """(text, token) of the candidates that count: all in order, but for stop tokens beyond `width`."""
+    every = sorted(
+        (-(score + float(logprob)), beam, token)
+        for beam, (score, row) in enumerate(zip(scores, rows, strict=True))
+        for token, logprob in enumerate(row)
+        if score > -math.inf and logprob > -math.inf
+    )
+    pairs = [(beam, token) for _, beam, token in every]
+    left = max(2, 1 + eos_count) * width
+    found = []
+    for rank, (beam, token) in enumerate(pairs):
+        is_stop = token in stops[beam]
+        if (is_stop and rank < width) or (not is_stop and left):
+            found.append((beam, token))
+            left -= not is_stop
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_candidates_are_those_of_the_definition(data: st.DataObject) -> None:
+    width, size = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 40))
+    random = np.random.default_rng(data.draw(st.integers(0, 10**6)))
+    rows = [random.integers(-6, 0, size).astype(np.float32) / 2 for _ in range(width)]
+    for row in rows:
+        row[random.random(size) < 0.2] = -np.inf
+    stops = [np.unique(random.integers(0, size, int(random.integers(0, size + 1)))) for _ in rows]
+    search: BeamSearch[int] = BeamSearch(width, eos_count=data.draw(st.integers(0, 3)))
+    search.scores = [0.0, *(-float(n) / 2 for n in random.integers(0, 5, width - 1))]
+    found = search.candidates(rows, stops)
+    expected = by_definition(search.scores, rows, [s.tolist() for s in stops], width, search.eos_count)
+    assert [(c.beam, c.token_id) for c in found] == expected
+    assert all(c.score == search.scores[c.beam] + c.logprob for c in found)
+    assert all(c.logprob == float(rows[c.beam][c.token_id]) for c in found)
+
+
+def test_no_length_penalty_that_is_allowed_overflows() -> None:
+    for sign in (-1.0, 1.0):
+        penalty = sign * CORE_PARAMS["length_penalty"].high
+        search: BeamSearch[str] = BeamSearch(1, penalty, "never", max_tokens=2**63 - 1)
+        search.length = 2**62
+        search.advance([Candidate(0, 1, -1.0, -1e6)], ["a"], [True])
+        assert math.isfinite(search.ended[0].score)
+
+
 def test_surplus_rows_repeat_a_text_and_are_not_continued() -> None:
     search: BeamSearch[str] = BeamSearch(3)
     candidates = search.candidates([np.array([-np.inf, -0.5], np.float32)] * 3)

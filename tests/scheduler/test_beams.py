@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from engine_sampler import (
     StoppingCriteria,
     Tokenizer,
 )
+from engine_sampler.requests.request import Request
 
 TOKENS = [b"<end>", b"a", b"b", b"c", b"ab", b" "]
 TOKENIZER = Tokenizer(TOKENS, [0])
@@ -255,3 +257,25 @@ def test_a_search_may_be_removed_while_a_step_runs() -> None:
     assert scheduler.record("b1").finish_reason == "abort"
     scheduler.add(draws, request_id="next")
     assert (scheduler.step(np.zeros((2, VOCAB), np.float32)).token_ids >= 0).all()
+
+
+@pytest.mark.parametrize("penalty", [1024, -300, 16.1, math.inf])
+def test_a_length_penalty_that_would_overflow_is_refused_by_name(penalty: float) -> None:
+    with pytest.raises(ParameterError, match="length_penalty="):
+        SamplingParams.from_dict({"use_beam_search": True, "length_penalty": penalty, "max_tokens": 2})
+
+
+def test_stop_tokens_of_a_search_cost_no_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = []
+    fork = Request.fork
+    monkeypatch.setattr(Request, "fork", lambda *given: built.append(1) or fork(*given))
+    size, width = 4096, 4
+    scheduler = Scheduler(size, eos_token_ids=[0])
+    ids = scheduler.add_group(
+        SamplingParams(use_beam_search=True, beam_width=width, stop_token_ids=list(range(2000)))
+    )
+    rows = np.random.default_rng(5).normal(0, 1, (width, size)).astype(np.float32)
+    rows[:, :2000] += 9
+    built.clear()
+    scheduler.step(rows, ids)
+    assert len(built) <= 2 * width

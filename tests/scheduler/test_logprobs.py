@@ -9,6 +9,7 @@ import pytest
 
 from engine_sampler import Logprobs, RequestLimits, SamplingParams
 
+from ..chaos.world import BACKENDS
 from ..engines import EOS, VOCAB, ToyMatcher, make_scheduler, model_row, model_step
 from ..reference import order, softmax
 
@@ -222,3 +223,29 @@ def test_one_mode_is_the_table_itself() -> None:
     assert isinstance(tables, Logprobs)
     assert tables.modes == {}
     assert tables.by_mode[""] is tables
+
+
+FORCED = [{"tokens": 0, "force": [7, 8], "then": 1}, {}]
+
+
+@pytest.mark.parametrize("mode", ["raw", "processed", ("penalized", "processed")])
+@pytest.mark.parametrize("drafts", [None, [[7, 8, 3]]])
+@pytest.mark.parametrize("begins", [False, True])
+def test_logprobs_of_forced_tokens_do_not_depend_on_the_backend(mode: Any, drafts: Any, begins: bool) -> None:
+    rows = np.tile(model_row([1]), (1 if drafts is None else 4, 1))
+    told = []
+    for backend in BACKENDS:
+        scheduler = make_scheduler(backend=backend)
+        scheduler.add(SamplingParams(phases=FORCED, logprobs=3, logprobs_mode=mode, seed=1), [1])
+        begun = scheduler.begin(rows, None, drafts) if begins else None
+        result = scheduler.step(rows, None, drafts) if begun is None else begun.finish()
+        assert result.token_ids[0] == 7
+        assert result.logprobs is not None
+        tables = result.logprobs.by_mode.values()
+        told.append(
+            [(t.entry_token_ids.tolist(), t.entry_logprobs.tobytes(), t.ranks.tolist()) for t in tables]
+        )
+        if mode == "processed":
+            assert result.logprobs.row(0).token_ids.tolist() == [7, 7]
+            assert result.logprobs.row(0).logprobs.tolist() == [0, 0]
+    assert all(one == told[0] for one in told)

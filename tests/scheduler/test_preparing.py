@@ -248,7 +248,7 @@ def test_a_sampler_that_cannot_prepare_ends_its_request_alone(backend: str) -> N
 
 
 def test_a_request_that_is_never_done_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine_sampler.requests.request.MOST_TURNS", 5)
+    monkeypatch.setattr("engine_sampler.requests.ending.MOST_TURNS", 5)
     with registered(NeverDone()):
         scheduler = make_scheduler()
         scheduler.add(SamplingParams(slow=1))

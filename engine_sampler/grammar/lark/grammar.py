@@ -38,7 +38,7 @@ from .extensions.placeholders import Placeholder
 from .gbnf import read_gbnf
 from .lazy_terminals import guarded_terminals
 from .library import library_source
-from .messages import Messages
+from .messages import Messages, hinting
 from .named_grammars import NamedGrammars
 from .plain_definitions import Definition, plain_definitions
 from .rules import RuleReader
@@ -79,7 +79,7 @@ def rules_from_lark(
 
     Raises GrammarError, with line and column where known, and GrammarLimitError.
     """
-    with counted_work():
+    with counted_work(), hinting(text):
         loaded = load(text, path, list(import_paths), special_tokens, declared, named)
         return _rules_of(loaded, start, schema_rules)
 
@@ -298,7 +298,7 @@ class _Reading:
             loaded.rewritten.budgets,
         )
         rules.start = self._reader.read(start)
-        rules.ignore = list(dict.fromkeys(map(self._terminals.symbol, loaded.grammar.ignore)))
+        rules.ignore = list(dict.fromkeys(map(self._terminals.ignored, loaded.grammar.ignore)))
         return rules
 
     def preceding(self, rules: Rules) -> dict[str, Before]:
@@ -371,6 +371,8 @@ class _Reading:
             try:
                 tokens, declared = loaded.special_tokens, loaded.declared
                 inner = load(text, None, loaded.folders, tokens, declared, loaded.named)
+                if "start" not in inner.rule_trees():
+                    raise GrammarError("there is no rule 'start' to start with")
                 within = (*self._within, name)
                 read[name or word] = _rules_of(inner, "start", self._schema_rules, within)
             except GrammarError as error:

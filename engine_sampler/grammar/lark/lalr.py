@@ -21,9 +21,7 @@ from lark.grammar import Terminal
 from lark.lexer import PatternRE, TerminalDef
 
 from ...base.cached import cached_property
-from ...base.errors import quoted
-from ..errors import GrammarError
-from ..program.expression import CONCAT, GUARD, UNION, Expression, looks_ahead, nullable
+from ..program.expression import BOTH, CONCAT, GUARD, UNION, Expression, looks_ahead, nullable
 from ..program.lalr import ACCEPT, IGNORED, KEYWORD, NOTHING, LalrState, Pairs, Parser, encoded, once
 from ..program.rules import Rules, sequence
 from ..regex.beginning import TEXT_BEGIN, Before
@@ -37,7 +35,7 @@ from .extensions.terminal_operators import OperatorTerminal
 from .grammar import Loaded, load
 from .lalr_tables import LalrTables, tables_of
 from .lexer_order import LexerOrder, OperatorWidths, lexer_outlines
-from .messages import Messages
+from .messages import Messages, hinting
 from .named_grammars import NamedGrammars
 from .rules import RuleReader
 from .terminal_patterns import pattern_of
@@ -84,7 +82,7 @@ def rules_from_lalr(
     Raises GrammarError, with line and column where known, also for a grammar that is not LALR, and
     GrammarLimitError.
     """
-    with counted_work():
+    with counted_work(), hinting(text):
         loaded = load(text, path, list(import_paths), special_tokens, declared, named)
         _refuse_extensions(loaded.rewritten, loaded.messages)
         return _Reading(loaded).rules(start)
@@ -142,8 +140,9 @@ class _Reading:
 
     def _check(self, start: str) -> None:
         """Refuse rules that lark would expand without end, and rewrite counts that it lacks."""
-        if not any(str(name) == start for name, *_ in self._grammar.rule_defs):
-            raise GrammarError(f"there is no rule {quoted(start)} to start with")
+        names = [str(name) for name, *_ in self._grammar.rule_defs]
+        if start not in names:
+            raise self._messages.no_start(start, names)
         if any(parameters for _, parameters, *_ in self._grammar.rule_defs):
             self._check_templates(start)
         trees = {str(name): tree for name, _, tree, _ in self._grammar.rule_defs if tree is not None}
@@ -274,9 +273,9 @@ def _compiling_steps(tree: Any) -> int:
 
 
 def _looks_ahead_in_a_loop(expression: Expression) -> bool:
-    """Whether an expression contains a guard that is not merely within sequences and choices."""
+    """Whether an expression has a guard elsewhere than within sequences, choices and intersections."""
     kind, *parts = expression
-    if kind in (CONCAT, UNION):
+    if kind in (BOTH, CONCAT, UNION):
         return any(map(_looks_ahead_in_a_loop, parts[0]))
     return _looks_ahead_in_a_loop(parts[0]) if kind == GUARD else looks_ahead(expression)
 

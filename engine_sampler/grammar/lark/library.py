@@ -60,6 +60,14 @@ def _library_scan(grammar_path: str) -> tuple[PackageResource, Scan]:
     return PackageResource(PACKAGE, f"{GRAMMAR_FOLDER}/{name}.lark"), Scan(grammar_text(name))
 
 
+def library_definitions(path: str) -> list[str]:
+    """The names that a library grammar such as `common` defines; none if there is no such grammar."""
+    try:
+        return [one.defines for one in _library_scan(f"{path}.lark")[1].statements if one.defines]
+    except (OSError, ValueError):
+        return []
+
+
 def _add_imports(statements: Iterable[Statement], imported: dict[str, set[str]]) -> None:
     """Add the names that the %import statements take to those of their grammar in `imported`."""
     for statement in statements:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import pairwise
 from types import MappingProxyType
@@ -12,8 +12,9 @@ from typing import Any
 from lark import Token
 from lark.exceptions import LarkError, UnexpectedToken, VisitError
 
-from ...base.errors import quoted
+from ...base.errors import close_matches, quoted
 from ..errors import GrammarError, GrammarLimitError
+from .library import library_definitions
 from .statements import Lines, Statement
 
 _LOCATION = re.compile(r",? at line (\d+),? col(?:umn)? (\d+)[^\n]*")
@@ -26,9 +27,24 @@ _DEFINITION = re.compile(r"^[ \t]{0,40}[?!]{0,9}(%ignore\b|[A-Za-z_][^:\n]{0,200
 """What begins a definition in Lark's language or in GBNF, and what it defines."""
 _NOT_IN_NAMES = re.compile(r"[^\w.%-]")
 _MAX_SEARCHED = 50_000
-"""The most characters of a grammar in which the largest definition is searched."""
+"""The most characters of a grammar in which a definition is searched."""
 _IGNORED = re.compile(r"__IGNORE_(\d+)")
 """The names of terminals that lark gives to what is ignored."""
+_MARKS = {
+    "'": 'a text stands between double quotes: "a"',
+    "=": 'a colon defines a rule: start: "a"',
+    ";": "a definition ends with its line, without a semicolon",
+}
+_CLASS = re.compile(r"\[[^\]\s\"/-]{0,20}-[^\]\s\"/-]{1,20}\][*+?]?")
+_LONGEST_CLASS = 50
+_MAX_COMPARED = 500
+"""The most names that one that is not defined is compared with."""
+_MISSING = re.compile(r"Rule '(\w+)' used but not defined")
+_RULE_IN_TERMINAL = re.compile(r"Rules aren't allowed inside terminals \((\w+) in (\w+)\)")
+_DEFINED = re.compile(r"^[?!]{0,2}([A-Za-z_]\w{0,80})(?=[^:\n]{0,200}:)", re.MULTILINE)
+_IMPORTED = re.compile(
+    r"%import[ \t]+([\w.]{1,200})\.(\w{1,80})|%import[ \t]+([\w.]{1,200})[ \t]*\(([^)\n]{1,2000})\)"
+)
 _NAMED = ("the rule ", "the terminal ")
 _LARK_WORDS = frozenset("rule rules terminal terminals template in used but not defined for with a".split())
 
@@ -91,6 +107,16 @@ class Messages:
     def about_name(self, text: str, name: str) -> GrammarError:
         """An error at the first occurrence of `name`."""
         return GrammarError(text, *self._first_use(name))
+
+    def no_start(self, start: str, rules: Iterable[str]) -> GrammarError:
+        """An error about a grammar without the rule `start`, at the first of its `rules`."""
+        text = f"there is no rule {quoted(start)} to start with"
+        for name in rules:
+            line, column = self._definition(name)
+            if line is not None:
+                hint = f"{text}: the first one is {self._written.get(name, name)}, which start= may name"
+                return GrammarError(hint, line, column)
+        return GrammarError(text, *self._text.location(0))
 
     @contextmanager
     def translated(self, token: Any = None, terminal: str = "") -> Iterator[None]:
@@ -164,6 +190,47 @@ class Messages:
             if statement.kind == "%import" and any(word.text == last for word in statement.words):
                 return self._text.location(statement.words[0].start)
         return None, None
+
+
+@contextmanager
+def hinting(text: str) -> Iterator[None]:
+    """Say in a GrammarError of the block about the grammar `text` what may be meant, if that is known."""
+    try:
+        yield
+    except GrammarError as error:
+        if error.line is not None and error.column is not None:
+            lines = text.split("\n", error.line)
+            line = lines[error.line - 1] if error.line <= len(lines) else ""
+            _hint(error, text[:_MAX_SEARCHED], line, error.column - 1)
+        raise
+
+
+def _hint(error: GrammarError, text: str, line: str, at: int) -> None:
+    before = max(at - 2, 0)
+    written = _CLASS.search(line, before, at + 1 + _LONGEST_CLASS)
+    missing = _MISSING.match(error.text)
+    if written and (missing or error.text.startswith("Unmatched")):
+        error.text += f"; a class of characters stands between slashes: /{written[0]}/"
+    elif missing:
+        error.text += _meant(missing[1], text)
+    elif error.text.startswith("Unexpected input") and line[at : at + 1] in _MARKS:
+        error.text += f": {_MARKS[line[at]]}"
+    elif found := _RULE_IN_TERMINAL.match(error.text):
+        rule, terminal = found.groups()
+        user = "%ignore" if terminal.startswith("__IGNORE_") else f"the terminal {terminal}"
+        error.text = (
+            f"{user} takes terminals, and {rule} is a rule: terminals have names of capitals, {rule.upper()}"
+        )
+
+
+def _meant(name: str, text: str) -> str:
+    """Which of the names that are defined, or may be imported, a name that is not may be meant for."""
+    for path, one, other, several in _IMPORTED.findall(text):
+        if name in (one, *re.findall(r"\w+", several)):
+            near = close_matches(name, library_definitions(path or other))
+            return f"; {path or other} has no {name}: is {near[0]} meant?" if near else ""
+    near = close_matches(name, _DEFINED.findall(text)[:_MAX_COMPARED])
+    return f"; is {near[0]} meant?" if near else ""
 
 
 @contextmanager

@@ -85,7 +85,7 @@ class RuleReader:
     def read(self, start: str) -> int:
         """Define the rule `start` and all rules that it uses; returns its symbol. Raises GrammarError."""
         if start not in self._definitions:
-            raise GrammarError(f"there is no rule {quoted(start)} to start with")
+            raise self._messages.no_start(start, self._definitions)
         self.start = self._rule(start, ())
         with self._messages.within_rule(lambda: self._owner):
             while self._waiting:

@@ -22,6 +22,7 @@ from ..program.words import any_of, any_sequence_of
 from ..regex.beginning import ANY_TEXT, Before, TextBeforeError
 from ..regex.pattern import pattern_expression, terminal_expression
 from ..work import spend
+from .dead_ends.terminal_states import TerminalStates
 from .dialect import Rewritten
 from .extensions.placeholders import Placeholder
 from .extensions.regular_rules import RegularRule
@@ -92,6 +93,26 @@ class Terminals:
         if symbol is None:
             symbol = self._symbols[name] = self._new(name)
         return symbol
+
+    def ignored(self, name: str) -> int:
+        """The symbol of the terminal `name`, which is ignored: what follows it must not decide where it ends.
+
+        Raises GrammarError.
+        """
+        symbol = self.symbol(name)
+        expression = self._rules.expressions[symbol]
+        if expression is None:
+            raise self._messages.about_terminal("a special token cannot be ignored", name, None)
+        if not looks_ahead(expression):
+            return symbol
+        apart = TerminalStates([expression]).apart(0)
+        if apart is None:
+            text = (
+                "an ignored terminal cannot look at what follows it: its own text must go on behind (?!...), "
+                'unless lexer="contextual" reads the grammar'
+            )
+            raise self._messages.about_terminal(text, name, None)
+        return self._rules.terminal(name, apart)
 
     def expression(self, name: str) -> Expression:
         """The expression of the terminal `name`. Raises GrammarError."""

@@ -6,12 +6,26 @@ satisfy such a condition, it can be left out; if none does, nothing matches ther
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Listed
+from contextlib import suppress
 from typing import NamedTuple
 
 from ..errors import GrammarError
-from ..program.unicode import EVERY, Ranges, invert, overlap
+from ..program.unicode import EVERY, Ranges, invert, overlap, ranges
 from ..work import spend
-from .tree import FAILURE, Choice, Lookaround, Node, Repeat, Sequence, Set, choice, repeat, sequence
+from .tree import (
+    FAILURE,
+    Choice,
+    Lookaround,
+    Node,
+    Repeat,
+    Sequence,
+    Set,
+    choice,
+    lookaround,
+    repeat,
+    sequence,
+)
 
 
 class TextBeforeError(GrammarError):
@@ -59,6 +73,55 @@ def decided(node: Node, before: Before) -> Node:
         if item.longest != 0:
             break
     return sequence(items)
+
+
+def decided_within(node: Node) -> Node:
+    r"""The pattern without conditions on the text before them that the pattern decides: in `if\b` the `\b` is
+    `(?!\w)`."""
+    if not node.has_lookaround:
+        return node
+    spend()
+    if isinstance(node, Choice):
+        return choice(map(decided_within, node.items))
+    if isinstance(node, Repeat):
+        return repeat(decided_within(node.item), node.low, node.high, node.reluctant)
+    if isinstance(node, Lookaround):
+        return lookaround(decided_within(node.item), node.ahead, node.negative) if node.ahead else node
+    assert isinstance(node, Sequence)
+    items = list(map(decided_within, node.items))
+    for number, item in enumerate(items):
+        last = _last(items[:number]) if item.has_lookaround else None
+        if last is not None:
+            with suppress(TextBeforeError):
+                items[number] = decided(item, Before(last, begins=False))
+    return sequence(items)
+
+
+def _last(items: Listed[Node]) -> Ranges | None:
+    """The characters that items in a row end with; None if they may be empty."""
+    found: list[tuple[int, int]] = []
+    for item in reversed(items):
+        spend()
+        found += _ends(item)
+        if item.shortest:
+            return ranges(found)
+    return None
+
+
+def _ends(node: Node) -> Ranges:
+    """The characters that a match of the node that is not empty may end with."""
+    if isinstance(node, Set):
+        return node.ranges
+    if isinstance(node, Repeat):
+        return _ends(node.item) if node.high != 0 else ()
+    if isinstance(node, Choice):
+        return tuple(piece for item in node.items for piece in _ends(item))
+    found: list[tuple[int, int]] = []
+    for item in reversed(node.items) if isinstance(node, Sequence) else ():
+        found += _ends(item)
+        if item.shortest:
+            break
+    return tuple(found)
 
 
 def without_lookarounds(node: Node) -> Node:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
 from ..errors import GrammarError, GrammarLimitError
-from ..program.expression import EPSILON, Expression, concat, guard, union
+from ..program.expression import EMPTY, EPSILON, Expression, concat, guard, nullable, union, without
 from ..program.unicode import Ranges, overlap
 from ..work import spend
 from .automaton import Alphabet, State, expression_of
@@ -70,7 +70,10 @@ def preferred(tree: Node, max_states: int, max_work: int, before: Before = UNKNO
     states = machine.explore(machine.start(), _resolve_preferred, False, max_states)
     conditions = dict.fromkeys(condition for ends, _ in states for condition in ends)
     if len(conditions) > MAX_GUARDS:
-        raise GrammarLimitError(f"a pattern has more than {MAX_GUARDS} distinct lookaheads at its end")
+        raise GrammarLimitError(
+            f"a pattern has more than {MAX_GUARDS} distinct lookaheads at its end; one negative lookahead at "
+            "its beginning, such as (?!(?:if|in)\\b)[a-z]+, may have any number of words"
+        )
     parts = []
     for condition in conditions:
         part = expression_of(states, condition, machine.alphabet)
@@ -79,6 +82,26 @@ def preferred(tree: Node, max_states: int, max_work: int, before: Before = UNKNO
             part = concat(part, guard(EPSILON, expression_of(after, ALWAYS, machine.alphabet)))
         parts.append(part)
     return union(*parts)
+
+
+def unless(
+    forbidden: Node, part: Expression, max_states: int, max_work: int, before: Before = UNKNOWN
+) -> Expression:
+    """The texts of `part`, unless `forbidden` matches at their beginning: one negative lookahead there.
+
+    A lookaround within `forbidden` sees the end of the text of `part` as the end of the text, or what
+    follows, where `forbidden` goes on beyond it.
+
+    Raises TextBeforeError where the text before the match decides, and GrammarLimitError.
+    """
+    machine = Machine(forbidden, False, max_work, before)
+    if forbidden.has_lookaround:
+        ended = machine.explore(machine.start(), _resolve_matched_somewhere, True, max_states)
+        part = without(part, expression_of(ended, ALWAYS, machine.alphabet))
+    found = expression_of(
+        machine.explore(machine.start(), _resolve_found, True, max_states), ALWAYS, machine.alphabet
+    )
+    return EMPTY if nullable(found) else guard(part, found)
 
 
 # These functions drop threads that no longer matter, and say how the others accept their text: a set of
@@ -118,7 +141,10 @@ def _resolve_preferred(threads: Iterable[Thread]) -> Resolved:
             continue
         if cell == END:
             if required:
-                raise GrammarError("a lookahead beyond the end of a terminal would decide whether it matches")
+                raise GrammarError(
+                    "a lookahead beyond the end of a terminal would decide whether it matches; negative ones "
+                    "are read: (?![^a-z]) is (?=[a-z]), but also allows the end of the text"
+                )
             if holds_at_end((cell, forbidden, required)):
                 ends |= {forbidden}
             continue

@@ -223,7 +223,10 @@ class _Parser:
         elif mark == "<":
             mark = self._next()
             if mark not in "=!":
-                raise malformed(f"unknown extension ?<{mark}", start + 1)
+                named = '; a named group is (?P<name>...), or (?<name>...) with dialect="ecma"'
+                raise malformed(
+                    f"unknown extension ?<{mark}{named if mark.isidentifier() else ''}", start + 1
+                )
             self._begin(start, (ASSERT if mark == "=" else ASSERT_NOT, False))
         elif mark == "P":
             self._named(start)

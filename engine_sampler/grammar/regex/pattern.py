@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import takewhile
 from typing import Literal, NamedTuple
 
 from ...base.errors import quoted
@@ -35,12 +36,13 @@ from ..program.expression import (
     nullable,
     optional,
     union,
+    without,
 )
 from ..program.expression import repeat as repeat_expression
-from ..program.unicode import ANY_CHARACTER, TEXT, invert
+from ..program.unicode import ANY_CHARACTER, TEXT, Ranges, invert
 from ..work import counted_work, spend, spend_on_each
 from . import ordered
-from .beginning import UNKNOWN, Before, TextBeforeError, decided, without_lookarounds
+from .beginning import UNKNOWN, Before, TextBeforeError, decided, decided_within, without_lookarounds
 from .items import PatternError, nests_lookarounds, width
 from .order import order_matters
 from .parsing import parsed
@@ -55,8 +57,10 @@ from .tree import (
     Repeat,
     Sequence,
     Set,
+    choice,
     one_of,
     parse,
+    sequence,
     without_hidden,
 )
 from .whole_text import WholeText
@@ -231,10 +235,65 @@ def _preferred_after(tree: Node, limits: PatternLimits, before: Before) -> Expre
 
 
 def _preferred(tree: Node, limits: PatternLimits, before: Before = UNKNOWN) -> Expression:
-    tree = without_hidden(tree)
-    if order_matters(tree) or not _guardable(tree):
-        return ordered.preferred(tree, limits.states, limits.work, before)
-    return _language(tree)
+    tree = decided_within(without_hidden(tree))
+    if not order_matters(tree):
+        if _guardable(tree):
+            return _language(tree)
+        if isinstance(tree, Choice):
+            return union(*(_preferred(item, limits, before) for item in spend_on_each(tree.items)))
+    with suppress(TextBeforeError):  # the pattern as a whole may know that text
+        if (found := _preferred_unless(tree, limits, before)) is not None:
+            return found
+    return ordered.preferred(tree, limits.states, limits.work, before)
+
+
+def _preferred_unless(tree: Node, limits: PatternLimits, before: Before) -> Expression | None:
+    """What a tree prefers that is a negative lookahead and a rest, perhaps after fixed characters.
+
+    None for any other. The lookahead is one condition, at whatever places of its words the text may end.
+    """
+    items = tree.items if isinstance(tree, Sequence) else ()
+    first = len(list(takewhile(lambda item: isinstance(item, Set), items)))
+    after = first + len(list(takewhile(_is_forbidding, items[first:])))
+    if first == after:
+        return None
+    for item in items[:first][-1:]:
+        assert isinstance(item, Set)
+        before = Before(item.ranges, begins=False)
+    forbidden = choice(map(_item, items[first:after]))
+    part = _preferred(sequence(items[after:]), limits, before)
+    if plain := _plainly_forbidden(forbidden):
+        part = EMPTY if nullable(plain[1]) else guard(without(part, plain[0]), plain[1])
+    else:
+        part = ordered.unless(forbidden, part, limits.states, limits.work, before)
+    return concat(*map(_language, items[:first]), part)
+
+
+def _plainly_forbidden(node: Node) -> tuple[Expression, Expression] | None:
+    r"""The texts that a negative lookahead forbids as a whole, and those that it forbids as beginnings.
+
+    None unless it is plain, or ends with one about the next character: `(?!if)`, `(?!if\b)`.
+    """
+    texts: dict[Ranges, list[Expression]] = {}
+    for option in spend_on_each(node.items if isinstance(node, Choice) else [node]):
+        items = option.items if isinstance(option, Sequence) else (option,)
+        ranges: Ranges = ()
+        if items and _is_forbidding(items[-1]) and isinstance(last := _item(items[-1]), Set):
+            items, ranges = items[:-1], last.ranges
+        text = sequence(items)
+        if text.has_lookaround:
+            return None
+        texts.setdefault(ranges, []).append(_language(text))
+    alone = [text for ranges, some in texts.items() if ranges for text in some]
+    begun = (
+        concat(union(*some), _language(one_of(invert(ranges)))) if ranges else union(*some)
+        for ranges, some in texts.items()
+    )
+    return union(*alone), union(*begun)
+
+
+def _is_forbidding(node: Node) -> bool:
+    return isinstance(node, Lookaround) and node.ahead and node.negative
 
 
 def _guardable(node: Node) -> bool:

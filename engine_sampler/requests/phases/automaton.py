@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from ...params.phases import Phase, PhasePlan
 from ...registry.phase_params import MAX_FORCED
 from .markers import Marker, Markers, Match, resolve_marker
 from .symbols import MAX_UNFINISHED, SymbolTable, is_unfinished
+
+T = TypeVar("T")
 
 
 class PhaseState:
@@ -34,17 +37,16 @@ class PhaseState:
         phase: Phase,
         vocabulary: Vocabulary,
         is_thinking: bool,
-        resolved: dict[Any, Any],
+        shared: dict[Any, Any],
     ) -> None:
         self.phase = phase
         self.is_under_grammar = False
         self.chain: Chain = build_chain(phase.params)
         self.resolved: dict[str, Any] = {}
         for sampler in self.chain.samplers:
+            resolve = partial(call_for_add, sampler.name, sampler.resolve, phase.params, vocabulary)
             key = sampler.name, _values_for(sampler, phase.params)
-            if key not in resolved:
-                resolved[key] = call_for_add(sampler.name, sampler.resolve, phase.params, vocabulary)
-            self.resolved[sampler.name] = resolved[key]
+            self.resolved[sampler.name] = _made_once(shared, key, resolve)
         counting = [sampler for sampler in self.chain.samplers if sampler.cost == "history"]
         parts: list[Sampler | Selector] = [self.chain.selector, *counting]
         self.history_key = tuple(
@@ -52,12 +54,14 @@ class PhaseState:
         )
         self._parameter = parameter
         self._tokenizer = vocabulary.tokenizer
-        self.markers = Markers(
-            _resolved(parameter, [end.marker for end in phase.ends], vocabulary, is_thinking), vocabulary
+        markers = partial(_markers, shared, parameter, vocabulary, is_thinking)
+        self.markers = markers(tuple(end.marker for end in phase.ends))
+        self._completed = markers(phase.completed)
+        self._closing, forced = (
+            _made_once(shared, (_ENCODED, phrases), partial(self._encoded, phrases, vocabulary))
+            for phrases in (phase.closing, phase.forced)
         )
-        self._completed = Markers(_resolved(parameter, phase.completed, vocabulary, is_thinking), vocabulary)
-        self._closing = self._encoded(phase.closing, vocabulary)
-        self._forced = self._encoded(phase.forced, vocabulary) + self._closing
+        self._forced = forced + self._closing
         if len(self._forced) > MAX_FORCED:
             raise ParameterError(
                 f"{parameter} forces {len(self._forced)} tokens, which is not allowed: at most {MAX_FORCED}"
@@ -103,6 +107,7 @@ class Automaton:
     states        the phases, resolved.
     within        for each set of parameters that rules of the grammar give, the phases under these.
     eos_token_ids  those of the vocabulary.
+    recounts      whether a change of phase may cost work in proportion to the history.
 
     Raises `ParameterError` for what the vocabulary does not allow.
     """
@@ -112,10 +117,11 @@ class Automaton:
         self.vocabulary = vocabulary
         is_thinking = plan.opened is not None
         parameter = "thinking" if is_thinking else "phases"
-        resolved: dict[Any, Any] = {}
-        """The data of samplers that phases share, so that many phases cost little more than one."""
+        shared: dict[Any, Any] = {}
+        """What phases share, so that many phases cost little more than one: the data of samplers, the
+        markers, and forced texts as tokens."""
         self.states, *self.within = (
-            [PhaseState(parameter, phase, vocabulary, is_thinking, resolved) for phase in phases]
+            [PhaseState(parameter, phase, vocabulary, is_thinking, shared) for phase in phases]
             for phases in (plan.phases, *plan.within)
         )
         if not all(phase.has_grammar for phase in plan.phases):
@@ -123,6 +129,13 @@ class Automaton:
                 for state in states:
                     state.is_under_grammar = state.phase.has_grammar
         self.eos_token_ids = frozenset(vocabulary.eos_token_ids)
+        every = [state for states in (self.states, *self.within) for state in states]
+        moves = any(state.history_key and state.phase.is_output for state in every)
+        self.recounts = moves or len({state.history_key for state in every}) > 1
+
+    def rule_params(self) -> list[SamplingParams]:
+        """The parameters that hold where rules of the grammar give some."""
+        return [state.phase.params for states in self.within for state in states]
 
     def opening_of(self, prompt: np.ndarray) -> int | None:
         """Where the phase that the prompt has opened begins in it; None if it has not opened one."""
@@ -152,11 +165,30 @@ def _values_for(sampler: Sampler, params: SamplingParams) -> Any:
     return params
 
 
-def _resolved(
-    parameter: str, phrases: Iterable[Phrase], vocabulary: Vocabulary, prefers_token: bool
-) -> list[Marker]:
-    return [
-        marker
-        for number, phrase in enumerate(phrases)
-        for marker in resolve_marker(parameter, number, phrase, vocabulary, prefers_token)
-    ]
+_ENCODED, _MARKERS = object(), object()
+"""What is shared besides the data of samplers."""
+
+
+def _made_once(shared: dict[Any, Any], key: Any, make: Callable[[], T]) -> T:
+    if key not in shared:
+        shared[key] = make()
+    found: T = shared[key]
+    return found
+
+
+def _markers(
+    shared: dict[Any, Any],
+    parameter: str,
+    vocabulary: Vocabulary,
+    prefers_token: bool,
+    phrases: tuple[Phrase, ...],
+) -> Markers:
+    def resolved() -> Markers:
+        found = [
+            marker
+            for number, phrase in enumerate(phrases)
+            for marker in resolve_marker(parameter, number, phrase, vocabulary, prefers_token)
+        ]
+        return Markers(found, vocabulary)
+
+    return _made_once(shared, (_MARKERS, phrases), resolved)

@@ -75,9 +75,12 @@ class Markers:
         self._table = None
         if self._of_text:
             self._table = SymbolTable.of(vocabulary.need_tokenizer("phases"))
-        watched = np.unique(np.concatenate([np.empty(0, np.int64), *map(self._completing, markers)]))
-        self.watched = watched[watched < vocabulary.size]
-        self._watched = frozenset(self.watched.tolist())
+        self._is_watched = np.zeros(vocabulary.size, bool)
+        for marker in markers:
+            ids = self._completing(marker)
+            self._is_watched[ids[ids < vocabulary.size]] = True
+        self.watched = np.flatnonzero(self._is_watched)
+        self._beside = np.empty(0, np.int64), self.watched
         self._longest = max((len(marker.symbols) for marker in self._of_text), default=0)
 
     def _completing(self, marker: Marker) -> np.ndarray:
@@ -85,9 +88,20 @@ class Markers:
             return np.array(marker.ids[-1:], np.int64)
         return self._table.completing(marker.symbols)
 
+    def watched_with(self, token_ids: np.ndarray) -> np.ndarray:
+        """`watched` and other tokens, int64, ascending: the same array for the same one, which siblings
+        have."""
+        before, found = self._beside
+        if before is not token_ids:
+            either = self._is_watched.copy()
+            either[token_ids] = True
+            found = np.flatnonzero(either)
+            self._beside = token_ids, found
+        return found
+
     def match(self, tokens: np.ndarray, begin: int) -> Match | None:
         """The first marker that ends in the last of `tokens`, and lies in those from `begin` on."""
-        if len(tokens) <= begin or int(tokens[-1]) not in self._watched:
+        if len(tokens) <= begin or not self._is_watched[tokens[-1]]:
             return None
         for marker in self._of_ids:
             start = len(tokens) - len(marker.ids)

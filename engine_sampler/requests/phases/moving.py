@@ -62,7 +62,7 @@ class RequestPhases(Phases):
         return self.heed_rule(number, length)
 
     def lead(self, request: Request, slots: Slots | None, length: int | None = None) -> None:
-        """Heed the newest token of the request, which fails if a part of it cannot follow.
+        """Heed the newest token of the request. Raises what its parts raise that cannot follow.
 
         slots   where it has its slot; None if it has none.
         length  the length of its history up to that token; None: the whole.
@@ -70,20 +70,17 @@ class RequestPhases(Phases):
         if not request.live:
             return
         state, begin = self.state, self.begin
-        try:
-            tokens = request.history.token_ids[:length]
-            has_changed = self.follow(tokens, _Beginning(request, self))
-            has_changed |= self._heed_rules(request.constraint, len(tokens))
-            if not has_changed:
-                return
-            request.has_moved = True
-            if self.state is not state or self.begin != begin:
-                keeps = self.state.history_key == state.history_key and self.begin == begin
-                self.equip(request, slots, keeps_tables=keeps)
-            elif slots is not None:
-                slots.watch(request.slot, request.check_trigger())
-        except (ParameterError, PluginFault) as fault:
-            request.fail(str(fault))
+        tokens = request.history.token_ids[:length]
+        has_changed = self.follow(tokens, _Beginning(request, self))
+        has_changed |= self._heed_rules(request.constraint, len(tokens))
+        if not has_changed:
+            return
+        request.has_moved = True
+        if self.state is not state or self.begin != begin:
+            keeps = self.state.history_key == state.history_key and self.begin == begin
+            self.equip(request, slots, keeps_tables=keeps)
+        elif slots is not None:
+            slots.watch(request.slot, request.check_trigger())
 
     def equip(
         self, request: Request, slots: Slots | None, *, anew: bool = True, keeps_tables: bool = False

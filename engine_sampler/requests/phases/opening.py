@@ -21,7 +21,10 @@ class OpeningMatcher(ForkedByCopy):
         self.inner = inner
         self.is_open = True
         self._markers = markers
-        self._tokens: list[int] = []
+        self._longest = max(map(len, markers), default=0)
+        self._first: tuple[int, ...] = ()
+        """The first tokens, as many as a marker may have."""
+        self._count = 0
         self.taken = 0
         self._before: int | None = getattr(inner, "accepted_calls", None)
 
@@ -32,41 +35,44 @@ class OpeningMatcher(ForkedByCopy):
     @property
     def accepted_calls(self) -> int | None:
         """How many tokens it has accepted, if the inner matcher knows that of itself."""
-        return None if self._before is None else len(self._tokens)
+        return None if self._before is None else self._count
 
     def fill_bitmask(self, bitmask: Any, row: int = 0, work: Work | None = None) -> None:
         if self._goes_on:
             self.inner.fill_bitmask(bitmask, row, **_limits(work))
         else:
             bitmask[row] = 0
-        done = len(self._tokens)
-        for marker in self._markers if self.is_open else ():
-            if len(marker) > done and list(marker[:done]) == self._tokens:
+        done = self._count
+        for marker in self._markers if self.is_open and done < self._longest else ():
+            if len(marker) > done and marker[:done] == self._first:
                 bitmask.view("uint32")[row, marker[done] // 32] |= 1 << marker[done] % 32
 
     def accept(self, token_id: int, work: Work | None = None) -> bool:
-        tokens = [*self._tokens, token_id]
-        opens = self.is_open and any(list(marker[: len(tokens)]) == tokens for marker in self._markers)
+        count, first = self._count + 1, self._first
+        opens = False
+        if count <= self._longest:
+            first = (*first, token_id)
+            opens = self.is_open and any(marker[:count] == first for marker in self._markers)
         limits = () if work is None else (work,)
         takes = self._goes_on and bool(self.inner.accept(token_id, *limits))
         if takes or opens:
-            self._tokens = tokens
+            self._first, self._count = first, count
             self.taken += takes
         return takes or opens
 
     def rollback(self, n: int) -> None:
-        self._cut(len(self._tokens) - n)
+        self._cut(self._count - n)
 
     def rewind(self, count: int) -> None:
         """Go back to the first `count` tokens after a call that was interrupted."""
         if self._before is not None:
             self.inner.rewind(self._before + min(self.taken, count))
-        self._tokens, self.taken = self._tokens[:count], min(self.taken, count)
+        self._keep(count)
 
     def fork(self) -> OpeningMatcher:
         child = OpeningMatcher(self.inner.fork(), self._markers)
-        child.is_open, child._tokens, child.taken = self.is_open, self._tokens, self.taken
-        child._before = self._before
+        child.is_open, child.taken, child._before = self.is_open, self.taken, self._before
+        child._first, child._count = self._first, self._count
         return child
 
     def is_accepting(self) -> bool:
@@ -77,7 +83,7 @@ class OpeningMatcher(ForkedByCopy):
 
     def forced_tokens(self, *, work: Work | None = None) -> list[int]:
         forced = getattr(self.inner, "forced_tokens", None)
-        if forced is None or not self._goes_on or (self.is_open and not self._tokens):
+        if forced is None or not self._goes_on or (self.is_open and not self._count):
             return []
         tokens: list[int] = forced(**_limits(work))
         return tokens
@@ -90,12 +96,16 @@ class OpeningMatcher(ForkedByCopy):
     @property
     def _goes_on(self) -> bool:
         """Whether the inner matcher has accepted all tokens."""
-        return self.taken == len(self._tokens)
+        return self.taken == self._count
 
     def _cut(self, count: int) -> None:
         if self.taken > count:
             self.inner.rollback(self.taken - count)
-        self._tokens, self.taken = self._tokens[:count], min(self.taken, count)
+        self._keep(count)
+
+    def _keep(self, count: int) -> None:
+        """Forget all tokens but the first ones."""
+        self._first, self._count, self.taken = self._first[:count], count, min(self.taken, count)
 
 
 def _limits(work: Work | None) -> dict[str, Work]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -26,6 +27,10 @@ MAX_RULE_CHANGES = 1 << 12
 DEAR_CHANGES, TOKENS_PER_DEAR = 64, 16
 """How often it may do so if that costs work in proportion to its history: so often, and once more for every
 so many tokens of output."""
+
+LEAST_DEAR, LIGHT_HISTORIES = 4, 1 << 20
+"""Where its history and those of its siblings have more than so many tokens together, it may do so the fewer
+times the more there are, but so often in any case."""
 
 TakesBegin = Callable[[int, np.ndarray], bool]
 """The number of a phase and the tokens with which it would begin → whether its grammar takes them."""
@@ -64,7 +69,10 @@ class Phases:
     is_constrained  whether the request has a grammar. One that begins with the answer goes on to its end: a
                 marker is looked for only before it.
     is_closing  whether the token that comes next has taken the place of an EOS token.
+    siblings  how many requests share the budget of changes.
     """
+
+    siblings = 1
 
     def __init__(self, automaton: Automaton, prompt: np.ndarray) -> None:
         self.automaton = automaton
@@ -119,14 +127,15 @@ class Phases:
             begin = entry.begin
         return begin
 
-    def trigger(self) -> CheckTrigger:
-        """After which tokens `follow` must be called."""
+    def trigger(self, other: CheckTrigger) -> CheckTrigger:
+        """When `follow` must be called, or `other` says so."""
         entry, phase = self.log[-1], self.state.phase
         if entry.is_forced:
-            return CheckTrigger(length=entry.begin + len(self.forced))
+            return replace(other, length=min(other.length, entry.begin + len(self.forced)))
         limit = UNBOUNDED if phase.tokens is None else entry.counted + phase.tokens
         always = bool(self.automaton.within) and self.is_constrained and phase.has_grammar
-        return CheckTrigger(self.state.markers.watched, limit, always)
+        watched = self.state.markers.watched_with(other.token_ids)
+        return CheckTrigger(watched, min(other.length, limit), always or other.always)
 
     def counts(self, length: int) -> dict[str, int]:
         """How many tokens of the output each phase has had so far, by name, in a history of this length."""
@@ -140,12 +149,11 @@ class Phases:
 
     # --- changes ---------------------------------------------------------------------------------
 
-    def replaces(self, drawn: int) -> bool:
-        """Whether the next token, where `drawn` has been drawn, is another one; asked where it `steers`."""
-        return bool(self.forced) or drawn in self.automaton.eos_token_ids
-
-    def steer(self, tokens: np.ndarray) -> int:
-        """The token that follows `tokens` in place of the drawn one."""
+    def steer(self, drawn: int, tokens: np.ndarray) -> int | None:
+        """The token that follows `tokens` in place of the drawn one; None if that stays. Asked where it
+        `steers`."""
+        if not (self.forced or drawn in self.automaton.eos_token_ids):
+            return None
         entry = self.log[-1]
         if entry.is_forced:
             return self.forced[len(tokens) - entry.begin]
@@ -209,6 +217,7 @@ class Phases:
         child.log, child.forced = self.log, self.forced
         child._ended, child._dear, child._within = self._ended, self._dear, self._within
         child.is_constrained, child.is_closing = self.is_constrained, self.is_closing
+        child.siblings = self.siblings
         return child
 
     # --- inside ----------------------------------------------------------------------------------
@@ -228,7 +237,8 @@ class Phases:
 
     def _check_changes(self, output_length: int) -> None:
         """Raise `PluginFault` if there have been too many changes."""
-        dear = DEAR_CHANGES + output_length // TOKENS_PER_DEAR
+        weight = max(1, self.siblings * (self._prompt_length + output_length) // LIGHT_HISTORIES)
+        dear = max(LEAST_DEAR, (DEAR_CHANGES + output_length // TOKENS_PER_DEAR) // weight)
         if self._within > MAX_RULE_CHANGES:
             raise PluginFault(
                 f"the grammar has changed the sampling parameters {MAX_RULE_CHANGES:,} times, the limit"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -80,11 +80,10 @@ class SymbolTable:
         last, *before = map(ord, symbols[-1:-3:-1])
         if last >= SPECIAL:
             return np.array([last - SPECIAL], np.int64)
-        found: Any = np.flatnonzero(self._first == last)
+        found = self._first == last
         if before and before[0] < SPECIAL:
-            pair = bytes((before[0], last))
-            found = np.union1d(found, self._tokenizer.substrings.containing(pair))
-        return found.astype(np.int64)
+            found[self._tokenizer.substrings.containing(bytes((before[0], last)))] = True
+        return np.flatnonzero(found)
 
     def _name_at(self, data: bytes, at: int) -> bytes | None:
         if data[at] not in self._starts:

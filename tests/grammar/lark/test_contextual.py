@@ -61,6 +61,14 @@ def test_the_longest_text_of_a_terminal_is_read_and_no_other(engine: Engine) -> 
 
 
 @every_engine
+@pytest.mark.parametrize("end", ["", r"\b"])
+def test_a_name_is_none_of_any_number_of_keywords(engine: Engine, end: str) -> None:
+    keywords = "|".join(f"k{i}w" for i in range(200))
+    text = f'start: NAME (";" NAME)*\nNAME: /(?!(?:{keywords})\\b)[a-z0-9]+{end}/'
+    assert accepted(engine, text, "k1w,k199w,k,k1,k1wx,k200w,x") == "k,k1,k1wx,k200w,x"
+
+
+@every_engine
 def test_a_lazy_terminal_ends_as_early_as_it_can(engine: Engine) -> None:
     text = 'start: A+ "!"\nA: /".*?"/'
     assert accepted(engine, text, '"a"!,"a""b"!,"a"b"!,""!') == '"a"!,"a""b"!,""!'

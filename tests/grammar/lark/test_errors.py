@@ -41,8 +41,26 @@ WRONG = {
     "%import .near (x)\nstart: x": ("a relative import needs the path of this grammar's file", 1, 9),
     '%ignore SPACE\nstart: "a"': ("were marked to ignore but were not defined", 1, 9),
     '%override x: "a"\nstart: x': ("Cannot override a nonexisting rule x", 1, 11),
-    'begin: "a"': ("there is no rule 'start' to start with", None, None),
-    "": ("there is no rule 'start' to start with", None, None),
+    'begin: "a"': ("there is no rule 'start' to start with: the first one is begin", 1, 1),
+    "\n%import common.WS\nbegin: WS": (
+        "there is no rule 'start' to start with: the first one is begin",
+        3,
+        1,
+    ),
+    "": ("there is no rule 'start' to start with", 1, 1),
+    "start: 'a'": ('a text stands between double quotes: "a"', 1, 8),
+    'start: b\nb = "a"': ("a colon defines a rule", 2, 3),
+    'start: "a";': ("without a semicolon", 1, 11),
+    "start: [a-z]+": ("a class of characters stands between slashes: /[a-z]+/", 1, 9),
+    'start: "a" [0-9]+': ("a class of characters stands between slashes: /[0-9]+/", 1, 13),
+    "%import common.NUMBR\nstart: NUMBR": ("common has no NUMBR: is NUMBER meant?", 1, 16),
+    "%import json (valeu)\nstart: valeu": ("json has no valeu: is value meant?", 1, 15),
+    "start: valeu\nvalue: /a/": ("is value meant?", 1, 8),
+    'start: "a"\nws: " "\n%ignore ws': ("%ignore takes terminals, and ws is a rule", 2, 1),
+    "start: A\nA: b\nb: /b/": ("the terminal A takes terminals, and b is a rule", 2, 4),
+    "start: /(?<n>a)/": ('a named group is (?P<name>...), or (?<name>...) with dialect="ecma"', 1, 8),
+    'start: "x"\n%ignore /"(?!"").*?"/': ("an ignored terminal cannot look at what follows it", 2, 1),
+    'start: "x"\nB: /-+(?!>)/\n%ignore B': ("the terminal B: an ignored terminal cannot look", 2, 1),
 }
 
 

@@ -106,6 +106,21 @@ def test_what_was_read_of_a_text_is_freed_without_the_collector() -> None:
         gc.enable()
 
 
+@pytest.mark.parametrize(
+    ("ignored", "valid", "invalid"),
+    [
+        (r"/--(?!\+)[^\n]*\n/", ["x--a\nx", "x--\nx"], ["x--+a\nx", "x--a"]),
+        ('/"(?!")[^"]*"/', ['x"a"x'], ['x""x', 'x""a"x']),
+        (r"/(?!if\b)[a-w]+[.]/", ["xa.x", "xiff.x"], ["xif.x"]),
+    ],
+)
+def test_an_ignored_terminal_may_look_ahead_within_its_own_text(ignored, valid, invalid) -> None:
+    text = f'start: A+\nA: "x"\n%ignore {ignored}'
+    language, oracle = ours(text), Oracle(text)
+    assert all(language(one) and oracle(one) for one in valid)
+    assert not any(language(one) or oracle(one) for one in invalid)
+
+
 def test_a_lookahead_holds_wherever_its_terminal_ends() -> None:
     text = "start: A B?\nA: /[0-9]+(?![0-9])/\nB: /[0-9]+/"
     assert ours(text)("12")

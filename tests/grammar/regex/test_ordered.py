@@ -124,6 +124,30 @@ def test_too_many_distinct_lookaheads_at_the_end_are_refused():
         terminal_expression(f"(?:{many})b*?")
 
 
+KEYWORDS = [f"k{i}w" for i in range(200)]
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        rf"(?!(?:{'|'.join(KEYWORDS)})\b)[a-z0-9]+",
+        rf"(?!(?:{'|'.join(KEYWORDS)})$)[a-z0-9]+",
+        f"(?!(?:{'|'.join(KEYWORDS)})(?![a-z0-9]))[a-z0-9]+",
+        "".join(rf"(?!{word}\b)" for word in KEYWORDS) + "[a-z0-9]+",
+        rf"(?!(?:{'|'.join(KEYWORDS)})\b)[a-z0-9]+\b",
+        rf"(?!(?:{'|'.join(KEYWORDS)})\b)[a-z0-9]+|-",
+        rf"@(?!(?:{'|'.join(KEYWORDS)})\b)[a-z0-9]+",
+    ],
+)
+def test_any_number_of_keywords_can_be_excluded_at_the_beginning(pattern):
+    at = pattern[0].strip("(")
+    language = Language(terminal_expression(pattern))
+    assert not any(at + word in language for word in KEYWORDS[::20])
+    for word in ("k", "k1", "k1wx", "k200w", "x"):
+        assert at + word in language
+    assert at + "k1" not in Language(terminal_expression(pattern), "w ")
+
+
 @pytest.mark.parametrize("name", ["common", "unicode", "python", "lark"])
 def test_the_terminals_of_larks_own_grammars_are_read(name):
     text = files("lark").joinpath("grammars", f"{name}.lark").read_text(encoding="utf-8")

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from engine_sampler import SamplingParams, Scheduler, Tokenizer
+from engine_sampler.requests.phases import phases
+from engine_sampler.requests.phases.symbols import SymbolTable
 
 from ...params.counting import count_calls
 
@@ -97,3 +99,40 @@ def test_a_change_costs_little_for_each_step_of_an_answer() -> None:
         if more:
             assert [scheduler.record(one).phase_tokens["answer"] for one in ids] == [99] * 8
     assert work[1] - work[0] <= 8 * 196 * CALLS_OF_A_PHASE
+
+
+def test_siblings_share_the_budget_of_changes_that_cost_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The more tokens all of them have together, the fewer changes each of them may make."""
+    monkeypatch.setattr(phases, "LIGHT_HISTORIES", 100)
+    changing = [{"tokens": 1, "params": {"frequency_penalty": 0.1}}, {"tokens": 1, "then": 0}]
+    made = []
+    for n in (1, 4, 64):
+        scheduler = Scheduler(VOCAB)
+        ids = scheduler.add_group(SamplingParams(n=n, phases=changing), [1] * 100)
+        while scheduler.request_ids:
+            scheduler.step(np.zeros((len(scheduler.request_ids), VOCAB), np.float32))
+        made.append({scheduler.record(one).error for one in ids})
+    assert made == [
+        {f"phases: the request has changed penalties and the like {times}, which is the limit"}
+        for times in ("68 times in 69 tokens", "16 times in 17 tokens", "4 times in 5 tokens")
+    ]
+
+
+def test_settings_of_rules_resolve_the_same_markers_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched, completing = [], SymbolTable.completing
+
+    def counting(self: SymbolTable, symbols: str) -> np.ndarray:
+        searched.append(symbols)
+        return completing(self, symbols)
+
+    monkeypatch.setattr(SymbolTable, "completing", counting)
+    marks = [f"e e{i}e" for i in range(16)]
+    rules = "".join(f"t{i}[temperature=0.{10 + i}]: /[a-b]/\n" for i in range(31))
+    thinking = {"start": marks, "end": marks, "starts_inside": True}
+    params = SamplingParams(
+        thinking=thinking,
+        thinking_token_budget=3,
+        grammar=f"start: ({' | '.join(f't{i}' for i in range(31))})+\n{rules}",
+    )
+    Scheduler(VOCAB, TOKENIZER).add(params)
+    assert sorted(searched) == sorted(marks)

@@ -480,3 +480,19 @@ def test_a_grammar_that_covers_the_thoughts_may_refuse_what_is_forced() -> None:
         script = Script([START], thinking=marks, regex="[ab]{0,9}", **given)
         script.want(A, EOS)
         assert script.record.error == f"the grammar refuses token {END}"
+
+
+def test_an_end_of_thoughts_that_has_no_tokens_ends_its_request_alone() -> None:
+    vocabulary = [b"ab", b"xa", b"y", b"</s>", b"cd"]  # no single bytes, and EOS within "abcd"
+    scheduler = Scheduler(5, Tokenizer(vocabulary, [3]))
+    thinking = {"start": "y", "end": "abcd", "starts_inside": True, "eos": "close"}
+    scheduler.add(SamplingParams(temperature=0, thinking=thinking), [], request_id="thinks")
+    scheduler.add(SamplingParams(temperature=0), [], request_id="beside")
+    for token, beside in ((1, 0), (3, 4)):
+        rows = np.zeros((2, 5), np.float32)
+        rows[0, token] = rows[1, beside] = 9
+        result = scheduler.step(rows)
+    assert result.finish_reasons == ["error", None]
+    assert "cannot be encoded" in str(result.errors[0])
+    assert result.token_ids.tolist() == [-1, 4]
+    assert scheduler.request_ids == ["beside"]

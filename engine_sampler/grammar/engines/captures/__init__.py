@@ -14,6 +14,7 @@ drafts and forks need no care. The work is linear in the text for most grammars,
     growing       those that no more text can change, while a text grows
 """
 
+from ..steps import Steps
 from .capture import Capture, Captures
 from .growing import GrowingCaptures, growing_captures
 from .reading import captures_of_text, captures_of_tokens
@@ -22,6 +23,7 @@ __all__ = [
     "Capture",
     "Captures",
     "GrowingCaptures",
+    "Steps",
     "captures_of_text",
     "captures_of_tokens",
     "growing_captures",

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..reference.automata import Automata
+from ..steps import Steps
 from .expectations import Expectations
-from .steps import Steps
 
 Next = tuple[int, ...]
 """The terminals that may be next; ANY for all."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from ..steps import Steps
 from .chart import Chart, Moves, Next
 from .expectations import Expectations
-from .steps import Steps
 
 _Node = tuple[int, int]
 """A position in a rule, and the place that it has come to."""

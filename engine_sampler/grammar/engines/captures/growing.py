@@ -20,13 +20,13 @@ from ...program.rules import Program
 from ..reference.configurations import REJECTED
 from ..reference.lexing import LalrConfigurations
 from ..reference.lr import LrRows
+from ..steps import Steps
 from .capture import Capture, Captures
 from .chart import Chart, Item, Link, Moves
 from .derivation import Derivation, SymbolSpan
 from .lalr import Reductions
 from .reading import CaptureReader, reader_of
 from .splitting import TerminalSpan, split_between
-from .steps import Steps
 from .units import units_of_bytes
 
 Named = tuple[str, Capture]
@@ -122,22 +122,28 @@ class GrowingCaptures:
         """The steps that are left for the bytes so far."""
         return self._steps.left - self._per_byte * len(self.data)
 
-    def feed(self, data: bytes) -> list[Named]:
+    def feed(self, data: bytes, shared: Steps | None = None) -> list[Named]:
         """The captures that are certain with some more bytes, in the order in which they end. There are no
         more of them once the text is none of the grammar, or has taken too many steps: in all, or for these
-        bytes."""
+        bytes.
+
+        shared  the steps that several texts may take together: where none are left, the rest is read with
+                the next bytes
+        """
         found: list[Named] = []
         told, tables = len(self._told), self._reader.tables
         self._steps.left += self._per_byte * len(data)
         self.data += data
-        if self._is_over:
+        if self._is_over or (shared is not None and shared.left <= 0):
             return found
-        kept = max(0, self._steps.left - CAPTURE_STEPS_AT_ONCE - self._per_byte * len(data))
+        at_once = CAPTURE_STEPS_AT_ONCE + (self._per_byte * len(data) if shared is None else shared.left)
+        kept = max(0, self._steps.left - at_once)
         self._steps.left -= kept
+        before = self._steps.left
         try:
             with tables.lock:
                 tables.meter.start(self._steps.left)
-                self._read()
+                self._read(0 if shared is None else before - shared.left)
                 if self._cuts[-1].pieces >= self._cuts[-1].next_try:
                     found = self._certain()
         except GrammarLimitError:
@@ -147,6 +153,8 @@ class GrowingCaptures:
             del self._told[told:]
             raise
         finally:
+            if shared is not None:
+                shared.left -= before - self._steps.left
             self._steps.left += kept
         return found
 
@@ -184,11 +192,14 @@ class GrowingCaptures:
         other._chart = None if self._chart is None else self._chart.fork(other._steps)
         return other
 
-    def _read(self) -> None:
-        """Follow the bytes that are new, and read the terminals up to each cut."""
+    def _read(self, least: int) -> None:
+        """Follow the bytes that are new, and read the terminals up to each cut, until no more steps than
+        `least` are left."""
         configurations, threads = self._reader.tables.configurations, self._reader.threads
         at = self._reached[-1]
         for byte in self.data[len(self._reached) - 1 :]:
+            if self._steps.left < least:
+                return
             self._steps.spend()
             at = configurations.step(at, byte)
             self._reached.append(at)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..reference.lr import LrRows
+from ..steps import Steps
 from .chart import Next
 from .derivation import SymbolSpan
-from .steps import Steps
 
 _Stack = list[tuple[int, int]]
 """States, each with the place where its symbol began; the first one has none."""

@@ -13,13 +13,13 @@ from ..reference import ReferenceVocabulary
 from ..reference.lexing import LalrConfigurations
 from ..reference.tables import EngineTables
 from ..reference.threads import EarleyConfigurations
+from ..steps import Steps
 from .capture import Capture, Captures
 from .chart import Chart, Moves
 from .derivation import Derivation, SymbolSpan
 from .expectations import Expectations
 from .lalr import Reductions
 from .splitting import Split, TerminalSpan, split, threads_of
-from .steps import Steps
 from .units import Units, units_of_bytes, units_of_tokens
 
 MAX_GRAMMARS = 16
@@ -122,8 +122,8 @@ class _Entry:
 _READERS: Cache[_Entry] = Cache(MAX_GRAMMARS, MAX_GRAMMARS, lambda entry: 1)
 
 
-def captures_of_text(program: Program, text: str | bytes, steps: int | None) -> Captures:
-    """The captures of a text: see `Grammar.captures`."""
+def captures_of_text(program: Program, text: str | bytes, steps: int | Steps | None) -> Captures:
+    """The captures of a text: see `Grammar.captures`. `Steps` are spent."""
     data = text.encode(errors="surrogatepass") if isinstance(text, str) else text
     return _captures(program, units_of_bytes(data), steps)
 
@@ -137,11 +137,12 @@ def captures_of_tokens(
     return _captures(program, units_of_tokens(token_ids, begin, tokenizer, named), steps)
 
 
-def _captures(program: Program, units: Units, steps: int | None) -> Captures:
+def _captures(program: Program, units: Units, steps: int | Steps | None) -> Captures:
     if not program.captures:
         return {}
-    steps = capture_steps(len(units.units)) if steps is None else steps
-    return reader_of(program).captures(units, Steps(steps))
+    if not isinstance(steps, Steps):
+        steps = Steps(capture_steps(len(units.units)) if steps is None else steps)
+    return reader_of(program).captures(units, steps)
 
 
 def reader_of(program: Program) -> CaptureReader:

@@ -15,7 +15,7 @@ from ...errors import GrammarError
 from ..reference.configurations import REJECTED, Configurations
 from ..reference.lexing import LalrConfigurations
 from ..reference.threads import EarleyConfigurations
-from .steps import Steps
+from ..steps import Steps
 from .threads import IGNORED, EarleyThreads, LalrThreads, Terminals, Threads
 from .units import Units
 

@@ -9,7 +9,7 @@ from ...derivatives.derivatives import Derivatives
 from ...derivatives.expressions import Expressions
 from ...derivatives.limits import Meter, ReadingMeter
 from ...derivatives.loading import Loader
-from ...derivatives.states import reached
+from ...derivatives.states import reached, texts_between
 from ...errors import GrammarLimitError
 from ...program.byte_sets import first_bytes
 from ...program.expression import EMPTY, Encoder, Expression, looks_ahead
@@ -80,3 +80,18 @@ class TerminalStates:
         if symbol not in self._steps:
             self._steps[symbol] = reached(self.derivatives, self.start(symbol), MAX_STATES)
         return self._steps[symbol]
+
+    def apart(self, symbol: int) -> Expression | None:
+        """The texts of a terminal without its look-aheads, if what they look at never lies behind its end.
+
+        None if it may, or if the terminal has more than `MAX_STATES` states.
+        """
+        steps = self.steps(symbol)
+        if steps is None:
+            return None
+        numbers = {state: number for number, state in enumerate(steps)}
+        ends = {state: guards for state in steps if (guards := self.x.endings[state])}
+        if any(all(map(self.derivatives.continues, guards)) for guards in ends.values()):
+            return None
+        states = [(False, [(mask, numbers[after]) for after, mask in to.items()]) for to in steps.values()]
+        return texts_between(states, 0, {numbers[state] for state in ends})

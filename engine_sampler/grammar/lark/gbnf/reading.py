@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -118,7 +119,13 @@ class _Reader(Characters):
             self._attributes(name)
             self._skip(BLANK)
             self._expect("::=", BLANK_LINES)
-            rules[name] = self._choice(BLANK)  # a later rule of the same name replaces it
+            tree = self._choice(BLANK)
+            if rules.setdefault(name, tree) != tree:
+                line, column = self._lines.location(at)
+                place = f"line {line}, column {column}"
+                text = f"the rule {quoted(name)} is defined again ({place}): the last one counts"
+                warnings.warn(f"{text}, as in llama.cpp", stacklevel=2)
+                rules[name] = tree
             defined[name] = at
             spend(_RULE_STEPS)
             if self._at < len(self._text) and self._text[self._at] not in "\r\n":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"regex": "(ab|[0-9]+ )*x", "temperature": 1.5},
     {"choice": ["yes", "no", "perhaps the"]},
     {"regex": "[a-z]+", "grammar_bias": 3.0},
+    {"thinking": {"start": "a", "end": "e", "starts_inside": True}, "thinking_token_budget": 3},
     {"logprobs": 0},
     {"logprobs": 4, "top_k": 3},
     {"logprobs": 2, "logprobs_mode": "processed", "top_p": 0.8},
@@ -145,10 +147,8 @@ class Life:
 
 def facts(result: StepResult) -> dict[str, Any]:
     """All of a result, as plain values that can be compared."""
-    plain = {
-        name: getattr(result, name)
-        for name in ("request_ids", "text", "finish_reasons", "stop_reasons", "errors", "seeds", "parent_ids")
-    }
+    apart = {"token_ids", "first_rows", "skipped", "logprobs", "token_ids_on_device"}
+    plain = {f.name: getattr(result, f.name) for f in fields(result) if f.name not in apart}
     tables = {"": None} if result.logprobs is None else result.logprobs.by_mode
     return {
         **plain,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 from unittest.mock import patch
 
@@ -84,6 +85,45 @@ def another_group(place: Place) -> None:
 
 def test_both_groups_have_the_same_ranks(ranks: RankPool) -> None:
     ranks.run(2, another_group)
+
+
+def thoughts(place: Place) -> int:
+    """The steps in which phases are told."""
+    life = Life(place, 3)
+    for i in range(4):
+        thinking = {"start": "<", "end": ">", "starts_inside": True}
+        params = SamplingParams(seed=i, max_tokens=8, thinking=thinking, thinking_token_budget=i)
+        life.both("add", params, [1], request_id=i)
+    told = 0
+    while life.all_ranks.request_ids:
+        ids = life.all_ranks.request_ids
+        logits = np.random.default_rng(told).normal(size=(len(ids), life.vocab_size)).astype(np.float32)
+        result = life.all_ranks.step(place.shard(life.shards, logits))
+        if life.one is not None:
+            assert facts(result) == facts(life.one.step(logits))
+        told += bool(result.phase_tokens)
+    return told
+
+
+def test_every_rank_is_told_of_the_phases(ranks: RankPool) -> None:
+    counts = ranks.run(3, thoughts)
+    assert counts[0] > 1
+    assert len(set(counts)) == 1
+
+
+def test_what_a_scheduler_offers_is_offered_or_named_as_missing() -> None:
+    doc = str(BatchShardedScheduler.__doc__)
+    missing = set()
+    for name, ours in inspect.getmembers(Scheduler):
+        if name.startswith("_") and name != "__init__":
+            continue
+        theirs = getattr(BatchShardedScheduler, name, None)
+        if theirs is None:
+            missing.add(name)
+        elif callable(ours):
+            missing |= inspect.signature(ours).parameters.keys() - inspect.signature(theirs).parameters.keys()
+    offered = {"vocab_size"}  # that of the shards
+    assert {name for name in missing - offered if f"`{name}`" not in doc} == set()
 
 
 # --- ownership -----------------------------------------------------------------------------------

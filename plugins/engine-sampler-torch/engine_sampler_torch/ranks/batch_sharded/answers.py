@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -54,14 +54,16 @@ class Details:
     ends      index → (finish reason, stop reason, error), of the requests that have ended.
     parents   index → index of the request whose cache it continues, of those that continue another one.
     skipped   the indices of those that had left before the step.
+    phase_tokens  index → the tokens of its phases, of those of which the step tells them.
     logprobs  by mode; "" if the rows are in one table, whatever their modes are.
     """
 
-    text: list[str | None]
-    ends: dict[int, tuple[Any, Any, str | None]]
-    parents: dict[int, int]
-    skipped: list[int]
-    logprobs: dict[str, Logprobs]
+    text: list[str | None] = field(default_factory=list)
+    ends: dict[int, tuple[Any, Any, str | None]] = field(default_factory=dict)
+    parents: dict[int, int] = field(default_factory=dict)
+    skipped: list[int] = field(default_factory=list)
+    phase_tokens: dict[int, dict[str, int]] = field(default_factory=dict)
+    logprobs: dict[str, Logprobs] = field(default_factory=dict)
 
     def spread(self, which: list[int], rows: np.ndarray, requests: int, all_rows: int) -> Details:
         """See `RankAnswer.spread`."""
@@ -70,20 +72,18 @@ class Details:
             text[place] = part
         ends = {which[i]: end for i, end in self.ends.items()}
         parents = {which[i]: which[parent] for i, parent in self.parents.items()}
+        phase_tokens = {which[i]: counts for i, counts in self.phase_tokens.items()}
         tables = {mode: _spread(table, rows, all_rows) for mode, table in self.logprobs.items()}
-        return Details(text, ends, parents, [which[i] for i in self.skipped], tables)
+        return Details(text, ends, parents, [which[i] for i in self.skipped], phase_tokens, tables)
 
     def packed(self) -> bytes:
         """As bytes; b"" if there is nothing to say."""
-        modes = {mode: len(table.entry_token_ids) for mode, table in self.logprobs.items()}
-        said = {
-            "text": self.text,
-            "ends": list(self.ends.items()),
-            "parents": list(self.parents.items()),
-            "skipped": self.skipped,
-            "logprobs": modes,
-        }
-        said = {name: value for name, value in said.items() if value}
+        said: dict[str, Any] = {}
+        for part in fields(self):
+            if value := getattr(self, part.name):
+                said[part.name] = list(value.items()) if isinstance(value, dict) else value
+        if self.logprobs:
+            said["logprobs"] = [(mode, len(t.entry_token_ids)) for mode, t in self.logprobs.items()]
         if not said:
             return b""
         text = json.dumps(said, ensure_ascii=False, separators=(",", ":"), default=str)
@@ -96,15 +96,11 @@ class Details:
         text, _, arrays = blob.partition(b"\0")
         said = json.loads(text.decode("utf-8", "surrogatepass")) if text else {}
         tables, begin = {}, 0
-        for mode, entries in said.get("logprobs", {}).items():
+        for mode, entries in said.pop("logprobs", ()):
             tables[mode], begin = _table_in(arrays, begin, rows, entries)
-        return cls(
-            said.get("text", []),
-            {i: tuple(end) for i, end in said.get("ends", [])},
-            dict(said.get("parents", [])),
-            said.get("skipped", []),
-            tables,
-        )
+        ends = {i: tuple(end) for i, end in said.pop("ends", ())}
+        lists = {name: said.pop(name) for name in ("text", "skipped") if name in said}
+        return cls(**lists, **{name: dict(pairs) for name, pairs in said.items()}, ends=ends, logprobs=tables)
 
 
 def _spread(table: Logprobs, rows: np.ndarray, count: int) -> Logprobs:

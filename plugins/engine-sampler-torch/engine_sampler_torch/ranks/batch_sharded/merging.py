@@ -22,16 +22,15 @@ def merged(
     n = len(plan.entries)
     ids = [entry.id for entry in plan.entries]
     result = StepResult(
-        np.full(plan.rows, -1, np.int64),
-        plan.first_rows.copy(),
-        ids,
-        ["" if has_text else None] * n,
-        [None] * n,
-        [None] * n,
-        [None] * n,
-        [0] * n,
-        ids.copy(),
-        skipped=[],
+        token_ids=np.full(plan.rows, -1, np.int64),
+        first_rows=plan.first_rows.copy(),
+        request_ids=ids,
+        text=["" if has_text else None] * n,
+        finish_reasons=[None] * n,
+        stop_reasons=[None] * n,
+        errors=[None] * n,
+        seeds=[0] * n,
+        parent_ids=ids.copy(),
     )
     skipped = set(plan.left)
     for rank, answer in enumerate(answers):
@@ -48,6 +47,9 @@ def merged(
             result.finish_reasons[which[j]], result.stop_reasons[which[j]], result.errors[which[j]] = end
         for j, parent in details.parents.items():
             result.parent_ids[which[j]] = ids[which[parent]]
+        for j, counts in details.phase_tokens.items():
+            result.phase_tokens = result.phase_tokens or [None] * n
+            result.phase_tokens[which[j]] = counts
         skipped.update(which[j] for j in details.skipped)
     for i in skipped:
         result.text[i] = None

@@ -138,7 +138,7 @@ class Owner:
 
     @property
     def _nothing(self) -> RankAnswer:
-        return RankAnswer(np.empty(0, np.int64), np.empty(0, np.uint64), Details([], {}, {}, [], {}))
+        return RankAnswer(np.empty(0, np.int64), np.empty(0, np.uint64), Details())
 
     def _answer(self, result: StepResult) -> RankAnswer:
         """A scheduler's result as the answer about its rows."""
@@ -148,9 +148,14 @@ class Owner:
         ends = {i: end for i, end in enumerate(outcomes) if end[0] is not None}
         parents = {i: places[p] for i, p in enumerate(result.parent_ids) if p != ids[i]}
         has_text = self.scheduler.vocabulary.tokenizer is not None and any(part != "" for part in result.text)
-        logprobs = result.logprobs
-        tables = {} if logprobs is None else dict(logprobs.by_mode)
-        details = Details(result.text if has_text else [], ends, parents, list(result.skipped), tables)
+        details = Details(
+            text=result.text if has_text else [],
+            ends=ends,
+            parents=parents,
+            skipped=list(result.skipped),
+            phase_tokens={i: counts for i, counts in enumerate(result.phase_tokens) if counts is not None},
+            logprobs={} if result.logprobs is None else dict(result.logprobs.by_mode),
+        )
         return RankAnswer(result.token_ids, np.array(result.seeds, np.uint64), details)
 
 

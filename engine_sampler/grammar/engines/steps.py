@@ -1,9 +1,9 @@
-"""The bound on the work of one call."""
+"""The bound on the work of finding captures."""
 
 from __future__ import annotations
 
-from ....base.courtesy import give_way
-from ...errors import GrammarLimitError
+from ...base.courtesy import give_way
+from ..errors import GrammarLimitError
 
 _STEPS_AT_A_TIME = 128
 """After so many steps, the steps of a scheduler on other threads go first."""
