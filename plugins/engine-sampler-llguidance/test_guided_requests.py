@@ -236,6 +236,35 @@ def test_matchers_of_both_engines_and_one_twice_are_filled_as_alone() -> None:
     assert (together == alone).all()
 
 
+@pytest.mark.parametrize("size", [VOCAB + 40, 120])
+def test_logits_may_have_more_columns_than_there_are_tokens_or_fewer(size: int) -> None:
+    scheduler = Scheduler(size, TOKENIZER, eos_token_ids=[1], grammar_engine="llguidance", backend="numpy")
+    scheduler.add(SamplingParams(regex="ab?"), request_id=0)
+    for wanted in ("a", "b", "\x01"):
+        row = np.zeros((1, size), np.float32)
+        row[0, ord(wanted)] = 99
+        scheduler.step(row)
+    record = scheduler.record(0)
+    assert (list(record.token_ids), record.finish_reason) == ([97, 98, 1], "stop")
+
+
+def test_a_text_ends_without_an_end_of_text_token_where_nothing_can_follow() -> None:
+    scheduler = Scheduler(128, Tokenizer(PIECES[:128]), grammar_engine="llguidance", backend="numpy")
+    scheduler.add(SamplingParams(regex="ab"), request_id=0)
+    for _ in range(2):
+        scheduler.step(np.zeros((1, 128), np.float32))
+    record = scheduler.record(0)
+    assert (text(record), record.finish_reason) == ("ab", "stop")
+
+
+def test_a_bias_by_a_grammar_is_read_by_it() -> None:
+    scheduler = scheduler_for()
+    scheduler.add(SamplingParams(regex="abc", grammar_bias=30.0, temperature=0.0, max_tokens=3), request_id=0)
+    for _ in range(3):
+        scheduler.step(np.zeros((1, VOCAB), np.float32))
+    assert text(scheduler.record(0)).startswith("abc")
+
+
 def test_what_is_left_out_of_a_schema_is_reported_where_that_is_wanted() -> None:
     schema = {"type": "array", "uniqueItems": True, "maxItems": 1}
     reports: list[Sequence[str]] = []

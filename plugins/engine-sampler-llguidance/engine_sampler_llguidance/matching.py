@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from llguidance import LLMatcher
@@ -37,11 +37,6 @@ class GuidedMatcher:
         self.vocabulary = compiled.vocabulary
         self._accepted = accepted
         """The tokens of each accept; None for EOS, of which llguidance is not told."""
-
-    def may_join(self, others: Collection[GuidedMatcher], bitmask: np.ndarray) -> bool:
-        """Whether its mask may be filled in one call with those of others, of the same vocabulary."""
-        fits = self.vocabulary.words <= bitmask.shape[1]
-        return fits and all(other is not self and other.vocabulary is self.vocabulary for other in others)
 
     def fill_bitmask(self, bitmask: np.ndarray, row: int = 0) -> None:
         """Write the mask of the next token into a row of `bitmask`, int32 `[rows, ceil(vocab / 32)]`."""
@@ -113,8 +108,9 @@ class GuidedMatcher:
         forced: list[int] = []
         pieces = self.vocabulary.tokenizer.token_bytes
         for token in self.vocabulary.guidance.tokenize_partial(data)[0] if data else ():
-            if token >= min(self.vocabulary.size, len(pieces)) or not data.startswith(pieces[token]):
-                break
+            inside = token < min(self.vocabulary.size, len(pieces))
+            if not inside or not pieces[token] or not data.startswith(pieces[token]):
+                break  # the model's encoding may add a blank
             forced.append(token)
             data = data[len(pieces[token]) :]
         return forced

@@ -62,13 +62,17 @@ class GuidanceReader(ConstraintReader):
         self, matchers: Sequence[Any], bitmask: np.ndarray, rows: Sequence[int], work: Work | None = None
     ) -> dict[int, BaseException]:
         """As its base does; the matchers of llguidance are filled in one call, by several threads."""
-        together: dict[int, GuidedMatcher] = {}
-        for matcher, row in zip(matchers, rows, strict=True):
-            if isinstance(matcher, GuidedMatcher) and matcher.may_join(together.values(), bitmask):
-                together[row] = matcher
+        together = _fillable_together(matchers, rows, bitmask.shape[1])
         others = [(m, row) for m, row in zip(matchers, rows, strict=True) if row not in together]
         faults = super().fill_masks([m for m, _ in others], bitmask, [row for _, row in others], work)
         return faults | _fill_together(together, bitmask) if together else faults
+
+
+def _fillable_together(matchers: Sequence[Any], rows: Sequence[int], words: int) -> dict[int, GuidedMatcher]:
+    """Matchers of llguidance by row, each once, of one vocabulary, whose masks have at most `words` words."""
+    guided = {id(m): (row, m) for m, row in zip(matchers, rows, strict=True) if isinstance(m, GuidedMatcher)}
+    first = next((m.vocabulary for _, m in guided.values() if m.vocabulary.words <= words), None)
+    return {row: m for row, m in guided.values() if m.vocabulary is first}
 
 
 def _fill_together(matchers: Mapping[int, GuidedMatcher], bitmask: np.ndarray) -> dict[int, BaseException]:
