@@ -36,7 +36,7 @@ def tokenizer_for(engine: str) -> Tokenizer:
     """A tokenizer whose grammars run on `engine`."""
     tokenizer = fresh_tokenizer()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ENGINE_SAMPLER_GRAMMAR_ENGINE", engine)
+        patch.setenv("ENGINE_SAMPLER_MASK_ENGINE", engine)
         prepare(tokenizer)
     return tokenizer
 

@@ -125,7 +125,7 @@ PAGES = (
         (HOOKS, "engine_sampler"),
         _words(
             "register_samplers register_stopping_criteria register_backends register_grammars "
-            "register_observers hookimpl StepMeasures GrammarMeasures"
+            "register_constraints register_observers hookimpl StepMeasures GrammarMeasures"
         ),
     ),
     Page(

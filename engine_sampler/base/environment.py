@@ -14,7 +14,8 @@ VARIABLES: Mapping[str, str] = {
     "ENGINE_SAMPLER_LIBRARY_TIMEOUT": "how many seconds a step of a library:PATH may take",
     "ENGINE_SAMPLER_ISA": "the instruction set of the C kernels",
     "ENGINE_SAMPLER_NATIVE_LIBRARY": "a library to load in place of the packaged C kernels",
-    "ENGINE_SAMPLER_GRAMMAR_ENGINE": "the engine that computes grammar masks",
+    "ENGINE_SAMPLER_GRAMMAR_ENGINE": "what reads grammars if the code names nothing: the name of a plugin",
+    "ENGINE_SAMPLER_MASK_ENGINE": "the engine that computes the masks of this package's grammars",
 }
 """Those that change what runs, and what each does."""
 

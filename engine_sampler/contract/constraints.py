@@ -7,7 +7,7 @@ grammar engine of this package is one. The core knows no other way to a grammar.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, ClassVar, Protocol
 
@@ -84,7 +84,9 @@ class ConstraintReader:
     """Makes constraints of what requests ask for: the structured parameters (`json_schema`, `regex`, …), or
     the argument `grammar` of `Scheduler.add`.
 
-    name  what a deployment chooses it by (`Scheduler(grammar_engine=…)`, `ENGINE_SAMPLER_GRAMMAR_ENGINE`).
+    name   what a deployment chooses it by (`Scheduler(grammar_engine=…)`, `ENGINE_SAMPLER_GRAMMAR_ENGINE`).
+    takes  the structured parameters and those of their options that it reads; None for all. A request that
+           sets another one is refused before it is asked.
 
     Every error is a `ParameterError` that names the parameter; nothing has changed then. Methods are called
     from any thread.
@@ -92,6 +94,7 @@ class ConstraintReader:
 
     api: ClassVar[int] = 1
     name: ClassVar[str]
+    takes: ClassVar[Collection[str] | None] = None
 
     def compiled(self, params: Mapping[str, Any], grammar: Any, vocabulary: Vocabulary) -> Any:
         """What the structured parameter in `params` asks for, or else `grammar`: an object with `matcher()`,

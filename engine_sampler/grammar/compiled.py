@@ -301,10 +301,10 @@ def _warm_up(vocabulary: native.NativeVocabulary) -> None:
 
 
 def _new_vocabulary(tokenizer: Tokenizer, limits: Limits) -> Any:
-    requested = os.environ.get("ENGINE_SAMPLER_GRAMMAR_ENGINE", "auto")
+    requested = os.environ.get("ENGINE_SAMPLER_MASK_ENGINE", "auto")
     if requested not in ("auto", "native", "reference"):
         allowed = "auto, native or reference"
-        raise GrammarError(f"ENGINE_SAMPLER_GRAMMAR_ENGINE={requested!r} is not allowed: {allowed}")
+        raise GrammarError(f"ENGINE_SAMPLER_MASK_ENGINE={requested!r} is not allowed: {allowed}")
     if requested == "auto":
         requested = "reference" if native.load_library() is None else "native"
     try:
@@ -312,7 +312,7 @@ def _new_vocabulary(tokenizer: Tokenizer, limits: Limits) -> Any:
     except GrammarLimitError:
         raise
     except GrammarError as error:
-        raise GrammarError(f"ENGINE_SAMPLER_GRAMMAR_ENGINE={requested!r} is not allowed: {error}") from None
+        raise GrammarError(f"ENGINE_SAMPLER_MASK_ENGINE={requested!r} is not allowed: {error}") from None
 
 
 def _vocabulary_of(engine: str, tokenizer: Tokenizer, limits: Limits) -> Any:

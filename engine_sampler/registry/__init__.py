@@ -11,7 +11,15 @@ from .core_params import (
 )
 from .discovery import objects_in
 from .familiar_names import FAMILIAR_NAMES
-from .loading import PluginStatus, Registry, constraint_reader, default_registry, mask_filler, unknown
+from .loading import (
+    PluginStatus,
+    Registry,
+    check_taken,
+    constraint_reader,
+    default_registry,
+    mask_filler,
+    unknown,
+)
 from .phase_params import PHASE_PARAMS
 
 __all__ = [
@@ -28,6 +36,7 @@ __all__ = [
     "PluginStatus",
     "Registry",
     "check_object",
+    "check_taken",
     "constraint_reader",
     "default_registry",
     "mask_filler",

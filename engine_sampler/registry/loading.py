@@ -45,7 +45,7 @@ from .catalogue import (
     check_neutral,
     check_object,
 )
-from .core_params import CORE_PARAMS
+from .core_params import CORE_PARAMS, GRAMMAR_OPTIONS
 from .familiar_names import FAMILIAR_NAMES
 
 GROUP = "engine_sampler"
@@ -300,15 +300,27 @@ def constraint_reader(name: str | None = None, wanted_by: str = "grammar") -> Co
     `ENGINE_SAMPLER_GRAMMAR_ENGINE` names, or else this package's own. Raises `ParameterError` if there is
     none for the parameter that asks for it."""
     readers = default_registry().catalogue.constraints
-    reader = readers.get(name or os.environ.get(GRAMMAR_ENGINE, ""))
-    if reader is None and name is None:
-        reader = readers.get(OWN_ENGINE)
-    if reader is None and name is None:
+    set_to = os.environ.get(GRAMMAR_ENGINE)
+    wanted = name or set_to or OWN_ENGINE
+    if wanted in readers:
+        return readers[wanted]
+    if wanted == OWN_ENGINE and name is None:
         raise ParameterError(f"{wanted_by} is not allowed: no grammar engine is installed")
-    if reader is None:
-        allowed = f"one of {', '.join(sorted(readers))}" if readers else "none is installed"
-        raise ParameterError(f"grammar_engine={quoted(name)} is not allowed: {allowed}")
-    return reader
+    by = "grammar_engine" if name else GRAMMAR_ENGINE
+    allowed = f"one of {', '.join(sorted(readers))}" if readers else "none is installed"
+    raise ParameterError(f"{by}={quoted(wanted)} is not allowed: {allowed}")
+
+
+def check_taken(reader: ConstraintReader, structured: str, params: Mapping[str, Any]) -> None:
+    """Raise `ParameterError` if a reader does not take the structured parameter that is set in `params`, or
+    one of its options that is."""
+    if reader.takes is None:
+        return
+    options = (name for name, owners in GRAMMAR_OPTIONS.items() if structured in owners)
+    for name in (structured, *options):
+        if name not in reader.takes and params[name] != CORE_PARAMS[name].neutral:
+            allowed = f"the grammar engine {reader.name} does not take it"
+            raise ParameterError(f"{name}={quoted(params[name])} is not allowed: {allowed}")
 
 
 def mask_filler(name: str | None = None) -> Callable[..., dict[int, BaseException]]:

@@ -12,7 +12,7 @@ from ..base.calling import call_for_add
 from ..contract import AnswerParser, ParameterError, Vocabulary
 from ..contract.constraints import settings_of
 from ..params import RequestLimits, SamplingParams, takes_grammar, without_takers
-from ..registry import constraint_reader, structured_in
+from ..registry import check_taken, constraint_reader, structured_in
 from ..requests.answers import AnswerReader
 from ..requests.history import History
 from ..requests.request import Request, seed_of
@@ -37,13 +37,15 @@ class Terms(Protocol):
 
 
 def checked_count(terms: Terms, params: SamplingParams, grammar: Any) -> int:
-    """How many requests `params` describe. Raises `ParameterError` if they go beyond the limits, or if both
-    they and `grammar` give a grammar."""
+    """How many requests `params` describe. Raises `ParameterError` if they go beyond the limits, if both they
+    and `grammar` give a grammar, or if the grammar engine does not take theirs."""
     count = sibling_count(params)
     terms.limits.check(params, terms.vocabulary.size)
     names = structured_in(params.given)
     if grammar is not None and names:
         raise ParameterError(f"grammar and {names[0]} are not allowed together: at most one of them")
+    if names:
+        check_taken(constraint_reader(terms.vocabulary.grammar_engine, names[0]), names[0], params)
     return count
 
 

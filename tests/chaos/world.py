@@ -40,7 +40,7 @@ def tokenizer_for(engine: str, eos: tuple[int, ...] = (EOS, EOT), padding: int =
     """A tokenizer whose grammars run on `engine`, with `padding` more tokens that have no text."""
     tokenizer = Tokenizer([*PIECES, *[b""] * padding], eos, [SPECIAL])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ENGINE_SAMPLER_GRAMMAR_ENGINE", engine)
+        patch.setenv("ENGINE_SAMPLER_MASK_ENGINE", engine)
         prepare(tokenizer)
     return tokenizer
 

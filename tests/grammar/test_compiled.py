@@ -43,7 +43,7 @@ SCHEMA = {
 }
 TEXT = '{"list": [true, false, true], "key": -12}'
 
-ENGINE = "ENGINE_SAMPLER_GRAMMAR_ENGINE"
+ENGINE = "ENGINE_SAMPLER_MASK_ENGINE"
 
 
 def masks_of(matcher: Any) -> list[int]:

@@ -196,7 +196,7 @@ def test_each_limit_on_reading_is_named(field: str, name: str) -> None:
 def test_each_limit_on_compiling_is_named_with_the_largest_part(
     field: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("ENGINE_SAMPLER_GRAMMAR_ENGINE", "native")
+    monkeypatch.setenv("ENGINE_SAMPLER_MASK_ENGINE", "native")
     grammar, tokenizer = READERS[name](Limits()), Tokenizer([*BYTES, b"</s>"], [256])
     with pytest.raises(GrammarLimitError, match=rf"\(Limits\.{field}\)") as raised:
         grammar.compile(tokenizer, limits=Limits(**{field: COMPILING[field]}))

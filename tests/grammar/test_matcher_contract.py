@@ -23,7 +23,7 @@ TOKENIZER = Tokenizer([*PIECES, *SPECIAL], [len(PIECES)], [len(PIECES), len(PIEC
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "native" and load_library() is None:
         pytest.skip("there is no native grammar engine")
-    monkeypatch.setenv("ENGINE_SAMPLER_GRAMMAR_ENGINE", request.param)
+    monkeypatch.setenv("ENGINE_SAMPLER_MASK_ENGINE", request.param)
 
 
 class GrammarLaws(MatcherContract):

@@ -60,7 +60,7 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
     if request.param == "native" and native.load_library() is None:
         pytest.skip("the library has no grammar engine")
-    monkeypatch.setenv("ENGINE_SAMPLER_GRAMMAR_ENGINE", request.param)
+    monkeypatch.setenv("ENGINE_SAMPLER_MASK_ENGINE", request.param)
     same = Tokenizer(BYTES.token_bytes, BYTES.eos_token_ids, BYTES.special_token_ids)
     monkeypatch.setattr(correction, "BYTES", same)
     return str(request.param)

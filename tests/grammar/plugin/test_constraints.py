@@ -127,11 +127,11 @@ def test_the_engines_and_the_backends_give_the_same_tokens(engine: str) -> None:
 
 
 def test_the_environment_chooses_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ENGINE_SAMPLER_GRAMMAR_ENGINE", "reference")
+    monkeypatch.setenv("ENGINE_SAMPLER_MASK_ENGINE", "reference")
     assert Grammar.from_regex("a").compile(fresh_tokenizer()).engine == "reference"
-    monkeypatch.setenv("ENGINE_SAMPLER_GRAMMAR_ENGINE", "steam")
+    monkeypatch.setenv("ENGINE_SAMPLER_MASK_ENGINE", "steam")
     with pytest.raises(
-        ParameterError, match="regex: ENGINE_SAMPLER_GRAMMAR_ENGINE='steam' is not allowed: auto"
+        ParameterError, match="regex: ENGINE_SAMPLER_MASK_ENGINE='steam' is not allowed: auto"
     ):
         Scheduler(VOCAB, fresh_tokenizer()).add(SamplingParams(regex="a"))
 
