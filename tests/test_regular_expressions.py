@@ -46,6 +46,7 @@ LOADERS = {
     "adapters.for_bridges.places",
     "adapters.mindie.token_selector",
     "adapters.vllm.__init__",
+    "base.lazy",
     "cli.main",
     "contract.deferred",
     "demo.corpus",

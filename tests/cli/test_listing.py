@@ -207,7 +207,7 @@ def test_inexact_backends_and_what_plugins_provide_are_printed(registry, environ
     words = printed(registry, lines)
     assert "abacus (inexact)" in words
     assert "toys this process loaded skew, abacus" in words
-    assert "24 samplers, 5 selectors" in words
+    assert "23 samplers, 5 selectors" in words
 
 
 def printed(registry: Registry, lines: str) -> str:
@@ -297,7 +297,7 @@ def test_the_grammars_of_the_package_are_listed(registry):
     listed = entry(registry, "grammars", "sql")
     assert listed["origin"].startswith("engine-sampler ")
     assert (listed["state"], listed["parameters"]) == ("loaded", [])
-    assert listed["summary"].startswith("One SQL SELECT statement")
+    assert listed["summary"].startswith("One SQL query")
 
 
 def test_a_grammar_of_a_plugin_is_listed_with_its_own_summary(registry):
