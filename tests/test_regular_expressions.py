@@ -258,7 +258,6 @@ VOCABULARY = Tokenizer([bytes([byte]) for byte in range(256)] + [b"</s>"], [256]
 def corrected(grammar: Grammar) -> None:
     grammar.check(MARK * 2)
     grammar.complete(MARK)
-    grammar.repair(f"{MARK}?")
 
 
 def refused(text: str) -> None:

@@ -94,14 +94,11 @@ def print_mask(grammar: Grammar, beginning: str, tokenizer: str | None, engine: 
 
 
 def process_text(grammar: Grammar, text: str, action: str) -> bool:
-    """Check, complete or repair `text` and print the outcome; True if it is invalid or has no completion."""
+    """Check or complete `text` and print the outcome; True if it is invalid or has no completion."""
     if action == "check":
         result = grammar.check(text)
         print(result.message)
         return not result.valid
-    if action == "complete":
-        completion = grammar.complete(text)
-        print("no completion exists for this text" if completion is None else completion)
-        return completion is None
-    print(grammar.repair(text).text)
-    return False
+    completion = grammar.complete(text)
+    print("no completion exists for this text" if completion is None else completion)
+    return completion is None

@@ -37,7 +37,7 @@ from .schema.options import DEFAULTS, schema_options
 from .work import counted_work
 
 if TYPE_CHECKING:
-    from .correction import Check, Repair
+    from .correction import Check
     from .engines.captures import Captures, Steps
 
 
@@ -412,15 +412,6 @@ class Grammar:
         from .correction import complete
 
         return complete(self.program, text, **bounds)
-
-    def repair(self, text: AnyStr, **bounds: int) -> Repair[AnyStr]:
-        """A text of the language that changes as few characters of `text` as possible.
-
-        bounds  `max_edits` and `steps` of `correction.repair`
-        """
-        from .correction import repair
-
-        return repair(self.program, text, **bounds)
 
     def lark(self) -> str:
         """The grammar as Lark text without imports; where its rules cannot be written that way, the text that

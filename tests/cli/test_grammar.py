@@ -129,23 +129,15 @@ def test_a_registered_grammar_is_found_by_name(output: Output) -> None:
         (["whole.txt", "--complete"], 0, "\n"),
         (["half.txt", "--complete"], 0, "}\n"),
         (["wrong.txt", "--complete"], 1, "no completion exists for this text\n"),
-        (["whole.txt", "--repair"], 0, '{"a": 1}\n'),
-        (["half.txt", "--repair"], 0, '{"a": 1}\n'),
     ],
 )
-def test_a_text_is_checked_completed_and_repaired(
+def test_a_text_is_checked_and_completed(
     output: Output, arguments: list[str], status: int, printed: str
 ) -> None:
     found, text, errors = output.of("--schema", "schema.json", "--text", *arguments)
     assert (found, errors) == (status, "")
     assert text.startswith(printed)
     assert text.count("\n") == 1
-
-
-def test_a_repaired_text_is_in_the_language(output: Output) -> None:
-    status, text, _ = output.of("--schema", "schema.json", "--text", "wrong.txt", "--repair")
-    assert status == 0
-    assert set(json.loads(text)) == {"a"}
 
 
 def test_a_text_may_come_from_standard_input(output: Output, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,9 +240,8 @@ def test_the_name_of_a_file_says_what_it_is(output: Output, name: str) -> None:
         (["schema.json", "--mask", "", "--tokenizer", "odd.json"], "--tokenizer odd.json is not allowed: a "),
         (["--lark", "list.lark", "--lexer", "basic"], "argument --lexer: invalid choice: 'basic'"),
         (["--regex", "a", "--name", "json"], "argument --name: not allowed with argument --regex"),
-        (["--regex", "a", "--text", "half.txt", "--complete", "--repair"], "--repair: not allowed with"),
+        (["--regex", "a", "--text", "half.txt", "--complete", "--rules"], "--rules: not allowed with"),
         (["--regex", "a", "--complete"], "--complete needs a text: --text FILE"),
-        (["--regex", "a", "--repair"], "--repair needs a text: --text FILE"),
         (["--schema", "absent.json"], "No such file or directory: 'absent.json'"),
         (["--name", "jsn"], "grammar='jsn' is not allowed: Lark text, or one of arithmetic, csv"),
         (["--regex", "a", "--text", "absent.txt"], "No such file or directory: 'absent.txt'"),

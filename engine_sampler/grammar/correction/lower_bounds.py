@@ -1,4 +1,4 @@
-"""Lower bounds on the cost from a configuration to the end of a text, which guide the search for corrections.
+"""Lower bounds on the bytes from a configuration to the end of a text, which guide completions.
 
 The bounds hold for every continuation, and a byte lowers them by at most its own cost, so a search that
 follows them finds the best text (A*: Hart, Nilsson and Raphael 1968). Those of terminals and rules are
@@ -21,16 +21,13 @@ BegunRule = tuple[int, int]
 
 
 class LowerBounds:
-    """Lower bounds on the cost from the configurations of `parser` to the end of the text.
+    """Lower bounds on the cost from the configurations of `parser` to the end of the text: a byte costs 1."""
 
-    free  a mask of the bytes that cost nothing; all others cost 1
-    """
-
-    def __init__(self, parser: EarleyConfigurations, free: int = 0) -> None:
+    def __init__(self, parser: EarleyConfigurations) -> None:
         self._parser = parser
         self._rows = parser.rows
         self._automata = parser.rows.automata
-        self._of_expression = ExpressionBounds(parser.scans.expressions, free)
+        self._of_expression = ExpressionBounds(parser.scans.expressions)
         terminals = [NEVER if number is None else self._of_expression(number) for number in parser.terminals]
         self._of_position = position_bounds(self._automata, terminals)
         self._of_row: dict[int, int] = {}
@@ -120,11 +117,10 @@ class LowerBounds:
 
 
 class ExpressionBounds:
-    """Lower bounds on the cost of the texts that expressions match, with the same costs of bytes."""
+    """Lower bounds on the cost of the texts that expressions match, in bytes."""
 
-    def __init__(self, expressions: Expressions, free: int) -> None:
+    def __init__(self, expressions: Expressions) -> None:
         self._expressions = expressions
-        self._free = free
         self._known: dict[int, int] = {}
         self._automata: dict[int, dict[int, int]] = {}
 
@@ -145,9 +141,9 @@ class ExpressionBounds:
         node = self._expressions.nodes[number]
         kind = node[0]
         if kind == LITERAL:
-            return sum(not self._free >> byte & 1 for byte in node[1])
+            return len(node[1])
         if kind == CLASS:
-            return int(not node[1] & self._free)
+            return 1
         if kind == CONCAT:
             return min(NEVER, self._known[node[1]] + self._known[node[2]])
         if kind == UNION:
@@ -160,7 +156,7 @@ class ExpressionBounds:
             return self._known[node[1]]
         if kind == AUTOMATON:
             return self._of_automaton(node[1]).get(node[2], NEVER)
-        return int(not self._expressions.endings[number] and not self._free)  # a complement
+        return int(not self._expressions.endings[number])  # a complement
 
     def _of_automaton(self, automaton: int) -> dict[int, int]:
         found = self._automata.get(automaton)
@@ -169,8 +165,7 @@ class ExpressionBounds:
             ends = []
             for state, (accepts, _, targets) in enumerate(self._expressions.automata[automaton]):
                 for target in set(targets) - {-1}:
-                    is_free = any(self._free >> byte & 1 for byte in range(256) if targets[byte] == target)
-                    ways.setdefault(target, []).append((state, int(not is_free)))
+                    ways.setdefault(target, []).append((state, 1))
                 if accepts:
                     ends.append((state, 0))
             found = self._automata[automaton] = cheapest(ways, ends)

@@ -24,16 +24,13 @@ RightSide = list[tuple[Symbol, ...]]
 
 
 class StackBounds:
-    """Lower bounds on the cost from the configurations of `parser` to the end of the text.
+    """Lower bounds on the cost from the configurations of `parser` to the end of the text: a byte costs 1."""
 
-    free  a mask of the bytes that cost nothing; all others cost 1
-    """
-
-    def __init__(self, parser: LalrConfigurations, free: int = 0) -> None:
+    def __init__(self, parser: LalrConfigurations) -> None:
         self._parser = parser
         self._rows = parser.rows
         self._tables = parser.rows.parser
-        self._of_expression = ExpressionBounds(parser.expressions, free)
+        self._of_expression = ExpressionBounds(parser.expressions)
         self._steps = [self._steps_of(state) for state in range(len(self._tables.states))]
         self._sides = self._right_sides()
         self._costs = self._symbol_costs()
