@@ -22,13 +22,13 @@ class Breaks(MessageParser):
     most, broken = 2, ()
     error: BaseException = ValueError("a value is none")
 
-    def feed(self, pieces: Any) -> list[Event]:
-        events = super().feed(pieces)
+    def feed(self, pieces: Any, *, steps: Any = None) -> list[Event]:
+        events = super().feed(pieces, steps=steps)
         if len(self) > self.most:
             raise self.error
         return events
 
-    def finish(self, *, steps: int | None = None) -> list[Event]:
+    def finish(self, *, steps: Any = None) -> list[Event]:
         if "finish" in self.broken:
             raise self.error
         return super().finish(steps=steps)
