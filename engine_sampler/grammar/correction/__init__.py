@@ -6,9 +6,9 @@
 
 The search is A*. It needs lower bounds on the cost from a configuration to the end:
 
-    lower_bounds    the cheapest text that a configuration still needs
-    stack_bounds    the same for an LALR parser
+    bounds          the cheapest text that a configuration of either parser still needs
     rule_bounds     the same for the rules of a grammar, whose registers may require more
+    least_costs     the equations of all of these, and the cheapest texts of expressions
 """
 
 from .correction import Check, check, complete

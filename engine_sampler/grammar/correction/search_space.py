@@ -19,11 +19,10 @@ from ..engines.reference.threads import BETWEEN_TERMINALS, EarleyConfigurations
 from ..engines.unique_keys import KeyPosition, position_after
 from ..errors import GrammarLimitError
 from ..program.rules import Program
-from .lower_bounds import LowerBounds
-from .rule_bounds import NEVER
-from .stack_bounds import StackBounds
+from .bounds import EarleyBounds, StackBounds
+from .least_costs import NEVER
 
-STEPS = 64_000
+STEPS = 80_000
 """The default bound on the bytes that the search for a completion tries: half a second, and enough for any
 text of a schema such as OpenAPI's that was cut between two terminals."""
 
@@ -44,12 +43,12 @@ class SearchSpace:
         self._choices: dict[int, tuple[int, ...]] = {}
 
     @cached_property
-    def bound(self) -> LowerBounds | StackBounds:
+    def bound(self) -> EarleyBounds | StackBounds:
         """The least number of bytes that a configuration still needs, or less."""
         if isinstance(self.parser, LalrConfigurations):
             return StackBounds(self.parser)
         assert isinstance(self.parser, EarleyConfigurations)
-        return LowerBounds(self.parser)
+        return EarleyBounds(self.parser)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -139,7 +138,7 @@ def shortest_completion(
             break
         if cost > max_bytes:
             raise GrammarLimitError(f"the completion needs more than max_bytes={max_bytes}: {cost} or more")
-        tried += 1
+        tried += choice != _NO_CHOICE
         if tried > steps:
             raise GrammarLimitError(f"no completion was found among the first {steps} bytes tried (steps)")
         if choice == _NO_CHOICE and (at, keys) in done:
