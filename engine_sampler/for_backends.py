@@ -16,7 +16,6 @@ from .base.arrays import padded
 from .base.errors import INTERRUPTIONS, failure, quoted, text_of
 from .base.forking import fork_safe
 from .grammar.plugin.grammar_bias import favoured_ids
-from .params import build_chain
 from .registry import default_registry, objects_in, structured_in
 from .samplers.adaptive_p import (
     ADAPTIVE_PEAK,
@@ -41,8 +40,8 @@ from .samplers.temperature import (
     temperature_scale,
 )
 from .samplers.top_n_sigma import SIGMA_CHUNK
-from .scheduler import RequestId, sibling_count
-from .scheduler.arguments import chosen_tokens_in, drafts_in, token_ids_in
+from .scheduler import RequestId
+from .scheduler.arguments import chosen_tokens_in, drafts_in
 from .scheduler.beam_groups import check_beam_rows
 from .scheduler.joining import Newcomers, check_single, checked_count
 from .scheduler.logprobs import LogprobsCollector, LogprobsPlan
@@ -65,7 +64,6 @@ __all__ = [
     "PenaltyWindows",
     "RequestId",
     "best_backend",
-    "build_chain",
     "check_beam_rows",
     "check_single",
     "checked_count",
@@ -91,11 +89,9 @@ __all__ = [
     "padded",
     "quoted",
     "repetition_factors",
-    "sibling_count",
     "smoothing_cube",
     "smoothing_square",
     "structured_in",
     "temperature_scale",
     "text_of",
-    "token_ids_in",
 ]

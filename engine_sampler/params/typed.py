@@ -50,7 +50,6 @@ class Parameters(TypedDict, total=False):
     dry_sequence_breakers: Any
     epsilon_cutoff: float
     eta_cutoff: float
-    grammar_bias: float | None
     ignore_eos: bool
     infill: bool
     logit_bias: Any
@@ -94,5 +93,6 @@ class Parameters(TypedDict, total=False):
     repetition_detection: Any
     stop: Any
     include_stop_str_in_output: bool
-    stop_regex: Any
     stop_token_ids: Any
+    grammar_bias: float | None
+    stop_regex: Any

@@ -24,8 +24,8 @@ FOR_TESTS = (*SURFACE, "engine_sampler.testing")
 """docs/plugins.md says so."""
 
 FURTHER = {
-    "engine-sampler-torch/engine_sampler_torch/on_device/equality.py": {"engine_sampler.testing"},
-    "engine-sampler-torch/engine_sampler_torch/on_device/step_times.py": {"engine_sampler.testing"},
+    "engine-sampler-torch/benchmarks/on_device/equality.py": {"engine_sampler.testing"},
+    "engine-sampler-torch/benchmarks/on_device/step_times.py": {"engine_sampler.testing"},
     "engine-sampler-torch/example.py": {
         "engine_sampler.demo.configurations",
         "engine_sampler.demo.engine",

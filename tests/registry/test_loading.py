@@ -184,7 +184,10 @@ def test_a_catalogue_that_was_read_before_is_unchanged(registry: Registry) -> No
         (Plugin(criteria=[variant(StoppingCriteria, name="never")]), "Variant has no method check"),
         (Plugin(backends=[variant(Backend, name="slow")]), "Variant has no method run"),
         (Plugin(variant(Shift, role="mask")), "Variant has role='mask'; allowed are edit, penalty, warp"),
-        (Plugin(variant(Shift, cost=3)), "Variant has cost=3; allowed are pass, sort, history, bytes"),
+        (
+            Plugin(variant(Shift, cost=3)),
+            "Variant has cost=3; allowed are pass, select, sort, history, bytes",
+        ),
         (
             Plugin(variant(Shift, takes_grammar=True)),
             "Variant has takes_grammar and role='warp'; allowed is edit",

@@ -15,7 +15,7 @@ os.environ.setdefault("TRITON_INTERPRET", "1")
 """Kernels are interpreted here; Triton reads this when it is imported."""
 
 PLUGIN = Path(__file__).parents[1]
-sys.path[:0] = [str(PLUGIN), str(PLUGIN.parents[1])]
+sys.path[:0] = [str(PLUGIN), str(PLUGIN / "benchmarks"), str(PLUGIN.parents[1])]
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

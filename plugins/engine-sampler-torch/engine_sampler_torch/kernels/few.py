@@ -1,7 +1,7 @@
 """Rows of few candidates: put them in order, then run the whole chain on them, one program a row.
 
-`rank` reads the keys that `gather` wrote and writes two copies, one in (logit desc, id asc) order and one by
-id. `chain` only reads these, so no program reads what it wrote itself.
+`sort_candidates` reads the keys that `gather` wrote and writes two copies, one in (logit desc, id asc) order
+and one by id. `chain` only reads these, so no program reads what it wrote itself.
 """
 
 import triton
@@ -34,8 +34,8 @@ BINS = tl.constexpr(1024)
 
 
 @triton.jit
-def ranked(candidates, ordered, by_id, mine, count, LANES: tl.constexpr, STEP: tl.constexpr,
-           BY_ID: tl.constexpr):  # fmt: skip
+def sort_by_counting(candidates, ordered, by_id, mine, count, LANES: tl.constexpr, STEP: tl.constexpr,
+                     BY_ID: tl.constexpr):  # fmt: skip
     """Put the LANES candidates number `mine` of `count` in their places, counted STEP by STEP; without BY_ID,
     only those in order."""
     steps = tl.arange(0, STEP)
@@ -55,7 +55,8 @@ def ranked(candidates, ordered, by_id, mine, count, LANES: tl.constexpr, STEP: t
 
 
 @kernel()
-def rank(candidates, counts, ordered, by_id, CAPACITY: tl.constexpr, LANES: tl.constexpr, STEP: tl.constexpr):
+def sort_candidates(candidates, counts, ordered, by_id,
+                    CAPACITY: tl.constexpr, LANES: tl.constexpr, STEP: tl.constexpr):  # fmt: skip
     """Sort by counting: the place of a key is the number of smaller ones. Grid (rows, CAPACITY / LANES).
     Keys are distinct, so every place is written once. Nothing is written for a row with more than CAPACITY
     candidates. Both places are counted in one number, by the key in its lower half, by the id above."""
@@ -64,7 +65,7 @@ def rank(candidates, counts, ordered, by_id, CAPACITY: tl.constexpr, LANES: tl.c
     count = tl.load(counts + row)
     at = row.to(tl.int64) * CAPACITY
     if (count <= CAPACITY) & (tl.program_id(1) * LANES < count):
-        ranked(candidates + at, ordered + at, by_id + at, mine, count, LANES, STEP, True)
+        sort_by_counting(candidates + at, ordered + at, by_id + at, mine, count, LANES, STEP, True)
 
 
 @kernel()
@@ -126,7 +127,7 @@ def chain(logits, index, bitmask,
             fewest, weights_of, firsts, CAPACITY, OPS, SORTED, LEADING, WEIGHED, GREEDY, ESTIMATED, FLAT,
             ALONE, TILE, DOUBT)  # fmt: skip
         if not lost:
-            tl.store(tokens + row, chosen(t, peak, bits, DRAWN))
+            tl.store(tokens + row, drawn_or_first(t, peak, bits, DRAWN))
     if FLAT:
         part = lost & (tl.load(faults + row) == 0) & (fewest <= tl.maximum(surely, 1))
         if GREEDY:
@@ -247,7 +248,7 @@ def first_in_order(s, t, left):
 
 
 @triton.jit
-def chosen(t, peak, bits, DRAWN: tl.constexpr):
+def drawn_or_first(t, peak, bits, DRAWN: tl.constexpr):
     """The token of a row of which the tokens `t` remain, by id: one by weight, or the first."""
     return drawn(t, peak, bits) if DRAWN else tl.min(t, 0) & 0xFFFFFFFF
 

@@ -18,7 +18,7 @@ import triton
 import triton.language as tl
 
 from .aim import NO_PART, bound_before, filters
-from .few import BINS, MIN_P, TEMPERATURE, TOP_P, ranked
+from .few import BINS, MIN_P, TEMPERATURE, TOP_P, sort_by_counting
 from .many import drawn_from
 from .numbers import (
     NO_KEY,
@@ -195,7 +195,7 @@ def cut_between(nearer, farther, peak, most, best, share, reach, crossing,
                 state = tl.full((), KNOWN, tl.int32)
                 tl.debug_barrier()
                 for start in range(0, count, 128):
-                    ranked(found, ordered, found, start + tl.arange(0, 128), count, 128, 32, False)
+                    sort_by_counting(found, ordered, found, start + tl.arange(0, 128), count, 128, 32, False)
                 tl.debug_barrier()
                 lanes = tl.arange(0, ROOM)
                 keys = tl.load(ordered + lanes, mask=lanes < count, other=NO_KEY)

@@ -20,8 +20,8 @@ from .numbers import (
     weight_of,
     within,
 )
-from .reading import read
-from .scan import first_key, found_in
+from .reading import LogitRow, read
+from .scan import first_key, peak_fault_and_key
 
 
 @triton.jit
@@ -39,7 +39,7 @@ def decide(logits, index, bitmask, edit_ids, edit_values, spans, scales,
            TILE: tl.constexpr, GROUP: tl.constexpr, TILES: tl.constexpr, DOUBT: tl.constexpr,
            GREEDY: tl.constexpr,
            MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr):  # fmt: skip
-    """A draw from whole rows that have been scanned; grid (rows,). `peaks` and `faults` as in `begin`;
+    """A draw from whole rows that have been scanned; grid (rows,). `peaks` and `faults` as in `summarize`;
     `best`: a key with the row's greatest logit. `tokens`: what is drawn, where the estimates of the tiles
     leave one token only; else −1, for `weigh` and `draw`. One tile is read: where the draw should fall."""
     row = tl.program_id(0)
@@ -52,15 +52,15 @@ def decide(logits, index, bitmask, edit_ids, edit_values, spans, scales,
     inside = places < tiles
     shares = tl.load(estimates + row * tiles + places, mask=inside, other=0.0)
     firsts = tl.load(first + row * tiles + places, mask=inside, other=NO_KEY)
-    highest_raw, fault, key = found_in(row, highest, first, alive, tiles, TILES, MASKED, EDITED)
+    highest_raw, fault, key = peak_fault_and_key(row, highest, first, alive, tiles, TILES, MASKED, EDITED)
     token = tl.full((), -1, tl.int64)
     undecided = fault == 0
     if GREEDY:
         settled = undecided & (tl.load(greedy + row) != 0)
         if settled:
-            key = first_key(key, source, words, edit_ids + edits, edit_values + edits,
-                            spans + row * spans_stride, scale, vocab, TILE, GROUP, MASKED, EDITED,
-                            HEATED)  # fmt: skip
+            at = LogitRow(source, words, edit_ids + edits, edit_values + edits, spans + row * spans_stride,
+                          scale, vocab)  # fmt: skip
+            key = first_key(key, at, TILE, GROUP, MASKED, EDITED, HEATED)
             token = key & 0xFFFFFFFF
             undecided = row < 0
     tl.store(peaks + row, highest_raw)

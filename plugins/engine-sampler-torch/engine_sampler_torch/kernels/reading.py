@@ -4,10 +4,29 @@ Nothing is written back: each kernel that needs a logit reads it and lays mask a
 costs less than a second copy of the row. A tile is the ids `ids` (any shape) of which the lanes `live` count.
 """
 
+from typing import Any, NamedTuple
+
 import triton
 import triton.language as tl
 
 from .numbers import LIMIT, heated
+
+
+class LogitRow(NamedTuple):
+    """A row of logits as the chain reads it, in a kernel.
+
+    logits                  where it begins; `words`: its mask.
+    edit_ids, edit_values   its edits; `spans`: how many of them lie before each tile.
+    scale                   what a leading temperature multiplies logits by; `vocab`: how many tokens it has.
+    """
+
+    logits: Any
+    words: Any
+    edit_ids: Any
+    edit_values: Any
+    spans: Any
+    scale: Any
+    vocab: Any
 
 
 @triton.jit

@@ -55,7 +55,10 @@ class KernelCandidates:
 
 
 class _Launches:
-    """The launches over `logits` of one group, which share most of their arguments."""
+    """The launches over `logits` of one group.
+
+    Kernels are given what their parameters name: `_shared` has all that those of several kernels do.
+    """
 
     def __init__(
         self,
@@ -64,222 +67,189 @@ class _Launches:
         vocab_size: int,
         shape: WorkspaceShape,
         workspace: Workspace,
-        scales: Tensor | None,
+        given: Given,
         bitmask: Tensor | None,
         edits: Edits | None,
         launch: Callable[..., Any] = launch,
+        *,
+        is_heated: bool,
     ) -> None:
         self._launch = launch
         rows = index.shape[0]
-        self.rows, self.shape, self.workspace, self.edits = rows, shape, workspace, edits
-        edit_ids, edit_values = (
-            (self._none(torch.int64), self._none(torch.float32)) if edits is None else edits
-        )
-        self.kinds = {
+        self.rows, self.shape, self.edits = rows, shape, edits
+        none = workspace.none
+        edit_ids, edit_values = (none[torch.int64], none[torch.float32]) if edits is None else edits
+        self.vector = shape.vector(logits.element_size())
+        self.outcome = outcome = KernelOutcome.empty(rows, index.device)
+        self.none = none[torch.int32]
+        self._shared = {
+            **vars(workspace),
+            **{own: given[name] for name, (own, _) in PARAMETERS.items() if name in given},
+            "later_scales": given["scale"],
+            "needs": none[torch.int64],
+            "logits": logits,
+            "index": index,
+            "bitmask": self.none if bitmask is None else bitmask,
+            "edit_ids": edit_ids,
+            "edit_values": edit_values,
+            "peaks": outcome.peaks,
+            "faults": outcome.faults,
+            "tokens": outcome.token_ids,
+            "row_stride": logits.stride(0),
+            "mask_stride": 0 if bitmask is None else bitmask.stride(0),
+            "edit_stride": 0 if edits is None else edit_ids.stride(0),
+            "spans_stride": shape.tiles + 1,
+            "tiles": shape.tiles,
+            "vocab": shape.vocab_size,
+            "groups": shape.groups,
+            "TILE": shape.tile,
+            "GROUP": shape.group,
+            "VECTOR": self.vector,
+            "TILES": bucket(shape.tiles),
+            "GROUPS": max(4, bucket(shape.groups)),
+            "COARSE": shape.coarse,
+            "WHOLE": shape.whole,
+            "CAPACITY": shape.capacity,
+            "AT_ONCE": max(1, READ_AT_ONCE // shape.group),
             "MASKED": bitmask is not None,
             "EDITED": edits is not None,
-            "HEATED": scales is not None,
+            "HEATED": is_heated,
         }
-        self.scales = self._none(torch.float32) if scales is None else scales
-        mask = self._none(torch.int32) if bitmask is None else bitmask
-        self.source = (logits, index, mask, edit_ids, edit_values, workspace.spans)
-        self.strides = (
-            logits.stride(0),
-            0 if bitmask is None else bitmask.stride(0),
-            0 if edits is None else edit_ids.stride(0),
-            shape.tiles + 1,
-        )
-        self.outcome = KernelOutcome.empty(rows, index.device)
-        self.wide = (shape.tiles, shape.vocab_size)
-        self.tiles_bucket = bucket(shape.tiles)
-        self.vector = shape.vector(logits.element_size())
-        self.doubt = relative_doubt(shape.tile, shape.group, self.vector)
 
-    def _none(self, dtype: torch.dtype) -> Tensor:
-        return self.workspace.none[dtype]
+    def _start(self, kernel: Any, grid: tuple[int, ...], *, warps: int, **own: Any) -> None:
+        """Launch `kernel` with what its parameters name, of `own` and of what is shared; those in capitals
+        are constants."""
+        values = self._shared | own
+        tensors = [values[name] for name in kernel.arg_names if not name.isupper()]
+        constants = {name: values[name] for name in kernel.arg_names if name.isupper()}
+        self._launch(kernel, grid, *tensors, warps=warps, **constants)
 
     def scan(self, wanted: int, *, estimated: bool = False) -> None:
         """Read every logit once."""
-        w, shape = self.workspace, self.shape
+        tiles = self.shape.tiles
         if self.edits is not None:
-            ids = self.edits[0]
-            grid = (self.rows, shape.tiles + 1)
-            self._launch(scan.count_edits, grid, ids, w.spans, ids.stride(0), ids.shape[1], shape.tiles + 1,
-                   TILE=shape.tile, STEP=1024, warps=4)  # fmt: skip
-        self._launch(scan.scan, (self.rows, shape.tiles), *self.source, self.scales, w.highest, w.first,
-                     w.alive, w.maxima, w.estimates, *self.strides, *self.wide, TILE=shape.tile,
-                     GROUP=shape.group, VECTOR=self.vector, GROUPED=wanted > 0,
-                     ESTIMATED=estimated, **self.kinds, warps=8)  # fmt: skip
+            count = self.edits[0].shape[1]
+            self._start(scan.count_edits, (self.rows, tiles + 1), edits=count, STEP=1024, warps=4)
+        grid = (self.rows, tiles)
+        self._start(scan.scan, grid, GROUPED=wanted > 0, ESTIMATED=estimated, warps=8)
 
-    def begin(self, needs: Tensor | None, wanted: int, *, best_only: bool = False) -> None:
+    def summarize(self, needs: Tensor | None, wanted: int, *, best_only: bool = False) -> None:
         """What the scan says of each row."""
-        w, outcome = self.workspace, self.outcome
-        given, constants = self._begun(needs)
-        self._launch(scan.begin, (self.rows,), *given, outcome.peaks, outcome.faults, w.best, w.last,
-                     w.counts, w.hot, w.hot_counts, outcome.token_ids, *self.strides, *self.wide,
-                     self.shape.groups, wanted, **constants, GROUPED=wanted > 0, BEST=best_only,
-                     warps=8)  # fmt: skip
+        self._start(scan.summarize, (self.rows,), **_needed(needs), need=wanted, GROUPED=wanted > 0,
+                    BEST=best_only, warps=8)  # fmt: skip
 
-    def _begun(self, needs: Tensor | None) -> tuple[list[Tensor], dict[str, Any]]:
-        w, shape = self.workspace, self.shape
-        given = [*self.source, self.scales, w.highest, w.first, w.alive, w.maxima]
-        constants = {"TILE": shape.tile, "GROUP": shape.group, "TILES": self.tiles_bucket,
-                     "GROUPS": max(4, bucket(shape.groups)), "COARSE": shape.coarse, "WHOLE": shape.whole,
-                     "NEEDS": needs is not None, **self.kinds}  # fmt: skip
-        return [*given, self._none(torch.int64) if needs is None else needs], constants
-
-    def candidates(self, needs: Tensor | None, wanted: int) -> None:
+    def find_candidates(self, needs: Tensor | None, wanted: int) -> None:
         """The candidates in order and by id, by one program a row."""
-        w, shape, outcome = self.workspace, self.shape, self.outcome
-        given, constants = self._begun(needs)
-        self._launch(together.candidates, (self.rows,), *given, outcome.peaks, outcome.faults, w.best, w.last,
-                     w.counts, w.hot, w.ordered, w.by_id, outcome.token_ids, *self.strides,
-                     *self.wide, shape.groups, wanted, **constants, CAPACITY=shape.capacity,
-                     AT_ONCE=max(1, READ_AT_ONCE // shape.group), warps=8)  # fmt: skip
+        self._start(together.find_candidates, (self.rows,), **_needed(needs), need=wanted, warps=8)
 
-    def sampled(self, plan: KernelPlan, given: Given) -> None:
+    def sample_within_top_k(self, plan: KernelPlan) -> None:
         """The tokens, by one program a row: its candidates and the chain on them."""
-        w, shape, outcome = self.workspace, self.shape, self.outcome
-        constants = self._begun(None)[1]
-        del constants["NEEDS"]
-        self._launch(together.sampled, (self.rows,), *self.source, w.highest, w.first, w.alive, w.maxima,
-                     outcome.peaks, outcome.faults, w.counts, w.hot, w.ordered, w.by_id, outcome.token_ids,
-                     *(given[name] for name in PARAMETERS), *self.strides, *self.wide, shape.groups,
-                     plan.wanted, **constants, CAPACITY=shape.capacity,
-                     AT_ONCE=max(1, READ_AT_ONCE // shape.group), OPS=plan.operations, SORTED=plan.sorted,
-                     DRAWN=plan.drawn, GREEDY=plan.greedy, warps=8)  # fmt: skip
+        self._start(together.sample_within_top_k, (self.rows,), need=plan.wanted, OPS=plan.operations,
+                    SORTED=plan.sorted, DRAWN=plan.drawn, GREEDY=plan.greedy, warps=8)  # fmt: skip
 
     def gather(self) -> None:
         """The candidates, in any order."""
-        w, shape = self.workspace, self.shape
-        step = max(1, GATHERED_AT_ONCE // shape.group)
-        programs = min(MOST_PROGRAMS, -(-shape.groups // step))
-        self._launch(scan.gather, (self.rows, programs), *self.source, self.scales, w.last, w.counts, w.hot,
-                     w.hot_counts, w.candidates, *self.strides, *self.wide, programs, TILE=shape.tile,
-                     GROUP=shape.group, STEP=step, CAPACITY=shape.capacity, **self.kinds,
-                     warps=4)  # fmt: skip
+        step = max(1, GATHERED_AT_ONCE // self.shape.group)
+        programs = min(MOST_PROGRAMS, -(-self.shape.groups // step))
+        self._start(scan.gather, (self.rows, programs), programs=programs, STEP=step, warps=4)
 
-    def rank(self, capacity: int) -> None:
+    def sort_candidates(self, capacity: int) -> None:
         """The candidates in order, and by id."""
-        w = self.workspace
-        self._launch(few.rank, (self.rows, capacity // 32), w.candidates, w.counts, w.ordered, w.by_id,
-                     CAPACITY=capacity, LANES=32, STEP=128, warps=8)  # fmt: skip
+        grid = (self.rows, capacity // 32)
+        self._start(few.sort_candidates, grid, CAPACITY=capacity, LANES=32, STEP=128, warps=8)
 
-    def decide(self, plan: KernelPlan, given: Given) -> None:
+    def decide(self, plan: KernelPlan) -> None:
         """A draw from whole rows, where the estimates leave one token only."""
-        w, shape, outcome = self.workspace, self.shape, self.outcome
-        self._launch(many.decide, (self.rows,), *self.source, self.scales, w.highest, w.first, w.alive,
-                     w.estimates, given["greedy"], given["draw"], outcome.peaks, outcome.faults, w.best,
-                     outcome.token_ids, *self.strides, *self.wide, TILE=shape.tile, GROUP=shape.group,
-                     TILES=self.tiles_bucket, DOUBT=self.doubt, GREEDY=plan.greedy, **self.kinds,
-                     warps=8)  # fmt: skip
+        self._start(many.decide, (self.rows,), DOUBT=self._doubt(), GREEDY=plan.greedy, warps=8)
 
-    def chain(self, plan: KernelPlan, given: Given, *, estimated: bool) -> None:
+    def chain(self, plan: KernelPlan, *, estimated: bool) -> None:
         """The chain on the candidates; `estimated`: by what the scan says that the row weighs."""
-        w, shape, flat = self.workspace, self.shape, plan.flat
-        no = self._none(torch.int32)
-        logits, index, bitmask = self.source[:3] if flat else (no, no, no)
-        row_stride, mask_stride = self.strides[:2] if flat else (0, 0)
-        self._launch(few.chain, (self.rows,), logits, index, bitmask, w.ordered, w.by_id, w.counts, w.last,
-                     self.outcome.faults, w.first, w.estimates if estimated else w.masses, w.intervals,
-                     w.bins, w.listed, self.outcome.token_ids, *(given[name] for name in PARAMETERS),
-                     row_stride, mask_stride, *self.wide, shape.aimed_at,
-                     CAPACITY=shape.capacity, TILES=self.tiles_bucket, OPS=plan.operations,
-                     SORTED=plan.sorted, LEADING=plan.heated, DRAWN=plan.drawn, WEIGHED=plan.weighed,
-                     GREEDY=plan.greedy, ESTIMATED=estimated, FLAT=flat, ALONE=plan.cuts == 1,
-                     TILE=shape.tile if estimated else 1, DOUBT=self.doubt if estimated else 0.0,
-                     MASKED=flat and self.kinds["MASKED"],
-                     warps=8 if flat else 4)  # fmt: skip
+        flat, shared = plan.flat, self._shared
+        unread: dict[str, Any] = dict.fromkeys(("logits", "index", "bitmask"), self.none)
+        unread |= {"row_stride": 0, "mask_stride": 0}
+        self._start(few.chain, (self.rows,), **({} if flat else unread), room=self.shape.aimed_at,
+                    masses=shared["estimates" if estimated else "masses"],
+                    OPS=plan.operations, SORTED=plan.sorted, LEADING=plan.heated, DRAWN=plan.drawn,
+                    WEIGHED=plan.weighed, GREEDY=plan.greedy, ESTIMATED=estimated, FLAT=flat,
+                    ALONE=plan.cuts == 1, TILE=self.shape.tile if estimated else 1,
+                    DOUBT=self._doubt() if estimated else 0.0, MASKED=flat and shared["MASKED"],
+                    warps=8 if flat else 4)  # fmt: skip
 
-    def flat(self, plan: KernelPlan, given: Given) -> None:
+    def flat(self, plan: KernelPlan) -> None:
         """A top_p over rows of which the candidates are too small a part."""
-        w, shape, outcome = self.workspace, self.shape, self.outcome
-        values = tuple(given[name] for name in ("p", "reach", "crossing", "depth", "scale", "draw"))
-        listing = w.listed, w.listing
-        walk = {"TILE": shape.tile, "VECTOR": self.vector, "OPS": plan.operations, "LIST": shape.listed,
-                **self.kinds}  # fmt: skip
-        self._launch(flat.spread, self._shared_out(), *self.source, self.scales, w.best, w.first, w.intervals,
-                     given["depth"], w.totals, w.masses, *listing, *self.strides, *self.wide,
-                     CHUNK=min(shape.tile, SPREAD_AT_ONCE), **walk, warps=8)  # fmt: skip
+        shape = self.shape
+        own = {"OPS": plan.operations, "LIST": shape.listed}
+        chunk = min(shape.tile, SPREAD_AT_ONCE)
+        self._start(flat.spread, self._shared_out(), CHUNK=chunk, **own, warps=8)
         for again, warps, listed in ((False, 16, LISTED_AT_ONCE), (True, 8, LISTED_AGAIN)):
-            self._launch(flat.close, (self.rows,), *self.source, self.scales, w.best, w.first, w.intervals,
-                         w.totals, w.masses, w.bins, *listing, w.candidates, w.ordered, w.state, w.cuts,
-                         w.lates, outcome.token_ids, *values, *self.strides, *self.wide,
-                         TILES=self.tiles_bucket, CHUNK=min(shape.tile, SPREAD_AGAIN), ROOM=ROOM,
-                         AT_ONCE=min(shape.listed, listed), DRAWN=plan.cut_last, AGAIN=again,
-                         **walk, warps=warps)  # fmt: skip
+            self._start(flat.close, (self.rows,), found=self._shared["candidates"],
+                        CHUNK=min(shape.tile, SPREAD_AGAIN), ROOM=ROOM, AT_ONCE=min(shape.listed, listed),
+                        DRAWN=plan.cut_last, AGAIN=again, **own, warps=warps)  # fmt: skip
         if not plan.cut_last:
-            self.weigh(plan, given, bounded=True)
-            self.draw(plan, given, bounded=True)
+            self.weigh(plan, bounded=True)
+            self.draw(plan, bounded=True)
 
     def _shared_out(self) -> tuple[int, int]:
         """A grid of programs that share the tiles of a row: not one each, since mostly they find nothing to
         do."""
         return self.rows, min(self.shape.tiles, max(LEAST_PROGRAMS, SHARED_PROGRAMS // self.rows))
 
-    def resolve(self, plan: KernelPlan, given: Given) -> None:
+    def resolve(self, plan: KernelPlan) -> None:
         """The chain on whole rows, for those that have no token yet."""
         numbers = sum(operation << 4 * i for i, operation in enumerate(plan.operations))
-        self._launch(whole.resolve, (self.rows,), *self.source, self.outcome.faults, self.workspace.best,
-                     self.outcome.token_ids, *(given[name] for name in PARAMETERS), *self.strides,
-                     self.shape.vocab_size, numbers, len(plan.operations), int(plan.drawn),
-                     SPAN=self.shape.tile, TILE=1024, **self.kinds, warps=8)  # fmt: skip
+        self._start(whole.resolve, (self.rows,), operations=numbers, count=len(plan.operations),
+                    drawn=int(plan.drawn), SPAN=self.shape.tile, TILE=1024, warps=8)  # fmt: skip
 
-    def recut(self, ks: Tensor) -> None:
+    def recut(self) -> None:
         """The first k candidates of rows that have more than there is room for, instead of all of them."""
-        w, shape, outcome = self.workspace, self.shape, self.outcome
-        self._launch(whole.recut, (self.rows,), *self.source, self.scales, outcome.faults, ks, w.last,
-                     w.counts, *self.strides, shape.vocab_size, SPAN=shape.tile, TILE=1024,
-                     CAPACITY=shape.capacity, **self.kinds, warps=8)  # fmt: skip
+        self._start(whole.recut, (self.rows,), SPAN=self.shape.tile, TILE=1024, warps=8)
         self.gather()
 
-    def emit(self, ks: Tensor, width: int) -> KernelCandidates:
+    def emit(self, width: int) -> KernelCandidates:
         """The first k candidates by id."""
-        w, shape, outcome = self.workspace, self.shape, self.outcome
-        ids = torch.empty((self.rows, width), dtype=torch.int64, device=ks.device)
-        values = torch.empty((self.rows, width), dtype=torch.float32, device=ks.device)
-        self._launch(few.emit, (self.rows,), w.ordered, w.by_id, w.counts, outcome.faults, ks, ids, values,
-                     shape.vocab_size, CAPACITY=shape.capacity, WIDTH=width, warps=4)  # fmt: skip
+        outcome = self.outcome
+        shape, device = (self.rows, width), outcome.faults.device
+        ids = torch.empty(shape, dtype=torch.int64, device=device)
+        values = torch.empty(shape, dtype=torch.float32, device=device)
+        self._start(few.emit, (self.rows,), ids=ids, values=values, WIDTH=width, warps=4)
         return KernelCandidates(ids, values, outcome.faults, outcome.peaks)
 
-    def weigh(self, plan: KernelPlan, given: Given, *, bounded: bool = False) -> None:
+    def weigh(self, plan: KernelPlan, *, bounded: bool = False) -> None:
         """The weight of each tile in rows without a token: of all its tokens, or of those that `flat` has
         left."""
-        w, constants = self.workspace, self._drawn_from(plan, bounded=bounded)
         grid = self._shared_out() if plan.estimated else (self.rows, self.shape.tiles)
-        self._launch(many.weigh, grid, *self.source, self.scales, w.first, self.outcome.faults, w.best,
-                     self.outcome.token_ids, w.masses, *self._bounds(given), *self.strides, *self.wide,
-                     **constants, warps=8)  # fmt: skip
+        self._start(many.weigh, grid, **_drawn_from(plan, bounded=bounded), warps=8)
 
-    def draw(self, plan: KernelPlan, given: Given, *, bounded: bool = False) -> None:
+    def draw(self, plan: KernelPlan, *, bounded: bool = False) -> None:
         """A draw from whole rows without a token, whose tiles are weighed."""
-        w, constants = self.workspace, self._drawn_from(plan, bounded=bounded)
-        self._launch(many.draw, (self.rows,), *self.source, self.scales, self.outcome.faults, w.best,
-                     w.masses, given["draw"], self.outcome.token_ids, *self._bounds(given), *self.strides,
-                     *self.wide, TILES=self.tiles_bucket, **constants, warps=8)  # fmt: skip
+        self._start(many.draw, (self.rows,), **_drawn_from(plan, bounded=bounded), warps=8)
 
-    def _bounds(self, given: Given) -> tuple[Tensor, ...]:
-        w = self.workspace
-        return w.state, w.cuts, w.lates, given["scale"]
+    def _doubt(self) -> float:
+        return relative_doubt(self.shape.tile, self.shape.group, self.vector)
 
-    def _drawn_from(self, plan: KernelPlan, *, bounded: bool) -> dict[str, Any]:
-        later = plan.heated_later and (bounded or not plan.cuts)
-        return {"TILE": self.shape.tile, "BOUNDED": bounded, "LATER": later, **self.kinds}
+
+def _needed(needs: Tensor | None) -> dict[str, Any]:
+    """How many candidates each row needs, if that is known."""
+    return {"NEEDS": False} if needs is None else {"needs": needs, "NEEDS": True}
+
+
+def _drawn_from(plan: KernelPlan, *, bounded: bool) -> dict[str, bool]:
+    return {"BOUNDED": bounded, "LATER": plan.heated_later and (bounded or not plan.cuts)}
 
 
 PARAMETERS = {
-    "scale": torch.float32,
-    "greedy": torch.bool,
-    "k": torch.int64,
-    "p": torch.float64,
-    "reach": torch.bool,
-    "crossing": torch.bool,
-    "depth": torch.float64,
-    "least": torch.int64,
-    "draw": torch.int64,
+    "scale": ("scales", torch.float32),
+    "greedy": ("greedy", torch.bool),
+    "k": ("ks", torch.int64),
+    "p": ("shares", torch.float64),
+    "reach": ("reaches", torch.bool),
+    "crossing": ("crossings", torch.bool),
+    "depth": ("depths", torch.float64),
+    "least": ("leasts", torch.int64),
+    "draw": ("draws", torch.int64),
 }
-"""The inputs of the steps and of dist that kernels read, by the names that these give them, and their
-types."""
+"""The inputs of the steps and of dist that kernels read, by the names that these give them: the parameters
+that kernels have for them, and their types."""
 
 
 def sample(
@@ -318,50 +288,50 @@ def sample(
     plan = plan_of(tuple(samplers), selector, tuple(fixed.items()))
     workspace.check(index.shape[0], vocab_size, plan.gathered)
     shape = shape or WorkspaceShape.of(index.shape[0], vocab_size, plan.wanted)
-    arguments = {name: workspace.none[dtype] for name, dtype in PARAMETERS.items()}
+    arguments = {name: workspace.none[dtype] for name, (_, dtype) in PARAMETERS.items()}
     arguments |= {name: tensor for step in samplers for name, tensor in given[step].items()}
     if draws is not None:
         arguments["draw"] = draws
-    scales = arguments["scale"] if plan.heated else None
     start = launch if replay is None else replay.launch
-    launches = _Launches(logits, index, vocab_size, shape, workspace, scales, bitmask, edits, start)
+    launches = _Launches(logits, index, vocab_size, shape, workspace, arguments, bitmask, edits, start,
+                         is_heated=plan.heated)  # fmt: skip
     if index.shape[0]:
         if plan.best_only:
             launches.scan(0)
-            launches.begin(None, 0, best_only=True)
+            launches.summarize(None, 0, best_only=True)
         elif plan.wanted:
             launches.scan(plan.wanted, estimated=plan.estimated)
             if plan.closed and shape.capacity <= MOST_TOGETHER:
-                launches.sampled(plan, arguments)
+                launches.sample_within_top_k(plan)
             else:
-                _from_candidates(launches, plan, arguments)
+                _from_candidates(launches, plan, arguments["k"])
         else:
             launches.scan(0, estimated=True)
-            launches.decide(plan, arguments)
-            launches.weigh(plan, arguments)
-            launches.draw(plan, arguments)
+            launches.decide(plan)
+            launches.weigh(plan)
+            launches.draw(plan)
     if replay is not None:
         replay.settle(launches.outcome, logits, draws, bitmask, edits)
     return launches.outcome
 
 
-def _from_candidates(launches: _Launches, plan: KernelPlan, given: Given) -> None:
+def _from_candidates(launches: _Launches, plan: KernelPlan, ks: Tensor) -> None:
     """The launches between the scan and the tokens, for chains whose answer may lie beyond the candidates or
     that want many."""
-    needs, capacity = given["k"] if plan.asked else None, launches.shape.capacity
+    needs, capacity = ks if plan.asked else None, launches.shape.capacity
     if capacity <= MOST_TOGETHER:
-        launches.candidates(needs, plan.wanted)
+        launches.find_candidates(needs, plan.wanted)
     else:
-        launches.begin(needs, plan.wanted)
+        launches.summarize(needs, plan.wanted)
         launches.gather()
-        launches.rank(capacity)
-    launches.chain(plan, given, estimated=plan.weighed)
+        launches.sort_candidates(capacity)
+    launches.chain(plan, estimated=plan.weighed)
     if plan.flat:
-        launches.flat(plan, given)
+        launches.flat(plan)
     elif plan.weighed:
-        launches.weigh(plan, given)
-        launches.chain(plan, given, estimated=False)
-    launches.resolve(plan, given)
+        launches.weigh(plan)
+        launches.chain(plan, estimated=False)
+    launches.resolve(plan)
 
 
 def narrow(
@@ -388,11 +358,13 @@ def narrow(
     """
     workspace.check(index.shape[0], vocab_size, width)
     shape = shape or WorkspaceShape.of(index.shape[0], vocab_size, width)
-    launches = _Launches(logits, index, vocab_size, shape, workspace, scale, bitmask, edits)
+    given = {"scale": workspace.none[torch.float32] if scale is None else scale, "k": k}
+    launches = _Launches(logits, index, vocab_size, shape, workspace, given, bitmask, edits,
+                         is_heated=scale is not None)  # fmt: skip
     if len(index):
         launches.scan(width)
-        launches.begin(k, width)
+        launches.summarize(k, width)
         launches.gather()
-        launches.recut(k)
-        launches.rank(shape.capacity)
-    return launches.emit(k, width)
+        launches.recut()
+        launches.sort_candidates(shape.capacity)
+    return launches.emit(width)

@@ -4,6 +4,8 @@ Grid (rows, tiles) unless said otherwise. A program writes only places of its ow
 program reads what another of the same launch has written: launches on one stream are the only order needed.
 """
 
+from typing import Any, NamedTuple
+
 import triton
 import triton.language as tl
 
@@ -23,7 +25,7 @@ from .numbers import (
     value_of,
     value_of_key,
 )
-from .reading import allowed_by, edited, edited_anywhere, limited, read, read_raw
+from .reading import LogitRow, allowed_by, edited, edited_anywhere, limited, read, read_raw
 
 
 @kernel()
@@ -114,8 +116,8 @@ def scan(logits, index, bitmask, edit_ids, edit_values, spans, scales,
 
 
 @triton.jit
-def found_in(row, highest, first, alive, tiles, TILES: tl.constexpr,
-             MASKED: tl.constexpr, EDITED: tl.constexpr):  # fmt: skip
+def peak_fault_and_key(row, highest, first, alive, tiles, TILES: tl.constexpr,
+                       MASKED: tl.constexpr, EDITED: tl.constexpr):  # fmt: skip
     """(the greatest raw logit, the number of the fault, the key of the first token, with the first id of its
     group in the place of its own) of a row that has been scanned."""
     places = tl.arange(0, TILES)
@@ -133,15 +135,14 @@ def found_in(row, highest, first, alive, tiles, TILES: tl.constexpr,
 
 
 @triton.jit
-def first_key(key, source, words, edit_ids, edit_values, spans, scale, vocab,
-              TILE: tl.constexpr, GROUP: tl.constexpr,
+def first_key(key, source, TILE: tl.constexpr, GROUP: tl.constexpr,
               MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr):  # fmt: skip
-    """The least key in the group of GROUP ids that begins with the id of `key`."""
+    """The least key in the group of GROUP ids of the `LogitRow` that begins with the id of `key`."""
     start = (key & 0xFFFFFFFF).to(tl.int32)
     ids = start + tl.arange(0, GROUP)
-    tile = tl.minimum(start, vocab - 1) // TILE
-    values = read(source, words, edit_ids, edit_values, spans, scale, tile, ids, ids >= 0, vocab, MASKED,
-                  EDITED, HEATED)  # fmt: skip
+    tile = tl.minimum(start, source.vocab - 1) // TILE
+    values = read(source.logits, source.words, source.edit_ids, source.edit_values, source.spans,
+                  source.scale, tile, ids, ids >= 0, source.vocab, MASKED, EDITED, HEATED)  # fmt: skip
     return tl.min(key_of(values, ids), 0)
 
 
@@ -214,67 +215,85 @@ def hot_of(orders, key, fault, need, hot, COARSE: tl.constexpr, WHOLE: tl.conste
     return bound, count
 
 
+class Scanned(NamedTuple):
+    """What `scan` has written of all rows, in a kernel, and how many tiles and groups a row has."""
+
+    highest: Any
+    first: Any
+    alive: Any
+    maxima: Any
+    tiles: Any
+    groups: Any
+
+
+class RowSummaries(NamedTuple):
+    """Where `summarize` writes what it describes, of all rows."""
+
+    peaks: Any
+    faults: Any
+    best: Any
+    last: Any
+    hot: Any
+    tokens: Any
+
+
 @triton.jit
-def begun(row, source, bitmask, edit_ids, edit_values, spans, scale,
-          highest, first, alive, maxima, needs,
-          peaks, faults, best, last, hot, tokens,
-          mask_stride, edit_stride, spans_stride, tiles, vocab,
-          groups, need,
-          TILE: tl.constexpr, GROUP: tl.constexpr,
-          TILES: tl.constexpr, GROUPS: tl.constexpr, COARSE: tl.constexpr, WHOLE: tl.constexpr,
-          MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr,
-          GROUPED: tl.constexpr, NEEDS: tl.constexpr, BEST: tl.constexpr):  # fmt: skip
-    """What `begin` writes, but for counts. (How many groups are in `hot`, the bound `last`), without GROUPED
-    (0, a bound that every token passes)."""
+def summary_of(row, source, scanned, summary, needs, need,
+               TILE: tl.constexpr, GROUP: tl.constexpr,
+               TILES: tl.constexpr, GROUPS: tl.constexpr, COARSE: tl.constexpr, WHOLE: tl.constexpr,
+               MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr,
+               GROUPED: tl.constexpr, NEEDS: tl.constexpr, BEST: tl.constexpr):  # fmt: skip
+    """What `summarize` writes into `summary`, of a `LogitRow` that has been `scanned`. (How many groups are
+    in `hot`, the bound `last`), without GROUPED (0, a bound that every token passes)."""
     # Everything whose address is known at once is asked for at once.
     if GROUPED:
-        orders = maxima_of(maxima + row * groups, groups, GROUPS)
+        orders = maxima_of(scanned.maxima + row * scanned.groups, scanned.groups, GROUPS)
         if NEEDS:
             need = tl.minimum(tl.load(needs + row), need).to(tl.int32)
-    peak, fault, key = found_in(row, highest, first, alive, tiles, TILES, MASKED, EDITED)
+    peak, fault, key = peak_fault_and_key(row, scanned.highest, scanned.first, scanned.alive, scanned.tiles,
+                                          TILES, MASKED, EDITED)  # fmt: skip
     # The first token's group is on its way while the bound is searched for.
-    edits = row.to(tl.int64) * edit_stride
-    best_key = first_key(tl.where(fault == 0, key, vocab), source, bitmask + row.to(tl.int64) * mask_stride,
-                         edit_ids + edits, edit_values + edits, spans + row * spans_stride, scale, vocab,
-                         TILE, GROUP, MASKED, EDITED, HEATED)  # fmt: skip
-    tl.store(peaks + row, peak)
-    tl.store(faults + row, fault.to(tl.int64))
+    best_key = first_key(tl.where(fault == 0, key, source.vocab), source, TILE, GROUP, MASKED, EDITED, HEATED)
+    tl.store(summary.peaks + row, peak)
+    tl.store(summary.faults + row, fault.to(tl.int64))
     bound = tl.full((), EVERY_KEY, tl.int64)
     count = 0
     if GROUPED:
-        bound, count = hot_of(orders, key, fault, need, hot + row * groups, COARSE, WHOLE)
-        tl.store(last + row, bound)
+        bound, count = hot_of(orders, key, fault, need, summary.hot + row * scanned.groups, COARSE, WHOLE)
+        tl.store(summary.last + row, bound)
     key = tl.where(fault == 0, best_key, key)
-    tl.store(best + row, key)
+    tl.store(summary.best + row, key)
     token = tl.full((), -1, tl.int64)
     if BEST:
         token = tl.where(fault == 0, key & 0xFFFFFFFF, -1)
-    tl.store(tokens + row, token)
+    tl.store(summary.tokens + row, token)
     return count, bound
 
 
 @kernel()
-def begin(logits, index, bitmask, edit_ids, edit_values, spans, scales,
-          highest, first, alive, maxima, needs,
-          peaks, faults, best, last, counts, hot, hot_counts, tokens,
-          row_stride, mask_stride, edit_stride, spans_stride, tiles, vocab,
-          groups, need,
-          TILE: tl.constexpr, GROUP: tl.constexpr,
-          TILES: tl.constexpr, GROUPS: tl.constexpr, COARSE: tl.constexpr, WHOLE: tl.constexpr,
-          MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr,
-          GROUPED: tl.constexpr, NEEDS: tl.constexpr, BEST: tl.constexpr):  # fmt: skip
+def summarize(logits, index, bitmask, edit_ids, edit_values, spans, scales,
+              highest, first, alive, maxima, needs,
+              peaks, faults, best, last, counts, hot, hot_counts, tokens,
+              row_stride, mask_stride, edit_stride, spans_stride, tiles, vocab,
+              groups, need,
+              TILE: tl.constexpr, GROUP: tl.constexpr,
+              TILES: tl.constexpr, GROUPS: tl.constexpr, COARSE: tl.constexpr, WHOLE: tl.constexpr,
+              MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr,
+              GROUPED: tl.constexpr, NEEDS: tl.constexpr, BEST: tl.constexpr):  # fmt: skip
     """What is known of a row after the scan; grid (rows,). `peaks`, `faults`: the greatest raw logit, and
     whether the row is faulty. `best`: the key of its first token, for which the group that holds it is read
     again. `last`: what `gather` compares with, a bound that at least the first `need` tokens pass, or with
     WHOLE all; `hot`: the numbers of the `hot_counts` groups that hold such tokens, ascending. `tokens`
     is −1 and `counts` 0 until later kernels write them; with BEST, `tokens` is the first token."""
     row = tl.program_id(0)
-    source = logits + tl.load(index + row) * row_stride
-    scale = tl.load(scales + row) if HEATED else 1.0
-    count, _ = begun(row, source, bitmask, edit_ids, edit_values, spans, scale, highest, first, alive, maxima,
-                     needs, peaks, faults, best, last, hot, tokens, mask_stride, edit_stride, spans_stride,
-                     tiles, vocab, groups, need, TILE, GROUP, TILES, GROUPS, COARSE, WHOLE, MASKED, EDITED,
-                     HEATED, GROUPED, NEEDS, BEST)  # fmt: skip
+    edits = row.to(tl.int64) * edit_stride
+    source = LogitRow(logits + tl.load(index + row) * row_stride, bitmask + row.to(tl.int64) * mask_stride,
+                      edit_ids + edits, edit_values + edits, spans + row * spans_stride,
+                      tl.load(scales + row) if HEATED else 1.0, vocab)  # fmt: skip
+    scanned = Scanned(highest, first, alive, maxima, tiles, groups)
+    summary = RowSummaries(peaks, faults, best, last, hot, tokens)
+    count, _ = summary_of(row, source, scanned, summary, needs, need, TILE, GROUP, TILES, GROUPS, COARSE,
+                          WHOLE, MASKED, EDITED, HEATED, GROUPED, NEEDS, BEST)  # fmt: skip
     tl.store(counts + row, 0)
     if GROUPED:
         tl.store(hot_counts + row, count)
@@ -320,23 +339,22 @@ def nth_digit(digits, active, need):
 
 
 @triton.jit
-def read_hot(source, words, edit_ids, edit_values, spans, scale, hot, places, inside, count, vocab,
-             TILE: tl.constexpr, GROUP: tl.constexpr,
+def read_hot(source, hot, places, inside, count, TILE: tl.constexpr, GROUP: tl.constexpr,
              MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr):  # fmt: skip
     """(the logits, their ids) of tokens number `inside` of the groups number `places` of the `count` in
-    `hot`; −inf beyond these."""
+    `hot`, of a `LogitRow`; −inf beyond these."""
     live = places < count
     chosen = tl.load(hot + places, mask=live, other=0).to(tl.int32)
     ids = chosen * GROUP + inside
-    values = limited(read_raw(source, ids, live, vocab))
+    values = limited(read_raw(source.logits, ids, live, source.vocab))
     if MASKED:
-        values = tl.where(allowed_by(words, ids, live, vocab), values, float("-inf"))
+        values = tl.where(allowed_by(source.words, ids, live, source.vocab), values, float("-inf"))
     if EDITED:
         lines = chosen // (TILE // GROUP)
-        values = edited_anywhere(values, ids, edit_ids, edit_values, tl.load(spans + lines),
-                                 tl.load(spans + lines + 1))  # fmt: skip
+        low, high = tl.load(source.spans + lines), tl.load(source.spans + lines + 1)
+        values = edited_anywhere(values, ids, source.edit_ids, source.edit_values, low, high)
     if HEATED:
-        values = heated(values, scale)
+        values = heated(values, source.scale)
     return values, ids
 
 
@@ -361,18 +379,17 @@ def gather(logits, index, bitmask, edit_ids, edit_values, spans, scales,
     there are in `counts`, which may be more than fit. Grid (rows, programs): each program reads STEP of the
     groups `hot` at a time."""
     row, number = tl.program_id(0), tl.program_id(1)
-    source = logits + tl.load(index + row) * row_stride
-    words = bitmask + row.to(tl.int64) * mask_stride
     edits = row.to(tl.int64) * edit_stride
-    scale = tl.load(scales + row) if HEATED else 1.0
+    source = LogitRow(logits + tl.load(index + row) * row_stride, bitmask + row.to(tl.int64) * mask_stride,
+                      edit_ids + edits, edit_values + edits, spans + row * spans_stride,
+                      tl.load(scales + row) if HEATED else 1.0, vocab)  # fmt: skip
     groups = tiles * (TILE // GROUP)
     bound = tl.load(last + row)
     count = tl.load(hot_counts + row)
     count = tl.where(bound == NO_BOUND, 0, count)
     for start in range(number * STEP, count, programs * STEP):
-        values, ids = read_hot(source, words, edit_ids + edits, edit_values + edits,
-                               spans + row * spans_stride, scale, hot + row * groups,
-                               start + tl.arange(0, STEP)[:, None], tl.arange(0, GROUP)[None, :], count,
-                               vocab, TILE, GROUP, MASKED, EDITED, HEATED)  # fmt: skip
+        values, ids = read_hot(source, hot + row * groups, start + tl.arange(0, STEP)[:, None],
+                               tl.arange(0, GROUP)[None, :], count, TILE, GROUP, MASKED, EDITED,
+                               HEATED)  # fmt: skip
         keys = key_of(values, ids)
         append(keys, keys <= bound, candidates + row.to(tl.int64) * CAPACITY, counts + row, CAPACITY)

@@ -4,7 +4,7 @@ The exact answer to anything, flat, tied or adversarial, at the price of ten to 
 one program. What remains of a row is described by two keys: a token remains if its key does not exceed `cut`
 before the temperature, and `late` after it. Each sampler that cuts finds its last token: first the order of
 its logit, four bits a pass, by the number or the weight of the tokens up to sixteen pivots; then its id
-among those that tie. Nothing is written but the token, or what `listed_first` lists.
+among those that tie. Nothing is written but the token, or what `list_first` lists.
 """
 
 import triton
@@ -217,21 +217,21 @@ def resolve(logits, index, bitmask, edit_ids, edit_values, spans, faults, best, 
 
 
 @triton.jit
-def listed_first(source, words, edit_ids, edit_values, spans, scale, k, listing, vocab,
-                 SPAN: tl.constexpr, TILE: tl.constexpr,
-                 MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr):  # fmt: skip
-    """The key of the k-th token of a row that has more, and the keys of the first k in `listing`, by id. The
-    order of its logit is found bit by bit: little code, which each chain compiles for itself."""
+def list_first(source, k, listing, SPAN: tl.constexpr, TILE: tl.constexpr,
+               MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr):  # fmt: skip
+    """The key of the k-th token of a `LogitRow` that has more, and the keys of the first k in `listing`, by
+    id. The order of its logit is found bit by bit: little code, which each chain compiles for itself."""
     lanes = tl.arange(0, TILE)
     prefix = tl.full((), -0x80000000, tl.int64)
     above = tl.full((), 0, tl.int64)
     bit = tl.full((), 1 << 31, tl.int64)
     while bit > 0:
         ones = tl.full((TILE,), 0, tl.int32)
-        for start in range(0, vocab, TILE):
-            keys = key_of(read(source, words, edit_ids, edit_values, spans, scale, start // SPAN,
-                               start + lanes, lanes >= 0, vocab, MASKED, EDITED, HEATED),
-                          start + lanes)  # fmt: skip
+        for start in range(0, source.vocab, TILE):
+            values = read(source.logits, source.words, source.edit_ids, source.edit_values, source.spans,
+                          source.scale, start // SPAN, start + lanes, lanes >= 0, source.vocab, MASKED,
+                          EDITED, HEATED)  # fmt: skip
+            keys = key_of(values, start + lanes)
             ones += ((keys >> 32) < prefix + bit).to(tl.int32)
         count = tl.sum(ones, 0).to(tl.int64)
         above = tl.where(count < k, count, above)
@@ -239,9 +239,11 @@ def listed_first(source, words, edit_ids, edit_values, spans, scale, k, listing,
         bit >>= 1
     last = tl.full((), NO_BOUND, tl.int64)
     before, tied_before = 0, 0
-    for start in range(0, vocab, TILE):
-        keys = key_of(read(source, words, edit_ids, edit_values, spans, scale, start // SPAN, start + lanes,
-                           lanes >= 0, vocab, MASKED, EDITED, HEATED), start + lanes)  # fmt: skip
+    for start in range(0, source.vocab, TILE):
+        values = read(source.logits, source.words, source.edit_ids, source.edit_values, source.spans,
+                      source.scale, start // SPAN, start + lanes, lanes >= 0, source.vocab, MASKED, EDITED,
+                      HEATED)  # fmt: skip
+        keys = key_of(values, start + lanes)
         tied = ((keys >> 32) == prefix).to(tl.int32)
         first = (tied != 0) & (tied_before + tl.cumsum(tied, 0) <= k - above)
         stays = ((keys >> 32) < prefix) | first

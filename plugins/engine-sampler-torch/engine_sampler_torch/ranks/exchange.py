@@ -52,22 +52,6 @@ class Exchange:
         self._statuses.append(table[:, -1].amax())
         return table[:, :-1].reshape(self.size, *shape)
 
-    def greatest(self, shape: Sequence[int], fill: Fill) -> Tensor:
-        """The greatest of what the ranks give, element by element: int64 [*shape]."""
-        return self._reduced(shape, fill, dist.ReduceOp.MAX)
-
-    def total(self, shape: Sequence[int], fill: Fill) -> Tensor:
-        """The sum of what the ranks give, element by element: int64 [*shape]."""
-        return self._reduced(shape, fill, dist.ReduceOp.SUM)
-
-    def attempt(self, work: Callable[[], object]) -> None:
-        """Do `work` of this rank alone, unless the rank has failed; if it raises, the rank has."""
-        if self._failure is None:
-            try:
-                work()
-            except BaseException as error:
-                self._failure = error
-
     def settle(self) -> None:
         """Raise if a rank has failed since the last call: `RankError` with the reasons, on every rank. Where
         all have failed, each raises its own error, as one alone would; an interruption is raised where it has
@@ -167,21 +151,15 @@ class Exchange:
 
     # --- inside ----------------------------------------------------------------------------------
 
-    def _reduced(self, shape: Sequence[int], fill: Fill, op: Any) -> Tensor:
-        payload = self._payload(shape, fill)
-        dist.all_reduce(payload, op=op, group=self.group)
-        self._statuses.append(payload[-1])
-        return payload[:-1].view(*shape)
-
     def _payload(self, shape: Sequence[int], fill: Fill) -> Tensor:
         """What this rank gives, flat, and its status."""
         count = torch.Size(shape).numel()
         payload = torch.zeros(count + 1, dtype=torch.int64, device=self.device)
-
-        def give() -> None:
-            payload[:-1] = torch.as_tensor(fill(), dtype=torch.int64).reshape(count)
-
-        self.attempt(give)
+        if self._failure is None:
+            try:
+                payload[:-1] = torch.as_tensor(fill(), dtype=torch.int64).reshape(count)
+            except BaseException as error:
+                self._failure = error
         if self._failure is not None:
             payload.zero_()
             payload[-1] = 1

@@ -26,7 +26,7 @@ _AT_ONCE = 8
 _SPARE = 64
 """For so many more tokens there is room when lists are made."""
 _OTHER_WAY = 1 - (1 << 32)
-"""What makes of a move from the first of two tables to the second the move back."""
+"""Added to a move from the first of two tables to the second, gives the reverse move."""
 _OTHER_TABLES = 1 | 1 << 32
 """The bits by which a move and the one back differ: the last one of each table's number."""
 _MOST_AHEAD = 16
@@ -78,7 +78,7 @@ class ListedRows:
         """int64 [2, n], the sizes of the two windows; −1 without end, 0 for none."""
         self._have_ends = bool((self._reaches > 0).any())
         self._spans = np.where(self._reaches > 0, self._reaches, np.iinfo(np.int64).max)
-        """The same, of windows that no token leaves the greatest number."""
+        """The same, with INT64_MAX for unbounded windows."""
         self._skip_prompts = np.array(
             [[s.scope == "output" for s in self._settings], [s.scope != "all" for s in self._settings]]
         )

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from engine_sampler_torch.on_device.machine_code import compiled, disassembled, resources_of
+from on_device.machine_code import compiled, disassembled, resources_of
 
 # In PTX, exact arithmetic rounds once and keeps denormal numbers: no fused multiply-add, no .ftz, no
 # approximation.

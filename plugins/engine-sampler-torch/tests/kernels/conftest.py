@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-PLUGIN = Path(__file__).parents[2]
-sys.path[:0] = [str(PLUGIN), str(PLUGIN.parents[1])]
 
 collect_ignore_glob = []
 if importlib.util.find_spec("torch") is None or importlib.util.find_spec("triton") is None:

@@ -19,9 +19,10 @@ from engine_sampler_torch.kernels import Workspace, logprobs, narrow, outcome, r
 from engine_sampler_torch.kernels.check import Golden
 from engine_sampler_torch.kernels.launching import listening
 from engine_sampler_torch.kernels.workspace import CAPACITIES
-from engine_sampler_torch.on_device.machine_code import ARCHITECTURES, specification
+from on_device.machine_code import ARCHITECTURES, specification
 
 PLUGIN = Path(__file__).parents[2]
+PATHS = (str(PLUGIN), str(PLUGIN / "benchmarks"))
 
 CHAINS = (
     [],
@@ -38,7 +39,7 @@ temperature last and first, flat rows, and a top_p that needs the exact weight o
 
 SLOW = ("resolve", "recut")
 """Kernels that take seconds to compile: tried in one variant for each generation."""
-ON_CANDIDATES = ("rank", "chain", "emit")
+ON_CANDIDATES = ("sort_candidates", "chain", "emit")
 
 
 VOCAB_SIZE = 131_072
@@ -181,7 +182,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("compiled")
     (folder / "specs.json").write_text(json.dumps(work))
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
-    environment |= {"TRITON_CACHE_DIR": str(folder), "PYTHONPATH": str(PLUGIN)}
+    environment |= {"TRITON_CACHE_DIR": str(folder), "PYTHONPATH": os.pathsep.join(PATHS)}
     command = [sys.executable, str(Path(__file__).with_name("compiling.py")), str(folder / "specs.json")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
@@ -191,8 +192,9 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 def test_every_kernel_compiles_for_every_generation(reports: list[dict[str, Any]]) -> None:
     kernels = {report["kernel"] for report in reports}
     assert kernels == {
-        "begin", "candidates", "chain", "close", "count_edits", "decide", "deliver", "draw", "emit", "gather",
-        "listing", "rank", "recut", "resolve", "revise", "sampled", "scan", "spread", "total", "weigh",
+        "chain", "close", "count_edits", "decide", "deliver", "draw", "emit", "find_candidates", "gather",
+        "listing", "recut", "resolve", "revise", "sample_within_top_k", "scan", "sort_candidates", "spread",
+        "summarize", "total", "weigh",
     }  # fmt: skip
     assert {(r["kernel"], r["architecture"]) for r in reports} == {
         (k, a) for k in kernels for a in ARCHITECTURES
@@ -220,10 +222,10 @@ def test_no_kernel_needs_more_shared_memory_than_every_card_has(reports: list[di
     assert max(report["shared"] for report in reports) <= 48 << 10
 
 
-MOST_ON_A_STACK = {"resolve": 40, "sampled": 24}
+MOST_ON_A_STACK = {"resolve": 40, "sample_within_top_k": 24}
 """Bytes, 8 where no other number is named: ptxas puts one register aside where it has plenty, in a few of
-some two hundred variants, ten in the search of whole rows for sm_100, and six in `sampled` on sm_80, under
-masks, where it could have four times as many."""
+some two hundred variants, ten in the search of whole rows for sm_100, and six in `sample_within_top_k`
+on sm_80, under masks, where it could have four times as many."""
 
 
 def test_no_kernel_works_on_a_stack_or_in_local_memory(reports: list[dict[str, Any]]) -> None:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from engine_sampler_torch.on_device import timings
-from engine_sampler_torch.on_device.timings import CASES, PEERS, TimedCase, logits_of, ours, steps_of
+from on_device import timings
+from on_device.timings import CASES, PEERS, TimedCase, logits_of, ours, steps_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 

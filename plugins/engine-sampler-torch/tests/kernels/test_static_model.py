@@ -7,10 +7,10 @@ from collections import Counter
 
 import pytest
 import torch
-from engine_sampler_torch.on_device import static_model
-from engine_sampler_torch.on_device.machine_code import Resources, instructions_of, loops_in, pipes_of
-from engine_sampler_torch.on_device.static_model import CASES, H100, Launch, LaunchWork, start_step, work_of
-from engine_sampler_torch.on_device.timings import VOCAB_SIZE, TimedCase
+from on_device import static_model
+from on_device.machine_code import Resources, instructions_of, loops_in, pipes_of
+from on_device.static_model import CASES, H100, Launch, LaunchWork, start_step, work_of
+from on_device.timings import VOCAB_SIZE, TimedCase
 
 SASS = """
         /*0000*/                   LDC R1, c[0x0][0x28] ;

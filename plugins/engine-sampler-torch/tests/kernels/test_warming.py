@@ -11,8 +11,8 @@ from engine_sampler_torch import warm_up, warming
 from engine_sampler_torch.kernels import Workspace, sample
 from engine_sampler_torch.kernels.check import Golden
 from engine_sampler_torch.kernels.launching import listening
-from engine_sampler_torch.on_device.machine_code import specification
 from engine_sampler_torch.running import fused
+from on_device.machine_code import specification
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 

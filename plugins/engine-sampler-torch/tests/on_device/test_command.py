@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from engine_sampler_torch import backend
-from engine_sampler_torch.on_device import __main__ as command
-from engine_sampler_torch.on_device import equality
-from engine_sampler_torch.on_device.markdown import markdown
+from on_device import __main__ as command
+from on_device import equality
+from on_device.markdown import markdown
 
 from engine_sampler import Batch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 
 import pytest
-from engine_sampler_torch.on_device import host_part
+from on_device import host_part
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="there are no kernels")
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from engine_sampler_torch.on_device import __main__ as command
-from engine_sampler_torch.on_device import host_time
 from engine_sampler_torch.running import transfer
+from on_device import __main__ as command
+from on_device import host_time
 
 
 class Done:

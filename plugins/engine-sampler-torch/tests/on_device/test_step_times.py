@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from engine_sampler_torch.on_device.step_times import CASES, StepCase, table
+from on_device.step_times import CASES, StepCase, table
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.name} {case.rows}")

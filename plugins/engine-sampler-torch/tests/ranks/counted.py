@@ -10,7 +10,7 @@ from unittest.mock import patch
 import torch.distributed as dist
 
 _GATHER = "all_gather_single" if hasattr(dist, "all_gather_single") else "all_gather_into_tensor"
-_GIVEN = {_GATHER: 1, "all_reduce": 0, "all_to_all_single": 1}
+_GIVEN = {_GATHER: 1, "all_to_all_single": 1}
 """The argument of each collective that a rank gives."""
 
 

@@ -13,15 +13,9 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-from engine_sampler_torch.ranks import (
-    BatchShardedScheduler,
-    RankError,
-    VocabularyParallelSampler,
-    VocabularyShards,
-)
+from engine_sampler_torch.ranks import BatchShardedScheduler, RankError, VocabularyShards
 from engine_sampler_torch.ranks.batch_sharded.answers import Details
 from engine_sampler_torch.ranks.batch_sharded.ledger import Ledger
-from engine_sampler_torch.ranks.vocabulary_parallel.local_shard import LocalShard
 from rank_pool import Place, RankPool
 
 from engine_sampler import BackendError, SamplingParams, Scheduler
@@ -160,14 +154,11 @@ def test_an_add_that_only_one_rank_refuses_raises_on_all(ranks: RankPool) -> Non
 
 def different_arguments(place: Place) -> str:
     sizes = [20, 20, 0] if place.rank == 2 else [20, 10, 10]
-    messages = []
-    for kind in (BatchShardedScheduler, VocabularyParallelSampler):
-        with pytest.raises(RankError) as raised:
-            kind(VocabularyShards(sizes), group=place.group)
-        messages.append(str(raised.value))
-        with pytest.raises(ValueError, match="3 shards, one for each rank"):
-            kind(VocabularyShards([40]), group=place.group)
-    return messages[0]
+    with pytest.raises(RankError) as raised:
+        BatchShardedScheduler(VocabularyShards(sizes), group=place.group)
+    with pytest.raises(ValueError, match="3 shards, one for each rank"):
+        BatchShardedScheduler(VocabularyShards([40]), group=place.group)
+    return str(raised.value)
 
 
 def test_ranks_with_different_shards_are_told_so(ranks: RankPool) -> None:
@@ -217,22 +208,6 @@ def lone_call_of_a_failing_rank(place: Place) -> str:
 def test_a_failure_is_told_before_a_lone_call(ranks: RankPool) -> None:
     for message in ranks.run(3, lone_call_of_a_failing_rank):
         assert message.startswith("rank 1: TypeError: logits of type NoneType are not allowed")
-
-
-def two_samplers_on_one_group(place: Place) -> str:
-    engine = Engine(place)
-    sampler = VocabularyParallelSampler(engine.shards, group=place.group)
-    rows = sampler.rows([SamplingParams(seed=1)])
-    shard = place.shard(engine.shards, np.zeros((1, VOCAB_SIZE), np.float32))
-    with pytest.raises(RankError) as raised:
-        sampler.sample(shard, rows) if engine.fails else engine.step_zeros(engine.all_ranks)
-    engine.step()
-    return str(raised.value)
-
-
-def test_ranks_that_sample_in_different_ways_are_told_so(ranks: RankPool) -> None:
-    for message in ranks.run(3, two_samplers_on_one_group):
-        assert message.startswith("rank 1: it calls sample, and rank 0 step")
 
 
 # --- while a rank adds ---------------------------------------------------------------------------
@@ -400,64 +375,6 @@ def failing_question(place: Place) -> None:
 
 def test_a_question_that_cannot_be_answered_raises_on_all(ranks: RankPool) -> None:
     ranks.run(3, failing_question)
-
-
-# --- vocabulary-parallel -------------------------------------------------------------------------
-
-PLACES = [
-    "edited_maxima", "drop", "scale", "cut_below", "best_keys", "masses", "keep_from", "weigh_flat",
-    "histogram", "ties", "keep_levels", "pick",
-]  # fmt: skip
-
-
-def parallel_failure(place: Place, method: str) -> str:
-    shards = VocabularyShards([200, 300, 100])
-    sampler = VocabularyParallelSampler(shards, group=place.group)
-    params = [
-        SamplingParams(seed=1, top_p=0.99, min_p=0.001, temperature=0.9),
-        SamplingParams(seed=2, top_k=9, top_p=0.5),
-        SamplingParams(temperature=0),
-    ]
-    rows = sampler.rows(params)
-    logits = np.random.default_rng(0).normal(size=(3, 600)).astype(np.float32) / 8
-    shard = place.shard(shards, logits)
-    before = sampler.sample(shard, rows).token_ids.tolist()
-    broken = patch.object(LocalShard, method, side_effect=OSError("driver"))
-    with broken if place.rank == FAILING else nullcontext(), pytest.raises(RankError) as raised:
-        sampler.sample(shard, rows)
-    assert sampler.sample(shard, rows).token_ids.tolist() == before
-    return str(raised.value)
-
-
-@pytest.mark.parametrize("method", PLACES)
-def test_a_failure_anywhere_in_a_parallel_step_raises_on_all(ranks: RankPool, method: str) -> None:
-    assert ranks.run(3, parallel_failure, method) == ["rank 1: OSError: driver"] * 3
-
-
-def parallel_inputs(place: Place) -> list[str]:
-    shards = VocabularyShards([20, 10, 10])
-    sampler = VocabularyParallelSampler(shards, group=place.group)
-    first_rows, second_rows = sampler.rows([SamplingParams(seed=1)]), sampler.rows([SamplingParams(seed=2)])
-    logits = place.shard(shards, np.zeros((1, 40), np.float32))
-    fails = place.rank == FAILING
-    messages = []
-    for wrong, rows in ((logits[:, 1:], first_rows), (logits.half(), first_rows), (logits, second_rows)):
-        with pytest.raises(RankError) as raised:
-            sampler.sample(wrong if fails else logits, rows if fails else first_rows)
-        messages.append(str(raised.value))
-    with pytest.raises(ValueError, match="logits have shape"):
-        sampler.sample(logits[:, 1:], first_rows)
-    first_rows.bitmask = np.zeros((1, 7), np.int32)
-    with pytest.raises(ValueError, match=r"bitmask has shape \[1, 7\]; allowed is \[1, 2\]"):
-        sampler.sample(logits, first_rows)
-    return messages
-
-
-def test_different_parallel_steps_raise_on_all(ranks: RankPool) -> None:
-    for shape, dtype, rows in ranks.run(3, parallel_inputs):
-        assert "rank 1: ValueError: logits have shape [1, 9]" in shape
-        assert "rank 1: its sample differs" in dtype
-        assert "rank 1: its sample differs" in rows
 
 
 # --- a rank that is gone -------------------------------------------------------------------------

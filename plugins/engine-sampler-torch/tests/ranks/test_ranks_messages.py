@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 from unittest.mock import patch
 
@@ -10,11 +9,11 @@ import numpy as np
 import pytest
 import torch.distributed as dist
 from counted import counted
-from engine_sampler_torch.ranks import BatchShardedScheduler, VocabularyParallelSampler, VocabularyShards
+from engine_sampler_torch.ranks import BatchShardedScheduler, VocabularyShards
 from engine_sampler_torch.ranks.exchange import Agreement
 from rank_pool import Place, RankPool
 
-from engine_sampler import SamplingParams, sample
+from engine_sampler import SamplingParams
 
 ROWS, VOCAB_SIZE, RANKS = 64, 4096, 4
 AGREE, WAIT = 48, 0
@@ -79,68 +78,6 @@ def test_logprobs_travel_with_the_tokens(ranks: RankPool) -> None:
     for agreement, _, answer in ranks.run(RANKS, listed):
         assert agreement == 48
         assert answer <= 24 + ROWS // RANKS * (16 + 64 + 16 + 8 * 5) + 72
-
-
-def parallel(place: Place, scale: float, params: dict[str, Any]) -> list[int]:
-    shards = VocabularyShards.even(VOCAB_SIZE, place.size)
-    sampler = VocabularyParallelSampler(shards, group=place.group)
-    rows = sampler.rows([SamplingParams(seed=i, **params) for i in range(ROWS)])
-    logits = np.random.default_rng(0).normal(size=(ROWS, VOCAB_SIZE)).astype(np.float32) * scale
-    shard = place.shard(shards, logits)
-    with counted() as messages:
-        sampler.sample(shard, rows)
-    return [size for _, size in messages]
-
-
-START, DRAW = [AGREE, 24 * ROWS + 8], [8 * ROWS + 8] * 2
-SHARE = [(8 + 8 * 128) * ROWS + 8]
-HISTOGRAMS = [8 * 256 * ROWS + 8] * 4 + [8 * ROWS + 8]
-
-
-@pytest.mark.parametrize(
-    ("scale", "params", "expected"),
-    [
-        (1, {"temperature": 0}, START),
-        (1, {"temperature": 0.7}, START + DRAW),
-        (1, {"temperature": 0.7, "min_p": 0.1}, START + DRAW),
-        (1, {"top_k": 40, "top_p": 0.95, "min_p": 0.05}, [*START, 8 * 40 * ROWS + 8]),
-        (9, {"top_p": 0.95}, START + SHARE + DRAW),
-        (0.01, {"top_p": 0.95}, START + SHARE + HISTOGRAMS + DRAW),
-    ],
-)
-def test_a_parallel_step_exchanges_what_its_samplers_need(
-    ranks: RankPool, scale: float, params: dict[str, Any], expected: list[int]
-) -> None:
-    assert ranks.run(RANKS, parallel, scale, params) == [expected] * RANKS
-
-
-CUTS = {"temperature": 0.7, "top_k": 40, "top_p": 0.95, "min_p": 0.05}
-ORDERS = [list(order) for order in itertools.permutations(CUTS)]
-
-
-def mixture(place: Place) -> tuple[list[int], bool]:
-    """The messages of a step in which every row has another order, and whether the tokens are those of whole
-    rows; in the flattest rows no candidates suffice for a top_p."""
-    shards = VocabularyShards.even(VOCAB_SIZE, place.size)
-    sampler = VocabularyParallelSampler(shards, group=place.group)
-    orders = [order[:n] for order in ORDERS for n in (1, 2, 4)]
-    params = [
-        SamplingParams(seed=i, order=order, **{name: CUTS[name] for name in order})
-        for i, order in enumerate(orders)
-    ]
-    rng = np.random.default_rng(0)
-    logits = rng.normal(size=(len(orders), VOCAB_SIZE)).astype(np.float32)
-    logits *= rng.choice(np.float32([0.01, 1, 9]), size=(len(orders), 1))
-    with counted() as messages:
-        found = sampler.sample(place.shard(shards, logits), sampler.rows(params))
-    alone = sample(logits, params).token_ids.tolist()
-    return [size for _, size in messages], found.token_ids.tolist() == alone
-
-
-def test_a_mixture_of_all_orders_needs_eleven_messages(ranks: RankPool) -> None:
-    for messages, equal in ranks.run(RANKS, mixture):
-        assert equal
-        assert len(messages) == 11
 
 
 def sent_as_they_lie(place: Place) -> list[bool]:

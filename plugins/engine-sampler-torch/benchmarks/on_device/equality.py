@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from engine_sampler_torch.backend import TorchBackend
 
 from engine_sampler import ParameterError, SamplingParams, Scheduler, StepResult
 from engine_sampler.for_backends import best_backend, structured_in
 from engine_sampler.testing import random_settings, vocabulary_of
-
-from ..backend import TorchBackend
 
 SIZES = (65, 300, 1024, 4099, 32_000, 131_072, 151_936)
 DTYPES = ("float32", "float16", "bfloat16")

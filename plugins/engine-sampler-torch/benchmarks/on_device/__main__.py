@@ -20,8 +20,8 @@ from datetime import datetime, timezone
 from typing import Any
 
 import torch
+from engine_sampler_torch.arithmetic import shortcoming
 
-from ..arithmetic import shortcoming
 from .availability import absence_of
 from .equality import compare
 from .host_time import BAR, host_times
@@ -149,9 +149,7 @@ def _table_of(name: str, device: str) -> list[dict[str, Any]]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m engine_sampler_torch.on_device", description=__doc__.split("\n")[0]
-    )
+    parser = argparse.ArgumentParser(prog="python -m on_device", description=__doc__.split("\n")[0])
     parser.add_argument("--device", default="cuda:0", help="as torch names it (cuda:0)")
     parser.add_argument("--rows", type=int, default=ROWS, help="the most rows to compare (%(default)s)")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="the most time for that (%(default)s)")

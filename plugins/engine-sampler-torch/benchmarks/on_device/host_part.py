@@ -1,6 +1,6 @@
 """The host's part of a step by itself: launches, graphs, copies and waits do nothing. Any machine has it.
 
-    python -m engine_sampler_torch.on_device.host_part
+    python -m on_device.host_part
 
 counts the Python functions that a warm step calls, and takes its processor time.
 """
@@ -15,13 +15,13 @@ from typing import Any
 from unittest import mock
 
 import torch
+from engine_sampler_torch import backend
+from engine_sampler_torch.backend import TorchBackend
+from engine_sampler_torch.running import captured, fused, transfer
 from torch import Tensor
 
 from engine_sampler import SamplingParams, Scheduler, Tokenizer
 
-from .. import backend
-from ..backend import TorchBackend
-from ..running import captured, fused, transfer
 from .markdown import markdown
 from .movement import CHAIN, WARM_UP
 
@@ -83,7 +83,7 @@ def warm(rows: int, chains: Sequence[Chain], vocab_size: int = VOCAB_SIZE) -> It
 
         for _ in range(WARM_UP):
             step()
-        with mock.patch("engine_sampler.scheduler.masks.fill_masks", _fill_nothing):
+        with mock.patch.object(scheduler._runner._masks, "_fill_masks", _fill_nothing):
             yield step
 
 
@@ -138,8 +138,8 @@ def _seconds(step: Callable[[], Any]) -> float:
 @contextmanager
 def _device_without_work() -> Iterator[None]:
     """Let `DEVICE` pass for a card with kernels and graphs; what it leaves are zeros."""
-    from .. import kernels  # imports Triton
-    from ..kernels import launching
+    from engine_sampler_torch import kernels  # imports Triton
+    from engine_sampler_torch.kernels import launching
 
     types = [*fused.DEVICE_TYPES, DEVICE]
     with ExitStack() as stack:

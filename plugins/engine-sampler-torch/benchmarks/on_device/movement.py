@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from engine_sampler_torch.backend import TorchBackend
+from engine_sampler_torch.running.captured import SEEN_BEFORE
 
 from engine_sampler import SamplingParams, Scheduler
-
-from ..backend import TorchBackend
-from ..running.captured import SEEN_BEFORE
 
 ROWS, VOCAB = 64, 131_072
 WARM_UP = SEEN_BEFORE + 3

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from engine_sampler_torch.backend import TorchBackend
 
 from engine_sampler import SamplingParams, Scheduler
 from engine_sampler.testing import vocabulary_of
 
-from ..backend import TorchBackend
 from .host_time import waiting_timed
 from .movement import CHAIN
 

@@ -144,7 +144,7 @@ def logits_of(case: TimedCase, device: torch.device | str, vocab_size: int = VOC
 
 def given_for(case: TimedCase, device: torch.device | str) -> dict[str, dict[str, Tensor]]:
     """What the steps of the case's samplers would give the kernels."""
-    from ..kernels.check import Golden
+    from engine_sampler_torch.kernels.check import Golden
 
     return Golden(case.settings).given(case.rows, torch.device(device))
 
@@ -173,8 +173,8 @@ def ours(case: TimedCase, logits: Tensor) -> Step:
 
 def start_step(case: TimedCase, logits: Tensor, replay: Any) -> Step:
     """Our kernels' step, after one for `replay`: a `kernels.Replay` or what stands for one; None: none."""
-    from ..kernels import Workspace, sample
-    from ..kernels.check import Golden
+    from engine_sampler_torch.kernels import Workspace, sample
+    from engine_sampler_torch.kernels.check import Golden
 
     device = logits.device
     workspace = Workspace(device, case.rows, logits.shape[1])

@@ -10,8 +10,8 @@ from typing import Any
 from unittest import mock
 
 import torch
+from engine_sampler_torch.running import transfer
 
-from ..running import transfer
 from .movement import CHAIN, stepped
 
 ROWS, VOCAB = 64, 131_072

@@ -235,7 +235,8 @@ def work_of(case: TimedCase, kernel: str, grid: tuple[int, ...], constants: Mapp
     """What a launch finds to do in rows of `case`: candidates are a seventh more than asked for, each in a
     group of its own; the estimates of the scan suffice for rows that are not flat, which leave nothing to
     `flat`, `weigh` and `draw`, and for a draw from most of the others; and none leaves anything to a second
-    look of `close`, to `resolve`, or to the search of whole rows inside `sampled`."""
+    look of `close`, to `resolve`, or to the search of whole rows inside
+    `sample_within_top_k`."""
     every = float(case.rows * VOCAB_SIZE * case.dtype.itemsize)
     wanted = min(case.settings.get("top_k", math.inf), constants.get("CAPACITY", 0) / 2)
     cuts = any(name != "temperature" for name in case.settings)
@@ -249,12 +250,12 @@ def work_of(case: TimedCase, kernel: str, grid: tuple[int, ...], constants: Mapp
         open_rows = 1 if cuts else OPEN
         chunks = VOCAB_SIZE / constants.get("CHUNK", constants["TILE"])
         return LaunchWork(open_rows, chunks / grid[1], every * open_rows, again=True)
-    if kernel == "rank":
+    if kernel == "sort_candidates":
         programs, rounds = (math.ceil(CANDIDATES * wanted / constants[name]) for name in ("LANES", "STEP"))
         return LaunchWork(share=programs / grid[1], rounds=rounds)
-    if kernel == "candidates":
+    if kernel == "find_candidates":
         return LaunchWork(bytes=gathered, again=True)
-    if kernel == "sampled":
+    if kernel == "sample_within_top_k":
         return LaunchWork(bytes=gathered, again=True, idle=frozenset({"whole"}))
     if kernel == "gather":
         share = wanted * 1.05 / constants["STEP"] / grid[1]

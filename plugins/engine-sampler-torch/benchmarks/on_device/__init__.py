@@ -1,0 +1,1 @@
+"""What needs a card, in one command: `python -m on_device` in the folder above. Not part of the wheel."""

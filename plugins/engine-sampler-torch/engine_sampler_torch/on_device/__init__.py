@@ -1,1 +1,0 @@
-"""What needs a card, in one command: `python -m engine_sampler_torch.on_device`."""
