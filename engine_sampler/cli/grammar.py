@@ -74,11 +74,12 @@ def _named(name: str) -> Grammar:
     return constraint
 
 
-def print_rules(grammar: Grammar) -> None:
-    """Print rules and terminals as engines read them."""
+def print_rules(grammar: Grammar, as_read: bool) -> None:
+    """Print rules and terminals: the text that they were read from, if that is wanted and there is one, or as
+    engines read them."""
     from ..grammar.printing.listing import Listing
 
-    print(Listing(grammar.program).text())
+    print(grammar.text if as_read and grammar.text is not None else Listing(grammar.program).text())
 
 
 def print_mask(grammar: Grammar, beginning: str, tokenizer: str | None, engine: str) -> bool:

@@ -215,7 +215,7 @@ def run_new(arguments: argparse.Namespace) -> None:
 
 
 def run_grammar(arguments: argparse.Namespace) -> bool:
-    """Print a grammar as Lark, or what may follow the beginning of a text; or check or complete a text.
+    """Print a grammar, or what may follow the beginning of a text; or check or complete a text.
     Exit status 1 if it does not match."""
     from .grammar import grammar_of, print_mask, print_rules, process_text
 
@@ -227,11 +227,8 @@ def run_grammar(arguments: argparse.Namespace) -> bool:
         grammar = grammar_of(arguments)
     if arguments.mask is not None:
         return print_mask(grammar, arguments.mask, arguments.tokenizer, arguments.engine)
-    if arguments.action == "rules":
-        print_rules(grammar)
-        return False
-    if arguments.text is None:
-        print(grammar.lark())
+    if arguments.action == "rules" or arguments.text is None:
+        print_rules(grammar, as_read=arguments.action != "rules")
         return False
     return process_text(grammar, read_text(arguments.text), arguments.action)
 

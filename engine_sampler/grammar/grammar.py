@@ -413,18 +413,6 @@ class Grammar:
 
         return complete(self.program, text, **bounds)
 
-    def lark(self) -> str:
-        """The grammar as Lark text without imports; where its rules cannot be written that way, the text that
-        it was read from. Raises GrammarError if there is none."""
-        from .printing.lark import lark_text
-
-        try:
-            return lark_text(self.program)
-        except GrammarError:
-            if self.text is None:
-                raise
-            return self.text
-
 
 _GRAMMARS: Cache[Grammar] = Cache(1024, 64 << 20, lambda grammar: grammar.weight)
 """Grammars by the arguments that they were built from."""
