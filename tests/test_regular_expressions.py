@@ -261,7 +261,6 @@ VOCABULARY = Tokenizer([bytes([byte]) for byte in range(256)] + [b"</s>"], [256]
 def corrected(grammar: Grammar) -> None:
     grammar.check(MARK * 2)
     grammar.complete(MARK)
-    grammar.repair(f"{MARK}?")
 
 
 def refused(text: str) -> None:
@@ -280,7 +279,6 @@ FRONT_ENDS: dict[str, Callable[[], Any]] = {
     "lark": lambda: Grammar.from_lark(LARK),
     "contextual": lambda: corrected(Grammar.from_lark(LARK, lexer="contextual")),
     "declared": lambda: Grammar.from_lark("start: D\n%declare D", declared={"D": f"{MARK}+"}),
-    "printed": lambda: Grammar.from_lark(Grammar.from_regex(f"{MARK}+|(?!{MARK}a)[a-z]{{4}}").lark()),
     "gbnf": lambda: Grammar.from_gbnf(GBNF),
     "structural tag": lambda: Grammar.from_structural_tag(TAG),
     "choices": lambda: Grammar.from_choices([f"({MARK}+)+", f"{MARK}["]),

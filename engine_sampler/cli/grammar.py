@@ -74,11 +74,12 @@ def _named(name: str) -> Grammar:
     return constraint
 
 
-def print_rules(grammar: Grammar) -> None:
-    """Print rules and terminals as engines read them."""
+def print_rules(grammar: Grammar, as_read: bool) -> None:
+    """Print rules and terminals: the text that they were read from, if that is wanted and there is one, or as
+    engines read them."""
     from ..grammar.printing.listing import Listing
 
-    print(Listing(grammar.program).text())
+    print(grammar.text if as_read and grammar.text is not None else Listing(grammar.program).text())
 
 
 def print_mask(grammar: Grammar, beginning: str, tokenizer: str | None, engine: str) -> bool:
@@ -94,14 +95,11 @@ def print_mask(grammar: Grammar, beginning: str, tokenizer: str | None, engine: 
 
 
 def process_text(grammar: Grammar, text: str, action: str) -> bool:
-    """Check, complete or repair `text` and print the outcome; True if it is invalid or has no completion."""
+    """Check or complete `text` and print the outcome; True if it is invalid or has no completion."""
     if action == "check":
         result = grammar.check(text)
         print(result.message)
         return not result.valid
-    if action == "complete":
-        completion = grammar.complete(text)
-        print("no completion exists for this text" if completion is None else completion)
-        return completion is None
-    print(grammar.repair(text).text)
-    return False
+    completion = grammar.complete(text)
+    print("no completion exists for this text" if completion is None else completion)
+    return completion is None

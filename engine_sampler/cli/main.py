@@ -215,23 +215,20 @@ def run_new(arguments: argparse.Namespace) -> None:
 
 
 def run_grammar(arguments: argparse.Namespace) -> bool:
-    """Print a grammar as Lark, or what may follow the beginning of a text; or check, complete or repair a
-    text. Exit status 1 if it does not match."""
+    """Print a grammar, or what may follow the beginning of a text; or check or complete a text.
+    Exit status 1 if it does not match."""
     from .grammar import grammar_of, print_mask, print_rules, process_text
 
-    if arguments.text is None and arguments.action in ("complete", "repair"):
-        raise ValueError(f"--{arguments.action} needs a text: --text FILE")
+    if arguments.text is None and arguments.action == "complete":
+        raise ValueError("--complete needs a text: --text FILE")
     if arguments.mask is None and (arguments.tokenizer, arguments.engine) != (None, "auto"):
         raise ValueError("--tokenizer and --engine need a beginning of a text: --mask BEGINNING")
     with working("compiling the grammar …"):
         grammar = grammar_of(arguments)
     if arguments.mask is not None:
         return print_mask(grammar, arguments.mask, arguments.tokenizer, arguments.engine)
-    if arguments.action == "rules":
-        print_rules(grammar)
-        return False
-    if arguments.text is None:
-        print(grammar.lark())
+    if arguments.action == "rules" or arguments.text is None:
+        print_rules(grammar, as_read=arguments.action != "rules")
         return False
     return process_text(grammar, read_text(arguments.text), arguments.action)
 
@@ -422,8 +419,8 @@ def _grammar_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lexer", choices=lexers, default="dynamic_complete", help=lexer)
     parser.add_argument("--text", metavar="FILE", help="a text to check; -: standard input")
     action = parser.add_mutually_exclusive_group()
-    for name, about in (("complete", "print a completion"), ("repair", "print the repaired text")):
-        action.add_argument(f"--{name}", dest="action", action="store_const", const=name, help=about)
+    complete = "print the shortest completion of the text"
+    action.add_argument("--complete", dest="action", action="store_const", const="complete", help=complete)
     action.add_argument(
         "--rules", dest="action", action="store_const", const="rules", help="print the rules state by state"
     )

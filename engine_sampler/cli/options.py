@@ -61,7 +61,8 @@ def parameters_of(arguments: argparse.Namespace, **defaults: Any) -> SamplingPar
     if arguments.gbnf is not None:
         if "grammar" in values:
             raise ParameterError("--gbnf is not allowed with --grammar: each is the request's grammar")
-        values["grammar"] = Grammar.from_gbnf(read_text(arguments.gbnf)).lark()
+        values["grammar"] = read_text(arguments.gbnf)
+        Grammar.from_gbnf(values["grammar"])  # as which a request would not read what lacks ::=
     return SamplingParams.from_dict({"order": "llama.cpp", **defaults, **values})
 
 

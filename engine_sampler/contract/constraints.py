@@ -158,7 +158,7 @@ class AnswerParser(ABC):
         return steps
 
     @abstractmethod
-    def feed(self, pieces: Iterable[int] | str, *, steps: Any = None) -> list[Any]:
+    def feed(self, pieces: Iterable[int] | str) -> list[Any]:
         """The events of some more tokens."""
 
     @abstractmethod

@@ -15,8 +15,8 @@ A grammar passes through four stages:
 
 `service` does this beside a running engine, in processes of its own.
 
-Two packages work on a `Program` without a vocabulary: `printing` writes it as Lark text; `correction` checks,
-completes and repairs finished texts. The modules `grammar` and `compiled` hold the public classes, and cache
+Two packages work on a `Program` without a vocabulary: `printing` lists it for people; `correction` checks
+and completes texts. The modules `grammar` and `compiled` hold the public classes, and cache
 their objects; `plugin` brings them to the core, and finds the grammar that the parameters of a request name.
 """
 

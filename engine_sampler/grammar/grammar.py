@@ -37,7 +37,7 @@ from .schema.options import DEFAULTS, schema_options
 from .work import counted_work
 
 if TYPE_CHECKING:
-    from .correction import Check, Repair
+    from .correction import Check
     from .engines.captures import Captures, Steps
 
 
@@ -412,27 +412,6 @@ class Grammar:
         from .correction import complete
 
         return complete(self.program, text, **bounds)
-
-    def repair(self, text: AnyStr, **bounds: int) -> Repair[AnyStr]:
-        """A text of the language that changes as few characters of `text` as possible.
-
-        bounds  `max_edits` and `steps` of `correction.repair`
-        """
-        from .correction import repair
-
-        return repair(self.program, text, **bounds)
-
-    def lark(self) -> str:
-        """The grammar as Lark text without imports; where its rules cannot be written that way, the text that
-        it was read from. Raises GrammarError if there is none."""
-        from .printing.lark import lark_text
-
-        try:
-            return lark_text(self.program)
-        except GrammarError:
-            if self.text is None:
-                raise
-            return self.text
 
 
 _GRAMMARS: Cache[Grammar] = Cache(1024, 64 << 20, lambda grammar: grammar.weight)

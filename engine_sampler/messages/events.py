@@ -31,7 +31,7 @@ class Event(NamedTuple):
                                              goes on with, the characters of a string, or other JSON
              call_complete                   the call's arguments are whole
              capture                         id: the name of a rule of the grammar; text: what it matches.
-                                             It comes as soon as it is certain, inner ones before outer ones
+                                             It comes at the end, in the order in which they end
              deviation                       text: where the answer leaves its definition, and how; or what
                                              else could not be told of it
     text     see above

@@ -26,7 +26,7 @@ from .tags import tag_definition
 from .templates import MAX_MARK
 
 if TYPE_CHECKING:
-    from ..grammar.engines.captures import Captures, GrowingCaptures
+    from ..grammar.engines.captures import Captures
 
 _EVERY = 64
 """After so many pieces of text, the state is kept: a rollback reads at most as many again."""
@@ -60,8 +60,7 @@ class MessageParser(AnswerParser):
     values          whether arguments are reported by their parts as well (events of the kind "value"), except
                     within those nested more than 256 levels deep, from a number of more than 16,384
                     characters on, or from a pointer of more than 512 on: that is reported as a deviation
-    grammar         the one that the content is under: its captures are reported, each once no more text can
-                    change it, the others at the end
+    grammar         the one that the content is under: its captures are reported at the end
     call_id         what gives a call's id, from its index, its name, and the id that the text gives it or "".
                     None: the text's, or "call_" and digits that are random for each parser and fork; so it is
                     where it raises an exception or gives no string, which is reported as a deviation
@@ -116,7 +115,6 @@ class MessageParser(AnswerParser):
         self._takes_ids = tokenizer is not None
         self._includes_stop = include_stop_str_in_output
         self._grammar = grammar
-        self._growing = _growing(grammar)
         self._place = self._automaton.start
         self._reading = Reading(values, call_id)
         self._decoder = _Decoder("replace")
@@ -129,15 +127,12 @@ class MessageParser(AnswerParser):
 
     shared_steps = staticmethod(Steps)
 
-    def feed(self, pieces: Iterable[int] | str, *, steps: Steps | None = None) -> list[Event]:
+    def feed(self, pieces: Iterable[int] | str) -> list[Event]:
         """The events of token ids, or of a piece of text; a rollback counts a piece of text as one token.
-        Captures that take more than `steps`, which several parsers may share, come later.
 
         Raises ValueError after `finish`, and `ParameterError` for text where a tokenizer is given, or for ids
         where none is; nothing has changed then.
         """
-        if self._growing is not None:
-            return self._feed_growing(pieces, self._growing, steps)
         events: list[Event] = []
         is_whole = self._takes_ids and not self._bytes_wait and not self._is_finished
         if is_whole and type(pieces) is list and len(pieces) == 1 and self._feed_one(pieces[0], events):
@@ -154,23 +149,6 @@ class MessageParser(AnswerParser):
             self._return_to(length)
             raise
         return joined(events)
-
-    def _feed_growing(self, pieces: Any, growing: GrowingCaptures, steps: Steps | None) -> list[Event]:
-        """`feed`, and the captures that are certain with that: both, or neither."""
-        length = len(self._log)
-        try:
-            self._growing = None
-            events = self.feed(pieces)
-            text = "".join(event.text for event in events if event.kind == "content")
-            found = growing.feed(text.encode(errors="surrogatepass"), steps) if text else ()
-            return [*events, *(Event("capture", one.text, id=name) for name, one in found)]
-        except BaseException:
-            self._growing = growing
-            if len(self._log) != length:
-                self._return_to(length)
-            raise
-        finally:
-            self._growing = growing
 
     def _feed_one(self, piece: int, events: list[Event]) -> bool:
         """Take a token that is whole characters, as most are; else nothing has changed."""
@@ -197,11 +175,12 @@ class MessageParser(AnswerParser):
         return True
 
     def finish(self, *, steps: int | Steps | None = None) -> list[Event]:
-        """The last events: what was held back, since it might have been the beginning of something, and those
-        captures of the grammar that were not reported before, by its names.
+        """The last events: what was held back, since it might have been the beginning of something, and the
+        captures of the grammar.
 
-        steps  the most steps in which these captures are found (`Grammar.captures`); where they take more,
-               they come from another call. None: as many as there, and none come where they take more
+        steps  the most steps in which these captures are found (`Grammar.captures`), which several parsers
+               may share; where they take more, they come from another call. None: as many as
+               there, and none come where they take more
         """
         events: list[Event] = []
         if not self._is_finished:
@@ -211,12 +190,13 @@ class MessageParser(AnswerParser):
             self._apply(self._automaton.last_step(self._place), events)
             events = joined(events)
             self._is_finished = True
-            self._captures_wait = self._growing is not None
-        if self._captures_wait and self._growing is not None:
+            self._captures_wait = self._grammar is not None and bool(self._grammar.program.captures)
+        if self._captures_wait:
             captures, self._captures_wait = self._captures(steps)
-            events += (
-                Event("capture", one.text, id=name) for name, one in self._growing.rest(captures or {})
-            )
+            named = [(name, one) for name, some in (captures or {}).items() for one in some]
+            named.reverse()  # for those with one text, inner ones first
+            named.sort(key=lambda one: (one[1].end, -one[1].start))
+            events += (Event("capture", one.text, id=name) for name, one in named)
         return events
 
     def leaves_out(self, token_id: int, stop_reason: Any) -> bool:
@@ -326,15 +306,12 @@ class MessageParser(AnswerParser):
         again = self._log[first:left]
         del self._log[first:]
         self._read(again, [])
-        if self._growing is not None:
-            self._growing.shrink(len(self._content().encode(errors="surrogatepass")))
 
     def fork(self) -> MessageParser:
         """A parser in the same state, which goes on independently."""
         new = object.__new__(MessageParser)
         new.__dict__.update(self.__dict__)
         new._reading = self._reading.fork()
-        new._growing = None if self._growing is None else self._growing.fork()
         new._decoder = _Decoder("replace")
         new._decoder.setstate(self._decoder.getstate())
         new._log, new._kept = self._log.copy(), self._kept.copy()
@@ -486,15 +463,3 @@ def _definition(
 
 def _schemas(tools: Any) -> dict[str, Any]:
     return {name: one.get("parameters", True) for name, one in functions_of(tools).items()}
-
-
-def _growing(grammar: Grammar | None) -> GrowingCaptures | None:
-    """The captures of the content; None for a grammar without any, or that no text matches."""
-    if grammar is None or not grammar.program.captures:
-        return None
-    from ..grammar.engines.captures import growing_captures  # no earlier: it takes long to load
-
-    try:
-        return growing_captures(grammar.program)
-    except GrammarError:
-        return None

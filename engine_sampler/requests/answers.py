@@ -32,20 +32,19 @@ class AnswerReader:
     def read(self, request: Request, shared: dict[type, Any]) -> list[Any]:
         """What the request has said since this was called last.
 
-        shared  what bounds the work of all parsers of a step, by their class
+        shared  what bounds the work of all parsers that finish in a step, by their class
         """
         parser = self._parser
         if parser.is_finished:
             return []
-        if type(parser) not in shared:
-            shared[type(parser)] = parser.shared_steps(CAPTURE_STEPS_AT_ONCE)
-        steps = shared[type(parser)]
         tokens = request.history.output_token_ids[len(parser) :].tolist()
         if request.live:
-            return parser.feed(tokens, steps=steps)
+            return parser.feed(tokens)
         if tokens and parser.leaves_out(tokens[-1], request.stop_reason):
             tokens.pop()
-        return parser.feed(tokens, steps=steps) + parser.finish(steps=steps)
+        if type(parser) not in shared:
+            shared[type(parser)] = parser.shared_steps(CAPTURE_STEPS_AT_ONCE)
+        return parser.feed(tokens) + parser.finish(steps=shared[type(parser)])
 
     def cut(self, length: int) -> None:
         """Go back to the first `length` tokens of an output that goes on from there."""
@@ -57,14 +56,11 @@ class AnswerReader:
         return AnswerReader(self._parser.fork())
 
 
-def read_answers(requests: Mapping[int, Request], number: int) -> dict[int, list[Any]]:
-    """What the requests with parsers have said since the last step, by index.
-
-    number  that of the step: another request comes first in each, since all share what captures may take
-    """
-    indices, shared = list(requests), dict[type, Any]()
-    first = number % len(indices)
-    return {i: requests[i].read_answer(shared) for i in (*indices[first:], *indices[:first])}
+def read_answers(requests: Mapping[int, Request]) -> dict[int, list[Any]]:
+    """What the requests with parsers have said since the last step, by index. Those that end share what
+    their captures may take."""
+    shared: dict[type, Any] = {}
+    return {i: request.read_answer(shared) for i, request in requests.items()}
 
 
 def check_parser(parser: Any, is_search: bool = False) -> None:

@@ -40,9 +40,9 @@ class StepResult(WithTensors):
     parent_ids      the request whose cache it continues: itself, except under beam search.
 
     deltas          what its parser has read since the last step, events as `MessageParser.feed` gives them;
-                    [] for a request without one. None if no request of the step has a parser. Captures of its
-                    grammar that take longer than those of all answers in a step may come in later steps, or,
-                    once the answer is over, from another `MessageParser.finish`.
+                    [] for a request without one. None if no request of the step has a parser. Where
+                    captures of its grammar take more than those of all answers of a step may, they come from
+                    another `MessageParser.finish`.
 
     skipped         the numbers of the requests that had left before the step: removed, or ended by `accept`.
                     Their rows were not read; the finish reason is `abort`, or theirs.

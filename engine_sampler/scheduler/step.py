@@ -181,7 +181,7 @@ class Step:
         )
         self.may_have_ended.update(take_texts(requests, inputs.streamed, number, result.text))
         if inputs.readers:
-            deltas = read_answers(inputs.readers, number)
+            deltas = read_answers(inputs.readers)
             result.deltas = [deltas.get(i, []) for i in range(len(inputs.named))]
             self.may_have_ended.update(i for i, request in enumerate(requests) if not request.live)
         for i in self.may_have_ended:

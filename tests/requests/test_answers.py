@@ -22,8 +22,8 @@ class Breaks(MessageParser):
     most, broken = 2, ()
     error: BaseException = ValueError("a value is none")
 
-    def feed(self, pieces: Any, *, steps: Any = None) -> list[Event]:
-        events = super().feed(pieces, steps=steps)
+    def feed(self, pieces: Any) -> list[Event]:
+        events = super().feed(pieces)
         if len(self) > self.most:
             raise self.error
         return events

@@ -1,4 +1,4 @@
-"""Checks, completions and repairs of finished texts.
+"""Checks and completions of texts.
 
 Nothing here is for the hot loop, and no tokenizer is needed: texts are bytes. Special tokens are not text;
 where the language requires one, a text cannot continue.
@@ -9,8 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
-from typing import Any, AnyStr, Generic
+from typing import Any, AnyStr
 
 import numpy as np
 
@@ -23,17 +22,10 @@ from ..engines.unique_keys import KeyPosition, position_after
 from ..errors import GrammarError, GrammarLimitError
 from ..limits import LIMITS, Limits
 from ..program.rules import Program
-from .nearest import Edit, NearestSearch
 from .search_space import STEPS, search_space_of, shortest_completion
 
 MAX_BYTES = 8192
 """The default bound on the bytes of a completion."""
-
-MAX_EDITS = 1000
-"""The default bound on the edits of a repair."""
-
-REPAIR_STEPS = 20_000
-"""The default bound on the search nodes of a repair, in addition to one for each character of the text."""
 
 EOS, SPECIAL = 256, 257
 BYTES = Tokenizer([*(bytes((byte,)) for byte in range(256)), b"<end>", b"<special>"], (EOS,), (SPECIAL,))
@@ -63,31 +55,6 @@ class Check:
     column: int
     expected: bytes
     message: str
-
-
-@dataclass(frozen=True)
-class Change(Generic[AnyStr]):
-    """`text[start:end]` becomes `new`."""
-
-    start: int
-    end: int
-    new: AnyStr
-
-
-@dataclass(frozen=True)
-class Repair(Generic[AnyStr]):
-    """A text of the language that is near another text.
-
-    text     the new text
-    edits    the number of inserted, deleted and replaced characters (bytes, if the text is not UTF-8)
-    changes  the changes, from left to right; their positions refer to the original text
-    minimal  whether fewer edits are certain not to suffice
-    """
-
-    text: AnyStr
-    edits: int
-    changes: tuple[Change[AnyStr], ...]
-    minimal: bool
 
 
 def check(program: Program, text: str | bytes, *, limits: Limits = LIMITS) -> Check:
@@ -138,43 +105,12 @@ def complete(
     return None if found is None else _like(text, found)
 
 
-def repair(
-    program: Program, text: AnyStr, *, max_edits: int = MAX_EDITS, steps: int = REPAIR_STEPS
-) -> Repair[AnyStr]:
-    """A text of the language that differs from `text` in as few characters as possible.
-
-    An edit inserts, deletes or replaces a character; if the text is not UTF-8, a byte. Among texts with
-    equally few edits, it is one that keeps the most letters and digits, and then one that prefers deleting to
-    replacing, and replacing to inserting. The nearest text need not be the one that was meant: for a text
-    that was cut off, `complete` is the better choice.
-
-    max_edits  the bound on the edits
-    steps      the bound on the nodes of the search, in addition to one for each character; if they do not
-               suffice, a greedy search follows whose result may not be minimal (`Repair.minimal` is False)
-
-    Raises GrammarLimitError if the bounds do not suffice, and GrammarError as `complete` does.
-    """
-    data = _data(text)
-    units, in_characters = _units(data)
-    space = search_space_of(program)
-    with space.locked():
-        configuration = space.read(data)
-        if space.parser.accepting(configuration):
-            _refuse_repetitions(program, data)
-            return Repair(text, 0, (), True)
-        search = NearestSearch(space, units, in_characters, max_edits)
-        edits, count, minimal = search.best(configuration, steps + len(units))
-    _refuse_repetitions(program, _edited(units, edits))
-    changes = _changes(text, units, edits)
-    return Repair(_like(text, _edited(units, edits)), count, changes, minimal)
-
-
 def _refuse_repetitions(program: Program, data: bytes) -> None:
-    """The searches know the grammar alone, which cannot tell whether an object repeats a key, or an array an
+    """The search knows the grammar alone, which cannot tell whether an object repeats a key, or an array an
     item."""
     if (program.unique_keys or program.unique_items) and not check(program, data).valid:
         repeated = "a key" if program.unique_keys else "an item"
-        raise GrammarLimitError(f"the nearest text repeats {repeated}, and no others are searched for")
+        raise GrammarLimitError(f"the shortest completion repeats {repeated}, and no others are searched for")
 
 
 def _data(text: str | bytes) -> bytes:
@@ -193,32 +129,6 @@ def _like(text: AnyStr, data: bytes) -> AnyStr:
         return data.decode(errors="surrogatepass")
     except UnicodeDecodeError:
         raise GrammarError(f"the result {quoted(data)} is not UTF-8: pass the text as bytes") from None
-
-
-def _units(data: bytes) -> tuple[list[bytes], bool]:
-    """The characters of a text, or its bytes if it is not UTF-8; and whether they are characters."""
-    try:
-        characters = data.decode(errors="surrogatepass")
-    except UnicodeDecodeError:
-        return [data[at : at + 1] for at in range(len(data))], False
-    return [character.encode(errors="surrogatepass") for character in characters], True
-
-
-def _edited(units: Sequence[bytes], edits: Sequence[Edit]) -> bytes:
-    """The text after the edits."""
-    parts: list[bytes] = []
-    at = 0
-    for edit in edits:
-        parts += [*units[at : edit.start], edit.new]
-        at = edit.end
-    return b"".join([*parts, *units[at:]])
-
-
-def _changes(text: AnyStr, units: Sequence[bytes], edits: Sequence[Edit]) -> tuple[Change[AnyStr], ...]:
-    positions: Sequence[int] = range(len(units) + 1)
-    if isinstance(text, bytes):
-        positions = list(accumulate(map(len, units), initial=0))
-    return tuple(Change(positions[edit.start], positions[edit.end], _like(text, edit.new)) for edit in edits)
 
 
 def _without_special_tokens(program: Program) -> Program:

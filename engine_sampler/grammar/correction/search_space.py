@@ -1,11 +1,11 @@
-"""The graph that corrections search: a grammar's configurations, the bytes to try, and bounds on costs."""
+"""The graph that completions are searched in: a grammar's configurations, the bytes to try, and bounds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from heapq import heappop, heappush
-from typing import Any, TypeAlias
+from typing import Any
 
 from ...base.cached import cached_property
 from ..cache import Cache
@@ -19,17 +19,10 @@ from ..engines.reference.threads import BETWEEN_TERMINALS, EarleyConfigurations
 from ..engines.unique_keys import KeyPosition, position_after
 from ..errors import GrammarLimitError
 from ..program.rules import Program
-from .approximation import Approximation, approximation_of
-from .lower_bounds import LowerBounds
-from .rule_bounds import NEVER
-from .stack_bounds import StackBounds
+from .bounds import EarleyBounds, StackBounds
+from .least_costs import NEVER
 
-Bounds: TypeAlias = "LowerBounds | StackBounds"
-
-CONTINUATION_BYTES = (1 << 0xC0) - (1 << 0x80)
-"""The bytes of a UTF-8 character except its first one, as a mask."""
-
-STEPS = 64_000
+STEPS = 80_000
 """The default bound on the bytes that the search for a completion tries: half a second, and enough for any
 text of a schema such as OpenAPI's that was cut between two terminals."""
 
@@ -48,31 +41,14 @@ class SearchSpace:
         self.parser: Configurations[Any] = self.tables.configurations
         self._x = self.tables.expressions
         self._choices: dict[int, tuple[int, ...]] = {}
-        self._approximations: dict[int, Approximation | None] = {}
 
     @cached_property
-    def in_bytes(self) -> Bounds:
-        """The bounds in bytes."""
-        return self._bounds(0)
-
-    @cached_property
-    def in_characters(self) -> Bounds:
-        """The bounds in characters of UTF-8: only first bytes count."""
-        return self._bounds(CONTINUATION_BYTES)
-
-    def _bounds(self, free: int) -> Bounds:
+    def bound(self) -> EarleyBounds | StackBounds:
+        """The least number of bytes that a configuration still needs, or less."""
         if isinstance(self.parser, LalrConfigurations):
-            return StackBounds(self.parser, free)
+            return StackBounds(self.parser)
         assert isinstance(self.parser, EarleyConfigurations)
-        return LowerBounds(self.parser, free)
-
-    def approximation(self, free: int) -> Approximation | None:
-        """The approximation of the grammar, None without one; `free` is a mask of bytes that cost nothing."""
-        if not isinstance(self.parser, EarleyConfigurations):
-            return None
-        if free not in self._approximations:
-            self._approximations[free] = approximation_of(self.parser, free)
-        return self._approximations[free]
+        return EarleyBounds(self.parser)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -152,7 +128,7 @@ def shortest_completion(
 
     Raises GrammarLimitError if it is longer than `max_bytes`, or not found within `steps`.
     """
-    parser, bound = space.parser, space.in_bytes
+    parser, bound = space.parser, space.bound
     queue = [(bound(configuration), b"", _NO_CHOICE, configuration, keys)]
     done: set[tuple[int, KeyPosition | None]] = set()
     tried = 0
@@ -162,7 +138,7 @@ def shortest_completion(
             break
         if cost > max_bytes:
             raise GrammarLimitError(f"the completion needs more than max_bytes={max_bytes}: {cost} or more")
-        tried += 1
+        tried += choice != _NO_CHOICE
         if tried > steps:
             raise GrammarLimitError(f"no completion was found among the first {steps} bytes tried (steps)")
         if choice == _NO_CHOICE and (at, keys) in done:

@@ -1,4 +1,4 @@
-"""Finished texts: where they leave a language, their completions and their repairs."""
+"""Finished texts: where they leave a language, and their completions."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from engine_sampler.grammar import Grammar, GrammarError, GrammarLimitError
 from engine_sampler.grammar.correction import correction
-from engine_sampler.grammar.correction.correction import BYTES, Change, check, complete, repair
+from engine_sampler.grammar.correction.correction import BYTES, check, complete
 from engine_sampler.grammar.correction.search_space import search_space_of
 from engine_sampler.tokenizer import Tokenizer
 
@@ -95,16 +95,6 @@ def texts_of(grammar: Grammar, begin: bytes, max_bytes: int) -> Iterator[bytes]:
         layer = [(text + bytes((byte,)), at) for text, byte, at in following if at.accept(byte)]
 
 
-def distance(one: bytes, other: bytes) -> int:
-    """The number of bytes that have to be inserted, deleted or replaced."""
-    row = list(range(len(other) + 1))
-    for i, a in enumerate(one, 1):
-        before, row = row, [i]
-        for j, b in enumerate(other, 1):
-            row.append(min(before[j] + 1, row[-1] + 1, before[j - 1] + (a != b)))
-    return row[-1]
-
-
 any_grammar = st.one_of(
     grammars(), grammars(free), grammars(guarded, ignore=True), grammars(registers=True, ignore=True)
 )
@@ -127,23 +117,6 @@ def test_a_completion_is_the_first_of_the_shortest_in_byte_order(random: RandomG
         assert expected is None
         assert matcher.accept_bytes(text + found)
         assert matcher.is_accepting()
-
-
-@quick
-@given(any_grammar, few)
-def test_no_text_of_the_language_is_nearer_than_a_repair(random: RandomGrammar, text: bytes) -> None:
-    grammar = usable(random)
-    nearest = min((distance(text, other) for other in texts_of(grammar, b"", 4)), default=9)
-    try:
-        found = repair(grammar.program, text, max_edits=20)
-    except GrammarLimitError:
-        assert nearest == 9
-        return
-    assert found.minimal
-    assert distance(text, found.text) <= found.edits
-    assert check(grammar.program, found.text).valid
-    if nearest <= 4 - len(text):  # no longer text is nearer
-        assert found.edits == nearest
 
 
 @quick
@@ -188,45 +161,11 @@ def test_a_text_that_was_cut_off_is_completed_with_no_more_bytes_than_it_lost(
 
 
 @quick
-@given(
-    cases,
-    st.lists(st.tuples(st.integers(0, 60), st.sampled_from('{}[]",:a0 é'), st.integers(0, 2)), max_size=3),
-)
-def test_a_text_with_some_faults_needs_no_more_edits_than_that(
-    case: tuple[Grammar, str], faults: list[tuple[int, str, int]]
-) -> None:
-    grammar, text = case
-    broken = text
-    for place, character, kind in faults:
-        at = place % (len(broken) + 1)
-        broken = broken[:at] + ("" if kind == 0 else character) + broken[at + (kind != 1) :]
-    found = repair(grammar.program, broken)
-    assert found.edits <= len(faults)
-    assert found.minimal
-    assert check(grammar.program, found.text).valid
-
-
-@quick
 @given(cases)
-def test_a_text_of_the_language_is_its_own_repair(case: tuple[Grammar, str]) -> None:
+def test_a_text_of_the_language_is_complete(case: tuple[Grammar, str]) -> None:
     grammar, text = case
-    assert repair(grammar.program, text) == correction.Repair(text, 0, (), True)
     assert complete(grammar.program, text) == ""
     assert check(grammar.program, text).valid
-
-
-@quick
-@given(objects, st.text('{}[]",:a0é', max_size=12), st.booleans())
-@example("{}", "é", True)
-def test_the_changes_of_a_repair_turn_one_text_into_the_other(text: str, junk: str, as_bytes: bool) -> None:
-    broken = text[: len(text) // 2] + junk + text[len(text) // 2 :]
-    given_text: Any = broken.encode() if as_bytes else broken
-    found = repair(OBJECT.program, given_text)
-    changed = given_text
-    for change in reversed(found.changes):
-        changed = changed[: change.start] + change.new + changed[change.end :]
-    assert changed == found.text
-    assert type(found.text) is type(given_text)
 
 
 # --- check ---------------------------------------------------------------------------------------
@@ -269,8 +208,6 @@ def test_a_special_token_is_expected_but_is_not_text() -> None:
     assert (found.viable, found.position, found.expected) == (False, 1, b"")
     assert found.message.endswith("expected a special token")
     assert complete(grammar.program, "a") is None
-    with pytest.raises(GrammarLimitError, match="max_edits"):
-        repair(grammar.program, "ab")
 
 
 def test_a_long_text_is_checked_to_its_last_byte() -> None:
@@ -360,15 +297,12 @@ def test_both_lexers_complete_a_program_alike(begin: str) -> None:
     assert grammar.complete(begin) == complete(Grammar.from_lark(C).program, begin)
 
 
-def test_a_keyword_is_no_name_in_completions_and_repairs_of_the_contextual_lexer() -> None:
+def test_a_keyword_is_no_name_in_completions_of_the_contextual_lexer() -> None:
     text = 'start: "if" NAME | NAME "=" NAME\nNAME: /[a-z]+/\n%ignore " "'
     contextual = Grammar.from_lark(text, lexer="contextual")
     assert contextual.complete("if") == " a"
     assert contextual.complete("i") == "=a"
     assert contextual.complete("if=") is None
-    repaired = contextual.repair("if=a")
-    assert (repaired.edits, repaired.minimal) == (1, True)
-    assert contextual.check(repaired.text).valid
 
 
 @pytest.mark.parametrize("begin", ["", "a", "(", "((a", "aa+", "(aa)+"])
@@ -400,80 +334,3 @@ def test_an_incomplete_character_is_completed_in_bytes() -> None:
     grammar = Grammar.from_choices(["aé"])
     assert complete(grammar.program, b"a\xc3") == b"\xa9"
     assert complete(grammar.program, "a") == "é"
-
-
-# --- repair --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "repaired", "edits"),
-    [
-        ('{"a": 1', '{"a": 1}', 1),
-        ('{"a: 1}', '{"a": 1}', 1),
-        ('{"a" 1}', '{"a":1}', 1),
-        ('{"a": 1 "b": 2}', '{"a": 1,"b": 2}', 1),
-        ('{"a": [1, 2,]}', '{"a": [1, 2]}', 1),
-        ('{"a": 1,}', '{"a": 1}', 1),
-        ("{'a': 1}", '{"a": 1}', 2),
-        ("{'a': 'b'}", '{"a": "b"}', 4),
-        ('{"a": True}', '{"a": true}', 1),
-        ("{a: 1}", '{"a": 1}', 2),
-        ('{"a": tru', '{"a": true}', 2),
-        ('{"a": "\n"}', '{"a": ""}', 1),
-        ("", "{}", 2),
-    ],
-)
-def test_common_faults_of_models_are_repaired(text: str, repaired: str, edits: int) -> None:
-    found = repair(OBJECT.program, text)
-    assert (found.text, found.edits, found.minimal) == (repaired, edits, True)
-    assert repair(OBJECT.program, text.encode()).text == repaired.encode()
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '```json\n{"name": "x", "age": 3}\n```',
-        '{"name": "x", "age": 3, "tags": ["red", "gree',
-        "{name: 'x', age: 3}",
-        'Sure! {"name": "x", "age": "3",}',
-    ],
-)
-def test_a_schema_determines_the_intended_text(text: str) -> None:
-    found = json.loads(repair(PERSON.program, text).text)
-    assert (found["name"], found["age"]) == ("x", 3)
-    assert found.get("tags", ["red", "green"]) == ["red", "green"]
-
-
-def test_a_long_text_is_repaired_at_its_fault() -> None:
-    whole = json.dumps({f"key{i}": [i, {"name": f"value {i}", "flags": [True, None]}] for i in range(40)})
-    at = whole.index('"key20"') - 4
-    assert whole[at] == "}"
-    found = repair(OBJECT.program, whole[:at] + whole[at + 1 :])
-    assert (found.text, found.changes) == (whole, (Change(at, at, "}"),))
-
-
-def test_the_result_of_a_search_that_was_cut_short_is_not_called_minimal() -> None:
-    text = json.dumps({f"key{i}": [i, [[i]], "é"] for i in range(10)})[:-40]
-    found = repair(OBJECT.program, text, steps=300)
-    assert check(OBJECT.program, found.text).valid
-    assert not found.minimal
-    assert found.edits >= repair(OBJECT.program, text).edits
-
-
-def test_a_repair_beyond_the_limits_is_refused() -> None:
-    with pytest.raises(GrammarLimitError, match="max_edits=1"):
-        repair(OBJECT.program, "[]", max_edits=1)
-    with pytest.raises(GrammarLimitError, match="steps"):
-        repair(PERSON.program, "xxxx", steps=1)
-
-
-def test_an_edit_is_one_character_however_many_bytes_it_has() -> None:
-    found = repair(Grammar.from_choices(["naïve €"]).program, "naive")
-    assert (found.text, found.edits) == ("naïve €", 3)
-    assert repair(Grammar.from_choices(["a"]).program, b"a\xff\xfe").edits == 2
-
-
-def test_programs_are_repaired() -> None:
-    assert repair(Grammar.from_lark(C).program, "int f( { return (1 + 2; }").edits == 2
-    assert repair(Grammar.from_lark(SQL).program, "SELECT a,, b FORM t WHERE x=1)").edits <= 5
-    assert repair(Grammar.from_lark(C).program, "int f() { return 1 }").text == "int f() { return 1;}"

@@ -11,20 +11,16 @@ drafts and forks need no care. The work is linear in the text for most grammars,
     derivation    one way to read the text, out of a chart
     lalr          the rules as an LALR parser finds them
     reading       all of these for one grammar, kept for its next text
-    growing       those that no more text can change, while a text grows
 """
 
 from ..steps import Steps
 from .capture import Capture, Captures
-from .growing import GrowingCaptures, growing_captures
 from .reading import captures_of_text, captures_of_tokens
 
 __all__ = [
     "Capture",
     "Captures",
-    "GrowingCaptures",
     "Steps",
     "captures_of_text",
     "captures_of_tokens",
-    "growing_captures",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from ..reference.lr import LrRows
 from ..steps import Steps
@@ -24,18 +24,14 @@ class Reductions:
     def of(self, terminals: Sequence[Next], is_whole: bool, following: Next) -> Iterator[SymbolSpan]:
         """Those that end in a text: in a whole one, or in the beginning of one, behind which comes
         `following`. A lexer leaves no choice between terminals once they have ended."""
-        yield from self.read(terminals, 0)
+        for place, (terminal, *_) in enumerate(terminals):
+            yield from self._reduced(place, terminal)
+            self._stack.append((self._rows.actions[self._state][terminal], place))
         if is_whole:
             while (action := self._rows.ends[self._state]) < 0:
                 yield self._reduce(action, len(terminals))
         elif len(following) == 1:
             yield from self._reduced(len(terminals), following[0])
-
-    def read(self, terminals: Iterable[Next], first: int) -> Iterator[SymbolSpan]:
-        """Those that end before each of some terminals, from place `first` on."""
-        for place, (terminal, *_) in enumerate(terminals, first):
-            yield from self._reduced(place, terminal)
-            self._stack.append((self._rows.actions[self._state][terminal], place))
 
     @property
     def _state(self) -> int:

@@ -57,26 +57,6 @@ def split(configurations: Configurations[Any], threads: Threads, units: Units, s
     return _Walk(threads, units, live, steps).split(groups, is_whole)
 
 
-def split_between(
-    configurations: Configurations[Any],
-    threads: Threads,
-    units: Units,
-    reached: Sequence[int],
-    steps: Steps,
-    *,
-    is_first: bool,
-) -> list[TerminalSpan]:
-    """The terminals of a part of a text behind which there is one thread, between terminals.
-
-    reached   the configuration before each unit, and behind the last one
-    is_first  whether it is the first part; else there is one such thread before it as well
-    """
-    first, last = (frozenset(configurations.threads[reached[at]]) for at in (0, -1))
-    live = _backwards(configurations, threads, units, reached, last, steps)
-    groups: _Groups = _grouped(threads.beginnings(live[0])) if is_first else {(1,): ({IGNORED}, set(first))}
-    return _Walk(threads, units, live, steps).split(groups, True).pieces
-
-
 def _backwards(
     configurations: Configurations[Any],
     threads: Threads,

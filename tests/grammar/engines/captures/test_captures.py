@@ -172,14 +172,6 @@ def test_saved_and_pickled_grammars_capture(tmp_path: Path) -> None:
         assert copy.captures("a=(b=1)") == grammar.captures("a=(b=1)")
 
 
-def test_a_grammar_with_captures_is_printed_as_it_was_read(tmp_path: Path) -> None:
-    grammar = Grammar.from_lark(ASSIGNMENTS)
-    assert grammar.lark() == ASSIGNMENTS
-    grammar.save(tmp_path / "a.grammar")
-    with pytest.raises(GrammarError, match="captures of rules cannot be printed as Lark text"):
-        Grammar.load(tmp_path / "a.grammar").lark()
-
-
 # --- Tokens ---
 
 TOOLS = 'start: call+\ncall[capture]: <tool> NAME "(" arg ")"\narg[capture]: /[a-z ]*/\nNAME: /[a-z]+/'

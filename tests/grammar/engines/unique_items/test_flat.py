@@ -182,7 +182,7 @@ def test_masks_allow_exactly_the_tokens_that_are_accepted(engine: Any, kind: str
     assert ended
 
 
-def test_completions_and_repairs_do_not_repeat_items_in_silence() -> None:
+def test_completions_do_not_repeat_items_in_silence() -> None:
     grammar = Grammar.from_json_schema(STRINGS)
     assert grammar.complete('["a","b') == '"]'
     assert grammar.complete('["a","a"') is None
