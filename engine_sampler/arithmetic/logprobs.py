@@ -110,8 +110,8 @@ class Logprobs:
         self.ranks[rows] = 0
 
     def trimmed(self) -> Logprobs:
-        """The same without room that no row uses: rows of one width are all cut to the longest, others each
-        to its own entries, but at least to one."""
+        """A copy trimmed to the entries in use: rows of one width are cut to the longest, others each to its
+        own entries, at least one."""
         if (self.entry_token_ids[self.starts[1:] - 1] >= 0).all():
             return self  # every row uses all of its room
         return self._cut_each() if self._width is None else self._cut_all(self._width)

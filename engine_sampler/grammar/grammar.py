@@ -250,7 +250,7 @@ class Grammar:
         if isinstance(described, re.Pattern):
             if (whitespace, numbers, key_order) != (None, None, DEFAULTS.key_order):
                 raise GrammarError(
-                    "whitespace, numbers and key_order are not allowed for a pattern, which is no JSON"
+                    "whitespace, numbers and key_order are not allowed for a pattern: it describes no JSON"
                 )
             return cls.from_regex(described, limits=limits)
         if not is_described(described):

@@ -181,8 +181,8 @@ def sort(items: Collection[Ordered]) -> list[Ordered]:
 
 @contextmanager
 def half_of_work() -> Iterator[None]:
-    """Within it, half of the steps that are left may be spent: more raise GrammarLimitError, and whoever
-    catches that has the other half."""
+    """Within it, half of the steps that are left may be spent: more raise GrammarLimitError, and the
+    caller that catches it may spend the other half."""
     work = _CURRENT.get()
     kept = 0 if work is None else max(0, work.left // 2)
     if work is not None:

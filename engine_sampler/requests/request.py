@@ -195,7 +195,7 @@ class Request(RequestEnd):
         return counts
 
     def keep_phase(self) -> None:
-        """The token that another one has taken the place of does not count."""
+        """Discard the drawn token: a forced one has replaced it."""
         assert self.phases is not None
         self.phases.is_closing = False
 

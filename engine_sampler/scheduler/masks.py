@@ -62,7 +62,7 @@ class GrammarMasks:
             self._prepared = None if handle is None else PreparedMasks(handle, self._changed)
 
     def take_prepared(self) -> PreparedMasks | None:
-        """What the backend has taken over of the masks of this step; the next one has others."""
+        """The backend's handle for the masks of this step, which is valid for one step."""
         prepared, self._prepared = self._prepared, None
         return prepared
 

@@ -43,7 +43,7 @@ _ALL_COUNT = _Judgement()
 
 
 def _nothing() -> None:
-    """All is done."""
+    """Nothing is left to do: the backend has finished already."""
 
 
 def _raise(error: BaseException) -> None:
@@ -134,7 +134,7 @@ class Step:
                     Step.run(self, drawing.only(self._slots, np.flatnonzero(which).tolist()))
                 return
         inputs = drawing.inputs
-        # 1. Grammars fill their masks, and samplers prepare; who is not done with that is left out.
+        # 1. Grammars fill their masks, and samplers prepare; requests that are not ready sit out.
         # 2. The rows are grouped by configuration.
         batch, left_out = self._begun or self._start(drawing)
         # 3. The backend draws.

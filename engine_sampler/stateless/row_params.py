@@ -95,7 +95,7 @@ class RowParams:
         return list(params)
 
     def _changed(self, base: Sequence[SamplingParams], columns: Mapping[str, Column]) -> Collection[int]:
-        """The rows whose parameters may be others than in the last call."""
+        """The rows whose parameters may have changed since the last call."""
         before = self._columns
         if len(base) != len(self._base) or before.keys() != columns.keys():
             return range(len(base))

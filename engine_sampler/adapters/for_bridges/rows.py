@@ -66,8 +66,8 @@ class EngineRequest:
 
 
 class BridgeSampler:
-    """A `RowSampler` in an engine that does not say how wide its logits are before they come, and that cannot
-    end a request from within its sampler.
+    """A `RowSampler` for engines whose logits' width is known only at the first step, and that cannot end a
+    request from within their sampler.
 
     engine     its name, for the log.
     tokenizer  for parameters given as text.

@@ -97,7 +97,7 @@ def _grammar_of(what: str, entry: Mapping[str, Any]) -> Any:
 
 
 def _check_keys(what: str, value: Any, allowed: Sequence[str]) -> None:
-    """Refuse what is no object, and members that are not known and not null."""
+    """Refuse anything but an object, and unknown members that are not null."""
     if not isinstance(value, dict):
         raise GrammarError(f"{what}: {quoted(value)} is not allowed: an object")
     for key, member in value.items():

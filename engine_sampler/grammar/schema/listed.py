@@ -26,7 +26,7 @@ MAX_LISTED_STATES = 100_000
 
 _FEW_STATES = 30_000
 _APART = 32
-"""The largest set of constants that are followed apart; all are if there are more than `_FEW_STATES` else."""
+"""Above this size constants share states, unless that would take more than `_FEW_STATES`."""
 
 MAX_LISTED_KEYS = 1_000
 """Maximum number of bits for the keys of one list of objects."""

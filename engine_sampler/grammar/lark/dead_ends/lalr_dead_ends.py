@@ -5,8 +5,8 @@ Where such a terminal leads nowhere, it must not even begin, or a text would be 
 finished.
 
 The stack of the parser is not followed: once a rule is reduced, the parser may be in any state that its left
-side leads to. And of all that follows a terminal, only the next terminal is checked. So what this removes
-leads nowhere, but other texts may lead nowhere, too.
+side leads to. And of all that follows a terminal, only the next terminal is checked. Everything that is
+removed is a real dead end; some dead ends remain.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class WithoutEffect:
                 near = _nearest_keyword(name, keywords)
                 if near is not None:
                     self.add(
-                        f"{quoted(name)} in the JSON Schema is no keyword and has no effect: is {near} meant?"
+                        f"{quoted(name)} is not a keyword of JSON Schema and is ignored: is {near} meant?"
                     )
 
     def add_format(self, name: Any) -> None:
