@@ -2,8 +2,8 @@ r"""Patterns as deterministic automata: with lookarounds anywhere, and with the 
 
 A **cell** is the rest of a way through the pattern: a node, and the cell that follows it; cell 0 is the end.
 A **thread** is (cell, forbidden, required): the rest, threads none of which may reach its end (negative
-lookaheads), and sets of threads: at least one of each must reach its end (positive lookaheads). A state of the
-automaton is the threads after a text, in order of preference where order counts, and the state of each
+lookaheads), and sets of threads: at least one of each must reach its end (positive lookaheads). A state of
+the automaton is the threads after a text, in order of preference where order counts, and the state of each
 lookbehind. A thread that has reached its end hides all that are less preferred.
 """
 
