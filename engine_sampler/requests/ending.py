@@ -24,6 +24,7 @@ class RequestEnd:
 
     share           what it has had of the budget of its steps.
     finish_reason   None while it continues; `stop_reason` and `error` say more.
+    has_lacked_memory  whether a step of it has been interrupted for want of memory.
     """
 
     text: Detokenizer | None
@@ -35,7 +36,7 @@ class RequestEnd:
         self.error: str | None = None
         self._ending = 0
         """The number of its end among all ends of requests."""
-        self._has_lacked_memory = False
+        self.has_lacked_memory = False
 
     @property
     def live(self) -> bool:
@@ -90,8 +91,8 @@ class RequestEnd:
         """Raise what interrupts the call that runs now, and is no fault of this request. Memory may run out
         once: the call is repeated then, and must not fail for ever."""
         kind = type(fault)  # isinstance would ask the exception, which may be a plugin's
-        is_scarce = issubclass(kind, MemoryError) and not self._has_lacked_memory
-        self._has_lacked_memory |= is_scarce
+        is_scarce = issubclass(kind, MemoryError) and not self.has_lacked_memory
+        self.has_lacked_memory |= is_scarce
         if is_scarce or issubclass(kind, INTERRUPTIONS):
             raise fault
 

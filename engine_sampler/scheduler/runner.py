@@ -85,7 +85,7 @@ class StepRunner:
         try:
             tokens = None if first is None else step.begin(first)
         except MemoryError:
-            self._lacks_memory = True
+            self._lack_memory(plan)
             raise
         return BegunRun(
             step, plan, logits, rounds if first is None else itertools.chain((first,), rounds), tokens
@@ -99,21 +99,15 @@ class StepRunner:
         self, step: Step, rounds: Iterable[Round], plan: RowPlan, logits: LogitRows
     ) -> StepResult:
         """The rounds of a step, and what follows them."""
-        for drawing in rounds:
-            try:
-                step.run(drawing)
-            except BackendError as error:
-                if drawing.is_first:
-                    raise
-                logger.error("%s", error)  # what the first rounds have drawn counts; later rows give no token
-                break
-            except MemoryError:
-                self._lacks_memory = True
-                raise
+        try:
+            _run_rounds(step, rounds)
+            result = step.result(plan, self._requests.steps)
+            for group in plan.groups:
+                self._step_group(group, plan.inputs, logits, result)
+        except MemoryError:
+            self._lack_memory(plan)
+            raise
         self._lacks_memory = False
-        result = step.result(plan, self._requests.steps)
-        for group in plan.groups:
-            self._step_group(group, plan.inputs, logits, result)
         for i in sorted(step.may_have_ended):
             self._requests.retire_if_done(plan.inputs.requests[i])
         return result
@@ -164,6 +158,12 @@ class StepRunner:
         )
 
     # --- inside ----------------------------------------------------------------------------------
+
+    def _lack_memory(self, plan: RowPlan) -> None:
+        """The step is to be repeated, and must not fail for ever: what lacks memory again ends."""
+        self._lacks_memory = True
+        for request in plan.inputs.requests:
+            request.has_lacked_memory = True
 
     def _take_decisions(self) -> tuple[int, int]:
         """What bounds of weights have decided, and left open, since the last call. A library that is opened
@@ -243,3 +243,14 @@ class StepRunner:
             self._processing = Processing(self._running, grouping, self._requests.slots, self._masks)
             self._grouping = grouping
         return self._running, self._grouping
+
+
+def _run_rounds(step: Step, rounds: Iterable[Round]) -> None:
+    for drawing in rounds:
+        try:
+            step.run(drawing)
+        except BackendError as error:
+            if drawing.is_first:
+                raise
+            logger.error("%s", error)  # what the first rounds have drawn counts; later rows give no token
+            return
