@@ -276,6 +276,8 @@ def _version_of(distribution: str) -> str:
 
 _loading = fork_safe(threading.RLock())
 _default: Registry | None = None
+_loaded: Registry | None = None
+"""`_default`, once it is complete: from then on no lock is taken, which an interruption might leave held."""
 
 
 def default_registry() -> Registry:
@@ -283,7 +285,9 @@ def default_registry() -> Registry:
 
     A plugin that calls this while it is being loaded sees what has been loaded so far.
     """
-    global _default
+    global _default, _loaded
+    if _default is not None and _default is _loaded:
+        return _default
     with _loading:
         if _default is None:
             _default = Registry(CORE_PARAMS)
@@ -292,6 +296,7 @@ def default_registry() -> Registry:
             except BaseException:
                 _default = None
                 raise
+            _loaded = _default
         return _default
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +22,7 @@ from engine_sampler.contract import (
     hookimpl,
 )
 from engine_sampler.params import SamplingParams
-from engine_sampler.registry import CORE_PARAMS, PluginError, Registry, default_registry
+from engine_sampler.registry import CORE_PARAMS, PluginError, Registry, default_registry, loading
 from engine_sampler.registry.catalogue import RESERVED
 
 
@@ -320,6 +321,7 @@ def test_the_registry_of_the_process_is_created_once() -> None:
 
 def test_a_failed_start_is_retried(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr("engine_sampler.registry.loading._default", None)
+    monkeypatch.setattr("engine_sampler.registry.loading._loaded", None)
     monkeypatch.setenv("ENGINE_SAMPLER_PLUGINS", "nobody_provides_this")
     monkeypatch.setenv("ENGINE_SAMPLER_STRICT", "1")
     for _ in range(2):
@@ -334,3 +336,14 @@ def test_a_failed_start_is_retried(monkeypatch: pytest.MonkeyPatch, caplog: pyte
 def test_every_attribute_of_the_settings_of_a_request_is_reserved() -> None:
     attributes = {name for name in vars(SamplingParams) if not name.startswith("_")}
     assert attributes <= RESERVED
+
+
+def test_once_it_is_loaded_the_registry_needs_no_lock() -> None:
+    """An exception from outside may leave a lock held for ever: other threads go on all the same."""
+    assert default_registry() is not None
+    found: list[Registry] = []
+    with loading._loading:
+        other = threading.Thread(target=lambda: found.append(default_registry()), daemon=True)
+        other.start()
+        other.join(20)
+    assert found == [default_registry()]
