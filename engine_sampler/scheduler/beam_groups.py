@@ -71,7 +71,7 @@ class BeamGroup:
 
     @classmethod
     def of(cls, params: SamplingParams, request_ids: Sequence[RequestId], eos_count: int) -> BeamGroup:
-        """A group with `params`, whose texts end at any of `eos_count` EOS tokens, say."""
+        """A group with `params`, in a vocabulary with `eos_count` EOS tokens."""
         search: BeamSearch[Request] = BeamSearch(
             row_count(params),
             params.length_penalty,
