@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import marshal
-import threading
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, TypeVar
 
-from ...base.forking import fork_safe
 from ..alphabet import MarkerAlphabet
 from ..definition import AnswerDefinition, character_class
 from .following import Following
@@ -122,11 +120,11 @@ MAX_SIZE = 1 << 18
 
 
 class SharedAutomata:
-    """The automata of a tokenizer, by what they are made of."""
+    """The automata of a tokenizer, by what they are made of. It takes no lock, which an interrupted call
+    might leave held: each access to the dictionary is one operation."""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, MessageAutomaton] = {}
-        self._lock = fork_safe(threading.Lock())
 
     @staticmethod
     def of(tokenizer: Tokenizer | None) -> SharedAutomata:
@@ -150,18 +148,15 @@ class SharedAutomata:
         if len(data) > MAX_SIZE:
             return make(given)
         key = options, data
-        with self._lock:
-            known = self._known.pop(key, None)
-            if known is not None:
-                self._known[key] = known
+        known = self._known.pop(key, None)
         if known is not None:
+            self._known[key] = known
             known.remember()
             return known
-        made = make(marshal.loads(data))  # without the lock: others need not wait for it
-        with self._lock:
-            known = self._known.setdefault(key, made)
-            if len(self._known) > MAX_SHARED:
-                del self._known[next(iter(self._known))]
+        # Two threads may make one each; the first that is there is kept.
+        known = self._known.setdefault(key, make(marshal.loads(data)))
+        for oldest in list(self._known)[:-MAX_SHARED]:
+            self._known.pop(oldest, None)
         return known
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
-import signal
 from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 
@@ -14,6 +12,7 @@ from engine_sampler.messages import MessageParser
 from engine_sampler.messages.reading import automaton
 from engine_sampler.messages.reading.automaton import MAX_SHARED, MAX_STEPS, SharedAutomata
 
+from ...interruptions.injecting import Injection, count_of
 from ...params.tools.transcripts import TOOLS
 from ..vocabularies import MARKERS, vocabulary
 
@@ -120,13 +119,13 @@ def test_an_automaton_is_made_while_others_are_found() -> None:
     assert shared.find((), (1,), make) is made
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
-def test_a_child_of_a_fork_makes_parsers_whatever_other_threads_did() -> None:
-    shared = SharedAutomata.of(None)
-    with shared._lock:
-        child = os.fork()
-        if child == 0:
-            signal.alarm(30)  # a lock that nobody frees ends the child
-            MessageParser("qwen_3", TOOLS)
-            os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
+def test_wherever_a_search_is_interrupted_other_threads_search_on() -> None:
+    def make(given: tuple[object, ...]) -> automaton.MessageAutomaton:
+        return MessageParser(None)._automaton
+
+    for at in range(count_of(lambda: SharedAutomata().find((), (1,), make))):
+        shared = SharedAutomata()
+        Injection(KeyboardInterrupt, at).during(lambda: shared.find((), (1,), make))  # noqa: B023
+        with ThreadPoolExecutor(1) as other:
+            made = other.submit(shared.find, (), (1,), make).result(timeout=60)
+        assert shared.find((), (1,), make) is made
