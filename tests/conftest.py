@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,6 +50,17 @@ def pytest_collection(session: pytest.Session) -> Iterator[object]:
         gc.freeze()
         gc.set_threshold(5_000, 20, 10)
         gc.enable()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says in one line what is skipped for want of what."""
+    reasons: Counter[str] = Counter()
+    for report in terminalreporter.stats.get("skipped", ()):
+        reason = str(report.longrepr[-1] if isinstance(report.longrepr, tuple) else report.longrepr)
+        missing = re.search(r"could not import '(\w+)", reason)
+        reasons[missing.group(1) if missing else reason.removeprefix("Skipped: ")] += 1
+    if reasons:
+        terminalreporter.line("skipped: " + ", ".join(f"{reason} ({n})" for reason, n in reasons.most_common()))
 
 
 def shared_data(name: str) -> Path:
