@@ -1,7 +1,9 @@
 """A plugin of pytest for the stages of `.ci/run`: what has passed in one need not be run again in the next.
 
-    pytest -p passed --note-passed FILE     the tests that pass are written to FILE
-    pytest -p passed --leave-out FILE       those in it are left out, but for those of plugins
+    pytest -p passed --note-passed=FILE     the tests that pass are written to FILE
+    pytest -p passed --leave-out=FILE       those in it are left out, but for those of plugins
+
+With a blank instead of the `=`, pytest takes FILE for a place of tests, too, and their names begin elsewhere.
 """
 
 from __future__ import annotations

@@ -99,8 +99,10 @@ class Details:
         for mode, entries in said.pop("logprobs", ()):
             tables[mode], begin = _table_in(arrays, begin, rows, entries)
         ends = {i: tuple(end) for i, end in said.pop("ends", ())}
-        lists = {name: said.pop(name) for name in ("text", "skipped") if name in said}
-        return cls(**lists, **{name: dict(pairs) for name, pairs in said.items()}, ends=ends, logprobs=tables)
+        parts: dict[str, Any] = {
+            name: value if name in ("text", "skipped") else dict(value) for name, value in said.items()
+        }
+        return cls(**parts, ends=ends, logprobs=tables)
 
 
 def _spread(table: Logprobs, rows: np.ndarray, count: int) -> Logprobs:
