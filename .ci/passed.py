@@ -42,7 +42,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if path is None:
         return
     # An integration does more with its peer than without, also within one test.
-    passed = {line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("plugins/")}
+    lines = path.read_text(encoding="utf-8").splitlines()
+    passed = {line for line in lines if not line.startswith("plugins/")}
     left = [item for item in items if item.nodeid in passed]
     items[:] = [item for item in items if item.nodeid not in passed]
     config.hook.pytest_deselected(items=left)

@@ -60,7 +60,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         missing = re.search(r"could not import '(\w+)", reason)
         reasons[missing.group(1) if missing else reason.removeprefix("Skipped: ")] += 1
     if reasons:
-        terminalreporter.line("skipped: " + ", ".join(f"{reason} ({n})" for reason, n in reasons.most_common()))
+        counts = ", ".join(f"{reason} ({n})" for reason, n in reasons.most_common())
+        terminalreporter.line(f"skipped: {counts}")
 
 
 def shared_data(name: str) -> Path:
