@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import heapq
-import os
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
@@ -59,39 +57,6 @@ class ReadingWork:
         give_way()
 
 
-class _Collector:
-    """Python's collector of cycles, which pauses while a grammar is read: it would look through all of a
-    large grammar again and again, and take as long as the reading itself.
-
-    One reader pauses it. Others meanwhile do not prolong the pause, so readers that always overlap leave it
-    time.
-    """
-
-    paused = False
-
-    def pause(self) -> bool:
-        """Whether it collects nothing from now on, until this caller's `resume`."""
-        if self.paused or not gc.isenabled():
-            return False
-        self.paused = True
-        gc.disable()
-        return True
-
-    def resume(self) -> None:
-        """End the pause."""
-        self.paused = False
-        gc.enable()
-
-    def resume_in_child(self) -> None:
-        """End the pause in the child of a fork, which lacks the reader that made it."""
-        if self.paused:
-            self.resume()
-
-
-_COLLECTOR = _Collector()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_COLLECTOR.resume_in_child)
-
 _CURRENT: ContextVar[ReadingWork | None] = ContextVar("work", default=None)
 
 
@@ -102,26 +67,22 @@ class counted_work:
     the depth of the caller's stack.
     """
 
-    __slots__ = ("_limits", "_paused", "_token")
+    __slots__ = ("_limits", "_token")
 
     def __init__(self, limits: Limits = LIMITS) -> None:
         self._limits = limits
         self._token: Token[ReadingWork | None] | None = None  # of the outermost call only
-        self._paused = False
 
     def __enter__(self) -> ReadingWork:
         work = _CURRENT.get()
         if work is None:
             work = ReadingWork(self._limits)
             self._token = _CURRENT.set(work)
-            self._paused = _COLLECTOR.pause()
         return work
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if self._token is not None:
             _CURRENT.reset(self._token)
-            if self._paused:
-                _COLLECTOR.resume()
         if isinstance(error, RecursionError):
             raise GrammarLimitError("the grammar is nested too deep for the remaining stack") from None
 

@@ -3,7 +3,6 @@ work."""
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import sys
@@ -32,9 +31,9 @@ class StepLock:
             ...
 
     A signal or scarce memory can raise an exception between any two lines, also on the way into and out of a
-    `with`. So nothing here relies on being left in order: a call runs as long as its frame is on the stack of
-    its thread. If it does not come to its end, what it has registered by `if_interrupted` is done, the newest
-    first: at once, or, if that is interrupted too, before the next call.
+    `with`. So nothing here relies on being left in order: a call runs as long as Python says so of its frame.
+    If it does not come to its end, what it has registered by `if_interrupted` is done, the newest first: at
+    once, or, if that is interrupted too, before the next call.
 
     lock     held for changes of a few lines, by every method that may be called from any thread.
     restore  done after the undoing of an interrupted call; brings order into what is derived from the rest.
@@ -112,9 +111,7 @@ class StepLock:
     @property
     def running(self) -> bool:
         """Whether a step runs, or has begun."""
-        return self._held is not None or (
-            self._caller is not None and _is_running(self._caller, self._thread)
-        )
+        return self._held is not None or (self._caller is not None and _is_running(self._caller))
 
     def when_idle(self, work: Work) -> None:
         """Do `work` now, or right after the step that is running. Called with the lock held, also by plugins
@@ -190,7 +187,7 @@ class StepLock:
         if self.running:
             raise RuntimeError(_INSIDE if self._thread == thread else _MEANWHILE)
         for builder in [builder for builder in self._building if builder[0] == thread]:
-            if _is_running(builder[1], thread):
+            if _is_running(builder[1]):
                 raise RuntimeError(_INSIDE)
             self._building.remove(builder)
 
@@ -260,16 +257,14 @@ def _nothing() -> None:
     """There is nothing to do."""
 
 
-def _is_running(frame: Any, thread: int) -> bool:
-    """Whether the call of `frame` runs on `thread`."""
-    was_enabled = gc.isenabled()
-    gc.disable()  # CPython 3.11 waits for ever if a `threading.local` is freed in the middle of what follows
-    at = sys._current_frames().get(thread)
-    if was_enabled:
-        gc.enable()
-    while at is not None and at is not frame:
-        at = at.f_back
-    return at is not None
+def _is_running(frame: FrameType) -> bool:
+    """Whether the call of `frame` has not come to its end, on whatever thread. The variables of one that has
+    are given up."""
+    try:
+        frame.clear()
+    except RuntimeError:  # a call that runs needs them
+        return True
+    return False
 
 
 class _LeftBehind:
