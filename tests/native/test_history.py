@@ -296,10 +296,10 @@ def test_a_repeat_is_counted_no_further_than_its_penalty_grows():
 
 def test_a_long_prompt_of_equal_tokens_is_read_in_linear_time():
     native = Native([0] * 20_000, dry_base=1.0001, dry_allowed_length=1)
-    begun = time.perf_counter()
+    begun = time.thread_time()
     native.sync("dry", "repeated")
     assert native.dry() == ([0], [19_999])
-    assert time.perf_counter() - begun < 0.1
+    assert time.thread_time() - begun < 0.1
 
 
 # --- n-grams and bad words -----------------------------------------------------------------------

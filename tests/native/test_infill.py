@@ -108,7 +108,7 @@ def test_a_whole_vocabulary_does_not_take_quadratic_time():
     native = Native(tokenizer, [n - 1])
     mass = np.full(n, 1 << 20, np.int64)
     mass[0], mass[-1] = 1 << 30, 0
-    begun = time.perf_counter()
+    begun = time.thread_time()
     kept = native.kept(np.arange(n), mass)
-    assert time.perf_counter() - begun < 1
+    assert time.thread_time() - begun < 1
     assert np.flatnonzero(kept).tolist() == [0, n - 1]
