@@ -53,7 +53,7 @@ def pytest_collection(session: pytest.Session) -> Iterator[object]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Says in one line what is skipped for want of what."""
+    """Counts the skipped tests in one line, by what they miss."""
     reasons: Counter[str] = Counter()
     for report in terminalreporter.stats.get("skipped", ()):
         reason = str(report.longrepr[-1] if isinstance(report.longrepr, tuple) else report.longrepr)

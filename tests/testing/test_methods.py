@@ -49,18 +49,9 @@ TRIED: tuple[tuple[type, tuple[type, ...]], ...] = (
 
 GIVEN = {
     *("BackendError", "Batch", "Chain", "ConstraintError", "DeferredBackend", "Example", "GrammarMeasures"),
-    *(
-        "Group",
-        "LogprobsRequest",
-        "LookAhead",
-        "Param",
-        "ParameterError",
-        "PreparedMasks",
-        "Rows",
-        "Selection",
-    ),
-    *("SlotEntry", "SlotTable", "Stateful", "StepMeasures", "StopVerdict", "TextMatch", "TextState"),
-    *("UnfinishedError", "Vocabulary", "Watch", "Work"),
+    *("Group", "LogprobsRequest", "LookAhead", "Param", "ParameterError", "PreparedMasks", "Rows"),
+    *("Selection", "SlotEntry", "SlotTable", "Stateful", "StepMeasures", "StopVerdict", "TextMatch"),
+    *("TextState", "UnfinishedError", "Vocabulary", "Watch", "Work"),
 }
 """What plugins are given, return or raise; `Stateful` is a part of the others."""
 
