@@ -3,7 +3,8 @@
     pytest -p passed --note-passed=FILE     the tests that pass are written to FILE
     pytest -p passed --leave-out=FILE       those in it are left out, but for those of plugins
 
-With a blank instead of the `=`, pytest takes FILE for a folder of tests, too, and names tests from another root.
+With a blank instead of the `=`, pytest takes FILE for a place of tests, too, and names tests from another
+root.
 """
 
 from __future__ import annotations
