@@ -15,7 +15,16 @@ HOOKS = "engine_sampler.contract.hookspecs"
 """The one module here that nobody imports: plugins define its functions."""
 
 ADAPTERS = "engine_sampler.adapters"
-"""The package whose modules have some names in common."""
+"""The package of other systems' interfaces."""
+
+
+def prefix(module: str) -> str:
+    """What goes before the names of `module` in the reference: nothing, but for integrations and what they
+    share, which have some names in common."""
+    package, _, last = module.rpartition(".")
+    if module.startswith("engine_sampler_"):
+        return module.removeprefix("engine_sampler_") + "."
+    return f"{last}." if package == ADAPTERS or last == "for_bridges" else ""
 
 
 @dataclass(frozen=True)
@@ -148,7 +157,7 @@ PAGES = (
         "for_bridges",
         "For bridges",
         "What a package shares with others that puts this library into an engine.",
-        ("engine_sampler.adapters.for_bridges",),
+        ("engine_sampler.for_bridges",),
     ),
     Page(
         "arithmetic",
@@ -199,9 +208,8 @@ class Entry:
 
     @property
     def label(self) -> str:
-        """What the reference calls it: its name, in an adapter after that of the adapter."""
-        package, _, module = self.module.rpartition(".")
-        return f"{module}.{self.name}" if package == ADAPTERS else self.name
+        """What the reference calls it: its name, in an integration after that of the integration."""
+        return prefix(self.module) + self.name
 
     @property
     def value(self) -> Any:

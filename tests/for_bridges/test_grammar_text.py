@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from engine_sampler import Grammar, ParameterError, Tokenizer, unpack_bitmask
-from engine_sampler.adapters.for_bridges import GrammarText, fill_texts, structured_grammar
+from engine_sampler.for_bridges import GrammarText, fill_texts, structured_grammar
 
 TOKENS = [b"a", b"b", b"ab", b"1", b"", b""]
 END, STOP = 4, 5

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine_sampler.adapters.for_bridges import PeerError, PeerPlaces, overriding
+from engine_sampler.for_bridges import PeerError, PeerPlaces, overriding
 
 
 class Engine:

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ...params import RequestLimits, SamplingParams
-from ...stateless import RowResult, RowSampler
-from ...tokenizer import Tokenizer
-from .._tensors import to_numpy
+from ..params import RequestLimits, SamplingParams
+from ..stateless import RowResult, RowSampler
+from ..tokenizer import Tokenizer
+from .tensors import to_numpy
 
 logger = logging.getLogger("engine_sampler")
 

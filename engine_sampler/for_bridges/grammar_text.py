@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ...base.errors import quoted, text_of
-from ...contract import ParameterError
-from ...grammar import Grammar
-from ...params import SamplingParams
-from ...stateless import fill_bitmasks
+from ..base.errors import quoted, text_of
+from ..contract import ParameterError
+from ..grammar import Grammar
+from ..params import SamplingParams
+from ..stateless import fill_bitmasks
 
 logger = logging.getLogger("engine_sampler")
 

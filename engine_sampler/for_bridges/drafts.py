@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ...stateless import RowResult
-from .._tensors import to_numpy
+from ..stateless import RowResult
 from .rows import tokens_beside
+from .tensors import to_numpy
 
 
 def tokens_of_drafts(

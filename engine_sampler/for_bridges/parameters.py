@@ -9,10 +9,10 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, ParamSpec
 
-from ...arithmetic import child_seed
-from ...base.errors import text_of
-from ...contract import ParameterError
-from ...params import RequestLimits, SamplingParams
+from ..arithmetic import child_seed
+from ..base.errors import text_of
+from ..contract import ParameterError
+from ..params import RequestLimits, SamplingParams
 
 logger = logging.getLogger("engine_sampler")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine_sampler.adapters.for_bridges import ngram_draft
+from engine_sampler.for_bridges import ngram_draft
 
 
 @pytest.mark.parametrize(

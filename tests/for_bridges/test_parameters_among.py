@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine_sampler import ParameterError, SamplingParams
-from engine_sampler.adapters.for_bridges import child_seed_of, parameters_among, params_or_plain, refused_with
+from engine_sampler.for_bridges import child_seed_of, parameters_among, params_or_plain, refused_with
 
 REQUEST = SimpleNamespace(top_p=0.9)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from engine_sampler import RowSampler, SamplingParams, sample
-from engine_sampler.adapters.for_bridges import (
+from engine_sampler.for_bridges import (
     BridgeSampler,
     EngineRequest,
     follow_slots,
@@ -18,7 +18,7 @@ from engine_sampler.adapters.for_bridges import (
     tokens_beside,
     tokens_of_drafts,
 )
-from engine_sampler.adapters.for_bridges.rows import tokens_in_slots
+from engine_sampler.for_bridges.rows import tokens_in_slots
 
 VOCAB = 9
 PARAMS = SamplingParams(frequency_penalty=0.7, repetition_penalty=1.2, seed=5)
