@@ -45,7 +45,6 @@ COMPILED_LATER = {
 LOADERS = {
     "for_bridges.places",
     "adapters.mindie.token_selector",
-    "adapters.vllm.__init__",
     "base.lazy",
     "cli.main",
     "contract.deferred",

@@ -23,7 +23,7 @@ def prefix(module: str) -> str:
     share, which have some names in common."""
     package, _, last = module.rpartition(".")
     if module.startswith("engine_sampler_"):
-        return module.removeprefix("engine_sampler_") + "."
+        return module.removeprefix("engine_sampler_").partition(".")[0] + "."
     return f"{last}." if package == ADAPTERS or last == "for_bridges" else ""
 
 
@@ -170,20 +170,17 @@ PAGES = (
         "Adapters",
         "Other systems' interfaces. "
         "[Coming from another system](../coming-from/index.md) shows them at work.",
-        tuple(
-            f"{ADAPTERS}.{name}"
-            for name in (
-                "llama_cpp",
-                "koboldai",
-                "transformers",
-                "vllm",
-                "mlx",
-                "mlx_batches",
-                "lmdeploy",
-                "outlines",
-                "mindie",
-                "atb",
-            )
+        (
+            "engine_sampler_llama_cpp",
+            "engine_sampler_vllm.logits_processor",
+            f"{ADAPTERS}.koboldai",
+            f"{ADAPTERS}.transformers",
+            f"{ADAPTERS}.mlx",
+            f"{ADAPTERS}.mlx_batches",
+            f"{ADAPTERS}.lmdeploy",
+            f"{ADAPTERS}.outlines",
+            f"{ADAPTERS}.mindie",
+            f"{ADAPTERS}.atb",
         ),
     ),
     Page(

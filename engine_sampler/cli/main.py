@@ -40,7 +40,7 @@ EXTRAS = {
 
 ENGINES = {
     "transformers": "engine_sampler.adapters.transformers",
-    "llama.cpp": "engine_sampler.adapters.llama_cpp",
+    "llama.cpp": "engine_sampler_llama_cpp",
 }
 """Engines that run a model supplied by the user → the module of their `Session`."""
 

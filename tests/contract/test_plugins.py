@@ -24,6 +24,20 @@ FOR_TESTS = (*SURFACE, "engine_sampler.testing")
 """docs/plugins.md says so."""
 
 FURTHER = {
+    "engine-sampler-llama-cpp/tests/test_llama_grammars.py": {
+        "engine_sampler.contract",
+        "engine_sampler.grammar.lark.gbnf",
+    },
+    "engine-sampler-llama-cpp/tests/test_llama_parity.py": {
+        "engine_sampler.params",
+    },
+    "engine-sampler-llama-cpp/tests/test_llama_requests.py": {
+        "engine_sampler.grammar",
+        "engine_sampler.params",
+    },
+    "engine-sampler-vllm/tests/test_vllm_processor.py": {
+        "engine_sampler.registry",
+    },
     "engine-sampler-torch/benchmarks/on_device/equality.py": {"engine_sampler.testing"},
     "engine-sampler-torch/benchmarks/on_device/step_times.py": {"engine_sampler.testing"},
     "engine-sampler-torch/example.py": {
@@ -33,7 +47,6 @@ FURTHER = {
     "engine-sampler-torch/tests/adapters/test_adapters_on_a_device.py": {
         "engine_sampler.adapters.transformers",
         "engine_sampler.adapters.transformers.generate",
-        "engine_sampler.adapters.vllm",
     },
     "engine-sampler-torch/tests/steps/test_formulas.py": {
         "engine_sampler.samplers",

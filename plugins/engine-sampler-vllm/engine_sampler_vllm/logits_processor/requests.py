@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ...arithmetic import child_seed
-from ...for_bridges import to_numpy, within
-from ...params import RequestLimits, SamplingParams
-from ...scheduler import RequestId, Scheduler
-from ...tokenizer import Tokenizer
+from engine_sampler import RequestLimits, SamplingParams, Scheduler, Tokenizer
+from engine_sampler.arithmetic import child_seed
+from engine_sampler.for_backends import RequestId
+from engine_sampler.for_bridges import to_numpy, within
+
 from .settings import settings_of
 
 logger = logging.getLogger("engine_sampler")

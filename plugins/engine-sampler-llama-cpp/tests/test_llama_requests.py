@@ -10,16 +10,16 @@ import re
 from typing import Any
 
 import pytest
-
-from engine_sampler import ParameterError, SamplingParams, Scheduler, Tokenizer
-from engine_sampler.adapters.llama_cpp import from_request, requests
-from engine_sampler.adapters.llama_cpp.requests import (
+from engine_sampler_llama_cpp import from_request, requests
+from engine_sampler_llama_cpp.requests import (
     FIELDS,
     RENAMED,
     SAMPLERS,
     SPECIAL,
     TRANSPORT,
 )
+
+from engine_sampler import ParameterError, SamplingParams, Scheduler, Tokenizer
 from engine_sampler.grammar import Grammar, tool_calls
 from engine_sampler.params import build_chain
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from .vllm_protocol import EXTRA_ARGS, VOCAB, FakeRequest, Params, Runner, logits, tokens
+from vllm_protocol import EXTRA_ARGS, VOCAB, FakeRequest, Params, Runner, logits, tokens
 
 torch = pytest.importorskip("torch")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     pytest.importorskip("vllm.v1.sample.sampler")
+    from engine_sampler_vllm.logits_processor import EngineSampler
     from vllm import SamplingParams
     from vllm.exceptions import VLLMValidationError
     from vllm.v1.sample import logits_processor as v1
@@ -23,9 +23,7 @@ with warnings.catch_warnings():
     from vllm.v1.sample.sampler import Sampler
     from vllm.v1.worker.gpu.sample import logits_processor as v2
 
-    from engine_sampler.adapters.vllm import EngineSampler
-
-NAME = "engine_sampler.adapters.vllm:EngineSampler"
+NAME = "engine_sampler_vllm.logits_processor:EngineSampler"
 CONFIG = SimpleNamespace(
     speculative_config=None,
     scheduler_config=SimpleNamespace(max_num_seqs=8),

@@ -7,8 +7,8 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-from ...base.arguments import with_attributes
-from ...tokenizer import Tokenizer
+from engine_sampler import Tokenizer
+from engine_sampler.for_bridges import with_attributes
 
 _LLAMA = "llama_cpp.Llama"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,10 +14,11 @@ import pytest
 pytest.importorskip("gguf")
 pytest.importorskip("llama_cpp")
 
-from . import tiny_gguf
-from .combinations import ALLOWED, ALLOWED_IN_CHATS, BIASES, OWN_GRAMMARS, TWICE
+import tiny_gguf
+from llama_combinations import ALLOWED, ALLOWED_IN_CHATS, BIASES, OWN_GRAMMARS, TWICE
 
-ROOT = Path(__file__).resolve().parents[3]
+PLUGIN = Path(__file__).resolve().parents[1]
+"""Where a process of its own imports the package from."""
 IN_CHATS_ALONE = ("json_object", "json_object with a schema", "a forced tool", "a forced function")
 
 
@@ -29,8 +31,9 @@ def both_ways(method: str, name: str) -> list[str]:
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What became of each combination, in a process of their own."""
     model = tiny_gguf.write_model(tmp_path_factory.mktemp("models") / "tiny.gguf")
-    command = [sys.executable, "-m", "tests.adapters.llama_cpp.combinations", str(model)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    command = [sys.executable, str(PLUGIN / "tests" / "llama_combinations.py"), str(model)]
+    environment = {**os.environ, "PYTHONPATH": str(PLUGIN)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, f"after {done.stdout.splitlines()[-1:]}: {done.stderr[-500:]}"
     return dict(map(json.loads, done.stdout.splitlines()))
 

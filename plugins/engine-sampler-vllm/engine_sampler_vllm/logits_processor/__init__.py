@@ -2,12 +2,12 @@
 
     from vllm import LLM, SamplingParams
 
-    llm = LLM("model", logits_processors=["engine_sampler.adapters.vllm:EngineSampler"])
+    llm = LLM("model", logits_processors=["engine_sampler_vllm.logits_processor:EngineSampler"])
     params = SamplingParams(temperature=0.8, extra_args={"dry_multiplier": 0.8, "top_n_sigma": 1.5})
     llm.generate("Once upon a time", params)
 
-Or `vllm serve model --logits-processors engine_sampler.adapters.vllm:EngineSampler`, and in a request's body
-`"vllm_xargs": {"xtc_probability": 0.5, "min_keep": 2}`. Nothing is loaded unless it is named there.
+Or `vllm serve model --logits-processors engine_sampler_vllm.logits_processor:EngineSampler`, and in a
+request's body `"vllm_xargs": {"xtc_probability": 0.5, "min_keep": 2}`. It is not loaded unless it is named there.
 
 Keys of `extra_args` are ours if they name a parameter of this library:
 
@@ -45,7 +45,7 @@ The calls that vLLM makes, written out:
 >>> processor.apply(np.full((2, 4), 3.0, np.float32)).tolist()
 [[3.0, 3.0, 3.0, 2.0], [3.0, 3.0, 3.0, 3.0]]
 
-`plugins/engine-sampler-vllm` replaces the whole sampler of both runners instead: then this library draws.
+With `ENGINE_SAMPLER_VLLM=1` the whole sampler of both runners is replaced instead: then this library draws.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...for_bridges import dtype_name, follow_update, like, unmoved
+from engine_sampler.for_bridges import dtype_name, follow_update, like, unmoved
+
 from .requests import FollowedRequest, Requests
 
 

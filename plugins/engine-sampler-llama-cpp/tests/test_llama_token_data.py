@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from engine_sampler_llama_cpp import candidates
 
-from engine_sampler.adapters.llama_cpp import candidates
-
-from ...reference import NEG_INF, order, softmax
+from tests.reference import NEG_INF, order, softmax
 
 ROW = np.array([0.5, NEG_INF, 2.0, -1.0, 2.0, NEG_INF], np.float32)
 

@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from engine_sampler.adapters.vllm import EngineSampler
-
-from .vllm_protocol import EXTRA_ARGS, VOCAB, FakeRequest, Params, Runner, logits, new_request, tokens
+from engine_sampler_vllm.logits_processor import EngineSampler
+from vllm_protocol import EXTRA_ARGS, VOCAB, FakeRequest, Params, Runner, logits, new_request, tokens
 
 SLOTS = 6
 

@@ -18,15 +18,14 @@ pytest.importorskip("gguf")
 pytest.importorskip("llama_cpp")
 
 import llama_cpp.llama_cpp as lib
+import tiny_gguf
+from engine_sampler_llama_cpp import from_request, tokenizer_of
 
 from engine_sampler import Grammar, GrammarError, ParameterError, Tokenizer
-from engine_sampler.adapters.llama_cpp import from_request, tokenizer_of
 from engine_sampler.contract import unpack_bitmask
 from engine_sampler.grammar.lark.gbnf import read_gbnf
-
-from ...grammar.lark.test_gbnf import CONFIGURATION
-from ...parity.llama import LlamaSampler
-from . import tiny_gguf
+from tests.grammar.lark.test_gbnf import CONFIGURATION
+from tests.parity.llama import LlamaSampler
 
 GRAMMARS = [
     CONFIGURATION,

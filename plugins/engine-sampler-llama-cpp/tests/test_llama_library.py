@@ -19,9 +19,8 @@ pytest.importorskip("gguf")
 pytest.importorskip("llama_cpp")
 
 import llama_cpp
-
-from engine_sampler import ParameterError, SamplingParams, Scheduler, Tokenizer, process_logits
-from engine_sampler.adapters.llama_cpp import (
+import tiny_gguf
+from engine_sampler_llama_cpp import (
     LogitsProcessor,
     Session,
     StoppingCriteria,
@@ -29,8 +28,8 @@ from engine_sampler.adapters.llama_cpp import (
     tokenizer_of,
 )
 
-from ...parity.llama import LlamaSampler
-from . import tiny_gguf
+from engine_sampler import ParameterError, SamplingParams, Scheduler, Tokenizer, process_logits
+from tests.parity.llama import LlamaSampler
 
 PROMPT = "the cat sat on a mat."
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -43,6 +42,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "typical": {"seed": 9, "typical_p": 0.6, "top_n_sigma": 1.5},
     "grammar": {"seed": 3, "regex": "[a-z ]{5,30}\\."},
 }
+
+PLUGIN = Path(__file__).resolve().parents[1]
+"""Where a process of its own imports the package from."""
 
 
 @pytest.fixture(scope="module")
@@ -464,7 +466,7 @@ def test_requests_of_a_session_get_their_logits_from_several_batches(
     prompts = ("the cat sat on a mat", "a", "the mat sat")
     session, contexts = session_with(model, *prompts)
     expected = session.forward(contexts)
-    monkeypatch.setattr("engine_sampler.adapters.llama_cpp.session._BATCH", 4)
+    monkeypatch.setattr("engine_sampler_llama_cpp.session._BATCH", 4)
     session, contexts = session_with(model, *prompts)
     assert np.allclose(session.forward(contexts), expected, atol=1e-3)
 
@@ -496,8 +498,9 @@ def test_a_prompt_that_is_no_text_is_refused_by_name(prompt: Any, model: Path) -
 def test_a_session_is_quiet(model: Path) -> None:
     program = (
         "import sys; from engine_sampler import SamplingParams;"
-        "from engine_sampler.adapters.llama_cpp import Session;"
+        "from engine_sampler_llama_cpp import Session;"
         "s = Session(sys.argv[1]); s.add(SamplingParams(max_tokens=2), 'the'); s.step(); s.step()"
     )
-    done = subprocess.run([sys.executable, "-c", program, str(model)], capture_output=True, check=True)
+    command = [sys.executable, "-c", program, str(model)]
+    done = subprocess.run(command, cwd=PLUGIN, capture_output=True, check=True)
     assert (done.stdout, done.stderr) == (b"", b"")

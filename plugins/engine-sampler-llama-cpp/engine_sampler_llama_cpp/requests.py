@@ -7,32 +7,41 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...base.arguments import integer_of, not_allowed
-from ...base.calling import guarded
-from ...base.errors import quoted
-from ...contract import ParameterError
-from ...for_bridges import (
+from engine_sampler import ParameterError, SamplingParams, Tokenizer
+from engine_sampler.for_backends import quoted
+from engine_sampler.for_bridges import (
+    LAZY_KEYS,
+    MARKS,
+    MAX_COUNT,
     BodyField,
+    Function,
+    Reasoning,
+    call_list,
+    canonical_keys,
+    check_repeats,
+    check_text,
+    check_tokenizer,
+    chosen_functions,
     from_gbnf,
+    guarded,
+    integer_of,
+    mapping,
+    not_allowed,
+    openai_logprobs,
     read_fields,
     read_logit_bias,
     refuse_unknown,
+    response_format,
     stop_strings,
     switch,
     switched_off,
+    take_lazy_grammar,
+    take_thinking,
+    take_tools,
+    tool_calls,
+    without_transport,
 )
-from ...params import SamplingParams
-from ...params.bodies import mapping
-from ...params.costs import check_repeats
-from ...params.lazy_grammars import LAZY_KEYS, take_lazy_grammar
-from ...params.openai import TRANSPORT as OPENAI_TRANSPORT
-from ...params.openai import canonical_keys, openai_logprobs, without_transport
-from ...params.schemas import check_text
-from ...params.structured import response_format
-from ...params.thinking_keys import MARKS, take_thinking
-from ...params.tools import Function, Reasoning, call_list, chosen_functions, take_tools, tool_calls
-from ...registry import MAX_COUNT
-from ...tokenizer import Tokenizer, check_tokenizer
+from engine_sampler.for_bridges import TRANSPORT as OPENAI_TRANSPORT
 
 logger = logging.getLogger("engine_sampler")
 

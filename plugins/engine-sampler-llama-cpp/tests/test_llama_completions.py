@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from engine_sampler.adapters.llama_cpp.completions import DirectSampler, KnownIds
+from engine_sampler_llama_cpp.completions import DirectSampler, KnownIds
 
 
 def test_known_ids_grow_beyond_the_room_that_they_begin_with() -> None:

@@ -6,11 +6,18 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import takewhile
 from typing import Any
 
-from ...base.arguments import instance_of, integer_of
-from ...contract import Param, ParameterError, Sampler
-from ...params import RequestLimits, SamplingParams, build_chain
-from ...params.chain import EDITS
-from ...registry import GRAMMAR_OPTIONS, MAX_COUNT, STRUCTURED_PARAMS, default_registry, unknown
+from engine_sampler import Param, ParameterError, RequestLimits, Sampler, SamplingParams
+from engine_sampler.for_backends import default_registry
+from engine_sampler.for_bridges import (
+    EDITS,
+    GRAMMAR_OPTIONS,
+    MAX_COUNT,
+    STRUCTURED_PARAMS,
+    build_chain,
+    instance_of,
+    integer_of,
+    unknown,
+)
 
 _CORE = ("order", "min_keep")
 """Parameters of the chain that belong to no sampler."""

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ... import session
-from ...backends.choose import named_backend
-from ...base.arguments import instance_of, integer_of
-from ...params import RequestLimits
-from ...scheduler import RequestId, Scheduler
+from engine_sampler import RequestLimits, Scheduler
+from engine_sampler.for_backends import RequestId
+from engine_sampler.for_bridges import Session as AnySession
+from engine_sampler.for_bridges import instance_of, integer_of, named_backend
+
 from .vocabulary import tokenize, tokenizer_of_vocabulary
 
 _DEFAULT_CONTEXT = 8192
@@ -23,7 +23,7 @@ _DEFAULT_CONTEXT = 8192
 _BATCH = 512
 
 
-class Session(session.Session):
+class Session(AnySession):
     """One `Scheduler` fed by a model that runs in llama.cpp.
 
     model         a GGUF file.

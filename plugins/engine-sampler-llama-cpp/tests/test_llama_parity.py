@@ -17,13 +17,13 @@ import pytest
 
 pytest.importorskip("llama_cpp")
 
+from engine_sampler_llama_cpp import candidates, from_request
+
 from engine_sampler import SamplingParams, process_logits
-from engine_sampler.adapters.llama_cpp import candidates, from_request
 from engine_sampler.params import build_chain
 from engine_sampler.testing import apply_sampler
-
-from ...parity import llama
-from ...parity.test_llama_cpp import DOUBTFUL, IN_DOUBT, KINDS, agree, make_history, make_row
+from tests.parity import llama
+from tests.parity.test_llama_cpp import DOUBTFUL, IN_DOUBT, KINDS, agree, make_history, make_row
 
 Random = np.random.Generator
 ROWS = 120

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...for_bridges import dtype_name, like, to_numpy, tokens_in_slots, unmoved
+from engine_sampler.for_bridges import dtype_name, like, to_numpy, tokens_in_slots, unmoved
+
 from .requests import FollowedRequest, Requests
 
 

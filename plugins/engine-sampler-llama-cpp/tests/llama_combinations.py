@@ -1,6 +1,6 @@
 """Completions with a `LogitsProcessor` and one more argument each, for a process of their own.
 
-    python -m tests.adapters.llama_cpp.combinations MODEL.gguf
+    python llama_combinations.py MODEL.gguf
 
 llama.cpp can end the process that it runs in. So each line is written at once: the name of a combination, and
 the type of its exception, or the tokens that the processor has drawn and those that the caller got.
@@ -16,9 +16,9 @@ from functools import partial
 from typing import Any
 
 import llama_cpp
+from engine_sampler_llama_cpp import LogitsProcessor, tokenizer_of
 
 from engine_sampler import SamplingParams
-from engine_sampler.adapters.llama_cpp import LogitsProcessor, tokenizer_of
 
 Answer = Callable[..., Any]
 

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ...contract import ParameterError
+from engine_sampler import ParameterError
 
 OWN_GRAMMAR = (
     "grammar, response_format with json_object, and tool_choice with the name of a tool are not allowed "

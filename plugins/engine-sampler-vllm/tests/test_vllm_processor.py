@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import doctest
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+from engine_sampler_vllm import logits_processor as vllm
+from engine_sampler_vllm.logits_processor import EngineSampler, settings_of
+from vllm_protocol import Params
 
 from engine_sampler import ParameterError, SamplingParams
-from engine_sampler.adapters import vllm
-from engine_sampler.adapters.vllm import EngineSampler, settings_of
 from engine_sampler.registry import default_registry
 
-from .vllm_protocol import Params
+PLUGIN = Path(__file__).resolve().parents[1]
+"""Where a process of its own imports the package from."""
 
 
 def settings(**extra: Any) -> SamplingParams | None:
@@ -27,16 +31,16 @@ def test_the_example_runs() -> None:
 
 def test_importing_it_loads_no_torch_where_vllm_is_absent() -> None:
     program = (
-        "import sys; sys.modules['vllm'] = None; from engine_sampler.adapters.vllm import EngineSampler; "
+        "import sys; sys.modules['vllm'] = None; "
+        "from engine_sampler_vllm.logits_processor import EngineSampler; "
         "EngineSampler(None, 'cpu', False); assert 'torch' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", program], check=True)
+    subprocess.run([sys.executable, "-c", program], cwd=PLUGIN, check=True)
 
 
-def test_the_wheel_declares_no_entry_point_of_vllm() -> None:
-    from importlib.metadata import distribution
-
-    assert not [e for e in distribution("engine-sampler").entry_points if e.group.startswith("vllm")]
+def test_the_wheel_declares_no_processor_to_vllm() -> None:
+    declared = (PLUGIN / "pyproject.toml").read_text(encoding="utf-8")
+    assert re.findall(r'entry-points."(vllm\..*)"', declared) == ["vllm.general_plugins"]
 
 
 def test_a_request_without_our_keys_has_no_settings() -> None:

@@ -9,12 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ...arithmetic import Logprobs
-from ...base.arguments import array_of, instance_of
-from ...contract import Backend
-from ...params import RequestLimits, SamplingParams
-from ...scheduler import Record, RequestId, Scheduler
-from ...tokenizer import Tokenizer, check_tokenizer
+from engine_sampler import Backend, Logprobs, Record, RequestLimits, SamplingParams, Scheduler, Tokenizer
+from engine_sampler.for_backends import RequestId
+from engine_sampler.for_bridges import array_of, check_tokenizer, instance_of
+
 from .completions import DirectSampler, KnownIds
 from .refusals import OWN_GRAMMAR, SoleProcessors, refuse_own_grammar, samplers_after
 from .responses import with_text

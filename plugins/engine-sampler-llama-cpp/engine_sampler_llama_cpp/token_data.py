@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...arithmetic import descending
-from ...base.arguments import array_of, integer_of, not_allowed
+from engine_sampler.arithmetic import descending
+from engine_sampler.for_bridges import array_of, integer_of, not_allowed
 
 _ROW = "one row without NaN and +inf"
 
