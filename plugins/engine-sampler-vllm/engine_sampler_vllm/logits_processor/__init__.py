@@ -7,7 +7,8 @@
     llm.generate("Once upon a time", params)
 
 Or `vllm serve model --logits-processors engine_sampler_vllm.logits_processor:EngineSampler`, and in a
-request's body `"vllm_xargs": {"xtc_probability": 0.5, "min_keep": 2}`. It is not loaded unless it is named there.
+request's body `"vllm_xargs": {"xtc_probability": 0.5, "min_keep": 2}`.
+It is not loaded unless it is named there.
 
 Keys of `extra_args` are ours if they name a parameter of this library:
 
