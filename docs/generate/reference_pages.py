@@ -15,7 +15,16 @@ HOOKS = "engine_sampler.contract.hookspecs"
 """The one module here that nobody imports: plugins define its functions."""
 
 ADAPTERS = "engine_sampler.adapters"
-"""The package whose modules have some names in common."""
+"""The package of other systems' interfaces."""
+
+
+def prefix(module: str) -> str:
+    """What goes before the names of `module` in the reference: nothing, but for integrations and what they
+    share, which have some names in common."""
+    package, _, last = module.rpartition(".")
+    if module.startswith("engine_sampler_"):
+        return module.removeprefix("engine_sampler_").partition(".")[0] + "."
+    return f"{last}." if package == ADAPTERS or last == "for_bridges" else ""
 
 
 @dataclass(frozen=True)
@@ -148,7 +157,7 @@ PAGES = (
         "for_bridges",
         "For bridges",
         "What a package shares with others that puts this library into an engine.",
-        ("engine_sampler.adapters.for_bridges",),
+        ("engine_sampler.for_bridges",),
     ),
     Page(
         "arithmetic",
@@ -161,20 +170,17 @@ PAGES = (
         "Adapters",
         "Other systems' interfaces. "
         "[Coming from another system](../coming-from/index.md) shows them at work.",
-        tuple(
-            f"{ADAPTERS}.{name}"
-            for name in (
-                "llama_cpp",
-                "koboldai",
-                "transformers",
-                "vllm",
-                "mlx",
-                "mlx_batches",
-                "lmdeploy",
-                "outlines",
-                "mindie",
-                "atb",
-            )
+        (
+            "engine_sampler_llama_cpp",
+            "engine_sampler_vllm.logits_processor",
+            f"{ADAPTERS}.koboldai",
+            f"{ADAPTERS}.transformers",
+            f"{ADAPTERS}.mlx",
+            f"{ADAPTERS}.mlx_batches",
+            f"{ADAPTERS}.lmdeploy",
+            f"{ADAPTERS}.outlines",
+            f"{ADAPTERS}.mindie",
+            f"{ADAPTERS}.atb",
         ),
     ),
     Page(
@@ -199,9 +205,8 @@ class Entry:
 
     @property
     def label(self) -> str:
-        """What the reference calls it: its name, in an adapter after that of the adapter."""
-        package, _, module = self.module.rpartition(".")
-        return f"{module}.{self.name}" if package == ADAPTERS else self.name
+        """What the reference calls it: its name, in an integration after that of the integration."""
+        return prefix(self.module) + self.name
 
     @property
     def value(self) -> Any:

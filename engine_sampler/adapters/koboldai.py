@@ -17,15 +17,7 @@ from ..base.calling import guarded
 from ..base.errors import quoted
 from ..contract import ParameterError
 from ..contract.values import id_of_digits
-from ..params import SamplingParams
-from ..params.bodies import mapping
-from ..params.openai import TRANSPORT as OPENAI_TRANSPORT
-from ..params.openai import canonical_keys, openai_logprobs, without_transport
-from ..params.orders import KOBOLDAI_IDS
-from ..params.schemas import check_text
-from ..registry import MAX_COUNT
-from ..tokenizer import Tokenizer, check_tokenizer
-from ._request_body import (
+from ..for_bridges import (
     BodyField,
     from_gbnf,
     read_fields,
@@ -36,6 +28,14 @@ from ._request_body import (
     switch,
     switched_off,
 )
+from ..params import SamplingParams
+from ..params.bodies import mapping
+from ..params.openai import TRANSPORT as OPENAI_TRANSPORT
+from ..params.openai import canonical_keys, openai_logprobs, without_transport
+from ..params.orders import KOBOLDAI_IDS
+from ..params.schemas import check_text
+from ..registry import MAX_COUNT
+from ..tokenizer import Tokenizer, check_tokenizer
 
 TRANSPORT = OPENAI_TRANSPORT | frozenset(
     "use_story use_memory use_authors_note use_world_info use_userscripts soft_prompt max_context_length "

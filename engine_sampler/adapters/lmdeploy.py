@@ -19,9 +19,9 @@ import numpy as np
 
 from ..base.arguments import array_of, instance_of, not_allowed
 from ..contract import Param
+from ..for_bridges import to_numpy
 from ..params import SamplingParams
 from ..registry import MAX_COUNT
-from ._tensors import to_numpy
 from .transformers import ChainLogitsProcessor
 
 if TYPE_CHECKING:

@@ -32,10 +32,10 @@ import numpy as np
 from ..arithmetic import child_seed
 from ..base.arguments import array_of, entries_of, instance_of, integers_of, not_allowed
 from ..contract import Param, ParameterError
+from ..for_bridges import dtype_name, like, to_numpy
 from ..params import SamplingParams
 from ..registry import CORE_PARAMS, MAX_COUNT
 from ..stateless import process_logits, sample
-from ._tensors import dtype_name, like, to_numpy
 
 _SAMPLER_PARAMS = {
     param.name: param

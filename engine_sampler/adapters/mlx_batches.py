@@ -36,10 +36,10 @@ import numpy as np
 
 from ..base.arguments import array_of, instance_of, integers_of
 from ..contract import Backend
+from ..for_bridges import like, to_numpy
 from ..params import RequestLimits, SamplingParams
 from ..scheduler import RequestId, Scheduler
 from ..tokenizer import Tokenizer
-from ._tensors import like, to_numpy
 
 logger = logging.getLogger("engine_sampler")
 

@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 
 from ..contract import Matcher, allocate_bitmask, token_rows, unpack_bitmask
+from ..for_bridges import dtype_name, like, to_numpy
 from ..grammar import Grammar
 from ..stateless import fill_bitmasks
 from ..tokenizer import Tokenizer
-from ._tensors import dtype_name, like, to_numpy
 
 NAME = "engine_sampler"
 """What `Generator(backend=…)` calls the backend."""

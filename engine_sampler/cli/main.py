@@ -40,7 +40,7 @@ EXTRAS = {
 
 ENGINES = {
     "transformers": "engine_sampler.adapters.transformers",
-    "llama.cpp": "engine_sampler.adapters.llama_cpp",
+    "llama.cpp": "engine_sampler_llama_cpp",
 }
 """Engines that run a model supplied by the user → the module of their `Session`."""
 
@@ -71,7 +71,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return FAILURE if failed else 0
     except ImportError as error:
-        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        missing = (error.name or "").partition(".")[0]
+        if missing in ENGINES.values():
+            return _fail(f"this needs {missing}: pip install {missing.replace('_', '-')}")
+        extra = EXTRAS.get(missing)
         if extra is None:
             raise
         return _fail(f'this needs {error.name}: pip install "engine-sampler[{extra}]"')

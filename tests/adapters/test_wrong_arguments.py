@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 
+import engine_sampler_llama_cpp as llama_cpp
 import pytest
+from engine_sampler_vllm import logits_processor as vllm
 
-from engine_sampler.adapters import atb, koboldai, llama_cpp, mindie, mlx, transformers, vllm
+from engine_sampler.adapters import atb, koboldai, mindie, mlx, transformers
 
 pytest.importorskip("tokenizers")
 

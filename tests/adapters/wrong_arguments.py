@@ -14,10 +14,12 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+import engine_sampler_llama_cpp as llama_cpp
 import numpy as np
+from engine_sampler_vllm import logits_processor as vllm
 
 from engine_sampler import SamplingParams, Tokenizer
-from engine_sampler.adapters import koboldai, llama_cpp, mindie, mlx, transformers, vllm
+from engine_sampler.adapters import koboldai, mindie, mlx, transformers
 from engine_sampler.adapters.atb import TopkToppSampling, TopkToppSamplingParam, TopkToppSamplingType
 
 VOCAB = 8

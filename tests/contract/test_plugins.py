@@ -8,8 +8,8 @@ import importlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine_sampler import for_backends
-from engine_sampler.adapters import for_bridges
+import engine_sampler
+from engine_sampler import for_backends, for_bridges
 
 PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
 FILES = sorted(path for path in PLUGINS.rglob("*.py") if "build" not in path.relative_to(PLUGINS).parts)
@@ -18,12 +18,26 @@ SURFACE = (
     "engine_sampler",
     "engine_sampler.arithmetic",
     "engine_sampler.for_backends",
-    "engine_sampler.adapters.for_bridges",
+    "engine_sampler.for_bridges",
 )
 FOR_TESTS = (*SURFACE, "engine_sampler.testing")
 """docs/plugins.md says so."""
 
 FURTHER = {
+    "engine-sampler-llama-cpp/tests/test_llama_grammars.py": {
+        "engine_sampler.contract",
+        "engine_sampler.grammar.lark.gbnf",
+    },
+    "engine-sampler-llama-cpp/tests/test_llama_parity.py": {
+        "engine_sampler.params",
+    },
+    "engine-sampler-llama-cpp/tests/test_llama_requests.py": {
+        "engine_sampler.grammar",
+        "engine_sampler.params",
+    },
+    "engine-sampler-vllm/tests/test_vllm_processor.py": {
+        "engine_sampler.registry",
+    },
     "engine-sampler-torch/benchmarks/on_device/equality.py": {"engine_sampler.testing"},
     "engine-sampler-torch/benchmarks/on_device/step_times.py": {"engine_sampler.testing"},
     "engine-sampler-torch/example.py": {
@@ -33,7 +47,6 @@ FURTHER = {
     "engine-sampler-torch/tests/adapters/test_adapters_on_a_device.py": {
         "engine_sampler.adapters.transformers",
         "engine_sampler.adapters.transformers.generate",
-        "engine_sampler.adapters.vllm",
     },
     "engine-sampler-torch/tests/steps/test_formulas.py": {
         "engine_sampler.samplers",
@@ -64,6 +77,17 @@ def is_test(path: Path) -> bool:
     return path.name.startswith("test_") or "tests" in path.relative_to(PLUGINS).parts
 
 
+def names_for_adapters() -> set[str]:
+    """What adapters, which are to be plugins, will import from `for_bridges`."""
+    nodes = (
+        node
+        for path in (Path(engine_sampler.__file__).parent / "adapters").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.level
+    )
+    return {alias.name for node in nodes for alias in node.names} & set(for_bridges.__all__)
+
+
 def is_declared(module: str, name: str) -> bool:
     return not name or name in importlib.import_module(module).__all__
 
@@ -86,4 +110,6 @@ def test_what_is_declared_for_backends_and_bridges_is_what_some_of_them_import()
     pairs = {pair for path in FILES for pair in imports_of(path)}
     for declared in (for_backends, for_bridges):
         imported = {name for module, name in pairs if module == declared.__name__}
+        if declared is for_bridges:
+            imported |= names_for_adapters()
         assert imported == set(declared.__all__) - {"Signatures"}

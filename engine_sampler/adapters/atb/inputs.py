@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._tensors import dtype_name, library_of, to_numpy, why_unreadable
+from ...for_bridges import dtype_name, library_of, to_numpy, why_unreadable
 from .rows import OperatorInputs
 
 _HALVES = ("float16", "bfloat16")

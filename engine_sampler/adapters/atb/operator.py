@@ -11,7 +11,7 @@ import numpy as np
 from ...arithmetic import LN_2, log2_64
 from ...base.arguments import entries_of, one_of
 from ...contract import ParameterError
-from .._tensors import dtype_name, like, to_numpy
+from ...for_bridges import dtype_name, like, to_numpy
 from .drawing import new_drawing
 from .inputs import Errors, checked_inputs
 from .numbers import first_numbers, numbers_of_seeds, numbers_of_shares, one_stream

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .._tensors import to_numpy, why_unreadable
+from ...for_bridges import to_numpy, why_unreadable
 from .errors import InconsistencyError, OutOfBoundsError, UnsupportedTypeError
 
 MAX_ROWS = 819_200

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ...arithmetic import Logprobs
+from ...for_bridges import like, to_numpy
 from ...scheduler import StepResult
-from .._tensors import like, to_numpy
 from .metadata import Expansion, SamplingMetadata, spans_of
 
 NO_LOGPROB = -9999.0

@@ -14,9 +14,9 @@ from ...arithmetic import LogitRows
 from ...backends.choose import named_backend
 from ...base.arguments import entries_of, integers_of
 from ...contract import Backend
+from ...for_bridges import library_of, like, to_numpy
 from ...params import SamplingParams
 from ...scheduler import StepResult
-from .._tensors import library_of, like, to_numpy
 from .batches import JoinedBatch, ids_key, join_requests, join_rows
 from .cache import CachedRequest, RequestCache
 from .config import SamplerConfig

@@ -15,12 +15,12 @@ from ...arithmetic import child_seed
 from ...base.arguments import instance_of
 from ...base.errors import INTERRUPTIONS, text_of
 from ...contract import ParameterError, Vocabulary, allocate_bitmask
+from ...for_bridges import BridgeSampler, EngineRequest, child_seed_of, tokens_beside
 from ...grammar.plugin.constraints import constraint_of, matcher_of
 from ...params import SamplingParams
 from ...registry import GRAMMAR_OPTIONS, STRUCTURED_PARAMS, structured_in
 from ...stateless import RowSampler, fill_bitmasks
 from ...stateless.row_masks import packed
-from ..for_bridges import BridgeSampler, EngineRequest, child_seed_of, tokens_beside
 from .config import map_processors
 from .following import tokenizer_of
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...arithmetic import child_seed
 from ...contract import Backend, ParameterError, token_rows
+from ...for_bridges import dtype_name, like
 from ...params import RequestLimits, SamplingParams
 from ...scheduler import Record, RequestId, Scheduler, StepResult
 from ...tokenizer import Tokenizer
-from .._tensors import dtype_name, like
 from .caller import arguments_of_generate
 from .config import check_mode, map_criteria, map_processors, without_configured
 from .following import grammars_of_rows, listed, spread, tokenizer_of

@@ -9,9 +9,9 @@ import numpy as np
 
 from ...base.arguments import not_allowed
 from ...contract import Backend, ParameterError, token_rows
+from ...for_bridges import dtype_name, like, rows_of_nan
 from ...params import SamplingParams
 from ...registry import default_registry
-from .._tensors import dtype_name, like, rows_of_nan
 from .caller import prompt_columns_of_generate, prompt_lengths_of_generate
 from .following import Follower, listed, tokenizer_of
 
