@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from engine_sampler_mindie import Sampler, SamplingData, SamplingMetadata, SamplingParam
+from engine_sampler_mindie.atb import TopkToppLogprobsSamplingParam, TopkToppSampling
 
 from engine_sampler import SamplingParams, Scheduler, sample
-from engine_sampler.adapters.atb import TopkToppLogprobsSamplingParam, TopkToppSampling
-from engine_sampler.adapters.mindie import Sampler, SamplingData, SamplingMetadata, SamplingParam
 from engine_sampler.cli.bench import rows
 
 from .cases import ADAPTER_ROWS, MAIN, Shape

@@ -43,8 +43,7 @@ COMPILED_LATER = {
 """Modules that compile patterns after their import, and what these are: one character long each."""
 
 LOADERS = {
-    "adapters.for_bridges.places",
-    "adapters.mindie.token_selector",
+    "for_bridges.places",
     "adapters.vllm.__init__",
     "base.lazy",
     "cli.main",

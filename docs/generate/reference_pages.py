@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,8 +15,8 @@ from .signatures import constant
 HOOKS = "engine_sampler.contract.hookspecs"
 """The one module here that nobody imports: plugins define its functions."""
 
-ADAPTERS = "engine_sampler.adapters"
-"""The package whose modules have some names in common."""
+INTEGRATION = re.compile(r"engine_sampler_|engine_sampler\.adapters\.")
+"""How the names of integrations begin, which have some public names in common."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ PAGES = (
         "for_bridges",
         "For bridges",
         "What a package shares with others that puts this library into an engine.",
-        ("engine_sampler.adapters.for_bridges",),
+        ("engine_sampler.for_bridges",),
     ),
     Page(
         "arithmetic",
@@ -157,24 +158,20 @@ PAGES = (
         ("engine_sampler.arithmetic",),
     ),
     Page(
-        "adapters",
-        "Adapters",
-        "Other systems' interfaces. "
+        "integrations",
+        "Integrations",
+        "Other systems' interfaces, each a distribution of its own. "
         "[Coming from another system](../coming-from/index.md) shows them at work.",
-        tuple(
-            f"{ADAPTERS}.{name}"
-            for name in (
-                "llama_cpp",
-                "koboldai",
-                "transformers",
-                "vllm",
-                "mlx",
-                "mlx_batches",
-                "lmdeploy",
-                "outlines",
-                "mindie",
-                "atb",
-            )
+        (
+            "engine_sampler.adapters.llama_cpp",
+            "engine_sampler_koboldai",
+            "engine_sampler_transformers",
+            "engine_sampler.adapters.vllm",
+            "engine_sampler_mlx",
+            "engine_sampler_lmdeploy",
+            "engine_sampler_outlines",
+            "engine_sampler_mindie",
+            "engine_sampler_mindie.atb",
         ),
     ),
     Page(
@@ -199,9 +196,10 @@ class Entry:
 
     @property
     def label(self) -> str:
-        """What the reference calls it: its name, in an adapter after that of the adapter."""
-        package, _, module = self.module.rpartition(".")
-        return f"{module}.{self.name}" if package == ADAPTERS else self.name
+        """What the reference calls it: its name, in an integration after that of the system."""
+        if not INTEGRATION.match(self.module):
+            return self.name
+        return f"{INTEGRATION.sub('', self.module).rpartition('.')[2]}.{self.name}"
 
     @property
     def value(self) -> Any:

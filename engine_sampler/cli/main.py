@@ -38,8 +38,11 @@ EXTRAS = {
 }
 """Optional module → the extra that installs it."""
 
+DISTRIBUTIONS = {"engine_sampler_transformers": "engine-sampler-transformers"}
+"""Integration that an engine needs → the distribution that has it."""
+
 ENGINES = {
-    "transformers": "engine_sampler.adapters.transformers",
+    "transformers": "engine_sampler_transformers",
     "llama.cpp": "engine_sampler.adapters.llama_cpp",
 }
 """Engines that run a model supplied by the user → the module of their `Session`."""
@@ -71,10 +74,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return FAILURE if failed else 0
     except ImportError as error:
-        extra = EXTRAS.get((error.name or "").partition(".")[0])
-        if extra is None:
+        module = (error.name or "").partition(".")[0]
+        if module in DISTRIBUTIONS:
+            return _fail(f"this needs {error.name}: pip install {DISTRIBUTIONS[module]}")
+        if module not in EXTRAS:
             raise
-        return _fail(f'this needs {error.name}: pip install "engine-sampler[{extra}]"')
+        return _fail(f'this needs {error.name}: pip install "engine-sampler[{EXTRAS[module]}]"')
     except BrokenPipeError:  # the reader has closed the pipe; keep Python from flushing to it at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

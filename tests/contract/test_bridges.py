@@ -1,4 +1,4 @@
-"""Bridges into engines stay short: what any of them needs is in `engine_sampler.adapters.for_bridges`."""
+"""Bridges into engines stay short: what any of them needs is in `engine_sampler.for_bridges`."""
 
 from __future__ import annotations
 

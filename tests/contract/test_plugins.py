@@ -8,8 +8,7 @@ import importlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine_sampler import for_backends
-from engine_sampler.adapters import for_bridges
+from engine_sampler import for_backends, for_bridges
 
 PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
 FILES = sorted(path for path in PLUGINS.rglob("*.py") if "build" not in path.relative_to(PLUGINS).parts)
@@ -18,7 +17,7 @@ SURFACE = (
     "engine_sampler",
     "engine_sampler.arithmetic",
     "engine_sampler.for_backends",
-    "engine_sampler.adapters.for_bridges",
+    "engine_sampler.for_bridges",
 )
 FOR_TESTS = (*SURFACE, "engine_sampler.testing")
 """docs/plugins.md says so."""
@@ -31,8 +30,8 @@ FURTHER = {
         "engine_sampler.demo.engine",
     },
     "engine-sampler-torch/tests/adapters/test_adapters_on_a_device.py": {
-        "engine_sampler.adapters.transformers",
-        "engine_sampler.adapters.transformers.generate",
+        "engine_sampler_transformers",
+        "engine_sampler_transformers.generate",
         "engine_sampler.adapters.vllm",
     },
     "engine-sampler-torch/tests/steps/test_formulas.py": {

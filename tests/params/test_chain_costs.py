@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import engine_sampler_koboldai as koboldai
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine_sampler import ParameterError, RequestLimits, SamplingParams, Scheduler, Tokenizer
-from engine_sampler.adapters import koboldai, llama_cpp
+from engine_sampler.adapters import llama_cpp
 from engine_sampler.adapters.vllm import settings_of
 from engine_sampler.contract import Sampler
 from engine_sampler.params.chain import build_chain

@@ -5,11 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import engine_sampler_koboldai as koboldai
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 from engine_sampler import ParameterError, SamplingParams, Tokenizer
-from engine_sampler.adapters import koboldai, llama_cpp
+from engine_sampler.adapters import llama_cpp
 from engine_sampler.adapters.llama_cpp import requests as llama_requests
 from engine_sampler.adapters.vllm.settings import settings_of
 from engine_sampler.messages import ChatFormat

@@ -11,6 +11,16 @@ from ...base.arguments import integer_of, not_allowed
 from ...base.calling import guarded
 from ...base.errors import quoted
 from ...contract import ParameterError
+from ...for_bridges.request_body import (
+    BodyField,
+    from_gbnf,
+    read_fields,
+    read_logit_bias,
+    refuse_unknown,
+    stop_strings,
+    switch,
+    switched_off,
+)
 from ...params import SamplingParams
 from ...params.bodies import mapping
 from ...params.costs import check_repeats
@@ -23,16 +33,6 @@ from ...params.thinking_keys import MARKS, take_thinking
 from ...params.tools import Function, Reasoning, call_list, chosen_functions, take_tools, tool_calls
 from ...registry import MAX_COUNT
 from ...tokenizer import Tokenizer, check_tokenizer
-from .._request_body import (
-    BodyField,
-    from_gbnf,
-    read_fields,
-    read_logit_bias,
-    refuse_unknown,
-    stop_strings,
-    switch,
-    switched_off,
-)
 
 logger = logging.getLogger("engine_sampler")
 

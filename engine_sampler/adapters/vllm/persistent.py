@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .._tensors import dtype_name, like, unmoved
-from ..for_bridges import follow_update
+from ...for_bridges import follow_update
+from ...for_bridges.tensors import dtype_name, like, unmoved
 from .requests import FollowedRequest, Requests
 
 

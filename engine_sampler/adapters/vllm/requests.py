@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from ...arithmetic import child_seed
+from ...for_bridges.rows import within
+from ...for_bridges.tensors import to_numpy
 from ...params import RequestLimits, SamplingParams
 from ...scheduler import RequestId, Scheduler
 from ...tokenizer import Tokenizer
-from .._tensors import to_numpy
-from ..for_bridges.rows import within
 from .settings import settings_of
 
 logger = logging.getLogger("engine_sampler")

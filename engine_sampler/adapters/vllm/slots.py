@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .._tensors import dtype_name, like, to_numpy, unmoved
-from ..for_bridges.rows import tokens_in_slots
+from ...for_bridges.rows import tokens_in_slots
+from ...for_bridges.tensors import dtype_name, like, to_numpy, unmoved
 from .requests import FollowedRequest, Requests
 
 

@@ -14,7 +14,7 @@ from sglang.srt.parser.reasoning_parser import ReasoningParser
 from sglang.srt.runtime_context import get_serving
 
 from engine_sampler import Tokenizer, apply_bitmask, bitmask_words
-from engine_sampler.adapters.for_bridges import GrammarText, fill_texts, structured_grammar
+from engine_sampler.for_bridges import GrammarText, fill_texts, structured_grammar
 
 logger = logging.getLogger("engine_sampler")
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import torch
 from counting_device import CountingDevice, OnDevice
+from engine_sampler_transformers import ChainLogitsProcessor
+from engine_sampler_transformers.generate import _Loop
 
 from engine_sampler import SamplingParams, Scheduler
-from engine_sampler.adapters.transformers import ChainLogitsProcessor
-from engine_sampler.adapters.transformers.generate import _Loop
 from engine_sampler.adapters.vllm import EngineSampler
 from tests.adapters.vllm_protocol import Batch, FakeRequest, Params, Runner
 
