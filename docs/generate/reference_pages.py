@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,8 +14,17 @@ from .signatures import constant
 HOOKS = "engine_sampler.contract.hookspecs"
 """The one module here that nobody imports: plugins define its functions."""
 
-INTEGRATION = re.compile(r"engine_sampler_|engine_sampler\.adapters\.")
-"""How the names of integrations begin, which have some public names in common."""
+ADAPTERS = "engine_sampler.adapters"
+"""The package of other systems' interfaces."""
+
+
+def prefix(module: str) -> str:
+    """What goes before the names of `module` in the reference: nothing, but for integrations and what they
+    share, which have some names in common."""
+    package, _, last = module.rpartition(".")
+    if module.startswith("engine_sampler_"):
+        return module.removeprefix("engine_sampler_") + "."
+    return f"{last}." if package == ADAPTERS or last == "for_bridges" else ""
 
 
 @dataclass(frozen=True)
@@ -196,10 +204,8 @@ class Entry:
 
     @property
     def label(self) -> str:
-        """What the reference calls it: its name, in an integration after that of the system."""
-        if not INTEGRATION.match(self.module):
-            return self.name
-        return f"{INTEGRATION.sub('', self.module).rpartition('.')[2]}.{self.name}"
+        """What the reference calls it: its name, in an integration after that of the integration."""
+        return prefix(self.module) + self.name
 
     @property
     def value(self) -> Any:

@@ -27,16 +27,22 @@ from ..base.calling import guarded
 from ..base.packaged import load_functions
 from ..contract.values import id_of_digits
 from ..grammar.plugin.constraints import constraint_of, matcher_of
-from ..params import takes_grammar
+from ..params import build_chain, takes_grammar
 from ..params.bodies import mapping
+from ..params.chain import EDITS
+from ..params.costs import check_repeats
+from ..params.lazy_grammars import LAZY_KEYS, take_lazy_grammar
 from ..params.openai import TRANSPORT, canonical_keys, openai_logprobs, without_transport
 from ..params.orders import KOBOLDAI_IDS
 from ..params.schemas import check_text
-from ..registry import CORE_PARAMS, GRAMMAR_OPTIONS, MAX_COUNT, STRUCTURED_PARAMS
+from ..params.structured import response_format
+from ..params.thinking_keys import MARKS, take_thinking
+from ..params.tools import Function, Reasoning, call_list, chosen_functions, take_tools, tool_calls
+from ..registry import CORE_PARAMS, GRAMMAR_OPTIONS, MAX_COUNT, STRUCTURED_PARAMS, unknown
 from ..requests.called_criteria import CalledCriteria, as_criterion
 from ..samplers.penalties import divided, lowered
 from ..session import Session
-from ..stateless.row_masks import packed_masks
+from ..stateless.row_masks import packed
 from ..stopping import newest_logprobs
 from ..tokenizer import check_tokenizer
 from .drafts import ngram_draft, tokens_of_drafts
@@ -61,13 +67,18 @@ from .rows import (
     follow_update,
     processed_by,
     tokens_beside,
+    tokens_in_slots,
+    within,
 )
-from .tensors import dtype_name, library_of, like, rows_of_nan, to_numpy, why_unreadable
+from .tensors import dtype_name, library_of, like, rows_of_nan, to_numpy, unmoved, why_unreadable
 
 __all__ = [
     "CORE_PARAMS",
+    "EDITS",
     "GRAMMAR_OPTIONS",
     "KOBOLDAI_IDS",
+    "LAZY_KEYS",
+    "MARKS",
     "MAX_COUNT",
     "STRUCTURED_PARAMS",
     "TRANSPORT",
@@ -75,17 +86,23 @@ __all__ = [
     "BridgeSampler",
     "CalledCriteria",
     "EngineRequest",
+    "Function",
     "GrammarText",
     "PeerError",
     "PeerPlaces",
+    "Reasoning",
     "Session",
     "Signatures",
     "array_of",
     "as_criterion",
+    "build_chain",
+    "call_list",
     "canonical_keys",
+    "check_repeats",
     "check_text",
     "check_tokenizer",
     "child_seed_of",
+    "chosen_functions",
     "constraint_of",
     "divided",
     "dtype_name",
@@ -112,7 +129,7 @@ __all__ = [
     "one_of",
     "openai_logprobs",
     "overriding",
-    "packed_masks",
+    "packed",
     "parameters_among",
     "params_or_plain",
     "processed_by",
@@ -121,16 +138,25 @@ __all__ = [
     "refuse_unknown",
     "refuse_unsupported",
     "refused_with",
+    "response_format",
     "rows_of_nan",
     "stop_strings",
     "structured_grammar",
     "switch",
     "switched_off",
+    "take_lazy_grammar",
+    "take_thinking",
+    "take_tools",
     "takes_grammar",
     "to_numpy",
     "tokens_beside",
+    "tokens_in_slots",
     "tokens_of_drafts",
+    "tool_calls",
+    "unknown",
+    "unmoved",
     "why_unreadable",
     "with_attributes",
+    "within",
     "without_transport",
 ]

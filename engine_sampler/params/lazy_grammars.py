@@ -10,6 +10,7 @@ from ..contract import ParameterError
 from .bodies import mapping
 
 LAZY_KEYS = ("grammar_lazy", "grammar_triggers")
+"""The keys that `take_lazy_grammar` reads, besides the grammar itself."""
 
 _TOKEN, _WORD, _PATTERN, _WHOLE_PATTERN = range(4)
 _KINDS = {"token": _TOKEN, "word": _WORD, "pattern": _PATTERN, "pattern_full": _WHOLE_PATTERN}

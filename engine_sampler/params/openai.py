@@ -39,6 +39,7 @@ LEFT_TO_THE_SERVER: Mapping[str, tuple[str, ...]] = {
 """Keys that concern the transport of a request, not the choice of tokens, by topic."""
 
 TRANSPORT = frozenset(key for keys in LEFT_TO_THE_SERVER.values() for key in keys)
+"""Keys of an OpenAI body with no effect on the choice of tokens."""
 
 NOTICED: Mapping[str, Any] = {
     **dict.fromkeys(

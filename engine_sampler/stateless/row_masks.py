@@ -81,7 +81,7 @@ def fill_bitmasks(
     return {row: text_of(fault) for row, fault in mask_filler()(matchers, bitmask, which).items()}
 
 
-def packed_masks(mask: Any, count: int, vocab_size: int) -> np.ndarray:
+def packed(mask: Any, count: int, vocab_size: int) -> np.ndarray:
     """The mask of each of `count` rows as int32 [rows, ceil(vocab / 32)]; `mask` may be that already, or bool
     [rows, vocab or more]. Raises ValueError for any other array."""
     given, words = _as_array(mask), bitmask_words(vocab_size)

@@ -22,7 +22,7 @@ from ..tokenizer import Tokenizer
 from .keyed_requests import KeyedRequests
 from .row_histories import KeptRow, RowHistories
 from .row_logprobs import LogprobsTable, Wanted
-from .row_masks import packed_masks
+from .row_masks import packed
 from .row_params import RowParams
 from .row_step import MaskedGroups, WithMasks
 
@@ -183,7 +183,7 @@ class RowSampler:
         count = len(names) if drafts is None else len(names) + sum(map(len, drafts))
         if len(rows) != count:
             raise ValueError(f"logits have {len(rows)} rows; the keys and drafts need {count}")
-        masks = None if mask is None else WithMasks(packed_masks(mask, count, self.vocab_size), self._masked)
+        masks = None if mask is None else WithMasks(packed(mask, count, self.vocab_size), self._masked)
         wanted = Wanted.of(logprobs, logprobs_mode, logprob_token_ids, count, self.vocab_size)
         keys_before, self._keys = self._keys, None  # an exception leaves it like that
         if keys_before is None:

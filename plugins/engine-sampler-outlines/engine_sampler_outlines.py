@@ -159,6 +159,6 @@ def _tokenizer_of(model: Any) -> Tokenizer:
         return Tokenizer.from_transformers(model.hf_tokenizer)
     if hasattr(model, "mlx_tokenizer"):
         return Tokenizer.from_transformers(model.mlx_tokenizer._tokenizer)
-    from engine_sampler.for_bridges import tokenizer_of
+    from engine_sampler_llama_cpp import tokenizer_of
 
     return tokenizer_of(model.model)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler.for_bridges.tensors import dtype_name, library_of, like, to_numpy
+from engine_sampler.for_bridges import dtype_name, library_of, like, to_numpy
 
 VALUES = np.array([[0.5, -2.0, 1.0]], np.float32)
 

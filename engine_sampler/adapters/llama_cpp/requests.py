@@ -11,7 +11,7 @@ from ...base.arguments import integer_of, not_allowed
 from ...base.calling import guarded
 from ...base.errors import quoted
 from ...contract import ParameterError
-from ...for_bridges.request_body import (
+from ...for_bridges import (
     BodyField,
     from_gbnf,
     read_fields,

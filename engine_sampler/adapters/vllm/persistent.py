@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...for_bridges import follow_update
-from ...for_bridges.tensors import dtype_name, like, unmoved
+from ...for_bridges import dtype_name, follow_update, like, unmoved
 from .requests import FollowedRequest, Requests
 
 

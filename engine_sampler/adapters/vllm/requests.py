@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...arithmetic import child_seed
-from ...for_bridges.rows import within
-from ...for_bridges.tensors import to_numpy
+from ...for_bridges import to_numpy, within
 from ...params import RequestLimits, SamplingParams
 from ...scheduler import RequestId, Scheduler
 from ...tokenizer import Tokenizer

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...for_bridges.rows import tokens_in_slots
-from ...for_bridges.tensors import dtype_name, like, to_numpy, unmoved
+from ...for_bridges import dtype_name, like, to_numpy, tokens_in_slots, unmoved
 from .requests import FollowedRequest, Requests
 
 

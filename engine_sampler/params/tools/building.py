@@ -14,6 +14,7 @@ from .requests import Function, chosen_functions, json_schema_of
 
 Format: TypeAlias = "dict[str, Any]"
 Reasoning = Literal["disabled", "enabled", "auto"]
+"""Whether an answer has thoughts before its calls."""
 
 
 def check_reasoning(value: Any) -> None:

@@ -14,7 +14,7 @@ import pytest
 from engine_sampler_koboldai import FIELDS, RENAMED, SPECIAL, TRANSPORT, UNSUPPORTED, from_request
 
 from engine_sampler import ParameterError, SamplingParams, Tokenizer, process_logits
-from engine_sampler.params import build_chain
+from engine_sampler.for_bridges import build_chain
 from tests.conftest import shared_data
 from tests.reference import kept
 

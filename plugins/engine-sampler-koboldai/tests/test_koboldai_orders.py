@@ -11,7 +11,7 @@ import pytest
 from engine_sampler_koboldai import from_request
 
 from engine_sampler import SamplingParams, process_logits
-from engine_sampler.registry import default_registry
+from engine_sampler.for_backends import default_registry
 from tests.reference import kept, softmax
 
 TOP_K, TOP_A, TOP_P, TFS, TYPICAL, TEMPERATURE, PENALTIES = range(7)

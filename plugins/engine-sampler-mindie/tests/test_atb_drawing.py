@@ -15,7 +15,7 @@ from engine_sampler_mindie.atb.drawing import HEADER, DrawingInC, DrawingInNumpy
 from engine_sampler_mindie.atb.glibc_rand import first_rands, glibc_rand
 from engine_sampler_mindie.atb.rows import Decision, DrawingMethod, Draws, OperatorInputs, half_float_table
 
-from engine_sampler.base.packaged import load_functions
+from engine_sampler.for_bridges import load_functions
 from tests.random_chains import ROUNDS
 
 ONE = {False: 0x3C00, True: 0x3F80}

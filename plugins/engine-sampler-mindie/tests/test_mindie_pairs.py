@@ -20,7 +20,7 @@ from engine_sampler_mindie import (
 from mindie_reference import padded, penalised, processed
 
 from engine_sampler import ParameterError
-from engine_sampler.scheduler.logprobs import LogprobsCollector
+from engine_sampler.for_backends import LogprobsCollector
 from tests.chi_square import assert_drawn_from
 from tests.conftest import shared_data
 

@@ -30,7 +30,7 @@ from engine_sampler.for_bridges import (
     constraint_of,
     instance_of,
     matcher_of,
-    packed_masks,
+    packed,
     tokens_beside,
 )
 
@@ -223,7 +223,7 @@ class ContinuousLogitsProcessor:
             if i not in going or i in faults:
                 flags = np.zeros((1, size), bool)
                 flags[0, [t for t in self._vocabulary(row, size).eos_token_ids if t < size]] = True
-                bitmask[i] = packed_masks(flags, 1, size)
+                bitmask[i] = packed(flags, 1, size)
         for i, fault in faults.items():
             logger.error("%s: %s", rows[i].name, fault)
         return bitmask

@@ -24,5 +24,7 @@ def test_the_documented_example_runs():
 
 def test_importing_the_package_imports_no_torch():
     program = "import engine_sampler_transformers, sys; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], cwd=PLUGIN, check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=PLUGIN, check=True, capture_output=True, text=True
+    )
     assert done.stdout == "False\n"
