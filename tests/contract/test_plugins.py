@@ -31,14 +31,13 @@ FURTHER = {
         "engine_sampler.demo.engine",
     },
     "engine-sampler-torch/tests/adapters/test_adapters_on_a_device.py": {
-        "engine_sampler_transformers",
-        "engine_sampler_transformers.generate",
         "engine_sampler.adapters.vllm",
     },
     "engine-sampler-torch/tests/steps/test_formulas.py": {
         "engine_sampler.samplers",
         "engine_sampler.samplers.top_n_sigma",
     },
+    "engine-sampler-transformers/tests/test_transformers_stopping.py": {"engine_sampler.stopping"},
 }
 """The files that import more: what compares this package on another device, or beside its demo."""
 
