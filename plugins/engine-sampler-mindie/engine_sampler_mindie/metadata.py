@@ -37,8 +37,7 @@ _TOP_TOKENS = Field("num_top_tokens", "int", 0, low=0)
 _CUMULATIVE = Field("cumulative_logprobs", "float", 0.0)
 _LENGTHS = Field("output_lengths", "int", 0, low=0)
 _SEEDS = Field("seeds", "int", None, low=NO_SEED, high=2**63 - 1)
-_PREFILL = Field("is_seq_prefill", "bool", None)
-_BEAMS = Field("use_beam_search", "bool", False)
+_PREFILL, _BEAMS = Field("is_seq_prefill", "bool", None), Field("use_beam_search", "bool", False)
 
 _OF_ROWS = (
     "repetition_penalty", "frequency_penalty", "presence_penalty", "temperature", "top_k_array",
