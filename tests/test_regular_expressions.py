@@ -44,7 +44,6 @@ COMPILED_LATER = {
 
 LOADERS = {
     "for_bridges.places",
-    "adapters.mindie.token_selector",
     "base.lazy",
     "cli.main",
     "contract.deferred",

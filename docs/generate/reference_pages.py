@@ -14,17 +14,14 @@ from .signatures import constant
 HOOKS = "engine_sampler.contract.hookspecs"
 """The one module here that nobody imports: plugins define its functions."""
 
-ADAPTERS = "engine_sampler.adapters"
-"""The package of other systems' interfaces."""
-
 
 def prefix(module: str) -> str:
     """What goes before the names of `module` in the reference: nothing, but for integrations and what they
     share, which have some names in common."""
-    package, _, last = module.rpartition(".")
+    last = module.rpartition(".")[2]
     if module.startswith("engine_sampler_"):
         return module.removeprefix("engine_sampler_").partition(".")[0] + "."
-    return f"{last}." if package == ADAPTERS or last == "for_bridges" else ""
+    return f"{last}." if last == "for_bridges" else ""
 
 
 @dataclass(frozen=True)
@@ -166,21 +163,20 @@ PAGES = (
         ("engine_sampler.arithmetic",),
     ),
     Page(
-        "adapters",
-        "Adapters",
-        "Other systems' interfaces. "
+        "integrations",
+        "Integrations",
+        "Other systems' interfaces, each a distribution of its own. "
         "[Coming from another system](../coming-from/index.md) shows them at work.",
         (
             "engine_sampler_llama_cpp",
+            "engine_sampler_koboldai",
+            "engine_sampler_transformers",
             "engine_sampler_vllm.logits_processor",
-            f"{ADAPTERS}.koboldai",
-            f"{ADAPTERS}.transformers",
-            f"{ADAPTERS}.mlx",
-            f"{ADAPTERS}.mlx_batches",
-            f"{ADAPTERS}.lmdeploy",
-            f"{ADAPTERS}.outlines",
-            f"{ADAPTERS}.mindie",
-            f"{ADAPTERS}.atb",
+            "engine_sampler_mlx",
+            "engine_sampler_lmdeploy",
+            "engine_sampler_outlines",
+            "engine_sampler_mindie",
+            "engine_sampler_mindie.atb",
         ),
     ),
     Page(

@@ -39,10 +39,10 @@ EXTRAS = {
 """Optional module → the extra that installs it."""
 
 ENGINES = {
-    "transformers": "engine_sampler.adapters.transformers",
+    "transformers": "engine_sampler_transformers",
     "llama.cpp": "engine_sampler_llama_cpp",
 }
-"""Engines that run a model supplied by the user → the module of their `Session`."""
+"""Engines that run a model supplied by the user → the module of their `Session`; a distribution has its name."""
 
 logger = logging.getLogger("engine_sampler")
 
@@ -71,13 +71,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return FAILURE if failed else 0
     except ImportError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing in ENGINES.values():
-            return _fail(f"this needs {missing}: pip install {missing.replace('_', '-')}")
-        extra = EXTRAS.get(missing)
-        if extra is None:
+        module = (error.name or "").partition(".")[0]
+        if module in ENGINES.values():
+            return _fail(f"this needs {module}: pip install {module.replace('_', '-')}")
+        if module not in EXTRAS:
             raise
-        return _fail(f'this needs {error.name}: pip install "engine-sampler[{extra}]"')
+        return _fail(f'this needs {error.name}: pip install "engine-sampler[{EXTRAS[module]}]"')
     except BrokenPipeError:  # the reader has closed the pipe; keep Python from flushing to it at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

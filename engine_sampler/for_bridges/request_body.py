@@ -11,7 +11,6 @@ from ..base.errors import quoted
 from ..contract import ParameterError
 from ..contract.values import id_of_digits
 from ..grammar.errors import GrammarError
-from ..grammar.lark.gbnf import read_gbnf
 from ..registry import default_registry, unknown
 from ..tokenizer import Tokenizer
 
@@ -146,6 +145,8 @@ def from_gbnf(key: str, value: Any) -> dict[str, Any]:
     header, _, lark = value.partition("\n")
     if header.split() == ["%llguidance", "{}"]:
         return {"grammar": lark}
+    from ..grammar.lark.gbnf import read_gbnf  # loads lark
+
     try:
         read_gbnf(value)
     except GrammarError as error:

@@ -8,7 +8,6 @@ import importlib
 from collections.abc import Iterator
 from pathlib import Path
 
-import engine_sampler
 from engine_sampler import for_backends, for_bridges
 
 PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
@@ -44,14 +43,11 @@ FURTHER = {
         "engine_sampler.demo.configurations",
         "engine_sampler.demo.engine",
     },
-    "engine-sampler-torch/tests/adapters/test_adapters_on_a_device.py": {
-        "engine_sampler.adapters.transformers",
-        "engine_sampler.adapters.transformers.generate",
-    },
     "engine-sampler-torch/tests/steps/test_formulas.py": {
         "engine_sampler.samplers",
         "engine_sampler.samplers.top_n_sigma",
     },
+    "engine-sampler-transformers/tests/test_transformers_stopping.py": {"engine_sampler.stopping"},
 }
 """The files that import more: what compares this package on another device, or beside its demo."""
 
@@ -77,17 +73,6 @@ def is_test(path: Path) -> bool:
     return path.name.startswith("test_") or "tests" in path.relative_to(PLUGINS).parts
 
 
-def names_for_adapters() -> set[str]:
-    """What adapters, which are to be plugins, will import from `for_bridges`."""
-    nodes = (
-        node
-        for path in (Path(engine_sampler.__file__).parent / "adapters").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ImportFrom) and node.level
-    )
-    return {alias.name for node in nodes for alias in node.names} & set(for_bridges.__all__)
-
-
 def is_declared(module: str, name: str) -> bool:
     return not name or name in importlib.import_module(module).__all__
 
@@ -110,6 +95,4 @@ def test_what_is_declared_for_backends_and_bridges_is_what_some_of_them_import()
     pairs = {pair for path in FILES for pair in imports_of(path)}
     for declared in (for_backends, for_bridges):
         imported = {name for module, name in pairs if module == declared.__name__}
-        if declared is for_bridges:
-            imported |= names_for_adapters()
         assert imported == set(declared.__all__) - {"Signatures"}

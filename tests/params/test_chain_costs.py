@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import engine_sampler_koboldai as koboldai
 import engine_sampler_llama_cpp as llama_cpp
 import numpy as np
 import pytest
@@ -20,7 +21,6 @@ from hypothesis import strategies as st
 from vllm_protocol import Params
 
 from engine_sampler import ParameterError, RequestLimits, SamplingParams, Scheduler, Tokenizer
-from engine_sampler.adapters import koboldai
 from engine_sampler.contract import Sampler
 from engine_sampler.params.chain import build_chain
 from engine_sampler.params.costs import MAX_PASSES, MAX_REPEATS, PASSES, passes_of

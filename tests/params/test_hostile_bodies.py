@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import engine_sampler_koboldai as koboldai
 import engine_sampler_llama_cpp as llama_cpp
 import pytest
 from engine_sampler_llama_cpp import requests as llama_requests
@@ -12,7 +13,6 @@ from engine_sampler_vllm.logits_processor.settings import settings_of
 from hypothesis import HealthCheck, given, settings
 
 from engine_sampler import ParameterError, SamplingParams, Tokenizer
-from engine_sampler.adapters import koboldai
 from engine_sampler.messages import ChatFormat
 from engine_sampler.params.openai import RENAMED, TRANSPORT
 
