@@ -42,7 +42,7 @@ ENGINES = {
     "transformers": "engine_sampler_transformers",
     "llama.cpp": "engine_sampler_llama_cpp",
 }
-"""Engines that run a model supplied by the user → the module of their `Session`; a distribution has its name."""
+"""Engines that run a model supplied by the user → the module of their `Session`, a distribution in plugins/."""
 
 logger = logging.getLogger("engine_sampler")
 
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ImportError as error:
         module = (error.name or "").partition(".")[0]
         if module in ENGINES.values():
-            return _fail(f"this needs {module}: pip install {module.replace('_', '-')}")
+            return _fail(f"this needs {module}: pip install ./plugins/{module.replace('_', '-')}")
         if module not in EXTRAS:
             raise
         return _fail(f'this needs {error.name}: pip install "engine-sampler[{EXTRAS[module]}]"')
