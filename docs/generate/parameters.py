@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import engine_sampler_koboldai as koboldai
 from engine_sampler_llama_cpp import requests
 
-from engine_sampler import Param
+from engine_sampler.contract import Param
 from engine_sampler.params.openai import LEFT_TO_THE_SERVER, NOTICED, RENAMED
 from engine_sampler.registry import CORE_PARAMS, GRAMMAR_OPTIONS, PHASE_PARAMS, STRUCTURED_PARAMS, Catalogue
 

@@ -30,6 +30,7 @@ class Page:
 
     modules  the modules whose public names it lists; a name that several export is imported from the first.
     names    the names that it lists, in order; default: all that no other page lists.
+    stable   whether its names are, but for those in `EXPERIMENTAL`.
     """
 
     file: str
@@ -37,6 +38,7 @@ class Page:
     about: str
     modules: tuple[str, ...]
     names: tuple[str, ...] = ()
+    stable: bool = True
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -50,7 +52,7 @@ PAGES = (
         "What an engine holds: requests join, each step takes logits and returns a `StepResult`. "
         "[Embed it in an engine](../embed.md) shows them at work; [Parameters](../parameters.md) lists what "
         "`SamplingParams` takes.",
-        ("engine_sampler",),
+        ("engine_sampler", "engine_sampler.contract"),
         _words(
             "Scheduler StepResult BegunStep Record RequestError SamplingParams RequestLimits ParameterError "
             "Logprobs LOGPROBS_KINDS"
@@ -61,7 +63,7 @@ PAGES = (
         "Without a scheduler",
         "For whoever has a loop of their own: functions for rows of logits, and `RowSampler` for an engine "
         "that keeps its requests itself.",
-        ("engine_sampler",),
+        ("engine_sampler", "engine_sampler.stateless"),
         _words(
             "RowSampler RowResult ResultTensors LogprobsTable sample Sampled process_logits logprobs "
             "apply_bitmask fill_bitmasks"
@@ -71,7 +73,7 @@ PAGES = (
         "tokenizer",
         "Tokenizers",
         "The bytes of tokens, from the tokenizer of any library.",
-        ("engine_sampler",),
+        ("engine_sampler", "engine_sampler.contract"),
         _words("Tokenizer Vocabulary"),
     ),
     Page(
@@ -79,13 +81,14 @@ PAGES = (
         "Sessions and traces",
         "A loop around an engine, and what each step of a chain does to a row.",
         ("engine_sampler.session", "engine_sampler.explain"),
+        stable=False,
     ),
     Page(
         "grammar",
         "Grammars and matchers",
         "[Grammars by example](../grammars.md) shows them at work. Any object with the methods of `Matcher` "
         "may constrain a request.",
-        ("engine_sampler.grammar", "engine_sampler"),
+        ("engine_sampler", "engine_sampler.grammar", "engine_sampler.contract"),
         _words(
             "Grammar CompiledGrammar Capture GrammarCompiler GrammarSource GrammarError GrammarLimitError "
             "UnsupportedKeywordError Limits library_grammar library_names constraint_of fill_masks "
@@ -102,13 +105,14 @@ PAGES = (
         "Answers of models, read as thoughts, content and calls while they grow. "
         "[Messages](../messages.md) shows them at work.",
         ("engine_sampler.messages",),
+        stable=False,
     ),
     Page(
         "criteria",
         "Stopping criteria",
         "What a criterion subclasses or returns. "
         "[Write a plugin](../plugins.md#a-stopping-criterion) has examples.",
-        ("engine_sampler",),
+        ("engine_sampler.contract",),
         _words("StoppingCriteria StopVerdict TextCriteria TextMatcher TextMatch TextState Watch"),
     ),
     Page(
@@ -122,13 +126,13 @@ PAGES = (
         "samplers",
         "Samplers and selectors",
         "What samplers and selectors subclass and are given. [Write a plugin](../plugins.md) has examples.",
-        ("engine_sampler",),
+        ("engine_sampler.contract",),
     ),
     Page(
         "hooks",
         "Hooks and observers",
         "What a plugin defines, each function marked with `hookimpl`, and what observers are told.",
-        (HOOKS, "engine_sampler"),
+        (HOOKS, "engine_sampler.contract"),
         _words(
             "register_samplers register_stopping_criteria register_backends register_grammars "
             "register_constraints register_observers hookimpl StepMeasures GrammarMeasures"
@@ -138,7 +142,7 @@ PAGES = (
         "backends",
         "Backends",
         "The contract of what runs chains. [Backends and configuration](../backends.md) says which one runs.",
-        ("engine_sampler",),
+        ("engine_sampler", "engine_sampler.contract", "engine_sampler.for_backends"),
         _words(
             "Backend LibraryBackend BackendError Batch Group LogprobsRequest PreparedMasks SlotTable "
             "SlotEntry LookAhead flags_like token_rows"
@@ -149,12 +153,14 @@ PAGES = (
         "For backends",
         "What a backend in a plugin is built from.",
         ("engine_sampler.for_backends",),
+        stable=False,
     ),
     Page(
         "for_bridges",
         "For bridges",
         "What a package shares with others that puts this library into an engine.",
         ("engine_sampler.for_bridges",),
+        stable=False,
     ),
     Page(
         "arithmetic",
@@ -178,6 +184,7 @@ PAGES = (
             "engine_sampler_mindie",
             "engine_sampler_mindie.atb",
         ),
+        stable=False,
     ),
     Page(
         "testing",
@@ -187,6 +194,14 @@ PAGES = (
     ),
 )
 """The pages in the order of the site."""
+
+EXPERIMENTAL = frozenset(
+    _words(
+        "AnswerParser Capture Compiled ConstraintError ConstraintReader DeferredBackend LookAhead OnStream "
+        "register_constraints TOOL_FAMILIES openapi_tools tool_calls tool_of"
+    )
+)
+"""The names that may change although the rest of their page is stable."""
 
 PUBLIC = tuple(dict.fromkeys(module for page in PAGES for module in page.modules))
 """The modules whose public names are in the reference."""
@@ -198,6 +213,7 @@ class Entry:
 
     module: str
     name: str
+    stable: bool = True
 
     @property
     def label(self) -> str:
@@ -242,7 +258,8 @@ def contents() -> Mapping[str, Sequence[Entry]]:
     seen: set[str] = set()
     for page in PAGES:
         exported: dict[str, Entry] = {}
-        for entry in (Entry(module, name) for module in page.modules for name in public_names(module)):
+        for module, name in ((path, name) for path in page.modules for name in public_names(path)):
+            entry = Entry(module, name, page.stable and name not in EXPERIMENTAL)
             exported.setdefault(entry.label, entry)
         wanted = page.names or tuple(label for label in exported if label not in listed | seen)
         seen.update(wanted)

@@ -42,7 +42,7 @@ ENGINES = {
     "transformers": "engine_sampler_transformers",
     "llama.cpp": "engine_sampler_llama_cpp",
 }
-"""Engines that run a model supplied by the user → the module of their `Session`, a distribution in plugins/."""
+"""Engines that run a model supplied by the user → the distribution in plugins/ that has their `Session`."""
 
 logger = logging.getLogger("engine_sampler")
 

@@ -1,8 +1,8 @@
 """For bridges: what packages share that put this library into an engine that runs already, or that read its
 requests.
 
-With `engine_sampler`, `engine_sampler.arithmetic` and some names of `engine_sampler.for_backends` this is all
-that they import of it. Four kinds:
+With `engine_sampler`, its `contract`, `stateless` and `arithmetic`, and some names of `for_backends` this is
+all that they import of it. Four kinds:
 
 engines         rows that come and go, drafts, grammars as texts, what takes the place of an engine's parts.
 tensors         logits and tokens of any library as arrays, and results as its tensors.

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from engine_sampler_transformers import ChainLogitsProcessor
 
-from engine_sampler import Param, SamplingParams
+from engine_sampler import SamplingParams
+from engine_sampler.contract import Param
 from engine_sampler.for_bridges import MAX_COUNT, array_of, instance_of, not_allowed, to_numpy
 
 if TYPE_CHECKING:

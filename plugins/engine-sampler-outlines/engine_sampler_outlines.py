@@ -22,16 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from engine_sampler import (
-    Grammar,
-    Matcher,
-    Tokenizer,
-    allocate_bitmask,
-    fill_bitmasks,
-    token_rows,
-    unpack_bitmask,
-)
+from engine_sampler import Grammar, Tokenizer
+from engine_sampler.contract import Matcher, allocate_bitmask, token_rows, unpack_bitmask
 from engine_sampler.for_bridges import dtype_name, like, to_numpy
+from engine_sampler.stateless import fill_bitmasks
 
 NAME = "engine_sampler"
 """What `Generator(backend=…)` calls the backend."""

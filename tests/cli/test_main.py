@@ -200,7 +200,10 @@ def test_an_engine_whose_integration_is_not_installed_names_its_distribution(tmp
     options = ("--engine", "transformers", "--model", tmp_path, "--prompt", "x")
     done = run_without("engine_sampler_transformers", arguments=("generate", *options))
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert "this needs engine_sampler_transformers: pip install ./plugins/engine-sampler-transformers" in done.stderr
+    assert (
+        "this needs engine_sampler_transformers: pip install ./plugins/engine-sampler-transformers"
+        in done.stderr
+    )
 
 
 # --- explain -------------------------------------------------------------------------------------

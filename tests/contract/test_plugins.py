@@ -16,15 +16,16 @@ FILES = sorted(path for path in PLUGINS.rglob("*.py") if "build" not in path.rel
 SURFACE = (
     "engine_sampler",
     "engine_sampler.arithmetic",
+    "engine_sampler.contract",
     "engine_sampler.for_backends",
     "engine_sampler.for_bridges",
+    "engine_sampler.stateless",
 )
 FOR_TESTS = (*SURFACE, "engine_sampler.testing")
 """docs/plugins.md says so."""
 
 FURTHER = {
     "engine-sampler-llama-cpp/tests/test_llama_grammars.py": {
-        "engine_sampler.contract",
         "engine_sampler.grammar.lark.gbnf",
     },
     "engine-sampler-llama-cpp/tests/test_llama_parity.py": {

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import Grammar, ParameterError, Tokenizer, unpack_bitmask
+from engine_sampler import Grammar, ParameterError, Tokenizer
+from engine_sampler.contract import unpack_bitmask
 from engine_sampler.for_bridges import GrammarText, fill_texts, structured_grammar
 
 TOKENS = [b"a", b"b", b"ab", b"1", b"", b""]

@@ -171,7 +171,7 @@ def test_the_longest_chain_runs_in_the_c_kernels() -> None:
 
 
 def plugin(number: int) -> Sampler:
-    from engine_sampler import Param
+    from engine_sampler.contract import Param
 
     class Made(Sampler):
         name = f"plugin_{number}"

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from engine_sampler import Backend, Logprobs, Record, RequestLimits, SamplingParams, Scheduler, Tokenizer
+from engine_sampler import Logprobs, Record, RequestLimits, SamplingParams, Scheduler, Tokenizer
+from engine_sampler.contract import Backend
 from engine_sampler.for_backends import RequestId
 from engine_sampler.for_bridges import array_of, check_tokenizer, instance_of
 

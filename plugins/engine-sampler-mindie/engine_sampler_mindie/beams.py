@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine_sampler import Backend, RequestLimits, Sampled, SamplingParams, sample
+from engine_sampler import RequestLimits, Sampled, SamplingParams, sample
 from engine_sampler.arithmetic import LogitRows
+from engine_sampler.contract import Backend
 
 from .histories import HistoryRow
 from .metadata import SamplingMetadata, spans_of

@@ -9,8 +9,9 @@ from typing import cast
 
 import numpy as np
 
-from engine_sampler import Backend, RequestLimits, SamplingParams, Scheduler, StepResult
+from engine_sampler import RequestLimits, SamplingParams, Scheduler, StepResult
 from engine_sampler.arithmetic import LogitRows
+from engine_sampler.contract import Backend
 
 from .errors import InconsistencyError
 from .histories import HistoryRow

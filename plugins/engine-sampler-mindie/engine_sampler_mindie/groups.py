@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from engine_sampler import Backend, SamplingParams
+from engine_sampler import SamplingParams
 from engine_sampler.arithmetic import LogitRows
+from engine_sampler.contract import Backend
 
 from .batches import JoinedBatch, join_requests
 from .beams import search_beams

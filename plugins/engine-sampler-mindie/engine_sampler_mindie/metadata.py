@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from engine_sampler import bitmask_words
 from engine_sampler.arithmetic import GREEDY_BELOW, child_seed
+from engine_sampler.contract import bitmask_words
 from engine_sampler.for_bridges import with_attributes
 
 from .batch_fields import batch_columns

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from engine_sampler import Backend, SamplingParams, StepResult
+from engine_sampler import SamplingParams, StepResult
 from engine_sampler.arithmetic import LogitRows
+from engine_sampler.contract import Backend
 from engine_sampler.for_bridges import entries_of, integers_of, library_of, like, named_backend, to_numpy
 
 from .batches import JoinedBatch, ids_key, join_requests, join_rows

@@ -34,7 +34,8 @@ from typing import Any
 
 import numpy as np
 
-from engine_sampler import Backend, RequestLimits, SamplingParams, Scheduler, Tokenizer
+from engine_sampler import RequestLimits, SamplingParams, Scheduler, Tokenizer
+from engine_sampler.contract import Backend
 from engine_sampler.for_backends import RequestId
 from engine_sampler.for_bridges import array_of, instance_of, integers_of, like, to_numpy
 

@@ -29,8 +29,9 @@ from typing import Any
 
 import numpy as np
 
-from engine_sampler import Param, ParameterError, SamplingParams, process_logits, sample
+from engine_sampler import ParameterError, SamplingParams, process_logits, sample
 from engine_sampler.arithmetic import child_seed
+from engine_sampler.contract import Param
 from engine_sampler.for_bridges import (
     CORE_PARAMS,
     MAX_COUNT,

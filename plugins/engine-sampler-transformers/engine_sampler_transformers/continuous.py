@@ -11,15 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from engine_sampler import (
-    ParameterError,
-    RowSampler,
-    SamplingParams,
-    Vocabulary,
-    allocate_bitmask,
-    fill_bitmasks,
-)
+from engine_sampler import ParameterError, RowSampler, SamplingParams
 from engine_sampler.arithmetic import child_seed
+from engine_sampler.contract import Vocabulary, allocate_bitmask
 from engine_sampler.for_backends import INTERRUPTIONS, structured_in, text_of
 from engine_sampler.for_bridges import (
     GRAMMAR_OPTIONS,
@@ -33,6 +27,7 @@ from engine_sampler.for_bridges import (
     packed,
     tokens_beside,
 )
+from engine_sampler.stateless import fill_bitmasks
 
 from .config import map_processors
 from .following import tokenizer_of

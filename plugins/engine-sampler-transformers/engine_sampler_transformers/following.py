@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from engine_sampler import Backend, ParameterError, RequestLimits, SamplingParams, Scheduler, Tokenizer
+from engine_sampler import ParameterError, RequestLimits, SamplingParams, Scheduler, Tokenizer
+from engine_sampler.contract import Backend
 from engine_sampler.for_backends import structured_in
 from engine_sampler.for_bridges import integer_of, integers_of, takes_grammar
 

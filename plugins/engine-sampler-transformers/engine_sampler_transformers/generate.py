@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from engine_sampler import (
-    Backend,
     ParameterError,
     Record,
     RequestLimits,
@@ -16,9 +15,9 @@ from engine_sampler import (
     Scheduler,
     StepResult,
     Tokenizer,
-    token_rows,
 )
 from engine_sampler.arithmetic import child_seed
+from engine_sampler.contract import Backend, token_rows
 from engine_sampler.for_backends import RequestId
 from engine_sampler.for_bridges import dtype_name, like
 

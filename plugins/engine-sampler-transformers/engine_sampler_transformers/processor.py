@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine_sampler import Backend, ParameterError, SamplingParams, token_rows
+from engine_sampler import ParameterError, SamplingParams
+from engine_sampler.contract import Backend, token_rows
 from engine_sampler.for_backends import default_registry
 from engine_sampler.for_bridges import dtype_name, like, not_allowed, rows_of_nan
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine_sampler import SamplingParams, Vocabulary, flags_like, token_rows
+from engine_sampler import SamplingParams
+from engine_sampler.contract import Vocabulary, flags_like, token_rows
 from engine_sampler.for_backends import default_registry
 from engine_sampler.for_bridges import CalledCriteria, as_criterion, entries_of, integer_of, newest_logprobs
 

@@ -6,7 +6,8 @@ import pytest
 from engine_sampler_transformers import stopping_criteria
 from transformers_models import EOS, byte_tokenizer, llama
 
-from engine_sampler import ParameterError, SamplingParams, StoppingCriteria, StopVerdict
+from engine_sampler import ParameterError, SamplingParams
+from engine_sampler.contract import StoppingCriteria, StopVerdict
 from engine_sampler.stopping import ConfidenceCriteria
 
 torch = pytest.importorskip("torch")

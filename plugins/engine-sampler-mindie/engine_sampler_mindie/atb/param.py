@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, ClassVar
 
-from engine_sampler import Param, ParameterError
+from engine_sampler import ParameterError
+from engine_sampler.contract import Param
 
 _UINT32 = 2**32 - 1
 _PARAMS = {

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import takewhile
 from typing import Any
 
-from engine_sampler import Param, ParameterError, RequestLimits, Sampler, SamplingParams
+from engine_sampler import ParameterError, RequestLimits, SamplingParams
+from engine_sampler.contract import Param, Sampler
 from engine_sampler.for_backends import default_registry
 from engine_sampler.for_bridges import (
     EDITS,
