@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from ..base.arguments import not_allowed
-from ..base.courtesy import unhurried
+from ..base.giving_way import unhurried
 from ..contract.values import stop_texts
 from ..params.tools import Family
 from .alphabet import SURROGATES, MarkerAlphabet

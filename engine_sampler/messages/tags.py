@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..base.courtesy import unhurried
 from ..base.errors import quoted
+from ..base.giving_way import unhurried
 from ..grammar.errors import GrammarError, GrammarLimitError
 from ..grammar.structural_tag.document import format_of
 from ..grammar.structural_tag.elements import STYLE_NAMES

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Mapping, Set
 from typing import Any
 
-from ..base.courtesy import unhurried
 from ..base.errors import quoted
+from ..base.giving_way import unhurried
 from ..contract import ParameterError
 from ..contract.values import id_of_digits
 from .bodies import is_unset, mapping

@@ -13,8 +13,9 @@ from engine_sampler.arithmetic import LogitRows
 from engine_sampler.contract import Backend
 
 from .histories import HistoryRow
-from .metadata import SamplingMetadata, spans_of
+from .metadata import SamplingMetadata
 from .output import NO_LOGPROB, SamplingOutput, listed
+from .rows_of_groups import spans_of
 
 
 class Extension(NamedTuple):
@@ -67,16 +68,16 @@ def search_beams(
     top_ids, top_logprobs = listed(drawn.logprobs, metadata.top_logprobs_array)
     tokens = np.array([text.token_id for text in texts])
     output = SamplingOutput(
-        np.array([text.sequence_id for text in texts]),
-        metadata.all_sequence_ids[rows],
-        spans_of(sizes),
-        rows,
-        tokens,
-        np.array([text.logprob for text in texts], np.float32),
-        top_ids[rows, 1:],
-        top_logprobs[rows, 1:],
-        np.array([text.score for text in texts], np.float32),
-        (tokens >= 0).astype(np.int64),
+        sequence_ids=np.array([text.sequence_id for text in texts]),
+        parent_sequence_ids=metadata.all_sequence_ids[rows],
+        group_indices=spans_of(sizes),
+        repeating_indices=rows,
+        token_ids=tokens,
+        logprobs=np.array([text.logprob for text in texts], np.float32),
+        top_token_ids=top_ids[rows, 1:],
+        top_logprobs=top_logprobs[rows, 1:],
+        cumulative_logprobs=np.array([text.score for text in texts], np.float32),
+        num_new_tokens=(tokens >= 0).astype(np.int64),
         num_top_tokens=metadata.num_top_tokens[rows],
         seeds=np.zeros(len(texts), np.uint64),
         is_structured_accepted=None if mask is None else tokens >= 0,

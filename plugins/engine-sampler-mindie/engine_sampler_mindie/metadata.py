@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,13 +22,13 @@ from .fields import (
     check_different,
     check_flag,
     check_lengths,
-    check_unmasked,
     frozen,
     host_array,
     ids_field,
     token_rows,
 )
 from .inputs import SamplingData, SamplingParam, ToTensor
+from .rows_of_groups import for_each_row, ids_in, ids_of_groups, row_values, spans_of
 
 _BEST_OF = Field("best_of", "int", 1, low=1, high=8192)
 _WIDTH = Field("n", "int", 1, low=1, high=8192)
@@ -171,10 +171,10 @@ class SamplingMetadata:
         check_flag("is_prefill", is_prefill)
         check_flag("is_mix", bool(is_mix) if is_mix is None else is_mix)
         check_callable("to_tensor", to_tensor)
-        groups = _groups("batch_sequence_ids", batch_sequence_ids)
-        reserved = [_ids("reserved_sequence_ids", ())] * len(groups)
+        groups = ids_of_groups("batch_sequence_ids", batch_sequence_ids)
+        reserved = [ids_in("reserved_sequence_ids", ())] * len(groups)
         if reserved_sequence_ids is not None:
-            reserved = _groups("reserved_sequence_ids", reserved_sequence_ids) or reserved
+            reserved = ids_of_groups("reserved_sequence_ids", reserved_sequence_ids) or reserved
         if len(reserved) != len(groups):
             raise InconsistencyError(f"reserved_sequence_ids has {len(reserved)} groups of {len(groups)}")
         if not all(len(ids) for ids in groups) or not groups:
@@ -184,12 +184,12 @@ class SamplingMetadata:
         check_different("batch_sequence_ids", sequences)
         if (
             all_sequence_ids is not None
-            and _ids("all_sequence_ids", all_sequence_ids).tolist() != sequences.tolist()
+            and ids_in("all_sequence_ids", all_sequence_ids).tolist() != sequences.tolist()
         ):
             raise InconsistencyError(f"all_sequence_ids differ from batch_sequence_ids, {sequences.tolist()}")
 
         def column(field: Field, values: Any) -> np.ndarray | None:
-            return _of_rows(field, values, sizes)
+            return row_values(field, values, sizes)
 
         def filled(field: Field, values: Any, default: Any) -> np.ndarray:
             checked = column(field, values)
@@ -199,32 +199,32 @@ class SamplingMetadata:
         beams = filled(_BEAMS, use_beam_search, False)
         top = filled(_TOP_LOGPROBS, top_logprobs, 0)
         metadata = cls(
-            groups,
-            reserved,
-            is_prefill,
-            bool(is_mix),
-            sequences,
-            sequences,
-            spans_of(sizes),
-            to_tensor,
-            column(PARAMS["repetition_penalty"], repetition_penalty),
-            column(PARAMS["frequency_penalty"], frequency_penalty),
-            column(PARAMS["presence_penalty"], presence_penalty),
-            column(PARAMS["temperature"], temperature),
-            column(PARAMS["top_k"], top_k),
-            column(PARAMS["top_p"], top_p),
-            column(PARAMS["do_sample"], do_sample),
-            column(_SEEDS, seeds),
-            top,
-            top if num_top_tokens is None else filled(_TOP_TOKENS, num_top_tokens, 0),
-            best_of_array if (best_of_array > 1).any() else None,
-            beams if beams.any() else None,
-            filled(_WIDTH, n, 1),
-            filled(_CUMULATIVE, cumulative_logprobs, 0.0),
-            column(_LENGTHS, output_lengths),
-            column(_PREFILL, is_seq_prefill),
-            column(ids_field("cache_ids"), cache_ids),
-            random_number_generators,
+            batch_sequence_ids=groups,
+            reserved_sequence_ids=reserved,
+            is_prefill=is_prefill,
+            is_mix=bool(is_mix),
+            all_sequence_ids=sequences,
+            parent_sequence_ids=sequences,
+            group_indices=spans_of(sizes),
+            to_tensor=to_tensor,
+            repetition_penalty=column(PARAMS["repetition_penalty"], repetition_penalty),
+            frequency_penalty=column(PARAMS["frequency_penalty"], frequency_penalty),
+            presence_penalty=column(PARAMS["presence_penalty"], presence_penalty),
+            temperature=column(PARAMS["temperature"], temperature),
+            top_k_array=column(PARAMS["top_k"], top_k),
+            top_p_array=column(PARAMS["top_p"], top_p),
+            do_sample_array=column(PARAMS["do_sample"], do_sample),
+            seed_array=column(_SEEDS, seeds),
+            top_logprobs_array=top,
+            num_top_tokens=top if num_top_tokens is None else filled(_TOP_TOKENS, num_top_tokens, 0),
+            best_of_array=best_of_array if (best_of_array > 1).any() else None,
+            use_beam_search_array=beams if beams.any() else None,
+            beam_width_array=filled(_WIDTH, n, 1),
+            cumulative_logprobs=filled(_CUMULATIVE, cumulative_logprobs, 0.0),
+            output_lengths=column(_LENGTHS, output_lengths),
+            is_seq_prefill=column(_PREFILL, is_seq_prefill),
+            cache_ids=column(ids_field("cache_ids"), cache_ids),
+            random_number_generators=random_number_generators,
         )
         metadata._check_groups()
         return metadata
@@ -312,8 +312,8 @@ class SamplingMetadata:
         Raises `ValidationError` before either changes.
         """
         ones = [1] * len(self.all_sequence_ids)
-        sums = _of_rows(_CUMULATIVE, cumulative_logprobs, ones)
-        lengths = _of_rows(_LENGTHS, output_lengths, ones)
+        sums = row_values(_CUMULATIVE, cumulative_logprobs, ones)
+        lengths = row_values(_LENGTHS, output_lengths, ones)
         if lengths is not None and self.output_token_ids is not None:
             longest, width = int(lengths.max()), self.output_token_ids.shape[1]
             if longest > width:
@@ -345,7 +345,7 @@ class SamplingMetadata:
         if self.is_seq_prefill is None:
             return np.full(rows, self.is_prefill)
         given = host_array("is_seq_prefill", self.is_seq_prefill, "biu", "bool").astype(np.bool_)
-        return _filled_rows(_PREFILL, given, [end - start for start, end in self.group_indices])
+        return for_each_row(_PREFILL, given, [end - start for start, end in self.group_indices])
 
     @property
     def has_siblings(self) -> np.ndarray:
@@ -373,7 +373,12 @@ class SamplingMetadata:
             ids += self.all_sequence_ids[start:end].tolist() + reserved[: counts[start] - 1].tolist()
             groups.append((first, len(ids)))
         siblings = [number for count in counts.tolist() for number in range(count)]
-        return Expansion(np.repeat(np.arange(len(counts)), counts), ids, siblings, groups)
+        return Expansion(
+            sources=np.repeat(np.arange(len(counts)), counts),
+            sequence_ids=ids,
+            siblings=siblings,
+            groups=groups,
+        )
 
     def beam_groups(self) -> list[int]:
         """The numbers of the groups that are beam searches."""
@@ -447,26 +452,6 @@ def sibling_seed(seed: int, number: int) -> int:
     return child_seed(seed, number) % 2**63
 
 
-def spans_of(sizes: Iterable[int]) -> list[tuple[int, int]]:
-    """(start, end) of consecutive parts with these sizes."""
-    ends = np.cumsum(list(sizes)).tolist()
-    return list(zip([0, *ends[:-1]], ends, strict=True))
-
-
-def _of_rows(field: Field, values: Any, sizes: Sequence[int]) -> np.ndarray | None:
-    """The checked values of a field for each row of groups with these sizes; None for None."""
-    checked = field.check(values)
-    return None if checked is None else _filled_rows(field, checked, sizes)
-
-
-def _filled_rows(field: Field, values: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """`values` for each row, given for each row or for each group."""
-    if len(values) == len(sizes):
-        values = frozen(np.repeat(values, sizes))
-    check_lengths(sum(sizes), {field.name: values}, "the batch")
-    return values
-
-
 def _prompt_lengths(metadata: SamplingMetadata, input_metadata: Any) -> np.ndarray | None:
     """int64 [rows], how long the prompts of a batch are whose first tokens are drawn; None if unknown."""
     if not metadata.is_prefill:
@@ -475,26 +460,5 @@ def _prompt_lengths(metadata: SamplingMetadata, input_metadata: Any) -> np.ndarr
     for name in ("split_end_position", "batch_seq_len"):
         lengths = getattr(input_metadata, name, None)
         if lengths is not None and np.size(lengths) == len(sizes):
-            return _of_rows(Field(name, "int", 0, low=0), lengths, sizes)
+            return row_values(Field(name, "int", 0, low=0), lengths, sizes)
     return None
-
-
-def _groups(name: str, values: Any) -> list[np.ndarray]:
-    """The ids of each group."""
-    check_unmasked(name, values)
-    try:
-        groups = list(values)
-    except TypeError as error:
-        raise UnsupportedTypeError(
-            f"{name}={values!r} is not allowed: a list with an array of ids per group"
-        ) from error
-    return [_ids(name, ids) for ids in groups]
-
-
-def _ids(name: str, values: Any) -> np.ndarray:
-    array = host_array(name, values, "iu", "int")
-    if not array.size:
-        return np.zeros(0, np.int64)
-    checked = ids_field(name).check(array)
-    assert checked is not None
-    return checked

@@ -11,7 +11,8 @@ import numpy as np
 from engine_sampler import Logprobs, StepResult
 from engine_sampler.for_bridges import like, to_numpy
 
-from .metadata import Expansion, SamplingMetadata, spans_of
+from .metadata import Expansion, SamplingMetadata
+from .rows_of_groups import spans_of
 
 NO_LOGPROB = -9999.0
 """The value in place of a missing logprob."""
@@ -149,16 +150,16 @@ def in_order(parts: Sequence[SamplingOutput], groups: Sequence[Sequence[int]]) -
 
     accepted = all(part.is_structured_accepted is not None for part in parts)
     return SamplingOutput(
-        joined("sequence_ids"),
-        joined("parent_sequence_ids"),
-        spans_of(span.stop - span.start for _, span in ordered),
-        joined("repeating_indices"),
-        joined("token_ids"),
-        joined("logprobs"),
-        table("top_token_ids", -1),
-        table("top_logprobs", NO_LOGPROB),
-        joined("cumulative_logprobs"),
-        joined("num_new_tokens"),
+        sequence_ids=joined("sequence_ids"),
+        parent_sequence_ids=joined("parent_sequence_ids"),
+        group_indices=spans_of(span.stop - span.start for _, span in ordered),
+        repeating_indices=joined("repeating_indices"),
+        token_ids=joined("token_ids"),
+        logprobs=joined("logprobs"),
+        top_token_ids=table("top_token_ids", -1),
+        top_logprobs=table("top_logprobs", NO_LOGPROB),
+        cumulative_logprobs=joined("cumulative_logprobs"),
+        num_new_tokens=joined("num_new_tokens"),
         num_top_tokens=joined("num_top_tokens"),
         seeds=joined("seeds"),
         is_structured_accepted=joined("is_structured_accepted") if accepted else None,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from engine_sampler import SamplingParams, Scheduler
-from engine_sampler.base import courtesy
-from engine_sampler.base.courtesy import begin_step, end_step, give_way, in_slices, unhurried
+from engine_sampler.base import giving_way
+from engine_sampler.base.giving_way import begin_step, end_step, give_way, in_slices, unhurried
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses that are made, which take no time."""
     made: list[float] = []
     monkeypatch.setattr(time, "sleep", made.append)
-    monkeypatch.setattr(courtesy, "SLICE", 0.0)
+    monkeypatch.setattr(giving_way, "SLICE", 0.0)
     return made
 
 
@@ -85,7 +85,9 @@ def test_a_scheduler_says_when_it_steps(monkeypatch: pytest.MonkeyPatch) -> None
     seen = []
     scheduler = Scheduler(8)
     scheduler.add(SamplingParams())
-    monkeypatch.setattr(scheduler._runner, "fill_masks", lambda inputs: seen.append(set(courtesy._stepping)))
+    monkeypatch.setattr(
+        scheduler._runner, "fill_masks", lambda inputs: seen.append(set(giving_way._stepping))
+    )
     scheduler.prepare()
     assert seen == [{threading.get_ident()}]
-    assert courtesy._stepping == set()
+    assert giving_way._stepping == set()
