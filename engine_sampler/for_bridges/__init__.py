@@ -26,18 +26,18 @@ from ..base.arguments import (
 from ..base.calling import guarded
 from ..base.packaged import load_functions
 from ..contract.values import id_of_digits
+from ..grammar.bodies.lazy_grammars import LAZY_KEYS, take_lazy_grammar
+from ..grammar.bodies.structured import response_format
+from ..grammar.bodies.tools import Function, call_list, chosen_functions, take_tools, tool_calls
 from ..grammar.plugin.constraints import constraint_of, matcher_of
 from ..params import build_chain, takes_grammar
-from ..params.bodies import mapping
+from ..params.bodies import check_text, mapping
 from ..params.chain import EDITS
 from ..params.costs import check_repeats
-from ..params.lazy_grammars import LAZY_KEYS, take_lazy_grammar
+from ..params.families import Reasoning
 from ..params.openai import TRANSPORT, canonical_keys, openai_logprobs, without_transport
 from ..params.orders import KOBOLDAI_IDS
-from ..params.schemas import check_text
-from ..params.structured import response_format
 from ..params.thinking_keys import MARKS, take_thinking
-from ..params.tools import Function, Reasoning, call_list, chosen_functions, take_tools, tool_calls
 from ..registry import CORE_PARAMS, GRAMMAR_OPTIONS, MAX_COUNT, STRUCTURED_PARAMS, unknown
 from ..requests.called_criteria import CalledCriteria, as_criterion
 from ..samplers.penalties import divided, lowered

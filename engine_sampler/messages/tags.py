@@ -13,7 +13,7 @@ from ..grammar.structural_tag.document import format_of
 from ..grammar.structural_tag.elements import STYLE_NAMES
 from ..grammar.structural_tag.structural_tag import MAX_DEPTH, MAX_FORMATS
 from ..grammar.work import counted_work, spend
-from ..params.tools import TOOL_FAMILIES
+from ..params.families import TOOL_FAMILIES
 from .alphabet import MarkerAlphabet
 from .arguments import reader_maker, reads_types
 from .definition import AnswerDefinition, CallForm, Opener

@@ -10,7 +10,7 @@ from ..base.errors import quoted
 from ..contract import Param, ParameterError, Sampler, Selector
 from ..contract.values import Phrase
 from ..registry import MAX_COUNT, PHASE_PARAMS, Catalogue, default_registry
-from .tools import TOOL_FAMILIES, Family
+from .families import TOOL_FAMILIES, Family
 
 if TYPE_CHECKING:
     from .sampling_params import SamplingParams

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from engine_sampler.contract import ParameterError
+from engine_sampler.grammar.bodies.schemas import without_additional_properties
 from engine_sampler.grammar.grammar import Grammar
 from engine_sampler.params import SamplingParams
-from engine_sampler.params.schemas import without_additional_properties
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 CLOSED = {**SCHEMA, "additionalProperties": False}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ...base.errors import quoted
-from ...contract import ParameterError
-from ..bodies import mapping
+from ....base.errors import quoted
+from ....contract import ParameterError
+from ....params.bodies import mapping
 
 _SYNTAXES = {"lark": "grammar", "regex": "regex"}
 

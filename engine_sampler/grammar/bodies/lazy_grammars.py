@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..base.errors import quoted
-from ..contract import ParameterError
-from .bodies import mapping
+from ...base.errors import quoted
+from ...contract import ParameterError
+from ...params.bodies import mapping
 
 LAZY_KEYS = ("grammar_lazy", "grammar_triggers")
 """The keys that `take_lazy_grammar` reads, besides the grammar itself."""

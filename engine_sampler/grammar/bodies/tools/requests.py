@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...base.errors import quoted
-from ...base.json_text import is_described
-from ...contract import ParameterError
-from ..bodies import mapping
+from ....base.errors import quoted
+from ....base.json_text import is_described
+from ....contract import ParameterError
+from ....params.bodies import mapping
 from ..schemas import described_schema, without_additional_properties
 from .custom import CustomInput, custom_input
 
@@ -108,7 +108,7 @@ def _as_tool(given: Any) -> Any:
     """A tool in OpenAI's form: a function of Python, or a class such as a pydantic model, becomes one."""
     if not is_described(given):
         return given
-    from ...base.python_types import tool_of  # few tools are given so
+    from ....base.python_types import tool_of  # few tools are given so
 
     try:
         return tool_of(given)

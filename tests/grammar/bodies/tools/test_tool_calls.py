@@ -13,8 +13,8 @@ import pytest
 from engine_sampler import ParameterError, SamplingParams, Tokenizer
 from engine_sampler.contract import allocate_bitmask, unpack_bitmask
 from engine_sampler.grammar import TOOL_FAMILIES, Grammar, tool_calls
+from engine_sampler.grammar.bodies import structured
 from engine_sampler.messages import MessageParser
-from engine_sampler.params import structured
 
 from .transcripts import HERMES, TOOLS, TRANSCRIPTS, VARIANTS, Transcript
 

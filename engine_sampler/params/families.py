@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from ..base.arguments import one_of
 
 THINK = ("<think>", "</think>")
+
+Reasoning = Literal["disabled", "enabled", "auto"]
+"""Whether an answer has thoughts before its calls."""
+
+
+def check_reasoning(value: Any) -> None:
+    """Raise `ParameterError` for an argument `reasoning` that is not one of `Reasoning`."""
+    one_of(get_args(Reasoning), "reasoning", value)
 
 
 @dataclass(frozen=True)
@@ -30,7 +41,7 @@ class Family:
     id_pattern what `{id}` is, a pattern
     variants   other ways in which models of the family write calls: all but what concerns thoughts. Sections
                have the same ends and separators
-    layout     "text": free text with calls; others are functions in `building`
+    layout     "text": free text with calls; others are functions in `grammar.bodies.tools.building`
     """
 
     begin: str

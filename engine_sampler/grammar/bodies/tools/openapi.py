@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ...base.errors import quoted
-from ...contract import ParameterError
-from ..bodies import mapping
+from ....base.errors import quoted
+from ....contract import ParameterError
+from ....params.bodies import mapping
 
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 _SHARED = "#/components/"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..base.errors import quoted
-from ..base.json_text import is_described
-from ..contract import ParameterError
-from .bodies import is_unset, mapping
+from ...base.errors import quoted
+from ...base.json_text import is_described
+from ...contract import ParameterError
+from ...params.bodies import is_unset, mapping
 
 _LONGEST_NAME = 40
 """The longest name of a member that a message has as it is."""

@@ -1,26 +1,17 @@
-"""Structural tags for calls of tools, put together from the entries of `families`."""
+"""Structural tags for calls of tools, put together from the entries of `params.families`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, NamedTuple, TypeAlias
 
-from ...base.arguments import one_of
-from ...base.errors import quoted
-from ...contract import ParameterError
-from .families import TOOL_FAMILIES, Family
+from ....base.errors import quoted
+from ....contract import ParameterError
+from ....params.families import TOOL_FAMILIES, Family, Reasoning, check_reasoning
 from .requests import Function, chosen_functions, json_schema_of
 
 Format: TypeAlias = "dict[str, Any]"
-Reasoning = Literal["disabled", "enabled", "auto"]
-"""Whether an answer has thoughts before its calls."""
-
-
-def check_reasoning(value: Any) -> None:
-    """Raise `ParameterError` for an argument `reasoning` that is none of `Reasoning`."""
-    one_of(get_args(Reasoning), "reasoning", value)
-
 
 _PLACEHOLDER = re.compile(r"(\{name\}|\{id\})")
 

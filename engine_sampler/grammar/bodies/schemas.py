@@ -6,29 +6,17 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ..base.errors import quoted
-from ..base.json_text import is_described
-from ..contract import ParameterError
+from ...base.errors import quoted
+from ...base.json_text import is_described
+from ...contract import ParameterError
 
 _VALUES = ("enum", "const", "default", "examples")
 _MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
 
 
-def check_text(parameters: Mapping[str, Any]) -> None:
-    """Raise `ParameterError` if the `json_schema` of a body is text that is not JSON."""
-    schema = parameters.get("json_schema")
-    if isinstance(schema, str):
-        try:
-            json.loads(schema)
-        except RecursionError:
-            raise ParameterError("json_schema is nested too deep to be read") from None
-        except ValueError as error:
-            raise ParameterError(f"json_schema={quoted(schema)} is not JSON: {error}") from None
-
-
 def described_schema(name: str, described: Any) -> dict[str, Any]:
     """The schema of a type of Python. Raises `ParameterError`, which names the parameter."""
-    from ..base.python_types import schema_of  # few schemas are given so
+    from ...base.python_types import schema_of  # few schemas are given so
 
     try:
         return schema_of(described)

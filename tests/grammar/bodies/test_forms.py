@@ -9,7 +9,7 @@ import pytest
 
 from engine_sampler import ParameterError, SamplingParams
 from engine_sampler.grammar import Grammar
-from engine_sampler.params.structured import structured_parameters
+from engine_sampler.grammar.bodies.structured import structured_parameters
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 EBNF = 'root ::= "yes" | "no"'

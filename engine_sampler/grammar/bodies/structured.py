@@ -7,17 +7,16 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from ..base.errors import quoted
-from ..base.json_text import is_described
-from ..contract import ParameterError
-from ..registry import STRUCTURED_PARAMS
-from .bodies import GUIDED, STRUCTURED, is_unset, mapping
+from ...base.errors import quoted
+from ...base.json_text import is_described
+from ...contract import ParameterError
+from ...params.bodies import GUIDED, STRUCTURED, is_unset, mapping
+from ...params.families import TOOL_FAMILIES, Reasoning
+from ...registry import STRUCTURED_PARAMS
 from .forms import translate_forms
 from .lazy_grammars import take_lazy_grammar
 from .schemas import without_additional_properties
 from .tools import (
-    TOOL_FAMILIES,
-    Reasoning,
     call_list,
     chosen_functions,
     formatted_answer,
