@@ -32,7 +32,7 @@ LARGER_FOLDERS = {
     "native/src/grammar/expression": 23,
     "native/src/grammar/masks": 24,
     "tests": 41,
-    "tests/grammar": 24,
+    "tests/grammar": 25,
     "tests/samplers": 35,
     "tests/scheduler": 26,
 }

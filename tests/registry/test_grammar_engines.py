@@ -55,10 +55,10 @@ def test_an_engine_reads_keys_of_its_own_in_bodies_and_its_faults_there_are_name
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert SamplingParams.from_dict({"one_of_words": "a b", "temperature": 0}).choice == ("a", "b")
-    with pytest.raises(ParameterError, match="words failed: AttributeError: 'int' object has no attribute 'split'"):
+    with pytest.raises(ParameterError, match="words failed: AttributeError: 'int' object has no"):
         SamplingParams.from_dict({"one_of_words": 3})
     monkeypatch.setattr(Words, "read_body", lambda self, *_: ["choice"])
-    with pytest.raises(ParameterError, match=r"what words reads of a body=\[.choice.\] is not allowed: an object"):
+    with pytest.raises(ParameterError, match=r"what words reads of a body=.* is not allowed"):
         SamplingParams.from_dict({"temperature": 0})
 
 
