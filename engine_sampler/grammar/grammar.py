@@ -242,7 +242,7 @@ class Grammar:
 
         described  a pydantic model or `TypeAdapter`; a dataclass, `TypedDict`, `NamedTuple`, `Enum`,
                    `Literal`, union, `list[...]` and the like, or a builtin type; a function: an object of
-                   its arguments; a compiled pattern. Where pydantic is installed, it reads what it can
+                   its arguments; a compiled pattern. pydantic reads those that do not say their own schema
         whitespace, numbers, key_order, limits   as in `from_json_schema`; a pattern has only limits
 
         Raises GrammarError for anything else. `from_json_schema` has more options, and takes the same.
