@@ -119,7 +119,7 @@ class Grammar:
             given: Any = {"start": start, "path": path, "import_paths": paths, "special_tokens": names}
             with limits_named(text):
                 if lexer == "contextual":
-                    from .lark.lalr import rules_from_lalr as read
+                    from .lark.contextual import rules_from_lalr as read
                 else:
                     read, given["schema_rules"] = rules_from_lark, _add_schema
                 rules = read(text, **given, declared=declared, named=others)

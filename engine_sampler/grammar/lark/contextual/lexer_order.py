@@ -11,17 +11,17 @@ from typing import Any
 from lark.exceptions import GrammarError as LarkGrammarError
 from lark.lexer import PatternStr
 
-from ..derivatives.derivatives import Derivatives
-from ..derivatives.expressions import EMPTY, Expressions
-from ..derivatives.limits import WORK_PER_CALL, ReadingMeter
-from ..derivatives.loading import Loader
-from ..program.expression import Encoder, Expression
-from ..regex.items import MAX_WIDTH
-from ..regex.pattern import Outline, whole_texts
-from ..work import spend
-from .extensions.terminal_operators import OperatorTerminal, greatest_width
-from .messages import Messages
-from .terminal_patterns import literal_pattern, outline_of
+from ...derivatives.derivatives import Derivatives
+from ...derivatives.expressions import EMPTY, Expressions
+from ...derivatives.limits import WORK_PER_CALL, ReadingMeter
+from ...derivatives.loading import Loader
+from ...program.expression import Encoder, Expression
+from ...regex.items import MAX_WIDTH
+from ...regex.pattern import Outline, whole_texts
+from ...work import spend
+from ..extensions.terminal_operators import OperatorTerminal, greatest_width
+from ..messages import Messages
+from ..terminal_patterns import literal_pattern, outline_of
 
 _PAIRS_PER_STEP, _BYTES_PER_STEP = 16, 4
 """Pairs of a pattern and a literal, and bytes of a literal, that take a step."""

@@ -15,7 +15,7 @@ from ...program.byte_sets import any_of
 from ...program.expression import Expression
 from ...program.lalr import ACCEPT, IGNORED, LalrState, Pairs, Parser, once
 from ...work import spend
-from ..lalr_analysis import bits_of
+from .lalr_analysis import bits_of
 from .lexer_endings import ExactWays, LexerEntry, RoughWays, Way
 
 END = 1
