@@ -13,8 +13,8 @@ from engine_sampler.grammar.program.byte_sets import last_bytes
 from engine_sampler.grammar.program.expression import automaton, both, concat, guard, literal, repeat, union
 from engine_sampler.grammar.program.expression import byte_class as of
 
-from ..oracle import Oracle, language_of, ours
 from ..contextual.test_reading import Contextual
+from ..oracle import Oracle, language_of, ours
 
 DECIDED = {
     "the beginning of the text": 'start: A B?\nA: /^a+/\nB: "b"',
