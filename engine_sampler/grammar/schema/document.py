@@ -149,30 +149,21 @@ class Document:
 
     def _named(self, address: str, resource: Resource, keyword: str) -> Resource:
         uri = _absolute(resource.uri, address, keyword)
-        found = self._index().get(uri) or self._other(uri) or self._metaschema(uri)
+        found = self._index().get(uri) or self._other(uri)
         if found is None:
             raise UnsupportedKeywordError(f"{keyword} to another document is not supported: {quoted(uri)}")
         return found
 
     def _other(self, uri: str) -> Resource | None:
-        """A document that was handed in, with all its own resources."""
+        """A document that was handed in, or a metaschema, with all its own resources."""
         text = self._others.get(uri)
-        if text is None:
+        value = metaschema(uri) if text is None else _loaded(text)
+        if value is None:
             return None
-        value = _loaded(text)
         found = self._new_resource(value, uri, self._default_draft)
         self._record(value, found)
         self._index().setdefault(uri, found)
         self.is_dynamic = self.is_dynamic or _has_dynamic(value)
-        return found
-
-    def _metaschema(self, uri: str) -> Resource | None:
-        value = metaschema(uri)
-        if value is None:
-            return None
-        found = self._index()[uri] = self._new_resource(value, "", LATEST)
-        _record_anchors(value, found)
-        self.is_dynamic = self.is_dynamic or bool(found.dynamic)
         return found
 
     def _follow_pointer(self, pointer: str, resource: Resource, reference: str) -> tuple[Any, Resource]:
