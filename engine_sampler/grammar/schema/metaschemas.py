@@ -29,7 +29,7 @@ def metaschema(uri: str) -> Any:
     if importlib.util.find_spec("jsonschema_specifications") is None:
         needed = "needs jsonschema-specifications: pip install 'engine-sampler[metaschemas]'"
         raise UnsupportedKeywordError(f"a reference to the metaschema {uri} {needed}")
-    from jsonschema_specifications import REGISTRY  # type: ignore[import-not-found,unused-ignore]
+    from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
     if uri not in REGISTRY:
         return None
