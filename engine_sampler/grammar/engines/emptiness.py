@@ -7,7 +7,7 @@ from contextlib import suppress
 from ..derivatives.derivatives import Derivatives
 from ..derivatives.expressions import Expressions
 from ..derivatives.limits import Meter
-from ..derivatives.loading import Loader
+from ..derivatives.loading import numbers_of
 from ..errors import GrammarError, GrammarLimitError
 from ..program.rules import Program
 
@@ -24,7 +24,7 @@ def with_reason(error: GrammarError, program: Program) -> GrammarError:
 
 def _reason(program: Program) -> str:
     x = Expressions(Meter())
-    numbers, derivatives = Loader(x, program.expressions).numbers, Derivatives(x)
+    numbers, derivatives = numbers_of(x, program.expressions), Derivatives(x)
     for name, node in zip(program.terminal_names, program.terminals, strict=True):
         if node >= 0 and not derivatives.live(numbers[node]):
             return f"the terminal {name} matches nothing"

@@ -11,10 +11,10 @@ from collections.abc import Collection, Sequence
 from ...derivatives.derivatives import Derivatives
 from ...derivatives.expressions import Expressions
 from ...derivatives.limits import ReadingMeter
-from ...derivatives.loading import Loader
+from ...derivatives.loading import number_of
 from ...derivatives.states import State, states_of, texts_between
 from ...errors import GrammarLimitError
-from ...program.expression import EPSILON, Encoder, Expression, both, concat, union, without
+from ...program.expression import EPSILON, Expression, both, concat, union, without
 from ...work import spend
 
 MAX_STATES = 1024
@@ -83,7 +83,5 @@ def _reached_together(some: Sequence[State], others: Sequence[State]) -> list[tu
 
 def _has_any(expression: Expression) -> bool:
     """Whether an expression matches anything."""
-    encoder = Encoder()
-    root = encoder.add(expression)
     x = Expressions(ReadingMeter(_MAX_STEPS))
-    return Derivatives(x).live(Loader(x, encoder.code).numbers[root])
+    return Derivatives(x).live(number_of(x, expression))

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from ...derivatives.derivatives import Derivatives
 from ...derivatives.expressions import EMPTY, Expressions
 from ...derivatives.limits import ReadingMeter
-from ...derivatives.loading import Loader
+from ...derivatives.loading import numbers_of
 from ...derivatives.partitions import meet, representatives
 from ...errors import GrammarLimitError
 from ...program.expression import Encoder, Expression
@@ -103,7 +103,7 @@ class _Automata:
         root = encoder.add(expression)
         spend(1 + len(encoder.code) // 4)
         self.meter.left = _LOADING_STEPS
-        return Loader(self.expressions, encoder.code).numbers[root]
+        return numbers_of(self.expressions, encoder.code)[root]
 
 
 class _Search:
