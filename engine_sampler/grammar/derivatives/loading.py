@@ -14,9 +14,9 @@ from ..program.expression import (
     NOT,
     REPEAT,
     UNION,
+    CodeNode,
     Encoder,
     Expression,
-    Node,
     nodes_of,
 )
 from .expressions import Expressions
@@ -37,7 +37,7 @@ def numbers_of(x: Expressions, code: Sequence[int]) -> list[int]:
     return numbers
 
 
-def _number(x: Expressions, node: Node, parts: list[int]) -> int:
+def _number(x: Expressions, node: CodeNode, parts: list[int]) -> int:
     kind, value = node.kind, node.value
     if kind == LITERAL:
         return x.literal(value)

@@ -352,7 +352,7 @@ def _references(code: Sequence[int]) -> list[int]:
     return references
 
 
-class Node(NamedTuple):
+class CodeNode(NamedTuple):
     """An expression as an `Encoder` writes it.
 
     begin, end   where its code begins and ends
@@ -368,7 +368,7 @@ class Node(NamedTuple):
     parts: tuple[int, ...]
 
 
-def nodes_of(code: Sequence[int]) -> Iterator[Node]:
+def nodes_of(code: Sequence[int]) -> Iterator[CodeNode]:
     """The nodes of an `Encoder`, in order. Raises GrammarError for code that none has written."""
     at = 0
     while at < len(code):
@@ -395,7 +395,7 @@ def nodes_of(code: Sequence[int]) -> Iterator[Node]:
             value, at = _states_at(code, at)
         else:
             raise GrammarError(f"the program has an expression of unknown kind {kind}")
-        yield Node(begin, at, kind, value, parts)
+        yield CodeNode(begin, at, kind, value, parts)
 
 
 def _states_at(code: Sequence[int], at: int) -> tuple[tuple[Any, ...], int]:

@@ -15,7 +15,7 @@ from ...base.errors import close_matches, quoted
 from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
 from ..program.json_text import loaded_json
 from ..work import spend, spend_on_each
-from .keyword_values import Items
+from .keywords.keyword_values import Items
 from .limits import MAX_REFERENCE, MAX_TEXT
 from .metaschemas import metaschema
 

@@ -208,7 +208,7 @@ class Values:
         spend(10 + 10 * len(literals))
         if len(literals) == 1 and self._fill_plain(value, literals[0]):
             return
-        kinds = self.expander.kinds(literals)
+        kinds = self.expander.outlines.kinds(literals)
         if kinds & _CONSTANT_KINDS:
             self._add_constants(value, kinds, literals)
         if kinds & NUMBER and (formula := self._formula(literals, NUMBER)) != FALSE:

@@ -134,7 +134,7 @@ def _cases_by_key(
             spend(len(part[1]))
             waiting += part[1]
         for name, literal in _named_members(part):
-            if name not in taken and expander.outline(literal | 1).allowed is not None:
+            if name not in taken and expander.outlines.of(literal | 1).allowed is not None:
                 found.setdefault(name, {})[literal | 1] = None
     if not found:
         return None
