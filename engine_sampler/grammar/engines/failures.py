@@ -1,14 +1,39 @@
-"""The largest part of a program: what to make smaller first where a limit on compiling it is reached."""
+"""Why a program cannot be compiled: what in it matches nothing, or which part of it is the largest."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
-from .expression import nodes_of
-from .rules import Program
+from ..derivatives.derivatives import Derivatives
+from ..derivatives.expressions import Expressions
+from ..derivatives.limits import Meter
+from ..derivatives.loading import numbers_of
+from ..errors import GrammarError, GrammarLimitError
+from ..program.expression import nodes_of
+from ..program.rules import Program
+
+_EMPTY = "no text at all matches the grammar"
 
 _MAX_CODE = 200_000
 """The most code of expressions that is looked through."""
+
+
+def with_reason(error: GrammarError, program: Program) -> GrammarError:
+    """The error that `program` cannot be compiled, with the name of what is empty if that is the reason."""
+    if error.text == _EMPTY and not program.parser:
+        with suppress(GrammarLimitError):
+            error.text += f": {_reason(program)}"
+    return error
+
+
+def _reason(program: Program) -> str:
+    x = Expressions(Meter())
+    numbers, derivatives = numbers_of(x, program.expressions), Derivatives(x)
+    for name, node in zip(program.terminal_names, program.terminals, strict=True):
+        if node >= 0 and not derivatives.live(numbers[node]):
+            return f"the terminal {name} matches nothing"
+    return f"the rule {program.rule_names[program.start]} never comes to an end"
 
 
 def largest_part(program: Program) -> str:
