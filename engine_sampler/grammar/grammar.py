@@ -116,13 +116,13 @@ class Grammar:
         others = NamedGrammars({name: NamedGrammar(*one) for name, *one in named})
 
         def build() -> Grammar:
-            given: Any = {"start": start, "path": path, "import_paths": paths, "special_tokens": names}
+            arguments: Any = {"start": start, "path": path, "import_paths": paths, "special_tokens": names}
             with limits_named(text):
                 if lexer == "contextual":
                     from .lark.contextual import rules_from_lalr as read
                 else:
-                    read, given["schema_rules"] = rules_from_lark, _add_schema
-                rules = read(text, **given, declared=declared, named=others)
+                    read, arguments["schema_rules"] = rules_from_lark, _add_schema
+                rules = read(text, **arguments, declared=declared, named=others)
                 return cls("lark", rules.program(), (*names.known, *rules.bindings), None if named else text)
 
         key = ("lark", lexer, text, start, paths, tuple(sorted((declared or {}).items())), path, named)

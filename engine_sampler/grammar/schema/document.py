@@ -101,14 +101,14 @@ class Document:
 
     def _has_validation(self, uri: str) -> bool:
         """Whether a metaschema has the vocabulary of validation, as far as is known."""
-        found = self._validating.get(uri)
-        if found is None:
+        validates = self._validating.get(uri)
+        if validates is None:
             text = self._others.get(uri)
             value = None if text is None else _loaded(text)
             names = value.get("$vocabulary") if isinstance(value, dict) else None
-            found = not isinstance(names, dict) or any(name.endswith(_VALIDATION) for name in names)
-            self._validating[uri] = found
-        return found
+            validates = not isinstance(names, dict) or any(name.endswith(_VALIDATION) for name in names)
+            self._validating[uri] = validates
+        return validates
 
     def enter(self, value: Any, resource: Resource) -> Resource:
         """The resource to which `value`, a subschema in `resource`, belongs: often `resource` itself."""
@@ -127,8 +127,8 @@ class Document:
     def resolve(self, reference: Any, resource: Resource, keyword: str = "$ref") -> tuple[Any, Resource]:
         """The subschema that `reference`, used in `resource`, refers to, and its resource.
 
-        Raises UnsupportedKeywordError if it is in another document that is no metaschema, GrammarError if it
-        does not exist.
+        Raises UnsupportedKeywordError if it is in another document that is not a metaschema, GrammarError if
+        it does not exist.
         """
         if not isinstance(reference, str):
             raise GrammarError(f"{keyword} must be a string, not {quoted(reference)}")

@@ -36,20 +36,20 @@ class Outlines:
 
     def of(self, literal: int) -> ValueOutline:
         """The outline of a literal: a superset of its values that is cheap to compute."""
-        found = self._known.get(literal)
-        if found is None:
+        outline = self._known.get(literal)
+        if outline is None:
             if literal <= ALWAYS:
                 return ValueOutline() if literal else ValueOutline(0)
             if (value := self._type_without(_OUTLINED_BESIDE_TYPE, literal)) is not None:
-                found = self._known[literal] = ValueOutline(type_mask(value))
-                return found
+                outline = self._known[literal] = ValueOutline(type_mask(value))
+                return outline
             self._known[literal] = ValueOutline()  # until it has been computed
             self._expander.begin(key := (literal, 0))
             try:
-                found = self._known[literal] = self._outline(literal)
+                outline = self._known[literal] = self._outline(literal)
             finally:
                 self._expander.in_progress.discard(key)
-        return found
+        return outline
 
     def _type_without(self, keywords: frozenset[str], literal: int) -> Any:
         """The `type` that a literal asserts, if it has none of some keywords; else None."""

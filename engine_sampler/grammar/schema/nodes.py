@@ -278,19 +278,19 @@ class Expander:
         if literal <= ALWAYS:
             return TRUE if literal else FALSE
         key = literal, kind
-        found = self._formulas.get(key)
-        if found is None:
+        formula = self._formulas.get(key)
+        if formula is None:
             if literal & 1:
                 self.begin(key)
                 try:
-                    found = self._positive(self._nodes[literal >> 1], kind)
+                    formula = self._positive(self._nodes[literal >> 1], kind)
                 finally:
                     self.in_progress.discard(key)
             else:
-                found = negation(self.formula(literal | 1, kind))
-            self.weigh(found)
-            self._formulas[key] = found
-        return found
+                formula = negation(self.formula(literal | 1, kind))
+            self.weigh(formula)
+            self._formulas[key] = formula
+        return formula
 
     def weigh(self, formula: Formula) -> int:
         """The number of assertions in a formula. Raises GrammarLimitError if there are too many."""

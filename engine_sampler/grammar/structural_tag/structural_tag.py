@@ -76,8 +76,8 @@ class _Builder:
         self._schemas: dict[tuple[Any, ...], int] = {}
         self._tokens = NamedTokens(rules, special_tokens)
 
-    def build(self, given: Any, path: str, ends: Ends = NO_ENDS, kind: str | None = None) -> int:
-        """The symbol of the format `given`, followed by one of `ends`.
+    def build(self, content: Any, path: str, ends: Ends = NO_ENDS, kind: str | None = None) -> int:
+        """The symbol of the format `content`, followed by one of `ends`.
 
         kind  the type of the format if it does not state one
         """
@@ -88,8 +88,8 @@ class _Builder:
             raise GrammarLimitError(
                 f"the formats of the structural tag are nested more than {MAX_DEPTH} levels deep"
             )
-        fields = Fields(given, path)
-        kind = given.get("type", kind)
+        fields = Fields(content, path)
+        kind = content.get("type", kind)
         method = _KINDS.get(kind) if isinstance(kind, str) else None
         if method is None:
             raise GrammarError(
@@ -97,7 +97,7 @@ class _Builder:
             )
         self._depth += 1
         try:
-            body = method(self, Fields({k: v for k, v in given.items() if k != "type"}, fields.path), ends)
+            body = method(self, Fields({k: v for k, v in content.items() if k != "type"}, fields.path), ends)
         finally:
             self._depth -= 1
         rule = self._rules.rule(str(kind))

@@ -185,15 +185,15 @@ class ElementsReader(ReaderInStates):
     # --- Values ---
 
     def _read_text(self, text: str, at: int, out: list[str]) -> int:
-        found = text.find(self._element_end, at)
-        end = held_from(text, at, self._element_end) if found < 0 else found
+        closing = text.find(self._element_end, at)
+        end = held_from(text, at, self._element_end) if closing < 0 else closing
         if end > at:
             out.append(escaped_json(text[at:end]))
-        if found < 0:
+        if closing < 0:
             return end
         out.append('"')
         self._state = "between"
-        return found + len(self._element_end)
+        return closing + len(self._element_end)
 
     def _read_held(self, text: str, at: int, out: list[str]) -> int:
         if not self._held:
@@ -201,17 +201,17 @@ class ElementsReader(ReaderInStates):
             if after < len(text) and text[after] in "{[":
                 self._state, self._inner = "json", JsonReader("{[")
                 return after
-        found = text.find(self._element_end, at)
-        end = held_from(text, at, self._element_end) if found < 0 else found
+        closing = text.find(self._element_end, at)
+        end = held_from(text, at, self._element_end) if closing < 0 else closing
         if end > at:
             check_held(len(self._held) + end - at, at)
             self._held += text[at:end]
-        if found < 0:
+        if closing < 0:
             return end
         out.append(typed_json(self._held, self._typed_view()))
         self._held = ""
         self._state = "between"
-        return found + len(self._element_end)
+        return closing + len(self._element_end)
 
     def _typed_view(self) -> SchemaView:
         return _NO_STRING if self._marks.kinds else self._element_view

@@ -143,17 +143,17 @@ class ParametersReader(ReaderInStates):
             if at < len(text) and text[at] in "{[":
                 self._state, self._inner = "json", JsonReader("{[")
                 return at
-        found = text.find(closing, at)
-        end = held_from(text, at, closing) if found < 0 else found
+        closing_at = text.find(closing, at)
+        end = held_from(text, at, closing) if closing_at < 0 else closing_at
         if end > at:
             check_held(len(self._held) + end - at, at)
             self._held += text[at:end]
-        if found < 0:
+        if closing_at < 0:
             return end
         out.append(self._typed(self._held))
         self._held = ""
         self._state = "between"
-        return found + len(closing)
+        return closing_at + len(closing)
 
     def _typed(self, text: str) -> str:
         if self._marks.is_padded:
@@ -165,7 +165,7 @@ class ParametersReader(ReaderInStates):
 
 
 _UNTYPED = view_of({"type": ["number", "boolean", "null", "object", "array"]})
-"""Where a mark says that a value is no string."""
+"""Where a mark says that a value is not a string."""
 ParametersReader.readers = {
     "between": ParametersReader._read_between,
     "text": ParametersReader._read_text,

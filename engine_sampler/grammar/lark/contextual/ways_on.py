@@ -303,16 +303,16 @@ class LeadingWays:
 
     def _leading_to(self, kind: Kind) -> int:
         """The ways left that lead on to states of a kind."""
-        found = 0
+        leading_ways = 0
         ends = kind.special or kind.leading & END
         leading: list[Way] = []
         for way in self._listed(self._left[kind]):
             if way.following & kind.first or (ends and self._ways.may_end(way)):
-                found |= 1 << way.number
+                leading_ways |= 1 << way.number
             elif way.excluded:
                 leading = leading or list(self._listed(kind.leading & kind.lexer.ways))
-                found |= self._ways.may_precede(way, leading) << way.number
-        return found
+                leading_ways |= self._ways.may_precede(way, leading) << way.number
+        return leading_ways
 
     def _listed(self, ways: int) -> Iterator[Way]:
         """The ways of a set."""

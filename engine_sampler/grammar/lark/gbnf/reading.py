@@ -159,13 +159,13 @@ class _Reader(Characters):
         lazy = {}
         written, shown = trees.copy(), {new: name for name, new in names.items()}
         marked |= {names[name] for name in self._terminals}
-        for name, (word, found) in self._terminals.items():
+        for name, (word, attributes) in self._terminals.items():
             rule = names[name]
             node = self._new_terminal(Placeholder("rule", word, RegularRule(rule, written, marked, shown)))
-            if found.max_tokens or found.max_chars:
-                text = BoundedText(node.children[0].name, "", found.max_tokens, found.max_chars)
+            if attributes.max_tokens or attributes.max_chars:
+                text = BoundedText(node.children[0].name, "", attributes.max_tokens, attributes.max_chars)
                 node = self._new_terminal(Placeholder("bounded", word, text))
-            if found.is_lazy:
+            if attributes.is_lazy:
                 lazy[node.children[0].name] = rule
             trees[rule] = Tree("expansions", [Tree("expansion", [node])])
         return lazy
@@ -174,16 +174,16 @@ class _Reader(Characters):
         """Read the attributes of a rule, if any."""
         if not self._text.startswith(("[", ","), self._at):
             return
-        at, found = self._at, read_attributes(self._lines, self._at, rule)
-        self._at = found.end
-        if found.capture is not None:
-            self._captures[rule] = found.capture
-        if found.mark is not None:
-            self._settings[rule] = found.mark
-        if found.max_tokens and not found.is_terminal:
-            self._budgets[rule] = found.max_tokens
-        if found.is_terminal:
-            self._terminals[rule] = Word("token", rule, at, self._at), found
+        at, attributes = self._at, read_attributes(self._lines, self._at, rule)
+        self._at = attributes.end
+        if attributes.capture is not None:
+            self._captures[rule] = attributes.capture
+        if attributes.mark is not None:
+            self._settings[rule] = attributes.mark
+        if attributes.max_tokens and not attributes.is_terminal:
+            self._budgets[rule] = attributes.max_tokens
+        if attributes.is_terminal:
+            self._terminals[rule] = Word("token", rule, at, self._at), attributes
 
     # --- the body of a rule ----------------------------------------------------------------------
 

@@ -240,10 +240,10 @@ def _truth(part: Formula | int, values: list[Truth]) -> Truth:
     if kind == NOT:
         inner = _truth(parts, values)
         return None if inner is None else not inner
-    found: Truth = kind == AND
+    truth: Truth = kind == AND
     for one in parts:
         value = _truth(one, values)
         if value is (kind == OR):
             return value
-        found = found if value is not None else None
-    return found
+        truth = truth if value is not None else None
+    return truth
