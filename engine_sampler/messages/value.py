@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from .arguments.reader import skip_space
 from .writing import NUMBER, json_value
 
 _RUN = re.compile(r'[^"\\]*')
-_SPACE = re.compile(r"[ \t\r\n]*")
 _SCALAR = re.compile(r"[-+.\w]+")
 _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _HIGH = re.compile(r"\\u[dD][89abAB]..")
@@ -140,7 +140,7 @@ class ValueReader:
         self._length = 0
 
     def _step(self, text: str, at: int, grown: list[tuple[str, str]]) -> int:
-        at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
+        at = skip_space(text, at)
         if at == len(text):
             return at
         character, state = text[at], self._state
