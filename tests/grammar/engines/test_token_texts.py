@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from engine_sampler import Tokenizer
@@ -13,7 +15,7 @@ TEXTS = texts_of(Tokenizer(PIECES, [len(PIECES) - 1]))
 
 def test_tokens_lie_end_to_end() -> None:
     ends = TEXTS.offsets.tolist()
-    assert [TEXTS.data[begin:end] for begin, end in zip(ends, ends[1:], strict=False)] == PIECES
+    assert [TEXTS.data[begin:end] for begin, end in pairwise(ends)] == PIECES
     assert TEXTS.usual.tolist() == [bool(piece) for piece in PIECES[:-1]] + [False]
 
 
