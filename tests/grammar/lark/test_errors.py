@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -167,11 +168,9 @@ FEW_STEPS = Limits(reading=100_000)
     ids=["steps", "symbols", "GBNF"],
 )
 def test_an_error_at_a_limit_names_the_rule(text: str, lexer: Any, message: str) -> None:
+    read = Grammar.from_gbnf if lexer is None else partial(Grammar.from_lark, lexer=lexer)
     with pytest.raises(GrammarLimitError, match=message):
-        if lexer is None:
-            Grammar.from_gbnf(text, limits=FEW_STEPS)
-        else:
-            Grammar.from_lark(text, lexer=lexer, limits=FEW_STEPS)
+        read(text, limits=FEW_STEPS)
 
 
 @pytest.mark.parametrize(
