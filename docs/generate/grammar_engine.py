@@ -15,7 +15,7 @@ from engine_sampler.explain.masks import explain_mask
 from engine_sampler.grammar import Grammar
 from engine_sampler.grammar.engines.reference import ReferenceGrammar, ReferenceVocabulary
 from engine_sampler.grammar.engines.reference.scans import DEAD, Scans
-from engine_sampler.grammar.engines.reference.trie import ROOT, Trie
+from engine_sampler.grammar.engines.reference.vocabulary import ROOT, Trie
 from engine_sampler.grammar.printing.listing import Listing
 
 from .tables import table

@@ -134,14 +134,14 @@ def named_texts(grammars: Any, limits: Limits) -> tuple[tuple[str, str, str], ..
     if not isinstance(grammars, Mapping) or len(grammars) > MAX_NAMED:
         allowed = f"up to {MAX_NAMED} texts in Lark's language, or schemas, by name"
         raise GrammarError(f"grammars={quoted(grammars)} is not allowed: {allowed}")
-    found = []
+    texts = []
     for name, one in grammars.items():
         if not isinstance(name, str) or not _GRAMMAR_NAME.fullmatch(name):
             allowed = "a name of letters, digits, underscores and hyphens between these"
             raise GrammarError(f"grammars: {quoted(name)} is not allowed: {allowed}")
         try:
-            found.append((name, "lark", one) if isinstance(one, str) else (name, "json", written_json(one)))
+            texts.append((name, "lark", one) if isinstance(one, str) else (name, "json", written_json(one)))
         except GrammarError as error:
             raise type(error)(f"@{name}: {error.text}") from None
-    check_text("grammars", "".join(text for *_, text in found), limits)
-    return tuple(sorted(found))
+    check_text("grammars", "".join(text for *_, text in texts), limits)
+    return tuple(sorted(texts))

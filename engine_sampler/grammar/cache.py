@@ -119,12 +119,6 @@ class Cache(Generic[Value]):
             self._due.clear()
             self._weight = 0
 
-    def resize(self, max_size: int, max_weight: int) -> None:
-        """Set new bounds."""
-        with self._lock:
-            self._max_size, self._max_weight = max_size, max_weight
-            self._shrink()
-
     def info(self) -> CacheInfo:
         """The counts since the start, and the current content."""
         with self._lock:

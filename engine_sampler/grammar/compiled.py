@@ -17,7 +17,7 @@ from ..contract import Compiled, allocate_bitmask
 from ..tokenizer import Tokenizer
 from .cache import Cache, CacheInfo
 from .engines import native
-from .engines.emptiness import with_reason
+from .engines.failures import largest_part, with_reason
 from .engines.unique_items import UniqueItems
 from .engines.unique_keys import UniqueKeysMatcher
 from .errors import GrammarError, GrammarLimitError
@@ -79,8 +79,6 @@ class CompiledGrammar(Compiled):
         try:
             self.engine, self._compiled = _compile(bound, tokenizer, limits, engine)
         except GrammarLimitError as error:
-            from .program.largest import largest_part  # few grammars reach a limit
-
             if part := largest_part(program):
                 error.text += f"; the grammar's largest part is {part}"
             raise

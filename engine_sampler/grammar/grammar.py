@@ -116,13 +116,13 @@ class Grammar:
         others = NamedGrammars({name: NamedGrammar(*one) for name, *one in named})
 
         def build() -> Grammar:
-            given: Any = {"start": start, "path": path, "import_paths": paths, "special_tokens": names}
+            arguments: Any = {"start": start, "path": path, "import_paths": paths, "special_tokens": names}
             with limits_named(text):
                 if lexer == "contextual":
-                    from .lark.lalr import rules_from_lalr as read
+                    from .lark.contextual import rules_from_lalr as read
                 else:
-                    read, given["schema_rules"] = rules_from_lark, _add_schema
-                rules = read(text, **given, declared=declared, named=others)
+                    read, arguments["schema_rules"] = rules_from_lark, _add_schema
+                rules = read(text, **arguments, declared=declared, named=others)
                 return cls("lark", rules.program(), (*names.known, *rules.bindings), None if named else text)
 
         key = ("lark", lexer, text, start, paths, tuple(sorted((declared or {}).items())), path, named)
@@ -242,7 +242,7 @@ class Grammar:
 
         described  a pydantic model or `TypeAdapter`; a dataclass, `TypedDict`, `NamedTuple`, `Enum`,
                    `Literal`, union, `list[...]` and the like, or a builtin type; a function: an object of
-                   its arguments; a compiled pattern. Where pydantic is installed, it reads what it can
+                   its arguments; a compiled pattern. pydantic reads those that do not say their own schema
         whitespace, numbers, key_order, limits   as in `from_json_schema`; a pattern has only limits
 
         Raises GrammarError for anything else. `from_json_schema` has more options, and takes the same.

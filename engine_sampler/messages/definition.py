@@ -137,20 +137,22 @@ def character_class(characters: frozenset[str]) -> re.Pattern[str]:
 
 def family_definition(
     family: Family,
-    given: Mapping[str, Any] | None,
+    functions: Mapping[str, Any] | None,
     reasoning: str,
     starts_inside: bool,
     alphabet: MarkerAlphabet,
 ) -> AnswerDefinition:
     """The definition of a family's answers.
 
-    given          the schemas of the functions that may be called, by name; None: any functions
+    functions          the schemas of the functions that may be called, by name; None: any functions
     reasoning      as in `tool_calls`
     starts_inside  whether the text begins within thoughts
     """
     schemas: Schemas | None = None
-    if given is not None:
-        schemas = function_views(given) if reads_types(family.style) else dict.fromkeys(given, ANYTHING)
+    if functions is not None:
+        schemas = (
+            function_views(functions) if reads_types(family.style) else dict.fromkeys(functions, ANYTHING)
+        )
     if family.layout == "harmony":
         return _harmony(schemas, alphabet)
     is_json = '"{name}"' in family.begin

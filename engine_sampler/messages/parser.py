@@ -76,7 +76,7 @@ class MessageParser(AnswerParser):
         message = chat_message(parser)
 
     Work is linear in the length of the text. Raises `ParameterError` for what is not allowed, schemas among
-    it whose types take too many steps to find; GrammarError for what is no structural tag, and
+    it whose types take too many steps to find; GrammarError for what is not a structural tag, and
     GrammarLimitError for one that is too large.
     """
 
@@ -145,7 +145,7 @@ class MessageParser(AnswerParser):
         length = len(self._log)
         try:
             self._read((pieces,) if isinstance(pieces, str) else pieces, events)
-        except BaseException:  # an interruption, or what is no id: nothing of it has come
+        except BaseException:  # an interruption, or what is not an id: nothing of it has come
             self._return_to(length)
             raise
         return joined(events)
@@ -406,7 +406,7 @@ def _automaton_of(
     resume: bool,
     stops: Sequence[str],
     switches: tuple[bool, bool],
-    given: _Given,
+    arguments: _Given,
 ) -> MessageAutomaton:
     """The automaton of a parser with these arguments, shared by those for which all of it is the same."""
 
@@ -417,7 +417,7 @@ def _automaton_of(
         return MessageAutomaton(definition, alphabet, resume)
 
     options = (alphabet.skips, bool(resume), switches, tuple(stops))
-    return SharedAutomata.of(alphabet.tokenizer).find(options, given, make)
+    return SharedAutomata.of(alphabet.tokenizer).find(options, arguments, make)
 
 
 def _definition(

@@ -200,15 +200,15 @@ class _Views:
 
 def _either(views: list[SchemaView]) -> SchemaView:
     """The values of any of some views."""
-    found = SchemaView()
-    found.types = frozenset().union(*(one.types for one in views))
+    either = SchemaView()
+    either.types = frozenset().union(*(one.types for one in views))
     listed = {id(one.strings): one.strings for one in views if one.strings != frozenset()}
     if None not in listed.values():
         spend(int(_LISTED * sum(len(one) for one in listed.values() if one)))
-        found.strings = _union(one for one in listed.values() if one is not None)
+        either.strings = _union(one for one in listed.values() if one is not None)
     for one in views:
-        found.take_parts(one)
-    return found
+        either.take_parts(one)
+    return either
 
 
 def _union(sets: Iterable[frozenset[str]]) -> frozenset[str]:

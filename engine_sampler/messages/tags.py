@@ -88,27 +88,27 @@ class _Reading:
         inside = end is not None and (starts_inside or self._starts_inside)
         return AnswerDefinition(tuple(openers), end, "", inside, begin)
 
-    def walk(self, given: Any) -> None:
+    def walk(self, part: Any) -> None:
         """Reads a format and those within it."""
         self._formats += 1
         if self._formats > 2 * MAX_FORMATS or self._depth > 2 * MAX_DEPTH:  # lists count as well
             raise GrammarLimitError("the structural tag has too many formats, or they are nested too deeply")
         self._depth += 1
-        self._walk(given)
+        self._walk(part)
         self._depth -= 1
 
-    def _walk(self, given: Any) -> None:
-        if isinstance(given, list | tuple):
-            for one in unhurried(given):
+    def _walk(self, part: Any) -> None:
+        if isinstance(part, list | tuple):
+            for one in unhurried(part):
                 self.walk(one)
-        elif isinstance(given, Mapping):
-            if "begin" in given and "end" in given:
-                self._read_tag(given)
+        elif isinstance(part, Mapping):
+            if "begin" in part and "end" in part:
+                self._read_tag(part)
             else:
-                if given.get("type") == "const_string":
-                    self._drop(given.get("value"))
+                if part.get("type") == "const_string":
+                    self._drop(part.get("value"))
                 for name in _INNER:
-                    self.walk(given.get(name))
+                    self.walk(part.get(name))
 
     def _read_tag(self, tag: Mapping[str, Any]) -> None:
         begin, content = _string_of(tag["begin"]), tag.get("content")

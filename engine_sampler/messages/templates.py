@@ -103,14 +103,14 @@ class Template:
             elif kind == "space":
                 at = after_space(text, at)
             elif kind == "until":
-                found = text.find(literal, at, at + MAX_FREE_NAME + len(literal))
-                if found < 0:
+                behind = text.find(literal, at, at + MAX_FREE_NAME + len(literal))
+                if behind < 0:
                     return _PARTIAL if end - at <= MAX_FREE_NAME else _FAILED
                 if name:
-                    call_id = text[at:found]
+                    call_id = text[at:behind]
                 else:
-                    name = text[at:found]
-                at = found
+                    name = text[at:behind]
+                at = behind
             else:
                 run = (_ID if kind == "id" else _NAME).match(text, at)
                 if run is None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from .arguments.reader import skip_space
 from .writing import NUMBER, json_value
 
 _RUN = re.compile(r'[^"\\]*')
-_SPACE = re.compile(r"[ \t\r\n]*")
 _SCALAR = re.compile(r"[-+.\w]+")
 _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _HIGH = re.compile(r"\\u[dD][89abAB]..")
@@ -101,21 +101,21 @@ class ValueReader:
         if text[end] == '"':
             self._end_string(grown)
             return end + 1
-        found = _PAIR.match(text, end)
-        if found is None:
+        escape = _PAIR.match(text, end)
+        if escape is None:
             if (
                 _HIGH.match(text, end)
                 and len(text) - end < 12
                 and "\\u"[: len(text) - end - 6] == text[end + 6 : end + 8]
             ):
                 return end
-            found = _ESCAPE.match(text, end)
-        if found is None:
+            escape = _ESCAPE.match(text, end)
+        if escape is None:
             if len(text) - end < 6 and text[end + 1 : end + 2] in ("", "u"):
                 return end
             raise ValueError("the text is not JSON: a string has an escape that is none")
-        self._grow(json_value(f'"{found[0]}"'), grown)
-        return found.end()
+        self._grow(json_value(f'"{escape[0]}"'), grown)
+        return escape.end()
 
     def _grow(self, text: str, grown: list[tuple[str, str]]) -> None:
         self._length += len(text)
@@ -140,7 +140,7 @@ class ValueReader:
         self._length = 0
 
     def _step(self, text: str, at: int, grown: list[tuple[str, str]]) -> int:
-        at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
+        at = skip_space(text, at)
         if at == len(text):
             return at
         character, state = text[at], self._state

@@ -68,15 +68,15 @@ class SearchSpace:
 
     def choices(self, configuration: int) -> tuple[int, ...]:
         """The bytes that may be able to follow, ascending; only the smallest of equivalent ones."""
-        found = self._choices.get(configuration)
-        if found is None:
+        choices = self._choices.get(configuration)
+        if choices is None:
             parts, first = set(), 0
             for members in self._expressions(configuration):
                 parts |= {self._x.partition[member] for member in members}
                 first |= self._x.first[members[0]]
             kinds = representatives(meet(parts))
-            found = self._choices[configuration] = tuple(byte for byte in kinds if first >> byte & 1)
-        return found
+            choices = self._choices[configuration] = tuple(byte for byte in kinds if first >> byte & 1)
+        return choices
 
     def _expressions(self, configuration: int) -> Iterator[tuple[int, ...]]:
         """What the next byte is read with: for each terminal that is in progress, or may begin, its rest, and

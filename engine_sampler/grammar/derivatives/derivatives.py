@@ -236,15 +236,15 @@ class Derivatives:
     def continues(self, number: int) -> bool:
         """Whether `number` matches any non-empty text."""
         x = self.expressions
-        found = self._continues.get(number)
-        if found is None:
+        continues = self._continues.get(number)
+        if continues is None:
             if not x.endings[number]:
                 return self.live(number)
-            found = any(
+            continues = any(
                 self.live(self.derivative(number, byte)) for byte in representatives(x.partition[number])
             )
-            self._continues[number] = found
-        return found
+            self._continues[number] = continues
+        return continues
 
     def longer(self, number: int) -> int:
         """The futures (whole texts from here on) that have a non-empty prefix which an expression matches."""

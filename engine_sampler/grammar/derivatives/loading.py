@@ -5,62 +5,54 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import GrammarError
-from ..program.expression import AUTOMATON, BOTH, CLASS, CONCAT, GUARD, LITERAL, NOT, REPEAT, UNION
+from ..program.expression import (
+    BOTH,
+    CLASS,
+    CONCAT,
+    GUARD,
+    LITERAL,
+    NOT,
+    REPEAT,
+    UNION,
+    CodeNode,
+    Encoder,
+    Expression,
+    nodes_of,
+)
 from .expressions import Expressions
 
 
-class Loader:
-    """Reads the code that `engine_sampler.grammar.program.expression.Encoder` writes."""
+def number_of(x: Expressions, expression: Expression) -> int:
+    """The number of an expression."""
+    encoder = Encoder()
+    root = encoder.add(expression)
+    return numbers_of(x, encoder.code)[root]
 
-    def __init__(self, expressions: Expressions, code: Sequence[int]) -> None:
-        self.expressions = expressions
-        self._code = list(code)
-        self._at = 0
-        self.numbers: list[int] = []
-        while self._at < len(code):
-            self.numbers.append(self._node())
 
-    def _take(self) -> int:
-        self._at += 1
-        return self._code[self._at - 1]
+def numbers_of(x: Expressions, code: Sequence[int]) -> list[int]:
+    """The numbers of the expressions that an `Encoder` has written."""
+    numbers: list[int] = []
+    for node in nodes_of(code):
+        numbers.append(_number(x, node, [numbers[part] for part in node.parts]))
+    return numbers
 
-    def _take_many(self, count: int) -> Sequence[int]:
-        self._at += count
-        return self._code[self._at - count : self._at]
 
-    def _node(self) -> int:
-        x = self.expressions
-        kind = self._take()
-        if kind == LITERAL:
-            return x.literal(bytes(self._take_many(self._take())))
-        if kind == CLASS:
-            words = self._take_many(8)
-            return x.byte_class(sum((word & 0xFFFFFFFF) << 32 * i for i, word in enumerate(words)))
-        if kind in (CONCAT, UNION, BOTH):
-            parts = [self.numbers[number] for number in self._take_many(self._take())]
-            return x.concat(*parts) if kind == CONCAT else x.union(parts) if kind == UNION else x.both(parts)
-        if kind == NOT:
-            return x.complement(self._free_of_guards(self._take()))
-        if kind == REPEAT:
-            child, low, high = self._take_many(3)
-            return x.repeat(self.numbers[child], low, None if high < 0 else high)
-        if kind == GUARD:
-            child = self.numbers[self._take()]
-            return x.guard(child, self._free_of_guards(self._take()))
-        if kind == AUTOMATON:
-            return x.automaton([self._state() for _ in range(self._take())])
-        raise GrammarError(f"the program has an expression of unknown kind {kind}")
-
-    def _state(self) -> tuple[bool, list[tuple[int, int, int]]]:
-        accepts = bool(self._take())
-        ranges = []
-        for _ in range(self._take()):
-            low, high, target = self._take_many(3)
-            ranges.append((low, high, target))
-        return accepts, ranges
-
-    def _free_of_guards(self, node: int) -> int:
-        number = self.numbers[node]
-        if self.expressions.guarded[number]:
-            raise GrammarError("an excluded expression cannot contain a look-ahead")
-        return number
+def _number(x: Expressions, node: CodeNode, parts: list[int]) -> int:
+    kind, value = node.kind, node.value
+    if kind == LITERAL:
+        return x.literal(value)
+    if kind == CLASS:
+        return x.byte_class(value)
+    if kind == CONCAT:
+        return x.concat(*parts)
+    if kind == UNION:
+        return x.union(parts)
+    if kind == BOTH:
+        return x.both(parts)
+    if kind == REPEAT:
+        return x.repeat(*parts, *value)
+    if kind not in (NOT, GUARD):
+        return x.automaton(value)
+    if x.guarded[parts[-1]]:
+        raise GrammarError("an excluded expression cannot contain a look-ahead")
+    return x.complement(*parts) if kind == NOT else x.guard(*parts)

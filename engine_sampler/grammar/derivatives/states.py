@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import TypeAlias
 
-from ..program.expression import Encoder, Expression, automaton
+from ..program.expression import Expression, automaton
 from ..work import spend
 from .derivatives import Derivatives
 from .expressions import Expressions
 from .limits import Meter
-from .loading import Loader
+from .loading import number_of
 
 State: TypeAlias = "tuple[bool, list[tuple[int, int]]]"
 """Whether it accepts, and the bytes, as a mask, that lead to each next state."""
@@ -19,10 +19,8 @@ State: TypeAlias = "tuple[bool, list[tuple[int, int]]]"
 def states_of(expression: Expression, most: int, meter: Meter | None = None) -> list[State] | None:
     """The states of an expression, the first one first; None if there are more than `most`, or if it looks
     ahead. `meter` counts the work."""
-    encoder = Encoder()
-    root = encoder.add(expression)
     x = Expressions(Meter() if meter is None else meter)
-    start = Loader(x, encoder.code).numbers[root]
+    start = number_of(x, expression)
     steps = None if x.guarded[start] else reached(Derivatives(x), start, most)
     if steps is None:
         return None

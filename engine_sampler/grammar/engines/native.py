@@ -120,13 +120,13 @@ class NativeVocabulary:
         kinds[list(tokenizer.special_token_ids)] |= _SPECIAL
         kinds[list(tokenizer.eos_token_ids)] |= _EOS
         buffer = self.ffi.from_buffer
-        given = (
+        arrays = (
             *(buffer("uint8_t[]", texts.data), buffer("int64_t[]", texts.offsets)),
             *(buffer("uint8_t[]", kinds), self.size),
         )
-        self.pointer = self.library.es_vocabulary_new(*given, limits.shared_memory, limits.grammar_memory)
+        self.pointer = self.library.es_vocabulary_new(*arrays, limits.shared_memory, limits.grammar_memory)
         if not self.pointer:
-            self._fail(given, limits)
+            self._fail(arrays, limits)
         weakref.finalize(self, self.library.es_vocabulary_free, self.pointer)
 
     def _fail(self, given: tuple[Any, ...], limits: Limits) -> NoReturn:

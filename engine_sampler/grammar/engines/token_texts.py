@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
 from ...tokenizer import Tokenizer
-
-DIGITS = b"0123456789"
-LETTERS = bytes(byte for byte in range(256) if bytes((byte,)).isalpha())
 
 
 class TokenTexts:
@@ -29,77 +24,13 @@ class TokenTexts:
         self.usual: npt.NDArray[np.bool_] = np.diff(self.offsets) > 0
         self.usual[[*tokenizer.special_token_ids, *tokenizer.eos_token_ids]] = False
 
-    @property
-    def text(self) -> npt.NDArray[np.uint8]:
-        """`data` as numbers."""
-        return np.frombuffer(self.data, np.uint8)
-
-    def begin_with(self, byte: int) -> npt.NDArray[np.bool_]:
-        """Which of the usual tokens begin with a byte."""
-        first = np.append(self.text, np.uint8(0))[self.offsets[:-1]]
-        return (first == byte) & self.usual
-
-    def count(self, bytes_: bytes) -> npt.NDArray[np.int64]:
-        """How many of some bytes each token has."""
-        before = np.zeros(len(self.data) + 1, np.int32)
-        np.cumsum(self._among(bytes_), out=before[1:])
-        return np.diff(before[self.offsets]).astype(np.int64)
-
-    def behind(self, bytes_: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Where each token goes on behind those of some bytes that it begins with, and with how many."""
-        table, text = _table(bytes_), self.text
-        starts, ends = self.offsets[:-1].copy(), self.offsets[1:]
-        begun = np.flatnonzero(starts < ends)
-        while len(begun := begun[table[text[starts[begun]]]]):  # fewer tokens with each byte
-            starts[begun] += 1
-            begun = begun[starts[begun] < ends[begun]]
-        return starts, ends - starts
-
     def with_byte(self, bytes_: bytes) -> npt.NDArray[np.int64]:
         """The usual tokens with a byte, or with one of several, ascending."""
-        places = np.flatnonzero(self._among(bytes_))
+        table = bytes(byte in bytes_ for byte in range(256))
+        places = np.flatnonzero(np.frombuffer(self.data.translate(table), np.uint8))
         found = np.searchsorted(self.offsets[1:], places, side="right")
         found = found[np.diff(found, prepend=-1) > 0]  # np.unique would load numpy.ma
         return found[self.usual[found]]
-
-    def _among(self, bytes_: bytes) -> npt.NDArray[np.uint8]:
-        """For all bytes, 1 if they are among some, else 0."""
-        return np.frombuffer(self.data.translate(_table(bytes_).tobytes()), np.uint8)
-
-
-def _table(bytes_: bytes) -> npt.NDArray[np.bool_]:
-    """Which of all bytes are among some."""
-    known = np.zeros(256, np.bool_)
-    known[np.frombuffer(bytes_, np.uint8)] = True
-    return known
-
-
-class TokensByText:
-    """Tokens by their bytes from a place in each on, sorted when the first byte of one is first asked for.
-
-    starts  the places in the bytes of all
-    chosen  which tokens
-    """
-
-    def __init__(
-        self, tokens: TokenTexts, starts: npt.NDArray[np.int64], chosen: npt.NDArray[np.bool_]
-    ) -> None:
-        self._tokens, self._starts = tokens, starts
-        self._ids = np.flatnonzero(chosen & (starts < tokens.offsets[1:]))
-        self._first = tokens.text[starts[self._ids]]
-        self._tables: dict[int, dict[bytes, list[int]]] = {}
-
-    def get(self, text: bytes) -> Sequence[int]:
-        """The tokens with these bytes, at least one."""
-        table = self._tables.get(text[0])
-        if table is None:
-            table = self._tables[text[0]] = {}
-            data, ends = self._tokens.data, self._tokens.offsets[1:]
-            ids = self._ids[self._first == text[0]]
-            places = zip(ids.tolist(), self._starts[ids].tolist(), ends[ids].tolist(), strict=True)
-            for token_id, start, end in places:
-                table.setdefault(data[start:end], []).append(token_id)
-        return table.get(text, ())
 
 
 def texts_of(tokenizer: Tokenizer) -> TokenTexts:

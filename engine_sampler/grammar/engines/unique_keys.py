@@ -9,7 +9,6 @@ allowed whose only continuations are keys of the object.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -20,6 +19,7 @@ from ...tokenizer import Tokenizer
 from ..errors import GrammarLimitError
 from .following import FollowingMatcher
 from .token_texts import texts_of
+from .unique_items.vocabulary import head_of
 
 MAX_KEYS = 4096
 """The most keys of one object that are remembered."""
@@ -27,8 +27,6 @@ MAX_KEYS = 4096
 _QUOTE, _BACKSLASH = b'"'[0], b"\\"[0]
 _STEPS_OF_A_TOKEN, _STEPS_OF_A_KEY = 1000, 20
 """What it takes to try a token, and to compare a key, in the steps of `contract.Work`."""
-
-_HEAD = re.compile(rb'(?:[^"\\]|\\.|\\\Z)*', re.DOTALL)
 
 _QUOTES = 5
 """The most quotes of a token that are counted."""
@@ -113,7 +111,8 @@ class _Tokens:
         ]
         self.all = self.quotes[1]
         for token_id in counts:
-            text = _decoded(_head(tokenizer.token_bytes[token_id]))
+            data = tokenizer.token_bytes[token_id]
+            text = _decoded(data[: head_of(data, True)])
             if text is not None:
                 self.endings.setdefault(text, []).append(token_id)
 
@@ -145,13 +144,6 @@ def _decoded(written: bytes) -> str | None:
     except ValueError:
         return None
     return found
-
-
-def _head(data: bytes) -> bytes:
-    """The bytes before the first quote that is not escaped within them; all of them if there is none."""
-    found = _HEAD.match(data)
-    assert found is not None
-    return found.group()
 
 
 def _tokens_of(tokenizer: Tokenizer) -> _Tokens:

@@ -7,7 +7,6 @@ library     what `%import` finds
 messages    translates lark's errors to this package's, with the position in the user's text
 grammar     "dynamic_complete": the trees of lark's loader as `Rules`; `rules` reads the rules, `terminals`
             the terminals, `lazy_terminals` the lazy ones among them, `substring` the substrings of a text
-lalr        "contextual": the tables of lark's LALR parser and its lexers; `lalr_tables` computes them,
-            `expansion_bounds` bounds the size of the rules that lark writes out for them
+contextual/ "contextual": the tables of lark's LALR parser and its lexers
 dead_ends/  whether a text that has been begun can still be finished
 """

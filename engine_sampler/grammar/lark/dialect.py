@@ -192,20 +192,20 @@ class _Rewriter:
     def _operators(self) -> set[str]:
         """The terminals that lark cannot read, because of operators, or since they name others of these."""
         terminals = [one for one in self._scan.statements if one.kind == "terminal"]
-        found = {one.defines for one in terminals if has_operators(one.words[one.body :])}
-        if not found:
-            return found
+        with_operators = {one.defines for one in terminals if has_operators(one.words[one.body :])}
+        if not with_operators:
+            return with_operators
         users: dict[str, list[str]] = {}
         for one in terminals:
             spend(len(one.words))
             for word in one.words[one.body :]:
                 if word.kind == "name":
                     users.setdefault(word.text, []).append(one.defines)
-        queue = sorted(found)
+        queue = sorted(with_operators)
         for name in queue:  # which grows
-            queue += [user for user in dict.fromkeys(users.get(name, ())) if user not in found]
-            found.update(users.get(name, ()))
-        return found
+            queue += [user for user in dict.fromkeys(users.get(name, ())) if user not in with_operators]
+            with_operators.update(users.get(name, ()))
+        return with_operators
 
     def _is_read(self, words: Sequence[Word]) -> bool:
         """Whether a body of a terminal is read here: lark cannot."""
@@ -273,20 +273,22 @@ class _Rewriter:
             return False
         if words[0].kind == "directive":
             raise self._scan.error(f"attributes are not allowed after {words[0].text}", words[name + 1].start)
-        found, close = self._attribute_list(words, name + 2)
+        attributes, close = self._attribute_list(words, name + 2)
         if close + 1 >= len(words) or words[close + 1].text != ":":
             raise self._scan.error("a colon must follow the attributes of a rule", words[close].end)
-        if settings := settings_of(found, self._scan):
+        if settings := settings_of(attributes, self._scan):
             rule = words[name].text
             place = self._scan.location(words[name].start)
             self._result.settings[rule] = Mark(place, Setting(rule, tuple(sorted(settings.items()))))
-        if "capture" in found:
-            self._result.captures[statement.defines] = self._capture_name(found["capture"], words[name].text)
-        ending = next((found[key] for key in _ENDING_ATTRIBUTES if key in found), None)
+        if "capture" in attributes:
+            self._result.captures[statement.defines] = self._capture_name(
+                attributes["capture"], words[name].text
+            )
+        ending = next((attributes[key] for key in _ENDING_ATTRIBUTES if key in attributes), None)
         if ending and ending.text in EMPTY_STRINGS:
             ending = None  # nothing ends the rule early, as in llguidance
-        is_lazy, bounds = "lazy" in found or ending is not None, bounds_of(found, self._scan)
-        reported = found.get("stop_capture")
+        is_lazy, bounds = "lazy" in attributes or ending is not None, bounds_of(attributes, self._scan)
+        reported = attributes.get("stop_capture")
         if reported is not None and ending is None:
             raise self._scan.error("stop_capture is only allowed with suffix or stop", reported.start)
         colon, body = words[close + 1], words[close + 2 :]

@@ -68,20 +68,20 @@ def read_grammar_list(text: str) -> GrammarList:
     entries = listed.get("grammars")
     if not isinstance(entries, list) or not entries:
         raise GrammarError(f"grammars={quoted(entries)} is not allowed: a list of one or more grammars")
-    found: list[Any] = []
+    grammars: list[Any] = []
     named: dict[str, Any] = {}
     for number, entry in enumerate(entries):
         what = f"grammars[{number}]"
         _check_keys(what, entry, ("name", "lark_grammar", "json_schema"))
-        found.append(_grammar_of(what, entry))
+        grammars.append(_grammar_of(what, entry))
         name = entry.get("name")
         if number and name is None:
             raise GrammarError(f"{what} must have a name, by which others refer to it")
         if name is not None and (not isinstance(name, str) or name in named):
             raise GrammarError(f"{what}: name={quoted(name)} is not allowed: a text that no other one has")
         if name is not None:
-            named[name] = found[-1]
-    return GrammarList(found[0], named)
+            named[name] = grammars[-1]
+    return GrammarList(grammars[0], named)
 
 
 def _grammar_of(what: str, entry: Mapping[str, Any]) -> Any:

@@ -120,7 +120,7 @@ class RuleReader:
     def pairs(self, name: str, symbols: list[tuple[int, int]], captured: str) -> int:
         """The symbol of a rule that is one of some pairs of symbols, the second of which is captured under a
         name, "" for none."""
-        found = self._rules.rule(name)
+        symbol = self._rules.rule(name)
         pairs = []
         for first, last in symbols:
             if captured:
@@ -128,8 +128,8 @@ class RuleReader:
                 self._rules.captures[last] = captured
                 self._define(last, inner)
             pairs.append(sequence(first, last))
-        self._define(found, alternatives(*pairs))
-        return found
+        self._define(symbol, alternatives(*pairs))
+        return symbol
 
     # --- the body of a rule --------------------------------------------------------------------------
 

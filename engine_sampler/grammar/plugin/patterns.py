@@ -13,9 +13,8 @@ from ...contract import TextMatch, TextMatcher
 from ..derivatives.derivatives import Derivatives
 from ..derivatives.expressions import EMPTY, Expressions
 from ..derivatives.limits import Meter
-from ..derivatives.loading import Loader
+from ..derivatives.loading import number_of
 from ..errors import GrammarLimitError
-from ..program.expression import Encoder
 from ..regex.pattern import found_anywhere
 
 WORK_PER_TOKEN = 5_000
@@ -53,12 +52,10 @@ class PatternMatcher(TextMatcher):
         self._include = include
         self._lock = fork_safe(threading.RLock())
         self._meter = Meter()
-        encoder = Encoder()
-        nodes = [encoder.add(found_anywhere(pattern)) for pattern in patterns]
         expressions = Expressions(self._meter)
-        numbers = Loader(expressions, encoder.code).numbers
+        starts = [number_of(expressions, found_anywhere(pattern)) for pattern in patterns]
         self._derivatives = Derivatives(expressions)
-        self._initial = tuple((numbers[node], index, 0) for index, node in enumerate(nodes))
+        self._initial = tuple((start, index, 0) for index, start in enumerate(starts))
 
     def advance(self, state: bytes, data: bytes) -> tuple[bytes, TextMatch | None]:
         match = None

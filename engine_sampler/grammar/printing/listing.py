@@ -8,18 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ..program.expression import (
-    AUTOMATON,
-    BOTH,
-    CLASS,
-    CONCAT,
-    GUARD,
-    LITERAL,
-    NOT,
-    REPEAT,
-    UNION,
-    Expression,
-)
+from ..program.expression import BOTH, CONCAT, LITERAL, REPEAT, UNION, Expression, nodes_of
 from ..program.notation import expression_text, literal_text
 from ..program.operations import AT_LEAST, CLAUSE, CLEAR, COUNT, RESET, SATURATE, SET
 from ..program.rules import ACCEPT, Program
@@ -114,43 +103,14 @@ def _operation_text(kind: int, *values: int) -> str:
 
 
 def _decoded_expressions(code: Sequence[int]) -> list[Expression]:
-    """The expressions of a program by number: decodes the output of `expression.Encoder`."""
+    """The expressions of a program by number."""
     expressions: list[Expression] = []
-    at = 0
-    while at < len(code):
-        kind, at = code[at], at + 1
-        if kind == CLASS:
-            words = (word & 0xFFFFFFFF for word in code[at : at + 8])
-            expressions.append((kind, sum(word << 32 * i for i, word in enumerate(words))))
-            at += 8
-        elif kind in (LITERAL, CONCAT, UNION, BOTH):
-            end = at + 1 + code[at]
-            operands = code[at + 1 : end]
-            members = (
-                bytes([*operands]) if kind == LITERAL else tuple(expressions[number] for number in operands)
-            )
-            expressions.append((kind, members))
-            at = end
-        elif kind == REPEAT:
-            child, low, high = code[at : at + 3]
-            expressions.append((kind, expressions[child], low, None if high < 0 else high))
-            at += 3
-        elif kind in (NOT, GUARD):
-            count = 1 if kind == NOT else 2
-            expressions.append((kind, *(expressions[number] for number in code[at : at + count])))
-            at += count
+    for node in nodes_of(code):
+        parts = tuple(expressions[number] for number in node.parts)
+        if node.kind in (CONCAT, UNION, BOTH):
+            expressions.append((node.kind, parts))
+        elif node.kind == REPEAT:
+            expressions.append((REPEAT, *parts, *node.value))
         else:
-            states, at = _states(code, at)
-            expressions.append((AUTOMATON, states))
+            expressions.append((node.kind, *parts) if parts else (node.kind, node.value))
     return expressions
-
-
-def _states(code: Sequence[int], at: int) -> tuple[tuple[tuple[bool, tuple[tuple[int, ...], ...]], ...], int]:
-    states = []
-    count, at = code[at], at + 1
-    for _ in range(count):
-        accepts, edges = code[at], code[at + 1]
-        at += 2
-        states.append((bool(accepts), tuple(tuple(code[i : i + 3]) for i in range(at, at + 3 * edges, 3))))
-        at += 3 * edges
-    return tuple(states), at

@@ -28,7 +28,7 @@ from .settings import Mark
 from .special_names import Binding
 
 
-def embed(given: Rules, rules: Rules, replaced: Mapping[int, Callable[[], int]] | None = None) -> int:
+def embed(inner: Rules, rules: Rules, replaced: Mapping[int, Callable[[], int]] | None = None) -> int:
     """Add the rules of another grammar to `rules`, and return the symbol of its start rule.
 
     replaced   functions that add the rules which stand for some of its terminals, and return a symbol
@@ -36,12 +36,12 @@ def embed(given: Rules, rules: Rules, replaced: Mapping[int, Callable[[], int]] 
     Text that the grammar ignores is read around its own terminals, and nowhere else; each match, such as
     white space or the rest of a line, is as long as possible.
     """
-    marks, given.marks = given.marks, {}
-    budgets, given.part_budgets = given.part_budgets, {}
-    bindings = {binding.symbol: binding for binding in given.bindings}
-    found = _Embedding(given.program(), rules, bindings, replaced or {})
+    marks, inner.marks = inner.marks, {}
+    budgets, inner.part_budgets = inner.part_budgets, {}
+    bindings = {binding.symbol: binding for binding in inner.bindings}
+    found = _Embedding(inner.program(), rules, bindings, replaced or {})
     found.define(marks, budgets)
-    given.marks, given.part_budgets = marks, budgets  # it may be embedded again
+    inner.marks, inner.part_budgets = marks, budgets  # it may be embedded again
     return found.start
 
 
@@ -115,33 +115,33 @@ class _Embedding:
         name = program.terminal_names[symbol] if program.terminal_names else "TERMINAL"
         node = program.terminals[symbol]
         if symbol in self._replaced:
-            found = self._replaced[symbol]()
+            added = self._replaced[symbol]()
         elif node < 0:
             ids = program.special_ids[program.special_starts[symbol] : program.special_starts[symbol + 1]]
-            found = rules.special(name, ids)
+            added = rules.special(name, ids)
         else:
             budget = program.budgets[symbol] if program.budgets else 0
             shared = symbol not in program.skipped and symbol not in self._bindings
-            found = rules.terminal(name, self._expressions[node], shared=shared, budget=budget)
+            added = rules.terminal(name, self._expressions[node], shared=shared, budget=budget)
         if symbol in self._bindings:
-            rules.bindings.append(self._bindings[symbol]._replace(symbol=found))
+            rules.bindings.append(self._bindings[symbol]._replace(symbol=added))
         if symbol in program.skipped:
-            rules.skipped.add(found)
+            rules.skipped.add(added)
         if self._skip is None:
-            return found
+            return added
         after = rules.rule(name)
-        rules.define(after, sequence(self._skip, found))
+        rules.define(after, sequence(self._skip, added))
         return after
 
     def _operations_between(self, begin: int, end: int) -> tuple[Operation, ...]:
-        found = self._operations.get((begin, end))
-        if found is None:
+        operations = self._operations.get((begin, end))
+        if operations is None:
             code, at, decoded = self._program.operations, begin, []
             while at < end:
                 decoded.append(tuple(code[at + 1 : at + 1 + code[at]]))
                 at += 1 + code[at]
-            found = self._operations[begin, end] = tuple(decoded)
-        return found
+            operations = self._operations[begin, end] = tuple(decoded)
+        return operations
 
 
 def _whole(part: Expression) -> Expression:

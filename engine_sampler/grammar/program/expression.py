@@ -23,12 +23,13 @@ from __future__ import annotations
 import functools
 import struct
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ...base.cached import cached_property
+from ..errors import GrammarError
 from ..work import spend_on_each
 
 Expression: TypeAlias = tuple[Any, ...]
@@ -345,22 +346,64 @@ class Frequent(tuple[Any, ...]):
 def _references(code: Sequence[int]) -> list[int]:
     """The places of `code` that have the number of a node."""
     references: list[int] = []
+    for node in nodes_of(code):
+        first = node.begin + (2 if node.kind in (CONCAT, UNION, BOTH) else 1)
+        references += range(first, first + len(node.parts))
+    return references
+
+
+class CodeNode(NamedTuple):
+    """An expression as an `Encoder` writes it.
+
+    begin, end   where its code begins and ends
+    value        of a literal its bytes, of a class its mask, of an automaton its states, of a repetition its
+                 bounds
+    parts        the numbers of the nodes that it consists of
+    """
+
+    begin: int
+    end: int
+    kind: int
+    value: Any
+    parts: tuple[int, ...]
+
+
+def nodes_of(code: Sequence[int]) -> Iterator[CodeNode]:
+    """The nodes of an `Encoder`, in order. Raises GrammarError for code that none has written."""
     at = 0
     while at < len(code):
-        kind = code[at]
-        if kind in (CONCAT, UNION, BOTH):
-            references += range(at + 2, at + 2 + code[at + 1])
-            at += 2 + code[at + 1]
-        elif kind in (NOT, REPEAT, GUARD):
-            count = 2 if kind == GUARD else 1
-            references += range(at + 1, at + 1 + count)
-            at += 4 if kind == REPEAT else 1 + count
+        begin, kind = at, code[at]
+        value: Any = None
+        parts: tuple[int, ...] = ()
+        at += 1
+        if kind == CLASS:
+            value = sum((word & 0xFFFFFFFF) << 32 * i for i, word in enumerate(code[at : at + 8]))
+            at += 8
         elif kind == LITERAL:
-            at += 2 + code[at + 1]
-        elif kind == CLASS:
-            at += 9
+            at += 1 + code[at]
+            value = bytes([*code[begin + 2 : at]])
+        elif kind in (CONCAT, UNION, BOTH):
+            at += 1 + code[at]
+            parts = tuple(code[begin + 2 : at])
+        elif kind in (NOT, GUARD, REPEAT):
+            at += 2 if kind == GUARD else 1
+            parts = tuple(code[begin + 1 : at])
+            if kind == REPEAT:
+                low, high = code[at : at + 2]
+                value, at = (low, None if high < 0 else high), at + 2
+        elif kind == AUTOMATON:
+            value, at = _states_at(code, at)
         else:
-            states, at = code[at + 1], at + 2
-            for _ in range(states):
-                at += 2 + 3 * code[at + 1]
-    return references
+            raise GrammarError(f"the program has an expression of unknown kind {kind}")
+        yield CodeNode(begin, at, kind, value, parts)
+
+
+def _states_at(code: Sequence[int], at: int) -> tuple[tuple[Any, ...], int]:
+    """The states of an automaton, as `automaton` takes them, and where their code ends."""
+    states = []
+    count, at = code[at], at + 1
+    for _ in range(count):
+        accepts, ranges = code[at : at + 2]
+        begin, at = at + 2, at + 2 + 3 * ranges
+        states.append((bool(accepts), tuple(tuple(code[i : i + 3]) for i in range(begin, at, 3))))
+    return tuple(states), at

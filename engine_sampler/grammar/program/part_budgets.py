@@ -141,9 +141,9 @@ class _Copying:
 
 def _empty_rules(rules: Rules) -> set[int]:
     """The rules that derive the empty text without a look at registers."""
-    found: set[int] = set()
+    empty: set[int] = set()
     waiting: dict[int, list[tuple[int, int]]] = {}
-    """By rules that are not found yet: the states behind them, each with its rule."""
+    """By rules that may still turn out empty: the states behind them, each with its rule."""
     queue = [(symbol, 0) for symbol in range(-len(rules.rule_names), 0) if rules.states_of(symbol)]
     seen = set(queue)
     for rule, state in queue:  # which grows
@@ -154,16 +154,16 @@ def _empty_rules(rules: Rules) -> set[int]:
             if done:
                 continue
             if symbol == ACCEPT:
-                after = waiting.pop(rule, []) if rule not in found else []
-                found.add(rule)
-            elif _is_left_out(rules, symbol) or symbol in found:
+                after = waiting.pop(rule, []) if rule not in empty else []
+                empty.add(rule)
+            elif _is_left_out(rules, symbol) or symbol in empty:
                 after = [(rule, target)]
             elif symbol < 0:
                 waiting.setdefault(symbol, []).append((rule, target))
             new = dict.fromkeys(one for one in after if one not in seen)
             queue += new
             seen.update(new)
-    return found
+    return empty
 
 
 def _is_left_out(rules: Rules, symbol: int) -> bool:

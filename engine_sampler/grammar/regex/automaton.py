@@ -52,7 +52,7 @@ class Alphabet:
         return frozenset(atom for mask, atom in self._masks.items() if mask & bit)
 
     def atom_of(self, code: int) -> int:
-        """The atom of a character that is no surrogate."""
+        """The atom of a character that is not a surrogate."""
         return self.segments[bisect_right(self.segments, (code, LAST, 0)) - 1][2]
 
     def pieces(self, edges: dict[int, int]) -> Pieces:

@@ -359,7 +359,7 @@ class Machine:
         if not last:
             return frozenset()
         reached: set[int] = set()
-        found: set[int] = set()
+        opening: set[int] = set()
         waiting = list(cells)
         while waiting:
             cell = waiting.pop()
@@ -371,8 +371,8 @@ class Machine:
                 opened = self._open_cells(self._settle(after))
                 waiting += opened
                 if overlap(node.ranges, last):
-                    found |= opened
-        return frozenset(found)
+                    opening |= opened
+        return frozenset(opening)
 
     def results(self, lookbehinds: tuple[LookbehindState, ...]) -> LookbehindResults:
         return tuple(

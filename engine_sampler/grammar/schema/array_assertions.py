@@ -145,7 +145,7 @@ def _can_be_remembered(shape: ArrayShape, expander: Expander) -> bool:
 
 def _has_enough(literals: Literals, count: int, expander: Expander) -> bool:
     """Whether certainly so many scalars satisfy all of some literals."""
-    outline = outline_intersection(map(expander.outline, literals))
+    outline = outline_intersection(map(expander.outlines.of, literals))
     kinds = possible_kinds(outline)
     strings = conjunction(expander.formula(literal, STRING) for literal in literals)
     numbers = conjunction(expander.formula(literal, NUMBER) for literal in literals)
@@ -183,7 +183,7 @@ def _is_minimum(atom: Formula) -> bool:
 def _unlike(shape: ArrayShape, expander: Expander, last: int) -> frozenset[int]:
     """The indexes of items whose types no other item has; that of the last ones only if there is but one."""
     kinds = [
-        possible_kinds(outline_intersection(map(expander.outline, shape.literals(index))))
+        possible_kinds(outline_intersection(map(expander.outlines.of, shape.literals(index))))
         for index in spend_on_each(range(last + 1), 3)
     ]
     taken = 0
@@ -198,7 +198,7 @@ def _unlike(shape: ArrayShape, expander: Expander, last: int) -> frozenset[int]:
 def _finite(literals: Literals, expander: Expander) -> list[Any] | None:
     if NEVER in literals:
         return []
-    outline = outline_intersection(map(expander.outline, literals))
+    outline = outline_intersection(map(expander.outlines.of, literals))
     kinds = possible_kinds(outline)
     allowed: Iterable[Any] | None = outline.allowed
     if allowed is None and kinds & (STRING | NUMBER) == NUMBER:

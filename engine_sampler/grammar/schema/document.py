@@ -15,7 +15,7 @@ from ...base.errors import close_matches, quoted
 from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
 from ..program.json_text import loaded_json
 from ..work import spend, spend_on_each
-from .keyword_values import Items
+from .keywords.keyword_values import Items
 from .limits import MAX_REFERENCE, MAX_TEXT
 from .metaschemas import metaschema
 
@@ -101,14 +101,14 @@ class Document:
 
     def _has_validation(self, uri: str) -> bool:
         """Whether a metaschema has the vocabulary of validation, as far as is known."""
-        found = self._validating.get(uri)
-        if found is None:
+        validates = self._validating.get(uri)
+        if validates is None:
             text = self._others.get(uri)
             value = None if text is None else _loaded(text)
             names = value.get("$vocabulary") if isinstance(value, dict) else None
-            found = not isinstance(names, dict) or any(name.endswith(_VALIDATION) for name in names)
-            self._validating[uri] = found
-        return found
+            validates = not isinstance(names, dict) or any(name.endswith(_VALIDATION) for name in names)
+            self._validating[uri] = validates
+        return validates
 
     def enter(self, value: Any, resource: Resource) -> Resource:
         """The resource to which `value`, a subschema in `resource`, belongs: often `resource` itself."""
@@ -127,8 +127,8 @@ class Document:
     def resolve(self, reference: Any, resource: Resource, keyword: str = "$ref") -> tuple[Any, Resource]:
         """The subschema that `reference`, used in `resource`, refers to, and its resource.
 
-        Raises UnsupportedKeywordError if it is in another document that is no metaschema, GrammarError if it
-        does not exist.
+        Raises UnsupportedKeywordError if it is in another document that is not a metaschema, GrammarError if
+        it does not exist.
         """
         if not isinstance(reference, str):
             raise GrammarError(f"{keyword} must be a string, not {quoted(reference)}")
@@ -149,30 +149,21 @@ class Document:
 
     def _named(self, address: str, resource: Resource, keyword: str) -> Resource:
         uri = _absolute(resource.uri, address, keyword)
-        found = self._index().get(uri) or self._other(uri) or self._metaschema(uri)
+        found = self._index().get(uri) or self._other(uri)
         if found is None:
             raise UnsupportedKeywordError(f"{keyword} to another document is not supported: {quoted(uri)}")
         return found
 
     def _other(self, uri: str) -> Resource | None:
-        """A document that was handed in, with all its own resources."""
+        """A document that was handed in, or a metaschema, with all its own resources."""
         text = self._others.get(uri)
-        if text is None:
+        value = metaschema(uri) if text is None else _loaded(text)
+        if value is None:
             return None
-        value = _loaded(text)
         found = self._new_resource(value, uri, self._default_draft)
         self._record(value, found)
         self._index().setdefault(uri, found)
         self.is_dynamic = self.is_dynamic or _has_dynamic(value)
-        return found
-
-    def _metaschema(self, uri: str) -> Resource | None:
-        value = metaschema(uri)
-        if value is None:
-            return None
-        found = self._index()[uri] = self._new_resource(value, "", LATEST)
-        _record_anchors(value, found)
-        self.is_dynamic = self.is_dynamic or bool(found.dynamic)
         return found
 
     def _follow_pointer(self, pointer: str, resource: Resource, reference: str) -> tuple[Any, Resource]:

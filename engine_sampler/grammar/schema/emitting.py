@@ -118,15 +118,15 @@ class Emitter:
 
     def _rules_of(self, shape: Shape, literals: Literals) -> tuple[int, ...]:
         """The rules of an object or array, which several values may share."""
-        found = self._shapes.get(id(shape))
-        if found is None:
+        rules = self._shapes.get(id(shape))
+        if rules is None:
             parts: Sequence[Plan | ArrayShape | Listed] = ()
             if isinstance(shape, ObjectShape):
                 parts = self.plans(shape)
             elif isinstance(shape, ArrayShape | Listed) and shape.is_productive(self.values.is_productive):
                 parts = (shape,)
-            found = self._shapes[id(shape)] = tuple([self._rule_of(part, literals) for part in parts])
-        return found
+            rules = self._shapes[id(shape)] = tuple([self._rule_of(part, literals) for part in parts])
+        return rules
 
     def _rule_of(self, part: Plan | ArrayShape | Listed, literals: Literals) -> int:
         rule = self._rules.rule(_NAMES[type(part)])

@@ -224,7 +224,7 @@ class ListedAutomaton:
         self, name: str | int, values: Mapping[int, tuple[Any, list[int]]], progress: _Progress
     ) -> list[Edge]:
         """The edges of a member: from its key, or from its value in an array."""
-        found = []
+        edges = []
         members = progress.members + 1 if self._ordered else 0
         for number, (value, constants) in values.items():
             apart = len(constants) <= self._apart
@@ -233,11 +233,11 @@ class ListedAutomaton:
             targets = [self._after(some, members) for some in sets]
             if number not in self._symbols:
                 self._symbols[number] = self._emitter.constant(value, self._by_number[number])
-            found += [Edge(symbol, target) for symbol in self._symbols[number] for target in targets]
+            edges += [Edge(symbol, target) for symbol in self._symbols[number] for target in targets]
         if isinstance(name, int):
-            return found
+            return edges
         state = len(self.states)
-        self.states += [[Edge(self._marks.colon, state + 1)], found]
+        self.states += [[Edge(self._marks.colon, state + 1)], edges]
         operations = () if self._ordered else (clear(self._bits[name]), set_bit(self._bits[name]))
         return [Edge(self._emitter.key(name), state, operations)]
 

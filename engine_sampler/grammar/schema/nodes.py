@@ -15,22 +15,17 @@ from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
 from ..work import spend
 from .document import AnyOf, Constant, Document, Resource, SchemaNode, Scope
 from .formula import ALWAYS, FALSE, NEVER, TRUE, Formula, conjunction, disjunction, negation, weight
-from .keyword_values import VALIDATION, Items, find_fault, without_faults
+from .keywords.keyword_values import VALIDATION, Items, find_fault, without_faults
 from .keywords.without_effect import WithoutEffect, refuse_no_schema
 from .limits import MAX_DEPTH, MAX_WEIGHT
+from .node_outlines import COMBINED, Outlines
 from .outlines import (
-    ALL_KINDS,
     ARRAY,
     OBJECT,
     STRING,
-    ValueOutline,
     json_kind,
     outline_intersection,
-    outline_of_values,
-    outline_union,
-    outline_without_values,
     possible_kinds,
-    type_mask,
 )
 from .scalars.strings import holds
 
@@ -65,12 +60,6 @@ _LATER = {
     draft: frozenset(name for name, since in _SINCE.items() if since > draft) for draft in (4, 6, 7, 2019)
 }
 """For each draft but the latest, the keywords that a later one introduced."""
-
-_COMBINED = frozenset(("allOf", "anyOf", "oneOf"))
-_OTHERS = _COMBINED | {"$ref"}
-_OUTLINED_BESIDE_TYPE = _OTHERS | {"const", "enum"}
-_OUTLINED = _OUTLINED_BESIDE_TYPE | {"type"}
-"""The keywords that `Expander.outline` takes into account."""
 
 _MOST_TYPES = 7
 """The number of JSON's types."""
@@ -108,9 +97,9 @@ class Expander:
         self._nodes: list[SchemaNode | Constant | AnyOf] = [SchemaNode(True, document.root, ())]
         self._literals: dict[Any, int] = {}
         self._formulas: dict[tuple[int, int], Formula] = {}
-        self._outlines: dict[int, ValueOutline] = {}
+        self.outlines = Outlines(self)
         self._impossible: dict[frozenset[int], bool] = {}
-        self._in_progress: set[tuple[int, int]] = set()
+        self.in_progress: set[tuple[int, int]] = set()
         self._constants: list[Any] = []  # kept alive so that no other object reuses their ids
 
     def root(self) -> int:
@@ -289,19 +278,19 @@ class Expander:
         if literal <= ALWAYS:
             return TRUE if literal else FALSE
         key = literal, kind
-        found = self._formulas.get(key)
-        if found is None:
+        formula = self._formulas.get(key)
+        if formula is None:
             if literal & 1:
-                self._begin(key)
+                self.begin(key)
                 try:
-                    found = self._positive(self._nodes[literal >> 1], kind)
+                    formula = self._positive(self._nodes[literal >> 1], kind)
                 finally:
-                    self._in_progress.discard(key)
+                    self.in_progress.discard(key)
             else:
-                found = negation(self.formula(literal | 1, kind))
-            self.weigh(found)
-            self._formulas[key] = found
-        return found
+                formula = negation(self.formula(literal | 1, kind))
+            self.weigh(formula)
+            self._formulas[key] = formula
+        return formula
 
     def weigh(self, formula: Formula) -> int:
         """The number of assertions in a formula. Raises GrammarLimitError if there are too many."""
@@ -316,19 +305,19 @@ class Expander:
 
         Raises GrammarError if computing it requires itself, GrammarLimitError if calls are nested too deeply.
         """
-        self._begin(key)
+        self.begin(key)
         try:
             return find()
         finally:
-            self._in_progress.discard(key)
+            self.in_progress.discard(key)
 
-    def _begin(self, key: Any) -> None:
+    def begin(self, key: Any) -> None:
         """Record that `key` is being computed, or raise what `guarded` does."""
-        if key in self._in_progress:
+        if key in self.in_progress:
             raise GrammarError("a $ref leads back to itself without a property or an item in between")
-        if len(self._in_progress) >= MAX_DEPTH:
+        if len(self.in_progress) >= MAX_DEPTH:
             raise GrammarLimitError(f"subschemas of one value are nested more than {MAX_DEPTH} deep")
-        self._in_progress.add(key)
+        self.in_progress.add(key)
 
     def _positive(self, node: SchemaNode | Constant | AnyOf, kind: int) -> Formula:
         if isinstance(node, AnyOf):
@@ -372,76 +361,6 @@ class Expander:
         nodes += [self._nodes[one >> 1] for node in nodes if type(node) is AnyOf for one in node.literals]
         return [node for node in nodes if type(node) is SchemaNode and type(node.value) is dict]
 
-    def outline(self, literal: int) -> ValueOutline:
-        """The outline of a literal: a superset of its values that is cheap to compute."""
-        found = self._outlines.get(literal)
-        if found is None:
-            if literal <= ALWAYS:
-                return ValueOutline() if literal else ValueOutline(0)
-            if (value := self._type_without(_OUTLINED_BESIDE_TYPE, literal)) is not None:
-                found = self._outlines[literal] = ValueOutline(type_mask(value))
-                return found
-            self._outlines[literal] = ValueOutline()  # until it has been computed
-            self._begin(key := (literal, 0))
-            try:
-                found = self._outlines[literal] = self._outline(literal)
-            finally:
-                self._in_progress.discard(key)
-        return found
-
-    def _type_without(self, keywords: frozenset[str], literal: int) -> Any:
-        """The `type` that a literal asserts, if it has none of some keywords; else None."""
-        node = self._nodes[literal >> 1]
-        if not literal & 1 or type(node) is not SchemaNode or not keywords.isdisjoint(node.value):
-            return None
-        return node.value.get("type") if node.resource.validates else None
-
-    def kinds(self, literals: list[int]) -> int:
-        """The types of values that may satisfy all of the literals, as a mask."""
-        outline = self.outline
-        if len(literals) != 1:
-            return possible_kinds(outline_intersection(map(outline, literals)))
-        value = self._type_without(_OTHERS, literals[0])
-        return possible_kinds(outline(literals[0])) if value is None else type_mask(value)
-
-    def _outline(self, literal: int) -> ValueOutline:
-        node = self._nodes[literal >> 1]
-        if isinstance(node, Constant):
-            return outline_of_values([node.value]) if literal & 1 else outline_without_values([node.value])
-        if isinstance(node, AnyOf):
-            return outline_union(map(self.outline, node.literals)) if literal & 1 else ValueOutline()
-        items = node.items
-        if literal & 1:
-            found = [self._of_keyword(node, *item) for item in items if item[0] in _OUTLINED]
-            return found[0] if len(found) == 1 else outline_intersection(found)
-        if len(items) != 1:
-            return ValueOutline()
-        keyword, value = items[0]
-        if keyword == "const":
-            return outline_without_values([value])
-        if keyword == "enum":
-            return outline_without_values(value)
-        if keyword == "not":
-            return self.outline(self.child(node, value))
-        if keyword == "type" and "integer" not in value:
-            return ValueOutline(ALL_KINDS & ~type_mask(value))
-        return ValueOutline()
-
-    def _of_keyword(self, node: SchemaNode, keyword: str, value: Any) -> ValueOutline:
-        if keyword == "type":
-            return ValueOutline(type_mask(value))
-        if keyword == "const":
-            return outline_of_values([value])
-        if keyword == "enum":
-            return outline_of_values(value)
-        if keyword == "$ref":
-            return self.outline(self.reference(node, value))
-        if keyword == "allOf":
-            return outline_intersection(self.outline(self.child(node, part)) for part in value)
-        if keyword in ("anyOf", "oneOf"):
-            return outline_union(self.outline(self.child(node, part)) for part in value)
-        return ValueOutline()
-
     def reference(self, node: SchemaNode, value: Any) -> int:
         """The literal of the target of `$ref`."""
         target, resource = self.document.resolve(value, node.resource)
@@ -479,7 +398,7 @@ class Expander:
         return found
 
     def _is_impossible(self, literals: frozenset[int]) -> bool:
-        outline = outline_intersection(map(self.outline, literals))
+        outline = outline_intersection(map(self.outlines.of, literals))
         kinds = possible_kinds(outline)
         if kinds != STRING or outline.allowed is None or len(literals) < 2:
             return kinds == 0
@@ -492,7 +411,7 @@ class Expander:
 
 def _is_another(keyword: str, value: Any) -> bool:
     """Whether a subschema that has this keyword alone means the same as another one."""
-    return keyword == "$ref" or (keyword in _COMBINED and type(value) is list and len(value) == 1)
+    return keyword == "$ref" or (keyword in COMBINED and type(value) is list and len(value) == 1)
 
 
 def _few_names(value: Any) -> tuple[str, ...]:

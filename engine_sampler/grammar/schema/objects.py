@@ -390,18 +390,18 @@ def _truths(patterns: list[Formula]) -> list[Truth]:
         return list(product((True, False), repeat=len(patterns)))
     if len(patterns) > MAX_PATTERNS:
         raise GrammarLimitError(f"one object has more than {MAX_PATTERNS} key patterns")
-    found: list[Truth] = [()]
+    truths: list[Truth] = [()]
     sampled = some_truths(patterns)
     for number, pattern in enumerate(patterns, 1):
         known = {truth[:number] for truth in sampled}
         apart = {one for one in patterns[: number - 1] if not is_possible(conjunction((one, pattern)))}
-        longer = [(*truth, value) for truth in found for value in (True, False)]
-        found = [truth for truth in longer if truth in known or _exists(patterns[:number], truth, apart)]
-        if len(found) > MAX_CELLS:
+        longer = [(*truth, value) for truth in truths for value in (True, False)]
+        truths = [truth for truth in longer if truth in known or _exists(patterns[:number], truth, apart)]
+        if len(truths) > MAX_CELLS:
             raise GrammarLimitError(
                 f"the key patterns of one object distinguish more than {MAX_CELLS} sets of keys"
             )
-    return found
+    return truths
 
 
 def _exists(patterns: list[Formula], truth: Truth, apart: set[Formula]) -> bool:

@@ -75,7 +75,7 @@ def plain_object(literal: int, expander: Expander) -> PlainObject | None:
     if required:
         spend(3 * len(required))
     for name in required:
-        if not possible_kinds(expander.outline(literals.get(name, additional))):
+        if not possible_kinds(expander.outlines.of(literals.get(name, additional))):
             return None
     return PlainObject(properties, required, additional)
 

@@ -118,17 +118,17 @@ class Values:
 
     def get(self, literals: Literals) -> Value:
         """The value of these literals; if it is new, `settle` examines it later."""
-        found = self._values.get(literals)
-        if found is None:
+        value = self._values.get(literals)
+        if value is None:
             if len(self._values) >= MAX_VALUES:
                 raise GrammarLimitError(f"the JSON Schema leads to more than {MAX_VALUES} kinds of values")
             if literals:
-                found = Value(literals)
-                self._new.append(found)
+                value = Value(literals)
+                self._new.append(value)
             else:
-                found = _anything(self.expander.digits)
-            self._values[literals] = found
-        return found
+                value = _anything(self.expander.digits)
+            self._values[literals] = value
+        return value
 
     def is_productive(self, literals: Literals) -> bool:
         """Whether such a value exists; settles it and all its members first."""
@@ -208,7 +208,7 @@ class Values:
         spend(10 + 10 * len(literals))
         if len(literals) == 1 and self._fill_plain(value, literals[0]):
             return
-        kinds = self.expander.kinds(literals)
+        kinds = self.expander.outlines.kinds(literals)
         if kinds & _CONSTANT_KINDS:
             self._add_constants(value, kinds, literals)
         if kinds & NUMBER and (formula := self._formula(literals, NUMBER)) != FALSE:
@@ -247,15 +247,15 @@ class Values:
         """The objects or arrays of a formula; values with equal formulas share them."""
         if formula[0] == LISTED:
             return [formula[1]]
-        found = self._shapes.get((kind, formula))
-        if found is None:
-            found = self._shapes[kind, formula] = []
+        shapes = self._shapes.get((kind, formula))
+        if shapes is None:
+            shapes = self._shapes[kind, formula] = []
             for atoms in self._alternatives(formula):
                 if kind == OBJECT:
-                    found.append(object_shape(atoms, self.expander))
+                    shapes.append(object_shape(atoms, self.expander))
                 else:
-                    found += array_shapes(atoms, self.expander)
-        return found
+                    shapes += array_shapes(atoms, self.expander)
+        return shapes
 
     def _alternatives(self, formula: Formula) -> list[Atoms]:
         """The disjuncts of a formula about objects or arrays."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 from ...base.errors import quoted
 from ..errors import GrammarError, GrammarLimitError
@@ -13,15 +13,15 @@ from ..lark.gbnf import is_gbnf
 from ..lark.grammar import rules_from_gbnf, rules_from_lark
 from ..program.embedding import embed
 from ..program.expression import both
-from ..program.free_text import UNBOUNDED, free_text, overlap_free, text_bounds
+from ..program.free_text import UNBOUNDED, free_text, text_bounds
 from ..program.rules import Body, Rules, alternatives, repeated, sequence
 from ..regex.pattern import pattern_expression
 from ..schema.compiling import add_schema
 from ..schema.options import MAX_WHITESPACE, SchemaOptions
 from ..work import counted_work, spend, spend_on_each
-from .document import format_of, limits_named
+from .document import REQUIRED, Fields, format_of, limits_named, nonempty_strings
 from .elements import STYLE_NAMES, add_arguments
-from .fields import REQUIRED, Fields, nonempty_strings
+from .interruptions import Ends, InterruptedText, Interruption
 from .marks import Marks
 from .parameters import STYLES, CallContext
 from .tokens import NamedTokens
@@ -34,17 +34,11 @@ MAX_DEPTH = 50
 MAX_FORMATS = 2_000
 """Maximum number of formats in one structural tag."""
 
-MAX_WATCHED = 20_000
-"""Maximum number of characters of overlapping triggers, times the number of these triggers."""
-
 MAX_LARK = 100_000
 """Maximum number of characters of all grammars in one structural tag."""
 
 _GRAMMAR_STEPS = 500
 """The steps for a grammar in a tag, however short it is."""
-
-Ends: TypeAlias = "frozenset[str]"
-"""Strings, one of which must follow a format; empty if none has to."""
 
 NO_ENDS: Ends = frozenset()
 _TAGS = {"at_least_one": (bool, False), "stop_after_first": (bool, False)}
@@ -71,25 +65,19 @@ def rules_from_tag(
     return rules
 
 
-class _Interruption(NamedTuple):
-    """A string that may interrupt a text, and the body that must follow it."""
-
-    begin: str
-    rest: Body
-
-
 class _Builder:
     """Builds the rules of formats, one rule for each."""
 
     def __init__(self, rules: Rules, special_tokens: Mapping[str, int], options: SchemaOptions) -> None:
         self._rules, self._special_tokens, self._options = rules, special_tokens, options
         self._marks = Marks(rules)
-        self._formats = self._lark = self._depth = self._watched = 0
+        self._interrupted = InterruptedText(rules, self._marks)
+        self._formats = self._lark = self._depth = 0
         self._schemas: dict[tuple[Any, ...], int] = {}
         self._tokens = NamedTokens(rules, special_tokens)
 
-    def build(self, given: Any, path: str, ends: Ends = NO_ENDS, kind: str | None = None) -> int:
-        """The symbol of the format `given`, followed by one of `ends`.
+    def build(self, content: Any, path: str, ends: Ends = NO_ENDS, kind: str | None = None) -> int:
+        """The symbol of the format `content`, followed by one of `ends`.
 
         kind  the type of the format if it does not state one
         """
@@ -100,8 +88,8 @@ class _Builder:
             raise GrammarLimitError(
                 f"the formats of the structural tag are nested more than {MAX_DEPTH} levels deep"
             )
-        fields = Fields(given, path)
-        kind = given.get("type", kind)
+        fields = Fields(content, path)
+        kind = content.get("type", kind)
         method = _KINDS.get(kind) if isinstance(kind, str) else None
         if method is None:
             raise GrammarError(
@@ -109,7 +97,7 @@ class _Builder:
             )
         self._depth += 1
         try:
-            body = method(self, Fields({k: v for k, v in given.items() if k != "type"}, fields.path), ends)
+            body = method(self, Fields({k: v for k, v in content.items() if k != "type"}, fields.path), ends)
         finally:
             self._depth -= 1
         rule = self._rules.rule(str(kind))
@@ -318,7 +306,7 @@ class _Builder:
             triggers=(list, REQUIRED), tags=(list, REQUIRED), excludes=(list, []), **_TAGS
         )
         triggers = nonempty_strings(given, f"{fields.path}.triggers")
-        interruptions: list[_Interruption] = []
+        interruptions: list[Interruption] = []
         whole: list[Body] = []
         for number, (begin, body) in enumerate(self._tags(fields, tags)):
             path = f"{fields.path}.tags[{number}]"
@@ -331,11 +319,11 @@ class _Builder:
                 )
             after = self._named("tag", body)
             interruptions += (
-                _Interruption(one, sequence(self._marks.text(begin[len(one) :]), after)) for one in matching
+                Interruption(one, sequence(self._marks.text(begin[len(one) :]), after)) for one in matching
             )
             whole.append(sequence(self._marks.text(begin), after))
         heads = whole if first else None
-        return self._dispatch(
+        return self._interrupted.at_strings(
             interruptions,
             triggers,
             nonempty_strings(excludes, f"{fields.path}.excludes"),
@@ -352,54 +340,10 @@ class _Builder:
             if not isinstance(pair, list | tuple) or len(pair) != 2:
                 raise GrammarError(f"{path} is not a pair of a string and a format")
             nonempty_strings(pair[:1], path)
-            interruptions.append(_Interruption(pair[0], self.build(pair[1], f"{path}[1]")))
+            interruptions.append(Interruption(pair[0], self.build(pair[1], f"{path}[1]")))
         triggers = frozenset(one.begin for one in interruptions)
         excluded = nonempty_strings(excludes, f"{fields.path}.excludes")
-        return self._dispatch(interruptions, triggers, excluded, ends, loop, None)
-
-    def _dispatch(
-        self,
-        interruptions: Sequence[_Interruption],
-        triggers: Ends,
-        excludes: Ends,
-        ends: Ends,
-        loop: bool,
-        heads: Sequence[Body] | None,
-    ) -> Body:
-        """Text with interruptions at `triggers`; `heads`: one of these must come first, unless None."""
-        stops = triggers | ends
-        by_begin: dict[str, list[Body]] = {}
-        for interruption in interruptions:
-            by_begin.setdefault(interruption.begin, []).append(interruption.rest)
-        terminal = self._rules.terminal
-        interrupted: list[Body]
-        if overlap_free(stops):
-            text = terminal("TEXT", free_text(stops, excludes))
-            after = [sequence(self._marks.text(one), alternatives(*rests)) for one, rests in by_begin.items()]
-            interrupted = [sequence(text, alternatives(*after))]
-            last = sequence(text, self._marks.any_of(ends))
-        else:
-            interrupted = [
-                sequence(self._until(one, stops, excludes), alternatives(*rests))
-                for one, rests in by_begin.items()
-            ]
-            last = self._marks.text_until(ends, stops, excludes)
-        end = self._marks.any_of(ends)
-        if heads is not None:
-            one = alternatives(*heads)
-            return sequence(one, repeated(alternatives(*interrupted)), last) if loop else sequence(one, end)
-        if loop:
-            return sequence(repeated(alternatives(*interrupted)), last)
-        return alternatives(sequence(alternatives(*interrupted), end), last)
-
-    def _until(self, trigger: str, stops: Ends, excludes: Ends) -> Body:
-        """Text up to a trigger that overlaps others: each such trigger needs its own automaton."""
-        self._watched += sum(map(len, stops))
-        if self._watched > MAX_WATCHED:
-            raise GrammarLimitError(
-                f"overlapping triggers have more than {MAX_WATCHED} characters, counted once for each trigger"
-            )
-        return self._marks.text_until(frozenset((trigger,)), stops, excludes)
+        return self._interrupted.at_strings(interruptions, triggers, excluded, ends, loop, None)
 
     def token_triggered_tags(self, fields: Fields, ends: Ends) -> Body:
         given, tags, excludes, first, only_one = fields.take(
@@ -418,7 +362,7 @@ class _Builder:
             bodies.append(sequence(self._tokens.symbol(token, path), body))
         one = self._named("one_tag", alternatives(*bodies))
         free = self._tokens.other_than("text", [*triggers, *excluded])
-        return self._interrupted(free, one, ends, not only_one, first)
+        return self._interrupted.at_tokens(free, one, ends, not only_one, first)
 
     def token_dispatch(self, fields: Fields, ends: Ends) -> Body:
         given, loop, excludes = fields.take(
@@ -436,21 +380,7 @@ class _Builder:
             )
         one = self._named("one_rule", alternatives(*bodies))
         free = repeated(self._tokens.other_than("token", excluded))
-        return self._interrupted(free, one, ends, loop, False)
-
-    def _interrupted(self, free: Body, interruption: int, ends: Ends, loop: bool, first: bool) -> Body:
-        """Free text that `interruption` may interrupt (if `loop`, often; if `first`, at its beginning)."""
-        end = self._marks.any_of(ends)
-        if first:
-            return (
-                sequence(interruption, repeated(sequence(free, interruption)), free, end)
-                if loop
-                else sequence(interruption, end)
-            )
-        last = sequence(free, end)
-        if loop:
-            return sequence(repeated(sequence(free, interruption)), last)
-        return alternatives(sequence(free, interruption, end), last)
+        return self._interrupted.at_tokens(free, one, ends, loop, False)
 
     # --- Common parts ---
 

@@ -127,14 +127,14 @@ class DialectReader(ArgumentsReader):
     def _read_key(self, text: str, at: int, out: list[str]) -> int:
         if not self._dialect.bare_keys and self._open[-1] == "{":
             return self._begin_string(text, at, out, is_key=True)
-        found = _KEY_RUN.match(text, at)
-        if found is None or len(found[0]) > 256:
+        key = _KEY_RUN.match(text, at)
+        if key is None or len(key[0]) > 256:
             raise DeviationError(at, "the arguments have a name that is none")
-        if found.end() == len(text):
+        if key.end() == len(text):
             return at
-        out.append(quoted_json(found[0]))
+        out.append(quoted_json(key[0]))
         self._state = "colon"
-        return found.end()
+        return key.end()
 
     def _read_value(self, text: str, at: int, out: list[str]) -> int:
         character = text[at]
@@ -148,17 +148,17 @@ class DialectReader(ArgumentsReader):
 
     def _read_word(self, run: re.Pattern[str], text: str, at: int, out: list[str]) -> int:
         """A number or a constant, once it is clear where it ends."""
-        found = run.match(text, at)
-        assert found is not None
-        word = found[0]
-        if found.end() == len(text) and len(word) < (401 if run is _NUMBER_RUN else 9):
+        match = run.match(text, at)
+        assert match is not None
+        word = match[0]
+        if match.end() == len(text) and len(word) < (401 if run is _NUMBER_RUN else 9):
             return at
         json = word if run is _NUMBER_RUN and NUMBER.fullmatch(word) else self._dialect.constants.get(word)
         if json is None:
             raise DeviationError(at, "the arguments have a value that is none")
         out.append(json)
         self._state = "after"
-        return found.end()
+        return match.end()
 
     # --- Strings ---
 

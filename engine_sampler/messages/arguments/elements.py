@@ -10,16 +10,16 @@ from typing import NamedTuple
 from ...grammar.structural_tag.elements import Notation
 from ..alphabet import MarkerAlphabet
 from ..events import DeviationError
-from ..schemas import SchemaView, view_of
+from ..schemas import SchemaView
 from ..templates import MAX_GAP, PARTIAL, Part, Template
 from ..writing import escaped_json, quoted_json
 from .json_text import JsonReader
 from .parameters import special_in, unescaped
 from .reader import (
+    UNTYPED,
     ReaderInStates,
     begins_with_rest,
     check_depth,
-    check_held,
     held_from,
     skip_space,
     typed_json,
@@ -185,15 +185,15 @@ class ElementsReader(ReaderInStates):
     # --- Values ---
 
     def _read_text(self, text: str, at: int, out: list[str]) -> int:
-        found = text.find(self._element_end, at)
-        end = held_from(text, at, self._element_end) if found < 0 else found
+        closing = text.find(self._element_end, at)
+        end = held_from(text, at, self._element_end) if closing < 0 else closing
         if end > at:
             out.append(escaped_json(text[at:end]))
-        if found < 0:
+        if closing < 0:
             return end
         out.append('"')
         self._state = "between"
-        return found + len(self._element_end)
+        return closing + len(self._element_end)
 
     def _read_held(self, text: str, at: int, out: list[str]) -> int:
         if not self._held:
@@ -201,26 +201,15 @@ class ElementsReader(ReaderInStates):
             if after < len(text) and text[after] in "{[":
                 self._state, self._inner = "json", JsonReader("{[")
                 return after
-        found = text.find(self._element_end, at)
-        end = held_from(text, at, self._element_end) if found < 0 else found
-        if end > at:
-            check_held(len(self._held) + end - at, at)
-            self._held += text[at:end]
-        if found < 0:
-            return end
-        out.append(typed_json(self._held, self._typed_view()))
-        self._held = ""
-        self._state = "between"
-        return found + len(self._element_end)
-
-    def _typed_view(self) -> SchemaView:
-        return _NO_STRING if self._marks.kinds else self._element_view
+        at, is_whole = self._hold(text, at, self._element_end)
+        if is_whole:
+            self._put_held(out, typed_json(self._held, UNTYPED if self._marks.kinds else self._element_view))
+        return at
 
     def _read_closing(self, text: str, at: int, out: list[str]) -> int:
         return self._read_mark(text, at, self._element_end, "an argument")
 
 
-_NO_STRING = view_of({"type": ["number", "boolean", "null", "object", "array"]})
 ElementsReader.readers = {
     "between": ElementsReader._read_between,
     "decide": ElementsReader._read_decide,

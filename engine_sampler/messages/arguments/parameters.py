@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from ...grammar.structural_tag.parameters import Style
 from ..alphabet import MarkerAlphabet
 from ..events import DeviationError
-from ..schemas import SchemaView, view_of
+from ..schemas import SchemaView
 from ..templates import FAILED, PARTIAL, Part, Template, literal
 from ..writing import escaped_json, quoted_json
 from .json_text import JsonReader
-from .reader import NOT_PLAIN, ReaderInStates, check_held, held_from, skip_space, typed_json
+from .reader import NOT_PLAIN, UNTYPED, ReaderInStates, held_from, skip_space, typed_json
 
 MAX_PARAMETERS = 256
 """Maximum number of parameters in a call."""
@@ -137,35 +137,25 @@ class ParametersReader(ReaderInStates):
         return end
 
     def _read_held(self, text: str, at: int, out: list[str]) -> int:
-        closing = self._marks.closing
         if not self._held and (not self._value_view.strings or self._marks.types):
             at = skip_space(text, at)
             if at < len(text) and text[at] in "{[":
                 self._state, self._inner = "json", JsonReader("{[")
                 return at
-        found = text.find(closing, at)
-        end = held_from(text, at, closing) if found < 0 else found
-        if end > at:
-            check_held(len(self._held) + end - at, at)
-            self._held += text[at:end]
-        if found < 0:
-            return end
-        out.append(self._typed(self._held))
-        self._held = ""
-        self._state = "between"
-        return found + len(closing)
+        at, is_whole = self._hold(text, at, self._marks.closing)
+        if is_whole:
+            self._put_held(out, self._typed(self._held))
+        return at
 
     def _typed(self, text: str) -> str:
         if self._marks.is_padded:
             text = text.removeprefix("\n").removesuffix("\n")
-        return typed_json(text, _UNTYPED if self._marks.types else self._value_view)
+        return typed_json(text, UNTYPED if self._marks.types else self._value_view)
 
     def _read_closing(self, text: str, at: int, out: list[str]) -> int:
         return self._read_mark(text, at, self._marks.closing, "a parameter")
 
 
-_UNTYPED = view_of({"type": ["number", "boolean", "null", "object", "array"]})
-"""Where a mark says that a value is no string."""
 ParametersReader.readers = {
     "between": ParametersReader._read_between,
     "text": ParametersReader._read_text,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from ..alphabet import SURROGATES
 from ..events import DeviationError
-from ..schemas import SchemaView, type_of
+from ..schemas import SchemaView, type_of, view_of
 from ..writing import NUMBER, json_value, quoted_json
 
 if TYPE_CHECKING:
@@ -110,6 +110,22 @@ class ReaderInStates(ArgumentsReader):
             self._state, self._inner = "closing", None
         return at
 
+    def _hold(self, text: str, at: int, closing: str) -> tuple[int, bool]:
+        """Hold back a value up to `closing`: where what is read ends, and whether the value has ended."""
+        found = text.find(closing, at)
+        end = held_from(text, at, closing) if found < 0 else found
+        if end > at:
+            if len(self._held) + end - at > MAX_HELD:
+                text = f"a value that is not simply text has more than {MAX_HELD} characters"
+                raise DeviationError(at, text)
+            self._held += text[at:end]
+        return (end, False) if found < 0 else (found + len(closing), True)
+
+    def _put_held(self, out: list[str], json: str) -> None:
+        """Give the value that was held back, as JSON."""
+        out.append(json)
+        self._held, self._state = "", "between"
+
     def _read_mark(self, text: str, at: int, mark: str, what: str) -> int:
         """Read the mark behind a value of `what`."""
         at = skip_space(text, at)
@@ -120,6 +136,9 @@ class ReaderInStates(ArgumentsReader):
             raise DeviationError(at, f"{what} does not end after its value")
         return at
 
+
+UNTYPED = view_of({"type": ["number", "boolean", "null", "object", "array"]})
+"""Of values whose marks say that they are not strings."""
 
 ReaderMaker: TypeAlias = Callable[[SchemaView], ArgumentsReader]
 
@@ -140,12 +159,6 @@ def held_from(text: str, at: int, stop: str) -> int:
     while first < len(text) and not stop.startswith(text[first:]):
         first += 1
     return first
-
-
-def check_held(size: int, at: int) -> None:
-    """Raise DeviationError for a value that is held back and too long."""
-    if size > MAX_HELD:
-        raise DeviationError(at, f"a value that is not simply text has more than {MAX_HELD} characters")
 
 
 def typed_json(text: str, view: SchemaView) -> str:

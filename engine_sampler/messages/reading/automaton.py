@@ -137,16 +137,16 @@ class SharedAutomata:
     def find(
         self,
         options: Hashable,
-        given: V,
+        values: V,
         make: Callable[[V], MessageAutomaton],
     ) -> MessageAutomaton:
         """The automaton for some options and plain values, made of copies of the values."""
         try:
-            data = marshal.dumps(given, 0)  # type: ignore[arg-type]
+            data = marshal.dumps(values, 0)  # type: ignore[arg-type]
         except ValueError:  # values of other types, which might change
-            return make(given)
+            return make(values)
         if len(data) > MAX_SIZE:
-            return make(given)
+            return make(values)
         key = options, data
         known = self._known.pop(key, None)
         if known is not None:

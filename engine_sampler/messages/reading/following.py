@@ -88,8 +88,8 @@ class Following(MessagePlace):
             at = candidate.start()
             if is_first and text[begin:at].strip(_SPACE):
                 is_first = False
-            opener, found = self._automaton.openers[is_first].find(text, at)
-            if found.end == PARTIAL:
+            opener, mark = self._automaton.openers[is_first].find(text, at)
+            if mark.end == PARTIAL:
                 self._content(text[begin:at])
                 return at
             if (
@@ -99,22 +99,22 @@ class Following(MessagePlace):
             ):
                 if opener is not None:
                     self._deviate(at, _EXCLUDED if opener.kind == "excluded" else _NO_CALL)
-                at = max(at + 1, found.end)
+                at = max(at + 1, mark.end)
                 continue
             if opener.kind == "stop":
                 self.mode = "stopped"
-                at = found.end if self._automaton.definition.includes_stop else at
+                at = mark.end if self._automaton.definition.includes_stop else at
             self._content(text[begin:at])
             if opener.kind == "stop":
                 return at
             if opener.kind == "trigger":
                 return self._leave(at, _NO_CALL)
-            self._begin(opener, found)
-            return found.end
+            self._begin(opener, mark)
+            return mark.end
 
-    def _begin(self, opener: Opener, found: Found) -> None:
+    def _begin(self, opener: Opener, mark: Found) -> None:
         """What an opener begins."""
-        kind = opener.kind if opener.kind != "header" else found.id
+        kind = opener.kind if opener.kind != "header" else mark.id
         self._end_segment()
         if kind == "thoughts":
             self._emit_section("thoughts", True)
@@ -124,7 +124,7 @@ class Following(MessagePlace):
                 self._emit_section("calls", True)
                 self.in_section = True
             assert opener.form is not None
-            self._begin_call(opener.form, found._replace(id="") if opener.kind == "header" else found)
+            self._begin_call(opener.form, mark._replace(id="") if opener.kind == "header" else mark)
 
     def _end_segment(self) -> None:
         self.space, self.is_open, self.was_thinking = "", False, False
@@ -175,22 +175,22 @@ class Following(MessagePlace):
                 self._text("thought", text[begin:])
                 return len(text)
             at = candidate.start()
-            opener, found = self._automaton.thinking_ends.find(text, at)
+            opener, mark = self._automaton.thinking_ends.find(text, at)
             if opener is None:
                 at += 1
                 continue
-            if opener.kind == "stop" and found.end >= 0:
+            if opener.kind == "stop" and mark.end >= 0:
                 self.mode = "stopped"
-                at = found.end if self._automaton.definition.includes_stop else at
+                at = mark.end if self._automaton.definition.includes_stop else at
             self._text("thought", text[begin:at])
-            if found.end == PARTIAL or opener.kind == "stop":
+            if mark.end == PARTIAL or opener.kind == "stop":
                 return at
             self._emit_section("thoughts", False)
             self.mode, self.was_thinking = "free", True
             if opener.kind != "thinking end":
                 self._deviate(at, "a call begins within thoughts")
-                self._begin(opener, found)
-            return found.end
+                self._begin(opener, mark)
+            return mark.end
 
     # --- Calls ---
 
@@ -220,15 +220,15 @@ class Following(MessagePlace):
 
     def _end(self, text: str, at: int) -> int:
         assert self.form is not None
-        found = self.form.end.match(text, at).end
-        if found == PARTIAL:
+        end = self.form.end.match(text, at).end
+        if end == PARTIAL:
             return at
         self._complete()
-        if found == FAILED:
+        if end == FAILED:
             return self._leave(at, "a call does not end after its arguments")
         self.mode = "section" if self.in_section else "free"
         self._end_segment()
-        return found
+        return end
 
     def _complete(self) -> None:
         self._facts.append(Event("call_complete"))
@@ -242,16 +242,16 @@ class Following(MessagePlace):
         assert definition.section_end is not None
         end = definition.section_end.match(text, at).end if definition.section_end else at
         separated = definition.separator.match(text, at).end if definition.separator else at
-        form, found = longest(definition.forms, text, max(separated, at))
-        if found.end >= 0:
-            self._begin_call(form, found)
-            return found.end
+        form, mark = longest(definition.forms, text, max(separated, at))
+        if mark.end >= 0:
+            self._begin_call(form, mark)
+            return mark.end
         if end >= 0:
             self._emit_section("calls", False)
             self.in_section, self.mode = False, "free"
             self._end_segment()
             return end
-        if PARTIAL in (end, separated, found.end):
+        if PARTIAL in (end, separated, mark.end):
             return at
         return self._leave(at, "what follows a call is neither another one nor the end")
 

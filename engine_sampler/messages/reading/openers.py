@@ -141,13 +141,13 @@ class _Node:
         number = bisect_right(self.texts, rest)
         if len(rest) < self._longest and number < len(self.texts) and self.texts[number].startswith(rest):
             return None
-        found: list[str] = []
+        beginnings: list[str] = []
         one = self.texts[number - 1] if number else None
         while one is not None:
-            if found or rest.startswith(one):
-                found.append(one)
+            if beginnings or rest.startswith(one):
+                beginnings.append(one)
             one = self.parents[one]
-        return found
+        return beginnings
 
 
 _NO_NODES: dict[str, _Node] = {}

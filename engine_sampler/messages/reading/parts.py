@@ -131,19 +131,19 @@ class Reading:
         self._value_reader = ValueReader(values=False) if self._values else None
         return Event("call_began", name, call, "", call_id)
 
-    def _new_id(self, call: int, name: str, given: str) -> tuple[str, str | None]:
+    def _new_id(self, call: int, name: str, own: str) -> tuple[str, str | None]:
         """The id of a call; where `call_id` gives none, the one that it would have without, and why."""
         fault = None
         if self._call_id is not None:
             try:
-                found = call_plugin("call_id", self._call_id, call, name, given)
+                made = call_plugin("call_id", self._call_id, call, name, own)
             except PluginFault as error:
                 fault = str(error)
             else:
-                if isinstance(found, str):
-                    return found, None
-                fault = f"call_id gave {quoted(found)}, not a string"
-        return given or f"{self._prefix}{call:04}", fault
+                if isinstance(made, str):
+                    return made, None
+                fault = f"call_id gave {quoted(made)}, not a string"
+        return own or f"{self._prefix}{call:04}", fault
 
     def content_value(self) -> Any:
         """The value of the content, read as JSON."""

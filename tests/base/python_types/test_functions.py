@@ -121,6 +121,14 @@ def test_a_class_is_a_tool() -> None:
     assert "description" not in tool_of(Plain)["function"]
 
 
+def without_json(x: object = object()) -> None:
+    """Has a default that is not JSON."""
+
+
+def test_a_default_that_is_not_json_is_left_out() -> None:
+    assert schema_of(without_json)["properties"] == {"x": {}}
+
+
 def by_position(x: int, /) -> None:
     """Has a parameter without a name."""
 
@@ -138,8 +146,8 @@ def unknown(x: Missing) -> None:  # type: ignore[name-defined]  # noqa: F821
     [
         (by_position, "x by position"),
         (many, "values by position"),
-        (unknown, "no signature"),
-        (3, "no function"),
+        (unknown, "'Missing' is not defined"),
+        (3, "neither a function"),
     ],
     ids=["position", "many", "unknown", "number"],
 )

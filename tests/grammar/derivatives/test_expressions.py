@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from engine_sampler.grammar.derivatives.derivatives import Derivatives
 from engine_sampler.grammar.derivatives.expressions import ANYTHING, EMPTY, Expressions
 from engine_sampler.grammar.derivatives.limits import Meter
-from engine_sampler.grammar.derivatives.loading import Loader
+from engine_sampler.grammar.derivatives.loading import numbers_of
 from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
 from engine_sampler.grammar.program import expression as e
 from engine_sampler.grammar.program.expression import Encoder, Expression
@@ -25,7 +25,7 @@ def loaded(*parts: Expression) -> tuple[Derivatives, list[int]]:
     encoder = Encoder()
     nodes = [encoder.add(part) for part in parts]
     expressions = Expressions(Meter())
-    numbers = Loader(expressions, encoder.code).numbers
+    numbers = numbers_of(expressions, encoder.code)
     return Derivatives(expressions), [numbers[node] for node in nodes]
 
 

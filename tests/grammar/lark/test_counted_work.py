@@ -11,8 +11,8 @@ from contextlib import suppress
 import pytest
 
 from engine_sampler.grammar.errors import GrammarError
+from engine_sampler.grammar.lark.contextual import rules_from_lalr
 from engine_sampler.grammar.lark.grammar import rules_from_gbnf, rules_from_lark
-from engine_sampler.grammar.lark.lalr import rules_from_lalr
 from engine_sampler.grammar.program.rules import Rules
 
 from ..regex.random_patterns import WIDE_LETTERS, joined

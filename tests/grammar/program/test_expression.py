@@ -4,7 +4,7 @@ import pytest
 
 from engine_sampler.grammar.derivatives.expressions import Expressions
 from engine_sampler.grammar.derivatives.limits import Meter
-from engine_sampler.grammar.derivatives.loading import Loader
+from engine_sampler.grammar.derivatives.loading import numbers_of
 from engine_sampler.grammar.program.expression import (
     Encoder,
     Expression,
@@ -34,7 +34,7 @@ def loaded(table: Expressions, *parts: Expression) -> list[int]:
     """The numbers in `table` of expressions that one encoder encodes."""
     encoder = Encoder()
     roots = [encoder.add(part) for part in parts]
-    numbers = Loader(table, encoder.code).numbers
+    numbers = numbers_of(table, encoder.code)
     assert len(numbers) == encoder.count
     return [numbers[root] for root in roots]
 

@@ -14,7 +14,7 @@ from engine_sampler.grammar.regex.tree import parse
 from engine_sampler.grammar.regex.whole_text import WholeText
 from engine_sampler.grammar.work import counted_work
 
-from ..lark.test_lexer_order import random_pattern
+from ..lark.contextual.test_lexer_order import random_pattern
 
 ROUNDS = int(os.environ.get("ENGINE_SAMPLER_TEST_ROUNDS", "1"))
 

@@ -12,6 +12,7 @@ from engine_sampler.grammar import Grammar
 from engine_sampler.grammar.engines.reference import ReferenceGrammar
 from engine_sampler.grammar.errors import GrammarError, UnsupportedKeywordError
 from engine_sampler.grammar.program.rules import Rules, sequence
+from engine_sampler.grammar.schema import metaschemas
 from engine_sampler.grammar.schema.compiling import add_schema
 
 from .judging import Judge, accepted
@@ -224,6 +225,15 @@ def test_a_reference_may_lead_to_a_vocabulary(draft: str, vocabulary: str, wrong
     assert not judge.accepts_value(wrong)
     with pytest.raises(UnsupportedKeywordError, match="another document"):
         Judge({"$ref": f"https://json-schema.org/draft/{draft}/meta/{vocabulary}s"})
+
+
+def test_where_the_package_of_metaschemas_is_missing_it_is_asked_for_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    metaschemas.metaschema.cache_clear()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UnsupportedKeywordError, match=r"needs jsonschema-specifications: pip install"):
+        Grammar.from_json_schema({"$comment": "missing", "$ref": METASCHEMAS[4]})
 
 
 def test_the_published_metaschema_is_a_schema_of_schemas() -> None:

@@ -144,13 +144,13 @@ class Chart:
         self.items.append(after)
 
     def _add(self, item: Item, link: Link | None) -> None:
-        found = self.items[self._place].get(item)
+        links = self.items[self._place].get(item)
         self._steps.spend()
-        if found is None:
+        if links is None:
             self.items[self._place][item] = [link]
             self._queue.append(item)
         else:
-            found.append(link)
+            links.append(link)
 
     def _begin(self, rule: int, item: Item) -> None:
         """Let an item wait for a rule that begins here."""

@@ -74,13 +74,13 @@ class Derivation:
                     queue.append(outer)
                     inner[outer] = opened[node]
                     opened[outer] = (*outer, at, begin)
-        node, found = (goal, 0), []
+        node, open_rules = (goal, 0), []
         while node in opened:
-            found.append(opened[node])
+            open_rules.append(opened[node])
             if node not in inner:
                 break
             node = inner[node][:2]
-        return found
+        return open_rules
 
     def within(self, parts: list[SymbolSpan]) -> Iterator[SymbolSpan]:
         """The relevant rules among parts and within them, outer ones first."""
@@ -122,7 +122,7 @@ class Derivation:
         """The nodes after some at one place that have come farthest, each with where it came from, and over
         which symbol. What has come no farther must be nearer to the end."""
         best = -1
-        found: dict[_Node, tuple[_Node, int]] = {}
+        farthest: dict[_Node, tuple[_Node, int]] = {}
         for node in nodes:
             self._steps.spend(1 + len(after[node]))
             for symbol, to in after[node]:
@@ -130,9 +130,9 @@ class Derivation:
                     continue
                 if to[1] > best:
                     best = to[1]
-                    found.clear()
-                found.setdefault(to, (node, symbol))
-        return found
+                    farthest.clear()
+                farthest.setdefault(to, (node, symbol))
+        return farthest
 
     def _graph(
         self, rule: int, start: int, end: int, positions: list[int], number: int

@@ -60,16 +60,16 @@ class CaptureReader:
             captures[name].append(found)
         return captures
 
-    def _parts(self, found: Split, steps: Steps) -> Iterable[SymbolSpan]:
-        terminals = [piece.terminals for piece in found.pieces]
+    def _parts(self, parsed: Split, steps: Steps) -> Iterable[SymbolSpan]:
+        terminals = [piece.terminals for piece in parsed.pieces]
         configurations = self.tables.configurations
         if isinstance(configurations, LalrConfigurations):
             reductions = Reductions(configurations.rows, steps)
-            return list(reductions.of(terminals, found.is_whole, found.next))[::-1]
-        following = (self.expected.end,) if found.is_whole else found.next
+            return list(reductions.of(terminals, parsed.is_whole, parsed.next))[::-1]
+        following = (self.expected.end,) if parsed.is_whole else parsed.next
         chart = Chart(self.moves, steps).read([*terminals, following])
         derivation = Derivation(chart, self.moves, self.expected, steps)
-        return derivation.whole() if found.is_whole else derivation.begun(following)
+        return derivation.whole() if parsed.is_whole else derivation.begun(following)
 
 
 class _Spans:

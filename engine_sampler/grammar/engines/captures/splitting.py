@@ -70,17 +70,19 @@ def _backwards(
     known: dict[tuple[int, int, Set[Any]], frozenset[Any]] = {}
     for at in range(len(units.units) - 1, -1, -1):
         key = reached[at], units.units[at], live[-1]
-        found = known.get(key)
-        if found is None:
+        leading = known.get(key)
+        if leading is None:
             candidates = configurations.threads[reached[at]]
             steps.spend(1 + len(candidates))
-            found = known[key] = frozenset(one for one in candidates if any(threads.after(one, *key[1:])))
+            leading = known[key] = frozenset(one for one in candidates if any(threads.after(one, *key[1:])))
         if at in units.named:
             end, token_id = units.named[at]
             behind = live[len(units.units) - end]
             candidates = configurations.threads[reached[at]]
-            found = found.union(one for one in candidates if any(threads.after(one, -1 - token_id, behind)))
-        live.append(found)
+            leading = leading.union(
+                one for one in candidates if any(threads.after(one, -1 - token_id, behind))
+            )
+        live.append(leading)
     return live[::-1]
 
 

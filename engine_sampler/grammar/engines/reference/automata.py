@@ -174,9 +174,9 @@ class Automata:
 
     def transitions(self, position: int) -> Transitions:
         """The transitions of a position."""
-        found = self._transitions.get(position)
-        if found is not None:
-            return found
+        transitions = self._transitions.get(position)
+        if transitions is not None:
+            return transitions
         state, registers = self._states[position]
         targets: dict[int, dict[int, None]] = {}
         completes = False
@@ -190,9 +190,9 @@ class Automata:
                 completes = True
             else:
                 targets.setdefault(symbol, {})[self._position(target, after)] = None
-        found = Transitions({symbol: tuple(to) for symbol, to in targets.items()}, completes)
-        self._transitions[position] = found
-        return found
+        transitions = Transitions({symbol: tuple(to) for symbol, to in targets.items()}, completes)
+        self._transitions[position] = transitions
+        return transitions
 
     def closure(self, position: int) -> Closure:
         """The closure of a position over symbols that match the empty text."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from .configurations import REJECTED, Configurations
 from .masks import ConfigurationMasks
-from .trie import ROOT, Trie
+from .vocabulary import ROOT, Trie
 
 FORCED_BYTES = 4096
 """Maximum number of bytes that are looked ahead to find forced tokens."""

@@ -105,10 +105,10 @@ class Lexers:
 
     def _ordered(self, entries: list[list[PartialMatch]]) -> list[RankedMatch]:
         excluded = EMPTY
-        found = []
+        ranked = []
         for matches in entries:
-            found += [RankedMatch(match, excluded) for match in matches if self.derivatives.live(match.rest)]
+            ranked += [RankedMatch(match, excluded) for match in matches if self.derivatives.live(match.rest)]
             excluded = self._x.union((excluded, self._x.future(matches[0].whole)))
             if excluded == ANYTHING:
                 break
-        return found
+        return ranked

@@ -129,15 +129,15 @@ class LalrConfigurations(Configurations[LalrThread]):
             yield LalrThread(row, BETWEEN_TERMINALS, EPSILON, EPSILON, excluded)
 
     def _can_continue(self, row: int, excluded: int) -> bool:
-        found = self._can_continue_at.get((row, excluded))
-        if found is None:
+        continues = self._can_continue_at.get((row, excluded))
+        if continues is None:
             begins = any(symbol != IGNORED_SYMBOL for symbol in self._possible(row, EMPTY))
             stops = self._can_stop(row)
-            found = self._can_continue_at[row, excluded] = (begins or stops) and (
+            continues = self._can_continue_at[row, excluded] = (begins or stops) and (
                 (stops and not self.expressions.endings[excluded])
                 or any(True for _ in self._possible(row, excluded))
             )
-        return found
+        return continues
 
     def _can_stop(self, row: int) -> bool:
         """Whether the text may end, or continue with a special token."""

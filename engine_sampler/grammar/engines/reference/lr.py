@@ -57,13 +57,13 @@ class LrRows:
 
     def accepting(self, row: int) -> bool:
         """Whether the text may end here."""
-        found = self._accepting.get(row)
-        if found is None:
+        accepts = self._accepting.get(row)
+        if accepts is None:
             top: int | None = row
             while top is not None and (end := self.ends[self.rows[top].state]) < 0:
                 top = self._reduce(top, end)
-            found = self._accepting[row] = top is not None and end == ACCEPT
-        return found
+            accepts = self._accepting[row] = top is not None and end == ACCEPT
+        return accepts
 
     def _advance(self, row: int, terminal: int) -> int | None:
         top: int | None = row

@@ -12,8 +12,7 @@ import numpy.typing as npt
 from ...cache import Cache
 from ...derivatives.limits import MAX_MASK_BYTES
 from .configurations import Configurations
-from .trie import ROOT, Ints, Trie
-from .vocabulary import ReferenceVocabulary
+from .vocabulary import ROOT, Ints, ReferenceVocabulary, Trie
 from .walk import traverse
 
 Mask = npt.NDArray[np.int32]

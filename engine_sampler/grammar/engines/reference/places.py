@@ -78,25 +78,27 @@ class Places:
         self, configuration: int, spent: Mapping[EarleyThread, Counts], byte: int, new: int
     ) -> dict[EarleyThread, Counts]:
         """What the threads have spent after a byte, with which `new` tokens begin."""
-        found: Any = self._configurations
+        configurations: Any = self._configurations
         after: dict[EarleyThread, Counts] = {}
-        for thread in found.threads[configuration]:
+        for thread in configurations.threads[configuration]:
             between = thread.terminal == BETWEEN_TERMINALS
-            for reader in found.beginnings(thread) if between else (thread,):
+            for reader in configurations.beginnings(thread) if between else (thread,):
                 counts = self._counts(reader, spent.get(thread), new, between)
-                self._note(after, found.thread_step(reader, byte), counts)
+                self._note(after, configurations.thread_step(reader, byte), counts)
         return after
 
     def _add_whole(self, place: Place, token_id: int, after: dict[EarleyThread, Counts]) -> None:
         """Add to `after` what the threads have spent that follow by a token as a whole."""
-        found: EarleyConfigurations = self._configurations
-        for thread in found.threads[place.configuration]:
+        configurations: EarleyConfigurations = self._configurations
+        for thread in configurations.threads[place.configuration]:
             if thread.terminal == BETWEEN_TERMINALS:
-                for terminal in sorted(found.specials.keys() & found.rows.rows[thread.row].terminals):
+                for terminal in sorted(
+                    configurations.specials.keys() & configurations.rows.rows[thread.row].terminals
+                ):
                     counts = self._counts(
                         thread._replace(terminal=terminal), place.spent.get(thread), 1, True
                     )
-                    self._note(after, found.after_special(thread.row, terminal, token_id), counts)
+                    self._note(after, configurations.after_special(thread.row, terminal, token_id), counts)
 
     def _counts(self, reader: EarleyThread, before: Counts | None, new: int, begun: bool) -> Counts:
         """What has been spent once a thread has read on in its terminal, which it has `begun` with that."""

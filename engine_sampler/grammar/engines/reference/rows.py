@@ -169,16 +169,16 @@ class EarleyRows:
 
     def _core(self, positions: frozenset[int]) -> tuple[tuple[int, ...], frozenset[int]]:
         """The positions in rules that begin here, and the terminals that may follow `positions`."""
-        found = self._cores.get(positions)
-        if found is None:
+        core = self._cores.get(positions)
+        if core is None:
             rules = self._expected_rules(positions)
             beginning = self._beginnings.get(rules)
             if beginning is None:
                 beginning = self._beginnings[rules] = self._beginning(rules)
             targets = (self.automata.transitions(position).targets for position in (*positions, *beginning))
             terminals = frozenset(symbol for symbols in targets for symbol in symbols if symbol >= 0)
-            found = self._cores[positions] = beginning, terminals
-        return found
+            core = self._cores[positions] = beginning, terminals
+        return core
 
     def _expected_rules(self, positions: Iterable[int]) -> frozenset[int]:
         targets = (self.automata.transitions(position).targets for position in positions)

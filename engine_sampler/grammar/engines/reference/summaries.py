@@ -17,8 +17,7 @@ from ...derivatives.limits import MAX_MASK_BYTES
 from .configurations import REJECTED
 from .masks import ConfigurationMasks
 from .threads import BETWEEN_TERMINALS, EarleyConfigurations, EarleyThread
-from .trie import ROOT, Ints
-from .vocabulary import ReferenceVocabulary
+from .vocabulary import ROOT, Ints, ReferenceVocabulary
 from .walk import traverse
 
 

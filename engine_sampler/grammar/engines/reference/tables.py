@@ -9,7 +9,7 @@ from typing import Any
 from ...derivatives.derivatives import Derivatives
 from ...derivatives.expressions import EMPTY, Expressions
 from ...derivatives.limits import Meter
-from ...derivatives.loading import Loader
+from ...derivatives.loading import numbers_of
 from ...errors import GrammarError
 from ...program.lalr import decoded
 from ...program.rules import Program
@@ -48,7 +48,7 @@ class EngineTables:
         self.lock = RLock()
         self.meter = Meter()
         self.expressions = expressions = Expressions(self.meter)
-        numbers = Loader(expressions, program.expressions).numbers
+        numbers = numbers_of(expressions, program.expressions)
         derivatives = Derivatives(expressions)
         terminals = [None if node < 0 else numbers[node] for node in program.terminals]
         specials = _specials(program)

@@ -184,8 +184,8 @@ class EarleyConfigurations(Configurations[EarleyThread]):
 
     def _beginning_with(self, terminals: frozenset[int], byte: int) -> list[tuple[int, int]]:
         """The terminals that may begin with a byte, each with its derivative by that byte."""
-        found = self._begun.get((terminals, byte))
-        if found is None:
+        begun = self._begun.get((terminals, byte))
+        if begun is None:
             derivatives = self.scans.derivatives
             if terminals not in self._firsts:
                 first = self.scans.expressions.first
@@ -194,12 +194,12 @@ class EarleyConfigurations(Configurations[EarleyThread]):
                     for terminal in sorted(terminals)
                     if (expression := self.terminals[terminal]) is not None
                 )
-            found = self._begun[terminals, byte] = []
+            begun = self._begun[terminals, byte] = []
             for terminal in self._firsts[terminals].beginning_with(byte):
                 rest = derivatives.derivative(self.terminals[terminal] or EMPTY, byte)
                 if derivatives.live(rest):
-                    found.append((terminal, rest))
-        return found
+                    begun.append((terminal, rest))
+        return begun
 
     def _add_after_byte(self, thread: EarleyThread, scan: int, following: set[EarleyThread]) -> None:
         """Add the threads that a thread turns into once its terminal has been read as far as `scan`."""
@@ -228,17 +228,17 @@ class EarleyConfigurations(Configurations[EarleyThread]):
 
     def _can_continue(self, row: int, guard: int) -> bool:
         """Whether the text can continue or end between terminals: a guard may forbid every continuation."""
-        found = self._can_continue_at.get((row, guard))
-        if found is None:
+        continues = self._can_continue_at.get((row, guard))
+        if continues is None:
             _, _, terminals, accepting = self.rows.rows[row]
-            found = accepting or not terminals.isdisjoint(self.specials)
-            if not found and guard == EMPTY:
-                found = bool(terminals)
-            elif not found and terminals:
+            continues = accepting or not terminals.isdisjoint(self.specials)
+            if not continues and guard == EMPTY:
+                continues = bool(terminals)
+            elif not continues and terminals:
                 expressions = (self.terminals[terminal] for terminal in terminals | self.ignored)
-                found = any(self.scans.possible(one, guard) for one in expressions if one is not None)
-            self._can_continue_at[row, guard] = found
-        return found
+                continues = any(self.scans.possible(one, guard) for one in expressions if one is not None)
+            self._can_continue_at[row, guard] = continues
+        return continues
 
     def _needed(self, threads: set[EarleyThread]) -> frozenset[EarleyThread]:
         """A thread between terminals under a guard is subsumed by one in the same row without a guard."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .trie import Ints, Trie
+from .vocabulary import Ints, Trie
 
 UNKNOWN = -1
 """A transition that has not been computed."""

@@ -7,7 +7,7 @@ the array has, it shows the engine the mark again: arrays that may repeat items 
 each alternative of a schema has its own law, and an item is refused only if no alternative may repeat it.
 
 It removes from masks the tokens after which an item would be repeated so, and those after which all that can
-follow would: behind a token that may lead to nothing else it looks for a **witness**, bytes after which the
+follow would: behind a token that may lead to nothing else it looks for a **way out**, bytes after which the
 text can no longer repeat an item.
 """
 

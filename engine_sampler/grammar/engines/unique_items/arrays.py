@@ -43,7 +43,7 @@ _BETWEEN = b' "{[-0123456789tfn:,]}'
 class Container(NamedTuple):
     """An open array whose items must differ, or an open array or object within such an item.
 
-    outer      the one around it; None if it is no part of an item
+    outer      the one around it; None if it is not a part of an item
     memo       what is known of places in it: of the outermost one, and the same for all in it
     depth      the number of those around it
     items      the items of an array whose items must differ; None for others
@@ -209,26 +209,26 @@ class UniqueItemsReading:
 
     def read(self, place: JsonPlace, data: bytes, start: int = 0) -> JsonPlace | None:
         """The place after data[start:], which the grammar allows; None if an item is repeated."""
-        at, found = start, place
+        at, here = start, place
         while at < len(data):
-            if found.frame is None:
+            if here.frame is None:
                 at = data.find(b"[", at) + 1
                 if not at:
                     return JsonPlace()  # another one for each mask
                 if self._feed is not None and self._feed.opens(at):
-                    found = JsonPlace(Container(None, {}, items=_NONE))
+                    here = JsonPlace(Container(None, {}, items=_NONE))
                 continue
             try:
-                after, at = advance(found, data, self, at)
+                after, at = advance(here, data, self, at)
             except OverflowError:
                 raise _too_long() from None
             if after is None:
                 return None
-            found = after
-        scalar = found.scalar
+            here = after
+        scalar = here.scalar
         if scalar is not None and len(scalar.text) > MAX_NUMBER:
             raise _too_long()
-        return found
+        return here
 
     def begun(self, place: JsonPlace) -> RivalStrings | None:
         """The strings that one which begins here may become equal to."""

@@ -23,7 +23,7 @@ from ..following import FollowingMatcher
 from .arrays import FRESH, Feed, UniqueItemsReading, continuing, has_few_rivals, may_repeat, signature, step
 from .values import Values
 from .vocabulary import Index, Mask, head_of, parts_of
-from .witnesses import ENDLESS, leads_away, witnesses
+from .ways_out import ENDLESS, leads_away, ways_out
 
 _STEPS_OF_A_MASK, _STEPS_OF_A_BYTE, _STEPS_OF_A_TOKEN = 1000, 150, 700
 """What it takes to begin a mask, to follow a byte of tokens, and to try one, in the steps of
@@ -41,7 +41,7 @@ _BEGIN_SCALARS = sum(1 << byte for byte in b'"-0123456789')
 _FREE_DIGITS = re.compile(rb"-?[1-9][0-9]{0,24}")
 
 _MAX_KNOWN = 4096
-"""The most places of an array whose witnesses are remembered."""
+"""The most places of an array whose ways out are remembered."""
 
 Found = TypeVar("Found")
 Steps = Generator[int, None, Found]
@@ -155,15 +155,15 @@ class UniqueItemsMatcher(FollowingMatcher[JsonPlace]):
         if len(left) >= count:
             return left
         hint = known[0] if known else b""
-        found = yield from witnesses(place, matcher(), count, self._arrays.is_free, hint)
+        ways = yield from ways_out(place, matcher(), count, self._arrays.is_free, hint)
         if where is not None:
             if len(memo) >= _MAX_KNOWN:
                 memo.clear()
                 self._exhausted.clear()
-            memo[where] = found or known
-            if not found:
+            memo[where] = ways or known
+            if not ways:
                 self._exhausted[where] = place.frame.items
-        return found
+        return ways
 
     def validate(self, token_ids: Sequence[int]) -> int:
         """The number of leading tokens that could be accepted in turn; nothing changes."""
@@ -219,11 +219,11 @@ class UniqueItemsMatcher(FollowingMatcher[JsonPlace]):
             return []
         if self._classes[0] is not place.frame:
             self._classes = place.frame, {}
-        verdicts, found = self._classes[1], []
+        verdicts, refused = self._classes[1], []
         for at in chosen:
             token_id, number = int(tokens.tokens.ids[at]), tokens.classes[at]
             if tokens.several[number] and self._may_be_in(place, token_id):
-                found += yield from self._each((token_id,))
+                refused += yield from self._each((token_id,))
                 continue
             if (state, number) not in verdicts:
                 verdicts[state, number] = yield from self._of_class(place, token_id)
@@ -231,8 +231,8 @@ class UniqueItemsMatcher(FollowingMatcher[JsonPlace]):
             if verdict is ENDLESS and not tokens.several[number]:
                 endless.add(number)
             elif not verdict:
-                found += yield from self._each((token_id,))
-        return found
+                refused += yield from self._each((token_id,))
+        return refused
 
     def _may_be_in(self, place: JsonPlace, token_id: int) -> bool:
         """Whether the item that ends in a token may be equal to another one in it."""
@@ -269,7 +269,7 @@ class UniqueItemsMatcher(FollowingMatcher[JsonPlace]):
         tokens = self._index_at(place).among(mask)
         behind_backslash = place.scalar is not None and place.scalar.escape[-1:] == b"\\"
         escaped = self._parts.escaped.among(mask) if behind_backslash else tokens
-        found: list[int] = []
+        refused: list[int] = []
         remaining: list[tuple[bytes, JsonPlace, list[int]]] = []
         waiting: list[tuple[bytes, tuple[int, int], JsonPlace]] = [(b"", (0, 0), place)]
         while waiting:
@@ -284,12 +284,12 @@ class UniqueItemsMatcher(FollowingMatcher[JsonPlace]):
                 yield _STEPS_OF_A_BYTE
                 after = step(at, byte)
                 if after is None:
-                    found += yield from self._repetitions(index.ids(beginning))
+                    refused += yield from self._repetitions(index.ids(beginning))
                 elif may_repeat(after) and not _is_next_item(after, byte):
                     waiting.append((text, beginning, after))
                     if whole := index.whole(text, beginning):
                         remaining.append((text, after, whole))
-        return found + (yield from self._dead_ends(remaining))
+        return refused + (yield from self._dead_ends(remaining))
 
     def _index_at(self, place: JsonPlace) -> Index:
         """The tokens among which those are that may repeat an item."""
@@ -312,7 +312,7 @@ class UniqueItemsMatcher(FollowingMatcher[JsonPlace]):
     def _dead_ends(self, remaining: list[tuple[bytes, JsonPlace, list[int]]]) -> Steps[list[int]]:
         """Those to remove of tokens that are no whole item: if a longer one leads on, so does what it begins
         with."""
-        found: list[int] = []
+        refused: list[int] = []
         lead_on: set[bytes] = set()
         for text, place, token_ids in sorted(remaining, key=lambda one: -len(one[0])):
             if text in lead_on:
@@ -322,8 +322,8 @@ class UniqueItemsMatcher(FollowingMatcher[JsonPlace]):
             if (yield from self._ways_on(place, partial(feed.matcher_at, len(data)))):
                 lead_on.update(text[:end] for end in range(1, len(text)))
             else:
-                found += token_ids
-        return found
+                refused += token_ids
+        return refused
 
 
 def _is_read(feed: Feed, data: bytes) -> bool:

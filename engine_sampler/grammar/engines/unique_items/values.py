@@ -120,13 +120,13 @@ def _escapes(character: bytes) -> list[bytes]:
 def _numbers(values: Values) -> list[tuple[bytes, bool, int]]:
     """The numbers among values, in the order of their digits: these, whether they are negative, and a power
     of ten by which the digits, as a whole number, are to be multiplied."""
-    found = []
+    numbers = []
     for one in ascending_scalars(values):
         if one[:1] in b"-0123456789":
             negative, digits, _, exponent = number_parts(one)
             short = digits.rstrip(b"0")
-            found.append((short, negative, int(exponent or b"0") + len(digits) - len(short)))
-    return sorted(found)
+            numbers.append((short, negative, int(exponent or b"0") + len(digits) - len(short)))
+    return sorted(numbers)
 
 
 def may_become_one_of(scalar: JsonScalar, values: Values) -> bool:

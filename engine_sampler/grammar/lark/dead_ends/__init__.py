@@ -8,12 +8,8 @@ for once, when a grammar has been read, and removed from its rules:
 
     earley_dead_ends      terminals whose look-aheads forbid all that the rules expect next
     ignored_text          ignored text after which nothing can follow, for the Earley parser
-    lalr_dead_ends        terminals of an LALR parser after whose longest match it cannot go on
-    lalr_ways_on          with which terminals the texts of an LALR parser go on to an end
-    lexer_endings         how the terminals of a lexer end, and what may follow them then: first roughly, by
-                          bytes; then exactly, by derivatives, where the rough view finds something suspicious
 
-They stand on what may come where:
+Those of contextual lexers are found in `contextual/`. All stand on what may come where:
 
     follow_sets           which terminals may follow which
     preceding_characters  what stands right before a terminal; it gives `^`, `\\b` and look-behinds at its

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from ...derivatives.derivatives import Derivatives
 from ...derivatives.expressions import Expressions
 from ...derivatives.limits import Meter, ReadingMeter
-from ...derivatives.loading import Loader
+from ...derivatives.loading import number_of
 from ...derivatives.states import reached, texts_between
 from ...errors import GrammarLimitError
 from ...program.byte_sets import first_bytes
-from ...program.expression import EMPTY, Encoder, Expression, looks_ahead
+from ...program.expression import EMPTY, Expression, looks_ahead
 from ...work import spend
 
 MAX_STATES = 64
@@ -55,9 +55,7 @@ class TerminalStates:
 
     def load(self, texts: Expression) -> int:
         """The first state of an expression."""
-        encoder = Encoder()
-        root = encoder.add(texts)
-        return Loader(self.x, encoder.code).numbers[root]
+        return number_of(self.x, texts)
 
     def first(self, symbol: int) -> int:
         """The bytes with which the texts of a terminal begin, as a mask; perhaps too many."""

@@ -180,14 +180,14 @@ class _Solver:
         fronts = {name: union(*some) for name, some in before.items()}
         return self._checked(_Sum(ends, fronts, *_measure(parts)))
 
-    def _checked(self, found: _Sum) -> _Sum:
-        """`found`, if it is neither too deep nor too large."""
+    def _checked(self, terms: _Sum) -> _Sum:
+        """`terms`, if it is neither too deep nor too large."""
         spend(2)
-        for what, measure, most in (("deep", found.depth, MAX_DEPTH), ("large", found.size, MAX_GROWTH)):
+        for what, measure, most in (("deep", terms.depth, MAX_DEPTH), ("large", terms.size, MAX_GROWTH)):
             if measure > most:
                 text = f"a terminal is too {what} with the rules that it consists of: more than {most}"
                 raise GrammarLimitError(text)
-        return found
+        return terms
 
     def _refuse(self, part: _Sum) -> None:
         """Raise an error about a part that is not at the end."""
@@ -197,15 +197,15 @@ class _Solver:
 
 def _names_in(tree: Any) -> list[str]:
     """The rules that a tree names."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     nodes = [tree]
     while nodes:
         node = nodes.pop()
         spend()
         if isinstance(node, NonTerminal):
-            found[node.name] = None
+            names[node.name] = None
         nodes += getattr(node, "children", ())
-    return list(found)
+    return list(names)
 
 
 def _measure(parts: list[_Sum]) -> tuple[int, int]:

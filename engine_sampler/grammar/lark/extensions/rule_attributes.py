@@ -74,15 +74,15 @@ def joined_value(words: list[Word], source: str) -> Word:
 
 def bounds_of(attributes: Mapping[str, Word], lines: Lines) -> tuple[int, int]:
     """The most tokens and characters of a rule, 0 for any number. Raises GrammarError."""
-    found = []
+    bounds = []
     for name in BOUNDS:
         word = attributes.get(name)
         bound = 0 if word is None else word.value
         if word is not None and (type(bound) is not int or not 1 <= bound <= MAX_BOUND):
             text = f"{name}={word.text} is not allowed: a whole number from 1 to {MAX_BOUND}"
             raise lines.error(text, word.start)
-        found.append(bound)
-    return found[0], found[1]
+        bounds.append(bound)
+    return bounds[0], bounds[1]
 
 
 def text_before_end(text: Expression, end: bytes) -> Expression:
@@ -98,12 +98,12 @@ def text_before_end(text: Expression, end: bytes) -> Expression:
 def settings_of(attributes: Mapping[str, Word], lines: Lines) -> dict[str, Any]:
     """The sampling parameters among some attributes, in their normal form. Raises GrammarError."""
     changeable = rule_parameters()
-    found = {}
+    settings = {}
     for name, word in attributes.items():
         if name in changeable:
             is_json = word.value is not None or word.text == "null"
             try:
-                found[name] = changeable[name].check(word.value if is_json else word.text)
+                settings[name] = changeable[name].check(word.value if is_json else word.text)
             except ParameterError as error:
                 raise lines.error(str(error), word.start) from None
-    return found
+    return settings

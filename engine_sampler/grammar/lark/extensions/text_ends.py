@@ -11,10 +11,10 @@ from collections.abc import Collection, Sequence
 from ...derivatives.derivatives import Derivatives
 from ...derivatives.expressions import Expressions
 from ...derivatives.limits import ReadingMeter
-from ...derivatives.loading import Loader
+from ...derivatives.loading import number_of
 from ...derivatives.states import State, states_of, texts_between
 from ...errors import GrammarLimitError
-from ...program.expression import EPSILON, Encoder, Expression, both, concat, union, without
+from ...program.expression import EPSILON, Expression, both, concat, union, without
 from ...work import spend
 
 MAX_STATES = 1024
@@ -32,7 +32,7 @@ def pairs_of(text: Expression, end: Expression, whole: Expression) -> list[tuple
     GrammarLimitError without a place."""
     texts, wholes = _states(text), _states(whole)
     text_ends, whole_ends = _accepting(texts), _accepting(wholes)
-    found = []
+    pairs = []
     for one, other in _reached_together(texts, wholes):
         if one not in text_ends:
             continue
@@ -40,10 +40,10 @@ def pairs_of(text: Expression, end: Expression, whole: Expression) -> list[tuple
         longer = concat(texts_between(texts, one, text_ends), end)
         last = both(end, without(_texts(wholes, other, whole_ends), longer))
         if _has_any(last):
-            found.append((front, last))
-    if len(found) > MAX_PAIRS:
+            pairs.append((front, last))
+    if len(pairs) > MAX_PAIRS:
         raise GrammarLimitError(f"the suffix depends on its text in more than {MAX_PAIRS} ways")
-    return found
+    return pairs
 
 
 def _states(expression: Expression) -> list[State]:
@@ -65,25 +65,23 @@ def _texts(states: Sequence[State], start: int, ends: Collection[int]) -> Expres
 
 def _reached_together(some: Sequence[State], others: Sequence[State]) -> list[tuple[int, int]]:
     """The states of both that one text leads to."""
-    found = {(0, 0): None}
+    reached = {(0, 0): None}
     for one, other in (waiting := [(0, 0)]):
         spend(1 + len(some[one][1]) * len(others[other][1]))
         new = {
             (to, also): None
             for mask, to in some[one][1]
             for second, also in others[other][1]
-            if mask & second and (to, also) not in found
+            if mask & second and (to, also) not in reached
         }
-        found |= new
+        reached |= new
         waiting += new
-        if len(found) > MAX_STATES:
+        if len(reached) > MAX_STATES:
             raise GrammarLimitError(f"the rule and its suffix have more than {MAX_STATES} states")
     return waiting
 
 
 def _has_any(expression: Expression) -> bool:
     """Whether an expression matches anything."""
-    encoder = Encoder()
-    root = encoder.add(expression)
     x = Expressions(ReadingMeter(_MAX_STEPS))
-    return Derivatives(x).live(Loader(x, encoder.code).numbers[root])
+    return Derivatives(x).live(number_of(x, expression))

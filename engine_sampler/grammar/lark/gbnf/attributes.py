@@ -45,24 +45,26 @@ def read_attributes(lines: Lines, at: int, rule: str) -> Attributes:
     text = lines.text
     words: dict[str, Word] = {}
     capture, is_lazy = None, False
-    while text.startswith(("[", ","), at) and (found := _ATTRIBUTE.match(text, at + 1)):
-        name, value = found[1], found[2]
+    while text.startswith(("[", ","), at) and (attribute := _ATTRIBUTE.match(text, at + 1)):
+        name, value = attribute[1], attribute[2]
         if value is not None and (name in BOUNDS or name in rule_parameters()):
-            words[name] = joined_value([Word("value", value, *found.span(2))], text)
+            words[name] = joined_value([Word("value", value, *attribute.span(2))], text)
         elif name == "lazy" and value is None:
             is_lazy = True
         elif "capture" not in name:
-            raise lines.error(f"a rule in EBNF has no attribute {quoted(name)}: {_ALLOWED}", found.start(1))
+            raise lines.error(
+                f"a rule in EBNF has no attribute {quoted(name)}: {_ALLOWED}", attribute.start(1)
+            )
         if name == "stop_capture":
-            line, column = lines.location(found.start(1))
+            line, column = lines.location(attribute.start(1))
             where = f"line {line}, column {column}"
             warnings.warn(f"stop_capture={value} is left out ({where}): EBNF has no suffixes", stacklevel=2)
         if name == "capture":
             is_named = value is not None and value.startswith('"')
             capture = (
-                capture_name(lines, Word("string", value, *found.span(2))) if is_named else value or rule
+                capture_name(lines, Word("string", value, *attribute.span(2))) if is_named else value or rule
             )
-        at = found.end()
+        at = attribute.end()
         if text.startswith("]", at):
             at += 1
             break

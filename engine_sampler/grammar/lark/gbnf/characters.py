@@ -1,4 +1,4 @@
-"""The characters of a text in GBNF: blanks, names, and literals with their escapes."""
+"""The characters of a text in GBNF: blanks, names, and literals and classes with their escapes."""
 
 from __future__ import annotations
 
@@ -71,6 +71,27 @@ class Characters:
         self._at += 1
         return escaped
 
+    def _class_pattern(self) -> str:
+        """A class as a regular expression in Lark."""
+        self._at += 1
+        negated = self._text.startswith("^", self._at)
+        self._at += negated
+        ranges = []
+        while not self._text.startswith("]", self._at):
+            spend(2)
+            first = last = self._char("]")
+            following = self._text[self._at + 1 : self._at + 2]
+            if self._text.startswith("-", self._at) and following not in ("]", ""):
+                self._at += 1
+                last = self._char("]")
+            if last < first:
+                self._fail(f"a range that does not end before {quoted(first)}")
+            ranges.append(_in_class(first) if first == last else f"{_in_class(first)}-{_in_class(last)}")
+        if not ranges:
+            self._fail("a character in the class")
+        self._at += 1
+        return f"/[{'^' if negated else ''}{''.join(ranges)}]/"
+
     # --- positions -------------------------------------------------------------------------------
 
     def _skip(self, blank: re.Pattern[str]) -> None:
@@ -99,3 +120,16 @@ class Characters:
         rest = self._text[self._at : self._at + 12]
         position = f"before {quoted(rest)}" if rest else "at the end"
         raise self._lines.error(f"GBNF: expected {expected} {position}", self._at)
+
+
+def in_string(char: str) -> str:
+    """A character within a string in Lark."""
+    if char in '"\\':
+        return f"\\{char}"
+    return char if " " <= char <= "~" else f"\\U{ord(char):08x}"
+
+
+def _in_class(char: str) -> str:
+    if char.isascii() and char.isprintable():
+        return char if char.isalnum() else f"\\{char}"
+    return f"\\U{ord(char):08x}"

@@ -20,7 +20,7 @@ from ..extensions.regular_rules import RegularRule
 from ..extensions.rule_attributes import BoundedText
 from ..statements import ENDLESS, MAX_BRACKETS, MAX_NUMBER, MAX_WORD, Lines, Word
 from .attributes import Attributes, read_attributes
-from .characters import BLANK, BLANK_LINES, BLANKS, NAME, Characters
+from .characters import BLANK, BLANK_LINES, BLANKS, NAME, Characters, in_string
 from .macros import MACROS, RuleName, read_macro
 
 _FIRST_HEAD = re.compile(
@@ -159,13 +159,13 @@ class _Reader(Characters):
         lazy = {}
         written, shown = trees.copy(), {new: name for name, new in names.items()}
         marked |= {names[name] for name in self._terminals}
-        for name, (word, found) in self._terminals.items():
+        for name, (word, attributes) in self._terminals.items():
             rule = names[name]
             node = self._new_terminal(Placeholder("rule", word, RegularRule(rule, written, marked, shown)))
-            if found.max_tokens or found.max_chars:
-                text = BoundedText(node.children[0].name, "", found.max_tokens, found.max_chars)
+            if attributes.max_tokens or attributes.max_chars:
+                text = BoundedText(node.children[0].name, "", attributes.max_tokens, attributes.max_chars)
                 node = self._new_terminal(Placeholder("bounded", word, text))
-            if found.is_lazy:
+            if attributes.is_lazy:
                 lazy[node.children[0].name] = rule
             trees[rule] = Tree("expansions", [Tree("expansion", [node])])
         return lazy
@@ -174,16 +174,16 @@ class _Reader(Characters):
         """Read the attributes of a rule, if any."""
         if not self._text.startswith(("[", ","), self._at):
             return
-        at, found = self._at, read_attributes(self._lines, self._at, rule)
-        self._at = found.end
-        if found.capture is not None:
-            self._captures[rule] = found.capture
-        if found.mark is not None:
-            self._settings[rule] = found.mark
-        if found.max_tokens and not found.is_terminal:
-            self._budgets[rule] = found.max_tokens
-        if found.is_terminal:
-            self._terminals[rule] = Word("token", rule, at, self._at), found
+        at, attributes = self._at, read_attributes(self._lines, self._at, rule)
+        self._at = attributes.end
+        if attributes.capture is not None:
+            self._captures[rule] = attributes.capture
+        if attributes.mark is not None:
+            self._settings[rule] = attributes.mark
+        if attributes.max_tokens and not attributes.is_terminal:
+            self._budgets[rule] = attributes.max_tokens
+        if attributes.is_terminal:
+            self._terminals[rule] = Word("token", rule, at, self._at), attributes
 
     # --- the body of a rule ----------------------------------------------------------------------
 
@@ -410,33 +410,13 @@ class _Reader(Characters):
             self._at = simple.end()
             return self._node("STRING", simple[0], start) if len(simple[0]) > 2 else _EMPTY
         chars = self._characters()
-        return self._node("STRING", '"' + "".join(map(_in_string, chars)) + '"', start) if chars else _EMPTY
+        return self._node("STRING", '"' + "".join(map(in_string, chars)) + '"', start) if chars else _EMPTY
 
     def _class(self) -> Any:
         start = self._at
-        node = self._node("REGEXP", self._new_class(), start)
+        node = self._node("REGEXP", self._class_pattern(), start)
         self._nodes[self._text[start : self._at]] = node
         return node
-
-    def _new_class(self) -> str:
-        self._at += 1
-        negated = self._text.startswith("^", self._at)
-        self._at += negated
-        ranges = []
-        while not self._text.startswith("]", self._at):
-            spend(2)
-            first = last = self._char("]")
-            following = self._text[self._at + 1 : self._at + 2]
-            if self._text.startswith("-", self._at) and following not in ("]", ""):
-                self._at += 1
-                last = self._char("]")
-            if last < first:
-                self._fail(f"a range that does not end before {quoted(first)}")
-            ranges.append(_in_class(first) if first == last else f"{_in_class(first)}-{_in_class(last)}")
-        if not ranges:
-            self._fail("a character in the class")
-        self._at += 1
-        return f"/[{'^' if negated else ''}{''.join(ranges)}]/"
 
 
 # --- in Lark -------------------------------------------------------------------------------------
@@ -480,15 +460,3 @@ def _count(low: int, high: int | None) -> str:
     if high is None and low < 2:
         return "+" if low else "*"
     return f"{{{low}{'' if low == high else ','}{'' if high in (low, None) else high}}}"
-
-
-def _in_string(char: str) -> str:
-    if char in '"\\':
-        return f"\\{char}"
-    return char if " " <= char <= "~" else f"\\U{ord(char):08x}"
-
-
-def _in_class(char: str) -> str:
-    if char.isascii() and char.isprintable():
-        return char if char.isalnum() else f"\\{char}"
-    return f"\\U{ord(char):08x}"

@@ -125,7 +125,7 @@ def _cases_by_key(
 
     The key is that for which the formulas have most such subschemas, apart from `taken`; None without any.
     """
-    found: dict[str, dict[int, None]] = {}
+    by_key: dict[str, dict[int, None]] = {}
     waiting = list(parts)
     while waiting:
         part = waiting.pop()
@@ -134,12 +134,12 @@ def _cases_by_key(
             spend(len(part[1]))
             waiting += part[1]
         for name, literal in _named_members(part):
-            if name not in taken and expander.outline(literal | 1).allowed is not None:
-                found.setdefault(name, {})[literal | 1] = None
-    if not found:
+            if name not in taken and expander.outlines.of(literal | 1).allowed is not None:
+                by_key.setdefault(name, {})[literal | 1] = None
+    if not by_key:
         return None
-    key = max(found, key=lambda name: len(found[name]))
-    literals = sorted(found[key])
+    key = max(by_key, key=lambda name: len(by_key[name]))
+    literals = sorted(by_key[key])
     if len(literals) < 2:
         return None
     spend(4 * len(literals))

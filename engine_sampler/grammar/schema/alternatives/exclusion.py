@@ -38,7 +38,7 @@ class Exclusion:
     def _is_empty(self, literals: frozenset[int]) -> bool:
         if len(literals) < 2:
             return False
-        kinds = possible_kinds(outline_intersection(map(self._expander.outline, literals)))
+        kinds = possible_kinds(outline_intersection(map(self._expander.outlines.of, literals)))
         for kind in _KINDS:
             if kinds & kind:
                 formula = conjunction(self._expander.formula(literal, kind) for literal in literals)
@@ -48,7 +48,7 @@ class Exclusion:
 
     def has_few(self, literal: int) -> bool:
         """Whether the subschema lists its values, so that its negation costs little."""
-        return self._expander.outline(literal | 1).allowed is not None
+        return self._expander.outlines.of(literal | 1).allowed is not None
 
 
 def _has_strings(formula: Formula) -> bool:

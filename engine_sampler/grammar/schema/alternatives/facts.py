@@ -90,14 +90,14 @@ class Facts:
 
     def literals_of(self, name: str) -> list[int]:
         """The literals that the value of a key must satisfy; NEVER is among them if it is absent."""
-        found = self._values.get(name)
-        if found is None:
-            found = list(self._members.get(name, ()))
-            found += [atom[2] for atom in self._all if holds(atom[1], name)]
+        literals = self._values.get(name)
+        if literals is None:
+            literals = list(self._members.get(name, ()))
+            literals += [atom[2] for atom in self._all if holds(atom[1], name)]
             if name in self._absent:
-                found.append(NEVER)
-            self._values[name] = found
-        return found
+                literals.append(NEVER)
+            self._values[name] = literals
+        return literals
 
     def is_present(self, name: str) -> bool:
         """Whether the key is certainly present."""

@@ -28,13 +28,13 @@ def member_of(part: Formula) -> Member | None:
     name: str | None = None
     literals: list[int] = []
     is_present = False
-    for one in part[1]:
+    for assertion in part[1]:
         spend()
-        if one[0] == HAS and one[2]:
-            names, is_present = (one[1],), True
-        elif one[0] == PROPERTIES and len(one[1]) == 1:
-            names = (one[1][0][0],)
-            literals.append(one[1][0][1])
+        if assertion[0] == HAS and assertion[2]:
+            names, is_present = (assertion[1],), True
+        elif assertion[0] == PROPERTIES and len(assertion[1]) == 1:
+            names = (assertion[1][0][0],)
+            literals.append(assertion[1][0][1])
         else:
             return None
         if name not in (None, *names):
@@ -58,13 +58,13 @@ def simplified(choice: Iterable[Formula], facts: Facts, exclusion: Exclusion) ->
     """
     parts = list(choice)
     absent = {part[1] for part in parts if part[0] == HAS and not part[2]}
-    found: dict[Formula, None] = {}
+    simpler: dict[Formula, None] = {}
     merged: set[str] = set()
     for part in parts:
         spend(4)
         member = member_of(part)
         if member is None or not member.present:
-            found[part] = None
+            simpler[part] = None
             continue
         name, known = member.name, facts.literals_of(member.name)
         new = [one for one in member.literals if not exclusion.implied(one, known)]
@@ -74,10 +74,10 @@ def simplified(choice: Iterable[Formula], facts: Facts, exclusion: Exclusion) ->
         if is_certain and not new:
             return None
         presence: list[Formula] = [] if is_certain else [(HAS, name, True)]
-        found[conjunction([*presence, *((PROPERTIES, ((name, one),)) for one in new)])] = None
+        simpler[conjunction([*presence, *((PROPERTIES, ((name, one),)) for one in new)])] = None
         if name in absent:
             merged.add(name)
-    return [part for part in found if part[0] != HAS or part[2] or part[1] not in merged]
+    return [part for part in simpler if part[0] != HAS or part[2] or part[1] not in merged]
 
 
 def opposite(part: Formula, exclusion: Exclusion) -> Formula:

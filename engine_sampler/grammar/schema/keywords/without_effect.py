@@ -1,4 +1,4 @@
-"""What a JSON Schema says without an effect, and what is no schema at all.
+"""What a JSON Schema says without an effect, and what is not a schema at all.
 
 Unknown keywords and formats are annotations, as the standard requires. Most of them are mistakes, so they are
 warned of.

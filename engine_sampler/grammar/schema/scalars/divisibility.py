@@ -58,7 +58,7 @@ def with_few_residues(
 
 def _divisors(formula: Formula) -> list[Decimal]:
     """The different divisors in a formula."""
-    found: dict[Decimal, None] = {}
+    divisors: dict[Decimal, None] = {}
     waiting = [formula]
     while waiting:
         part = waiting.pop()
@@ -68,8 +68,8 @@ def _divisors(formula: Formula) -> list[Decimal]:
         elif part[0] == NOT:
             waiting.append(part[1])
         elif part[0] == MULTIPLE:
-            found[part[1]] = None
-    return list(found)
+            divisors[part[1]] = None
+    return list(divisors)
 
 
 def _common(formula: Formula) -> Fraction | None:
@@ -186,20 +186,20 @@ def _said(allowed: set[tuple[int, ...]], known: _Primes) -> Formula | None:
 
 def _merged(allowed: set[tuple[int, ...]]) -> list[_Ranges]:
     """The combinations, with those together that differ in how often one prime divides alone."""
-    found: list[_Ranges] = [tuple((power, power) for power in powers) for powers in sorted(allowed)]
-    for number in range(len(found[0])):
+    merged: list[_Ranges] = [tuple((power, power) for power in powers) for powers in sorted(allowed)]
+    for number in range(len(merged[0])):
         alike: dict[_Ranges, list[tuple[int, int]]] = {}
-        for ranges in spend_on_each(found):
+        for ranges in spend_on_each(merged):
             known = alike.setdefault((*ranges[:number], *ranges[number + 1 :]), [])
             low, high = ranges[number]
             if known and known[-1][1] == low - 1:
                 known[-1] = known[-1][0], high
             else:
                 known.append((low, high))
-        found = [
+        merged = [
             (*others[:number], one, *others[number:]) for others, known in alike.items() for one in known
         ]
-    return found
+    return merged
 
 
 def _saturated(allowed: set[tuple[int, ...]], number: int, most: int) -> tuple[set[tuple[int, ...]], int]:

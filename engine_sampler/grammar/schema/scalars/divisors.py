@@ -9,7 +9,7 @@ from ...errors import GrammarError, UnsupportedKeywordError
 from ..limits import MAX_NUMBER_STATES
 
 Residue: TypeAlias = "tuple[int, int] | None"
-"""What the digits so far leave of a divisor, and how many zeros are pending; None: it is no divisor."""
+"""What the digits so far leave of a divisor, and how many zeros are pending; None: it is not a divisor."""
 
 
 class Divisor(NamedTuple):

@@ -6,7 +6,7 @@ from ...derivatives.derivatives import Derivatives
 from ...derivatives.expressions import EMPTY as NOTHING
 from ...derivatives.expressions import Expressions
 from ...derivatives.limits import ReadingMeter
-from ...derivatives.loading import Loader
+from ...derivatives.loading import numbers_of
 from ...errors import GrammarLimitError
 from ...program.expression import BOTH, CONCAT, EMPTY, GUARD, NOT, REPEAT, UNION, Encoder, Expression
 from ...work import spend
@@ -34,7 +34,7 @@ class ValueMatcher:
         spend(1 + len(encoder.code) // 4)
         self._meter = ReadingMeter(_SEARCH_STEPS)
         self._expressions = Expressions(self._meter)
-        self._root = Loader(self._expressions, encoder.code).numbers[root]
+        self._root = numbers_of(self._expressions, encoder.code)[root]
         self._derivatives = Derivatives(self._expressions)
 
     def matches(self, data: bytes) -> bool:

@@ -164,22 +164,22 @@ class NumberAutomaton:
         phase, known = state
         if phase in (START, MINUS):
             reading = self._begin(-1 if phase == MINUS else 1)
-            found = self._digits(reading, INTEGRAL, "123456789")
-            found.append((0x30, 0x30, (ZERO, reading)))
-            return found if phase == MINUS or not self._signed else [*found, (0x2D, 0x2D, (MINUS, None))]
+            edges = self._digits(reading, INTEGRAL, "123456789")
+            edges.append((0x30, 0x30, (ZERO, reading)))
+            return edges if phase == MINUS or not self._signed else [*edges, (0x2D, 0x2D, (MINUS, None))]
         if phase in (ZERO, INTEGRAL):
-            found = self._digits(known, INTEGRAL) if phase == INTEGRAL else []
+            edges = self._digits(known, INTEGRAL) if phase == INTEGRAL else []
             if self._is_plainly_whole:
-                return found
-            return [*found, (0x2E, 0x2E, (POINT, self._point(known))), *self._to_exponent(known)]
+                return edges
+            return [*edges, (0x2E, 0x2E, (POINT, self._point(known))), *self._to_exponent(known)]
         if phase in (POINT, FRACTION):
-            found = self._digits(known, FRACTION)
-            return found if phase == POINT else [*found, *self._to_exponent(known)]
-        found = self._digits(known, EXPONENT)
+            edges = self._digits(known, FRACTION)
+            return edges if phase == POINT else [*edges, *self._to_exponent(known)]
+        edges = self._digits(known, EXPONENT)
         if phase == E:
             minus = known._replace(negative=True)
-            found += [(0x2B, 0x2B, (E_SIGN, known)), (0x2D, 0x2D, (E_SIGN, minus))]
-        return found
+            edges += [(0x2B, 0x2B, (E_SIGN, known)), (0x2D, 0x2D, (E_SIGN, minus))]
+        return edges
 
     def _digits(
         self, known: Any, phase: int, digits: str = "0123456789"

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from ...derivatives.derivatives import Derivatives
 from ...derivatives.expressions import EMPTY, Expressions
 from ...derivatives.limits import ReadingMeter
-from ...derivatives.loading import Loader
+from ...derivatives.loading import numbers_of
 from ...derivatives.partitions import meet, representatives
 from ...errors import GrammarLimitError
 from ...program.expression import Encoder, Expression
@@ -103,7 +103,7 @@ class _Automata:
         root = encoder.add(expression)
         spend(1 + len(encoder.code) // 4)
         self.meter.left = _LOADING_STEPS
-        return Loader(self.expressions, encoder.code).numbers[root]
+        return numbers_of(self.expressions, encoder.code)[root]
 
 
 class _Search:
@@ -240,10 +240,10 @@ def _truth(part: Formula | int, values: list[Truth]) -> Truth:
     if kind == NOT:
         inner = _truth(parts, values)
         return None if inner is None else not inner
-    found: Truth = kind == AND
+    truth: Truth = kind == AND
     for one in parts:
         value = _truth(one, values)
         if value is (kind == OR):
             return value
-        found = found if value is not None else None
-    return found
+        truth = truth if value is not None else None
+    return truth

@@ -31,8 +31,6 @@ from .sampling import sample
 from .searching import sampled_truths, some_string
 from .texts import ANY_BODY, ANY_CHARACTER, PLAIN_BODY, STRING, bodies_of, quoted
 
-_ANY = Lifted(ANY_BODY, ANY_BODY)
-
 
 def string_set(formula: Formula) -> Expression:
     """The texts, quotes included, of the strings that a formula allows; EMPTY if there are none."""

@@ -13,13 +13,13 @@ from engine_sampler.grammar import Grammar
 from engine_sampler.grammar.engines.reference import ReferenceGrammar
 from engine_sampler.grammar.errors import GrammarError
 from engine_sampler.grammar.lark import grammar as reading
-from engine_sampler.grammar.lark import lalr
+from engine_sampler.grammar.lark.contextual import reading as contextual
 from engine_sampler.grammar.program.reaching import nodes_reaching
 from engine_sampler.grammar.program.rules import Rules
 
 READERS: dict[str, Callable[[str], Rules]] = {
     "dynamic_complete": reading.rules_from_lark,
-    "contextual": lalr.rules_from_lalr,
+    "contextual": contextual.rules_from_lalr,
 }
 
 
@@ -161,7 +161,7 @@ def test_random_grammars_keep_their_texts_and_lose_most_dead_ends(
         except GrammarError:
             continue  # not LALR, say
         with monkeypatch.context() as patched:
-            patched.setattr(lalr, "without_dead_ends", lambda parser, rules: parser)
+            patched.setattr(contextual, "without_dead_ends", lambda parser, rules: parser)
             patched.setattr(reading, "drop_dead_ends", lambda *arguments: False)
             old = configurations(READERS[lexer](text))
         if old is not None:

@@ -7,14 +7,14 @@ from itertools import product
 import pytest
 
 from engine_sampler.grammar.errors import GrammarError
+from engine_sampler.grammar.lark.contextual import rules_from_lalr
 from engine_sampler.grammar.lark.grammar import rules_from_lark
-from engine_sampler.grammar.lark.lalr import rules_from_lalr
 from engine_sampler.grammar.program.byte_sets import last_bytes
 from engine_sampler.grammar.program.expression import automaton, both, concat, guard, literal, repeat, union
 from engine_sampler.grammar.program.expression import byte_class as of
 
+from ..contextual.test_reading import Contextual
 from ..oracle import Oracle, language_of, ours
-from ..test_contextual import Contextual
 
 DECIDED = {
     "the beginning of the text": 'start: A B?\nA: /^a+/\nB: "b"',

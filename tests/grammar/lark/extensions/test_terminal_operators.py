@@ -10,8 +10,8 @@ import pytest
 
 from engine_sampler.grammar import Grammar
 from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
+from engine_sampler.grammar.lark.contextual import rules_from_lalr
 from engine_sampler.grammar.lark.grammar import rules_from_lark
-from engine_sampler.grammar.lark.lalr import rules_from_lalr
 
 from ...both_engines import ENGINES, Engine, allowed, every_engine
 from ..oracle import language_of, ours

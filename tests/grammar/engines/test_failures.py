@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engine_sampler.grammar import Grammar
-from engine_sampler.grammar.program import largest
-from engine_sampler.grammar.program.largest import largest_part
+from engine_sampler.grammar.engines import failures
+from engine_sampler.grammar.engines.failures import largest_part
 
 
 @pytest.mark.parametrize(
@@ -32,6 +32,6 @@ def test_automata_are_measured_as_well() -> None:
 
 
 def test_of_very_large_grammars_only_rules_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(largest, "_MAX_CODE", 3)
+    monkeypatch.setattr(failures, "_MAX_CODE", 3)
     text = 'start: A b\nA: "a long terminal, longer than the rules"\nb: "x"'
     assert largest_part(Grammar.from_lark(text).program) == "the rule start"

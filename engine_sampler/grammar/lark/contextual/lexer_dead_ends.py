@@ -18,8 +18,8 @@ from ...program.expression import EMPTY, Expression, union
 from ...program.lalr import KEYWORD, Pairs, Parser
 from ...program.rules import Rules
 from ...work import half_of_work, spend
-from .lalr_ways_on import Kind, LeadingWays, Lexer, kinds_of
 from .lexer_endings import ExactWays, LexerEntry, Rivals, RoughWays, Way
+from .ways_on import Kind, LeadingWays, Lexer, kinds_of
 
 
 def without_dead_ends(parser: Parser, rules: Rules) -> Parser:

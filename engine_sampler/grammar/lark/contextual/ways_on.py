@@ -15,7 +15,7 @@ from ...program.byte_sets import any_of
 from ...program.expression import Expression
 from ...program.lalr import ACCEPT, IGNORED, LalrState, Pairs, Parser, once
 from ...work import spend
-from ..lalr_analysis import bits_of
+from .lalr_analysis import bits_of
 from .lexer_endings import ExactWays, LexerEntry, RoughWays, Way
 
 END = 1
@@ -303,16 +303,16 @@ class LeadingWays:
 
     def _leading_to(self, kind: Kind) -> int:
         """The ways left that lead on to states of a kind."""
-        found = 0
+        leading_ways = 0
         ends = kind.special or kind.leading & END
         leading: list[Way] = []
         for way in self._listed(self._left[kind]):
             if way.following & kind.first or (ends and self._ways.may_end(way)):
-                found |= 1 << way.number
+                leading_ways |= 1 << way.number
             elif way.excluded:
                 leading = leading or list(self._listed(kind.leading & kind.lexer.ways))
-                found |= self._ways.may_precede(way, leading) << way.number
-        return found
+                leading_ways |= self._ways.may_precede(way, leading) << way.number
+        return leading_ways
 
     def _listed(self, ways: int) -> Iterator[Way]:
         """The ways of a set."""

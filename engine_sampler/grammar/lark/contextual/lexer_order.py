@@ -11,17 +11,17 @@ from typing import Any
 from lark.exceptions import GrammarError as LarkGrammarError
 from lark.lexer import PatternStr
 
-from ..derivatives.derivatives import Derivatives
-from ..derivatives.expressions import EMPTY, Expressions
-from ..derivatives.limits import WORK_PER_CALL, ReadingMeter
-from ..derivatives.loading import Loader
-from ..program.expression import Encoder, Expression
-from ..regex.items import MAX_WIDTH
-from ..regex.pattern import Outline, whole_texts
-from ..work import spend
-from .extensions.terminal_operators import OperatorTerminal, greatest_width
-from .messages import Messages
-from .terminal_patterns import literal_pattern, outline_of
+from ...derivatives.derivatives import Derivatives
+from ...derivatives.expressions import EMPTY, Expressions
+from ...derivatives.limits import WORK_PER_CALL, ReadingMeter
+from ...derivatives.loading import number_of
+from ...program.expression import Expression
+from ...regex.items import MAX_WIDTH
+from ...regex.pattern import Outline, whole_texts
+from ...work import spend
+from ..extensions.terminal_operators import OperatorTerminal, greatest_width
+from ..messages import Messages
+from ..terminal_patterns import literal_pattern, outline_of
 
 _PAIRS_PER_STEP, _BYTES_PER_STEP = 16, 4
 """Pairs of a pattern and a literal, and bytes of a literal, that take a step."""
@@ -176,9 +176,7 @@ class _Keywords:
         """A function: whether a terminal matches all of a text."""
         if self._outlines[terminal.name].nests_lookarounds:
             return whole_texts(terminal.pattern.to_regexp())
-        encoder = Encoder()
-        root = encoder.add(self._expressions[terminal.name])
-        start = Loader(self._x, encoder.code).numbers[root]
+        start = number_of(self._x, self._expressions[terminal.name])
         first = self._x.first[start]
         return lambda text: bool(first >> text[0].encode()[0] & 1) and self._ends(start, text.encode())
 

@@ -20,16 +20,16 @@ from engine_sampler.contract import allocate_bitmask
 from engine_sampler.grammar import Grammar
 from engine_sampler.grammar.engines.reference import ReferenceGrammar
 from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
-from engine_sampler.grammar.lark.lalr import rules_from_lalr
+from engine_sampler.grammar.lark.contextual import rules_from_lalr
 from engine_sampler.grammar.limits import LIMITS, Limits
 from engine_sampler.grammar.program.lalr import IGNORED, KEYWORD, decoded, encoded
 from engine_sampler.grammar.program.rules import Rules
 from engine_sampler.grammar.work import counted_work
 
-from ...bytewise import needs_native_engine
-from ...conftest import example_count
-from ..both_engines import ENGINES, Engine, allowed, every_engine, tried
-from .oracle import DATA, LIBRARY, Oracle, language_of, spoiled
+from ....bytewise import needs_native_engine
+from ....conftest import example_count
+from ...both_engines import ENGINES, Engine, allowed, every_engine, tried
+from ..oracle import DATA, LIBRARY, Oracle, language_of, spoiled
 
 patient = settings(deadline=None, max_examples=example_count(30), suppress_health_check=list(HealthCheck))
 

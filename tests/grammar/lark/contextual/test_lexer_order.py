@@ -11,8 +11,8 @@ import pytest
 from lark.lexer import PatternRE, PatternStr, TerminalDef, _create_unless
 
 from engine_sampler.grammar.errors import GrammarError
-from engine_sampler.grammar.lark.lalr import rules_from_lalr
-from engine_sampler.grammar.lark.lexer_order import LexerOrder, lexer_outlines
+from engine_sampler.grammar.lark.contextual import rules_from_lalr
+from engine_sampler.grammar.lark.contextual.lexer_order import LexerOrder, lexer_outlines
 from engine_sampler.grammar.lark.messages import Messages
 from engine_sampler.grammar.lark.statements import Scan
 from engine_sampler.grammar.limits import LIMITS

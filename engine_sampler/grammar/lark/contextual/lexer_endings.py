@@ -19,7 +19,7 @@ from ...program.byte_sets import any_of, inner_bytes
 from ...program.expression import ALL_BYTES, LITERAL, Expression
 from ...program.reaching import nodes_reaching
 from ...work import spend
-from .terminal_states import MAX_STATES, TerminalStates
+from ..dead_ends.terminal_states import MAX_STATES, TerminalStates
 
 MANY_BYTES = 128
 """A terminal with more different bytes, such as a string or a comment, is examined in any case."""

@@ -8,10 +8,10 @@ from typing import Any
 from lark import Token, Tree
 from lark.grammar import Symbol
 
-from ..errors import GrammarLimitError
-from ..work import spend_on_each
-from .messages import Messages
-from .statements import ENDLESS
+from ...errors import GrammarLimitError
+from ...work import spend_on_each
+from ..messages import Messages
+from ..statements import ENDLESS
 
 MAX_SYMBOLS = 50_000
 """The most symbols in all sequences that rules are expanded to."""

@@ -10,7 +10,7 @@ from ...program.rules import MAX_UNIQUE_ITEMS, UNIQUE_MARK
 from .arrays import Feed, UniqueItemsReading, continuing, may_repeat
 
 _MAX_TRIES = 4000
-"""The most bytes that are tried; beyond it, there is no witness."""
+"""The most bytes that are tried; beyond it, there is no way out."""
 
 _STEPS_OF_A_TRY = 500
 """What it takes to try a byte, in the steps of `contract.Work`."""
@@ -22,19 +22,19 @@ _OTHER_BYTES = bytes(byte for byte in range(256) if not 0x20 <= byte < 0x7F or b
 """Those that do not stand for one character in a string."""
 
 ENDLESS = [b""]
-"""In place of witnesses: more items are left than an array may have."""
+"""In place of ways out: more items are left than an array may have."""
 
 
-def leads_away(place: JsonPlace, witness: bytes) -> bool:
+def leads_away(place: JsonPlace, way: bytes) -> bool:
     """Whether bytes that are known to be able to follow still lead to no item that is remembered."""
-    after = UniqueItemsReading().read(place, witness)
+    after = UniqueItemsReading().read(place, way)
     return after is not None and not may_repeat(after)
 
 
-def witnesses(
+def ways_out(
     place: JsonPlace, matcher: Any, count: int, is_free: Callable[[JsonPlace, Any], bool], hint: bytes
 ) -> Generator[int, None, list[bytes]]:
-    """Up to `count` witnesses behind a place, none of which begins as another one, or `ENDLESS`; yields the
+    """Up to `count` ways out behind a place, none of which begins as another one, or `ENDLESS`; yields the
     steps that it takes.
 
     matcher  the engine's, at the place
@@ -42,12 +42,12 @@ def witnesses(
              begun
     hint     where to begin: what was found before, with fewer items
     """
-    found: list[bytes] = []
+    ways: list[bytes] = []
     waiting = [(b"", matcher, place, _choices(place, matcher, hint[:1]))]
     tries = 0
     if is_free(place, matcher) or (yield from _is_endless(place, matcher)):
         return ENDLESS
-    while waiting and tries < _MAX_TRIES and len(found) < count:
+    while waiting and tries < _MAX_TRIES and len(ways) < count:
         yield _STEPS_OF_A_TRY
         path, before, at, choices = waiting[-1]
         byte = next(choices, None)
@@ -65,13 +65,13 @@ def witnesses(
             continue
         path += data
         if not may_repeat(after):
-            found.append(path)
+            ways.append(path)
             continue
         if is_free(after, following) or (byte in b'"' and (yield from _is_endless(after, following))):
             return ENDLESS
         next_hint = hint[len(path) : len(path) + 1] if hint.startswith(path) else b""
         waiting.append((path, following, after, _choices(after, following, next_hint)))
-    return found
+    return ways
 
 
 def _is_endless(place: JsonPlace, matcher: Any) -> Generator[int, None, bool]:

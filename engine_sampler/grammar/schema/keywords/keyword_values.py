@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias
 
-from ...base.errors import quoted
-from ..errors import GrammarError
-from ..work import spend, spend_on_each
-from .outlines import ALL_KINDS, type_mask
+from ....base.errors import quoted
+from ...errors import GrammarError
+from ...work import spend, spend_on_each
+from ..outlines import ALL_KINDS, type_mask
 
 Items: TypeAlias = tuple[tuple[str, Any], ...]
 """Some keywords of a schema, and their values."""

@@ -20,26 +20,26 @@ from lark import Tree
 from lark.grammar import Terminal
 from lark.lexer import PatternRE, TerminalDef
 
-from ...base.cached import cached_property
-from ..program.expression import BOTH, CONCAT, GUARD, UNION, Expression, looks_ahead, nullable
-from ..program.lalr import ACCEPT, IGNORED, KEYWORD, NOTHING, LalrState, Pairs, Parser, encoded, once
-from ..program.rules import Rules, sequence
-from ..regex.beginning import TEXT_BEGIN, Before
-from ..regex.pattern import Outline
-from ..work import counted_work, spend, spend_on_each
-from .dead_ends.lalr_dead_ends import without_dead_ends
-from .dead_ends.preceding_characters import texts_before_entries
-from .dialect import Rewritten
+from ....base.cached import cached_property
+from ...program.expression import BOTH, CONCAT, GUARD, UNION, Expression, looks_ahead, nullable
+from ...program.lalr import ACCEPT, IGNORED, KEYWORD, NOTHING, LalrState, Pairs, Parser, encoded, once
+from ...program.rules import Rules, sequence
+from ...regex.beginning import TEXT_BEGIN, Before
+from ...regex.pattern import Outline
+from ...work import counted_work, spend, spend_on_each
+from ..dead_ends.preceding_characters import texts_before_entries
+from ..dialect import Rewritten
+from ..extensions.terminal_operators import OperatorTerminal
+from ..grammar import Loaded, load
+from ..messages import Messages, hinting
+from ..named_grammars import NamedGrammars
+from ..rules import RuleReader
+from ..terminal_patterns import pattern_of
+from ..terminals import Terminals
 from .expansion_bounds import check_expansion, without_endless_counts
-from .extensions.terminal_operators import OperatorTerminal
-from .grammar import Loaded, load
 from .lalr_tables import LalrTables, tables_of
+from .lexer_dead_ends import without_dead_ends
 from .lexer_order import LexerOrder, OperatorWidths, lexer_outlines
-from .messages import Messages, hinting
-from .named_grammars import NamedGrammars
-from .rules import RuleReader
-from .terminal_patterns import pattern_of
-from .terminals import Terminals
 
 _REFUSED = {
     "json": "%json needs the lexer dynamic_complete",

@@ -15,7 +15,7 @@ from engine_sampler.grammar.limits import Limits
 from engine_sampler.grammar.schema.compiling import rules_from_schema
 from engine_sampler.grammar.work import counted_work
 
-from .judging import accepted
+from ..judging import accepted
 
 ROUNDS = int(os.environ.get("ENGINE_SAMPLER_TEST_ROUNDS", "1"))
 

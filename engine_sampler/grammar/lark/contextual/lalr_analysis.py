@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..errors import GrammarLimitError
-from ..program.reaching import unite
-from ..work import spend
+from ...errors import GrammarLimitError
+from ...program.reaching import unite
+from ...work import spend
 
 MAX_ITEMS = 400_000
 """The most items (beginnings of rules) in all states of a parser, as they are computed: states that share

@@ -12,10 +12,10 @@ from lark.load_grammar import load_grammar
 from lark.parsers.lalr_analysis import LALR_Analyzer, Shift
 
 from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
-from engine_sampler.grammar.lark.lalr import rules_from_lalr
-from engine_sampler.grammar.lark.lalr_tables import tables_of
+from engine_sampler.grammar.lark.contextual import rules_from_lalr
+from engine_sampler.grammar.lark.contextual.lalr_tables import tables_of
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[2] / "data"
 GRAMMARS = {
     "left recursion": 'start: start "+" item | item\nitem: "a" | "(" start ")"',
     "right recursion": 'start: item "+" start | item\nitem: "a"',
@@ -147,6 +147,6 @@ def test_a_rule_that_is_defined_twice_is_refused() -> None:
 
 
 def test_states_with_too_many_items_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine_sampler.grammar.lark.lalr_analysis.MAX_ITEMS", 12)
+    monkeypatch.setattr("engine_sampler.grammar.lark.contextual.lalr_analysis.MAX_ITEMS", 12)
     with pytest.raises(GrammarLimitError, match="the parser's states have more than 12 items"):
         rules_from_lalr(GRAMMARS["left recursion"])
