@@ -19,13 +19,16 @@ from ..program.expression import (
     Expression,
     nodes_of,
 )
+from ..work import spend
 from .expressions import Expressions
 
 
-def number_of(x: Expressions, expression: Expression) -> int:
-    """The number of an expression."""
+def number_of(x: Expressions, expression: Expression, *, is_counted: bool = False) -> int:
+    """The number of an expression; `is_counted`: what it takes to load it is work of reading a grammar."""
     encoder = Encoder()
     root = encoder.add(expression)
+    if is_counted:
+        spend(1 + len(encoder.code) // 4)
     return numbers_of(x, encoder.code)[root]
 
 

@@ -6,9 +6,9 @@ from ...derivatives.derivatives import Derivatives
 from ...derivatives.expressions import EMPTY as NOTHING
 from ...derivatives.expressions import Expressions
 from ...derivatives.limits import ReadingMeter
-from ...derivatives.loading import numbers_of
+from ...derivatives.loading import number_of
 from ...errors import GrammarLimitError
-from ...program.expression import BOTH, CONCAT, EMPTY, GUARD, NOT, REPEAT, UNION, Encoder, Expression
+from ...program.expression import BOTH, CONCAT, EMPTY, GUARD, NOT, REPEAT, UNION, Expression
 from ...work import spend
 
 _SEARCH_STEPS = 20_000
@@ -29,12 +29,9 @@ class ValueMatcher:
         self._reset()
 
     def _reset(self) -> None:
-        encoder = Encoder()
-        root = encoder.add(self._expression)
-        spend(1 + len(encoder.code) // 4)
         self._meter = ReadingMeter(_SEARCH_STEPS)
         self._expressions = Expressions(self._meter)
-        self._root = numbers_of(self._expressions, encoder.code)[root]
+        self._root = number_of(self._expressions, self._expression, is_counted=True)
         self._derivatives = Derivatives(self._expressions)
 
     def matches(self, data: bytes) -> bool:

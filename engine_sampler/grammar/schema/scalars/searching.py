@@ -12,10 +12,10 @@ from typing import TypeAlias
 from ...derivatives.derivatives import Derivatives
 from ...derivatives.expressions import EMPTY, Expressions
 from ...derivatives.limits import ReadingMeter
-from ...derivatives.loading import numbers_of
+from ...derivatives.loading import number_of
 from ...derivatives.partitions import meet, representatives
 from ...errors import GrammarLimitError
-from ...program.expression import Encoder, Expression
+from ...program.expression import Expression
 from ...program.unicode import TEXT
 from ...work import kept_while_reading, spend
 from ..formula import AND, LENGTH, NOT, OR, Formula
@@ -99,11 +99,8 @@ class _Automata:
         return found
 
     def _load(self, expression: Expression) -> int:
-        encoder = Encoder()
-        root = encoder.add(expression)
-        spend(1 + len(encoder.code) // 4)
         self.meter.left = _LOADING_STEPS
-        return numbers_of(self.expressions, encoder.code)[root]
+        return number_of(self.expressions, expression, is_counted=True)
 
 
 class _Search:
