@@ -17,6 +17,7 @@ from .base.errors import INTERRUPTIONS, failure, quoted, text_of
 from .base.forking import fork_safe
 from .grammar.plugin.grammar_bias import favoured_ids
 from .registry import default_registry, objects_in, structured_in
+from .requests.result_fields import PerRow, entries_at_end, entries_of, entries_said, put_entry
 from .samplers.adaptive_p import (
     ADAPTIVE_PEAK,
     ADAPTIVE_SHARPNESS,
@@ -62,6 +63,7 @@ __all__ = [
     "Newcomers",
     "NumpyBackend",
     "PenaltyWindows",
+    "PerRow",
     "RequestId",
     "best_backend",
     "check_beam_rows",
@@ -73,6 +75,9 @@ __all__ = [
     "default_registry",
     "drafts_in",
     "dry_penalties",
+    "entries_at_end",
+    "entries_of",
+    "entries_said",
     "failure",
     "favoured_ids",
     "fork_safe",
@@ -87,6 +92,7 @@ __all__ = [
     "objects_in",
     "occurrence_shift",
     "padded",
+    "put_entry",
     "quoted",
     "repetition_factors",
     "smoothing_cube",

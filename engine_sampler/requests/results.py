@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 
 from ..arithmetic import Logprobs
 from ..contract import Compiled, ConstraintError
+from .result_fields import copied, per_request, per_row
 from .tensors import WithTensors
 
 RequestId = Hashable
@@ -54,20 +54,20 @@ class StepResult(WithTensors):
                     `tensors` returns is there in any case.
     """
 
-    token_ids: np.ndarray
+    token_ids: np.ndarray = field(metadata=per_row(-1))
     first_rows: np.ndarray
-    request_ids: list[RequestId]
-    text: list[str | None]
-    finish_reasons: list[str | None]
-    stop_reasons: list[StopReason]
-    errors: list[str | None]
-    seeds: list[int]
-    parent_ids: list[RequestId]
+    request_ids: list[RequestId] = field(metadata=per_request(is_id=True))
+    text: list[str | None] = field(metadata=per_request())
+    finish_reasons: list[str | None] = field(metadata=per_request(attribute="finish_reason", removed="abort"))
+    stop_reasons: list[StopReason] = field(metadata=per_request(attribute="stop_reason"))
+    errors: list[str | None] = field(metadata=per_request(attribute="error"))
+    seeds: list[int] = field(metadata=per_request(0, attribute="seed", removed=0))
+    parent_ids: list[RequestId] = field(metadata=per_request(is_id=True))
     logprobs: Logprobs | None = None
     skipped: Sequence[int] = ()
-    phase_tokens: list[dict[str, int] | None] = field(default_factory=list)
+    phase_tokens: list[dict[str, int] | None] = field(metadata=per_request(), default_factory=list)
     token_ids_on_device: Any = None
-    deltas: list[list[Any]] | None = None
+    deltas: list[list[Any]] | None = field(metadata=per_request([]), default=None)
 
     def tokens(self, i: int) -> list[int]:
         """The tokens of request number i in this step: one, or several with drafts."""
@@ -76,16 +76,7 @@ class StepResult(WithTensors):
 
     def copied(self) -> StepResult:
         """A result that can be changed without changing this one."""
-        parts = {f.name: getattr(self, f.name) for f in fields(self)}
-        return StepResult(**{name: _copied(part) for name, part in parts.items()})
-
-
-def _copied(part: Any) -> Any:
-    if isinstance(part, list):
-        return [entry.copy() if type(entry) is dict else entry for entry in part]
-    if isinstance(part, np.ndarray):
-        return part.copy()
-    return copy.deepcopy(part)
+        return copied(self)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from ..contract import Backend, BackendError, Batch, LogprobsRequest
 from ..requests.answers import read_answers
 from ..requests.detokenizer import MatchedEnds
 from ..requests.draws import RowOutputs
+from ..requests.result_fields import put_entry, tell_end, with_left
 from ..requests.results import StepResult
 from ..requests.slots import Slots
 from ..requests.texts import extend_texts, take_texts
@@ -180,20 +181,20 @@ class Step:
             token_ids_on_device=self._token_ids_on_device,
         )
         self.may_have_ended.update(take_texts(requests, inputs.streamed, number, result.text))
-        if inputs.readers:
-            deltas = read_answers(inputs.readers)
-            result.deltas = [deltas.get(i, []) for i in range(len(inputs.named))]
+        deltas = read_answers(inputs.readers) if inputs.readers else {}
+        if deltas:
             self.may_have_ended.update(i for i, request in enumerate(requests) if not request.live)
         for i in self.may_have_ended:
             if counts := requests[i].told_phases():
-                result.phase_tokens = result.phase_tokens or [None] * n
-                result.phase_tokens[i] = counts
-            result.finish_reasons[i] = requests[i].finish_reason
-            result.stop_reasons[i] = requests[i].stop_reason
-            result.errors[i] = requests[i].error
+                put_entry(result, "phase_tokens", i, counts)
+            tell_end(result, i, requests[i])
         for i, fault in self._faults.items():
             result.errors[i] = fault
-        return inputs.with_skipped(result) if inputs.skipped else result
+        if inputs.skipped:
+            result = with_left(result, inputs.named, inputs.skipped)
+        for i, events in deltas.items():
+            put_entry(result, "deltas", i, events)
+        return result
 
     def _start(self, drawing: Round) -> tuple[Batch, Sequence[int]]:
         """The round for the backend, and the indices of the requests that are left out."""
