@@ -61,7 +61,7 @@ from .contract import (
     unpack_bitmask,
 )
 from .params import RequestLimits, SamplingParams
-from .requests.tensors import ResultTensors
+from .requests.results import ResultTensors
 from .scheduler import BegunStep, Record, RequestError, Scheduler, StepResult
 from .stateless import (
     LogprobsTable,

@@ -17,7 +17,7 @@ from .base.errors import INTERRUPTIONS, failure, quoted, text_of
 from .base.forking import fork_safe
 from .grammar.plugin.grammar_bias import favoured_ids
 from .registry import default_registry, objects_in, structured_in
-from .requests.result_fields import PerRow, entries_at_end, entries_of, entries_said, put_entry
+from .requests.results.fields import PerRow, entries_at_end, entries_of, entries_said, put_entry
 from .samplers.adaptive_p import (
     ADAPTIVE_PEAK,
     ADAPTIVE_SHARPNESS,

@@ -18,8 +18,8 @@ from ..params import SamplingParams, row_count
 from ..requests.budget import Share
 from ..requests.ending import RequestError, reason_of
 from ..requests.request import Request
-from ..requests.result_fields import tell_end
 from ..requests.results import RequestId, StepResult
+from ..requests.results.fields import tell_end
 from .beam_search import BeamSearch, Candidate
 
 logger = logging.getLogger("engine_sampler")

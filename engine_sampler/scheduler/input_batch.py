@@ -145,7 +145,7 @@ class InputBatch:
             if r.chain.preparing
         }
         self.scored = [i for i, r in enumerate(self.requests) if r.needs_logprobs]
-        self.steered = [i for i, r in enumerate(self.requests) if r.phases is not None and r.phases.steers]
+        self.steered = [i for i, r in enumerate(self.requests) if r.phases.steers]
         everyone = [*zip(self.places.tolist(), self.requests, strict=True), *skipped]
         self.readers = {i: r for i, r in everyone if r is not None and r.answer is not None}
         self.streamed = [i for i, r in enumerate(self.requests) if r.text is not None]

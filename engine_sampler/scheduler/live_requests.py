@@ -160,7 +160,8 @@ class LiveRequests:
         self.step_lock.if_interrupted(partial(self._cut_answer, request, length))
 
     def _cut_answer(self, request: Request, length: int) -> None:
-        request.cut_answer(length)
+        if request.answer is not None:
+            request.attempt("the parser", request.answer.rollback, length)
         self.retire_if_done(request)
 
     def _settle(
@@ -174,7 +175,7 @@ class LiveRequests:
     ) -> None:
         self.steps, self.last_result = step, last_result
         for request, length in zip(requests, lengths[slots].tolist(), strict=True):
-            request.settle(self.slots, length, since, step)
+            request.rebuild(self.slots, length, since, step)
 
     def finish_step(self, result: StepResult) -> None:
         """The step that runs now has this result."""
@@ -273,13 +274,13 @@ class LiveRequests:
         self._plan = None
         self.step_lock.if_interrupted(partial(self._unseat, request))
         request.slot = self.slots.put(
-            request.state, request.given, request.seed, request.position, request.check_trigger()
+            request.state, request.phases.given, request.seed, request.position, request.check_trigger()
         )
 
     def roll_back(self, request: Request, n: int) -> None:
         """Undo the last n output tokens of a live request; an interruption leads to the same end."""
         backlog, length = request.without_last(n)
-        self.step_lock.if_interrupted(partial(request.settle, self.slots, length))
+        self.step_lock.if_interrupted(partial(request.rebuild, self.slots, length))
         self.step_lock.if_interrupted(partial(setattr, request, "backlog", backlog))
         request.rollback(self.slots, n)
         self.retire_if_done(request)

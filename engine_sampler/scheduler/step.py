@@ -15,8 +15,8 @@ from ..contract import Backend, BackendError, Batch, LogprobsRequest
 from ..requests.answers import read_answers
 from ..requests.detokenizer import MatchedEnds
 from ..requests.draws import RowOutputs
-from ..requests.result_fields import put_entry, tell_end, with_left
 from ..requests.results import StepResult
+from ..requests.results.fields import put_entry, tell_end, with_left
 from ..requests.slots import Slots
 from ..requests.texts import extend_texts, take_texts
 from .grouping import Grouping
@@ -349,7 +349,7 @@ class Step:
             token_id = request.steer(drawn)
             if token_id is None:
                 continue
-            if request.phases.is_closing:  # type: ignore[union-attr]
+            if request.phases.is_closing:
                 closing.append(i)
             draws.token_ids[i] = self.outputs.token_ids[row] = token_id
             draws.notes[i] = self.outputs.notes[row] = np.nan
@@ -459,7 +459,7 @@ class Step:
             judged = self._judge(drawing, batch)
         self.may_have_ended.update(drawing.members[i] for i in judged.refused)
         for i in drawing.inputs.steered:
-            drawing.inputs.requests[i].keep_phase()
+            drawing.inputs.requests[i].phases.is_closing = False
 
     # --- 6. texts ---------------------------------------------------------------------------------
 

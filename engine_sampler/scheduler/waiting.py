@@ -159,7 +159,7 @@ class WaitingRequests:
             raise
         except BaseException as error:
             for request in arrival.requests:
-                request.grammar = Constraint(_FailedMatcher(error), self._vocabulary.size, has_eos=True)
+                request.constrain(Constraint(_FailedMatcher(error), self._vocabulary.size, has_eos=True))
             return arrival.requests, arrival.group
 
 

@@ -15,8 +15,7 @@ from ..base.errors import check_hashable, quoted
 from ..contract import Backend, ParameterError
 from ..params import RequestLimits, SamplingParams
 from ..requests.ending import RequestError
-from ..requests.results import StepResult
-from ..requests.tensors import WithTensors
+from ..requests.results import StepResult, WithTensors
 from ..scheduler.input_batch import InputBatch
 from ..tokenizer import Tokenizer
 from .keyed_requests import KeyedRequests

@@ -93,7 +93,7 @@ class RowScheduler(Scheduler):
         """Whether request i, which is that of `kept`, is that of `row` once it has its output, and the
         position."""
         request = self._requests.live.get(i)
-        if request is None or request.phases is not None or not row.begins_as(kept):
+        if request is None or not request.phases.is_single or not row.begins_as(kept):
             return False
         had, output = kept.output_token_ids, row.output_token_ids
         same = _common(had, output)

@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from .results import StepResult
+    from .step_result import StepResult
 
 Result = TypeVar("Result", bound="StepResult")
 

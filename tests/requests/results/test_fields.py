@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from engine_sampler import StepResult
-from engine_sampler.requests.result_fields import (
+from engine_sampler.requests.results.fields import (
     copied,
     entries_of,
     entries_said,
