@@ -44,8 +44,8 @@ from .samplers.top_n_sigma import SIGMA_CHUNK
 from .scheduler import RequestId
 from .scheduler.arguments import chosen_tokens_in, drafts_in
 from .scheduler.beam_groups import check_beam_rows
-from .scheduler.joining import Newcomers, check_single, checked_count
 from .scheduler.logprobs import LogprobsCollector, LogprobsPlan
+from .scheduler.membership.joining import Newcomers, check_single, checked_count
 
 __all__ = [
     "ADAPTIVE_PEAK",

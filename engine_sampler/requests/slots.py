@@ -133,13 +133,14 @@ class Slots:
         if not self._free:
             self._grow()
         slot = self._free[-1]
-        entry.history.attach(self.pool, slot)
-        self._free.pop()
-        self.entries[slot], self._given[slot] = entry, given
         try:
+            entry.history.attach(self.pool, slot)
+            self._free.pop()
+            self.entries[slot], self._given[slot] = entry, given
             self._fill(slot, seed, position, trigger)
         except BaseException:
-            self.remove(slot)
+            self.take_out(entry)
+            self.restore()
             raise
         return slot
 

@@ -21,9 +21,9 @@ from .accepting import Accepting
 from .beam_groups import BeamGroup, BeamStep
 from .grouping import Grouping
 from .input_batch import InputBatch
-from .live_requests import LiveRequests
 from .masks import GrammarMasks
 from .measures import decisions_of, step_measures
+from .membership.live_requests import LiveRequests
 from .processing import Processing
 from .report import GroupReport, report_group
 from .row_plans import Round, RowPlan
@@ -101,7 +101,7 @@ class StepRunner:
         """The rounds of a step, and what follows them."""
         try:
             _run_rounds(step, rounds)
-            result = step.result(plan, self._requests.steps)
+            result = step.result(plan, self._requests.keeping.steps)
             for group in plan.groups:
                 self._step_group(group, plan.inputs, logits, result)
         except MemoryError:
@@ -115,7 +115,7 @@ class StepRunner:
     def fill_masks(self, inputs: InputBatch) -> None:
         """Fill the grammar masks of the next step, and let samplers prepare, as far as the work of one step
         goes."""
-        self._requests.keep_if_interrupted(inputs.requests, inputs.slots)
+        self._requests.keeping.keep(inputs.requests, inputs.slots)
         self._budget.start()
         self._masks.fill_for(inputs)
         if inputs.masked and self._device is not None:
@@ -126,7 +126,7 @@ class StepRunner:
     ) -> Any:
         """The rows as float32 [rows, vocab] after the grammars' masks and the chains, without selectors; see
         `Scheduler.process`."""
-        self._requests.keep_if_interrupted(inputs.requests, inputs.slots)
+        self._requests.keeping.keep(inputs.requests, inputs.slots)
         self._backend_for(logits.device)
         self._budget.start(len(logits))
         return self._processing.rows(inputs, logits, before_choice, on_device)
@@ -174,8 +174,8 @@ class StepRunner:
 
     def _step(self, plan: RowPlan, logits: LogitRows, advances: bool) -> Step:
         for request in plan.inputs.readers.values():
-            self._requests.keep_answer_if_interrupted(request)
-        self._requests.keep_if_interrupted(plan.inputs.requests, plan.inputs.slots)
+            self._requests.keeping.keep_answer(request)
+        self._requests.keeping.keep(plan.inputs.requests, plan.inputs.slots)
         backend, grouping = self._backend_for(logits.device)
         self._device = logits.device
         if logits.remote is not None and not backend.reads_from(logits.device):

@@ -78,7 +78,7 @@ class RowScheduler(Scheduler):
             self._seed_anew(plan.inputs.seeds)
             rows = self._rows(logits, plan.row_count)
             result = self._runner.run(plan, rows, advances=False)
-            self._requests.finish_step(result)
+            self._requests.keeping.finish_step(result)
         self._notify(result, plan, rows, started)
         return result
 

@@ -22,7 +22,7 @@ from engine_sampler import (
     sample,
 )
 from engine_sampler.grammar import Grammar, allocate_bitmask
-from engine_sampler.scheduler.joining import matcher_for
+from engine_sampler.scheduler.membership.joining import matcher_for
 
 from ...bytewise import (
     CALL,

@@ -6,24 +6,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from ..arithmetic import child_seed
-from ..base.arguments import entries_of
-from ..base.calling import call_for_add
-from ..contract import AnswerParser, ParameterError, Vocabulary
-from ..contract.constraints import settings_of
-from ..params import RequestLimits, SamplingParams, takes_grammar, without_takers
-from ..registry import check_taken, constraint_reader, structured_in
-from ..requests.answers import AnswerReader
-from ..requests.history import History
-from ..requests.parts import RecordedLogprobs
-from ..requests.request import Request, seed_of
-from ..requests.results import RequestId
-from .arguments import token_ids_in
-from .beam_groups import BeamGroup, search_params
+from ...arithmetic import child_seed
+from ...base.arguments import entries_of
+from ...base.calling import call_for_add
+from ...contract import AnswerParser, ParameterError, Vocabulary
+from ...contract.constraints import settings_of
+from ...params import RequestLimits, SamplingParams, takes_grammar, without_takers
+from ...registry import check_taken, constraint_reader, structured_in
+from ...requests.answers import AnswerReader
+from ...requests.history import History
+from ...requests.parts import RecordedLogprobs
+from ...requests.request import Request, seed_of
+from ...requests.results import RequestId
+from ..arguments import token_ids_in
+from ..beam_groups import BeamGroup, search_params
 from .siblings import sibling_count
 
 if TYPE_CHECKING:
-    from ..requests.phases import RequestPhases
+    from ...requests.phases import RequestPhases
 
 Siblings: TypeAlias = tuple[Sequence[Request], "BeamGroup | None"]
 """Requests that join together, and the beam search that they belong to."""

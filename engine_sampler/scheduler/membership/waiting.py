@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ..base.errors import INTERRUPTIONS
-from ..base.forking import fork_safe
-from ..contract import Vocabulary
-from ..contract.constraints import PendingConstraint
-from ..requests.constraint import Constraint
-from ..requests.request import Request
-from ..requests.results import RequestId
-from .beam_groups import BeamGroup
+from ...base.errors import INTERRUPTIONS
+from ...base.forking import fork_safe
+from ...contract import Vocabulary
+from ...contract.constraints import PendingConstraint
+from ...requests.constraint import Constraint
+from ...requests.request import Request
+from ...requests.results import RequestId
+from ..beam_groups import BeamGroup
 from .joining import Newcomers, Siblings
 from .live_requests import LiveRequests
 
