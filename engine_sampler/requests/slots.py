@@ -138,11 +138,11 @@ class Slots:
             self._free.pop()
             self.entries[slot], self._given[slot] = entry, given
             self._fill(slot, seed, position, trigger)
+            return slot
         except BaseException:
             self.take_out(entry)
             self.restore()
             raise
-        return slot
 
     def _fill(self, slot: int, seed: int, position: int | None, trigger: CheckTrigger) -> None:
         """Write the columns of a slot that has been given to a request."""
