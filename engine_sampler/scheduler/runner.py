@@ -6,7 +6,6 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from .accepting import Accepting
 from .beam_groups import BeamGroup, BeamStep
 from .grouping import Grouping
 from .input_batch import InputBatch
+from .judging import Judging
 from .masks import GrammarMasks
 from .measures import decisions_of, step_measures
 from .membership.live_requests import LiveRequests
@@ -59,6 +59,8 @@ class StepRunner:
         self._requests = requests
         self._running: Backend
         self._processing: Processing
+        self._judging: Judging
+        self._keep_faulty = keep_faulty
         self._grouping: Grouping | None = None
         self._device: str | None = None
         """Where the logits of the last step lay; None before the first."""
@@ -69,17 +71,17 @@ class StepRunner:
         self._budget = Budget(requests.slots.vocabulary.size, postpone)
         self._masks = GrammarMasks(requests.slots, self._budget)
         self.accepting = Accepting(requests, self._budget)
-        self.new_step: Callable[..., Step] = partial(Step, keeps_faulty=keep_faulty)
+        self.new_step: Callable[..., Step] = Step
         """What makes the object of a step."""
 
-    def run(self, plan: RowPlan, logits: LogitRows, *, advances: bool = True) -> StepResult:
-        """A step whose rows are divided by `plan`. Requests stay as they are unless it `advances` them."""
-        step = self._step(plan, logits, advances)
+    def run(self, plan: RowPlan, logits: LogitRows) -> StepResult:
+        """A step whose rows are divided by `plan`."""
+        step = self._step(plan, logits)
         return self._go_through(step, plan.rounds(step.outputs), plan, logits)
 
     def begin(self, plan: RowPlan, logits: LogitRows) -> BegunRun:
         """The first half of a step: the backend queues the work of its first round."""
-        step = self._step(plan, logits, advances=True)
+        step = self._step(plan, logits)
         rounds = iter(plan.rounds(step.outputs))
         first = next(rounds, None)
         try:
@@ -172,7 +174,7 @@ class StepRunner:
         self._decisions = now
         return max(now[0] - before[0], 0), max(now[1] - before[1], 0)
 
-    def _step(self, plan: RowPlan, logits: LogitRows, advances: bool) -> Step:
+    def _step(self, plan: RowPlan, logits: LogitRows) -> Step:
         for request in plan.inputs.readers.values():
             self._requests.keeping.keep_answer(request)
         self._requests.keeping.keep(plan.inputs.requests, plan.inputs.slots)
@@ -187,10 +189,9 @@ class StepRunner:
             logits,
             self._requests.slots,
             self._masks,
-            self._penalized,
+            self._judging,
             plan,
             may_repeat=not self._lacks_memory,
-            advances=advances,
         )
 
     def _step_group(
@@ -241,6 +242,9 @@ class StepRunner:
             self._running = with_host(self.backend)
             grouping = Grouping(self._requests.slots, self._running)
             self._processing = Processing(self._running, grouping, self._requests.slots, self._masks)
+            self._judging = Judging(
+                self._running.name, self._masks, self._penalized, keep_faulty=self._keep_faulty
+            )
             self._grouping = grouping
         return self._running, self._grouping
 

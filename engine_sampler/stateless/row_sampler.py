@@ -96,6 +96,7 @@ class RowSampler:
             num_threads=num_threads,
             limits=limits,
             postpone=False,
+            keep_faulty=True,
         )
         self._seed = None if seed is None else integer_of("seed", seed, 0) % 2**64
         self._unseeded = 0

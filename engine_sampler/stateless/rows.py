@@ -16,6 +16,7 @@ from ..requests.ending import RequestError
 from ..requests.results import StepResult
 from ..scheduler import Scheduler
 from ..scheduler.arguments import POSITION, few_token_ids_in
+from .row_step import StandingStep
 
 
 class Row(NamedTuple):
@@ -55,6 +56,7 @@ class RowScheduler(Scheduler):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._runner.new_step = StandingStep
         self._kept: list[Row] = []
         """The rows, each of which has its number as its request's id."""
 
@@ -77,7 +79,7 @@ class RowScheduler(Scheduler):
             plan = self._requests.plan(range(len(self._kept)))
             self._seed_anew(plan.inputs.seeds)
             rows = self._rows(logits, plan.row_count)
-            result = self._runner.run(plan, rows, advances=False)
+            result = self._runner.run(plan, rows)
             self._requests.keeping.finish_step(result)
         self._notify(result, plan, rows, started)
         return result
