@@ -7,8 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from engine_sampler import LOGPROBS_KINDS, Scheduler
+from engine_sampler import Scheduler
 from engine_sampler.cli.bench import rows
+from engine_sampler.contract import LOGPROBS_KINDS
 
 from .cases import MAIN, TINY, Shape, params_of
 from .measure import Work, measure

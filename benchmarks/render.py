@@ -97,7 +97,7 @@ def report(results: Results) -> str:
             with_masks(results),
             "### Around a step, microseconds",
             around_a_step(results),
-            "### The adapters for MindIE and ATB, relative to what they are built on",
+            "### The interfaces of MindIE and ATB, relative to what they are built on",
             adapters(results),
             noise(results),
         )

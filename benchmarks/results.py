@@ -28,7 +28,7 @@ SAMPLE, PROCESS_LOGITS = "sample", "process_logits"
 TEXT = "greedy, text and three stop strings"
 MASKED = "run with masks"
 ADAPTER, BENEATH = "adapter", "beneath"
-"""Calls of the adapters for MindIE and ATB, relative to the step or `sample` that they are built on."""
+"""Calls of the interfaces of MindIE and ATB, relative to the step or `sample` that they are built on."""
 GENERATION = "generation"
 """Whole texts of an engine with our sampling, relative to its own."""
 

@@ -1,13 +1,16 @@
 """For backends: what those are built from that run rows elsewhere, on another device or on several machines.
 
-With `engine_sampler` and `engine_sampler.arithmetic` this is all that such a backend imports. Three kinds:
+With `engine_sampler`, its `contract` and its `arithmetic` this is all that such a backend imports. Three
+kinds:
 
-the host   `HostRun` for the rows that are left to it, `NumpyBackend` as the reference, how plugins are found
-           and called.
+the host   `LibraryBackend` for a C library, `HostRun` for the rows that are left to it, `NumpyBackend` as the
+           reference, how plugins are found and called.
 formulas   what samplers compute on the host from parameters, states and histories, and the constants of their
            formulas; the docstrings of the samplers describe them.
 requests   what a scheduler checks and collects, for one that is divided over several machines.
 """
+
+from typing import TYPE_CHECKING
 
 from .backends.choose import best_backend
 from .backends.host_run import HostRun
@@ -15,6 +18,7 @@ from .backends.numpy import NumpyBackend
 from .base.arrays import padded
 from .base.errors import INTERRUPTIONS, failure, quoted, text_of
 from .base.forking import fork_safe
+from .base.lazy import lazy_names
 from .grammar.plugin.grammar_bias import favoured_ids
 from .registry import default_registry, objects_in, structured_in
 from .requests.results.fields import PerRow, entries_at_end, entries_of, entries_said, put_entry
@@ -47,6 +51,9 @@ from .scheduler.beam_groups import check_beam_rows
 from .scheduler.logprobs import LogprobsCollector, LogprobsPlan
 from .scheduler.membership.joining import Newcomers, check_single, checked_count
 
+if TYPE_CHECKING:
+    from .backends.library import LibraryBackend
+
 __all__ = [
     "ADAPTIVE_PEAK",
     "ADAPTIVE_SHARPNESS",
@@ -58,6 +65,7 @@ __all__ = [
     "MIROSTAT_STEP_SQUARES",
     "SIGMA_CHUNK",
     "HostRun",
+    "LibraryBackend",
     "LogprobsCollector",
     "LogprobsPlan",
     "Newcomers",
@@ -101,3 +109,6 @@ __all__ = [
     "temperature_scale",
     "text_of",
 ]
+
+# What loads cffi.
+__getattr__ = lazy_names(__name__, {".backends.library": "LibraryBackend"})

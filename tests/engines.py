@@ -11,16 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from engine_sampler import (
-    Record,
-    Sampler,
-    SamplingParams,
-    Scheduler,
-    StepResult,
-    Tokenizer,
-    Truncation,
-    hookimpl,
-)
+from engine_sampler import Record, SamplingParams, Scheduler, StepResult, Tokenizer
+from engine_sampler.contract import Sampler, Truncation, hookimpl
 from engine_sampler.registry import default_registry
 
 VOCAB = 40

@@ -43,9 +43,7 @@ COMPILED_LATER = {
 """Modules that compile patterns after their import, and what these are: one character long each."""
 
 LOADERS = {
-    "adapters.for_bridges.places",
-    "adapters.mindie.token_selector",
-    "adapters.vllm.__init__",
+    "for_bridges.places",
     "base.lazy",
     "cli.main",
     "contract.deferred",

@@ -25,9 +25,9 @@ from typing import Any
 import llama_cpp
 import llama_cpp.llama_cpp as lib
 import numpy as np
+from engine_sampler_llama_cpp import LogitsProcessor, Session, tokenizer_of
 
 from engine_sampler import SamplingParams, Scheduler
-from engine_sampler.adapters.llama_cpp import LogitsProcessor, Session, tokenizer_of
 from engine_sampler.params import build_chain
 from tests.parity.llama import LlamaSampler, chain
 

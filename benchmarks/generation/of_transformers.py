@@ -17,9 +17,9 @@ from typing import Any
 import torch
 import xgrammar
 import xgrammar.contrib.hf
+from engine_sampler_transformers import NEUTRAL, ChainLogitsProcessor, custom_generate
 
 from engine_sampler import SamplingParams, Tokenizer
-from engine_sampler.adapters.transformers import NEUTRAL, ChainLogitsProcessor, custom_generate
 
 from .cases import SCHEMA, TOP_N, Case, compiled_grammar, prompts
 from .race import ModelClock, Side

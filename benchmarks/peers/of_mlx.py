@@ -8,10 +8,10 @@ from typing import Any
 
 import mlx.core as mx
 import numpy as np
+from engine_sampler_mlx import MlxBatchSampler
 from mlx_lm.sample_utils import make_logits_processors, make_sampler
 
 from engine_sampler import SamplingParams
-from engine_sampler.adapters.mlx_batches import MlxBatchSampler
 
 from ..measure import Work
 

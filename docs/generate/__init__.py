@@ -7,3 +7,9 @@ Everything comes from the registry, from docstrings and from the library's own r
 every machine. The files are committed, since the pages are also read in a repository browser; a test compares
 them.
 """
+
+import sys
+from pathlib import Path
+
+# Integrations are distributions of their own; their pages are made from where they are, without an install.
+sys.path += [str(path) for path in Path(__file__).resolve().parents[2].glob("plugins/engine-sampler-*")]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from engine_sampler import Param
-from engine_sampler.adapters import koboldai
-from engine_sampler.adapters.llama_cpp import requests
+import engine_sampler_koboldai as koboldai
+from engine_sampler_llama_cpp import requests
+
+from engine_sampler.contract import Param
 from engine_sampler.params.openai import LEFT_TO_THE_SERVER, NOTICED, RENAMED
 from engine_sampler.registry import CORE_PARAMS, GRAMMAR_OPTIONS, PHASE_PARAMS, STRUCTURED_PARAMS, Catalogue
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from engine_sampler import Example, Sampler, Selector, StoppingCriteria, Truncation
+from engine_sampler.contract import Example, Sampler, Selector, StoppingCriteria, Truncation
 from engine_sampler.params.orders import NAMED, full_order
 from engine_sampler.registry import Catalogue
 

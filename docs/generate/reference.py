@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
+
+import engine_sampler
 
 from .docstrings import first_sentence, markdown
 from .reference_pages import HOOKS, PAGES, Entry, contents
@@ -43,27 +45,38 @@ class Reference:
         return found
 
     def _index(self) -> str:
-        """The list of all names."""
+        """The list of all names, after those that everybody needs."""
+        first = [entry for entries in self.contents.values() for entry in entries if _is_first(entry)]
         sections = [
             "# API reference",
-            "Every public name, with its signature and its docstring, as `help` has it.",
+            "Every public name, with its signature and its docstring, as `help` has it. What is *stable* "
+            "keeps its name, its parameters and its meaning from 0.1 to 1.0, or warns for one release "
+            "first; what is *experimental* may change in any release, as the changelog then says.",
+            "## What an engine holds",
+            "All of `engine_sampler`. What plugins subclass is in `engine_sampler.contract`; the kits that "
+            "prove them are in `engine_sampler.testing`.",
+            self._table(first),
         ]
         for page in PAGES:
-            rows = [
-                [f"[`{entry.label}`]({self.places[entry.label]})", first_sentence(entry.doc)]
-                for entry in self.contents[page.file]
-            ]
             sections += [
                 f"## [{page.title}]({page.file}.md)",
                 page.about,
-                table(["name", "what it is"], rows),
+                self._table(self.contents[page.file]),
             ]
         return "\n\n".join(sections) + "\n"
+
+    def _table(self, entries: Sequence[Entry]) -> str:
+        rows = [
+            [f"[`{entry.label}`]({self.places[entry.label]})", _state(entry), first_sentence(entry.doc)]
+            for entry in entries
+        ]
+        return table(["name", "state", "what it is"], rows)
 
     def _entry(self, entry: Entry) -> Iterator[str]:
         """The section of a name."""
         name, value = entry.name, entry.value
         yield f"## `{entry.label}`"
+        yield f"*{_state(entry)}*"
         if entry.is_constant:
             shown = f"{name}{entry.written[0]}"
             shown = shown if len(shown) <= LONGEST_VALUE else f"{name}: {type(value).__name__}"
@@ -109,6 +122,14 @@ class Reference:
         parts = _UNLINKED.split(text)
         parts[::2] = [re.sub(r"`([A-Za-z_][\w.]*)(?:\(\))?`", link, part) for part in parts[::2]]
         return "".join(parts)
+
+
+def _is_first(entry: Entry) -> bool:
+    return entry.label == entry.name and entry.name in engine_sampler.__all__
+
+
+def _state(entry: Entry) -> str:
+    return "stable" if entry.stable else "experimental"
 
 
 LONGEST_VALUE = 400

@@ -14,8 +14,14 @@ from .signatures import constant
 HOOKS = "engine_sampler.contract.hookspecs"
 """The one module here that nobody imports: plugins define its functions."""
 
-ADAPTERS = "engine_sampler.adapters"
-"""The package whose modules have some names in common."""
+
+def prefix(module: str) -> str:
+    """What goes before the names of `module` in the reference: nothing, but for integrations and what they
+    share, which have some names in common."""
+    last = module.rpartition(".")[2]
+    if module.startswith("engine_sampler_"):
+        return module.removeprefix("engine_sampler_").partition(".")[0] + "."
+    return f"{last}." if last == "for_bridges" else ""
 
 
 @dataclass(frozen=True)
@@ -24,6 +30,7 @@ class Page:
 
     modules  the modules whose public names it lists; a name that several export is imported from the first.
     names    the names that it lists, in order; default: all that no other page lists.
+    stable   whether its names are, but for those in `EXPERIMENTAL`.
     """
 
     file: str
@@ -31,6 +38,7 @@ class Page:
     about: str
     modules: tuple[str, ...]
     names: tuple[str, ...] = ()
+    stable: bool = True
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -44,7 +52,7 @@ PAGES = (
         "What an engine holds: requests join, each step takes logits and returns a `StepResult`. "
         "[Embed it in an engine](../embed.md) shows them at work; [Parameters](../parameters.md) lists what "
         "`SamplingParams` takes.",
-        ("engine_sampler",),
+        ("engine_sampler", "engine_sampler.contract"),
         _words(
             "Scheduler StepResult BegunStep Record RequestError SamplingParams RequestLimits ParameterError "
             "Logprobs LOGPROBS_KINDS"
@@ -55,7 +63,7 @@ PAGES = (
         "Without a scheduler",
         "For whoever has a loop of their own: functions for rows of logits, and `RowSampler` for an engine "
         "that keeps its requests itself.",
-        ("engine_sampler",),
+        ("engine_sampler", "engine_sampler.stateless"),
         _words(
             "RowSampler RowResult ResultTensors LogprobsTable sample Sampled process_logits logprobs "
             "apply_bitmask fill_bitmasks"
@@ -65,7 +73,7 @@ PAGES = (
         "tokenizer",
         "Tokenizers",
         "The bytes of tokens, from the tokenizer of any library.",
-        ("engine_sampler",),
+        ("engine_sampler", "engine_sampler.contract"),
         _words("Tokenizer Vocabulary"),
     ),
     Page(
@@ -73,13 +81,14 @@ PAGES = (
         "Sessions and traces",
         "A loop around an engine, and what each step of a chain does to a row.",
         ("engine_sampler.session", "engine_sampler.explain"),
+        stable=False,
     ),
     Page(
         "grammar",
         "Grammars and matchers",
         "[Grammars by example](../grammars.md) shows them at work. Any object with the methods of `Matcher` "
         "may constrain a request.",
-        ("engine_sampler.grammar", "engine_sampler"),
+        ("engine_sampler", "engine_sampler.grammar", "engine_sampler.contract"),
         _words(
             "Grammar CompiledGrammar Capture GrammarCompiler GrammarSource GrammarError GrammarLimitError "
             "UnsupportedKeywordError Limits library_grammar library_names constraint_of fill_masks "
@@ -96,13 +105,14 @@ PAGES = (
         "Answers of models, read as thoughts, content and calls while they grow. "
         "[Messages](../messages.md) shows them at work.",
         ("engine_sampler.messages",),
+        stable=False,
     ),
     Page(
         "criteria",
         "Stopping criteria",
         "What a criterion subclasses or returns. "
         "[Write a plugin](../plugins.md#a-stopping-criterion) has examples.",
-        ("engine_sampler",),
+        ("engine_sampler.contract",),
         _words("StoppingCriteria StopVerdict TextCriteria TextMatcher TextMatch TextState Watch"),
     ),
     Page(
@@ -116,13 +126,13 @@ PAGES = (
         "samplers",
         "Samplers and selectors",
         "What samplers and selectors subclass and are given. [Write a plugin](../plugins.md) has examples.",
-        ("engine_sampler",),
+        ("engine_sampler.contract",),
     ),
     Page(
         "hooks",
         "Hooks and observers",
         "What a plugin defines, each function marked with `hookimpl`, and what observers are told.",
-        (HOOKS, "engine_sampler"),
+        (HOOKS, "engine_sampler.contract"),
         _words(
             "register_samplers register_stopping_criteria register_backends register_grammars "
             "register_constraints register_observers hookimpl StepMeasures GrammarMeasures"
@@ -132,7 +142,7 @@ PAGES = (
         "backends",
         "Backends",
         "The contract of what runs chains. [Backends and configuration](../backends.md) says which one runs.",
-        ("engine_sampler",),
+        ("engine_sampler", "engine_sampler.contract", "engine_sampler.for_backends"),
         _words(
             "Backend LibraryBackend BackendError Batch Group LogprobsRequest PreparedMasks SlotTable "
             "SlotEntry LookAhead flags_like token_rows"
@@ -143,12 +153,14 @@ PAGES = (
         "For backends",
         "What a backend in a plugin is built from.",
         ("engine_sampler.for_backends",),
+        stable=False,
     ),
     Page(
         "for_bridges",
         "For bridges",
         "What a package shares with others that puts this library into an engine.",
-        ("engine_sampler.adapters.for_bridges",),
+        ("engine_sampler.for_bridges",),
+        stable=False,
     ),
     Page(
         "arithmetic",
@@ -157,25 +169,22 @@ PAGES = (
         ("engine_sampler.arithmetic",),
     ),
     Page(
-        "adapters",
-        "Adapters",
-        "Other systems' interfaces. "
+        "integrations",
+        "Integrations",
+        "Other systems' interfaces, each a distribution of its own. "
         "[Coming from another system](../coming-from/index.md) shows them at work.",
-        tuple(
-            f"{ADAPTERS}.{name}"
-            for name in (
-                "llama_cpp",
-                "koboldai",
-                "transformers",
-                "vllm",
-                "mlx",
-                "mlx_batches",
-                "lmdeploy",
-                "outlines",
-                "mindie",
-                "atb",
-            )
+        (
+            "engine_sampler_llama_cpp",
+            "engine_sampler_koboldai",
+            "engine_sampler_transformers",
+            "engine_sampler_vllm.logits_processor",
+            "engine_sampler_mlx",
+            "engine_sampler_lmdeploy",
+            "engine_sampler_outlines",
+            "engine_sampler_mindie",
+            "engine_sampler_mindie.atb",
         ),
+        stable=False,
     ),
     Page(
         "testing",
@@ -185,6 +194,14 @@ PAGES = (
     ),
 )
 """The pages in the order of the site."""
+
+EXPERIMENTAL = frozenset(
+    _words(
+        "AnswerParser Capture Compiled ConstraintError ConstraintReader DeferredBackend LookAhead OnStream "
+        "register_constraints TOOL_FAMILIES openapi_tools tool_calls tool_of"
+    )
+)
+"""The names that may change although the rest of their page is stable."""
 
 PUBLIC = tuple(dict.fromkeys(module for page in PAGES for module in page.modules))
 """The modules whose public names are in the reference."""
@@ -196,12 +213,12 @@ class Entry:
 
     module: str
     name: str
+    stable: bool = True
 
     @property
     def label(self) -> str:
-        """What the reference calls it: its name, in an adapter after that of the adapter."""
-        package, _, module = self.module.rpartition(".")
-        return f"{module}.{self.name}" if package == ADAPTERS else self.name
+        """What the reference calls it: its name, in an integration after that of the integration."""
+        return prefix(self.module) + self.name
 
     @property
     def value(self) -> Any:
@@ -241,7 +258,8 @@ def contents() -> Mapping[str, Sequence[Entry]]:
     seen: set[str] = set()
     for page in PAGES:
         exported: dict[str, Entry] = {}
-        for entry in (Entry(module, name) for module in page.modules for name in public_names(module)):
+        for module, name in ((path, name) for path in page.modules for name in public_names(path)):
+            entry = Entry(module, name, page.stable and name not in EXPERIMENTAL)
             exported.setdefault(entry.label, entry)
         wanted = page.names or tuple(label for label in exported if label not in listed | seen)
         seen.update(wanted)

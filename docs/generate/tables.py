@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from engine_sampler import Param
+from engine_sampler.contract import Param
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

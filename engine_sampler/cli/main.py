@@ -39,10 +39,10 @@ EXTRAS = {
 """Optional module → the extra that installs it."""
 
 ENGINES = {
-    "transformers": "engine_sampler.adapters.transformers",
-    "llama.cpp": "engine_sampler.adapters.llama_cpp",
+    "transformers": "engine_sampler_transformers",
+    "llama.cpp": "engine_sampler_llama_cpp",
 }
-"""Engines that run a model supplied by the user → the module of their `Session`."""
+"""Engines that run a model supplied by the user → the distribution in plugins/ that has their `Session`."""
 
 logger = logging.getLogger("engine_sampler")
 
@@ -71,10 +71,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return FAILURE if failed else 0
     except ImportError as error:
-        extra = EXTRAS.get((error.name or "").partition(".")[0])
-        if extra is None:
+        module = (error.name or "").partition(".")[0]
+        if module in ENGINES.values():
+            return _fail(f"this needs {module}: pip install ./plugins/{module.replace('_', '-')}")
+        if module not in EXTRAS:
             raise
-        return _fail(f'this needs {error.name}: pip install "engine-sampler[{extra}]"')
+        return _fail(f'this needs {error.name}: pip install "engine-sampler[{EXTRAS[module]}]"')
     except BrokenPipeError:  # the reader has closed the pipe; keep Python from flushing to it at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

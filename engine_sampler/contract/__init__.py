@@ -1,11 +1,9 @@
-"""The classes that plugins subclass: `Sampler`, `Truncation`, `Selector`, `StoppingCriteria`, `TextCriteria`
-and `Backend`.
+"""What plugins import: the classes that they subclass, `Sampler`, `Truncation`, `Selector`,
+`StoppingCriteria`, `TextCriteria`, `Backend` and `ConstraintReader`, and `hookimpl`, which registers them.
 
 This package imports only the arithmetic and the tokenizer below it, so a plugin can be read, typed and tested
 against it alone. A sampler maps rows of logits to rows of logits; a selector ends the chain by choosing one
 token per row; a stopping criterion ends a request; a backend runs whole chains.
-
-Plugins import these names from `engine_sampler`, which exports them.
 """
 
 from ..base.errors import BackendError, ParameterError

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..base.courtesy import in_slices
 from ..base.errors import ParameterError, quoted
+from ..base.giving_way import in_slices
 
 MAX_SIZE = 65_536
 """The limit on texts and collections for which none is declared."""

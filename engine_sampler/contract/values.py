@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..base.courtesy import in_slices, unhurried
 from ..base.errors import ParameterError, quoted
+from ..base.giving_way import in_slices, unhurried
 
 Phrase: TypeAlias = "str | tuple[int, ...]"
 """A text, or the ids of one token sequence."""

@@ -29,7 +29,8 @@ from ..contract import Matcher, allocate_bitmask
 
 if TYPE_CHECKING:
     from ..base.python_types import schema_of, tool_of
-    from ..params.tools import TOOL_FAMILIES, openapi_tools, tool_calls
+    from ..params.families import TOOL_FAMILIES
+    from .bodies.tools import openapi_tools, tool_calls
     from .cache import CacheInfo
     from .compiled import CompiledGrammar, cache_info, clear_cache, prepare
     from .engines.captures import Capture
@@ -76,7 +77,8 @@ __getattr__ = lazy_names(
     __name__,
     {
         "..base.python_types": "schema_of tool_of",
-        "..params.tools": "TOOL_FAMILIES openapi_tools tool_calls",
+        "..params.families": "TOOL_FAMILIES",
+        ".bodies.tools": "openapi_tools tool_calls",
         ".cache": "CacheInfo",
         ".compiled": "CompiledGrammar cache_info clear_cache prepare",
         ".engines.captures": "Capture",

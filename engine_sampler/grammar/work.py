@@ -10,7 +10,7 @@ from decimal import Decimal
 from itertools import islice
 from typing import TypeVar
 
-from ..base.courtesy import give_way
+from ..base.giving_way import give_way
 from .errors import GrammarLimitError
 from .limits import LIMITS, Limits
 

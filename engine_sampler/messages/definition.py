@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from ..base.arguments import not_allowed
-from ..base.courtesy import unhurried
+from ..base.giving_way import unhurried
 from ..contract.values import stop_texts
-from ..params.tools import Family
+from ..params.families import Family
 from .alphabet import SURROGATES, MarkerAlphabet
 from .arguments import ArgumentsReader, reader_maker, reads_types
 from .harmony import HarmonyHeader

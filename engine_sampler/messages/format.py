@@ -7,11 +7,11 @@ from typing import Any
 
 from ..base.errors import quoted
 from ..contract import ParameterError
+from ..grammar.bodies.structured import structured_parameters
 from ..params import SamplingParams
 from ..params.bodies import mapping
+from ..params.families import TOOL_FAMILIES, Reasoning, check_reasoning
 from ..params.openai import parameters_of
-from ..params.structured import structured_parameters
-from ..params.tools import TOOL_FAMILIES, Reasoning, check_reasoning
 from ..registry import GRAMMAR_OPTIONS, structured_in
 from ..tokenizer import Tokenizer
 from .definition import stops_in

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ..base.arguments import not_allowed
 from ..base.errors import quoted
 from ..contract import AnswerParser, ParameterError
+from ..grammar.bodies.tools.requests import functions_of
 from ..grammar.engines.steps import Steps
 from ..grammar.errors import GrammarError, GrammarLimitError
 from ..grammar.grammar import Grammar
-from ..params.tools import TOOL_FAMILIES, check_reasoning
-from ..params.tools.requests import functions_of
+from ..params.families import TOOL_FAMILIES, check_reasoning
 from ..tokenizer import Tokenizer, check_tokenizer
 from .alphabet import MarkerAlphabet, without_surrogates
 from .definition import AnswerDefinition, family_definition, stops_in, thinking_definition

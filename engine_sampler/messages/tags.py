@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..base.courtesy import unhurried
 from ..base.errors import quoted
+from ..base.giving_way import unhurried
 from ..grammar.errors import GrammarError, GrammarLimitError
 from ..grammar.structural_tag.document import format_of
 from ..grammar.structural_tag.elements import STYLE_NAMES
 from ..grammar.structural_tag.structural_tag import MAX_DEPTH, MAX_FORMATS
 from ..grammar.work import counted_work, spend
-from ..params.tools import TOOL_FAMILIES
+from ..params.families import TOOL_FAMILIES
 from .alphabet import MarkerAlphabet
 from .arguments import reader_maker, reads_types
 from .definition import AnswerDefinition, CallForm, Opener

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,3 +35,15 @@ def is_unset(key: str, value: Any) -> bool:
     if value is None:
         return True
     return key in _CONSTRAINTS and isinstance(value, str | list | tuple) and not value
+
+
+def check_text(parameters: Mapping[str, Any]) -> None:
+    """Raise `ParameterError` if the `json_schema` of a body is text that is not JSON."""
+    schema = parameters.get("json_schema")
+    if isinstance(schema, str):
+        try:
+            json.loads(schema)
+        except RecursionError:
+            raise ParameterError("json_schema is nested too deep to be read") from None
+        except ValueError as error:
+            raise ParameterError(f"json_schema={quoted(schema)} is not JSON: {error}") from None

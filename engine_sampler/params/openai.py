@@ -7,15 +7,15 @@ import logging
 from collections.abc import Mapping, Set
 from typing import Any
 
-from ..base.courtesy import unhurried
+from ..base.calling import call_for_add, guarded
 from ..base.errors import quoted
+from ..base.giving_way import unhurried
 from ..contract import ParameterError
 from ..contract.values import id_of_digits
-from .bodies import is_unset, mapping
-from .schemas import check_text
-from .structured import structured_parameters
+from ..registry import default_registry
+from .bodies import check_text, is_unset, mapping
+from .families import Reasoning
 from .thinking_keys import take_thinking
-from .tools import Reasoning
 
 logger = logging.getLogger("engine_sampler")
 
@@ -39,6 +39,7 @@ LEFT_TO_THE_SERVER: Mapping[str, tuple[str, ...]] = {
 """Keys that concern the transport of a request, not the choice of tokens, by topic."""
 
 TRANSPORT = frozenset(key for keys in LEFT_TO_THE_SERVER.values() for key in keys)
+"""Keys of an OpenAI body with no effect on the choice of tokens."""
 
 NOTICED: Mapping[str, Any] = {
     **dict.fromkeys(
@@ -72,14 +73,15 @@ def parameters_of(
     """The keyword arguments for `SamplingParams` in a request body.
 
     None means the default; transport keys are left out. `response_format`, `structured_outputs`,
-    `tools` with `tool_choice` and the like become a structured parameter (see `structured`), `logprobs` with
-    `top_logprobs` becomes a number, `logit_bias` keys become ids, budgets of thoughts become
-    `thinking_token_budget` (see `thinking_keys`), and the contents of `extra_args` (REST: `vllm_xargs`) are
-    merged in. The order is "vllm", and that of keys in JSON "schema", unless the body gives another. What a
-    client would miss is named in the log. Raises `ParameterError` for unsupported forms.
+    `tools` with `tool_choice` and the like become a structured parameter, read by those who constrain (see
+    `ConstraintReader.read_body`), `logprobs` with `top_logprobs` becomes a number, `logit_bias` keys become
+    ids, budgets of thoughts become `thinking_token_budget` (see `thinking_keys`), and the contents of
+    `extra_args` (REST: `vllm_xargs`) are merged in. The order is "vllm", and that of keys in JSON "schema",
+    unless the body gives another. What a client would miss is named in the log. Raises `ParameterError` for
+    unsupported forms.
     """
     unread = dict(mapping("body", body))
-    structured = structured_parameters(unread, tool_family, reasoning)
+    structured = structured_keys(unread, tool_family, reasoning)
     thoughts = take_thinking(unread, thinking, tool_family, covers=reasoning != "disabled")
     unread = without_transport(unread, TRANSPORT)
     parameters: dict[str, Any] = {"order": "vllm"}
@@ -97,6 +99,16 @@ def parameters_of(
         _warn_once("prompt_logprobs", "the engine, which calls logprobs(rows, ids, top_n=…)")
     if parameters.get("json_schema") is not None or parameters.get("structural_tag") is not None:
         parameters.setdefault("key_order", "schema")  # as both systems have it: reasons before answers
+    return parameters
+
+
+def structured_keys(body: dict[str, Any], tool_family: str | None, reasoning: Reasoning) -> dict[str, Any]:
+    """The structured parameters that a body asks for in keys of other names, which are removed."""
+    parameters: dict[str, Any] = {}
+    for reader in default_registry().catalogue.constraints.values():
+        read_body = functools.partial(reader.read_body, body, tool_family, reasoning)
+        read = call_for_add(reader.name, guarded, read_body, "the request")
+        parameters |= mapping(f"what {reader.name} reads of a body", read)
     return parameters
 
 

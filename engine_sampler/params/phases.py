@@ -10,7 +10,7 @@ from ..base.errors import quoted
 from ..contract import Param, ParameterError, Sampler, Selector
 from ..contract.values import Phrase
 from ..registry import MAX_COUNT, PHASE_PARAMS, Catalogue, default_registry
-from .tools import TOOL_FAMILIES, Family
+from .families import TOOL_FAMILIES, Family
 
 if TYPE_CHECKING:
     from .sampling_params import SamplingParams
@@ -199,14 +199,14 @@ def _phase(changing: _Changing, number: int, fields: Mapping[str, Any], count: i
         raise ParameterError(f"{where}.tokens=0 is not allowed without {where}.force: at least 1")
     changes = dict(fields.get("params", ()))
     return Phase(
-        fields.get("name", str(number)),
-        changing.changed(f"{where}.params", changes),
-        tuple(changes),
-        tuple(End(marker, then) for marker in fields.get("until", ())),
-        fields.get("tokens"),
-        then,
-        forced,
-        tuple(marker for marker in fields.get("until", ()) if marker in forced),
+        name=fields.get("name", str(number)),
+        params=changing.changed(f"{where}.params", changes),
+        changed=tuple(changes),
+        ends=tuple(End(marker, then) for marker in fields.get("until", ())),
+        tokens=fields.get("tokens"),
+        then=then,
+        forced=forced,
+        completed=tuple(marker for marker in fields.get("until", ()) if marker in forced),
     )
 
 
@@ -222,22 +222,22 @@ def _thinking_plan(changing: _Changing) -> PhasePlan:
     calls = tuple(End(marker, 0, is_begin=True) for marker in _calls(given, family))
     changes = dict(params["answer"])
     answer = Phase(
-        ANSWER,
-        changing.changed("answer", changes),
-        tuple(changes),
-        tuple(End(marker, 1) for marker in starts),
+        name=ANSWER,
+        params=changing.changed("answer", changes),
+        changed=tuple(changes),
+        ends=tuple(End(marker, 1) for marker in starts),
         is_output=is_apart,
     )
     reasoning = Phase(
-        REASONING,
-        _while_thinking(changing, given, is_apart),
-        (),
-        (*(End(marker, 0) for marker in ends), *calls),
-        None if params["thinking_token_budget"] == -1 else params["thinking_token_budget"],
-        0,
-        tuple(piece for piece in (given.get("message", ""), ends[0]) if piece),
-        tuple(ends),
-        (family.closing,) if family is not None and family.closing else (),
+        name=REASONING,
+        params=_while_thinking(changing, given, is_apart),
+        changed=(),
+        ends=(*(End(marker, 0) for marker in ends), *calls),
+        tokens=None if params["thinking_token_budget"] == -1 else params["thinking_token_budget"],
+        then=0,
+        forced=tuple(piece for piece in (given.get("message", ""), ends[0]) if piece),
+        completed=tuple(ends),
+        closing=(family.closing,) if family is not None and family.closing else (),
         closes=given.get("eos") == "close",
         has_grammar=given.get("grammar") == "all",
         has_stops=not is_apart,

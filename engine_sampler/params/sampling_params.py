@@ -21,9 +21,9 @@ from ..registry import (
     unknown,
 )
 from .costs import MAX_PASSES, check_cost
+from .families import Reasoning
 from .lookups import Lookup, lookup_of
 from .orders import resolve_order
-from .tools import Reasoning
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

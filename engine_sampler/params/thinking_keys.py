@@ -8,7 +8,7 @@ from typing import Any
 from ..base.errors import quoted
 from ..contract import ParameterError
 from .bodies import mapping
-from .tools import TOOL_FAMILIES
+from .families import TOOL_FAMILIES
 
 BUDGETS = ("thinking_token_budget", "thinking_budget", "reasoning_budget_tokens", "reasoning_budget")
 """The keys of a budget: vLLM's, SGLang's and Qwen's, and llama.cpp's."""

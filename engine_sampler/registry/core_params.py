@@ -305,6 +305,7 @@ CORE_PARAMS = _by_name(
     ),
     *PHASE_PARAMS,
 )
+"""The parameters that belong to no sampler, selector or criterion, by name."""
 
 
 def structured_in(params: Mapping[str, Any]) -> list[str]:

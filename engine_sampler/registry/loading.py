@@ -206,7 +206,9 @@ def _staged(load: Callable[[], Any], origin: str) -> Catalogue:
         hooks = ", ".join(name for name in vars(hookspecs) if name.startswith("register_"))
         raise PluginError(f"{error}; hooks are {hooks}, with the argument register") from error
     if not manager.get_hookcallers(plugin):
-        raise PluginError(f"{plugin!r} implements no hook; is it marked with engine_sampler.hookimpl?")
+        raise PluginError(
+            f"{plugin!r} implements no hook; is it marked with engine_sampler.contract.hookimpl?"
+        )
     staged = Catalogue()
 
     def adder(kind: str, *classes: type) -> Callable[[Any], None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ..base.courtesy import unhurried
+from ..base.giving_way import unhurried
 from ..contract import Param
 from ..contract.values import Phrase, phrases
 

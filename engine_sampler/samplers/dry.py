@@ -12,8 +12,8 @@ import numpy as np
 
 from ..arithmetic import FLT_MAX, log2_64
 from ..base.cached import cached_property
-from ..base.courtesy import unhurried
 from ..base.errors import quoted
+from ..base.giving_way import unhurried
 from ..contract import Example, Param, ParameterError, Rows, Sampler, Vocabulary
 from ..contract.values import Phrase, phrase_token_ids, phrases
 from ..tokenizer import Tokenizer

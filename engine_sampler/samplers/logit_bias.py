@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..arithmetic import FLT_MAX
-from ..base.courtesy import unhurried
+from ..base.giving_way import unhurried
 from ..contract import Example, Param, Rows, Sampler, Vocabulary
 from ..contract.values import id_of_digits, token_id
 from ._columns import finite_columns, store

@@ -111,7 +111,7 @@ class Mirostat(SurpriseControl):
     `mirostat` = 0 is neutral, 1 selects this version, 2 selects `mirostat_v2`. Masks, biases,
     penalties, DRY and temperature stay in the chain, in every `order`; all other samplers are ignored.
     llama.cpp ignores penalties and DRY as well, and so does a request read by
-    `engine_sampler.adapters.llama_cpp.from_request`. Source: Basu et al. 2020, arXiv 2007.14966, with
+    `engine_sampler_llama_cpp.from_request`. Source: Basu et al. 2020, arXiv 2007.14966, with
     m = 100. llama.cpp works in float32 and keeps one token if k overflows an int, whereas all are kept
     here; it adjusts mu even if the token is not accepted.
     """

@@ -60,4 +60,4 @@ class WorkCounter:
             f"with little work at a time it takes {self.steps} steps in all, at once {at_once.steps}: a call "
             "that is repeated must continue where it stopped"
         )
-        assert at_once.steps > 0, "no call counts what it does: see engine_sampler.spending"
+        assert at_once.steps > 0, "no call counts what it does: see engine_sampler.contract.spending"

@@ -2,7 +2,7 @@
  *
  * What a runtime of graphs asks of an operator: create it from its parameters, infer the shapes of its outputs, set it up
  * for shapes, which tells the workspace, and execute it, which allocates nothing. It keeps and draws what
- * `engine_sampler.adapters.atb.TopkToppSampling` does in the mode "documented", on the host.
+ * `engine_sampler_mindie.atb.TopkToppSampling` does in the mode "documented", on the host.
  */
 #ifndef ENGINE_SAMPLER_TOPK_TOPP_H
 #define ENGINE_SAMPLER_TOPK_TOPP_H

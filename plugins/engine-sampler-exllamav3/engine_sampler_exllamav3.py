@@ -19,7 +19,7 @@ from exllamav3.generator.filter.filter import Filter
 from exllamav3.generator.sampler.sampler import Sampler
 
 from engine_sampler import Grammar, RowSampler, SamplingParams, Tokenizer
-from engine_sampler.adapters.for_bridges import BridgeSampler, EngineRequest, PeerPlaces, tokens_beside
+from engine_sampler.for_bridges import BridgeSampler, EngineRequest, PeerPlaces, tokens_beside
 
 logger = logging.getLogger("engine_sampler")
 

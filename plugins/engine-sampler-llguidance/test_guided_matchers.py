@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from engine_sampler import SamplingParams, Tokenizer, Vocabulary
+from engine_sampler import SamplingParams, Tokenizer
+from engine_sampler.contract import Vocabulary
 from engine_sampler.testing import MatcherContract
 
 pytest.importorskip("llguidance")

@@ -10,15 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import (
-    Grammar,
-    ParameterError,
-    Record,
-    SamplingParams,
-    Scheduler,
-    Tokenizer,
-    allocate_bitmask,
-)
+from engine_sampler import Grammar, ParameterError, Record, SamplingParams, Scheduler, Tokenizer
+from engine_sampler.contract import allocate_bitmask
 from engine_sampler.testing import registered
 
 llguidance = pytest.importorskip("llguidance")

@@ -24,7 +24,8 @@ from prometheus_client import CollectorRegistry, Histogram, generate_latest, sta
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.parser import text_string_to_metric_families
 
-from engine_sampler import SamplingParams, Scheduler, StepMeasures, Tokenizer, hookimpl
+from engine_sampler import SamplingParams, Scheduler, Tokenizer
+from engine_sampler.contract import StepMeasures, hookimpl
 from engine_sampler.testing import ObserverContract, registered
 
 VOCABULARY = [bytes([i]) for i in range(64, 127)] + [b"<eos>"]
@@ -191,10 +192,11 @@ def test_another_process_reads_every_step(tmp_path: Path) -> None:
 
 
 THREE_STEPS = """
-import engine_sampler, engine_sampler_metrics
+import engine_sampler_metrics
+from engine_sampler.contract import StepMeasures
 observer = engine_sampler_metrics.MetricsObserver()
 for _ in range(3):
-    observer.step_measured(engine_sampler.StepMeasures("native", 1e-4, 0.0, 1, 1, 0, 0))
+    observer.step_measured(StepMeasures("native", 1e-4, 0.0, 1, 1, 0, 0))
 """
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from engine_sampler import Example, Param, Rows, Sampler, hookimpl
 from engine_sampler.arithmetic import LN_2, descending, distances, exp2_64, log2_64, power, weights
+from engine_sampler.contract import Example, Param, Rows, Sampler, hookimpl
 
 MIN_SHARE = 2.0**-1022
 """The smallest normal float64; smaller shares are raised to it."""

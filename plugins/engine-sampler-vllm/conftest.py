@@ -13,9 +13,8 @@ import pytest
 @pytest.fixture(autouse=True)
 def _no_pinned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """vLLM's source without its build does not detect that there is no GPU."""
-    import torch
-
-    if not torch.cuda.is_available():
+    torch = sys.modules.get("torch")
+    if torch is not None and not torch.cuda.is_available():
         for name, module in [*sys.modules.items()]:
             if name.startswith("vllm.") and "PIN_MEMORY" in vars(module):
                 monkeypatch.setattr(module, "PIN_MEMORY", False)

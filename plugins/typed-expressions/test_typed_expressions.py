@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typed_expressions import TypedExpressions, TypedMatcher
 
-from engine_sampler import SamplingParams, Scheduler, Tokenizer, allocate_bitmask
+from engine_sampler import SamplingParams, Scheduler, Tokenizer
+from engine_sampler.contract import allocate_bitmask
 from engine_sampler.testing import GrammarContract, registered
 
 PIECES = [

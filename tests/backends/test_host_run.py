@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine_sampler import Batch, Group, SamplingParams
+from engine_sampler import SamplingParams
 from engine_sampler.arithmetic import LogitRows
 from engine_sampler.backends.host_run import HostRun, members_of
 from engine_sampler.backends.numpy import NumpyBackend
+from engine_sampler.contract import Batch, Group
 
 from ..engines import observed
 from ..random_chains import random_rows

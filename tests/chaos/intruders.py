@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from engine_sampler import Param, Sampler, SamplingParams, Selection, Selector, StoppingCriteria
+from engine_sampler import SamplingParams
+from engine_sampler.contract import Param, Sampler, Selection, Selector, StoppingCriteria
 
 from ..engines import ToyMatcher
 from ..rubbish import catalogue

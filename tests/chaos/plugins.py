@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from engine_sampler import Param, Sampler, StoppingCriteria, StopVerdict, Watch, hookimpl
+from engine_sampler.contract import Param, Sampler, StoppingCriteria, StopVerdict, Watch, hookimpl
 
 from ..engines import ToyMatcher, registered_plugin
 from .intruders import UnrulySampler, UnrulySelector

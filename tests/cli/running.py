@@ -13,6 +13,9 @@ from engine_sampler.cli.main import main
 
 Done = subprocess.CompletedProcess[str]
 
+TRANSFORMERS = Path(__file__).parents[2] / "plugins" / "engine-sampler-transformers"
+"""What runs `--engine transformers`; it need not be installed."""
+
 
 def run(*arguments: str | Path) -> Done:
     """What the command returns and prints in this process, to which no terminal is attached."""
@@ -40,6 +43,7 @@ def run_apart(
         env={
             **os.environ,
             "PYTHONIOENCODING": "utf-8",
+            "PYTHONPATH": str(TRANSFORMERS),
             "ENGINE_SAMPLER_PLUGINS": "",
             "COLUMNS": "",
             **environment,

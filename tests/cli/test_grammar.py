@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine_sampler import hookimpl
 from engine_sampler.cli.main import main
+from engine_sampler.contract import hookimpl
 from engine_sampler.grammar import Grammar, library_names
 from engine_sampler.grammar.engines.native import load_library
 from engine_sampler.grammar.engines.reference import ReferenceMatcher

@@ -130,7 +130,7 @@ def model(tmp_path_factory) -> Path:
     """The directory of a small transformers model with its tokenizer."""
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
-    from tests.adapters.transformers.models import save_model
+    from transformers_models import save_model
 
     folder = tmp_path_factory.mktemp("model")
     save_model(folder)
@@ -194,6 +194,16 @@ def test_a_missing_engine_is_reported_with_what_to_install(absent, tmp_path):
     done = run_without(absent, arguments=("generate", *options))
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert f'this needs {absent}: pip install "engine-sampler[peers]"' in done.stderr
+
+
+def test_an_engine_whose_integration_is_not_installed_names_its_distribution(tmp_path):
+    options = ("--engine", "transformers", "--model", tmp_path, "--prompt", "x")
+    done = run_without("engine_sampler_transformers", arguments=("generate", *options))
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert (
+        "this needs engine_sampler_transformers: pip install ./plugins/engine-sampler-transformers"
+        in done.stderr
+    )
 
 
 # --- explain -------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ tokenizer = Tokenizer([bytes([i]) for i in range(256)] + [b"</s>"], eos_token_id
 scheduler = Scheduler(257, tokenizer)
 params = SamplingParams(max_tokens=5, seed=1, temperature=0.8, top_p=0.9, dry_multiplier=1, stop=["##"])
 request_id = scheduler.add(params, [1, 2])
+assert SamplingParams.from_dict({"max_completion_tokens": 5, "stream": True}).max_tokens == 5
 random = np.random.default_rng(0)
 while scheduler.request_ids:
     scheduler.step(random.normal(size=(1, 257)).astype(np.float32))
@@ -20,6 +21,10 @@ print(scheduler.record(request_id).token_ids)
 try:
     scheduler.add(SamplingParams(regex="a+"))
     print("a grammar")
+except ParameterError as error:
+    print(error)
+try:
+    print("a body:", SamplingParams.from_dict({"response_format": {"type": "json_object"}}).json_object)
 except ParameterError as error:
     print(error)
 """
@@ -55,9 +60,10 @@ def output_of(program: str) -> list[str]:
 
 
 def test_a_scheduler_runs_where_there_is_no_grammar_engine() -> None:
-    tokens, refusal = output_of(WITHOUT + STEPS)
-    assert output_of(STEPS) == [tokens, "a grammar"]
+    tokens, refusal, of_a_body = output_of(WITHOUT + STEPS)
+    assert output_of(STEPS) == [tokens, "a grammar", "a body: True"]
     assert refusal == "regex is not allowed: no grammar engine is installed"
+    assert of_a_body.startswith("unknown parameter 'response_format'")
 
 
 def test_importing_the_package_loads_neither_grammars_nor_lark() -> None:

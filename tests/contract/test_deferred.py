@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import Backend, BackendError, DeferredBackend, SamplingParams, Scheduler, hookimpl
+from engine_sampler import BackendError, SamplingParams, Scheduler
 from engine_sampler.backends.choose import automatic_choice, named_choice
 from engine_sampler.cli.listing import inventory
+from engine_sampler.contract import Backend, DeferredBackend, hookimpl
 from engine_sampler.registry import CORE_PARAMS, Registry
 from engine_sampler.testing import BackendContract
 

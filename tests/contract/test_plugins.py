@@ -8,8 +8,7 @@ import importlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine_sampler import for_backends
-from engine_sampler.adapters import for_bridges
+from engine_sampler import for_backends, for_bridges
 
 PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
 FILES = sorted(path for path in PLUGINS.rglob("*.py") if "build" not in path.relative_to(PLUGINS).parts)
@@ -17,28 +16,39 @@ FILES = sorted(path for path in PLUGINS.rglob("*.py") if "build" not in path.rel
 SURFACE = (
     "engine_sampler",
     "engine_sampler.arithmetic",
+    "engine_sampler.contract",
     "engine_sampler.for_backends",
-    "engine_sampler.adapters.for_bridges",
+    "engine_sampler.for_bridges",
+    "engine_sampler.stateless",
 )
 FOR_TESTS = (*SURFACE, "engine_sampler.testing")
 """docs/plugins.md says so."""
 
 FURTHER = {
+    "engine-sampler-llama-cpp/tests/test_llama_grammars.py": {
+        "engine_sampler.grammar.lark.gbnf",
+    },
+    "engine-sampler-llama-cpp/tests/test_llama_parity.py": {
+        "engine_sampler.params",
+    },
+    "engine-sampler-llama-cpp/tests/test_llama_requests.py": {
+        "engine_sampler.grammar",
+        "engine_sampler.params",
+    },
+    "engine-sampler-vllm/tests/test_vllm_processor.py": {
+        "engine_sampler.registry",
+    },
     "engine-sampler-torch/benchmarks/on_device/equality.py": {"engine_sampler.testing"},
     "engine-sampler-torch/benchmarks/on_device/step_times.py": {"engine_sampler.testing"},
     "engine-sampler-torch/example.py": {
         "engine_sampler.demo.configurations",
         "engine_sampler.demo.engine",
     },
-    "engine-sampler-torch/tests/adapters/test_adapters_on_a_device.py": {
-        "engine_sampler.adapters.transformers",
-        "engine_sampler.adapters.transformers.generate",
-        "engine_sampler.adapters.vllm",
-    },
     "engine-sampler-torch/tests/steps/test_formulas.py": {
         "engine_sampler.samplers",
         "engine_sampler.samplers.top_n_sigma",
     },
+    "engine-sampler-transformers/tests/test_transformers_stopping.py": {"engine_sampler.stopping"},
 }
 """The files that import more: what compares this package on another device, or beside its demo."""
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from engine_sampler import UnfinishedError, Work, spending
+from engine_sampler import UnfinishedError
 from engine_sampler.base.errors import PluginFault
+from engine_sampler.contract import Work, spending
 from engine_sampler.contract.work import call_within
 
 

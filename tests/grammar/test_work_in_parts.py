@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine_sampler import Tokenizer, UnfinishedError, Work
+from engine_sampler import Tokenizer, UnfinishedError
+from engine_sampler.contract import Work
 from engine_sampler.contract.work import REQUEST_WORK
 from engine_sampler.grammar import Grammar, GrammarLimitError, Limits
 from engine_sampler.grammar.compiled import cache_info, clear_cache, compiled_grammar

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import SamplingParams, Scheduler, hookimpl
+from engine_sampler import SamplingParams, Scheduler
+from engine_sampler.contract import hookimpl
 from engine_sampler.session import Session
 
 from ..chaos.checks import expect_sound

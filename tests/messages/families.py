@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from engine_sampler.grammar import TOOL_FAMILIES
-from engine_sampler.params.tools import Family
+from engine_sampler.params.families import Family
 
 NAMES = ("f", "get_weather", "get_weather_2", "a.b-c", "search")
 KEYS = ("city", "n", "x_1", "items", "deep", "flag")

@@ -12,7 +12,7 @@ from engine_sampler import ParameterError, SamplingParams, Scheduler
 from engine_sampler.grammar import Grammar, tool_calls
 from engine_sampler.messages import ChatFormat, MessageParser, chat_message
 
-from ..params.tools.transcripts import TOOLS, TRANSCRIPTS
+from ..grammar.bodies.tools.transcripts import TOOLS, TRANSCRIPTS
 from .vocabularies import EOS, SPECIAL
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}

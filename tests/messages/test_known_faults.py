@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import allocate_bitmask, unpack_bitmask
+from engine_sampler.contract import allocate_bitmask, unpack_bitmask
 from engine_sampler.grammar import Grammar, tool_calls
 from engine_sampler.messages import MessageParser, chat_deltas, chat_message
 

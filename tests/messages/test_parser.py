@@ -12,7 +12,7 @@ from engine_sampler import ParameterError, Tokenizer
 from engine_sampler.grammar import Grammar, GrammarError, GrammarLimitError, tool_calls
 from engine_sampler.messages import Event, MessageParser
 
-from ..params.tools.transcripts import TOOLS, TRANSCRIPTS
+from ..grammar.bodies.tools.transcripts import TOOLS, TRANSCRIPTS
 from .vocabularies import ADDED, MARKERS, SPECIAL
 
 CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>'

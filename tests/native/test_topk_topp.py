@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from engine_sampler_mindie.atb import TopkToppLogprobsSamplingParam, TopkToppSampling
+from engine_sampler_mindie.atb.operator import REMOVED
+from engine_sampler_mindie.atb.param import INPUTS
 
-from engine_sampler.adapters.atb import TopkToppLogprobsSamplingParam, TopkToppSampling
-from engine_sampler.adapters.atb.operator import REMOVED
-from engine_sampler.adapters.atb.param import INPUTS
 from engine_sampler.base.packaged import load_functions
 from tests.native.building import ARITHMETIC, INCLUDE, SOURCES, WARNINGS, compiler
 

@@ -11,20 +11,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import engine_sampler_koboldai as koboldai
+import engine_sampler_llama_cpp as llama_cpp
 import numpy as np
 import pytest
+from engine_sampler_vllm.logits_processor import settings_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from vllm_protocol import Params
 
 from engine_sampler import ParameterError, RequestLimits, SamplingParams, Scheduler, Tokenizer
-from engine_sampler.adapters import koboldai, llama_cpp
-from engine_sampler.adapters.vllm import settings_of
 from engine_sampler.contract import Sampler
 from engine_sampler.params.chain import build_chain
 from engine_sampler.params.costs import MAX_PASSES, MAX_REPEATS, PASSES, passes_of
 from engine_sampler.params.orders import DEFAULT
 from engine_sampler.registry import default_registry
-from tests.adapters.vllm_protocol import Params
 from tests.conftest import example_count
 from tests.engines import registered
 
@@ -170,7 +171,7 @@ def test_the_longest_chain_runs_in_the_c_kernels() -> None:
 
 
 def plugin(number: int) -> Sampler:
-    from engine_sampler import Param
+    from engine_sampler.contract import Param
 
     class Made(Sampler):
         name = f"plugin_{number}"

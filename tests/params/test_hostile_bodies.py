@@ -5,13 +5,14 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import engine_sampler_koboldai as koboldai
+import engine_sampler_llama_cpp as llama_cpp
 import pytest
+from engine_sampler_llama_cpp import requests as llama_requests
+from engine_sampler_vllm.logits_processor.settings import settings_of
 from hypothesis import HealthCheck, given, settings
 
 from engine_sampler import ParameterError, SamplingParams, Tokenizer
-from engine_sampler.adapters import koboldai, llama_cpp
-from engine_sampler.adapters.llama_cpp import requests as llama_requests
-from engine_sampler.adapters.vllm.settings import settings_of
 from engine_sampler.messages import ChatFormat
 from engine_sampler.params.openai import RENAMED, TRANSPORT
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import Param, ParameterError, RequestLimits, Sampler, SamplingParams, Scheduler, sample
+from engine_sampler import ParameterError, RequestLimits, SamplingParams, Scheduler, sample
+from engine_sampler.contract import Param, Sampler
 from engine_sampler.contract.params import MAX_SIZE
 
 from ..engines import registered

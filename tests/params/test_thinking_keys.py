@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import engine_sampler_llama_cpp as llama_cpp
 import pytest
 
 from engine_sampler import ParameterError, SamplingParams
-from engine_sampler.adapters import llama_cpp
 
 BUDGETS: list[dict[str, Any]] = [
     {"thinking_token_budget": 64},

@@ -33,7 +33,8 @@ import pytest
 
 pytest.importorskip("llama_cpp")
 
-from engine_sampler.adapters.llama_cpp.token_data import candidates
+from engine_sampler_llama_cpp.token_data import candidates
+
 from engine_sampler.params import SamplingParams, build_chain
 from engine_sampler.registry import default_registry
 from engine_sampler.samplers.adaptive_p import AdaptiveP, _reshape

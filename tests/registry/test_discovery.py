@@ -35,7 +35,7 @@ def found(package: Path) -> list[str]:
     return [s.name for s in objects_in(PACKAGE, [str(package)], Sampler)]
 
 
-SAMPLER = "from engine_sampler import Sampler\nclass {0}(Sampler):\n    name = '{0}'\n"
+SAMPLER = "from engine_sampler.contract import Sampler\nclass {0}(Sampler):\n    name = '{0}'\n"
 
 
 def test_every_class_of_every_module_is_found_in_order_of_the_modules(package: Path) -> None:
@@ -47,7 +47,7 @@ def test_every_class_of_every_module_is_found_in_order_of_the_modules(package: P
 def test_imported_classes_bases_without_a_name_and_other_values_are_left_out(package: Path) -> None:
     (package / "a.py").write_text(SAMPLER.format("One"))
     (package / "b.py").write_text(
-        "from engine_sampler import Sampler, Selector\n"
+        "from engine_sampler.contract import Sampler, Selector\n"
         f"from {PACKAGE}.a import One\n"
         "class Base(Sampler):\n    pass\n"
         "class Other(Selector):\n    name = 'other'\n"

@@ -19,7 +19,7 @@ Report = dict[str, Any]
 
 SAMPLER = """
 from engine_sampler.contract import Param, Sampler
-from engine_sampler import hookimpl
+from engine_sampler.contract import hookimpl
 
 class Shift(Sampler):
     '''Add a number to every logit.'''
@@ -176,7 +176,7 @@ def test_a_plugin_may_read_parameters_while_it_is_loaded(report: Report) -> None
         ("broken-exit", "SystemExit: 3"),
         ("broken-syntax", "SyntaxError: "),
         ("broken-hook-name", "unknown hook 'register_sampler'"),
-        ("broken-hook-mark", "implements no hook; is it marked with engine_sampler.hookimpl?"),
+        ("broken-hook-mark", "implements no hook; is it marked with engine_sampler.contract.hookimpl?"),
         ("broken-object", "Shift'> is registered but is not a Sampler or Selector object"),
         ("broken-neutral", "biased=20.0 is not allowed: a finite number of at least -10 and at most 10"),
         ("broken-halfway", "OSError: no more"),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import engine_sampler_koboldai as koboldai
 import pytest
+from engine_sampler_llama_cpp import requests as llama_cpp
 
-from engine_sampler.adapters import koboldai
-from engine_sampler.adapters.llama_cpp import requests as llama_cpp
 from engine_sampler.contract import ParameterError
 from engine_sampler.params import SamplingParams
 from engine_sampler.params.openai import RENAMED

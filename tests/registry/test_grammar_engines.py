@@ -30,6 +30,9 @@ class Words(ConstraintReader):
         words = params["choice"] or params["grammar"].split()
         return Grammar.from_choices(words).compile(vocabulary.need_tokenizer("choice"))
 
+    def read_body(self, body: dict[str, Any], tool_family: str | None, reasoning: str) -> Any:
+        return {"choice": body.pop("one_of_words").split()} if "one_of_words" in body else {}
+
 
 @pytest.fixture(autouse=True)
 def _words() -> Iterator[None]:
@@ -46,6 +49,17 @@ def test_an_engine_is_named_by_the_code_or_by_the_environment(monkeypatch: pytes
     monkeypatch.setenv(VARIABLE, "words")
     assert constraint_reader().name == "words"
     assert constraint_reader("engine_sampler").name == "engine_sampler"
+
+
+def test_an_engine_reads_keys_of_its_own_in_bodies_and_its_faults_there_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert SamplingParams.from_dict({"one_of_words": "a b", "temperature": 0}).choice == ("a", "b")
+    with pytest.raises(ParameterError, match="words failed: AttributeError: 'int' object has no"):
+        SamplingParams.from_dict({"one_of_words": 3})
+    monkeypatch.setattr(Words, "read_body", lambda self, *_: ["choice"])
+    with pytest.raises(ParameterError, match=r"what words reads of a body=.* is not allowed"):
+        SamplingParams.from_dict({"temperature": 0})
 
 
 def test_an_engine_that_is_not_there_is_an_error_and_not_another_one(monkeypatch: pytest.MonkeyPatch) -> None:

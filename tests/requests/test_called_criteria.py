@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import ParameterError, SamplingParams, Scheduler, StoppingCriteria, StopVerdict
+from engine_sampler import ParameterError, SamplingParams, Scheduler
+from engine_sampler.contract import StoppingCriteria, StopVerdict
 
 ROW = np.zeros((1, 6), np.float32)
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from engine_sampler import Rows, SamplingParams, Vocabulary
+from engine_sampler import SamplingParams
+from engine_sampler.contract import Rows, Vocabulary
 from engine_sampler.params import build_chain
 from engine_sampler.registry import default_registry
 from engine_sampler.requests.drafted import DraftedSlots

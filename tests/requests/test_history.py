@@ -13,7 +13,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from engine_sampler import SamplingParams, Vocabulary
+from engine_sampler import SamplingParams
+from engine_sampler.contract import Vocabulary
 from engine_sampler.params import build_chain
 from engine_sampler.registry import default_registry
 from engine_sampler.requests.draws import DrawnTokens

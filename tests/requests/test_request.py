@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import ParameterError, SamplingParams, Vocabulary
+from engine_sampler import ParameterError, SamplingParams
+from engine_sampler.contract import Vocabulary
 from engine_sampler.registry import default_registry
 from engine_sampler.requests.budget import Budget
 from engine_sampler.requests.history import History

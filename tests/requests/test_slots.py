@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine_sampler import SamplingParams, Vocabulary
+from engine_sampler import SamplingParams
 from engine_sampler.base.errors import PluginFault
-from engine_sampler.contract import Chain, Rows, Sampler
+from engine_sampler.contract import Chain, Rows, Sampler, Vocabulary
 from engine_sampler.params import build_chain
 from engine_sampler.registry import default_registry
 from engine_sampler.requests.appending import AppendingInNumpy, new_appending

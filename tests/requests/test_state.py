@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from engine_sampler import Param, Sampler, SamplingParams
-from engine_sampler.contract import Chain, Vocabulary
+from engine_sampler import SamplingParams
+from engine_sampler.contract import Chain, Param, Sampler, Vocabulary
 from engine_sampler.registry import default_registry
 from engine_sampler.requests.history import History
 from engine_sampler.requests.state import RequestState

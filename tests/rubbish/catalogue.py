@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from engine_sampler import ParameterError, RequestError, Selection, StopVerdict, TextMatch, Watch
+from engine_sampler import ParameterError, RequestError
 from engine_sampler.arithmetic import RowFault
 from engine_sampler.base.errors import PluginFault
+from engine_sampler.contract import Selection, StopVerdict, TextMatch, Watch
 
 Value = Callable[[], Any]
 """Makes a new piece of rubbish."""

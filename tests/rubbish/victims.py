@@ -9,22 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from engine_sampler import (
+from engine_sampler import Scheduler, Tokenizer
+from engine_sampler.backends.library.header import contract as c_contract
+from engine_sampler.backends.numpy import NumpyBackend
+from engine_sampler.contract import (
     Backend,
     Param,
     Sampler,
-    Scheduler,
     Selection,
     Selector,
     StoppingCriteria,
     TextCriteria,
     TextMatcher,
-    Tokenizer,
     Truncation,
     hookimpl,
 )
-from engine_sampler.backends.library.header import contract as c_contract
-from engine_sampler.backends.numpy import NumpyBackend
 
 from ..engines import TOKENIZER, VOCAB, ToyMatcher, registered, registered_plugin
 from .cases import MARK, Case, loop

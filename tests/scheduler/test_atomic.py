@@ -9,17 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import (
-    Param,
-    ParameterError,
-    RequestError,
-    Sampler,
-    SamplingParams,
-    Scheduler,
-    Selector,
-    StoppingCriteria,
-    Watch,
-)
+from engine_sampler import ParameterError, RequestError, SamplingParams, Scheduler
+from engine_sampler.contract import Param, Sampler, Selector, StoppingCriteria, Watch
 
 from ..chaos.checks import digest, expect_sound
 from ..engines import (

@@ -16,9 +16,9 @@ from engine_sampler import (
     SamplingParams,
     Scheduler,
     StepResult,
-    StoppingCriteria,
     Tokenizer,
 )
+from engine_sampler.contract import StoppingCriteria
 from engine_sampler.requests.request import Request
 
 TOKENS = [b"<end>", b"a", b"b", b"c", b"ab", b" "]

@@ -9,8 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import Param, Sampler, SamplingParams, Scheduler, StoppingCriteria, StopVerdict
-from engine_sampler.contract import Backend, Batch, ParameterError, Watch
+from engine_sampler import SamplingParams, Scheduler
+from engine_sampler.contract import (
+    Backend,
+    Batch,
+    Param,
+    ParameterError,
+    Sampler,
+    StoppingCriteria,
+    StopVerdict,
+    Watch,
+)
 from engine_sampler.requests.request import Request
 from engine_sampler.stopping.max_tokens import MaxTokensCriteria
 from engine_sampler.stopping.stop_token_ids import StopTokenIdsCriteria

@@ -8,15 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import (
-    BackendError,
-    Batch,
-    SamplingParams,
-    Scheduler,
-    process_logits,
-    sample,
-)
+from engine_sampler import BackendError, SamplingParams, Scheduler, process_logits, sample
 from engine_sampler.backends.numpy import NumpyBackend
+from engine_sampler.contract import Batch
 
 from ..engines import EOS, TOKENIZER, VOCAB, observed
 from ..far_away import FarAway

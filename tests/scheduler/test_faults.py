@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import Param, RequestError, Sampler, SamplingParams, Selection, Selector, StoppingCriteria
+from engine_sampler import RequestError, SamplingParams
+from engine_sampler.contract import Param, Sampler, Selection, Selector, StoppingCriteria
 
 from ..engines import (
     CONFIGURATIONS,

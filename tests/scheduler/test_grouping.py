@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import SamplingParams, Vocabulary
+from engine_sampler import SamplingParams
 from engine_sampler.backends.numpy import NumpyBackend
-from engine_sampler.contract import Chain
+from engine_sampler.contract import Chain, Vocabulary
 from engine_sampler.registry import default_registry
 from engine_sampler.requests.history import UNBOUNDED, History
 from engine_sampler.requests.request import Request

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import ParameterError, Record, SamplingParams, Scheduler, hookimpl
+from engine_sampler import ParameterError, Record, SamplingParams, Scheduler
+from engine_sampler.contract import hookimpl
 from engine_sampler.requests.history import TokenPool
 
 from ..engines import make_scheduler, model_step, registered_plugin

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import SamplingParams, Scheduler, Vocabulary
+from engine_sampler import SamplingParams, Scheduler
+from engine_sampler.contract import Vocabulary
 from engine_sampler.grammar import Grammar, Limits, prepare
 from engine_sampler.grammar.engines import filling
 from engine_sampler.requests.budget import Budget

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import SamplingParams, Scheduler, StepMeasures, Tokenizer
+from engine_sampler import SamplingParams, Scheduler, Tokenizer
 from engine_sampler.backends.numpy import NumpyBackend
+from engine_sampler.contract import StepMeasures
 from engine_sampler.requests.results import StepResult
 
 from ..engines import observed

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import SamplingParams, Scheduler, Tokenizer, Work, sample
+from engine_sampler import SamplingParams, Scheduler, Tokenizer, sample
+from engine_sampler.contract import Work
 from engine_sampler.grammar import Grammar
 from engine_sampler.grammar.compiled import CompiledGrammar
 from engine_sampler.requests import budget as budget_module

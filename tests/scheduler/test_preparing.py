@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import Param, Sampler, SamplingParams, Scheduler, UnfinishedError, Work, spending
+from engine_sampler import SamplingParams, Scheduler, UnfinishedError
 from engine_sampler.backends.numpy import NumpyBackend
+from engine_sampler.contract import Param, Sampler, Work, spending
 from engine_sampler.requests import budget as budget_module
 
 from ..engines import EOS, TOKENIZER, VOCAB, ToyMatcher, make_scheduler, model_step, registered

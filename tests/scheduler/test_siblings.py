@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import ParameterError, RequestError, SamplingParams, StoppingCriteria, StopVerdict
+from engine_sampler import ParameterError, RequestError, SamplingParams
 from engine_sampler.arithmetic import child_seed
+from engine_sampler.contract import StoppingCriteria, StopVerdict
 
 from ..engines import (
     CONFIGURATIONS,

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import SamplingParams, StoppingCriteria, StopVerdict
+from engine_sampler import SamplingParams
+from engine_sampler.contract import StoppingCriteria, StopVerdict
 
 from ..engines import EOS, VOCAB, alone, make_scheduler, model_step, outcome, run_to_end
 

@@ -12,14 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import (
-    ParameterError,
-    RequestError,
-    SamplingParams,
-    Scheduler,
-    StoppingCriteria,
-    Tokenizer,
-)
+from engine_sampler import ParameterError, RequestError, SamplingParams, Scheduler, Tokenizer
+from engine_sampler.contract import StoppingCriteria
 from engine_sampler.grammar import (
     Grammar,
     GrammarCompiler,

@@ -7,14 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import (
-    Grammar,
-    RowSampler,
-    allocate_bitmask,
-    apply_bitmask,
-    fill_bitmasks,
-    unpack_bitmask,
-)
+from engine_sampler import Grammar, RowSampler
+from engine_sampler.contract import allocate_bitmask, unpack_bitmask
+from engine_sampler.stateless import apply_bitmask, fill_bitmasks
 from tests.engines import TOKENIZER, VOCAB
 from tests.stateless.row_worlds import bits_of
 

@@ -7,16 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import (
-    Param,
-    ParameterError,
-    RowSampler,
-    Sampler,
-    SamplingParams,
-    Scheduler,
-    process_logits,
-)
+from engine_sampler import ParameterError, RowSampler, SamplingParams, Scheduler, process_logits
 from engine_sampler.arithmetic import child_seed
+from engine_sampler.contract import Param, Sampler
 from tests.engines import registered
 from tests.random_chains import ROUNDS, tokenizer
 from tests.stateless.row_worlds import World, bits_of

@@ -9,15 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import (
-    Param,
-    ParameterError,
-    Sampler,
-    SamplingParams,
-    Scheduler,
-    process_logits,
-    sample,
-)
+from engine_sampler import ParameterError, SamplingParams, Scheduler, process_logits, sample
+from engine_sampler.contract import Param, Sampler
 from engine_sampler.stateless import Sampled
 from tests.engines import registered
 from tests.random_chains import ROUNDS, TAKES_AWAY, random_history, random_logits, random_settings, tokenizer

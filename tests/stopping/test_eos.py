@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine_sampler import ParameterError, SamplingParams, Scheduler, StopVerdict, Vocabulary
+from engine_sampler import ParameterError, SamplingParams, Scheduler
+from engine_sampler.contract import StopVerdict, Vocabulary
 from engine_sampler.stopping.eos import EosTokenCriteria
 
 EOS = EosTokenCriteria()

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import ParameterError, SamplingParams, Scheduler, StopVerdict, Vocabulary
+from engine_sampler import ParameterError, SamplingParams, Scheduler
+from engine_sampler.contract import StopVerdict, Vocabulary
 from engine_sampler.stopping import max_time
 from engine_sampler.stopping.max_time import MaxTimeCriteria
 

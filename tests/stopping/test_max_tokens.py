@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import ParameterError, SamplingParams, Scheduler, StopVerdict, Vocabulary
+from engine_sampler import ParameterError, SamplingParams, Scheduler
+from engine_sampler.contract import StopVerdict, Vocabulary
 from engine_sampler.stopping.max_tokens import MaxTokensCriteria
 
 CRITERION = MaxTokensCriteria()

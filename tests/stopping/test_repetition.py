@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine_sampler import ParameterError, SamplingParams, Scheduler, StopVerdict, Vocabulary
+from engine_sampler import ParameterError, SamplingParams, Scheduler
+from engine_sampler.contract import StopVerdict, Vocabulary
 from engine_sampler.stopping import RepetitionCriteria
 from engine_sampler.stopping.repetition import PeriodTracker, Repetition
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from engine_sampler import Sampler, SamplingParams, Scheduler, Selector
+from engine_sampler import SamplingParams, Scheduler
+from engine_sampler.contract import Sampler, Selector
 from engine_sampler.explain import trace
 from engine_sampler.explain.labels import settings_text
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from engine_sampler import Sampler, Selector, Tokenizer
+from engine_sampler import Tokenizer
+from engine_sampler.contract import Sampler, Selector
 
 SHARES = {
     "peaked": (0.58, 0.17, 0.08, 0.05, 0.035, 0.025, 0.018, 0.014, 0.011, 0.008, 0.006, 0.003),

@@ -10,7 +10,8 @@ from unittest import mock
 
 import numpy as np
 
-from engine_sampler import SamplingParams, Scheduler, StoppingCriteria, Tokenizer
+from engine_sampler import SamplingParams, Scheduler, Tokenizer
+from engine_sampler.contract import StoppingCriteria
 from engine_sampler.explain.labels import settings_text
 from engine_sampler.stopping import max_time
 

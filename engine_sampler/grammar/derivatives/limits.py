@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...base.courtesy import give_way
+from ...base.giving_way import give_way
 from ..errors import GrammarLimitError
 from ..work import spend
 

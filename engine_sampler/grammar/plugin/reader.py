@@ -47,6 +47,11 @@ class GrammarReader(ConstraintReader):
 
         prepare_for(vocabulary)
 
+    def read_body(self, body: dict[str, Any], tool_family: str | None, reasoning: str) -> Mapping[str, Any]:
+        from ..bodies.structured import structured_parameters
+
+        return structured_parameters(body, tool_family, reasoning)  # type: ignore[arg-type]
+
     def check_limits(self, limits: Any) -> None:
         from ..limits import Limits
 

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ...base.courtesy import in_slices, unhurried
+from ...base.giving_way import in_slices, unhurried
 from ..errors import GrammarError, GrammarLimitError
 from ..work import spend
 from .expression import Expression, byte_class, concat, repeat, union

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from ...base.courtesy import unhurried
+from ...base.giving_way import unhurried
 from ...grammar.errors import GrammarLimitError
 from ..definition import Opener
 from ..templates import FAILED, PARTIAL, Found, Part, after_space

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from engine_sampler import hookimpl
+from engine_sampler.contract import hookimpl
 
 from .backend import AscendBackend
 

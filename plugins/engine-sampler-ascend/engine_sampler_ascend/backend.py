@@ -6,12 +6,12 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine_sampler import Backend, DeferredBackend
+from engine_sampler.contract import Backend, DeferredBackend
 
 from .presence import LIBRARY, missing
 
 if TYPE_CHECKING:
-    from engine_sampler import LibraryBackend
+    from engine_sampler.for_backends import LibraryBackend
 
 MODES = {"ascend": None, "ascend_operators": "operators"}
 """By name of the backend: what the library calls its way of working, None for its own choice."""
@@ -45,7 +45,7 @@ class AscendBackend(DeferredBackend):
     @functools.cached_property
     def opened(self) -> LibraryBackend:
         """The library, loaded now if it has not been used yet."""
-        from engine_sampler import LibraryBackend  # when it is first needed: it loads cffi
+        from engine_sampler.for_backends import LibraryBackend  # when it is first needed: it loads cffi
 
         return LibraryBackend(self._path, name=self.name, isa=MODES[self.name])
 

@@ -13,7 +13,8 @@ from ascend_building import vendor_library
 from ascend_harness import BFLOAT16, FORMS, Chip, as_elements, as_floats, nothing_left
 from engine_sampler_ascend import AscendBackend
 
-from engine_sampler import OnStream, SamplingParams, Scheduler, Tokenizer
+from engine_sampler import SamplingParams, Scheduler, Tokenizer
+from engine_sampler.arithmetic import OnStream
 
 VOCAB = 512
 LOST, NO_MEMORY = 507018, 207001

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 exllama = pytest.importorskip("engine_sampler_exllamav3")
 
 from engine_sampler import Grammar, SamplingParams, Scheduler, Tokenizer  # noqa: E402
-from engine_sampler.adapters.for_bridges import PeerError  # noqa: E402
+from engine_sampler.for_bridges import PeerError  # noqa: E402
 
 VOCAB = 90
 PADDED = 96

@@ -149,7 +149,7 @@ def test_programs_compile_with_both_headers(language: str, tmp_path: Path) -> No
 
 def test_a_model_is_sampled_by_llama_cpps_own_call(shim: Any, tmp_path: Path) -> None:
     pytest.importorskip("gguf")
-    from tests.adapters.llama_cpp import tiny_gguf
+    import tiny_gguf
 
     size = len(tiny_gguf.PIECES)
     model = importlib.import_module("llama_cpp").Llama(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from engine_sampler import hookimpl
+from engine_sampler.contract import hookimpl
 
 from .matching import GuidedGrammar, GuidedMatcher
 from .reader import GuidanceReader

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from llguidance import LLMatcher
 
-from engine_sampler import Compiled, checked_bitmask
+from engine_sampler.contract import Compiled, checked_bitmask
 
 from .vocabulary import GuidedVocabulary, check, fill
 
@@ -29,7 +29,7 @@ class GuidedGrammar(Compiled):
 
 
 class GuidedMatcher:
-    """One text; see `engine_sampler.Matcher` for the methods. What exceeds a limit of llguidance raises
+    """One text; see `contract.Matcher` for the methods. What exceeds a limit of llguidance raises
     `ConstraintError`, and so does everything after it until `rollback`."""
 
     def __init__(self, compiled: GuidedGrammar, guide: LLMatcher, accepted: list[list[int] | None]) -> None:

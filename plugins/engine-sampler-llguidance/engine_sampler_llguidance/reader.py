@@ -11,7 +11,8 @@ import numpy as np
 from llguidance import LLExecutor, LLParserLimits
 from llguidance.numpy import fill_next_token_bitmask_par
 
-from engine_sampler import ConstraintError, ConstraintReader, ParameterError, Vocabulary, Work
+from engine_sampler import ParameterError
+from engine_sampler.contract import ConstraintError, ConstraintReader, Vocabulary, Work
 
 from .grammars import lark_of, unenforced_in
 from .matching import GuidedGrammar, GuidedMatcher

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
-from engine_sampler import ConstraintError, Tokenizer, Vocabulary, bitmask_words
+from engine_sampler import Tokenizer
+from engine_sampler.contract import ConstraintError, Vocabulary, bitmask_words
 
 SPECIAL_MARKER = b"\xff"
 """Begins what llguidance takes for the name of a special token; no UTF-8 text has this byte."""

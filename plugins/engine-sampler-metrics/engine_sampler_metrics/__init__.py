@@ -18,7 +18,7 @@ from typing import Any
 
 from prometheus_client import start_http_server
 
-from engine_sampler import hookimpl
+from engine_sampler.contract import hookimpl
 
 from .observer import MetricsObserver
 

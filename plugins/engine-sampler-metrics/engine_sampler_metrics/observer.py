@@ -12,7 +12,8 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Metri
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.registry import Collector
 
-from engine_sampler import GrammarMeasures, Record, SamplingParams, StepMeasures
+from engine_sampler import Record, SamplingParams
+from engine_sampler.contract import GrammarMeasures, StepMeasures
 
 from .batch_histogram import BatchHistogram
 

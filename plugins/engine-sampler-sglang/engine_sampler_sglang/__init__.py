@@ -12,7 +12,7 @@ def register() -> None:
     """Called by SGLang in each of its processes: both names may then be chosen. Until one is, everything is
     SGLang's own.
 
-    Raises `PeerError` (`engine_sampler.adapters.for_bridges`) if this release of SGLang has other signatures
+    Raises `PeerError` (`engine_sampler.for_bridges`) if this release of SGLang has other signatures
     than those that this package is made for.
     """
     from .places import put_in

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from engine_sampler.adapters.for_bridges import EngineRequest
+from engine_sampler.for_bridges import EngineRequest
 
 from .settings import params_or_sglangs
 

@@ -13,8 +13,10 @@ from sglang.srt.constrained.torch_ops.token_filter_torch_ops import set_token_fi
 from sglang.srt.parser.reasoning_parser import ReasoningParser
 from sglang.srt.runtime_context import get_serving
 
-from engine_sampler import Tokenizer, apply_bitmask, bitmask_words
-from engine_sampler.adapters.for_bridges import GrammarText, fill_texts, structured_grammar
+from engine_sampler import Tokenizer
+from engine_sampler.contract import bitmask_words
+from engine_sampler.for_bridges import GrammarText, fill_texts, structured_grammar
+from engine_sampler.stateless import apply_bitmask
 
 logger = logging.getLogger("engine_sampler")
 

@@ -8,7 +8,7 @@ from sglang.srt.layers import sampler as samplers
 from sglang.srt.sampling.sampling_batch_info import SamplingBatchInfo
 from sglang.srt.sampling.sampling_params import SamplingParams
 
-from engine_sampler.adapters.for_bridges import PeerPlaces, overriding
+from engine_sampler.for_bridges import PeerPlaces, overriding
 
 from . import NAME
 from .following import FOLLOWING

@@ -8,7 +8,7 @@ import torch
 from sglang.srt.layers import sampler as samplers
 
 from engine_sampler import RowResult, SamplingParams
-from engine_sampler.adapters.for_bridges import BridgeSampler, tokens_beside
+from engine_sampler.for_bridges import BridgeSampler, tokens_beside
 
 from .following import FollowedRow, rows_of
 

@@ -9,7 +9,7 @@ from sglang.srt.runtime_context import get_exec
 from sglang.srt.sampling.sampling_params import TOP_K_ALL
 
 from engine_sampler import RowSampler, SamplingParams
-from engine_sampler.adapters.for_bridges import child_seed_of, parameters_among, params_or_plain
+from engine_sampler.for_bridges import child_seed_of, parameters_among, params_or_plain
 
 from . import NAME
 

@@ -23,7 +23,7 @@ from sglang_engine import (
 )
 
 from engine_sampler import process_logits
-from engine_sampler.adapters.for_bridges import PeerError
+from engine_sampler.for_bridges import PeerError
 
 places = pytest.importorskip("engine_sampler_sglang.places")
 

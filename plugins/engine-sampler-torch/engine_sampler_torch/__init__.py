@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from engine_sampler import DeferredBackend, hookimpl
+from engine_sampler.contract import DeferredBackend, hookimpl
 
 if TYPE_CHECKING:
     from .backend import TorchBackend

@@ -13,8 +13,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
-from engine_sampler import Backend, Batch, Chain, Rows, Sampler, Selection, Selector, SlotTable
 from engine_sampler.arithmetic import LogitRows, Logprobs
+from engine_sampler.contract import Backend, Batch, Chain, Rows, Sampler, Selection, Selector, SlotTable
 from engine_sampler.for_backends import NumpyBackend, fork_safe
 
 from .arithmetic import shortcoming

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine_sampler import Example, Param, Rows, Sampler
+from engine_sampler.contract import Example, Param, Rows, Sampler
 
 
 class SecondBest(Sampler):

@@ -10,7 +10,7 @@ import torch
 from engine_sampler_torch.steps import Block, DeviceSelector, DeviceStep, selector_of, step_of
 from torch import Tensor
 
-from engine_sampler import Chain, Rows
+from engine_sampler.contract import Chain, Rows
 
 NEG_INF = float("-inf")
 HOST_ONLY = {"infill", "logits_processors"}

@@ -9,8 +9,8 @@ import torch
 from vllm.v1.sample.logits_processor import builtin
 from vllm.v1.sample.logits_processor.interface import LogitsProcessor
 
-from engine_sampler.adapters.for_bridges import EngineRequest, follow_update, params_or_plain, processed_by
 from engine_sampler.arithmetic import child_seed
+from engine_sampler.for_bridges import EngineRequest, follow_update, params_or_plain, processed_by
 
 from .settings import params_of
 

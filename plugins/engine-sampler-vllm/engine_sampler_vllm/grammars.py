@@ -13,8 +13,9 @@ from vllm.exceptions import VLLMValidationError
 from vllm.v1.structured_output.backend_types import StructuredOutputBackend, StructuredOutputGrammar
 from vllm.v1.structured_output.request import get_structured_output_key
 
-from engine_sampler import Tokenizer, bitmask_words
-from engine_sampler.adapters.for_bridges import GrammarText, overriding, refused_with, structured_grammar
+from engine_sampler import Tokenizer
+from engine_sampler.contract import bitmask_words
+from engine_sampler.for_bridges import GrammarText, overriding, refused_with, structured_grammar
 
 from .places import PLACES
 

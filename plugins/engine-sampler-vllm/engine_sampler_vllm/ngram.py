@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine_sampler.adapters.for_bridges import ngram_draft
+from engine_sampler.for_bridges import ngram_draft
 
 
 class NgramDrafter:

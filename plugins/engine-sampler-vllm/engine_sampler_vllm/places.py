@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine_sampler.adapters.for_bridges import PeerPlaces
+from engine_sampler.for_bridges import PeerPlaces
 
 PLACES = PeerPlaces("vLLM")
 """Those of all parts of this package."""

@@ -10,8 +10,9 @@ from vllm.v1.outputs import LogprobsTensors, SamplerOutput
 from vllm.v1.sample.rejection_sampler import RejectionSampler
 from vllm.v1.sample.sampler import Sampler
 
-from engine_sampler import LogprobsTable, RowResult
-from engine_sampler.adapters.for_bridges import BridgeSampler, EngineRequest, tokens_beside, tokens_of_drafts
+from engine_sampler import RowResult
+from engine_sampler.for_bridges import BridgeSampler, EngineRequest, tokens_beside, tokens_of_drafts
+from engine_sampler.stateless import LogprobsTable
 
 from .batches import OURS, has_budgets, processed_by_others, requests_in
 

@@ -7,7 +7,7 @@ from typing import Any
 from vllm.exceptions import VLLMValidationError
 
 from engine_sampler import RowSampler, SamplingParams
-from engine_sampler.adapters.for_bridges import parameters_among, refused_with
+from engine_sampler.for_bridges import parameters_among, refused_with
 
 from .places import PLACES
 

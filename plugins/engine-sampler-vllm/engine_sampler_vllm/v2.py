@@ -6,7 +6,7 @@ from typing import Any
 
 from vllm.v1.worker.gpu.sample.sampler import Sampler
 
-from engine_sampler.adapters.for_bridges import overriding
+from engine_sampler.for_bridges import overriding
 
 from . import settings
 from .places import PLACES

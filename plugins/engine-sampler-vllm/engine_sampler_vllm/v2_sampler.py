@@ -11,7 +11,7 @@ from vllm.v1.worker.gpu.sample.sampler import PROCESSED_LOGPROBS_MODES, Sampler
 from vllm.v1.worker.gpu.spec_decode.rejection_sampler import RejectionSampler
 
 from engine_sampler import RowResult
-from engine_sampler.adapters.for_bridges import (
+from engine_sampler.for_bridges import (
     BridgeSampler,
     EngineRequest,
     follow_slots,

@@ -22,7 +22,7 @@ from vllm_engine import (
     vllms,
 )
 
-from engine_sampler.adapters.for_bridges import PeerError
+from engine_sampler.for_bridges import PeerError
 
 PLACES = pytest.importorskip("engine_sampler_vllm.places").PLACES
 v1 = pytest.importorskip("engine_sampler_vllm.v1")

@@ -14,7 +14,7 @@ from vllm_engine import SamplingParams, params_of, torch, verified
 from vllm_v2 import VOCAB, V2Engine, v2_modules
 
 from engine_sampler import process_logits, sample
-from engine_sampler.adapters.for_bridges import PeerError
+from engine_sampler.for_bridges import PeerError
 
 SETTINGS: list[dict[str, Any]] = [
     {"temperature": 0.0},

@@ -24,8 +24,8 @@ from vllm.sampling_params import StructuredOutputsParams
 from vllm.v1.request import Request
 from vllm.v1.structured_output import backend_guidance, backend_types
 
-from engine_sampler import unpack_bitmask
-from engine_sampler.adapters.for_bridges import PeerError
+from engine_sampler.contract import unpack_bitmask
+from engine_sampler.for_bridges import PeerError
 
 WORDS = ["true", "false", "null", '{"', '":', "ab", "12"]
 END, OTHER_END = 256 + len(WORDS), 257 + len(WORDS)

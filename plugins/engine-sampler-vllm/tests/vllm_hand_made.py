@@ -13,7 +13,7 @@ from engine_sampler_vllm.batches import FollowingProcessor, requests_in
 from vllm.v1.sample.logits_processor import LogitsProcessors, MinPLogitsProcessor
 
 from engine_sampler import SamplingParams
-from engine_sampler.adapters.for_bridges import EngineRequest
+from engine_sampler.for_bridges import EngineRequest
 
 _COLUMNS = "temperature top_p top_k".split()
 _PENALTIES = "presence frequency repetition".split()

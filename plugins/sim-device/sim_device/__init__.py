@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from engine_sampler import LibraryBackend, hookimpl
+from engine_sampler.contract import hookimpl
+from engine_sampler.for_backends import LibraryBackend
 
 from .arrays import SimArray
 from .building import compile_library, kernels

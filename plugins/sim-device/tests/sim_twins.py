@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from engine_sampler import LibraryBackend, SamplingParams, Scheduler
+from engine_sampler import SamplingParams, Scheduler
+from engine_sampler.for_backends import LibraryBackend
 from tests.random_chains import random_logits, tokenizer
 
 VOCAB = 60

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sim_twins import Twins
 
-from engine_sampler import OnStream
+from engine_sampler.arithmetic import OnStream
 
 DEFAULT = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05}
 LASTING = {**DEFAULT, "ignore_eos": True}

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from sim_twins import Twins
 
-from engine_sampler import BackendError, LibraryBackend
+from engine_sampler import BackendError
+from engine_sampler.for_backends import LibraryBackend
 from tests.random_chains import ROUNDS
 
 CHOSEN = (

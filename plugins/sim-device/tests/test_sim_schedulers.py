@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from sim_twins import VOCAB, Twins
 
-from engine_sampler import LibraryBackend, SamplingParams
+from engine_sampler import SamplingParams
+from engine_sampler.for_backends import LibraryBackend
 from tests.random_chains import ROUNDS, random_settings
 
 FEW = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from engine_sampler import hookimpl
+from engine_sampler.contract import hookimpl
 
 from .checker import Checker
 from .matcher import TypedExpressions, TypedMatcher

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from engine_sampler import Grammar, Tokenizer, allocate_bitmask
+from engine_sampler import Grammar, Tokenizer
+from engine_sampler.contract import allocate_bitmask
 
 from .checker import Checker
 

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import SamplingParams, Scheduler, hookimpl
+from engine_sampler import SamplingParams, Scheduler
 from engine_sampler.backends.choose import named_backend
 from engine_sampler.backends.library import LibraryBackend, LibraryError
 from engine_sampler.backends.library.binding import REQUIRED
+from engine_sampler.contract import hookimpl
 from tests.engines import registered_plugin
 
 from .building import toy, variant

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import Tokenizer, Work
+from engine_sampler import Tokenizer
+from engine_sampler.contract import Work
 from engine_sampler.grammar import Grammar, Limits
 from engine_sampler.grammar.engines import native
 from engine_sampler.grammar.errors import GrammarError

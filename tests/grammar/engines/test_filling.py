@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import UnfinishedError, Work, spending
+from engine_sampler import UnfinishedError
+from engine_sampler.contract import Work, spending
 from engine_sampler.grammar import Grammar, fill_masks
 
 from ...bytewise import VOCAB, every_engine, tokenizer_for

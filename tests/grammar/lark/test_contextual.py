@@ -15,7 +15,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from engine_sampler import Tokenizer, allocate_bitmask
+from engine_sampler import Tokenizer
+from engine_sampler.contract import allocate_bitmask
 from engine_sampler.grammar import Grammar
 from engine_sampler.grammar.engines.reference import ReferenceGrammar
 from engine_sampler.grammar.errors import GrammarError, GrammarLimitError

@@ -20,7 +20,8 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
-from engine_sampler import Tokenizer, allocate_bitmask, unpack_bitmask
+from engine_sampler import Tokenizer
+from engine_sampler.contract import allocate_bitmask, unpack_bitmask
 from engine_sampler.grammar import Grammar
 
 from ...bytewise import needs_native_engine

@@ -12,15 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import (
-    ParameterError,
-    SamplingParams,
-    Scheduler,
-    Tokenizer,
-    hookimpl,
-    process_logits,
-    sample,
-)
+from engine_sampler import ParameterError, SamplingParams, Scheduler, Tokenizer, process_logits, sample
+from engine_sampler.contract import hookimpl
 from engine_sampler.grammar import Grammar, allocate_bitmask
 from engine_sampler.scheduler.membership.joining import matcher_for
 

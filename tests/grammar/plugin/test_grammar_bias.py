@@ -6,8 +6,9 @@ import re
 import numpy as np
 import pytest
 
-from engine_sampler import ParameterError, SamplingParams, Scheduler, Vocabulary, process_logits
+from engine_sampler import ParameterError, SamplingParams, Scheduler, process_logits
 from engine_sampler.arithmetic import FLT_MAX
+from engine_sampler.contract import Vocabulary
 from engine_sampler.grammar import Grammar, Limits, prepare
 from engine_sampler.grammar.plugin import GrammarBias
 from engine_sampler.testing import apply_sampler
@@ -191,7 +192,7 @@ def test_it_needs_a_tokenizer():
 @needs_native_engine
 def test_exceeding_a_limit_ends_the_request_with_the_reason():
     class Limited:
-        from engine_sampler import hookimpl
+        from engine_sampler.contract import hookimpl
 
         @hookimpl
         def register_grammars(self, register):

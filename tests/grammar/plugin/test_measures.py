@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine_sampler import GrammarMeasures, ParameterError, SamplingParams, Scheduler
+from engine_sampler import ParameterError, SamplingParams, Scheduler
+from engine_sampler.contract import GrammarMeasures
 from engine_sampler.grammar import GrammarCompiler
 
 from ...bytewise import fresh_tokenizer

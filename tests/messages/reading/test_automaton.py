@@ -12,8 +12,8 @@ from engine_sampler.messages import MessageParser
 from engine_sampler.messages.reading import automaton
 from engine_sampler.messages.reading.automaton import MAX_SHARED, MAX_STEPS, SharedAutomata
 
+from ...grammar.bodies.tools.transcripts import TOOLS
 from ...interruptions.injecting import Injection, count_of
-from ...params.tools.transcripts import TOOLS
 from ..vocabularies import MARKERS, vocabulary
 
 CALL = "<tool_call>\n<function=get_weather>\n<parameter=city>\n%s\n</parameter>\n</function>\n</tool_call>"

@@ -200,7 +200,7 @@ def test_a_marker_of_several_tokens_counts_as_a_part_of_the_thoughts() -> None:
 
 @pytest.mark.parametrize("family", ["qwen_3", "mistral_v11", "harmony", "gemma_4", "kimi_k3", "cohere"])
 def test_a_family_has_its_markers(family: str) -> None:
-    from engine_sampler.params.tools import TOOL_FAMILIES
+    from engine_sampler.params.families import TOOL_FAMILIES
 
     start, end = TOOL_FAMILIES[family].thinking or ("", "")
     tokenizer = Tokenizer([bytes([i]) for i in range(256)] + [b"<eos>"], eos_token_ids=[256])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine_sampler import Param
+from engine_sampler.contract import Param
 from engine_sampler.testing.search.drawing import (
     LARGEST,
     MOST_ROWS,

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from engine_sampler import Batch, Rows, Selection
 from engine_sampler.arithmetic import LogitRows, row_logprobs
 from engine_sampler.backends.numpy import NumpyBackend
-from engine_sampler.contract import Chain, Group
+from engine_sampler.contract import Batch, Chain, Group, Rows, Selection
 
 from .collection import ANY, breaks
 from .right import Plain

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from engine_sampler import StopVerdict
-from engine_sampler.contract import Param, Watch
+from engine_sampler.contract import Param, StopVerdict, Watch
 
 from .collection import ANY, breaks
 from .right import Budget

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from engine_sampler import UnfinishedError, Work, spending
+from engine_sampler import UnfinishedError
+from engine_sampler.contract import Work, spending
 
 from .collection import ANY, breaks
 from .right import EOS, PIECES, BoundedSteps, Steps

@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from engine_sampler import (
+from engine_sampler import Tokenizer
+from engine_sampler.arithmetic import coin, settle
+from engine_sampler.backends.numpy import NumpyBackend
+from engine_sampler.contract import (
     Backend,
     Example,
     Param,
@@ -17,14 +20,12 @@ from engine_sampler import (
     StoppingCriteria,
     StopVerdict,
     TextCriteria,
-    Tokenizer,
+    TextMatch,
+    TextMatcher,
     Truncation,
     Work,
     spending,
 )
-from engine_sampler.arithmetic import coin, settle
-from engine_sampler.backends.numpy import NumpyBackend
-from engine_sampler.contract import TextMatch, TextMatcher
 from engine_sampler.testing import (
     BackendContract,
     GrammarContract,

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from engine_sampler import Selection
 from engine_sampler.arithmetic import draw64
+from engine_sampler.contract import Selection
 
 from .collection import ANY, breaks
 from .right import Last, Uniform

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from engine_sampler import Example, Param
 from engine_sampler.arithmetic import distances, weights
+from engine_sampler.contract import Example, Param
 
 from .collection import ANY, breaks
 from .right import Near

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from engine_sampler import Backend, BackendError
+from engine_sampler import BackendError
+from engine_sampler.contract import Backend
 
 from ..backend import AscendBackend
 from ..presence import missing

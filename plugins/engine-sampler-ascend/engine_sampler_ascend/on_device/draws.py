@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from engine_sampler import Backend, SamplingParams, Scheduler
+from engine_sampler import SamplingParams, Scheduler
+from engine_sampler.contract import Backend
 
 from .arrays import Place
 

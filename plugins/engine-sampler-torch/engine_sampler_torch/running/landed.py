@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engine_sampler import Batch, LogprobsRequest
+from engine_sampler.contract import Batch, LogprobsRequest
 
 from .captured import CapturedStep
 from .pieces import as_slice

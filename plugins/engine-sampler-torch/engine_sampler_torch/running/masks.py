@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine_sampler import Batch
+from engine_sampler.contract import Batch
 
 from .transfer import Upload
 

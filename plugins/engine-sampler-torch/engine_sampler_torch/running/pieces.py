@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from engine_sampler import LOGPROBS_KINDS, Batch, Group, LogprobsRequest, Rows, Sampler, Selector
+from engine_sampler.contract import LOGPROBS_KINDS, Batch, Group, LogprobsRequest, Rows, Sampler, Selector
 
 from ..steps import DeviceSelector, DeviceStep, Given
 from .masks import PieceMasks

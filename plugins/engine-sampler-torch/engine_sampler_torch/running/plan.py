@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from engine_sampler import Chain, Truncation
+from engine_sampler.contract import Chain, Truncation
 
 from ..steps import DeviceSelector, DeviceStep, selector_of, step_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engine_sampler import Batch
+from engine_sampler.contract import Batch
 
 from .chain import run_steps, verdicts_of, whole_rows
 from .pieces import pieces_of

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine_sampler import LOGPROBS_KINDS, Batch
 from engine_sampler.arithmetic import LN_2, Logprobs, log2_mass
+from engine_sampler.contract import LOGPROBS_KINDS, Batch
 
 from ..arithmetic import row_logprobs
 from ..steps import Block

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine_sampler import Batch, Group
+from engine_sampler.contract import Batch, Group
 from engine_sampler.for_backends import INTERRUPTIONS, HostRun, failure
 
 from .captured import CapturedStep, Captures, Graphs, TokenRoom, kind_of

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine_sampler import Rows, Sampler
 from engine_sampler.arithmetic import FLT_MAX
+from engine_sampler.contract import Rows, Sampler
 
 from .listing import Lists, flat_places
 from .transfer import NUMPY_DTYPES, Upload

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor
 
-from engine_sampler import Batch
+from engine_sampler.contract import Batch
 from engine_sampler.for_backends import INTERRUPTIONS
 
 from .captured import CapturedStep, TokenRoom

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from engine_sampler import Rows, bitmask_words
+from engine_sampler.contract import Rows, bitmask_words
 from engine_sampler.for_backends import padded
 
 _FEWEST = 16

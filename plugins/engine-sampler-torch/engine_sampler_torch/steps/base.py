@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine_sampler import Rows
 from engine_sampler.arithmetic import FLT_MAX
+from engine_sampler.contract import Rows
 
 from ..arithmetic import NEGATIVE_INFINITY, columns_of, distances, first_columns, weights
 

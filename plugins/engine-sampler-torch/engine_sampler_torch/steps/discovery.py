@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from engine_sampler import Sampler, Selector
+from engine_sampler.contract import Sampler, Selector
 from engine_sampler.for_backends import default_registry, objects_in
 
 from . import edits, selectors, transforms, truncations

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import torch
 from counting_device import CountingDevice, OnDevice
+from engine_sampler_transformers import ChainLogitsProcessor
+from engine_sampler_transformers.generate import _Loop
+from engine_sampler_vllm.logits_processor import EngineSampler
+from vllm_protocol import Batch, FakeRequest, Params, Runner
 
 from engine_sampler import SamplingParams, Scheduler
-from engine_sampler.adapters.transformers import ChainLogitsProcessor
-from engine_sampler.adapters.transformers.generate import _Loop
-from engine_sampler.adapters.vllm import EngineSampler
-from tests.adapters.vllm_protocol import Batch, FakeRequest, Params, Runner
 
 ROWS, VOCAB = 8, 32000
 LOGITS = np.random.default_rng(8).normal(0, 3, (ROWS, VOCAB)).astype(np.float32)

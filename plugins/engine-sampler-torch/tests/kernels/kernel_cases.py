@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from engine_sampler import Chain, Rows, Sampler, SamplingParams
+from engine_sampler import SamplingParams
+from engine_sampler.contract import Chain, Rows, Sampler
 from engine_sampler.for_backends import default_registry
 from engine_sampler.testing import make_rows
 from tests.random_chains import random_logits, run_fused, vocabulary

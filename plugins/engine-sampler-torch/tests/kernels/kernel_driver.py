@@ -9,8 +9,8 @@ import torch
 from engine_sampler_torch.kernels import KernelOutcome, Workspace, WorkspaceShape, sample
 from torch import Tensor
 
-from engine_sampler import Chain, Rows
 from engine_sampler.arithmetic import GREEDY_BELOW, LN_2, log2_64
+from engine_sampler.contract import Chain, Rows
 
 
 def inputs(name: str, rows: Rows) -> tuple[dict[str, np.ndarray], Any]:

@@ -22,8 +22,9 @@ from engine_sampler_torch.kernels.plan import KernelPlan
 from kernel_cases import DTYPES, NAMES, Case, chain_of, expected, random_case, random_params, rows_of
 from kernel_driver import run
 
-from engine_sampler import SamplingParams, unpack_bitmask
+from engine_sampler import SamplingParams
 from engine_sampler.arithmetic import LogitRows, RowFault, checked_row, first_columns
+from engine_sampler.contract import unpack_bitmask
 from tests.random_chains import ROUNDS
 
 ORDERS = [list(order) for n in range(5) for order in itertools.permutations(NAMES, n)]

@@ -16,16 +16,8 @@ from engine_sampler_torch.running import edits, fused
 from engine_sampler_torch.steps import Block, DeviceStep, Given
 from interpreter import launch_compiled
 
-from engine_sampler import (
-    Example,
-    Param,
-    Rows,
-    Sampler,
-    SamplingParams,
-    Scheduler,
-    StepResult,
-    Tokenizer,
-)
+from engine_sampler import SamplingParams, Scheduler, StepResult, Tokenizer
+from engine_sampler.contract import Example, Param, Rows, Sampler
 from tests.engines import registered
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter's, for NaN

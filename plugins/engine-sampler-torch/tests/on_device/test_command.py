@@ -12,7 +12,7 @@ from on_device import __main__ as command
 from on_device import equality
 from on_device.markdown import markdown
 
-from engine_sampler import Batch
+from engine_sampler.contract import Batch
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from engine_sampler_torch.ranks.batch_sharded.answers import AnswerLayout, RankA
 from engine_sampler_torch.ranks.batch_sharded.ledger import Ledger, LedgerEntry, StepPlan
 from engine_sampler_torch.ranks.batch_sharded.merging import merged
 
-from engine_sampler import SamplingParams, StepResult, Vocabulary
+from engine_sampler import SamplingParams, StepResult
+from engine_sampler.contract import Vocabulary
 from engine_sampler.for_backends import PerRow, entries_of, put_entry
 
 VOCAB_SIZE, RANKS = 50, 2

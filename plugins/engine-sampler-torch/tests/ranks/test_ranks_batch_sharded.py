@@ -14,17 +14,8 @@ from engine_sampler_torch.ranks import BatchShardedScheduler, VocabularyShards
 from random_life import EOS, SHORT, Life, facts, live
 from rank_pool import Place, RankPool
 
-from engine_sampler import (
-    Grammar,
-    Param,
-    ParameterError,
-    RequestError,
-    Rows,
-    Sampler,
-    SamplingParams,
-    Scheduler,
-    hookimpl,
-)
+from engine_sampler import Grammar, ParameterError, RequestError, SamplingParams, Scheduler
+from engine_sampler.contract import Param, Rows, Sampler, hookimpl
 from engine_sampler.for_backends import default_registry
 
 

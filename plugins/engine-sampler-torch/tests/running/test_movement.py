@@ -14,14 +14,8 @@ from engine_sampler_torch.backend import is_exact
 from engine_sampler_torch.running import pieces
 from host_sampler import SecondBest
 
-from engine_sampler import (
-    SamplingParams,
-    Scheduler,
-    StepResult,
-    Tokenizer,
-    hookimpl,
-    logprobs,
-)
+from engine_sampler import SamplingParams, Scheduler, StepResult, Tokenizer, logprobs
+from engine_sampler.contract import hookimpl
 from tests.engines import registered, registered_plugin
 
 ROWS, VOCAB = 64, 131072

@@ -14,8 +14,9 @@ from engine_sampler_torch import TorchBackend
 from engine_sampler_torch.running import pieces
 from torch_chains import HOST_ONLY
 
-from engine_sampler import Batch, Chain, Group, Rows, SamplingParams
+from engine_sampler import SamplingParams
 from engine_sampler.arithmetic import LogitRows
+from engine_sampler.contract import Batch, Chain, Group, Rows
 from engine_sampler.for_backends import NumpyBackend
 from engine_sampler.testing import packed, times
 from tests.random_chains import SAMPLERS, SELECTORS, Random, random_logits, random_rows, random_settings

@@ -11,7 +11,8 @@ import torch
 from counting_device import CountingDevice, OnDevice
 from engine_sampler_torch.steps import Block, DeviceStep, Given
 
-from engine_sampler import Example, Param, Rows, Sampler, SamplingParams, Scheduler
+from engine_sampler import SamplingParams, Scheduler
+from engine_sampler.contract import Example, Param, Rows, Sampler
 from tests.engines import registered
 
 SIZE, ROWS = 300, 4

@@ -11,8 +11,8 @@ from engine_sampler_torch import arithmetic
 from engine_sampler_torch.steps import Block, DeviceSelector, DeviceStep, selector_of, step_of
 from torch_chains import NEG_INF, apply_step, block_of, given_to, whole_rows
 
-from engine_sampler import Sampler, Selector
 from engine_sampler.arithmetic import FLT_MAX
+from engine_sampler.contract import Sampler, Selector
 from engine_sampler.for_backends import default_registry
 from engine_sampler.testing import make_rows
 from tests.random_chains import SAMPLERS, tokenizer

@@ -11,9 +11,10 @@ import pytest
 from engine_sampler_torch.steps import selector_of, step_of
 from torch_chains import HOST_ONLY, apply_step, block_of, select, whole_rows
 
-from engine_sampler import Rows, Tokenizer
+from engine_sampler import Tokenizer
 from engine_sampler.arithmetic import FLT_MAX
 from engine_sampler.arithmetic import MASS_SLACK as SLACK
+from engine_sampler.contract import Rows
 from engine_sampler.for_backends import default_registry
 from engine_sampler.testing import Case, make_case, make_rows, times
 from tests.random_chains import SAMPLERS, SELECTORS, tokenizer

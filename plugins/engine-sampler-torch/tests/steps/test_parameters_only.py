@@ -7,7 +7,8 @@ import pytest
 from engine_sampler_torch.steps import selector_of, step_of
 from torch_chains import HOST_ONLY
 
-from engine_sampler import Rows, SamplingParams
+from engine_sampler import SamplingParams
+from engine_sampler.contract import Rows
 from tests.random_chains import SAMPLERS, SELECTORS, random_rows
 
 OF_A_STEP = ("bitmask", "draw", "output_token_ids", "position", "seed", "states", "token_ids")

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from engine_sampler import RequestError, SamplingParams, StepResult, Vocabulary
+from engine_sampler import RequestError, SamplingParams, StepResult
+from engine_sampler.contract import Vocabulary
 from engine_sampler.for_backends import check_beam_rows, drafts_in, quoted
 
 from ..exchange import digest

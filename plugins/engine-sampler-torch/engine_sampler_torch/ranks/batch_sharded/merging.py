@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from engine_sampler import LOGPROBS_KINDS, Logprobs, StepResult
+from engine_sampler import Logprobs, StepResult
+from engine_sampler.contract import LOGPROBS_KINDS
 from engine_sampler.for_backends import LogprobsCollector, LogprobsPlan
 
 from .answers import RankAnswer, blank_result

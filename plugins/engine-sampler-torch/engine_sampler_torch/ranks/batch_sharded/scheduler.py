@@ -13,9 +13,7 @@ import torch
 import torch.distributed as dist
 
 from engine_sampler import (
-    Backend,
     BegunStep,
-    Param,
     Record,
     RequestError,
     RequestLimits,
@@ -24,6 +22,7 @@ from engine_sampler import (
     StepResult,
     Tokenizer,
 )
+from engine_sampler.contract import Backend, Param
 from engine_sampler.for_backends import (
     Newcomers,
     RequestId,

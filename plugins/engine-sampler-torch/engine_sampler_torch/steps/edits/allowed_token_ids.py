@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine_sampler import Rows
+from engine_sampler.contract import Rows
 
 from .._inputs import bitmask_of
 from ..base import Block, DeviceStep, Given

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from engine_sampler import Rows
+from engine_sampler.contract import Rows
 from engine_sampler.for_backends import favoured_ids
 
 from ...arithmetic import NEGATIVE_INFINITY, settled

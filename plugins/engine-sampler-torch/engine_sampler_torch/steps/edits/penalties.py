@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine_sampler import Rows
 from engine_sampler.arithmetic import FLT_MAX
+from engine_sampler.contract import Rows
 from engine_sampler.for_backends import PenaltyWindows, occurrence_shift, repetition_factors
 
 from ...arithmetic import settled

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine_sampler import Rows
+from engine_sampler.contract import Rows
 from engine_sampler.for_backends import (
     ADAPTIVE_PEAK,
     ADAPTIVE_SHARPNESS,

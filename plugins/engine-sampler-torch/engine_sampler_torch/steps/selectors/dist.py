@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from torch import Tensor
 
-from engine_sampler import Rows
+from engine_sampler.contract import Rows
 
 from ...arithmetic import pick_by_weight
 from .._inputs import draws

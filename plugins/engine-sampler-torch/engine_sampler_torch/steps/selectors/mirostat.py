@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from engine_sampler import Rows
 from engine_sampler.arithmetic import FLT_MAX, LN_2
 from engine_sampler.arithmetic import log2_64 as log2_on_host
+from engine_sampler.contract import Rows
 from engine_sampler.for_backends import MIROSTAT_HEAD, MIROSTAT_STEP_SQUARES, MIROSTAT_STEPS, current_mu
 
 from ...arithmetic import constant, exp2_64, log2_64, log2_mass, pick_by_weight, sum_in_order

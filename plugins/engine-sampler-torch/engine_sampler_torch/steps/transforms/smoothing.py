@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from engine_sampler import Rows
+from engine_sampler.contract import Rows
 from engine_sampler.for_backends import smoothing_cube, smoothing_square
 
 from ...arithmetic import NEGATIVE_INFINITY, settled

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine_sampler import Rows
 from engine_sampler.arithmetic import GREEDY_BELOW
+from engine_sampler.contract import Rows
 from engine_sampler.for_backends import (
     MAX_TEMPERATURE,
     highest_temperature,

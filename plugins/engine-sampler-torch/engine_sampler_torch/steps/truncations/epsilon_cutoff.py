@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine_sampler import Rows
+from engine_sampler.contract import Rows
 
 from ...arithmetic import weight_of_share
 from ..base import Block, DeviceStep, Given

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from engine_sampler import Rows
+from engine_sampler.contract import Rows
 
 from ...arithmetic import entropy_bits, exp2_64, weight_of_share
 from ..base import Block, DeviceStep, Given

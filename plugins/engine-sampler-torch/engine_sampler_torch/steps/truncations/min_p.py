@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from engine_sampler import Rows
 from engine_sampler.arithmetic import MASS_SLACK
+from engine_sampler.contract import Rows
 from engine_sampler.for_backends import min_p_depth
 
 from .._inputs import greatest_least, least

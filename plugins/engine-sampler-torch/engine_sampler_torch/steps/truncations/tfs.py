@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch.nn.functional import pad
 
-from engine_sampler import Rows
+from engine_sampler.contract import Rows
 
 from ...arithmetic import mass_within
 from .._inputs import greatest_least, least

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from engine_sampler import Rows
 from engine_sampler.arithmetic import ONE_WEIGHT
+from engine_sampler.contract import Rows
 
 from ...arithmetic import constant, weight_of_share
 from ..base import Block, DeviceStep, Given

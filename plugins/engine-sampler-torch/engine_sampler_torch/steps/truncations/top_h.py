@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from engine_sampler import Rows
+from engine_sampler.contract import Rows
 
 from ...arithmetic import information, log2_mass
 from ..base import Block, DeviceStep, Given

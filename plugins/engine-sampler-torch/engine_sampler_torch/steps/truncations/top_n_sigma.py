@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from engine_sampler import Rows
+from engine_sampler.contract import Rows
 from engine_sampler.for_backends import SIGMA_CHUNK
 
 from ...arithmetic import NEGATIVE_INFINITY, square_root, sum_in_order

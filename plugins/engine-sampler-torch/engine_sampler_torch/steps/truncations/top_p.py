@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from engine_sampler import Rows
+from engine_sampler.contract import Rows
 
 from ...arithmetic import mass_reaching, mass_within
 from .._inputs import greatest_least, least

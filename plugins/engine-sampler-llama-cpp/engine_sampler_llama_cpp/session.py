@@ -1,0 +1,179 @@
+"""A `Session` with a GGUF model: many requests in one batch of llama.cpp."""
+
+from __future__ import annotations
+
+import logging
+import os
+import weakref
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+
+from engine_sampler import RequestLimits, Scheduler
+from engine_sampler.for_backends import RequestId
+from engine_sampler.for_bridges import Session as AnySession
+from engine_sampler.for_bridges import instance_of, integer_of, named_backend
+
+from .vocabulary import tokenize, tokenizer_of_vocabulary
+
+_DEFAULT_CONTEXT = 8192
+"""The default context length in tokens, for models that support a longer one."""
+_BATCH = 512
+
+
+class Session(AnySession):
+    """One `Scheduler` fed by a model that runs in llama.cpp.
+
+    model         a GGUF file.
+    backend       as for `Scheduler`.
+    context       maximum tokens of prompt and output together; default: the model's own, at most 8192.
+    max_requests  maximum number of live requests; each has its own cache of `context` tokens.
+
+        session = Session("model.gguf")
+        request = session.add(SamplingParams(top_k=40, max_tokens=100, seed=7), "Once upon a time")
+        while session.scheduler.request_ids:
+            print(session.step().text[0], end="")
+
+    Raises OSError or ValueError for a file that llama.cpp cannot load, ImportError without llama_cpp.
+    """
+
+    def __init__(
+        self, model: str, backend: str = "auto", *, context: int | None = None, max_requests: int = 1
+    ) -> None:
+        instance_of((str, os.PathLike), "model", model, "the path of a GGUF file")
+        if context is not None:
+            integer_of("context", context, 1)
+        integer_of("max_requests", max_requests, 1)
+        named_backend(backend)
+        self._model = _Model(model, context, max_requests)
+        tokenizer = tokenizer_of_vocabulary(self._model.vocab, self._model)
+        super().__init__(
+            Scheduler(
+                len(tokenizer),
+                tokenizer,
+                max_model_len=self._model.context_length,
+                backend=backend,
+                limits=RequestLimits.none(),
+                postpone=False,  # the model has no new token to read then
+            ),
+            max_requests,
+        )
+        self._sequences: dict[RequestId, int] = {}
+        """The sequence id of each request in the model's cache."""
+        self._cached: dict[RequestId, int] = {}
+        """How many tokens of each request are in the cache."""
+
+    def encode(self, prompt: str) -> list[int]:
+        instance_of(str, "prompt", prompt, "a text")
+        token_ids = tokenize(self._model.vocab, prompt, special=True)
+        if not token_ids:
+            raise ValueError("prompt is empty, and the model adds no BOS token")
+        return token_ids
+
+    def forward(self, contexts: Mapping[RequestId, list[int]]) -> np.ndarray:
+        """float32 [rows, vocab], valid until the next call; only new tokens run through the model."""
+        new: list[tuple[int, int, int, int]] = []
+        for row, (request_id, token_ids) in enumerate(contexts.items()):
+            sequence = self._sequence_of(request_id)
+            cached = self._cached.get(request_id, 0)
+            last = len(token_ids) - 1
+            new += [(token_ids[i], i, sequence, row if i == last else -1) for i in range(cached, last + 1)]
+            self._cached[request_id] = last + 1
+        return self._model.run(new, len(contexts))
+
+    def forget(self, request_id: RequestId) -> None:
+        self._cached.pop(request_id, None)
+        sequence = self._sequences.pop(request_id, None)
+        if sequence is not None:
+            self._model.clear(sequence)
+
+    def _sequence_of(self, request_id: RequestId) -> int:
+        if request_id not in self._sequences:
+            for stale in set(self._sequences) - set(self.scheduler.request_ids):
+                self.forget(stale)  # removed without a step
+            taken = set(self._sequences.values())
+            self._sequences[request_id] = min(set(range(self._model.sequences)) - taken)
+        return self._sequences[request_id]
+
+
+class _Model:
+    """llama.cpp's model, context and batch, freed with this object."""
+
+    def __init__(self, path: str, context_length: int | None, sequences: int) -> None:
+        import llama_cpp as lib  # type: ignore[import-not-found,unused-ignore]
+
+        if not os.path.isfile(path):
+            raise FileNotFoundError(f"--model {path}: no such file")
+        log = logging.getLogger("llama-cpp-python")
+        if log.level == logging.NOTSET:  # this level prints llama.cpp's whole log
+            log.setLevel(logging.CRITICAL + 1)
+        self._lib = lib
+        self.sequences = sequences
+        resources = ExitStack()
+        self._close = weakref.finalize(self, resources.close)
+        self._model = lib.llama_model_load_from_file(os.fsencode(path), lib.llama_model_default_params())
+        if not self._model:
+            raise ValueError(f"--model {path}: llama.cpp cannot load it")
+        resources.callback(lib.llama_model_free, self._model)
+        self.vocab = lib.llama_model_get_vocab(self._model)
+        self._vocab_size = lib.llama_vocab_n_tokens(self.vocab)
+        trained_length = lib.llama_model_n_ctx_train(self._model)
+        self.context_length = context_length or min(trained_length, _DEFAULT_CONTEXT)
+        options = lib.llama_context_default_params()
+        options.n_ctx = self.context_length * sequences
+        options.n_seq_max = sequences
+        options.n_batch = _BATCH
+        options.n_threads_batch = _cores()
+        options.n_threads = max(options.n_threads_batch // 2, 1)
+        self._context = lib.llama_init_from_model(self._model, options)
+        if not self._context:
+            raise ValueError(f"--model {path}: llama.cpp cannot create a context of {options.n_ctx} tokens")
+        resources.callback(lib.llama_free, self._context)
+        self._batch = lib.llama_batch_init(_BATCH, 0, 1)
+        resources.callback(lib.llama_batch_free, self._batch)
+
+    def run(self, tokens: list[tuple[int, int, int, int]], rows: int) -> np.ndarray:
+        """Run (token id, position, sequence, row or −1) through the model, rows ascending; returns the logits
+        of the rows. If all tokens fit into one batch, they are a view of llama.cpp's memory."""
+        if len(tokens) <= _BATCH:
+            self._decode(tokens)
+            return self._logits(rows)
+        logits = np.empty((rows, self._vocab_size), np.float32)
+        for start in range(0, len(tokens), _BATCH):
+            chunk = tokens[start : start + _BATCH]
+            self._decode(chunk)
+            if own := [row for *_, row in chunk if row >= 0]:
+                logits[own] = self._logits(len(own))
+        return logits
+
+    def _decode(self, tokens: list[tuple[int, int, int, int]]) -> None:
+        """Run one batch."""
+        self._fill(tokens)
+        if status := self._lib.llama_decode(self._context, self._batch):
+            raise RuntimeError(f"llama.cpp cannot run {len(tokens)} tokens through the model ({status})")
+
+    def _logits(self, rows: int) -> np.ndarray:
+        """The logits of the last batch, which had this many rows."""
+        return np.ctypeslib.as_array(self._lib.llama_get_logits(self._context), (rows, self._vocab_size))
+
+    def clear(self, sequence: int) -> None:
+        self._lib.llama_memory_seq_rm(self._lib.llama_get_memory(self._context), sequence, -1, -1)
+
+    def _fill(self, tokens: list[tuple[int, int, int, int]]) -> None:
+        batch: Any = self._batch
+        batch.n_tokens = len(tokens)
+        for i, (token_id, position, sequence, row) in enumerate(tokens):
+            batch.token[i] = token_id
+            batch.pos[i] = position
+            batch.n_seq_id[i] = 1
+            batch.seq_id[i][0] = sequence
+            batch.logits[i] = row >= 0
+
+
+def _cores() -> int:
+    """The number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,136 @@
+"""A local model of transformers in a loop with a scheduler."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from engine_sampler import RequestLimits, Scheduler, Tokenizer
+from engine_sampler.for_backends import RequestId
+from engine_sampler.for_bridges import Session as AnySession
+from engine_sampler.for_bridges import instance_of, integer_of, named_backend
+
+_CACHE_NAMES = ("past_key_values", "cache_params")
+"""Models' names for their caches, of attention or of recurrent layers."""
+
+
+class _Cache(NamedTuple):
+    """A request's cache as keywords of the model, and its number of tokens."""
+
+    keywords: dict[str, Any]
+    tokens: int
+
+
+class Session(AnySession):
+    """One `Scheduler` fed by a causal language model of transformers.
+
+    model         the directory of a model and its tokenizer, as `save_pretrained` writes it.
+    backend       as in `Scheduler`.
+    max_requests  maximum number of live requests; None: any number.
+
+    The model runs on a GPU if torch finds one. Each request has its own cache, and its new tokens run through
+    the model in a forward pass of their own: a request gets the logits that it would get alone.
+
+    Raises ValueError or OSError naming the directory if it contains no loadable model.
+    """
+
+    def __init__(self, model: str, backend: str = "auto", *, max_requests: int | None = None) -> None:
+        instance_of((str, os.PathLike), "model", model, "the directory of a model")
+        if max_requests is not None:
+            integer_of("max_requests", max_requests, 1)
+        named_backend(backend)
+        if not Path(model).is_dir():
+            raise ValueError(f"{model} is not a directory; allowed is that of a transformers model")
+        import torch  # type: ignore[import-not-found]   # first, as transformers hides that it is missing
+
+        with _quiet(), _named_errors(model):
+            from transformers import AutoModelForCausalLM, AutoTokenizer  # type: ignore[import-not-found]
+
+            self._tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True)
+            self._model = AutoModelForCausalLM.from_pretrained(model, local_files_only=True, dtype="auto")
+            tokenizer = Tokenizer.from_transformers(self._tokenizer)
+        self._model.eval().to("cuda" if torch.cuda.is_available() else "cpu")
+        config = self._model.config.get_text_config()
+        size = min(config.vocab_size, len(tokenizer))
+        eos = _as_list(self._model.generation_config.eos_token_id)
+        super().__init__(
+            Scheduler(
+                size,
+                tokenizer,
+                eos_token_ids=[i for i in eos if 0 <= i < size],
+                max_model_len=getattr(config, "max_position_embeddings", None),
+                backend=backend,
+                limits=RequestLimits.none(),
+                postpone=False,  # the model has no new token to read then
+            ),
+            max_requests,
+        )
+        self._caches: dict[RequestId, _Cache] = {}
+        parameters = inspect.signature(self._model.forward).parameters
+        self._only_last = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
+
+    def encode(self, prompt: str) -> list[int]:
+        """The prompt's tokens, after the special tokens that the tokenizer prepends."""
+        instance_of(str, "prompt", prompt, "a text")
+        token_ids: list[int] = self._tokenizer(prompt)["input_ids"]
+        if not token_ids:
+            raise ValueError(f"prompt={prompt!r} has no tokens; the model needs at least one")
+        return token_ids
+
+    def forward(self, contexts: Mapping[RequestId, list[int]]) -> Any:
+        """Logits after each context, a float tensor [rows, width] on the host."""
+        import torch
+
+        with torch.inference_mode():
+            return torch.cat([self._logits(r, token_ids) for r, token_ids in contexts.items()]).cpu()
+
+    def forget(self, request_id: RequestId) -> None:
+        """Drop a request's cache."""
+        self._caches.pop(request_id, None)
+
+    def _logits(self, request_id: RequestId, token_ids: list[int]) -> Any:
+        """Logits [1, width] after `token_ids`, a prefix of which is in the cache."""
+        import torch
+
+        cache = self._caches.get(request_id, _Cache({}, 0))
+        new = torch.tensor([token_ids[cache.tokens :]], device=self._model.device)
+        outputs = self._model(input_ids=new, use_cache=True, **cache.keywords, **self._only_last)
+        keywords = {name: outputs[name] for name in _CACHE_NAMES if name in outputs}
+        self._caches[request_id] = _Cache(keywords, len(token_ids))
+        return outputs.logits[:, -1]
+
+
+def _as_list(token_ids: int | list[int] | None) -> list[int]:
+    if token_ids is None:
+        return []
+    return [token_ids] if isinstance(token_ids, int) else list(token_ids)
+
+
+@contextlib.contextmanager
+def _named_errors(model: str) -> Iterator[None]:
+    """Turn transformers' exceptions for a directory into a one-line ValueError that names it."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        message = str(error).strip() or type(error).__name__
+        raise ValueError(f"{model} contains no loadable model: {message.splitlines()[0]}") from error
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence transformers' progress bars and warnings; its settings are restored afterwards."""
+    from transformers.utils import logging  # type: ignore[import-not-found]
+
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
