@@ -21,6 +21,7 @@ from .base.forking import fork_safe
 from .base.lazy import lazy_names
 from .grammar.plugin.grammar_bias import favoured_ids
 from .registry import default_registry, objects_in, structured_in
+from .requests.results.fields import PerRow, entries_at_end, entries_of, entries_said, put_entry
 from .samplers.adaptive_p import (
     ADAPTIVE_PEAK,
     ADAPTIVE_SHARPNESS,
@@ -47,8 +48,8 @@ from .samplers.top_n_sigma import SIGMA_CHUNK
 from .scheduler import RequestId
 from .scheduler.arguments import chosen_tokens_in, drafts_in
 from .scheduler.beam_groups import check_beam_rows
-from .scheduler.joining import Newcomers, check_single, checked_count
 from .scheduler.logprobs import LogprobsCollector, LogprobsPlan
+from .scheduler.membership.joining import Newcomers, check_single, checked_count
 
 if TYPE_CHECKING:
     from .backends.library import LibraryBackend
@@ -70,6 +71,7 @@ __all__ = [
     "Newcomers",
     "NumpyBackend",
     "PenaltyWindows",
+    "PerRow",
     "RequestId",
     "best_backend",
     "check_beam_rows",
@@ -81,6 +83,9 @@ __all__ = [
     "default_registry",
     "drafts_in",
     "dry_penalties",
+    "entries_at_end",
+    "entries_of",
+    "entries_said",
     "failure",
     "favoured_ids",
     "fork_safe",
@@ -95,6 +100,7 @@ __all__ = [
     "objects_in",
     "occurrence_shift",
     "padded",
+    "put_entry",
     "quoted",
     "repetition_factors",
     "smoothing_cube",

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from ..base.arguments import not_allowed
 from ..contract import AnswerParser
 from ..contract.work import CAPTURE_STEPS_AT_ONCE
+from .parts import RequestPart
 
 if TYPE_CHECKING:
     from .request import Request
 
 
-class AnswerReader:
+class AnswerReader(RequestPart):
     """The part of a request that reads its output. It is brought up to that by each step, however the tokens
     have come."""
 
@@ -46,13 +47,11 @@ class AnswerReader:
             shared[type(parser)] = parser.shared_steps(CAPTURE_STEPS_AT_ONCE)
         return parser.feed(tokens) + parser.finish(steps=shared[type(parser)])
 
-    def cut(self, length: int) -> None:
-        """Go back to the first `length` tokens of an output that goes on from there."""
+    def rollback(self, length: int) -> None:
         if len(self) > length or self._parser.is_finished:
             self._parser.rollback(max(len(self) - length, 0))
 
     def fork(self) -> AnswerReader:
-        """An independent copy."""
         return AnswerReader(self._parser.fork())
 
 

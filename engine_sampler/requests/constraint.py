@@ -10,7 +10,9 @@ import numpy as np
 
 from ..base.errors import INTERRUPTIONS
 from ..contract import UnfinishedError, Work, bitmask_words, is_bounded
+from ..contract.constraints import RuleSettings, compiled_of
 from ..contract.work import REQUEST_WORK
+from .results import CapturedTokens, NoCaptures
 
 _MOST_FORCED = 1 << 16
 """The most forced tokens that are taken from a matcher at once."""
@@ -23,13 +25,25 @@ class Constraint:
     bounded     whether it is a `contract.BoundedMatcher`. Methods that are given `work` raise UnfinishedError
                 if that is too little for it, and nothing has changed; others take as long as they need.
     mask_ready  whether the last mask filled is that of the next token.
+    compiled    the grammar as compiled, if it has captures or settings, or leaves something unenforced.
     """
 
-    __slots__ = ("_accepted", "_before", "_has_eos", "_in_call", "_words", "bounded", "mask_ready", "matcher")
+    __slots__ = (
+        "_accepted",
+        "_before",
+        "_has_eos",
+        "_in_call",
+        "_words",
+        "bounded",
+        "compiled",
+        "mask_ready",
+        "matcher",
+    )
 
     def __init__(self, matcher: Any, vocab_size: int, has_eos: bool) -> None:
         self.matcher = matcher
         self.bounded = is_bounded(matcher)
+        self.compiled = compiled_of(matcher)
         self.mask_ready = False
         self._words = bitmask_words(vocab_size)
         self._has_eos = has_eos
@@ -64,6 +78,22 @@ class Constraint:
     def taken(self) -> int:
         """How many of these its language has: those of a marker before it are none of its text."""
         return int(getattr(self.matcher, "taken", self._accepted))
+
+    @property
+    def rules(self) -> RuleSettings | None:
+        """What its rules set; None for nothing."""
+        return None if self.compiled is None else self.compiled.settings
+
+    @property
+    def unenforced(self) -> list[str]:
+        """What its schema requires but it does not, in words."""
+        return [] if self.compiled is None else list(self.compiled.unenforced)
+
+    def captures(self, output: np.ndarray, begin: int) -> CapturedTokens | NoCaptures:
+        """What captures match in an output, whose token number `begin` is the first under the grammar."""
+        if self.compiled is None or not self.compiled.has_captures or self.is_begun:
+            return NoCaptures()
+        return CapturedTokens(output[: begin + self.taken], self.compiled, begin)
 
     def mask(self, work: Work | None = None) -> np.ndarray:
         """The mask of the next token, int32 [ceil(vocab / 32)]."""
@@ -143,8 +173,8 @@ class Constraint:
             self._accepted -= n
             self._in_call = False
 
-    def settle(self, length: int) -> None:
-        """Go back to the first `length` tokens after a call that was interrupted, perhaps within the matcher.
+    def rebuild(self, length: int) -> None:
+        """Go back to its first `length` tokens after a call that was interrupted, perhaps within the matcher.
 
         Our own matchers know how many they have accepted, whatever happens; another one that was interrupted
         within a call cannot be relied on, and raises `RuntimeError`.
@@ -161,7 +191,7 @@ class Constraint:
     def fork(self) -> Constraint:
         """An independent copy."""
         child = object.__new__(Constraint)
-        child._has_eos, child._words = self._has_eos, self._words
+        child._has_eos, child._words, child.compiled = self._has_eos, self._words, self.compiled
         child.mask_ready = False
         child._accepted, child._before, child._in_call = self._accepted, self._before, False
         child.matcher = self.matcher.fork()

@@ -17,6 +17,7 @@ from ..base.forking import fork_safe
 from ..contract import StopVerdict, TextMatch, TextMatcher
 from ..tokenizer import Tokenizer
 from .called_criteria import name_of
+from .parts import RequestPart
 
 MAX_TRANSITIONS = 1 << 13
 """Transitions that a `Transducer` remembers before it starts over."""
@@ -172,7 +173,7 @@ shared_transducer = lru_cache(maxsize=64)(Transducer)
 """The `Transducer` of a tokenizer, `skip_special_tokens` and matchers, shared by all requests."""
 
 
-class Detokenizer:
+class Detokenizer(RequestPart):
     """Decodes one request's text token by token.
 
     The deltas, together with what `close` adds, join to `Tokenizer.decode`, up to the end that a matcher
@@ -271,12 +272,7 @@ class Detokenizer:
         data = self._held_in(self._states[-1]) + self._transducer.bytes_of(self._last_token)
         self.deltas[-1] = _decoded(data[: max(0, len(data) - cut)])
 
-    def rollback(self, n: int) -> None:
-        """Undo the last n tokens; text that `take` has returned stays returned."""
-        if n:
-            self.cut(len(self._states) - n)
-
-    def cut(self, length: int) -> None:
+    def rollback(self, length: int) -> None:
         """Undo all tokens after the first `length`, and `close`, also those that were read by halves; text
         that `take` has returned stays returned."""
         if length < len(self._states):
@@ -289,7 +285,6 @@ class Detokenizer:
         self._sent, self._taken = min(self._sent, length), min(self._taken, length)
 
     def fork(self) -> Detokenizer:
-        """An independent copy."""
         child = object.__new__(Detokenizer)
         child._transducer, child.state = self._transducer, self.state
         child._last_token = self._last_token

@@ -106,6 +106,5 @@ def reason_of(part: str, fault: BaseException) -> str:
 _ENDINGS = itertools.count(1)
 
 
-def latest_ending() -> int:
-    """A number that is greater than those of all ends of requests so far, and smaller than all later ones."""
-    return next(_ENDINGS)
+latest_ending = _ENDINGS.__next__
+"""A number that is greater than those of all ends of requests so far, and smaller than all later ones."""

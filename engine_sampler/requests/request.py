@@ -5,13 +5,12 @@ from __future__ import annotations
 import copy
 import math
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..base.calling import call_for_add, call_plugin
 from ..base.errors import PluginFault, quoted
 from ..contract import Chain, ParameterError, Rows, Sampler, Vocabulary, Work
-from ..contract.constraints import compiled_of
 from ..params import SamplingParams, build_chain, phases_of
 from .answers import AnswerReader
 from .budget import Share
@@ -19,37 +18,45 @@ from .constraint import Constraint
 from .detokenizer import Detokenizer, MatchedEnds
 from .ending import RequestEnd, RequestError
 from .history import History
+from .parts import RecordedLogprobs, RequestPart, faults_of
 from .results import CapturedTokens, NoCaptures, Parts, Record, RequestId
+from .single_phase import SinglePhase
 from .slots import CheckTrigger, Slots
 from .state import RequestState
 from .stop_checks import StopChecks
 
 if TYPE_CHECKING:
-    from ..contract.constraints import RuleSettings
-    from ..params.phases import PhasePlan
     from .phases import RequestPhases
 
 Preparing = Sequence[tuple[Sampler, Rows]]
 """Samplers that prepare, each with a request as a single row."""
 
+_PARTS = {
+    "text": "the text",
+    "raw_logprobs": "the logprobs",
+    "stop_checks": "the stop checks",
+    "answer": "the parser",
+}
+"""The attributes of a request that are a `RequestPart` or None, and what errors call them."""
+
 
 class Request(RequestEnd):
-    """A request from `add` to its end. Its parts change together, in `accept` and `rollback`. Without `ends`,
-    none of its tokens ends it, and it has no text.
+    """A request from `add` to its end: its tokens, and what follows these. All of that changes together, in
+    `accept` and `rollback`. Without `ends`, none of its tokens ends it, and it has no text.
 
     state           history, and the states of samplers and selector.
     slot            its row number in the slot table; −1 without one.
     phases          where it is in the phases that its parameters describe, or in the parts of its grammar in
-                    which other parameters hold; None without any.
-    constraint      its grammar where that does not hold in all phases; `grammar` is it where it holds.
+                    which other parameters hold. Its state and its grammar follow that.
+    constraint      its grammar, which may not hold in all phases; None without one.
+    grammar         the same where it holds, else None.
     has_moved       whether its row belongs into another group than in the last step.
     position        the index of its next token when it gets a slot; None: the length of its history.
-    compiled        its grammar as compiled, if that has captures or settings, or leaves something unenforced.
-    grammar, text   None without a grammar, without a tokenizer.
-    answer          what reads its output; None without a parser.
     logprobs_modes  the kinds of logprobs that it requests.
-    raw_logprobs    the raw logprob of every output token (0 for one chosen elsewhere), if siblings compete
-                    or a criterion needs them.
+    text            None without a tokenizer.
+    raw_logprobs    None unless siblings compete or a criterion needs them.
+    stop_checks     whether it ends.
+    answer          what reads its output; None without a parser.
     score           what a beam search ranks it by, once it has ended.
     backlog         tokens chosen elsewhere, each with its logprob, which its grammar has not accepted yet:
                     that takes more work than a step may do. Replaced, never changed in place.
@@ -73,40 +80,26 @@ class Request(RequestEnd):
         self.id = request_id
         self.params = params
         self.seed = seed_of(params) if seed is None else seed
-        self.compiled = None if matcher is None else compiled_of(matcher)
-        plan, rules = phases_of(params), None if self.compiled is None else self.compiled.settings
-        if rules is not None:
-            plan = _with_rules(params, plan, rules)
-        self.phases = None if plan is None else _phases(plan, vocabulary, history)
+        self.constraint = self.grammar = _constraint(matcher, vocabulary)
         self.chain: Chain = build_chain(params)
         self.state = RequestState(self.chain, history)
-        if self.phases is None:
+        self.phases = _phases(params, vocabulary, history, self.constraint)
+        if self.phases.is_single:
             self.state.open(params, vocabulary)
         self.has_moved = False
         self.slot = -1
         self.position: int | None = None
-        has_eos = bool(vocabulary.eos_token_ids)
-        self.grammar = (
-            None
-            if matcher is None
-            else call_for_add("the grammar", Constraint, matcher, vocabulary.size, has_eos)
-        )
-        self.constraint: Constraint | None = None
         self.answer: AnswerReader | None = None
         self.stop_checks = StopChecks(
             params, history.prompt_token_ids, vocabulary, stopping_criteria, max_model_len, ends=ends
         )
         self.text = _detokenizer(params, vocabulary, self.stop_checks) if ends else None
-        self.raw_logprobs: list[float] | None = [] if self.stop_checks.needs_logprobs else None
+        self.raw_logprobs = RecordedLogprobs() if self.stop_checks.needs_logprobs else None
         self.logprobs_modes = _logprobs_modes(params)
         self.score: float | None = None
         self.backlog: list[tuple[int, float]] = []
         self.is_reported = False
-        if self.phases is not None:
-            self.constraint = self.grammar
-            if self.grammar is not None:
-                self.phases.constrain(self.grammar, rules)
-            self.phases.equip(self, None)
+        self.phases.open(self)
         self._resume(history.output_token_ids.tolist())
 
     # --- facts -----------------------------------------------------------------------------------
@@ -115,18 +108,6 @@ class Request(RequestEnd):
     def history(self) -> History:
         """Its tokens."""
         return self.state.history.whole
-
-    @property
-    def given(self) -> Mapping[str, Any]:
-        """The parameters of its chain that are not neutral."""
-        return self.params.given if self.phases is None else self.phases.state.phase.params.given
-
-    @property
-    def phase_tokens(self) -> dict[str, int] | None:
-        """How many tokens of the output each phase has had, by name; None without phases."""
-        if self.phases is None or not self.phases.automaton.plan.is_given:
-            return None
-        return self.phases.counts(len(self.history))
 
     @property
     def needs_logprobs(self) -> bool:
@@ -143,7 +124,7 @@ class Request(RequestEnd):
     def may_look_ahead(self) -> bool:
         """Whether its rows can be prepared before the tokens ahead of them have joined: it has no phases, no
         samplers that prepare, and no grammar that is not our own."""
-        is_plain = self.phases is None and not self.chain.preparing
+        is_plain = self.phases.is_single and not self.chain.preparing
         return is_plain and (self.grammar is None or self.grammar.is_own)
 
     def record(self, finish_reason: str | None = None) -> Record:
@@ -160,25 +141,22 @@ class Request(RequestEnd):
             seed=self.seed,
             cumulative_logprob=self.cumulative_logprob,
             score=self.score,
-            phase_tokens=self.phase_tokens,
-            unenforced=[] if self.compiled is None else list(self.compiled.unenforced),
+            phase_tokens=self.phases.told(len(history)),
+            unenforced=[] if self.constraint is None else self.constraint.unenforced,
             captures=self._captures(),
         )
 
     def _captures(self) -> NoCaptures | CapturedTokens:
-        grammar = self.constraint or self.grammar
-        if self.compiled is None or not self.compiled.has_captures or grammar is None or grammar.is_begun:
+        if self.constraint is None:
             return NoCaptures()
-        output, first = self.history.copy_of_output(), self.history.prompt_length
-        begin = first if self.phases is None else self.phases.grammar_begin
-        begin = len(output) if begin is None else begin - first
-        return CapturedTokens(output[: begin + grammar.taken], self.compiled, begin)
+        output, begin = self.history.copy_of_output(), self.phases.grammar_begin
+        first = len(output) if begin is None else begin - self.history.prompt_length
+        return self.constraint.captures(output, first)
 
     def check_trigger(self) -> CheckTrigger:
         """After which tokens `follow` must be called, besides those that end a grammar or a text."""
         always = self.raw_logprobs is not None or bool(self.state.eager)
-        trigger = self.stop_checks.trigger(self.history.prompt_length, always)
-        return trigger if self.phases is None else self.phases.trigger(trigger)
+        return self.phases.trigger(self.stop_checks.trigger(self.history.prompt_length, always))
 
     # --- changes ---------------------------------------------------------------------------------
 
@@ -188,23 +166,19 @@ class Request(RequestEnd):
         return [(sampler, rows.bind(sampler)) for sampler in self.chain.preparing]
 
     def told_phases(self) -> dict[str, int] | None:
-        """`phase_tokens` where a step tells them: when it has come into another phase, or has ended."""
-        if self.phases is None or not (self.has_moved or not self.live):
+        """The tokens of its phases where a step tells them: when it has come into another one, or has
+        ended."""
+        if not (self.has_moved or not self.live):
             return None
-        counts: dict[str, int] | None = self.attempt("phases", lambda: self.phase_tokens)
+        counts: dict[str, int] | None = self.attempt("phases", self.phases.told, len(self.history))
         return counts
-
-    def keep_phase(self) -> None:
-        """Discard the drawn token: a forced one has replaced it."""
-        assert self.phases is not None
-        self.phases.is_closing = False
 
     def forced_tokens(self) -> list[int]:
         """The tokens about which the phase or the grammar leaves no choice; a grammar that fails ends the
         request."""
         if self.backlog:
             return []
-        if self.phases is not None and (forced := self.phases.left_to_force(len(self.history))):
+        if forced := self.phases.left_to_force(len(self.history)):
             return list(forced)
         if self.grammar is None:
             return []
@@ -289,15 +263,13 @@ class Request(RequestEnd):
 
     def steer(self, drawn: int) -> int | None:
         """The token that its phases put in place of the drawn one, −1 if they fail; None if that stays."""
-        if self.phases is None:
-            return None
         tokens = self.history.token_ids
         token_id: int | None = self.attempt("phases", self.phases.steer, drawn, tokens, otherwise=-1)
         return token_id
 
     def lead(self, slots: Slots | None, length: int | None = None) -> None:
         """Let its phases heed its newest token, see `RequestPhases.lead`."""
-        if self.phases is not None:
+        if not self.phases.is_single:
             self.attempt("phases", self.phases.lead, self, slots, length)
 
     def read_answer(self, shared: dict[type, Any]) -> list[Any]:
@@ -305,11 +277,6 @@ class Request(RequestEnd):
         assert self.answer is not None
         events: list[Any] = self.attempt("the parser", self.answer.read, self, shared, otherwise=[])
         return events
-
-    def cut_answer(self, length: int) -> None:
-        """Let its parser, if it has one, go back to the first `length` tokens of the output."""
-        if self.answer is not None:
-            self.attempt("the parser", self.answer.cut, length)
 
     def without_last(self, n: int) -> tuple[list[tuple[int, float]], int]:
         """The backlog and the length of the history without the last n output tokens: those in the backlog
@@ -321,65 +288,27 @@ class Request(RequestEnd):
         """Undo the last n output tokens everywhere; text already streamed stays streamed. A part that cannot
         be rolled back ends the request."""
         self.backlog, length = self.without_last(n)
-        n = len(self.history) - length
-        faults: list[str] = []
-        has_moved, had_begun = False, None if self.phases is None else self.phases.grammar_begin
-        try:
-            has_moved = self.phases is not None and self.phases.cut(self.history.token_ids[:length])
-            if has_moved:
-                slots.cut(self.slot, length)
-            else:
-                slots.rollback(self.slot, n)
-        except PluginFault as fault:
-            faults.append(str(fault))
-        if self.text is not None:
-            self.text.rollback(n)
-        if self.phases is not None and has_moved:
-            faults += self.phases.go_back(self, slots, had_begun)
-        elif self.grammar is not None:
-            try:
-                call_plugin("the grammar", self.grammar.rollback, n)
-            except PluginFault as fault:
-                faults.append(str(fault))
-        if self.raw_logprobs is not None:
-            del self.raw_logprobs[len(self.raw_logprobs) - n :]
-        faults += self.stop_checks.rollback(self.history.output_length)
-        self.cut_answer(self.history.output_length)
+        faults = self.phases.go_back(self, slots, length)
+        for _, title, part in self._parts():
+            faults += faults_of(title, part.rollback, self.history.output_length)
         if faults:
             self.fail(faults[0])
 
-    def settle(self, slots: Slots, length: int, since: int | None = None, step: int | None = None) -> None:
-        """Bring every part to the first `length` tokens of the history, after a call that was interrupted:
-        undo what is ahead, and make anew what may have been changed by halves. May be repeated.
+    def rebuild(self, slots: Slots, length: int, since: int | None = None, step: int | None = None) -> None:
+        """Make everything anew from the first `length` tokens of the history, after a call that was
+        interrupted: what is ahead is undone, and so is what may have been changed by halves. May be repeated.
 
         since  the number of the last end of a request before the call: an end since then is undone, too.
         step   the number of the step that was interrupted, whose text has not been sent.
         """
         slots.cut(self.slot, length)
-        output_length = length - self.history.prompt_length
         if since is not None and self._ending > since:
             self.finish_reason = self.stop_reason = self.error = None
-        if self.text is not None:
-            self.text.cut(output_length)
-            if step is not None:
-                self.text.take_back(step)
-        if self.raw_logprobs is not None:
-            del self.raw_logprobs[output_length:]
-        faults: list[str] = []
-        try:
-            if self.phases is None:
-                self.state.renew()
-                slots.refill(self.slot)
-                if self.grammar is not None:
-                    call_plugin("the grammar", self.grammar.settle, output_length)
-        except PluginFault as fault:
-            faults.append(str(fault))
-        if self.phases is not None:
-            had_begun = self.phases.grammar_begin
-            self.phases.settle(self.history.token_ids)
-            faults += self.phases.go_back(self, slots, had_begun, interrupted=True)
-        faults += self.stop_checks.settle(self.history, self.text, self.raw_logprobs)
-        self.cut_answer(output_length)
+        if self.text is not None and step is not None:
+            self.text.take_back(step)
+        faults = self.phases.rebuild(self, slots)
+        for _, title, part in self._parts():
+            faults += faults_of(title, part.rebuild, self, self.history.output_length)
         if faults and self.live:
             self.fail(faults[0])
 
@@ -397,20 +326,26 @@ class Request(RequestEnd):
         child.seed = self.seed if seed is None else seed
         child.share = Share(self.share.last_turn)
         child.backlog = self.backlog.copy()
-        child.raw_logprobs = None if self.raw_logprobs is None else self.raw_logprobs.copy()
-        child.state = self.state.fork()
-        child.phases = None if self.phases is None else self.phases.fork()
-        if self.constraint is None:
-            child.grammar = None if self.grammar is None else call_plugin("the grammar", self.grammar.fork)
-        else:
+        child.state, child.phases = self.state.fork(), self.phases.fork()
+        if self.constraint is not None:
             child.constraint = call_plugin("the grammar", self.constraint.fork)
             child.grammar = None if self.grammar is None else child.constraint
-        child.text = None if self.text is None else self.text.fork()
-        child.stop_checks = self.stop_checks.fork()
-        child.answer = None if self.answer is None else call_plugin("the parser", self.answer.fork)
+        for attribute, title, part in self._parts():
+            setattr(child, attribute, call_plugin(title, part.fork))
         return child
 
+    def constrain(self, constraint: Constraint) -> None:
+        """Have another grammar, from the beginning."""
+        self.constraint = self.grammar = constraint
+
     # --- inside ----------------------------------------------------------------------------------
+
+    def _parts(self) -> Iterator[tuple[str, str, RequestPart]]:
+        """Its parts beside state and grammar, with their attributes, and with what errors call them."""
+        for attribute, title in _PARTS.items():
+            part = getattr(self, attribute)
+            if part is not None:
+                yield attribute, title, part
 
     def _grammar_has_ended(self) -> bool:
         assert self.grammar is not None
@@ -428,18 +363,28 @@ class Request(RequestEnd):
         if self.text is not None:
             self.text.skip()
         if self.raw_logprobs is not None:
-            self.raw_logprobs = [0.0] * len(output)
+            self.raw_logprobs = RecordedLogprobs([0.0] * len(output))
 
 
-def _with_rules(params: SamplingParams, plan: PhasePlan | None, rules: RuleSettings) -> PhasePlan:
+def _constraint(matcher: Any, vocabulary: Vocabulary) -> Constraint | None:
+    if matcher is None:
+        return None
+    has_eos = bool(vocabulary.eos_token_ids)
+    return call_for_add("the grammar", Constraint, matcher, vocabulary.size, has_eos)
+
+
+def _phases(
+    params: SamplingParams, vocabulary: Vocabulary, history: History, constraint: Constraint | None
+) -> SinglePhase | RequestPhases:
+    plan, rules = phases_of(params), None if constraint is None else constraint.rules
+    if plan is None and rules is None:
+        return SinglePhase(params.given, history.prompt_length)
     from ..params.phases import plan_with_rules  # few requests need it
+    from .phases import RequestPhases
 
-    return plan_with_rules(params, plan, rules.settings)
-
-
-def _phases(plan: PhasePlan, vocabulary: Vocabulary, history: History) -> RequestPhases:
-    from .phases import RequestPhases  # few requests need it
-
+    if rules is not None:
+        plan = plan_with_rules(params, plan, rules.settings)
+    assert plan is not None
     return RequestPhases.of(plan, vocabulary, history)
 
 

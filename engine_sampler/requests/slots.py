@@ -133,15 +133,16 @@ class Slots:
         if not self._free:
             self._grow()
         slot = self._free[-1]
-        entry.history.attach(self.pool, slot)
-        self._free.pop()
-        self.entries[slot], self._given[slot] = entry, given
         try:
+            entry.history.attach(self.pool, slot)
+            self._free.pop()
+            self.entries[slot], self._given[slot] = entry, given
             self._fill(slot, seed, position, trigger)
+            return slot
         except BaseException:
-            self.remove(slot)
+            self.take_out(entry)
+            self.restore()
             raise
-        return slot
 
     def _fill(self, slot: int, seed: int, position: int | None, trigger: CheckTrigger) -> None:
         """Write the columns of a slot that has been given to a request."""

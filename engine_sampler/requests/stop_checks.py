@@ -6,7 +6,7 @@ import copy
 import itertools
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,11 @@ from ..registry import default_registry
 from .called_criteria import as_criterion, name_of
 from .detokenizer import Detokenizer, MatchedEnds, plain_reason
 from .history import UNBOUNDED, History
+from .parts import RequestPart
 from .slots import CheckTrigger
+
+if TYPE_CHECKING:
+    from .request import Request
 
 
 class StopOutcome(NamedTuple):
@@ -36,7 +40,7 @@ class _CriteriaVerdicts(NamedTuple):
     fault: str | None
 
 
-class StopChecks:
+class StopChecks(RequestPart):
     """The stopping criteria of one request, and the limits on its length.
 
     criteria         (criterion, state) of those that are called with tokens.
@@ -79,10 +83,8 @@ class StopChecks:
         self._max_model_len = max_model_len
         self._checked = 0
         """How many output tokens the criteria have seen."""
-        self._seen = [0] * len(self.criteria)
-        """The same for each of them, while they are called."""
-        self._called: int | None = None
-        """The number of the criterion that is called."""
+        self._in_call = False
+        """Whether they are being called: some have then seen more than others, or half of a change."""
 
     @property
     def own_stops(self) -> np.ndarray:
@@ -144,61 +146,44 @@ class StopChecks:
                 except PluginFault as error:
                     raise ParameterError(f"output_token_ids: {error}") from error
         self._checked = len(output)
-        self._seen = [self._checked] * len(self.criteria)
 
-    def rollback(self, output_length: int) -> list[str]:
-        """Undo the tokens after `output_length`; returns why criteria failed, if any did."""
-        faults: list[str] = []
-        for i, (criterion, state) in enumerate(self.criteria):
-            undone = self._seen[i] - output_length
-            if undone <= 0:
-                continue
-            self._called = i
+    def rollback(self, length: int) -> None:
+        """Undo the tokens after the first `length`; raises `PluginFault` once all criteria have gone back."""
+        fault, undone = None, self._checked - length
+        if undone <= 0:
+            return
+        self._in_call = True
+        for criterion, state in self.criteria:
             try:
                 call_plugin(name_of(criterion), criterion.rollback, state, undone)
             except PluginFault as error:
-                faults.append(str(error))
-            self._seen[i] = output_length
-            self._called = None
-        self._checked = min(self._checked, output_length)
-        return faults
+                fault = fault or error
+        self._in_call, self._checked = False, length
+        if fault is not None:
+            raise fault
 
-    def settle(
-        self, history: History, text: Detokenizer | None, logprobs: Sequence[float] | None
-    ) -> list[str]:
-        """Bring the criteria back to the output in `history` after a call that was interrupted; the one that
-        was interrupted itself begins anew, unless its state cannot be changed. Returns why criteria
-        failed."""
-        faults: list[str] = []
-        if (i := self._called) is not None:
-            try:
-                self._begin_anew(i, history, text, logprobs)
-            except PluginFault as error:
-                faults.append(str(error))
-            self._called = None
-        return faults + self.rollback(history.output_length)
-
-    def _begin_anew(
-        self, i: int, history: History, text: Detokenizer | None, logprobs: Sequence[float] | None
-    ) -> None:
-        """Give criterion number i a new state, and the tokens that all have seen; nothing in them ends the
-        request."""
-        criterion, state = self.criteria[i]
-        output = history.output_token_ids[: self._checked].tolist()
-        if not isinstance(state, _UNCHANGEABLE):
+    def rebuild(self, request: Request, length: int) -> None:
+        """Criteria that were interrupted begin anew, with the tokens that all had seen; nothing in these ends
+        the request."""
+        if not self._in_call:
+            self.rollback(length)
+            return
+        self._checked = min(self._checked, length)
+        tokens = request.history.output_token_ids[: self._checked].tolist()
+        deltas = [""] * len(tokens) if request.text is None else request.text.deltas
+        logprobs = request.raw_logprobs or [0.0] * len(tokens)
+        for i, (criterion, state) in enumerate(self.criteria):
+            if isinstance(state, _UNCHANGEABLE):
+                continue
             state = call_plugin(name_of(criterion), criterion.new_state, *self._given)
-            for n, token_id in enumerate(output):
-                delta = "" if text is None else text.deltas[n]
-                logprob = 0.0 if logprobs is None else logprobs[n]
+            for token_id, delta, logprob in zip(tokens, deltas, logprobs, strict=False):
                 _verdict_of(criterion, state, [token_id], delta, [logprob])
             self.criteria[i] = criterion, state
-        self._seen[i] = len(output)
+        self._in_call = False
 
     def fork(self) -> StopChecks:
-        """An independent copy."""
         child = copy.copy(self)
         child.criteria = [(c, call_plugin(name_of(c), c.fork, state)) for c, state in self.criteria]
-        child._seen, child._called = self._seen.copy(), None
         return child
 
     # --- inside ----------------------------------------------------------------------------------
@@ -214,14 +199,13 @@ class StopChecks:
         new_logprobs = [] if logprobs is None else list(logprobs[checked:])
         is_too_short = length < self._least
         verdict = limit = fault = None
-        for i, (criterion, state) in enumerate(self.criteria):
-            self._called = i
+        self._in_call = True
+        for criterion, state in self.criteria:
             try:
                 called_verdict = _verdict_of(criterion, state, token_ids, delta, new_logprobs)
             except PluginFault as error:
                 fault = str(error)
                 called_verdict = None
-            self._seen[i] = length
             if called_verdict is None or (is_too_short and criterion.waits_for_min_tokens):
                 continue
             if not self._hears_stops and _is_own_stop(criterion):
@@ -230,7 +214,7 @@ class StopChecks:
                 limit = limit or called_verdict
             else:
                 verdict = verdict or called_verdict
-        self._called, self._checked = None, length
+        self._in_call, self._checked = False, length
         return _CriteriaVerdicts(verdict, limit, fault)
 
     def _text_verdict(self, ends: MatchedEnds) -> StopVerdict | None:

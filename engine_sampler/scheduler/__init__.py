@@ -2,9 +2,9 @@
 
 from ..requests.ending import RequestError
 from ..requests.results import BegunStep, Record, RequestId, StepResult
+from .membership.siblings import sibling_count
 from .report import GroupReport
 from .scheduler import Scheduler
-from .siblings import sibling_count
 
 __all__ = [
     "BegunStep",

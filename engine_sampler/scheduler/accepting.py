@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-
-import numpy as np
 
 from ..requests.budget import Budget
 from ..requests.request import Request
-from .live_requests import LiveRequests
+from .membership.live_requests import LiveRequests
 
 
 class Accepting:
@@ -24,7 +21,7 @@ class Accepting:
     def accept(self, request: Request, token_ids: Sequence[int], logprobs: Sequence[float]) -> None:
         """Add tokens to a live request; those after one that ends it are dropped."""
         if request.live:
-            self._keep_if_interrupted(request)
+            self._requests.keeping.keep_one(request)
             request.backlog = [*request.backlog, *zip(token_ids, logprobs, strict=True)]
         self._work_off(request)
 
@@ -35,16 +32,11 @@ class Accepting:
             live = list(self._requests.live.values())
             for request in live:
                 if request.backlog:
-                    self._keep_if_interrupted(request)
+                    self._requests.keeping.keep_one(request)
                 self._work_off(request)
             paused = [self._requests.known[i] for i in self._requests.suspended]
             self._has_backlog = any(request.backlog for request in (*live, *paused))
             self._requests.step_lock.checkpoint()
-
-    def _keep_if_interrupted(self, request: Request) -> None:
-        """If the call that runs now does not come to its end, the request is afterwards as it is now."""
-        self._requests.step_lock.if_interrupted(partial(setattr, request, "backlog", request.backlog))
-        self._requests.keep_if_interrupted([request], np.array([request.slot]))
 
     def _work_off(self, request: Request) -> None:
         """Accept the tokens that wait, in their order; a request that has failed accepts no more."""

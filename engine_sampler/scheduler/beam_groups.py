@@ -19,6 +19,7 @@ from ..requests.budget import Share
 from ..requests.ending import RequestError, reason_of
 from ..requests.request import Request
 from ..requests.results import RequestId, StepResult
+from ..requests.results.fields import tell_end
 from .beam_search import BeamSearch, Candidate
 
 logger = logging.getLogger("engine_sampler")
@@ -53,9 +54,7 @@ class BeamStep:
             if request.text is not None:
                 whole = partial(getattr, request.text, "text")
                 result.text[i] = "" if request.live else request.attempt("the text", whole, otherwise="")
-            result.finish_reasons[i] = request.finish_reason
-            result.stop_reasons[i] = request.stop_reason
-            result.errors[i] = request.error
+            tell_end(result, i, request)
 
 
 @dataclass

@@ -12,7 +12,7 @@ from ..contract import Chain, Group, Rows
 from ..requests.drafted import DraftedSlots
 from ..requests.draws import DrawnTokens
 from ..requests.request import Preparing, Request
-from ..requests.results import RequestId, StepResult
+from ..requests.results import RequestId
 from ..requests.slots import Slots
 from .logprobs import LogprobsPlan
 
@@ -145,7 +145,7 @@ class InputBatch:
             if r.chain.preparing
         }
         self.scored = [i for i, r in enumerate(self.requests) if r.needs_logprobs]
-        self.steered = [i for i, r in enumerate(self.requests) if r.phases is not None and r.phases.steers]
+        self.steered = [i for i, r in enumerate(self.requests) if r.phases.steers]
         everyone = [*zip(self.places.tolist(), self.requests, strict=True), *skipped]
         self.readers = {i: r for i, r in everyone if r is not None and r.answer is not None}
         self.streamed = [i for i, r in enumerate(self.requests) if r.text is not None]
@@ -166,32 +166,3 @@ class InputBatch:
         """The requests at these indices alone, whose masks take the place of these."""
         self.has_masks = False
         return InputBatch(slots, [self.requests[i] for i in indices])
-
-    def with_skipped(self, result: StepResult) -> StepResult:
-        """The result for all ids that the step names, from that for the requests which are not skipped."""
-        places, n = self.places.tolist(), len(self.named)
-
-        def spread(values: Sequence[Any], default: Any) -> list[Any]:
-            spread_out = [default] * n
-            for place, value in zip(places, values, strict=True):
-                spread_out[place] = value
-            return spread_out
-
-        whole = replace(
-            result,
-            request_ids=self.named.copy(),
-            parent_ids=self.named.copy(),
-            text=spread(result.text, None),
-            finish_reasons=spread(result.finish_reasons, "abort"),
-            stop_reasons=spread(result.stop_reasons, None),
-            errors=spread(result.errors, None),
-            seeds=spread(result.seeds, 0),
-            phase_tokens=spread(result.phase_tokens, None) if result.phase_tokens else [],
-            skipped=[i for i, _ in self.skipped],
-        )
-        for i, request in self.skipped:
-            if request is not None:
-                whole.finish_reasons[i] = request.finish_reason
-                whole.stop_reasons[i], whole.errors[i] = request.stop_reason, request.error
-                whole.seeds[i] = request.seed
-        return whole

@@ -6,7 +6,6 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,9 +20,10 @@ from .accepting import Accepting
 from .beam_groups import BeamGroup, BeamStep
 from .grouping import Grouping
 from .input_batch import InputBatch
-from .live_requests import LiveRequests
+from .judging import Judging
 from .masks import GrammarMasks
 from .measures import decisions_of, step_measures
+from .membership.live_requests import LiveRequests
 from .processing import Processing
 from .report import GroupReport, report_group
 from .row_plans import Round, RowPlan
@@ -59,6 +59,8 @@ class StepRunner:
         self._requests = requests
         self._running: Backend
         self._processing: Processing
+        self._judging: Judging
+        self._keep_faulty = keep_faulty
         self._grouping: Grouping | None = None
         self._device: str | None = None
         """Where the logits of the last step lay; None before the first."""
@@ -69,17 +71,17 @@ class StepRunner:
         self._budget = Budget(requests.slots.vocabulary.size, postpone)
         self._masks = GrammarMasks(requests.slots, self._budget)
         self.accepting = Accepting(requests, self._budget)
-        self.new_step: Callable[..., Step] = partial(Step, keeps_faulty=keep_faulty)
+        self.new_step: Callable[..., Step] = Step
         """What makes the object of a step."""
 
-    def run(self, plan: RowPlan, logits: LogitRows, *, advances: bool = True) -> StepResult:
-        """A step whose rows are divided by `plan`. Requests stay as they are unless it `advances` them."""
-        step = self._step(plan, logits, advances)
+    def run(self, plan: RowPlan, logits: LogitRows) -> StepResult:
+        """A step whose rows are divided by `plan`."""
+        step = self._step(plan, logits)
         return self._go_through(step, plan.rounds(step.outputs), plan, logits)
 
     def begin(self, plan: RowPlan, logits: LogitRows) -> BegunRun:
         """The first half of a step: the backend queues the work of its first round."""
-        step = self._step(plan, logits, advances=True)
+        step = self._step(plan, logits)
         rounds = iter(plan.rounds(step.outputs))
         first = next(rounds, None)
         try:
@@ -101,7 +103,7 @@ class StepRunner:
         """The rounds of a step, and what follows them."""
         try:
             _run_rounds(step, rounds)
-            result = step.result(plan, self._requests.steps)
+            result = step.result(plan, self._requests.keeping.steps)
             for group in plan.groups:
                 self._step_group(group, plan.inputs, logits, result)
         except MemoryError:
@@ -115,7 +117,7 @@ class StepRunner:
     def fill_masks(self, inputs: InputBatch) -> None:
         """Fill the grammar masks of the next step, and let samplers prepare, as far as the work of one step
         goes."""
-        self._requests.keep_if_interrupted(inputs.requests, inputs.slots)
+        self._requests.keeping.keep(inputs.requests, inputs.slots)
         self._budget.start()
         self._masks.fill_for(inputs)
         if inputs.masked and self._device is not None:
@@ -126,7 +128,7 @@ class StepRunner:
     ) -> Any:
         """The rows as float32 [rows, vocab] after the grammars' masks and the chains, without selectors; see
         `Scheduler.process`."""
-        self._requests.keep_if_interrupted(inputs.requests, inputs.slots)
+        self._requests.keeping.keep(inputs.requests, inputs.slots)
         self._backend_for(logits.device)
         self._budget.start(len(logits))
         return self._processing.rows(inputs, logits, before_choice, on_device)
@@ -172,10 +174,10 @@ class StepRunner:
         self._decisions = now
         return max(now[0] - before[0], 0), max(now[1] - before[1], 0)
 
-    def _step(self, plan: RowPlan, logits: LogitRows, advances: bool) -> Step:
+    def _step(self, plan: RowPlan, logits: LogitRows) -> Step:
         for request in plan.inputs.readers.values():
-            self._requests.keep_answer_if_interrupted(request)
-        self._requests.keep_if_interrupted(plan.inputs.requests, plan.inputs.slots)
+            self._requests.keeping.keep_answer(request)
+        self._requests.keeping.keep(plan.inputs.requests, plan.inputs.slots)
         backend, grouping = self._backend_for(logits.device)
         self._device = logits.device
         if logits.remote is not None and not backend.reads_from(logits.device):
@@ -187,10 +189,9 @@ class StepRunner:
             logits,
             self._requests.slots,
             self._masks,
-            self._penalized,
+            self._judging,
             plan,
             may_repeat=not self._lacks_memory,
-            advances=advances,
         )
 
     def _step_group(
@@ -241,6 +242,9 @@ class StepRunner:
             self._running = with_host(self.backend)
             grouping = Grouping(self._requests.slots, self._running)
             self._processing = Processing(self._running, grouping, self._requests.slots, self._masks)
+            self._judging = Judging(
+                self._running.name, self._masks, self._penalized, keep_faulty=self._keep_faulty
+            )
             self._grouping = grouping
         return self._running, self._grouping
 

@@ -24,13 +24,13 @@ from ..requests.slots import Slots
 from ..tokenizer import Tokenizer, check_tokenizer
 from .arguments import POSITION, check_at_least_one, chosen_tokens_in, drafts_in
 from .beam_groups import check_beam_rows
-from .joining import Newcomers, check_single, checked_count, matcher_for
-from .live_requests import LiveRequests
+from .membership.joining import Newcomers, check_single, checked_count, matcher_for
+from .membership.live_requests import LiveRequests
+from .membership.siblings import ranked
+from .membership.waiting import WaitingRequests
 from .report import GroupReport
 from .row_plans import BeamPlan, DraftPlan, RowPlan
 from .runner import BegunRun, StepRunner
-from .siblings import ranked
-from .waiting import WaitingRequests
 
 logger = logging.getLogger("engine_sampler")
 
@@ -126,7 +126,7 @@ class Scheduler:
         """The result of the last step that was done; None before the first. A step that was interrupted so
         late that it could not return its result leaves it here."""
         self._step_lock.settle()
-        return self._requests.last_result
+        return self._requests.keeping.last_result
 
     # --- requests --------------------------------------------------------------------------------
 
@@ -322,7 +322,7 @@ class Scheduler:
         more work than a step."""
         with self._step_lock:
             self._runner.accepting.go_on()
-            self._runner.fill_masks(self._requests.batch(request_ids))
+            self._runner.fill_masks(self._requests.plan(request_ids).inputs)
 
     def forced_tokens(self, request_id: RequestId) -> list[int]:
         """The tokens about which the request's grammar, or its phase, leaves no choice, [] if there is a
@@ -333,7 +333,7 @@ class Scheduler:
         """
         with self._step_lock.lock, self._step_lock:
             request = self._requests.find_live(request_id)
-            self._requests.keep_if_interrupted([request], np.array([request.slot]))
+            self._requests.keeping.keep([request], np.array([request.slot]))
             return request.forced_tokens() if request.live else []
 
     def step(
@@ -365,7 +365,7 @@ class Scheduler:
         with self._step_lock:
             plan, rows = self._plan(logits, request_ids, draft_token_ids, strict)
             result = self._runner.run(plan, rows)
-            self._requests.finish_step(result)
+            self._requests.keeping.finish_step(result)
         self._notify(result, plan, rows, started)
         return result
 
@@ -422,14 +422,14 @@ class Scheduler:
         needs more work than one step may do: another call continues it.
         """
         with self._step_lock:
-            inputs = self._requests.batch(request_ids)
+            inputs = self._requests.plan(request_ids).inputs
             rows = self._rows(logits, len(inputs.named))
             return self._runner.process(inputs, rows, before_choice, on_device)
 
     def explain(self) -> list[GroupReport]:
         """The groups of the live requests: their chains, and which backend runs each sampler."""
         with self._step_lock:
-            return self._runner.reports(self._requests.batch(None))
+            return self._runner.reports(self._requests.plan(None).inputs)
 
     # --- inside ----------------------------------------------------------------------------------
 
@@ -438,7 +438,7 @@ class Scheduler:
         started = time.perf_counter() - seconds
         with self._step_lock.going_on(run.step):
             result = self._runner.finish(run)
-            self._requests.finish_step(result)
+            self._requests.keeping.finish_step(result)
         self._notify(result, run.plan, run.logits, started)
         return result
 
@@ -473,8 +473,10 @@ class Scheduler:
 
     def _notify(self, result: StepResult, plan: RowPlan, rows: LogitRows, started: float) -> None:
         """Tell observers of a step that is done."""
-        if self._requests.observed:
-            self._requests.notify_step(result, lambda: self._runner.measures(result, plan, rows, started))
+        if self._requests.observers.are_there:
+            self._requests.observers.notify_step(
+                result, lambda: self._runner.measures(result, plan, rows, started)
+            )
 
     def _rows(self, logits: Any, count: int) -> LogitRows:
         rows = LogitRows(logits, self.vocabulary.size)

@@ -3,51 +3,28 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from ..arithmetic import LogitRows
-from ..base.errors import INTERRUPTIONS, failure, quoted
 from ..contract import Backend, BackendError, Batch, LogprobsRequest
 from ..requests.answers import read_answers
 from ..requests.detokenizer import MatchedEnds
 from ..requests.draws import RowOutputs
 from ..requests.results import StepResult
+from ..requests.results.fields import put_entry, tell_end, with_left
 from ..requests.slots import Slots
 from ..requests.texts import extend_texts, take_texts
+from .backend_run import BackendRun
 from .grouping import Grouping
-from .logprobs import LogprobsCollector, LogprobsPlan, Penalized
+from .judging import ALL_COUNT, Judgement, Judging
+from .logprobs import LogprobsCollector, LogprobsPlan
 from .masks import GrammarMasks
 from .row_plans import AheadDraw, Round, RowPlan
 
 logger = logging.getLogger("engine_sampler")
-
-
-class _Judgement(NamedTuple):
-    """What is known about the drawn tokens before they join the histories, by index in the round.
-
-    refused         those whose token does not count: their requests have ended, or are postponed.
-    may_have_ended  those whose grammar may be over.
-    logprobs        the raw logprobs of the tokens, for requests that record them.
-    """
-
-    refused: Sequence[int] = ()
-    may_have_ended: Sequence[int] = ()
-    logprobs: dict[int, float] = {}
-
-
-_ALL_COUNT = _Judgement()
-
-
-def _nothing() -> None:
-    """Nothing is left to do: the backend has finished already."""
-
-
-def _raise(error: BaseException) -> None:
-    raise error
 
 
 class Step:
@@ -56,10 +33,6 @@ class Step:
     A request costs Python only if its slot, its token or its configuration needs it.
 
     may_draw_ahead  whether rows of drafts may be drawn before it is known that they count.
-    advances        whether the requests get the tokens: if not, they stay as they are, unless their rows are
-                    faulty, and have no grammars.
-    may_repeat      whether a backend that runs out of memory raises MemoryError, so that the step can be
-                    repeated; else the requests end, and no step fails for ever.
     outputs         what the rows have drawn.
     may_have_ended  the indices of the requests that may have ended; no others have.
     """
@@ -73,32 +46,25 @@ class Step:
         logits: LogitRows,
         slots: Slots,
         masks: GrammarMasks,
-        penalized: Penalized,
+        judging: Judging,
         plan: RowPlan,
         *,
         may_repeat: bool,
-        advances: bool,
-        keeps_faulty: bool = False,
     ) -> None:
-        self._backend = backend
-        self._keeps_faulty = keeps_faulty
+        self._backend_run = BackendRun(backend, may_repeat=may_repeat)
+        self._judging = judging
         self._faults: dict[int, str] = {}
         """Why rows of requests that go on gave no token, by the index of the request."""
-        self._advances = advances
-        self._may_repeat = may_repeat
         self._grouping = grouping
         self._logits = logits
         self._slots = slots
         self._masks = masks
-        self._penalized = penalized
         self._n = plan.row_count
         self._logprobs: LogprobsCollector | None = None
         self._begun: tuple[Batch, Sequence[int]] | None = None
         """The first round as the backend has begun it, and who is left out."""
         self._ahead: AheadDraw | None = None
         """The rows of all rounds, if the first one draws them."""
-        self._rest: Callable[[], None] | None = None
-        """What finishes the backend's part of it."""
         self._token_ids_on_device: Any = None
         """All tokens of the step on the logits' device, as the backend left them; None if it left none, or if
         one of them does not count."""
@@ -111,19 +77,13 @@ class Step:
         """The first half of `run` for the first round: the backend queues its work. Returns the tokens on the
         device of the logits, if they will be there for all rows."""
         self._begun = batch, _ = self._start(drawing)
-        try:
-            self._rest = self._backend.begin(batch) or _nothing
-        except (BackendError, MemoryError, *INTERRUPTIONS):
-            raise
-        except BaseException as error:
-            self._rest = partial(_raise, error)  # as if `run` had raised it
+        self._backend_run.begin(batch)
         is_sure = self._ahead is None or self._ahead.is_sure
         return batch.token_ids_on_device if drawing.draws_all and is_sure else None
 
     def is_done(self) -> bool:
         """Whether the backend's part that has begun need not be waited for."""
-        is_done = getattr(self._rest, "is_done", None)
-        return is_done is None or bool(is_done())
+        return self._backend_run.is_done()
 
     def run(self, drawing: Round) -> None:
         """Draw the token of each request of a round from its row, and add it to the request."""
@@ -137,17 +97,20 @@ class Step:
         # 1. Grammars fill their masks, and samplers prepare; requests that are not ready sit out.
         # 2. The rows are grouped by configuration.
         batch, left_out = self._begun or self._start(drawing)
+        self._begun = None
         # 3. The backend draws.
         is_faulty = self._draw(drawing, batch)
         # 4. Phases force tokens. Tokens that do not count are refused, logprobs collected, and the grammars
         #    get their tokens.
         closing = self._steer(drawing, batch) if inputs.steered else ()
-        judged = _ALL_COUNT
+        judged = ALL_COUNT
         if is_faulty or left_out or inputs.masked or inputs.scored:
             judged = self._judge(drawing, batch)
-        if not self._advances:
-            self._stay(drawing, batch, judged)
-            return
+        self._advance(drawing, batch, judged, closing)
+
+    def _advance(self, drawing: Round, batch: Batch, judged: Judgement, closing: Sequence[int]) -> None:
+        """Give the requests of a round their tokens."""
+        inputs = drawing.inputs
         # 5. The histories get their tokens; this tells which requests must be checked.
         due = self._slots.extend(inputs.draws, judged.refused)
         if due < 0:  # tokens that do not exist are the rarest of faults
@@ -179,21 +142,22 @@ class Step:
             logprobs=None if self._logprobs is None else self._logprobs.result(),
             token_ids_on_device=self._token_ids_on_device,
         )
-        self.may_have_ended.update(take_texts(requests, inputs.streamed, number, result.text))
-        if inputs.readers:
-            deltas = read_answers(inputs.readers)
-            result.deltas = [deltas.get(i, []) for i in range(len(inputs.named))]
+        if inputs.streamed:
+            self.may_have_ended.update(take_texts(requests, inputs.streamed, number, result.text))
+        deltas = read_answers(inputs.readers) if inputs.readers else {}
+        if deltas:
             self.may_have_ended.update(i for i, request in enumerate(requests) if not request.live)
         for i in self.may_have_ended:
             if counts := requests[i].told_phases():
-                result.phase_tokens = result.phase_tokens or [None] * n
-                result.phase_tokens[i] = counts
-            result.finish_reasons[i] = requests[i].finish_reason
-            result.stop_reasons[i] = requests[i].stop_reason
-            result.errors[i] = requests[i].error
+                put_entry(result, "phase_tokens", i, counts)
+            tell_end(result, i, requests[i])
         for i, fault in self._faults.items():
             result.errors[i] = fault
-        return inputs.with_skipped(result) if inputs.skipped else result
+        if inputs.skipped:
+            result = with_left(result, inputs.named, inputs.skipped)
+        for i, events in deltas.items():
+            put_entry(result, "deltas", i, events)
+        return result
 
     def _start(self, drawing: Round) -> tuple[Batch, Sequence[int]]:
         """The round for the backend, and the indices of the requests that are left out."""
@@ -269,7 +233,13 @@ class Step:
         outputs, ahead = self.outputs, self._ahead
         is_ahead = ahead is not None and batch is ahead.batch
         is_drawn = ahead is not None and is_ahead and ahead.is_drawn
-        reason = None if is_drawn else self._run_backend(drawing, batch)
+        try:
+            reason = None if is_drawn else self._backend_run.run(batch, outputs)
+        except BackendError:
+            self._clear(drawing.rows)
+            if self._logprobs is not None:
+                self._logprobs.clear(drawing.rows)
+            raise
         if ahead is not None:
             ahead.reach(drawing.rows)
         if reason is not None:
@@ -284,31 +254,6 @@ class Step:
             not is_ahead or any(batch.errors[row] is not None for row in drawing.rows.tolist())
         )
 
-    def _run_backend(self, drawing: Round, batch: Batch) -> str | None:
-        """Why the backend failed; None if it did not."""
-        outputs, errors = self.outputs, batch.errors
-        run, self._rest, self._begun = self._rest, None, None
-        try:
-            if run is None:
-                self._backend.run(batch)
-            else:
-                run()
-        except BackendError:
-            self._clear(drawing.rows)
-            if self._logprobs is not None:
-                self._logprobs.clear(drawing.rows)
-            raise
-        except INTERRUPTIONS:
-            raise
-        except BaseException as error:
-            if self._may_repeat and isinstance(error, MemoryError):
-                raise
-            return failure(f"backend {self._backend.name}", error)
-        is_kept = batch.token_ids is outputs.token_ids and batch.notes is outputs.notes
-        if is_kept and batch.errors is errors and len(errors) == self._n and outputs.are_in_shape:
-            return None
-        return f"backend {self._backend.name} failed: it replaced or resized the batch's arrays"
-
     def _clear(self, rows: np.ndarray) -> None:
         """Leave `rows` without tokens; all rows if the backend has spoilt the arrays."""
         outputs = self.outputs
@@ -319,22 +264,15 @@ class Step:
 
     # --- 4. what counts ---------------------------------------------------------------------------
 
-    def _judge(self, drawing: Round, batch: Batch) -> _Judgement:
-        """Find the tokens that do not count, collect logprobs, and give the grammars their tokens."""
-        inputs, rows, token_ids = drawing.inputs, drawing.rows, self.outputs.token_ids
-        refused = self._faulty(drawing, batch)
-        logprobs: dict[int, float] = {}
-        if self._logprobs is not None and inputs.logprobs is not None:
-            logprobs = self._collect_logprobs(drawing, batch, self._logprobs, inputs.logprobs, refused)
-        inadmissible, may_have_ended = self._extend_grammars(drawing, refused) if inputs.masked else ([], [])
-        refused += inadmissible
-        if inadmissible and self._logprobs is not None:
-            self._logprobs.clear(rows[inadmissible])
-        if refused:
-            if self._token_ids_on_device is not None and (token_ids[rows[refused]] != -1).any():
+    def _judge(self, drawing: Round, batch: Batch) -> Judgement:
+        """Find the tokens that do not count, and leave their rows without tokens."""
+        judged = self._judging.judge(drawing, batch, self._logprobs, self._faults)
+        if judged.refused:
+            rows, token_ids = drawing.rows[judged.refused], self.outputs.token_ids
+            if self._token_ids_on_device is not None and (token_ids[rows] != -1).any():
                 self._token_ids_on_device = None
-            token_ids[rows[refused]] = -1
-        return _Judgement(refused, may_have_ended, logprobs)
+            token_ids[rows] = -1
+        return judged
 
     def _steer(self, drawing: Round, batch: Batch) -> list[int]:
         """Put the tokens that phases force in the places of drawn ones, after everything that has led to
@@ -348,7 +286,7 @@ class Step:
             token_id = request.steer(drawn)
             if token_id is None:
                 continue
-            if request.phases.is_closing:  # type: ignore[union-attr]
+            if request.phases.is_closing:
                 closing.append(i)
             draws.token_ids[i] = self.outputs.token_ids[row] = token_id
             draws.notes[i] = self.outputs.notes[row] = np.nan
@@ -359,106 +297,6 @@ class Step:
                 batch.logprobs.done[row] = False  # nothing else may follow: its processed logprob is 0
                 batch.survivors[row] = np.array([token_id], np.int64), np.zeros(1, np.float32)
         return closing
-
-    def _faulty(self, drawing: Round, batch: Batch) -> list[int]:
-        """The indices of the requests whose rows gave no token; they end with the reason, unless they
-        are postponed."""
-        size, requests = self._slots.vocabulary.size, drawing.inputs.requests
-        some_wait = any(requests[i].sits_out for i in (*drawing.inputs.masked, *drawing.inputs.preparing))
-        are_sound = batch.errors.count(None) == len(batch.errors) and not some_wait
-        if are_sound and (drawing.inputs.draws.token_ids.view(np.uint64) < size).all():
-            return []
-        faulty = []
-        tokens = zip(drawing.rows.tolist(), drawing.inputs.draws.token_ids.tolist(), strict=True)
-        for i, (row, token) in enumerate(tokens):
-            request, error = requests[i], batch.errors[row]
-            if error is None and not 0 <= token < size:
-                error = f"backend {self._backend.name} gave {'no token' if token < 0 else f'token {token}'}"
-            if error is not None and request.live and not request.postponed:
-                self._refuse(drawing, i, error if type(error) is str else quoted(error))
-            if error is not None or request.sits_out:
-                faulty.append(i)
-        return faulty
-
-    def _refuse(self, drawing: Round, i: int, error: str) -> None:
-        """The row of request i of the round is faulty."""
-        request = drawing.inputs.requests[i]
-        if self._keeps_faulty and not request.params.use_beam_search:
-            self._faults[drawing.members[i]] = error
-        else:
-            request.fail(error)
-
-    def _collect_logprobs(
-        self,
-        drawing: Round,
-        batch: Batch,
-        collector: LogprobsCollector,
-        needed: LogprobsPlan,
-        refused: Sequence[int],
-    ) -> dict[int, float]:
-        """Compute the logprobs that the backend has not; returns the raw ones that requests record, by
-        index."""
-        assert batch.logprobs is not None
-        if not refused and not needed.recorded and batch.logprobs.done.all():
-            return {}
-        rows, token_ids = drawing.rows, drawing.inputs.draws.token_ids
-        is_missing = ~batch.logprobs.done[rows] & (needed.kinds != 0)
-        self._logits.fetch(rows[is_missing & needed.of_logits].tolist())
-        if refused:
-            collector.clear(rows[refused])
-        failed = set(refused)
-        for i in np.flatnonzero(is_missing).tolist():
-            if i in failed:
-                continue
-            request = drawing.inputs.requests[i]
-            try:
-                collector.complete(request, int(rows[i]), int(token_ids[i]), batch, self._penalized)
-            except (MemoryError, *INTERRUPTIONS):
-                raise
-            except BaseException as fault:
-                failed.add(i)
-                logger.error("request %r: no logprobs: %s", request.id, fault)
-        return {i: collector.raw(int(rows[i])) for i in needed.recorded if i not in failed}
-
-    def _extend_grammars(self, drawing: Round, refused: Sequence[int]) -> tuple[list[int], list[int]]:
-        """Give the grammars their tokens, except those `refused`. Returns the indices of those that do not
-        take theirs, and whose requests end or are postponed, and of those that may be over."""
-        inadmissible: list[int] = []
-        may_have_ended: list[int] = []
-        unfinished: dict[int, None] = {}
-        requests, token_ids = drawing.inputs.requests, drawing.inputs.draws.token_ids.tolist()
-        budget, masked = self._masks.budget, drawing.inputs.masked
-        budget.start_accepts()
-        work = budget.parts(len(masked))
-
-        def accept(i: int) -> None:
-            request = requests[i]
-            if request.accept_in_grammar(token_ids[i], work):
-                if request.grammar.may_have_ended():  # type: ignore[union-attr]
-                    may_have_ended.append(i)
-            elif request.postponed:
-                unfinished[i] = None
-            else:
-                inadmissible.append(i)
-
-        for i in masked:
-            if not refused or i not in refused:
-                accept(i)
-        for i in budget.turns([*unfinished], requests):
-            accept(i)
-        inadmissible += [i for i in unfinished if requests[i].postponed]
-        return inadmissible, may_have_ended
-
-    # --- in place of all that follows ---------------------------------------------------------------
-
-    def _stay(self, drawing: Round, batch: Batch, judged: _Judgement) -> None:
-        """Leave the requests as they are. Those whose rows were faulty have ended."""
-        tokens = self.outputs.token_ids[drawing.rows].view(np.uint64)
-        if len(tokens) and not judged.refused and tokens.max() >= self._slots.vocabulary.size:
-            judged = self._judge(drawing, batch)
-        self.may_have_ended.update(drawing.members[i] for i in judged.refused)
-        for i in drawing.inputs.steered:
-            drawing.inputs.requests[i].keep_phase()
 
     # --- 6. texts ---------------------------------------------------------------------------------
 
@@ -472,7 +310,7 @@ class Step:
     def _follow(
         self,
         drawing: Round,
-        judged: _Judgement,
+        judged: Judgement,
         text_ends: dict[int, MatchedEnds],
         closing: Sequence[int],
     ) -> None:

@@ -1,7 +1,7 @@
 """Rows of logits without a scheduler of one's own: single calls, and the rows of an engine that keeps its
 requests itself."""
 
-from ..requests.tensors import ResultTensors
+from ..requests.results import ResultTensors
 from .row_logprobs import LogprobsTable
 from .row_masks import apply_bitmask, fill_bitmasks
 from .row_sampler import RowResult, RowSampler

@@ -17,7 +17,7 @@ from ..requests.results import StepResult
 from ..scheduler import Scheduler
 from ..scheduler.arguments import few_token_ids_in
 from ..scheduler.input_batch import InputBatch
-from ..scheduler.joining import Newcomers
+from ..scheduler.membership.joining import Newcomers
 from ..scheduler.row_plans import DraftPlan, RowPlan
 from .row_step import ProcessedRows, RowStep, WithMasks
 
@@ -109,7 +109,7 @@ class KeyedRequests(Scheduler):
                 process = ProcessedRows(processed, partial(self._runner.process, before_choice=True), masks)
             self._runner.new_step = partial(RowStep, masks=masks, process=process)
             result = self._runner.run(plan, logits)
-            self._requests.finish_step(result)
+            self._requests.keeping.finish_step(result)
         self._notify(result, plan, logits, started)
         return result
 

@@ -15,8 +15,7 @@ from ..base.errors import check_hashable, quoted
 from ..contract import Backend, ParameterError
 from ..params import RequestLimits, SamplingParams
 from ..requests.ending import RequestError
-from ..requests.results import StepResult
-from ..requests.tensors import WithTensors
+from ..requests.results import StepResult, WithTensors
 from ..scheduler.input_batch import InputBatch
 from ..tokenizer import Tokenizer
 from .keyed_requests import KeyedRequests
@@ -97,6 +96,7 @@ class RowSampler:
             num_threads=num_threads,
             limits=limits,
             postpone=False,
+            keep_faulty=True,
         )
         self._seed = None if seed is None else integer_of("seed", seed, 0) % 2**64
         self._unseeded = 0

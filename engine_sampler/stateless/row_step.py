@@ -1,4 +1,5 @@
-"""`RowStep`: a step in which faulty rows do not end their requests, and masks come with the logits."""
+"""`RowStep`: a step in which faulty rows do not end their requests, and masks come with the logits;
+`StandingStep`: one that leaves its requests as they are."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import numpy as np
 from ..arithmetic import LogitRows
 from ..contract import Batch, Group, unpack_bitmask
 from ..requests.slots import Slots
+from ..scheduler.judging import Judgement
 from ..scheduler.row_plans import Round
 from ..scheduler.step import Step
 
@@ -81,7 +83,7 @@ class RowStep(Step):
     def __init__(
         self, *args: Any, masks: WithMasks | None, process: ProcessedRows | None, **keywords: Any
     ) -> None:
-        super().__init__(*args, keeps_faulty=True, **keywords)
+        super().__init__(*args, **keywords)
         self._with_masks = masks
         self.may_draw_ahead = masks is None
         self._process = process
@@ -96,6 +98,18 @@ class RowStep(Step):
         if self._with_masks is not None:
             self._with_masks.put(batch, drawing.is_whole and not left_out)
         return batch
+
+
+class StandingStep(Step):
+    """A step that draws and advances nobody: only requests whose rows are faulty end. None has a grammar."""
+
+    def _advance(self, drawing: Round, batch: Batch, judged: Judgement, closing: Sequence[int]) -> None:
+        tokens = self.outputs.token_ids[drawing.rows].view(np.uint64)
+        if len(tokens) and not judged.refused and tokens.max() >= self._slots.vocabulary.size:
+            judged = self._judge(drawing, batch)
+        self.may_have_ended.update(drawing.members[i] for i in judged.refused)
+        for i in drawing.inputs.steered:
+            drawing.inputs.requests[i].phases.is_closing = False
 
 
 def _masked(groups: Sequence[Group]) -> list[Group]:

@@ -16,6 +16,7 @@ from ..requests.ending import RequestError
 from ..requests.results import StepResult
 from ..scheduler import Scheduler
 from ..scheduler.arguments import POSITION, few_token_ids_in
+from .row_step import StandingStep
 
 
 class Row(NamedTuple):
@@ -55,6 +56,7 @@ class RowScheduler(Scheduler):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._runner.new_step = StandingStep
         self._kept: list[Row] = []
         """The rows, each of which has its number as its request's id."""
 
@@ -77,8 +79,8 @@ class RowScheduler(Scheduler):
             plan = self._requests.plan(range(len(self._kept)))
             self._seed_anew(plan.inputs.seeds)
             rows = self._rows(logits, plan.row_count)
-            result = self._runner.run(plan, rows, advances=False)
-            self._requests.finish_step(result)
+            result = self._runner.run(plan, rows)
+            self._requests.keeping.finish_step(result)
         self._notify(result, plan, rows, started)
         return result
 
@@ -93,7 +95,7 @@ class RowScheduler(Scheduler):
         """Whether request i, which is that of `kept`, is that of `row` once it has its output, and the
         position."""
         request = self._requests.live.get(i)
-        if request is None or request.phases is not None or not row.begins_as(kept):
+        if request is None or not request.phases.is_single or not row.begins_as(kept):
             return False
         had, output = kept.output_token_ids, row.output_token_ids
         same = _common(had, output)

@@ -17,7 +17,7 @@ from ..base.arguments import not_allowed
 from ..contract import Backend
 from ..params import RequestLimits, SamplingParams, limits_of
 from ..registry import Catalogue, default_registry, structured_in
-from ..requests.tensors import WithTensors
+from ..requests.results import WithTensors
 from ..tokenizer import Tokenizer
 from .rows import Row, RowScheduler
 

@@ -338,7 +338,7 @@ def test_rollback_and_forks_of_long_texts_are_exact(
     long_stream(undone, stream)
     child = stream.fork()
     for forked in (child, stream):
-        forked.rollback(len(forked.deltas) - count)
+        forked.rollback(count)
         assert (forked.text, forked.held) == (before, held)
         assert forked.state.matcher_states == state.matcher_states
     long_stream(after, stream)
@@ -407,7 +407,7 @@ def test_rollback_undoes_pushed_tokens(kept: list[int], undone: list[int], after
     push(stream, kept)
     before, held, state = stream.text, stream.held, stream.state
     push(stream, undone)
-    stream.rollback(len(undone))
+    stream.rollback(len(kept))
     assert stream.text == before
     assert (stream.held, stream.state.matcher_states) == (held, state.matcher_states)
     push(stream, after)
@@ -421,6 +421,6 @@ def test_a_fork_continues_independently(shared: list[int], mine: list[int], othe
     child = parent.fork()
     push(child, others)
     push(parent, mine)
-    child.rollback(len(others) // 2)
+    child.rollback(len(child.deltas) - len(others) // 2)
     for stream, tokens in ((parent, shared + mine), (child, (shared + others)[: len(child.deltas)])):
         assert closed(stream) == TOKENIZER.decode(tokens, skip_special_tokens=False)

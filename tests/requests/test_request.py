@@ -13,6 +13,7 @@ from engine_sampler.contract import Vocabulary
 from engine_sampler.registry import default_registry
 from engine_sampler.requests.budget import Budget
 from engine_sampler.requests.history import History
+from engine_sampler.requests.parts import RecordedLogprobs
 from engine_sampler.requests.request import Request
 from engine_sampler.requests.slots import Slots
 from engine_sampler.scheduler.masks import GrammarMasks
@@ -190,7 +191,7 @@ def test_raw_logprobs_add_up_if_they_are_recorded(slots: Slots) -> None:
     request = request_in_slot(slots)
     request.accept(slots, 0, None, -1.5)
     assert request.cumulative_logprob is None
-    request.raw_logprobs = []
+    request.raw_logprobs = RecordedLogprobs([0.0])
     for logprob in (-0.25, None, -2.0):
         request.accept(slots, 0, None, logprob)
     assert request.cumulative_logprob == -2.25

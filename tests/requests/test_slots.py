@@ -21,6 +21,8 @@ from engine_sampler.requests.history import UNBOUNDED, History
 from engine_sampler.requests.slots import CheckTrigger, Slots
 from engine_sampler.requests.state import RequestState
 
+from ..interruptions.injecting import Injection, count_of
+
 VOCABULARY = Vocabulary(50, (49,))
 
 ids = st.lists(st.integers(0, 49), max_size=150)
@@ -141,6 +143,27 @@ def test_slots_grow_and_keep_what_they_hold() -> None:
     assert slots.column("bad_words")[numbers].tolist() == [((i,),) for i in range(9)]
     assert slots.seeds[numbers].tolist() == [2**64 - 1 - i for i in range(9)]
     assert slots.positions[numbers].tolist() == list(range(9))
+
+
+def test_a_slot_stays_free_wherever_filling_it_fails() -> None:
+    params = SamplingParams(top_k=5, stop_token_ids=[3])
+    trigger = CheckTrigger(np.array([3]), 9)
+
+    def fill(slots: Slots, entry: RequestState) -> int:
+        return slots.put(entry, params.given, 7, trigger=trigger)
+
+    for at in range(count_of(lambda: fill(make_slots(), make_entry(params, [1, 2], [3])))):
+        slots, entry = make_slots(), make_entry(params, [1, 2], [3])
+        put(slots, [4], top_k=6)
+        slots.column("top_k")
+        injection = Injection(MemoryError, at)
+        injection.during(lambda: fill(slots, entry))  # noqa: B023
+        if not injection.passed:
+            continue
+        assert (entry.history.slot, entry.history.output_token_ids.tolist()) == (-1, [3])
+        assert (slots._free, slots.column("top_k").tolist()) == ([1], [6, 0])
+        assert not slots.watched.any()
+        assert fill(slots, entry) == 1
 
 
 def test_positions_follow_accepted_and_rolled_back_tokens() -> None:

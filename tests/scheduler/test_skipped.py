@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from engine_sampler import RequestError, SamplingParams, Scheduler
-from engine_sampler.scheduler.live_requests import MOST_REMOVED
+from engine_sampler.scheduler.membership.directory import MOST_REMOVED
 
 from ..chaos.checks import digest, expect_sound
 from ..engines import (

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,8 @@ from engine_sampler.grammar import (
     clear_cache,
     clear_grammar_cache,
 )
+
+from ..interruptions.injecting import Injection
 
 VOCAB = 27
 TOKENIZER = Tokenizer([*(bytes([97 + i]) for i in range(26)), b"</s>"], [26])
@@ -617,3 +621,29 @@ def test_a_request_that_is_removed_while_it_starts_does_not(scheduler: Scheduler
     assert scheduler.waiting_ids == []
     with pytest.raises(RequestError, match="unknown"):
         scheduler.record("leaves")
+
+
+class Anywhere(Injection):
+    """Raises within the locks of the standard library, too."""
+
+    def _enter(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if frame.f_code.co_filename == threading.__file__:
+            self._traced[frame.f_code] = True
+        return super()._enter(frame, event, argument)
+
+
+def test_waiting_that_is_interrupted_keeps_no_other_thread_from_it(
+    scheduler: Scheduler, compiler: ByHand
+) -> None:
+    scheduler.add(REGEX)
+    for at in itertools.count():
+        injection = Anywhere(KeyboardInterrupt, at, opcodes=True)
+        injection.during(lambda: scheduler.wait_ready(0))
+        thread = threading.Thread(target=lambda: scheduler.wait_ready(0), daemon=True)
+        thread.start()
+        thread.join(10)
+        assert not thread.is_alive(), injection.where
+        if not injection.passed:
+            break
+    compiler.finish()
+    assert scheduler.wait_ready(SECONDS)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -13,6 +14,8 @@ from ...contract.work import REQUEST_WORK
 from ...params.phases import PhasePlan
 from ..history import History
 from ..later_output import LaterOutput
+from ..parts import faults_of
+from ..single_phase import states_and_grammar_back
 from ..state import RequestState
 from .automaton import Automaton
 from .opening import OpeningMatcher
@@ -34,6 +37,7 @@ class RequestPhases(Phases):
     rules  what the rules of its grammar set; None for nothing.
     """
 
+    is_single: Literal[False] = False
     rules: RuleSettings | None = None
 
     @classmethod
@@ -41,12 +45,25 @@ class RequestPhases(Phases):
         """The phases of a request with this prompt. Raises `ParameterError`."""
         return cls(Automaton(plan, vocabulary), history.prompt_token_ids)
 
-    def constrain(self, grammar: Constraint, rules: RuleSettings | None) -> None:
-        """The request has this grammar, which has accepted nothing, and whose `rules` set parameters."""
-        self.is_constrained, self.rules = True, rules
-        if markers := self.automaton.openings():
-            grammar.put_before(OpeningMatcher(grammar.matcher, markers))
-        self._heed_rules(grammar, self._prompt_length)
+    def open(self, request: Request) -> None:
+        """Give the request, which has everything else and has accepted nothing, what belongs to its first
+        phase."""
+        grammar = request.constraint
+        if grammar is not None:
+            self.is_constrained, self.rules = True, grammar.rules
+            if markers := self.automaton.openings():
+                grammar.put_before(OpeningMatcher(grammar.matcher, markers))
+            self._heed_rules(grammar, self._prompt_length)
+        self.equip(request, None)
+
+    @property
+    def given(self) -> Mapping[str, Any]:
+        """The parameters of the chain of the present phase that are not neutral."""
+        return self.state.phase.params.given
+
+    def told(self, length: int) -> dict[str, int] | None:
+        """The tokens of each phase, see `counts`; None if only rules of a grammar set parameters."""
+        return self.counts(length) if self.automaton.plan.is_given else None
 
     def fork(self) -> Self:
         """An independent copy."""
@@ -116,26 +133,43 @@ class RequestPhases(Phases):
         if resets and grammar.accepted:
             call_plugin("the grammar", grammar.rollback, grammar.accepted)
 
-    def go_back(
-        self, request: Request, slots: Slots, had_begun: int | None, *, interrupted: bool = False
+    def go_back(self, request: Request, slots: Slots, length: int) -> list[str]:
+        """Bring the history of a request back to its first `length` tokens, and states and grammar with it.
+        Returns why these cannot follow."""
+        had_begun = self.grammar_begin
+        try:
+            has_moved = self.cut(request.history.token_ids[:length])
+        except PluginFault as fault:
+            return [str(fault)]
+        if not has_moved:
+            return states_and_grammar_back(request, slots, length)
+        slots.cut(request.slot, length)
+        return self._equip_anew(request, slots, had_begun, interrupted=False)
+
+    def rebuild(self, request: Request, slots: Slots) -> list[str]:
+        """Make states and grammar anew from the history, after a call that was interrupted. Returns why these
+        cannot follow."""
+        had_begun = self.grammar_begin
+        self.renew(request.history.token_ids)
+        return self._equip_anew(request, slots, had_begun, interrupted=True)
+
+    def _equip_anew(
+        self, request: Request, slots: Slots, had_begun: int | None, *, interrupted: bool
     ) -> list[str]:
         """Give the request, whose history has been cut, what belongs to its present phase; returns why parts
         cannot follow.
 
-        had_begun    where its grammar had begun before, see `grammar_begin`.
-        interrupted  whether a change of it was interrupted.
+        had_begun  where its grammar had begun before, see `grammar_begin`.
         """
-        faults: list[str] = []
         request.has_moved = True
+        faults: list[str] = []
         try:
             self.equip(request, slots, anew=False)
         except (ParameterError, PluginFault) as fault:
             faults.append(str(fault))
         if request.constraint is not None:
-            try:
-                call_plugin("the grammar", self._rewind, request, request.constraint, had_begun, interrupted)
-            except PluginFault as fault:
-                faults.append(str(fault))
+            arguments = request, request.constraint, had_begun, interrupted
+            faults += faults_of("the grammar", self._rewind, *arguments)
         return faults
 
     def _rewind(
@@ -146,7 +180,7 @@ class RequestPhases(Phases):
         left = [] if begin is None else tokens[begin:].tolist()
         kept = len(left) if begin == had_begun else 0
         if interrupted:
-            grammar.settle(kept)
+            grammar.rebuild(kept)
         else:
             grammar.rollback(grammar.accepted - kept)
         for token_id in left[kept:]:  # a part of a marker

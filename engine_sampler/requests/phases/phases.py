@@ -193,10 +193,10 @@ class Phases:
         self.is_closing = False
         has_moved = self.log[-1].since > len(tokens)
         if has_moved:
-            self.settle(tokens)
+            self.renew(tokens)
         return has_moved
 
-    def settle(self, tokens: np.ndarray) -> None:
+    def renew(self, tokens: np.ndarray) -> None:
         """The same after a call that was interrupted, of which the log alone is whole; may be repeated."""
         self.is_closing = False
         first, *later = [entry for entry in self.log if entry.since <= len(tokens)]

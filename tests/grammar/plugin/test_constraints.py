@@ -15,7 +15,7 @@ import pytest
 from engine_sampler import ParameterError, SamplingParams, Scheduler, Tokenizer, process_logits, sample
 from engine_sampler.contract import hookimpl
 from engine_sampler.grammar import Grammar, allocate_bitmask
-from engine_sampler.scheduler.joining import matcher_for
+from engine_sampler.scheduler.membership.joining import matcher_for
 
 from ...bytewise import (
     CALL,

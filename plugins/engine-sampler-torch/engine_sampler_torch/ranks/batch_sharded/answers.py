@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from engine_sampler import Logprobs
+from engine_sampler import Logprobs, Record, StepResult
+from engine_sampler.for_backends import PerRow, entries_at_end, entries_of, entries_said, put_entry
 
 from ..exchange import bytes_in, words_of
 from .ledger import StepPlan
+
+Result = TypeVar("Result", bound=StepResult)
 
 _HEAD = 2
 """Words before the tokens: whether the rank is sound, and how many bytes of details there are."""
@@ -38,50 +41,111 @@ class RankAnswer:
     details: Details
     is_on_device: bool = False
 
+    @classmethod
+    def of(cls, result: StepResult, has_text: bool) -> RankAnswer:
+        """A result of this rank's scheduler as the answer about its rows."""
+        return cls(result.token_ids, np.array(result.seeds, np.uint64), Details.of(result, has_text))
+
+    @classmethod
+    def empty(cls, requests: int, rows: int) -> RankAnswer:
+        """Nothing about so many requests and rows."""
+        return cls(np.full(rows, -1, np.int64), np.zeros(requests, np.uint64), Details())
+
     def spread(self, which: np.ndarray, rows: np.ndarray, requests: int, all_rows: int) -> RankAnswer:
         """The same among more requests and rows: these have the numbers `which` and `rows`, int64, there."""
-        token_ids, seeds = np.full(all_rows, -1, np.int64), np.zeros(requests, np.uint64)
-        token_ids[rows], seeds[which] = self.token_ids, self.seeds
-        details = self.details.spread(which.tolist(), rows, requests, all_rows)
-        return RankAnswer(token_ids, seeds, details, self.is_on_device)
+        whole = RankAnswer.empty(requests, all_rows)
+        whole.token_ids[rows], whole.seeds[which] = self.token_ids, self.seeds
+        details = self.details.moved(which, rows)
+        details.logprobs = {mode: _spread(table, rows, all_rows) for mode, table in details.logprobs.items()}
+        return replace(whole, details=details, is_on_device=self.is_on_device)
+
+    def tell_end(self, i: int, record: Record | None) -> None:
+        """Request number i is not in this rank's scheduler: it ended as its record says, or is removed."""
+        told = entries_at_end(StepResult, record)
+        self.seeds[i] = told.pop("seeds")
+        for name, entry in told.items():
+            self.details.of_requests.setdefault(name, {})[i] = entry
+
+    def write(self, result: StepResult, which: np.ndarray, rows: np.ndarray) -> None:
+        """Put everything but logprobs into the result of all ranks, in which these requests and rows have the
+        numbers `which` and `rows`, int64."""
+        result.token_ids[rows] = self.token_ids
+        for i, seed in zip(which.tolist(), self.seeds.tolist(), strict=True):
+            result.seeds[i] = seed
+        details = self.details.moved(which, rows)
+        ids = {
+            name: {i: result.request_ids[other] for i, other in others.items()}
+            for name, others in details.ids.items()
+        }
+        for fields_said in (details.of_requests, details.of_rows, ids):
+            for name, entries in fields_said.items():
+                for i, entry in entries.items():
+                    put_entry(result, name, i, entry)
 
 
-@dataclass(frozen=True, eq=False)
+Entries = dict[str, dict[int, Any]]
+"""Entries of fields of a result, by the field's name and the number of the request or row."""
+
+
+@dataclass(eq=False)
 class Details:
-    """The parts of an answer that differ in size, in the terms of `StepResult`.
+    """The parts of an answer that differ in size: what a result says that another one does not which knows
+    nothing. Fields that somebody adds to `StepResult` are among them.
 
-    text      of every request; empty if no request has any, or none has any more.
-    ends      index → (finish reason, stop reason, error), of the requests that have ended.
-    parents   index → index of the request whose cache it continues, of those that continue another one.
-    skipped   the indices of those that had left before the step.
-    phase_tokens  index → the tokens of its phases, of those of which the step tells them.
+    of_requests, of_rows  what it says of them; entries are plain values of JSON.
+    ids       the same where it names other requests: by their numbers.
+    skipped   the numbers of the requests that had left before the step.
     logprobs  by mode; "" if the rows are in one table, whatever their modes are.
     """
 
-    text: list[str | None] = field(default_factory=list)
-    ends: dict[int, tuple[Any, Any, str | None]] = field(default_factory=dict)
-    parents: dict[int, int] = field(default_factory=dict)
+    of_requests: Entries = field(default_factory=dict)
+    of_rows: Entries = field(default_factory=dict)
+    ids: Entries = field(default_factory=dict)
     skipped: list[int] = field(default_factory=list)
-    phase_tokens: dict[int, dict[str, int]] = field(default_factory=dict)
     logprobs: dict[str, Logprobs] = field(default_factory=dict)
 
-    def spread(self, which: list[int], rows: np.ndarray, requests: int, all_rows: int) -> Details:
-        """See `RankAnswer.spread`."""
-        text: list[str | None] = [""] * requests if self.text else []
-        for place, part in zip(which, self.text, strict=False):
-            text[place] = part
-        ends = {which[i]: end for i, end in self.ends.items()}
-        parents = {which[i]: which[parent] for i, parent in self.parents.items()}
-        phase_tokens = {which[i]: counts for i, counts in self.phase_tokens.items()}
-        tables = {mode: _spread(table, rows, all_rows) for mode, table in self.logprobs.items()}
-        return Details(text, ends, parents, [which[i] for i in self.skipped], phase_tokens, tables)
+    @classmethod
+    def of(cls, result: StepResult, has_text: bool) -> Details:
+        """What a result says, but for its tokens and seeds."""
+        details = cls(skipped=list(result.skipped))
+        if result.logprobs is not None:
+            details.logprobs = dict(result.logprobs.by_mode)
+        ids, rows = result.request_ids, len(result.token_ids)
+        places = {request_id: i for i, request_id in enumerate(ids)}
+        blank = blank_result(type(result), ids, rows, result.first_rows, [""] * len(ids) if has_text else ())
+        for name, entries in entries_said(result, blank).items():
+            of = entries_of(type(result))[name]
+            if name in _IN_WORDS:
+                continue
+            if isinstance(of, PerRow):
+                details.of_rows[name] = entries
+            elif of.is_id:
+                details.ids[name] = {i: places[request_id] for i, request_id in entries.items()}
+            else:
+                details.of_requests[name] = entries
+        return details
+
+    def moved(self, which: np.ndarray, rows: np.ndarray) -> Details:
+        """The same about requests and rows that have the numbers `which` and `rows`, int64."""
+        to, row_to = which.tolist(), rows.tolist()
+        return Details(
+            {name: {to[i]: e for i, e in entries.items()} for name, entries in self.of_requests.items()},
+            {name: {row_to[i]: e for i, e in entries.items()} for name, entries in self.of_rows.items()},
+            {name: {to[i]: to[other] for i, other in others.items()} for name, others in self.ids.items()},
+            [to[i] for i in self.skipped],
+            self.logprobs,
+        )
 
     def packed(self) -> bytes:
         """As bytes; b"" if there is nothing to say."""
-        said: dict[str, Any] = {}
-        for part in fields(self):
-            if value := getattr(self, part.name):
-                said[part.name] = list(value.items()) if isinstance(value, dict) else value
+        parts = {"of_requests": self.of_requests, "of_rows": self.of_rows, "ids": self.ids}
+        said: dict[str, Any] = {
+            part: {name: [[*entries], [*entries.values()]] for name, entries in fields_said.items()}
+            for part, fields_said in parts.items()
+            if fields_said
+        }
+        if self.skipped:
+            said["skipped"] = self.skipped
         if self.logprobs:
             said["logprobs"] = [(mode, len(t.entry_token_ids)) for mode, t in self.logprobs.items()]
         if not said:
@@ -95,14 +159,39 @@ class Details:
         """From `packed` bytes, for this many rows."""
         text, _, arrays = blob.partition(b"\0")
         said = json.loads(text.decode("utf-8", "surrogatepass")) if text else {}
-        tables, begin = {}, 0
+        details, begin = cls(skipped=said.pop("skipped", [])), 0
         for mode, entries in said.pop("logprobs", ()):
-            tables[mode], begin = _table_in(arrays, begin, rows, entries)
-        ends = {i: tuple(end) for i, end in said.pop("ends", ())}
-        parts: dict[str, Any] = {
-            name: value if name in ("text", "skipped") else dict(value) for name, value in said.items()
-        }
-        return cls(**parts, ends=ends, logprobs=tables)
+            details.logprobs[mode], begin = _table_in(arrays, begin, rows, entries)
+        for part, fields_said in said.items():
+            found = {name: dict(zip(*entries, strict=True)) for name, entries in fields_said.items()}
+            setattr(details, part, found)
+        return details
+
+
+_IN_WORDS = "token_ids", "seeds"
+"""The fields of a result that have places of their own in an answer."""
+
+
+def blank_result(
+    kind: type[Result],
+    request_ids: Sequence[Any],
+    rows: int,
+    first_rows: np.ndarray,
+    text: Sequence[str | None],
+) -> Result:
+    """The result of a step that knows nothing of its requests but what they have for `text`; () for none."""
+    n = len(request_ids)
+    return kind(
+        token_ids=np.full(rows, -1, np.int64),
+        first_rows=first_rows.copy(),
+        request_ids=[*request_ids],
+        text=[*text] or [None] * n,
+        finish_reasons=[None] * n,
+        stop_reasons=[None] * n,
+        errors=[None] * n,
+        seeds=[0] * n,
+        parent_ids=[*request_ids],
+    )
 
 
 def _spread(table: Logprobs, rows: np.ndarray, count: int) -> Logprobs:

@@ -11,49 +11,29 @@ from engine_sampler import Logprobs, StepResult
 from engine_sampler.contract import LOGPROBS_KINDS
 from engine_sampler.for_backends import LogprobsCollector, LogprobsPlan
 
-from .answers import RankAnswer
+from .answers import RankAnswer, blank_result
 from .ledger import StepPlan
 
 
 def merged(
-    plan: StepPlan, answers: Sequence[RankAnswer | None], vocab_size: int, has_text: bool
+    plan: StepPlan,
+    answers: Sequence[RankAnswer | None],
+    vocab_size: int,
+    has_text: bool,
+    kind: type[StepResult] = StepResult,
 ) -> StepResult:
-    """The result of the step: that of one rank which owns all requests. Requests of a rank without an answer
-    have no token and go on."""
-    n = len(plan.entries)
-    ids = [entry.id for entry in plan.entries]
-    result = StepResult(
-        token_ids=np.full(plan.rows, -1, np.int64),
-        first_rows=plan.first_rows.copy(),
-        request_ids=ids,
-        text=["" if has_text else None] * n,
-        finish_reasons=[None] * n,
-        stop_reasons=[None] * n,
-        errors=[None] * n,
-        seeds=[0] * n,
-        parent_ids=ids.copy(),
-    )
+    """The result of the step, of this kind: that of one rank which owns all requests. Requests of a rank
+    without an answer have no token and go on."""
     skipped = set(plan.left)
     for rank, answer in enumerate(answers):
-        if answer is None:
-            continue
-        which, details = plan.by_owner[rank].tolist(), answer.details
-        result.token_ids[plan.rows_of(rank)] = answer.token_ids
-        for i, seed in zip(which, answer.seeds.tolist(), strict=True):
-            result.seeds[i] = seed
-        if details.text:
-            for i, text in zip(which, details.text, strict=True):
-                result.text[i] = text
-        for j, end in details.ends.items():
-            result.finish_reasons[which[j]], result.stop_reasons[which[j]], result.errors[which[j]] = end
-        for j, parent in details.parents.items():
-            result.parent_ids[which[j]] = ids[which[parent]]
-        for j, counts in details.phase_tokens.items():
-            result.phase_tokens = result.phase_tokens or [None] * n
-            result.phase_tokens[which[j]] = counts
-        skipped.update(which[j] for j in details.skipped)
-    for i in skipped:
-        result.text[i] = None
+        if answer is not None:
+            skipped.update(plan.by_owner[rank][answer.details.skipped].tolist())
+    ids = [entry.id for entry in plan.entries]
+    text = ["" if has_text and i not in skipped else None for i in range(len(ids))]
+    result = blank_result(kind, ids, plan.rows, plan.first_rows, text)
+    for rank, answer in enumerate(answers):
+        if answer is not None:
+            answer.write(result, plan.by_owner[rank], plan.rows_of(rank))
     logprobs = _merged_logprobs(plan, answers, result, skipped, vocab_size)
     return replace(result, logprobs=logprobs, skipped=sorted(skipped))
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from engine_sampler import BegunStep, Record, Scheduler, StepResult
 from engine_sampler.for_backends import INTERRUPTIONS, RequestId, text_of
 
-from .answers import Details, RankAnswer
+from .answers import RankAnswer
 from .ledger import StepPlan
 from .row_move import uploaded
 
@@ -122,41 +122,15 @@ class Owner:
 
     def answer(self, share: RankShare, result: StepResult | None) -> RankAnswer:
         """The answer about all requests of a share, from the result of `step`."""
-        answer = self._nothing if result is None else self._answer(result)
-        if not share.others:
-            return answer
-        answer = answer.spread(share.which, share.rows, share.requests, share.all_rows)
-        for place, record in share.others.items():
-            if record is None:
-                answer.details.ends[place] = "abort", None, None
-            else:
-                answer.details.ends[place] = "error", None, record.error
-                answer.seeds[place] = record.seed
+        if result is None:
+            answer = RankAnswer.empty(0, 0)
+        else:
+            answer = RankAnswer.of(result, self.scheduler.vocabulary.tokenizer is not None)
+        if share.others:
+            answer = answer.spread(share.which, share.rows, share.requests, share.all_rows)
+            for place, record in share.others.items():
+                answer.tell_end(place, record)
         return answer
-
-    # --- inside ----------------------------------------------------------------------------------
-
-    @property
-    def _nothing(self) -> RankAnswer:
-        return RankAnswer(np.empty(0, np.int64), np.empty(0, np.uint64), Details())
-
-    def _answer(self, result: StepResult) -> RankAnswer:
-        """A scheduler's result as the answer about its rows."""
-        ids = result.request_ids
-        places = {request_id: i for i, request_id in enumerate(ids)}
-        outcomes = zip(result.finish_reasons, result.stop_reasons, result.errors, strict=True)
-        ends = {i: end for i, end in enumerate(outcomes) if end[0] is not None}
-        parents = {i: places[p] for i, p in enumerate(result.parent_ids) if p != ids[i]}
-        has_text = self.scheduler.vocabulary.tokenizer is not None and any(part != "" for part in result.text)
-        details = Details(
-            text=result.text if has_text else [],
-            ends=ends,
-            parents=parents,
-            skipped=list(result.skipped),
-            phase_tokens={i: counts for i, counts in enumerate(result.phase_tokens) if counts is not None},
-            logprobs={} if result.logprobs is None else dict(result.logprobs.by_mode),
-        )
-        return RankAnswer(result.token_ids, np.array(result.seeds, np.uint64), details)
 
 
 def _ended(record: Record, request_id: RequestId, error: str) -> Record:

@@ -6,23 +6,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from ..arithmetic import child_seed
-from ..base.arguments import entries_of
-from ..base.calling import call_for_add
-from ..contract import AnswerParser, ParameterError, Vocabulary
-from ..contract.constraints import settings_of
-from ..params import RequestLimits, SamplingParams, takes_grammar, without_takers
-from ..registry import check_taken, constraint_reader, structured_in
-from ..requests.answers import AnswerReader
-from ..requests.history import History
-from ..requests.request import Request, seed_of
-from ..requests.results import RequestId
-from .arguments import token_ids_in
-from .beam_groups import BeamGroup, search_params
+from ...arithmetic import child_seed
+from ...base.arguments import entries_of
+from ...base.calling import call_for_add
+from ...contract import AnswerParser, ParameterError, Vocabulary
+from ...contract.constraints import settings_of
+from ...params import RequestLimits, SamplingParams, takes_grammar, without_takers
+from ...registry import check_taken, constraint_reader, structured_in
+from ...requests.answers import AnswerReader
+from ...requests.history import History
+from ...requests.parts import RecordedLogprobs
+from ...requests.request import Request, seed_of
+from ...requests.results import RequestId
+from ..arguments import token_ids_in
+from ..beam_groups import BeamGroup, search_params
 from .siblings import sibling_count
 
 if TYPE_CHECKING:
-    from ..requests.phases import RequestPhases
+    from ...requests.phases import RequestPhases
 
 Siblings: TypeAlias = tuple[Sequence[Request], "BeamGroup | None"]
 """Requests that join together, and the beam search that they belong to."""
@@ -168,12 +169,12 @@ class Newcomers:
             stopping_criteria=self.criteria,
             ends=self.ends,
         )
-        if request.phases is not None:
+        if not request.phases.is_single:
             self._limit_phases(request.phases)
         request.position = self.position
         request.answer = None if self.parser is None else AnswerReader(self.parser)
         if self.is_group and (params.best_of is not None or params.use_beam_search):
-            request.raw_logprobs = []
+            request.raw_logprobs = RecordedLogprobs()
         return request
 
     def _limit_phases(self, phases: RequestPhases) -> None:

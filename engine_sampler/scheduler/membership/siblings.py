@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..base.errors import quoted
-from ..contract import ParameterError
-from ..params import SamplingParams, row_count
-from ..requests.ending import RequestError
-from ..requests.request import Request
+from ...base.errors import quoted
+from ...contract import ParameterError
+from ...params import SamplingParams, row_count
+from ...requests.ending import RequestError
+from ...requests.request import Request
 
 
 def sibling_count(params: SamplingParams) -> int:

@@ -14,8 +14,8 @@ from types import FrameType
 from typing import Any
 from weakref import WeakSet
 
-from ..base.errors import INTERRUPTIONS
-from ..base.giving_way import begin_step, end_step
+from ...base.errors import INTERRUPTIONS
+from ...base.giving_way import begin_step, end_step
 
 logger = logging.getLogger("engine_sampler")
 

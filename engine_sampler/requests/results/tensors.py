@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..base.errors import described
+from ...base.errors import described
 
 
 class ResultTensors(NamedTuple):

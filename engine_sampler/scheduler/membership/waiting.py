@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ..base.errors import INTERRUPTIONS
-from ..base.forking import fork_safe
-from ..contract import Vocabulary
-from ..contract.constraints import PendingConstraint
-from ..requests.constraint import Constraint
-from ..requests.request import Request
-from ..requests.results import RequestId
-from .beam_groups import BeamGroup
+from ...base.errors import INTERRUPTIONS
+from ...contract import Vocabulary
+from ...contract.constraints import PendingConstraint
+from ...requests.constraint import Constraint
+from ...requests.request import Request
+from ...requests.results import RequestId
+from ..beam_groups import BeamGroup
 from .joining import Newcomers, Siblings
 from .live_requests import LiveRequests
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Arrival:
     """Requests that wait for one grammar.
 
     requests  the newcomers as they are until they are built with their matchers.
+    is_ready  whether the grammar is compiled, or has failed: to ask the future takes a lock that is Python's
+              own, and that an interruption could leave held.
     """
 
     compilation: PendingConstraint
     newcomers: Newcomers
     requests: Sequence[Request]
     group: BeamGroup | None
+    is_ready: bool = False
 
 
 class WaitingRequests:
@@ -46,8 +50,9 @@ class WaitingRequests:
         self._vocabulary = vocabulary
         self._lock = requests.step_lock
         self._arrivals: list[Arrival] = []
-        self._changed = threading.Condition(fork_safe(threading.RLock()))
-        """Notified when a grammar is compiled or has failed, and when an arrival is forgotten."""
+        self._wakers: list[Any] = []
+        """A lock for each thread that waits, released when a grammar is compiled or not needed
+        any more. An interruption can leave none of them held for others."""
 
     @property
     def ids(self) -> list[RequestId]:
@@ -74,7 +79,7 @@ class WaitingRequests:
             with self._lock.lock:
                 self._requests.take_ids(arrival.requests)
                 self._arrivals.append(arrival)
-            compilation.future.add_done_callback(self._notify)
+            compilation.future.add_done_callback(partial(self._notify, arrival))
             if on_ready is not None:
                 compilation.future.add_done_callback(lambda future: future.cancelled() or on_ready())
         except BaseException:
@@ -91,14 +96,23 @@ class WaitingRequests:
             return
         with self._lock.lock:
             for arrival in list(self._arrivals):
-                if arrival.compilation.future.done():
+                if arrival.is_ready:
                     self._lock.when_idle(partial(self._start, arrival))
 
     def wait(self, timeout: float | None) -> bool:
         """Wait until one of them can start; False if none does within `timeout` seconds, or none waits."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._arrivals or self._can_start(), timeout)
-            return self._can_start()
+        until = None if timeout is None else time.monotonic() + timeout
+        waker = threading.Lock()
+        waker.acquire()
+        self._wakers.append(waker)
+        try:
+            while self._arrivals and not self._can_start():
+                left = -1 if until is None else min(max(until - time.monotonic(), 0), threading.TIMEOUT_MAX)
+                if not waker.acquire(timeout=left):
+                    break
+        finally:
+            self._wakers.remove(waker)
+        return self._can_start()
 
     def drop_removed(self) -> None:
         """Forget the arrivals whose requests have all been removed, and beam searches that have lost one."""
@@ -116,13 +130,15 @@ class WaitingRequests:
 
     # --- inside ----------------------------------------------------------------------------------
 
-    def _notify(self, _: Any) -> None:
-        with self._changed:
-            self._changed.notify_all()
+    def _notify(self, arrival: Arrival, future: Any) -> None:
+        arrival.is_ready = True
+        for waker in list(self._wakers):
+            with contextlib.suppress(RuntimeError):  # it is awake
+                waker.release()
 
     def _can_start(self) -> bool:
         """Whether a grammar has been compiled, or has failed; takes no lock."""
-        return any(arrival.compilation.future.done() for arrival in list(self._arrivals))
+        return any(arrival.is_ready for arrival in list(self._arrivals))
 
     def _is_known(self, request: Request) -> bool:
         """Whether a waiting request has not been removed."""
@@ -159,7 +175,7 @@ class WaitingRequests:
             raise
         except BaseException as error:
             for request in arrival.requests:
-                request.grammar = Constraint(_FailedMatcher(error), self._vocabulary.size, has_eos=True)
+                request.constrain(Constraint(_FailedMatcher(error), self._vocabulary.size, has_eos=True))
             return arrival.requests, arrival.group
 
 
