@@ -121,15 +121,15 @@ class _Automaton:
 
     def _steps(self, begin: int) -> dict[int, list[Step]]:
         """The steps from the first place, and from each behind a character."""
-        found: dict[int, list[Step]] = {}
+        steps: dict[int, list[Step]] = {}
         waiting = [begin]
         for state in waiting:
-            if state not in found:
-                found[state] = [
+            if state not in steps:
+                steps[state] = [
                     (atom, after) for atoms, after in self._ways(state, frozenset()) for atom in sorted(atoms)
                 ]
-                waiting += {after for _, after in found[state]}
-        return found
+                waiting += {after for _, after in steps[state]}
+        return steps
 
     def _ways(self, place: int, passed: frozenset[int]) -> Iterator[tuple[frozenset[int], int]]:
         """The characters that may be read next, once for each way to them."""

@@ -90,16 +90,16 @@ class Events(Protocol):
 def advance(place: JsonPlace, data: bytes, events: Events, start: int = 0) -> tuple[JsonPlace | None, int]:
     """The place after data[start:], or after the outermost array or object if that ends in it; and where it
     is. None if an event refuses it."""
-    at, found = start, place
+    at, reached = start, place
     while at < len(data):
-        if found.scalar is not None:
-            after, at = _within(found, found.scalar, data, at, events)
+        if reached.scalar is not None:
+            after, at = _within(reached, reached.scalar, data, at, events)
         else:
-            after, at = _between(found, data, at, events), at + 1
-        if after is None or (after.frame is None and found.frame is not None):
+            after, at = _between(reached, data, at, events), at + 1
+        if after is None or (after.frame is None and reached.frame is not None):
             return after, at
-        found = after
-    return found, at
+        reached = after
+    return reached, at
 
 
 def _between(place: JsonPlace, data: bytes, at: int, events: Events) -> JsonPlace | None:

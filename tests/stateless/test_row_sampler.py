@@ -343,14 +343,14 @@ def test_a_step_that_is_interrupted_can_be_repeated(with_outputs: bool) -> None:
         params = [SamplingParams(interrupted=i % 2 == 0, frequency_penalty=0.5) for i in range(6)]
         outputs: list[list[int]] = [[] for _ in KEYS]
         for step in range(12):
-            given = {"params": params, "outputs": outputs if with_outputs else None}
+            arguments = {"params": params, "outputs": outputs if with_outputs else None}
             Interrupted.due = False
-            expected = calm.step(LOGITS, KEYS, **given).token_ids
+            expected = calm.step(LOGITS, KEYS, **arguments).token_ids
             Interrupted.due = step % 2 == 1
             if Interrupted.due:
                 with pytest.raises(KeyboardInterrupt):
-                    sampler.step(LOGITS, KEYS, **given)
-            drawn = sampler.step(LOGITS, KEYS, **given)
+                    sampler.step(LOGITS, KEYS, **arguments)
+            drawn = sampler.step(LOGITS, KEYS, **arguments)
             np.testing.assert_array_equal(drawn.token_ids, expected)
             for output, token_id in zip(outputs, expected.tolist(), strict=True):
                 output.append(token_id)
@@ -360,13 +360,13 @@ def test_a_step_that_is_interrupted_can_be_repeated(with_outputs: bool) -> None:
 
 
 def test_rows_without_a_seed_get_children_of_the_samplers_seed_in_order_of_arrival() -> None:
-    one, other = RowSampler(SIZE, seed=8), RowSampler(SIZE, seed=8)
-    one.step(LOGITS[:2], ["a", "b"])
+    sampler, other = RowSampler(SIZE, seed=8), RowSampler(SIZE, seed=8)
+    sampler.step(LOGITS[:2], ["a", "b"])
     other.step(LOGITS[:1], ["x"])
-    first, second = one.step(LOGITS[:2], ["a", "b"]), other.step(LOGITS[:2], ["x", "y"])
+    first, second = sampler.step(LOGITS[:2], ["a", "b"]), other.step(LOGITS[:2], ["x", "y"])
     assert first.seeds == second.seeds == [child_seed(8, 1), child_seed(8, 2)]
     assert len({*RowSampler(SIZE).step(LOGITS, KEYS).seeds}) == 6
-    assert one.step(LOGITS[:2], ["a", "b"], {"seed": [5, None]}).seeds == [5, child_seed(8, 2)]
+    assert sampler.step(LOGITS[:2], ["a", "b"], {"seed": [5, None]}).seeds == [5, child_seed(8, 2)]
 
 
 # --- logprobs -------------------------------------------------------------------------------------

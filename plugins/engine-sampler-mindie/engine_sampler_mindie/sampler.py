@@ -314,15 +314,15 @@ class Sampler:
         output = padding.read("output_ids", data.output_ids)
         if data.request_ids is None:
             assert settings is not None
-            given = given_tokens(all_ids, output, [data.is_prefill] * len(settings))
+            histories = given_tokens(all_ids, output, [data.is_prefill] * len(settings))
             ids = list(range(len(settings)))
             requests = join_rows(
-                self._rows, given, settings, padding.vocab_size, self._calls, self.count_prompts
+                self._rows, histories, settings, padding.vocab_size, self._calls, self.count_prompts
             )
         else:
             ids = data.request_ids.tolist()
-            given = given_tokens(all_ids, output, [data.is_prefill] * len(ids))
-            requests = self._join(ids, given, settings, padding)
+            histories = given_tokens(all_ids, output, [data.is_prefill] * len(ids))
+            requests = self._join(ids, histories, settings, padding)
         growing = GrowingIds((all_ids, output), padding)
         return JoinedBatch(ids, key, padding.vocab_size, settings, requests, growing)
 

@@ -128,13 +128,13 @@ def test_both_revisions_draw_alike(mode: str) -> None:
     random = np.random.default_rng(8)
     probs, topp = probabilities(random, 20, 300, 0.5), column([0.9] * 20, np.float16)
     topk, seeds = column(random.integers(1, 200, 20), np.int32), random.integers(2**32, size=20).tolist()
-    given = {"probs": probs, "topp": topp, "topk": topk, "exp": np.ones_like(probs)}
+    inputs = {"probs": probs, "topp": topp, "topk": topk, "exp": np.ones_like(probs)}
     for kind in (SINGLE, MULTINOMIAL, EXPONENTIAL):
         params = (
             TopkToppSamplingParam(int(kind), 7, 50, seeds),
             TopkToppLogprobsSamplingParam(kind, seeds, 7, 50),
         )
-        named = {name: given[name] for name in INPUTS[kind]}
+        named = {name: inputs[name] for name in INPUTS[kind]}
         one, other = (TopkToppSampling(param, mode)(**named)[0].tolist() for param in params)
         assert one == other
 
@@ -239,13 +239,13 @@ def operator_of(kind: Any, mode: str = "documented", **changes: Any) -> TopkTopp
 @pytest.mark.parametrize("kind", INPUTS)
 def test_every_type_returns_its_outputs_in_their_shapes_and_dtypes(kind: Any, mode: str) -> None:
     operator = operator_of(kind, mode)
-    given = {name: VALID[name] for name in INPUTS[kind]}
-    results = operator(**given)
+    inputs = {name: VALID[name] for name in INPUTS[kind]}
+    results = operator(**inputs)
     shapes = [(r.shape, r.dtype) for r in results]
     logprobs = [((2, 3), np.float32)] if kind >= MULTINOMIAL_LOGPROBS else []
     assert shapes == [((2, 1), np.int32), ((2, 1), np.float16), *logprobs]
     np.testing.assert_array_equal(results[1], np.take_along_axis(VALID["probs"], results[0].astype(int), 1))
-    for one, other in zip(results, operator.forward(list(given.values())), strict=True):
+    for one, other in zip(results, operator.forward(list(inputs.values())), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
@@ -350,13 +350,13 @@ def test_parameters_that_do_not_fit_the_tensors_are_refused() -> None:
 
 
 def test_observed_topk_is_an_index_so_it_may_be_zero_but_not_the_vocabulary() -> None:
-    given = {name: VALID[name] for name in ("probs", "topp")}
-    tokens = operator_of(MULTINOMIAL, "observed")(**given, topk=column([0, 0], np.int32))[0]
+    inputs = {name: VALID[name] for name in ("probs", "topp")}
+    tokens = operator_of(MULTINOMIAL, "observed")(**inputs, topk=column([0, 0], np.int32))[0]
     assert tokens.tolist() == [[0], [0]]
     operator = operator_of(MULTINOMIAL, "observed")
-    assert operator(**given, topk=column([3, 4], np.int32))[0][1, 0] == -1
+    assert operator(**inputs, topk=column([3, 4], np.int32))[0][1, 0] == -1
     assert operator.errors == [None, "topk has 4; allowed are numbers from 0 to 3"]
-    assert operator_of(SINGLE, "observed", topk=0)(**given)[0].shape == (2, 1)
+    assert operator_of(SINGLE, "observed", topk=0)(**inputs)[0].shape == (2, 1)
 
 
 @pytest.mark.parametrize("mode", ["documented", "observed"])
@@ -448,15 +448,15 @@ def test_tensors_of_mindspore_come_back_as_such(
 ) -> None:
     monkeypatch.setitem(sys.modules, "mindspore", mindspore)
     half = getattr(mindspore, dtype)
-    given = {name: MindSporeTensor(VALID[name]) for name in INPUTS[kind]}
-    given |= {name: given[name].astype(half) for name in ("probs", "topp", "exp") if name in given}
-    tokens, chosen, *logprobs = operator_of(kind, mode)(**given)
+    inputs = {name: MindSporeTensor(VALID[name]) for name in INPUTS[kind]}
+    inputs |= {name: inputs[name].astype(half) for name in ("probs", "topp", "exp") if name in inputs}
+    tokens, chosen, *logprobs = operator_of(kind, mode)(**inputs)
     assert (str(tokens.dtype), chosen.dtype) == ("Int32", half)
     assert [str(entry.dtype) for entry in logprobs] == ["Float32"] * len(logprobs)
-    expected = np.take_along_axis(given["probs"].values, tokens.values.astype(np.int64), 1)
+    expected = np.take_along_axis(inputs["probs"].values, tokens.values.astype(np.int64), 1)
     np.testing.assert_array_equal(chosen.values, expected)
     if dtype == "float16":
-        assert tokens.values.tolist() == operator_of(kind, mode)(**{n: VALID[n] for n in given})[0].tolist()
+        assert tokens.values.tolist() == operator_of(kind, mode)(**{n: VALID[n] for n in inputs})[0].tolist()
 
 
 def test_rows_may_be_strided_and_are_not_written_to() -> None:
@@ -774,18 +774,18 @@ def test_leading_tokens_are_those_of_a_full_sort(vocab: int, levels: int, ties: 
     bits = random.integers(0, levels, (12, vocab)).astype(np.uint16)
     bits[:, 0] = np.maximum(bits[:, 0], 1)
     bits[3, 5:] = 0
-    found = leading_tokens(bits, counts, ties)
+    leading = leading_tokens(bits, counts, ties)
     for row, count in enumerate(counts.tolist()):
         expected = np.lexsort((np.arange(vocab), -bits[row].astype(int)))
         expected = expected[bits[row, expected] > 0]
         if ties and count <= len(expected):
             last = bits[row, expected[count - 1]]
             count = int((bits[row] >= last).sum())
-        size = int(found.counts[row])
-        assert found.ids[row, :size].tolist() == expected[:count].tolist()
-        assert found.bits[row, :size].tolist() == bits[row, expected[:count]].tolist()
-        assert not found.bits[row, size:].any()
-        in_order = found.by_id()
+        size = int(leading.counts[row])
+        assert leading.ids[row, :size].tolist() == expected[:count].tolist()
+        assert leading.bits[row, :size].tolist() == bits[row, expected[:count]].tolist()
+        assert not leading.bits[row, size:].any()
+        in_order = leading.by_id()
         assert in_order.ids[row, :size].tolist() == sorted(expected[:count].tolist())
 
 

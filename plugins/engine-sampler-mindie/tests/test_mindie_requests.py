@@ -256,7 +256,7 @@ def test_rows_without_ids_draw_alike_with_a_new_sampler_for_each_call_and_with_o
 
 def test_rows_without_ids_may_change_in_number_settings_and_width():
     random = np.random.default_rng(3)
-    one = Sampler()
+    sampler = Sampler()
     for _ in range(60):
         rows, width = int(random.integers(1, 4)), int(random.choice([8, VOCAB]))
         logits = STEPS[int(random.integers(12)), :rows, :width]
@@ -264,7 +264,7 @@ def test_rows_without_ids_may_change_in_number_settings_and_width():
             temperature=random.choice([0.0, 0.9, 3.0], rows), seed=random.integers(0, 3, rows)
         )
         data = SamplingData(random.integers(0, 8, (rows, int(random.integers(1, 4)))))
-        assert one.sample(logits, data, settings)[0].tolist() == (
+        assert sampler.sample(logits, data, settings)[0].tolist() == (
             Sampler().sample(logits, data, settings)[0].tolist()
         )
 
@@ -278,7 +278,7 @@ def test_whatever_a_caller_does_to_the_tokens_the_draw_is_that_of_a_new_sampler(
         repetition_penalty=[1.0, 1.3, 1.0], frequency_penalty=[0.0, 0.5, 0.0],
         temperature=[2.0, 2.0, 0.0], seed=[1, 2, 3],
     )  # fmt: skip
-    one, pads = Sampler(pad_token_id=0), [-1, VOCAB]
+    sampler, pads = Sampler(pad_token_id=0), [-1, VOCAB]
     for step in range(60):
         for prompt, output in zip(prompts, outputs, strict=True):
             deed = random.integers(0, 14)
@@ -299,11 +299,11 @@ def test_whatever_a_caller_does_to_the_tokens_the_draw_is_that_of_a_new_sampler(
             np.arange(VOCAB) == 0, np.float32(100), np.float32(0)
         )  # never draws the pad token
         data = SamplingData(all_ids, output_ids, not step, IDS if by_id else None)
-        tokens = one.sample(logits, data, settings)[0].tolist()
+        tokens = sampler.sample(logits, data, settings)[0].tolist()
         fresh = Sampler(pad_token_id=0).sample(logits, SamplingData(all_ids, output_ids), settings)
         assert tokens == fresh[0].tolist()
-        requests = map(one._cache.request, IDS.tolist() if by_id else [])
-        assert one._cache._tokens == sum(request.tokens for request in requests)
+        requests = map(sampler._cache.request, IDS.tolist() if by_id else [])
+        assert sampler._cache._tokens == sum(request.tokens for request in requests)
         for output, token in zip(outputs, tokens, strict=True):
             output.append(token)
 
@@ -353,7 +353,7 @@ def test_rows_that_are_padded_on_the_left_grow_without_being_read_anew(monkeypat
 @pytest.mark.parametrize("seed", range(4))
 def test_left_padding_that_changes_does_not_change_the_draws(seed):
     random = np.random.default_rng(seed)
-    one, outputs = Sampler(pad_token_id=0), [[], [], []]
+    sampler, outputs = Sampler(pad_token_id=0), [[], [], []]
     for step in range(40):
         rows = [[*p, *o] for p, o in zip(PROMPTS, outputs, strict=True)]
         if random.integers(6) == 0:
@@ -362,7 +362,7 @@ def test_left_padding_that_changes_does_not_change_the_draws(seed):
         all_ids = left_padded(rows, pad, more)
         if random.integers(6) == 0:
             all_ids[1, -1] = -1  # a token is taken back
-        tokens = one.sample(STEPS[step % 12], SamplingData(all_ids), SETTINGS_OF_PROMPTS)[0].tolist()
+        tokens = sampler.sample(STEPS[step % 12], SamplingData(all_ids), SETTINGS_OF_PROMPTS)[0].tolist()
         fresh = Sampler(pad_token_id=0).sample(STEPS[step % 12], SamplingData(all_ids), SETTINGS_OF_PROMPTS)
         assert tokens == fresh[0].tolist()
         for output, token in zip(outputs, tokens, strict=True):

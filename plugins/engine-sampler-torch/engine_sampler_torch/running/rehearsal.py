@@ -104,7 +104,7 @@ class Rehearsal:
                 self._size,
                 samplers=self._names,
                 selector=self._selector,
-                given=given,
+                tensors=given,
                 fixed=self._fixed,
                 bitmask=bitmask,
                 edits=edits,

@@ -413,17 +413,17 @@ class EditTables:
 
     def _list_anew(self, rows: ListedRows, which: np.ndarray, upload: Upload, most: int) -> list[int] | None:
         """The lists of the rows `which`, uploaded; None if some are too long."""
-        found = rows.listed(which)
-        longest = int(found.lengths.max()) + _SPARE
+        listed = rows.listed(which)
+        longest = int(listed.lengths.max()) + _SPARE
         if longest > most:
             return None
         if longest >= self._width:
             self._replace(self._known.shape[1], _bucket(longest + 1))
         slots = rows.slots[which]
-        self._known[2, slots] = found.lengths
+        self._known[2, slots] = listed.lengths
         tables = [
-            found.padded(some, fill, NUMPY_DTYPES[dtype], self._width)
-            for some, (fill, dtype) in zip(found.entries, _FILLS, strict=True)
+            listed.padded(some, fill, NUMPY_DTYPES[dtype], self._width)
+            for some, (fill, dtype) in zip(listed.entries, _FILLS, strict=True)
         ]
         return [upload.add(2 * slots + self._known[3, slots]), *map(upload.add, tables)]
 

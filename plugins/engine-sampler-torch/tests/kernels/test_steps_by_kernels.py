@@ -289,7 +289,7 @@ def test_rows_with_values_that_no_model_gives_go_to_the_host(kernels: list[str])
 class First100Step(DeviceStep):
     name = "first_100"
 
-    def apply(self, block: Block, given: Given, fixed: Any) -> None:
+    def apply(self, block: Block, tensors: Given, fixed: Any) -> None:
         block.keep(block.columns < 100)
         block.narrow(100)
 
