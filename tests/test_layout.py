@@ -160,8 +160,8 @@ def test_no_package_exports_a_name_that_is_also_a_module() -> None:
 
 
 def uses_of_vague_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, list[int]]:
-    """The lines in which a function uses its variables and parameters of these names; functions within it have
-    variables of their own."""
+    """The lines in which a function uses its variables and parameters of these names; functions within it
+    have variables of their own."""
     lines: defaultdict[str, list[int]] = defaultdict(list)
     waiting: list[ast.AST] = list(ast.iter_child_nodes(function))
     while waiting:

@@ -44,12 +44,11 @@ COMPILED_LATER = {
 
 LOADERS = {
     "for_bridges.places",
-    "base.lazy",
+    "base.cached",
     "cli.main",
     "contract.deferred",
     "demo.corpus",
     "messages.parser",
-    "registry.discovery",
     "registry.loading",
 }
 """Modules that import others by names that are no client's: of peers, engines and plugins."""

@@ -12,10 +12,10 @@ from engine_sampler import RequestLimits, Sampled, SamplingParams, sample
 from engine_sampler.arithmetic import LogitRows
 from engine_sampler.contract import Backend
 
+from .fields import spans_of
 from .histories import HistoryRow
 from .metadata import SamplingMetadata
 from .output import NO_LOGPROB, SamplingOutput, listed
-from .rows_of_groups import spans_of
 
 
 class Extension(NamedTuple):

@@ -18,9 +18,8 @@ from .batches import JoinedBatch, join_requests
 from .beams import search_beams
 from .cache import RequestCache
 from .fields import check_lengths
-from .growing import GrowingIds, Lengths
+from .growing import GrowingIds, Lengths, PromptLengths, read_up_to
 from .histories import GivenTokens, Padding, TokenRows
-from .lengths import PromptLengths, read_up_to
 from .metadata import Expansion, SamplingMetadata, sibling_seed
 from .output import SamplingOutput, in_order
 from .settings import default_settings, group_settings, has_penalty, with_seed

@@ -12,23 +12,28 @@ from engine_sampler.arithmetic import GREEDY_BELOW, child_seed
 from engine_sampler.contract import bitmask_words
 from engine_sampler.for_bridges import with_attributes
 
-from .batch_fields import batch_columns
-from .errors import InconsistencyError, UnsupportedTypeError
 from .fields import (
     NO_SEED,
     PARAMS,
     Field,
+    InconsistencyError,
+    UnsupportedTypeError,
+    batch_columns,
     check_callable,
     check_different,
     check_flag,
     check_lengths,
+    for_each_row,
     frozen,
     host_array,
     ids_field,
+    ids_in,
+    ids_of_groups,
+    row_values,
+    spans_of,
     token_rows,
 )
 from .inputs import SamplingData, SamplingParam, ToTensor
-from .rows_of_groups import for_each_row, ids_in, ids_of_groups, row_values, spans_of
 
 _BEST_OF = Field("best_of", "int", 1, low=1, high=8192)
 _WIDTH = Field("n", "int", 1, low=1, high=8192)

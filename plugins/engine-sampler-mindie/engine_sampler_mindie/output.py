@@ -11,8 +11,8 @@ import numpy as np
 from engine_sampler import Logprobs, StepResult
 from engine_sampler.for_bridges import like, to_numpy
 
+from .fields import spans_of
 from .metadata import Expansion, SamplingMetadata
-from .rows_of_groups import spans_of
 
 NO_LOGPROB = -9999.0
 """The value in place of a missing logprob."""

@@ -18,10 +18,12 @@ from engine_sampler.for_bridges import entries_of, integers_of, library_of, like
 from .batches import JoinedBatch, ids_key, join_requests, join_rows
 from .cache import CachedRequest, RequestCache
 from .config import SamplerConfig
-from .errors import InconsistencyError, OutOfBoundsError, UnsupportedTypeError
 from .fields import (
     MAX_ROWS,
     PARAMS,
+    InconsistencyError,
+    OutOfBoundsError,
+    UnsupportedTypeError,
     check_flag,
     check_lengths,
     check_unmasked,

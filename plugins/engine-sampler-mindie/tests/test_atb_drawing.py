@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from engine_sampler_mindie.atb import TopkToppLogprobsSamplingParam, TopkToppSampling
 from engine_sampler_mindie.atb.drawing import HEADER, DrawingInC, DrawingInNumpy, new_drawing
-from engine_sampler_mindie.atb.glibc_rand import first_rands, glibc_rand
+from engine_sampler_mindie.atb.numbers import first_rands, glibc_rand
 from engine_sampler_mindie.atb.rows import Decision, DrawingMethod, Draws, OperatorInputs, half_float_table
 
 from engine_sampler.for_bridges import load_functions

@@ -22,8 +22,8 @@ from engine_sampler_mindie.atb import (
     TopkToppSampling,
     TopkToppSamplingParam,
 )
-from engine_sampler_mindie.atb.glibc_rand import RAND_MAX, glibc_rand
 from engine_sampler_mindie.atb.leading import leading_tokens
+from engine_sampler_mindie.atb.numbers import RAND_MAX, glibc_rand
 from engine_sampler_mindie.atb.observed import running_sums
 from engine_sampler_mindie.atb.rows import half_float_table
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from engine_sampler.cli.bench import Measurement, machine, markdown, measure
-from engine_sampler.cli.bench.cases import CASES, CHAIN, PASS, count_of, spelled
+from engine_sampler.cli.bench.cases import CASES, CHAIN, LEAST_ROUNDS, PASS, count_of, medians, spelled
 from engine_sampler.cli.bench.peers import PEERS, installed
 from engine_sampler.cli.bench.rows import batch
-from engine_sampler.cli.bench.timing import LEAST_ROUNDS, medians
 
 
 def test_every_case_is_timed_with_one_row_and_with_all() -> None:
