@@ -19,7 +19,6 @@ from engine_sampler.grammar.engines.reference import ReferenceMatcher
 from ..engines import registered_plugin
 from .running import needs_extra, run, run_apart
 
-
 needs_both_engines = pytest.mark.skipif(load_library() is None, reason="the native library is missing")
 
 SCHEMA = {

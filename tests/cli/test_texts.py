@@ -19,7 +19,6 @@ from engine_sampler.tokenizer import Tokenizer
 
 from .running import needs_extra, run, run_apart
 
-
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": ""}
 """An environment in which Python takes arguments and streams for ASCII."""
 
