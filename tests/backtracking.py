@@ -2,7 +2,7 @@
 
 It does if two different ways of reading some text lead on from the same place: it tries both, each time that
 the text is repeated. `degree` looks for such ways in the pattern's automaton (Weber and Seidl 1991 call the
-criteria EDA and IDA). Counts with an upper bound are no loops here: they take a bounded number of times as
+criteria EDA and IDA). Counts with an upper bound are not loops here: they take a bounded number of times as
 long. What a lookaround reads counts, and the character that follows one of a single character is known.
 """
 

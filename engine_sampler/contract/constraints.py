@@ -175,7 +175,7 @@ class AnswerParser(ABC):
 
     @abstractmethod
     def leaves_out(self, token_id: int, stop_reason: Any) -> bool:
-        """Whether the last token of an answer that ended for a reason is no part of it."""
+        """Whether the last token of an answer that ended for this reason does not belong to it."""
 
 
 def fill_each(

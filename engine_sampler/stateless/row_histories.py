@@ -188,7 +188,7 @@ class RowHistories:
 
 def _common(own: np.ndarray, output: Any, begin: int) -> int:
     """How many tokens `own` and `output` have in common at their beginnings, the first `begin` of which are
-    known to be equal. Raises `ParameterError` for an output that is no list of integers."""
+    known to be equal. Raises `ParameterError` for an output that is not a list of integers."""
     end = min(len(own), len(output))
     part = np.asarray(output[begin:end])
     if part.shape != (end - begin,) or (end > begin and part.dtype.kind not in "iu"):

@@ -1,4 +1,4 @@
-"""What the results of an engine come to."""
+"""The results of an engine, added up."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LIMIT = re.compile(r"\d[\d,.]*")
 
 
 class Summary:
-    """What the results of one engine on one collection come to.
+    """The results of one engine on one collection, added up.
 
     passing   schemas that it compiles, and all whose instances it judges rightly
     compiled  their names

@@ -26,7 +26,7 @@ def openapi_tools(document: Any, operations: Iterable[str] | None = None) -> lis
     parameters by name, wherever the request has them, and the JSON of its body as `body`. References into
     `components` are kept, with what they lead to.
 
-    Raises `ParameterError` for what is no such document, and for operations that it lacks.
+    Raises `ParameterError` for other documents, and for operations that it lacks.
     """
     root = _loaded(document)
     tools = {name: _tool(root, name, path, operation) for name, path, operation in _operations(root)}
@@ -133,7 +133,7 @@ def _text(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _components(root: Mapping[str, Any], schema: Any) -> dict[str, Any]:
-    """What the references of a schema lead to, and theirs, where they lead to."""
+    """The targets of a schema's references, and of theirs in turn, at their places."""
     kept: dict[str, Any] = {}
     waiting, seen = [schema], set()
     while waiting:

@@ -71,7 +71,7 @@ def test_the_position_counts_accepted_tokens(shim: Any) -> None:
     row = np.zeros(VOCAB, np.float32)
     sampler = shim.sampler("seed=5", VOCAB)
     drawn = [sampler.draw_token(row)]
-    for token in (3, -1, VOCAB):  # those that are no tokens, too
+    for token in (3, -1, VOCAB):  # not only tokens
         sampler.accept(token)
         drawn.append(sampler.draw_token(row))
     expected = [sample(row[None], SamplingParams(seed=5), positions=[i]).token_ids[0] for i in range(4)]

@@ -194,7 +194,7 @@ class Groups:
     def _given(
         self, metadata: SamplingMetadata, all_ids: TokenRows | None, output: TokenRows | None
     ) -> list[GivenTokens]:
-        """What the metadata says of the tokens of each row."""
+        """The tokens of each row, as far as the metadata tells them."""
         given = given_tokens(all_ids, output, metadata.prefill_array.tolist())
         for tokens, sequence_id in zip(given, metadata.all_sequence_ids.tolist(), strict=True):
             ahead = self._ahead.get(sequence_id)

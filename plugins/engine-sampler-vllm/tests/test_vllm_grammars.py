@@ -218,7 +218,7 @@ def test_the_engines_options_of_json_hold(tokenizer: Any, manager: Any) -> None:
 
 
 def test_a_grammar_beyond_its_limits_ends_its_request_alone(manager: Any, caplog: Any) -> None:
-    class Tired:
+    class BeyondItsLimits:
         def __getattr__(self, name: str) -> Any:
             def give_up(*arguments: Any) -> Any:
                 raise ValueError("the limit of work is reached")
@@ -226,7 +226,7 @@ def test_a_grammar_beyond_its_limits_ends_its_request_alone(manager: Any, caplog
             return give_up
 
     first, second = request_for(manager, "a", regex="ab"), request_for(manager, "b", regex="ab")
-    first.structured_output_request.grammar.matcher = Tired()
+    first.structured_output_request.grammar.matcher = BeyondItsLimits()
     first.structured_output_request.grammar.is_terminated = lambda: False
     masks = masks_of(manager, [first, second])
     assert masks[0].all()

@@ -212,7 +212,7 @@ def test_processed_rows_are_those_of_numpy(caplog: pytest.LogCaptureFixture) -> 
 def test_the_host_takes_over_from_a_library_that_leaves_an_impossible_row(
     monkeypatch: pytest.MonkeyPatch, value: float
 ) -> None:
-    """What the library writes is spoilt before it is looked at."""
+    """The library's output is spoilt before it is checked."""
     backend, looked = LibraryBackend(toy()), ProcessedOutput.impossible
 
     def spoil(output: ProcessedOutput) -> np.ndarray:

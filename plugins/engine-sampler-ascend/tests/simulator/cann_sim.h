@@ -26,7 +26,7 @@ void cann_sim_pause(int32_t on);
 /* What its operators do wrong until the next reset. */
 typedef enum cann_sim_lie {
     LIST_TWICE = 1, /* Topk: the second token is the first again */
-    LIST_OUTSIDE = 2, /* Topk and ArgMax: an id that is no token */
+    LIST_OUTSIDE = 2, /* Topk and ArgMax: an id outside the vocabulary */
     LIST_UNSORTED = 4, /* Topk: the worst token first */
     GROWING_NEEDS = 8 /* every call asks for more workspace than the one before */
 } cann_sim_lie;

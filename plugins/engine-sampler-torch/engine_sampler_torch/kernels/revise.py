@@ -30,7 +30,7 @@ def divided(values, factors, inverses):
     """float32 `values` / `factors`, rounded once. `inverses` are float64(1 / factors).
 
     The product in float64 is off by less than 2^−51 of the quotient, and a quotient of numbers of 24 bits
-    that is no tie is at least 2^−49 of it away from one. A tie is possible among denormal numbers alone: a
+    that is not a tie is at least 2^−49 of it away from one. A tie is possible among denormal numbers alone: a
     multiple of 2^−150 that is the quotient exactly."""
     quotients = values.to(tl.float64) * inverses
     ties = (quotients * _UP + TO_INTEGER_64) - TO_INTEGER_64

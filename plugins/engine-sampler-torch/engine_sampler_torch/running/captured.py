@@ -98,7 +98,7 @@ class TokenRoom:
     def address(self, rows: int) -> int:
         """The same as a number."""
         if not self._left or self._rows != rows:
-            # Triton compiles anew for addresses that are no multiples of 16.
+            # Triton compiles anew for addresses that are not multiples of 16.
             several = torch.empty((_TOKENS_AT_ONCE, rows + rows % 2), dtype=torch.int64, device=self._device)
             self._left = list(several[:, :rows].unbind())
             self._addresses = [place.data_ptr() for place in self._left]

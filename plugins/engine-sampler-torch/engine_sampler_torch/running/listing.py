@@ -60,15 +60,15 @@ class Lists(NamedTuple):
 
 
 def flat_places(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The places of some runs, one after the other, which begin at `starts` and are so long, int64 [m]
-    each."""
+    """The places of some runs, one after the other, that begin at `starts` and have these `lengths`, both
+    int64 [m]."""
     before = np.cumsum(lengths) - lengths
     places: np.ndarray = np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
     return places
 
 
 def _keys(tokens: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The sort keys of tokens, of which each row has so many, int64."""
+    """The sort keys of the tokens of rows with these lengths, int64."""
     keys: np.ndarray = np.repeat(np.arange(len(lengths)) << _ROW_SHIFT, lengths) | tokens
     return keys
 

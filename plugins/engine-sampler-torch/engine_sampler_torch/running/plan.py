@@ -16,7 +16,7 @@ long as to draw the rows one after the other."""
 
 @dataclass(frozen=True)
 class DevicePlan:
-    """A chain, and what of it runs on a device.
+    """A chain, and the part of it that runs on a device.
 
     steps     the samplers up to the first that has no torch form.
     selector  None if it has none, or if the device does not get that far.
@@ -51,7 +51,7 @@ class DevicePlan:
         return self._chooses_ahead and all(s.parameters_only or s.positions_only for s in self.steps)
 
     def follows_drafts(self, tokens: int) -> bool:
-        """The same if drafts are part of histories, which are so long for all of their rows together."""
+        """The same with drafts in the histories, whose lengths are those of all rows together."""
         return self._follows_drafts and (not self._searches or tokens <= MOST_SEARCHED)
 
     @functools.cached_property

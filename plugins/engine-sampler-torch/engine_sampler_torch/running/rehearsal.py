@@ -16,7 +16,7 @@ _MANY, _FEW = 9, 1
 
 
 class Form(NamedTuple):
-    """What of logits decides it: how their rows lie, not what they hold."""
+    """The layout of logits, on which it depends; their values do not matter."""
 
     dtype: torch.dtype
     stride: int

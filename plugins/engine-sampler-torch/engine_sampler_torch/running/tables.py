@@ -24,7 +24,7 @@ BIASES, PENALTIES = "logit_bias", "penalties"
 _AT_ONCE = 8
 """A history that has grown by more tokens since its last step is listed anew."""
 _SPARE = 64
-"""For so many more tokens there is room when lists are made."""
+"""New lists have room for this many more tokens."""
 _OTHER_WAY = 1 - (1 << 32)
 """Added to a move from the first of two tables to the second, gives the reverse move."""
 _OTHER_TABLES = 1 | 1 << 32
@@ -226,7 +226,7 @@ class _Known(NamedTuple):
 
 
 class _Run:
-    """Steps of the same rows, one after the other, of which each history has grown as usual.
+    """Consecutive steps of the same rows, whose histories have grown as usual.
 
     values  as `_Known.values` after the last of them.
     """
@@ -370,7 +370,7 @@ class EditTables:
         return 2 * (self._known.shape[1] + np.arange(len(rows.slots)))
 
     def give_up(self) -> None:
-        """What has begun may not be queued: these rows are listed anew in their next step."""
+        """A step that has begun may not be queued: these rows are listed anew in their next step."""
         self._begun.clear()
         self._going.clear()
 
