@@ -59,7 +59,7 @@ def play(forward: float, draws: Sequence[float]) -> float:
 def sample_seconds(
     settings: Mapping[str, object], vocab_size: int, counts: Sequence[int], steps: int
 ) -> dict[int, list[float]]:
-    """Rows → the processor time of each of so many steps of a scheduler with so many rows."""
+    """Rows → the processor times of steps of a scheduler with this many rows."""
     prompt, seconds = rows.history(vocab_size, PROMPT), {}
     for count in counts:
         logits = np.array(rows.batch(vocab_size, count))
@@ -118,7 +118,7 @@ def report(measured: Mapping[str, Mapping[int, Sequence[float]]]) -> str:
             table(["rows whose sampling is hidden", *heads], hidden),
             f"Tokens gained with {GAIN_ROWS} rows and one core, relative to drawing between the passes:",
             table(["settings", *(f"{forward} ms" for forward in FORWARD_MS)], gains),
-            "A step of so many rows, microseconds per row:",
+            "A step of this many rows, microseconds per row:",
             table(["settings", *sizes], per_row),
         )
     )

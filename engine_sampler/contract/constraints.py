@@ -154,7 +154,7 @@ class AnswerParser(ABC):
 
     def shared_steps(self, steps: int) -> Any:
         """What bounds the work of several parsers of this class together: their argument `steps`. By default,
-        each may take so many."""
+        each may take this many."""
         return steps
 
     @abstractmethod

@@ -69,7 +69,7 @@ ROW_PASSES, HISTORIES = "passes", "histories"
 """The names of the limits on what all rows of a request cost."""
 
 MAX_HISTORIES = 1 << 22
-"""The default of `histories`: a change over so many tokens takes some 60 ms of one core."""
+"""The default of `histories`: a change over this many tokens takes some 60 ms of one core."""
 
 
 def row_parameter(params: Mapping[str, Any]) -> str:

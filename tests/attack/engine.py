@@ -177,7 +177,7 @@ class Engine:
         return [i for i in live if i in first]
 
     def _logits_for(self, client_rows: int) -> np.ndarray:
-        """The neighbours' rows and so many others, some of which are equal if there are many."""
+        """The neighbours' rows and this many others, some of which are equal if there are many."""
         if client_rows <= CLIENT_ROWS:
             return self.logits[: len(self.neighbours) + client_rows]
         others = len(self.neighbours) + np.arange(client_rows) % CLIENT_ROWS

@@ -249,7 +249,7 @@ def first_in_order(s, t, left):
 
 @triton.jit
 def drawn_or_first(t, peak, bits, DRAWN: tl.constexpr):
-    """The token of a row of which the tokens `t` remain, by id: one by weight, or the first."""
+    """The token of a row whose tokens `t` remain, by id: one by weight, or the first."""
     return drawn(t, peak, bits) if DRAWN else tl.min(t, 0) & 0xFFFFFFFF
 
 

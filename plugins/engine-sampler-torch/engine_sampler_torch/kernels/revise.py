@@ -18,7 +18,7 @@ from .reading import limited
 PADDING = tl.constexpr(0x7FFFFFFF)
 """The id of an entry without a token: beyond every tile."""
 STEP = 256
-"""How many entries a program works on. A table has a multiple of so many, the last one of them without a
+"""How many entries a program works on. A table has a multiple of this many, the last one of them without a
 token."""
 
 _DOWN, _UP = tl.constexpr(2.0**-150), tl.constexpr(2.0**150)

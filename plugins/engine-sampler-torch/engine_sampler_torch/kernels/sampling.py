@@ -176,7 +176,7 @@ class _Launches:
                     warps=8 if flat else 4)  # fmt: skip
 
     def flat(self, plan: KernelPlan) -> None:
-        """A top_p over rows of which the candidates are too small a part."""
+        """A top_p over rows whose candidates are too small a part."""
         shape = self.shape
         own = {"OPS": plan.operations, "LIST": shape.listed}
         chunk = min(shape.tile, SPREAD_AT_ONCE)

@@ -30,8 +30,7 @@ SEEN_BEFORE = 3
 """How many steps must have been alike: what a step needs is compiled and allocated then, and a graph that is
 not used again has not cost more than they did."""
 MOST_KINDS = 4
-"""Of so many kinds of steps of the same requests the graphs are kept: engines have their logits in one place
-or in a few in turn."""
+"""How many graphs are kept of the same requests: engines have their logits in one place, or in a few in turn."""
 _TOKENS_AT_ONCE = 16
 
 

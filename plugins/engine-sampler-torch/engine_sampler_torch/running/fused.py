@@ -24,7 +24,7 @@ from .tables import EditTables, Revision
 from .transfer import Upload
 
 UNKNOWN = -1
-"""The code of a fault of which the kernels do not know which sampler is to blame: the host finds out."""
+"""The code of a fault whose sampler the kernels do not know: the host finds out."""
 
 
 DEVICE_TYPES = ["cuda"]

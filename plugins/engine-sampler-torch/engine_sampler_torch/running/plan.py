@@ -10,7 +10,7 @@ from engine_sampler.contract import Chain, Truncation
 from ..steps import DeviceSelector, DeviceStep, selector_of, step_of
 
 MOST_SEARCHED = 1 << 14
-"""For rows of drafts, histories of so many tokens in all are searched for repetitions: that takes about as
+"""For rows of drafts, histories of this many tokens in all are searched for repetitions: that takes about as
 long as to draw the rows one after the other."""
 
 

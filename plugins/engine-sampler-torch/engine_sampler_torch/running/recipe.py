@@ -12,7 +12,7 @@ from .pieces import GroupPiece
 
 _MOST_LAYOUTS = 8
 _ALIGNMENT = 16
-"""Triton compiles one kernel for addresses that are multiples of so many bytes, another one for others."""
+"""Triton compiles one kernel for addresses that are multiples of this many bytes, another one for others."""
 
 
 class KernelSource(NamedTuple):

@@ -283,7 +283,7 @@ class EditTables:
         """What is known of the tables of these rows, instead of `_known`, where their epochs are 0."""
         self._width = 0
         self._spare = 0
-        """For so many rows of drafts there are two tables each, behind those of the slots."""
+        """For this many rows of drafts there are two tables each, behind those of the slots."""
         self._known = np.zeros((4, 0), np.int64)
         """By slot, as `_Known`. Epoch 0 is nobody's."""
 
@@ -293,7 +293,7 @@ class EditTables:
         return self.lists, self._edits
 
     def edits(self, rows: int) -> tuple[Tensor, Tensor]:
-        """Where the edits of so many rows are written: ids int64 and values float32 [rows, width]."""
+        """Where the edits of this many rows are written: ids int64 and values float32 [rows, width]."""
         assert self._edits is not None
         ids, values = self._edits
         return ids[:rows], values[:rows]

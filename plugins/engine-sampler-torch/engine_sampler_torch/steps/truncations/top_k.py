@@ -9,7 +9,7 @@ from engine_sampler.contract import Rows
 from ..base import Block, DeviceStep, Given
 
 WIDEST = 1024
-"""A block is narrowed down for up to so many columns."""
+"""A block is narrowed down for up to this many columns."""
 _NARROWEST = 64
 
 
