@@ -30,7 +30,7 @@ SEEN_BEFORE = 3
 """How many steps must have been alike: what a step needs is compiled and allocated then, and a graph that is
 not used again has not cost more than they did."""
 MOST_KINDS = 4
-"""How many graphs are kept of the same requests: engines have their logits in one place, or in a few in turn."""
+"""How many graphs of the same requests are kept: engines have their logits in one place, or in a few."""
 _TOKENS_AT_ONCE = 16
 
 
