@@ -158,17 +158,17 @@ def bench_join_and_leave(benchmark, series, length, kind):
     prompt = np.array(listed) if kind == "array" else listed
 
     def leave():
-        scheduler.remove("guest")
+        scheduler.remove("joining")
 
     def leave_if_there():
-        if scheduler.request_ids[-1] == "guest":
+        if scheduler.request_ids[-1] == "joining":
             leave()
 
     def join():
-        scheduler.add(params, prompt, request_id="guest")
+        scheduler.add(params, prompt, request_id="joining")
 
     def join_if_away():
-        if scheduler.request_ids[-1] != "guest":
+        if scheduler.request_ids[-1] != "joining":
             join()
 
     work = Work(join, leave_if_there) if series == JOIN else Work(leave, join_if_away)

@@ -108,19 +108,19 @@ def bench_atb(benchmark, count, way, topk, topp):
     logits = rows.batch(MAIN, count)
     shares = np.exp(logits - logits.max(axis=1, keepdims=True))
     probs = (shares / shares.sum(axis=1, keepdims=True)).astype(np.float16)
-    given: dict[str, Any] = {
+    inputs: dict[str, Any] = {
         "probs": probs,
         "topk": np.full((count, 1), topk, np.int32),
         "topp": np.full((count, 1), topp, np.float16),
     }
     if way == "race":
-        given["exp"] = np.random.default_rng(1).exponential(size=probs.shape).astype(np.float16)
+        inputs["exp"] = np.random.default_rng(1).exponential(size=probs.shape).astype(np.float16)
     operator = TopkToppSampling(TopkToppLogprobsSamplingParam(**WAYS[way], randSeeds=range(count)))
     params = SamplingParams(top_k=topk if topk < MAIN else 0, top_p=topp, seed=1)
     shape = Shape(f"ATB {way}, topk {topk}, topp {topp:g}", MAIN, count)
     measure(
         benchmark,
-        Work(lambda: operator(**given)),
+        Work(lambda: operator(**inputs)),
         ADAPTER,
         shape,
         {BENEATH: Work(lambda: sample(logits, params))},

@@ -67,13 +67,13 @@ def compare_group(
             logits = halves(logits)
         bitmask = random_bitmask(random, REQUESTS, size) if masked else None
         expected = run(NUMPY, chain, rows, logits, bitmask, processed=processed)
-        found = []
+        texts = []
         for name, (backend, threads) in backends.items():
             rows.slots.num_threads = threads  # read when a backend first uses these slots
             batch = run(backend, chain, rows, logits, bitmask, processed=processed)
             label = f"group {seed}, step {step}, vocabulary {size}, {chain}, {name}"
-            found += [f"{label}: {text}" for text in differences(batch, expected)]
-        yield REQUESTS * len(backends), found
+            texts += [f"{label}: {text}" for text in differences(batch, expected)]
+        yield REQUESTS * len(backends), texts
         accept_tokens(random, rows, expected)
 
 
@@ -89,22 +89,22 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     print(f"comparing {', '.join(backends)} with NumPy", flush=True)
     start = last_report = time.monotonic()
-    draws, found, group = 0, 0, options.first
+    draws, differing, group = 0, 0, options.first
     while draws < options.draws:
         for count, texts in compare_group(group, backends):
-            for text in texts[: max(0, SHOWN - found)]:
+            for text in texts[: max(0, SHOWN - differing)]:
                 print(text, flush=True)
-            draws, found = draws + count, found + len(texts)
+            draws, differing = draws + count, differing + len(texts)
         group += 1
         if time.monotonic() - last_report > REPORT_EVERY or draws >= options.draws:
             last_report = time.monotonic()
             minutes = (last_report - start) / 60
             print(
                 f"{draws:,} draws in {group - options.first:,} groups, {minutes:.1f} minutes: "
-                f"{found} differences",
+                f"{differing} differences",
                 flush=True,
             )
-    return 1 if found else 0
+    return 1 if differing else 0
 
 
 if __name__ == "__main__":

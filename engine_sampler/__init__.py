@@ -8,7 +8,7 @@ that prove them are in `engine_sampler.testing`.
 from typing import TYPE_CHECKING
 
 from .arithmetic import Logprobs
-from .base.lazy import lazy_names
+from .base.cached import lazy_names
 from .contract import BackendError, ParameterError, UnfinishedError
 from .params import RequestLimits, SamplingParams
 from .scheduler import BegunStep, Record, RequestError, Scheduler, StepResult

@@ -16,9 +16,9 @@ from .backends.choose import best_backend
 from .backends.host_run import HostRun
 from .backends.numpy import NumpyBackend
 from .base.arrays import padded
+from .base.cached import lazy_names
 from .base.errors import INTERRUPTIONS, failure, quoted, text_of
 from .base.forking import fork_safe
-from .base.lazy import lazy_names
 from .grammar.plugin.grammar_bias import favoured_ids
 from .registry import default_registry, objects_in, structured_in
 from .requests.results.fields import PerRow, entries_at_end, entries_of, entries_said, put_entry

@@ -2,7 +2,7 @@
 
 It does if two different ways of reading some text lead on from the same place: it tries both, each time that
 the text is repeated. `degree` looks for such ways in the pattern's automaton (Weber and Seidl 1991 call the
-criteria EDA and IDA). Counts with an upper bound are no loops here: they take a bounded number of times as
+criteria EDA and IDA). Counts with an upper bound are not loops here: they take a bounded number of times as
 long. What a lookaround reads counts, and the character that follows one of a single character is known.
 """
 
@@ -121,15 +121,15 @@ class _Automaton:
 
     def _steps(self, begin: int) -> dict[int, list[Step]]:
         """The steps from the first place, and from each behind a character."""
-        found: dict[int, list[Step]] = {}
+        steps: dict[int, list[Step]] = {}
         waiting = [begin]
         for state in waiting:
-            if state not in found:
-                found[state] = [
+            if state not in steps:
+                steps[state] = [
                     (atom, after) for atoms, after in self._ways(state, frozenset()) for atom in sorted(atoms)
                 ]
-                waiting += {after for _, after in found[state]}
-        return found
+                waiting += {after for _, after in steps[state]}
+        return steps
 
     def _ways(self, place: int, passed: frozenset[int]) -> Iterator[tuple[frozenset[int], int]]:
         """The characters that may be read next, once for each way to them."""

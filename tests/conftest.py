@@ -40,8 +40,8 @@ settings.load_profile("suite")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Iterator[object]:
-    """Tests are no garbage: the collector rests while they are made, does not look among them later, and
-    looks less often than in a program."""
+    """Collected tests stay to the end, so the garbage collector rests while they are made, does not look
+    among them later, and looks less often than in a program."""
     gc.disable()
     try:
         return (yield)

@@ -41,6 +41,30 @@ lowers its number here, or removes it."""
 
 SOURCES = {".py", ".c", ".h"}
 
+VAGUE_NAMES = {"found", "given", "one"}
+VAGUE_LINES = 5
+"""A variable may have such a name if all its uses are this close."""
+
+NOT_YET_NAMED = (
+    "engine_sampler/grammar/",
+    "engine_sampler/messages/",
+    "engine_sampler/requests/",
+    "engine_sampler/scheduler/",
+    "engine_sampler/testing/",
+    "plugins/engine-sampler-torch/engine_sampler_torch/ranks/",
+    "plugins/sim-device/",
+    "tests/chaos/",
+    "tests/grammar/",
+    "tests/interruptions/",
+    "tests/messages/",
+    "tests/requests/",
+    "tests/rubbish/",
+    "tests/samplers/",
+    "tests/scheduler/",
+    "tests/testing/",
+)
+"""Where vague names are still used over more lines."""
+
 PEERS_NAMES = {"Sampler", "Session", "StoppingCriteria"}
 """Names of peers' classes that integrations repeat."""
 
@@ -133,3 +157,32 @@ def test_no_package_exports_a_name_that_is_also_a_module() -> None:
         } | set(names_of(init, ast.FunctionDef))
         modules = {path.stem for path in init.parent.iterdir() if path.suffix == ".py" or path.is_dir()}
         assert not exported & modules, init
+
+
+def uses_of_vague_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, list[int]]:
+    """The lines in which a function uses its variables and parameters of these names; functions within it
+    have variables of their own."""
+    lines: defaultdict[str, list[int]] = defaultdict(list)
+    waiting: list[ast.AST] = list(ast.iter_child_nodes(function))
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if isinstance(node, ast.Name | ast.arg):
+            lines[node.id if isinstance(node, ast.Name) else node.arg].append(node.lineno)
+        waiting += ast.iter_child_nodes(node)
+    return {name: lines[name] for name in VAGUE_NAMES & lines.keys()}
+
+
+def test_a_vague_name_is_used_within_few_lines() -> None:
+    far = [
+        f"{path}:{min(lines)}-{max(lines)} {name}"
+        for top in ("benchmarks", "docs", "engine_sampler", "plugins", "tests")
+        for file in sorted((ROOT / top).rglob("*.py"))
+        if not (path := file.relative_to(ROOT).as_posix()).startswith(NOT_YET_NAMED)
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for name, lines in uses_of_vague_names(node).items()
+        if max(lines) - min(lines) > VAGUE_LINES
+    ]
+    assert not far

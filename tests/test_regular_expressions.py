@@ -34,7 +34,7 @@ VARIABLE = {
     "grammar.program.unicode: re.finditer(pattern, _text_characters())": r"two constants, \w+ and \d+",
     "cli.new: re.sub('|'.join(names), lambda found: names[found[0]], text)": "three names in our templates",
 }
-"""Calls with a pattern that is no constant, and what it is."""
+"""Calls whose pattern is not a constant, and what it is."""
 
 COMPILED_LATER = {
     "messages.definition": "a class of the characters with which marks begin",
@@ -44,15 +44,14 @@ COMPILED_LATER = {
 
 LOADERS = {
     "for_bridges.places",
-    "base.lazy",
+    "base.cached",
     "cli.main",
     "contract.deferred",
     "demo.corpus",
     "messages.parser",
-    "registry.discovery",
     "registry.loading",
 }
-"""Modules that import others by names that are no client's: of peers, engines and plugins."""
+"""Modules that import others by names that no client chooses: of peers, engines and plugins."""
 
 SLOWER = {
     "grammar.lark.statements._WORD": "a match begins where the last one ended, and looks at no word twice",

@@ -23,19 +23,19 @@ START, END = "<!-- generation -->", "<!-- end of generation -->"
 
 
 def main() -> None:
-    given = _arguments()
+    options = _arguments()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     np.empty(31 << 20, np.uint8)  # glibc keeps the heap from then on, as in any process with a larger model
     speeds = {}
-    for engine in given.engine:
+    for engine in options.engine:
         if names := missing(engine):
             print(f"{engine} is left out: {', '.join(names)} not installed", file=sys.stderr)
         else:
-            speeds[engine] = _measure(engine, given.vocabulary, given.seconds)
+            speeds[engine] = _measure(engine, options.vocabulary, options.seconds)
     text = report(speeds)
     print(text, f"docs/performance.md: {headline(speeds)}", sep="\n\n")
-    if given.readme:
+    if options.readme:
         write_between(START, END, text)
 
 

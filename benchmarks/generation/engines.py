@@ -52,12 +52,12 @@ def opened(engine: str, vocab_size: int, settings: Mapping[str, Any]) -> Iterato
         from . import of_transformers
 
         model, tokenizer = models.transformers_model(vocab_size), models.tokenizer(vocab_size)
-        with closing(of_transformers.Engine(model, tokenizer, settings)) as found:
-            yield found
+        with closing(of_transformers.Engine(model, tokenizer, settings)) as opened_engine:
+            yield opened_engine
         return
     from . import of_llama_cpp
 
     with TemporaryDirectory() as folder:
         path = models.write_gguf(Path(folder) / "model.gguf", vocab_size)
-        with closing(of_llama_cpp.Engine(path, settings)) as found:
-            yield found
+        with closing(of_llama_cpp.Engine(path, settings)) as opened_engine:
+            yield opened_engine

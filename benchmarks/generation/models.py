@@ -54,17 +54,17 @@ def weights(vocab_size: int) -> dict[str, np.ndarray]:
     output[:, 0] = 0.0
     pieces = tokenizer(vocab_size).token_bytes
     output[[i for i, piece in enumerate(pieces) if _is_never_drawn(i, piece)], 0] = NEVER
-    found = {"model.embed_tokens": embeddings, "lm_head": output}
+    matrices = {"model.embed_tokens": embeddings, "lm_head": output}
     for layer in range(LAYERS):
         prefix = f"model.layers.{layer}."
         for part in "qkvo":
-            found[f"{prefix}self_attn.{part}_proj"] = matrix(WIDTH, WIDTH, WIDTH**-0.5)
+            matrices[f"{prefix}self_attn.{part}_proj"] = matrix(WIDTH, WIDTH, WIDTH**-0.5)
         for part in ("gate", "up"):
-            found[f"{prefix}mlp.{part}_proj"] = matrix(HIDDEN, WIDTH, WIDTH**-0.5)
-        found[f"{prefix}mlp.down_proj"] = matrix(WIDTH, HIDDEN, HIDDEN**-0.5)
+            matrices[f"{prefix}mlp.{part}_proj"] = matrix(HIDDEN, WIDTH, WIDTH**-0.5)
+        matrices[f"{prefix}mlp.down_proj"] = matrix(WIDTH, HIDDEN, HIDDEN**-0.5)
         for name in ("self_attn.o_proj", "mlp.down_proj"):
-            found[prefix + name][0] = 0.0
-    return found
+            matrices[prefix + name][0] = 0.0
+    return matrices
 
 
 def _is_never_drawn(token_id: int, piece: bytes) -> bool:

@@ -38,20 +38,20 @@ CHECKED = 0.25
 
 
 def main() -> None:
-    given = _arguments()
-    if "engine_sampler" in given.engines and native.load_library() is None:
+    args = _arguments()
+    if "engine_sampler" in args.engines and native.load_library() is None:
         sys.exit("this installation lacks the native grammar engine: there is nothing to compare")
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {given.core})  # inherited by every child process
-    given.out.mkdir(parents=True, exist_ok=True)
-    tasks = _write_tasks(given.data, given.out, given.limit)
-    for engine in given.engines:
+        os.sched_setaffinity(0, {args.core})  # inherited by every child process
+    args.out.mkdir(parents=True, exist_ok=True)
+    tasks = _write_tasks(args.data, args.out, args.limit)
+    for engine in args.engines:
         for part in (*PASSES, EXTRA, EXACT):
-            if engine == "engine_sampler" or part not in OURS_ONLY or part in given.only:
-                _measure(given, engine, part, tasks)
-    text = report(collect_all(given.engines, given.out))
+            if engine == "engine_sampler" or part not in OURS_ONLY or part in args.only:
+                _measure(args, engine, part, tasks)
+    text = report(collect_all(args.engines, args.out))
     print(text)
-    if given.readme:
+    if args.readme:
         _write_readme(text)
 
 
@@ -99,22 +99,22 @@ def _write_tasks(data: Path, out: Path, limit: int | None) -> dict[str, Path]:
     return files | {EXTRA: files["schemas"], EXACT: grammar_tasks.write(both, out / "exact.tasks.jsonl")}
 
 
-def _measure(given: argparse.Namespace, engine: str, part: str, tasks: dict[str, Path]) -> None:
-    out = given.out / f"{part}.{engine}.{'json' if part in (EXTRA, EXACT) else 'jsonl'}"
-    if out.exists() and part not in given.only:
+def _measure(args: argparse.Namespace, engine: str, part: str, tasks: dict[str, Path]) -> None:
+    out = args.out / f"{part}.{engine}.{'json' if part in (EXTRA, EXACT) else 'jsonl'}"
+    if out.exists() and part not in args.only:
         return
-    if given.only and part not in given.only:
+    if args.only and part not in args.only:
         return
     name = ENGINES[engine]
     if part == EXTRA:
-        command = ["-m", "benchmarks.grammar.extra", given.harness, name, tasks[part], out]
+        command = ["-m", "benchmarks.grammar.extra", args.harness, name, tasks[part], out]
     else:
-        options = ["--passes", PASSES.get(part, 1), "--timeout", given.timeout]
+        options = ["--passes", PASSES.get(part, 1), "--timeout", args.timeout]
         options = ["--rate", CHECKED] if part == EXACT else options
         action = EXACT if part == EXACT else "run"
-        command = [given.harness, action, "--engine", name, "--tasks", tasks[part], "--out", out, *options]
+        command = [args.harness, action, "--engine", name, "--tasks", tasks[part], "--out", out, *options]
     print(f"{engine}: {part}", file=sys.stderr, flush=True)
-    if not _run([sys.executable, *map(str, command)], given.harness.parent):
+    if not _run([sys.executable, *map(str, command)], args.harness.parent):
         out.unlink(missing_ok=True)
 
 

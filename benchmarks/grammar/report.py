@@ -69,16 +69,23 @@ def bars(ours: Numbers) -> list[Bar]:
 def report(numbers: Sequence[Numbers]) -> str:
     """One Markdown table; the first engine is ours."""
     ours, *peers = numbers
-    found = bars(ours)
-    met = [bar.met for bar in found if bar.met is not None]
-    heads = ["", "bar", *(f"{NAMES.get(one.engine, one.engine)} {one.version}" for one in numbers), "met"]
-    heads += [f"{NAMES.get(one.engine, one.engine)} / ours" for one in peers]
+    bounds = bars(ours)
+    met = [bar.met for bar in bounds if bar.met is not None]
+    heads = [
+        "",
+        "bar",
+        *(f"{NAMES.get(measured.engine, measured.engine)} {measured.version}" for measured in numbers),
+        "met",
+    ]
+    heads += [f"{NAMES.get(measured.engine, measured.engine)} / ours" for measured in peers]
     rows = []
-    for line, bar in zip(LINES, found, strict=True):
+    for line, bar in zip(LINES, bounds, strict=True):
         verdict = {True: "yes", False: "**no**", None: "–"}[bar.met]
         bound = f"{'≤' if line.at_most else '≥'} {line.bound:g} {line.unit}".rstrip()
-        cells = [_cell(line, one) for one in numbers]
-        rows.append([line.label, bound, *cells, verdict, *(_gain(line, ours, one) for one in peers)])
+        cells = [_cell(line, measured) for measured in numbers]
+        rows.append(
+            [line.label, bound, *cells, verdict, *(_gain(line, ours, measured) for measured in peers)]
+        )
     return f"{sum(met)} of {len(met)} bars are met.\n\n{table(heads, rows)}"
 
 

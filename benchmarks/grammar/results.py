@@ -41,13 +41,13 @@ class Numbers:
 
 def collect_all(engines: Iterable[str], folder: Path) -> list[Numbers]:
     """All numbers of some engines, and those of the schemas that all of them compile."""
-    found = [collect(engine, folder) for engine in engines]
-    tried = [one for one in found if one.compiled]
+    collected = [collect(engine, folder) for engine in engines]
+    tried = [one for one in collected if one.compiled]
     common = set.intersection(*(set(one.compiled) for one in tried)) if tried else ()
     for one in tried:
         one.put("common", len(common))
         one.percentiles("common compile", (one.compiled[name] for name in common), 1e6)
-    return found
+    return collected
 
 
 def collect(engine: str, folder: Path) -> Numbers:
@@ -78,14 +78,14 @@ def _object(path: Path) -> dict[str, Any]:
 
 def _rows(numbers: Numbers, path: Path, keep_all: bool = False) -> list[Row]:
     """The rows of a file of the harness, without those of warm-up tasks."""
-    found = []
+    rows = []
     for line in path.read_text("utf-8").splitlines() if path.exists() else ():
         row = json.loads(line)
         if "hello" in row:
             numbers.version = row["version"]
         if keep_all or ("hello" not in row and not row["id"].startswith(WARM_UP)):
-            found.append(row)
-    return found
+            rows.append(row)
+    return rows
 
 
 def _masks(row: Row, number: int) -> list[int]:
@@ -95,16 +95,16 @@ def _masks(row: Row, number: int) -> list[int]:
 
 def _by_document(row: Row) -> list[list[int]]:
     """The first pass's times of each valid document; an engine fills one mask more than it accepts tokens."""
-    times, start, found = _masks(row, 0), 0, []
+    times, start, documents = _masks(row, 0), 0, []
     for test in row.get("tests", []):
         if not test["valid"]:
             continue
         if "n" not in test:  # it failed at an unknown token
             break
         end = start + test["n"] + 1
-        found.append(times[start:end])
+        documents.append(times[start:end])
         start = end
-    return found
+    return documents
 
 
 def _schemas(numbers: Numbers, rows: list[Row]) -> None:

@@ -69,27 +69,27 @@ def free_json(tasks: Sequence[Task]) -> list[Task]:
 
 def lark(limit: int | None = None) -> list[Task]:
     """The grammars in `LARK` and a short one, with texts that they accept."""
-    found = []
+    tasks = []
     for path in [ROOT / "grammars" / SHORT_LARK, *(EXAMPLES / name for name in LARK.values())]:
         name = path.name
         grammar = path.with_suffix(".lark").read_text("utf-8")
         accepted = json.loads(path.with_suffix(".examples.json").read_text("utf-8"))["accept"]
-        found.append(_task(name, "lark", grammar, [(text, True) for text in accepted[:limit]]))
-    return found
+        tasks.append(_task(name, "lark", grammar, [(text, True) for text in accepted[:limit]]))
+    return tasks
 
 
 def real_lark() -> list[Task]:
     """Grammars that lark itself loads: its own two, those of the library and those of the tests."""
     own = files("lark") / "grammars"
-    found = [_task(path.stem, "lark", path.read_text("utf-8")) for path in sorted(EXAMPLES.glob("*.lark"))]
-    found += [
+    tasks = [_task(path.stem, "lark", path.read_text("utf-8")) for path in sorted(EXAMPLES.glob("*.lark"))]
+    tasks += [
         _task(path.stem, "lark", path.read_text("utf-8"))
         for path in sorted((ROOT / "grammars").glob("*.lark"))
     ]
-    found.append(_task("lark.lark", "lark", (own / "lark.lark").read_text("utf-8")))
+    tasks.append(_task("lark.lark", "lark", (own / "lark.lark").read_text("utf-8")))
     python = (own / "python.lark").read_text("utf-8")
-    found.append(_task("python.lark", "lark", f"start: file_input\n{python}"))
-    return found
+    tasks.append(_task("python.lark", "lark", f"start: file_input\n{python}"))
+    return tasks
 
 
 def hostile() -> list[Task]:

@@ -98,17 +98,17 @@ def tokens_of(text: bytes, ids: dict[bytes, int]) -> Iterator[int]:
 
 def times(schema: Any, token_ids: list[int], tokenizer: Tokenizer) -> list[int]:
     """Nanoseconds of each mask of a text, at the second time."""
-    grammar, found = Grammar.from_json_schema(schema).compile(tokenizer), []
+    grammar, durations = Grammar.from_json_schema(schema).compile(tokenizer), []
     bitmask = allocate_bitmask(1, len(tokenizer))
     for _ in range(2):
-        matcher, found = grammar.matcher(), []
+        matcher, durations = grammar.matcher(), []
         for token_id in token_ids:
             begin = thread_time_ns()
             matcher.fill_bitmask(bitmask)
-            found.append(thread_time_ns() - begin)
+            durations.append(thread_time_ns() - begin)
             if not matcher.accept(token_id):
                 raise AssertionError(f"{schema} refuses its text")
-    return found
+    return durations
 
 
 def main() -> None:

@@ -36,22 +36,22 @@ START, END = "<!-- peers -->", "<!-- end of peers -->"
 
 
 def main() -> None:
-    given = _arguments()
+    options = _arguments()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     sys.path[:0] = [str(PLUGIN)]
     costs = {}
-    for engine in given.engine:
+    for engine in options.engine:
         module, needed = ENGINES[engine]
         if names := [name for name in needed if importlib.util.find_spec(name) is None]:
             print(f"{engine} is left out: {', '.join(names)} not installed", file=sys.stderr)
             continue
         if "torch" in needed:
             import_module("torch").set_num_threads(1)
-        costs[engine] = _measure(engine, module, given)
+        costs[engine] = _measure(engine, module, options)
     text = report(costs)
     print(text)
-    if given.readme:
+    if options.readme:
         write_between(START, END, text)
 
 
@@ -68,17 +68,17 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _measure(engine: str, module: str, given: argparse.Namespace) -> dict[tuple[str, int], Cost]:
+def _measure(engine: str, module: str, options: argparse.Namespace) -> dict[tuple[str, int], Cost]:
     sides = import_module(f"{__package__}.{module}").sides
-    prompt = rows.history(given.vocabulary, PROMPT)
-    found = {}
-    for count in given.rows:
-        logits = np.array(rows.batch(given.vocabulary, count))
-        for case in given.case:
+    prompt = rows.history(options.vocabulary, PROMPT)
+    costs = {}
+    for count in options.rows:
+        logits = np.array(rows.batch(options.vocabulary, count))
+        for case in options.case:
             print(f"{engine}: {case}, {count} rows", file=sys.stderr, flush=True)
-            mask = mask_of(given.vocabulary, count) if case == MASKED else None
-            found[case, count] = take_turns(*sides(CASES[case], logits, prompt, mask), given.seconds)
-    return found
+            mask = mask_of(options.vocabulary, count) if case == MASKED else None
+            costs[case, count] = take_turns(*sides(CASES[case], logits, prompt, mask), options.seconds)
+    return costs
 
 
 if __name__ == "__main__":

@@ -22,8 +22,8 @@ def sides(
     settings: Mapping[str, Any], logits: np.ndarray, prompt: Sequence[int], mask: np.ndarray | None
 ) -> tuple[Work | None, Work]:
     """The engine's step and ours. It has no masks, and its logprobs are there before it."""
-    given = mx.array(logits)
-    rows = given - mx.logsumexp(given, axis=-1, keepdims=True)
+    unscaled = mx.array(logits)
+    rows = unscaled - mx.logsumexp(unscaled, axis=-1, keepdims=True)
     mx.eval(rows)
     tokens = mx.array(list(prompt))
     filters = {name: settings[name] for name in ("top_p", "top_k", "min_p") if name in settings}
@@ -40,8 +40,10 @@ def sides(
         mx.eval(sampler(mx.concatenate(each) if processors else rows))
 
     ours = MlxBatchSampler(logits.shape[1])
-    given = {name: value for name, value in settings.items() if name != "logprobs"}
-    requests = [ours.request(SamplingParams(seed=1 + i, order="mlx", **given)) for i in range(len(logits))]
+    parameters = {name: value for name, value in settings.items() if name != "logprobs"}
+    requests = [
+        ours.request(SamplingParams(seed=1 + i, order="mlx", **parameters)) for i in range(len(logits))
+    ]
 
     def draw_ours() -> None:
         for i, request in enumerate(requests):

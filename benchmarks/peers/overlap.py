@@ -59,14 +59,14 @@ def play(forward: float, draws: Sequence[float]) -> float:
 def sample_seconds(
     settings: Mapping[str, object], vocab_size: int, counts: Sequence[int], steps: int
 ) -> dict[int, list[float]]:
-    """Rows → the processor time of each of so many steps of a scheduler with so many rows."""
-    prompt, found = rows.history(vocab_size, PROMPT), {}
+    """Rows → the processor times of steps of a scheduler with this many rows."""
+    prompt, seconds = rows.history(vocab_size, PROMPT), {}
     for count in counts:
         logits = np.array(rows.batch(vocab_size, count))
         step = scheduler_step(settings, logits, prompt, None, "llama.cpp")
         step.repeat()
-        found[count] = [step.seconds(process_time) for _ in range(max(3, steps // count))]
-    return found
+        seconds[count] = [step.seconds(process_time) for _ in range(max(3, steps // count))]
+    return seconds
 
 
 def hidden_rows(forward: float, cores: int, seconds: Mapping[int, Sequence[float]]) -> int:
@@ -118,7 +118,7 @@ def report(measured: Mapping[str, Mapping[int, Sequence[float]]]) -> str:
             table(["rows whose sampling is hidden", *heads], hidden),
             f"Tokens gained with {GAIN_ROWS} rows and one core, relative to drawing between the passes:",
             table(["settings", *(f"{forward} ms" for forward in FORWARD_MS)], gains),
-            "A step of so many rows, microseconds per row:",
+            "A step of this many rows, microseconds per row:",
             table(["settings", *sizes], per_row),
         )
     )
@@ -130,16 +130,16 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=list(ROWS))
     parser.add_argument("--steps", type=int, default=512, help="row-steps measured for each size")
     parser.add_argument("--readme", action="store_true", help="write the tables into benchmarks/README.md")
-    given = parser.parse_args()
+    options = parser.parse_args()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     measured = {}
     for chain, settings in CHAINS.items():
         print(chain, file=sys.stderr, flush=True)
-        measured[chain] = sample_seconds(settings, given.vocabulary, given.rows, given.steps)
+        measured[chain] = sample_seconds(settings, options.vocabulary, options.rows, options.steps)
     text = report(measured)
     print(text)
-    if given.readme:
+    if options.readme:
         write_between(START, END, text)
 
 

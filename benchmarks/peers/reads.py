@@ -86,15 +86,15 @@ def _runs(isa: str) -> bool:
         return False
 
 
-def report(found: Reads) -> str:
+def report(reads: Reads) -> str:
     """One line for each instruction set and chain."""
-    isas = list(dict.fromkeys(isa for isa, _, _ in found))
-    columns = [column for column in COLUMNS if any(column == of for _, _, of in found)]
+    isas = list(dict.fromkeys(isa for isa, _, _ in reads))
+    columns = [column for column in COLUMNS if any(column == of for _, _, of in reads)]
     lines = []
     for isa in isas:
         for chain in CHAINS:
             bounds = [BOUNDS.get((chain, of)) if isa == isas[0] else None for of in columns]
-            values = [found.get((isa, chain, of)) for of in columns]
+            values = [reads.get((isa, chain, of)) for of in columns]
             lines.append([f"{chain}, {isa}", *map(_shown, values, bounds)])
     return table(["chain, instruction set", *columns], lines)
 
@@ -119,22 +119,22 @@ def _seconds(work: Work, timer: Any) -> float:
     return work.seconds(timer)
 
 
-def _measure(isas: list[str], given: argparse.Namespace) -> Iterator[tuple[tuple[str, str, str], float]]:
+def _measure(isas: list[str], options: argparse.Namespace) -> Iterator[tuple[tuple[str, str, str], float]]:
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
     for isa in isas:
         for chain in CHAINS:
             print(f"{isa}: {chain}", file=sys.stderr, flush=True)
             if cores:
                 os.sched_setaffinity(0, {max(cores)})
-            for column, value in _one_core(isa, chain, given):
+            for column, value in _one_core(isa, chain, options):
                 yield (isa, chain, column), value
             if cores:
                 os.sched_setaffinity(0, cores)
             if len(cores) != 1:
-                yield (isa, chain, THREADS), 1 / _two_threads(isa, chain, given)
+                yield (isa, chain, THREADS), 1 / _two_threads(isa, chain, options)
         if importlib.util.find_spec("llama_cpp") and isa == isas[0]:
             for chain in CHAINS:
-                yield (isa, chain, LLAMA), _llama(isa, chain, given)
+                yield (isa, chain, LLAMA), _llama(isa, chain, options)
 
 
 def _engine(isa: str, shape: Shape, logits: Any = None, path: Path | None = None, threads: int = 1) -> Engine:
@@ -145,20 +145,20 @@ def _engine(isa: str, shape: Shape, logits: Any = None, path: Path | None = None
     return Engine([shape.case], logits, shape.vocab_size, backend=backend, num_threads=threads)
 
 
-def _one_core(isa: str, chain: str, given: argparse.Namespace) -> Iterator[tuple[str, float]]:
+def _one_core(isa: str, chain: str, options: argparse.Namespace) -> Iterator[tuple[str, float]]:
     one, many, flat = (
-        Shape(chain, given.vocabulary, batch, kind)
+        Shape(chain, options.vocabulary, batch, kind)
         for batch, kind in ((1, "peaked"), (64, "peaked"), (64, "flat"))
     )
     for column, shape in ((HOT, one), (MANY, many), (FLAT, flat)):
         engine, logits = _engine(isa, shape), rows.batch(shape.vocab_size, shape.batch, shape.rows)
-        yield column, ratio(engine.run if column == HOT else engine.step, reading(logits), given.seconds)
+        yield column, ratio(engine.run if column == HOT else engine.step, reading(logits), options.seconds)
     full = rows.batch(many.vocab_size, many.batch, many.rows)
     for column, half in ((BFLOAT, rows.as_bfloat16(full)), (HALF, full.astype(np.float16))):
-        yield column, ratio(_engine(isa, many, half).step, _engine(isa, many).step, given.seconds)
-    if given.before:
-        before = _engine(isa, flat, path=given.before)
-        yield BEFORE, ratio(_engine(isa, flat).step, before.step, given.seconds)
+        yield column, ratio(_engine(isa, many, half).step, _engine(isa, many).step, options.seconds)
+    if options.before:
+        before = _engine(isa, flat, path=options.before)
+        yield BEFORE, ratio(_engine(isa, flat).step, before.step, options.seconds)
 
 
 def _two_threads(isa: str, chain: str, given: argparse.Namespace) -> float:
@@ -167,13 +167,13 @@ def _two_threads(isa: str, chain: str, given: argparse.Namespace) -> float:
     return ratio(two, one, given.seconds, perf_counter)
 
 
-def _llama(isa: str, chain: str, given: argparse.Namespace) -> float:
+def _llama(isa: str, chain: str, options: argparse.Namespace) -> float:
     """llama.cpp's time of one row, with the filling of its array, relative to ours."""
     from tests.parity.llama import chain as llama_chain
 
     from .candidates import Candidates
 
-    shape, params = Shape(chain, given.vocabulary), params_of(chain)
+    shape, params = Shape(chain, options.vocabulary), params_of(chain)
     candidates = Candidates(shape.vocab_size)
     candidates.prepare(rows.batch(shape.vocab_size, 1)[0])
     with llama_chain(build_chain(params).for_choice().key, params, shape.vocab_size) as sampler:
@@ -182,7 +182,7 @@ def _llama(isa: str, chain: str, given: argparse.Namespace) -> float:
             candidates.fill()
             sampler.accept([candidates.apply(sampler)])
 
-        return ratio(Work(draw), _engine(isa, shape).run, given.seconds)
+        return ratio(Work(draw), _engine(isa, shape).run, options.seconds)
 
 
 if __name__ == "__main__":

@@ -7,15 +7,15 @@ from .site import DOCS, files
 
 def main() -> None:
     """Write what differs."""
-    found = files()
-    for name, text in found.items():
+    texts = files()
+    for name, text in texts.items():
         path = DOCS / name
         path.parent.mkdir(exist_ok=True)
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8", newline="\n")
             print(name)
     for path in (*DOCS.glob("pictures/*.svg"), *DOCS.glob("reference/*.md")):
-        if path.relative_to(DOCS).as_posix() not in found:
+        if path.relative_to(DOCS).as_posix() not in texts:
             path.unlink()
 
 

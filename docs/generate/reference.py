@@ -35,14 +35,14 @@ class Reference:
 
     def files(self) -> dict[str, str]:
         """The text of each page by its path in `docs/`."""
-        found = {f"{HERE}/index.md": self._index()}
+        pages = {f"{HERE}/index.md": self._index()}
         for page in PAGES:
             sections = [f"# {page.title}", self._linked(page.about, page.file)]
             for entry in self.contents[page.file]:
                 text = "\n\n".join(filter(None, self._entry(entry)))
                 sections.append(self._linked(text, page.file, entry.label))
-            found[f"{HERE}/{page.file}.md"] = "\n\n".join(sections) + "\n"
-        return found
+            pages[f"{HERE}/{page.file}.md"] = "\n\n".join(sections) + "\n"
+        return pages
 
     def _index(self) -> str:
         """The list of all names, after those that everybody needs."""

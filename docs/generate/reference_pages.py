@@ -227,7 +227,7 @@ class Entry:
 
     @property
     def is_constant(self) -> bool:
-        """Whether it is neither a function nor a class, of which some are only another's name."""
+        """Whether it is neither a function nor a class; some of these are another's name."""
         is_class = inspect.isclass(self.value) and self.value.__name__ == self.name
         return not (is_class or inspect.isfunction(inspect.unwrap(self.value)))
 

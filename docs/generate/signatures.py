@@ -127,7 +127,7 @@ def _parsed(module: ModuleType) -> ast.Module:
 
 def _assignments(owner: ast.Module | ast.ClassDef, module: ModuleType) -> dict[str, tuple[str, str]]:
     text = inspect.getsource(module)
-    found = {}
+    assignments = {}
     for node, after in zip(owner.body, [*owner.body[1:], None], strict=True):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             name, parts = node.targets[0].id, [(" = ", node.value)]
@@ -136,8 +136,8 @@ def _assignments(owner: ast.Module | ast.ClassDef, module: ModuleType) -> dict[s
         else:
             continue
         written = (f"{mark}{ast.get_source_segment(text, part)}" for mark, part in parts if part)
-        found[name] = "".join(written), _docstring(after)
-    return found
+        assignments[name] = "".join(written), _docstring(after)
+    return assignments
 
 
 def _docstring(node: ast.stmt | None) -> str:

@@ -33,18 +33,18 @@ def files() -> Mapping[str, str]:
         "koboldai": lambda: parameters.request_table("koboldai"),
         **grammar_engine.SECTIONS,
     }
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for part in parts.in_chain_order(catalogue):
-        found[f"samplers/{part.name}.md"] = parts.sampler_page(part, catalogue)
-        found[f"pictures/{part.name}.svg"] = bars.draw(part)
+        texts[f"samplers/{part.name}.md"] = parts.sampler_page(part, catalogue)
+        texts[f"pictures/{part.name}.svg"] = bars.draw(part)
     for criterion in catalogue.stopping_criteria.values():
-        found[f"criteria/{criterion.name}.md"] = parts.criterion_page(criterion)
-        found[f"pictures/{criterion.name}.svg"] = timelines.draw(criterion)
-    found |= Reference().files()
-    found["pictures/order_of_sums.svg"] = exactness.draw()
-    found["pictures/speed.svg"] = speed.draw()
+        texts[f"criteria/{criterion.name}.md"] = parts.criterion_page(criterion)
+        texts[f"pictures/{criterion.name}.svg"] = timelines.draw(criterion)
+    texts |= Reference().files()
+    texts["pictures/order_of_sums.svg"] = exactness.draw()
+    texts["pictures/speed.svg"] = speed.draw()
     for path in sorted(DOCS.rglob("*.md")):
         name = path.relative_to(DOCS).as_posix()
-        if name not in found and _MARKED.search(text := path.read_text(encoding="utf-8")):
-            found[name] = _MARKED.sub(lambda match: f"{match[1]}\n{tables[match[2]]()}\n{match[3]}", text)
-    return found
+        if name not in texts and _MARKED.search(text := path.read_text(encoding="utf-8")):
+            texts[name] = _MARKED.sub(lambda match: f"{match[1]}\n{tables[match[2]]()}\n{match[3]}", text)
+    return texts

@@ -60,7 +60,7 @@ class LogitRows:
     device: str
     """Where the logits lie: "cpu", "cuda:0", …"""
     remote: RemoteRows | None
-    """What of logits on another device has been copied to the host; None for logits in its memory."""
+    """The rows of logits on another device, as far as copied to the host; None for logits in its memory."""
     shape: tuple[int, ...]
     source: Any
     """The logits as the caller gave them, for backends that read them where they lie."""

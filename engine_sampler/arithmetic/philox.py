@@ -29,7 +29,7 @@ _ARRAY_ROWS = 8
 
 
 _MANY_DRAWS = 32
-"""From so many numbers on, NumPy multiplies them faster than Python."""
+"""From this many numbers on, NumPy multiplies them faster than Python."""
 
 
 _LOW, _HALF = np.uint64(_MASK32), np.uint64(32)

@@ -64,7 +64,7 @@ def integers_of(name: str, value: Any, allowed: str = "a list of token ids") -> 
 
 
 def array_of(name: str, value: Any, kinds: str, dimensions: int, allowed: str) -> np.ndarray:
-    """`value` as an array of so many dimensions, with a dtype of one of these kinds (`np.dtype.kind`)."""
+    """`value` as an array of this many dimensions, with a dtype of one of these kinds (`np.dtype.kind`)."""
     try:
         array = np.asarray(value)
     except ValueError:  # rows of different lengths

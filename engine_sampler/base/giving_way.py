@@ -12,7 +12,7 @@ from typing import TypeVar
 Entry = TypeVar("Entry")
 
 SLICE = 2e-4
-"""The seconds for which a thread works before it gives way: so long may a step wait, in place of the 5 ms
+"""The seconds for which a thread works before it gives way: a step may wait this long, instead of the 5 ms
 after which the interpreter hands over its lock."""
 
 _PAUSE = 5e-5

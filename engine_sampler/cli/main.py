@@ -20,14 +20,14 @@ from ..explain import trace
 from ..explain.labels import shortened
 from ..registry import PluginError, default_registry
 from ..scheduler import sibling_count
-from .bench.command import bench_options, run_bench
+from .bench.report import bench_options, run_bench
 from .listing import inventory
 from .logprobs_log import LogprobsLog
 from .options import add_parameter_options, parameters_of, read_text, refuse_option, utf8_text
 from .progress import working
 
 if TYPE_CHECKING:
-    from ..demo.session import DemoSession
+    from ..demo.engine import DemoSession
     from ..scheduler import Record
     from ..session import Session
     from ..testing.results import CheckResult
@@ -261,8 +261,7 @@ def _session(arguments: argparse.Namespace, requests: int) -> Session:
 
 
 def _embedded(arguments: argparse.Namespace) -> DemoSession:
-    from ..demo.engine import Engine
-    from ..demo.session import DemoSession
+    from ..demo.engine import DemoSession, Engine
 
     return DemoSession(Engine.load(arguments.corpus), arguments.backend)
 

@@ -14,7 +14,7 @@ _END: Any = object()
 
 
 def tracked(items: Iterable[T], total: int, text: str) -> Iterator[T]:
-    """`items` as they come, of which there will be `total`, with a bar."""
+    """`items` as they come, `total` in all, with a bar."""
     try:
         from rich.progress import track
     except ImportError:

@@ -163,7 +163,7 @@ class AnswerParser(ABC):
 
     def shared_steps(self, steps: int) -> Any:
         """What bounds the work of several parsers of this class together: their argument `steps`. By default,
-        each may take so many."""
+        each may take this many."""
         return steps
 
     @abstractmethod
@@ -184,7 +184,7 @@ class AnswerParser(ABC):
 
     @abstractmethod
     def leaves_out(self, token_id: int, stop_reason: Any) -> bool:
-        """Whether the last token of an answer that ended for a reason is no part of it."""
+        """Whether the last token of an answer that ended for this reason does not belong to it."""
 
 
 def fill_each(

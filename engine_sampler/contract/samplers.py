@@ -84,8 +84,8 @@ class Sampler(Stateful):
 
     name      also the name used in `order` lists.
     after     the sampler that a plugin's sampler directly follows in every named order. It must be
-              registered, by any plugin, and be no edit. None: a penalty follows the built-in penalties, any
-              other sampler comes last.
+              registered, by any plugin, and not be an edit. None: a penalty follows the built-in penalties,
+              any other sampler comes last.
     role      "edit" samplers (masks, biases) come first, in a fixed order; "penalty" samplers
               read the history; "warp" is everything else.
     params    the parameters that this sampler owns.

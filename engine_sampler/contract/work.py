@@ -23,7 +23,7 @@ LEAST_WORK, WORK_PER_TOKEN, ROWS_PER_WORK = 100_000, 3, 24
 
 
 def step_work(rows: int, vocab_size: int) -> int:
-    """The steps for all masks and accepts within a step over so many rows, which then take about as long as
+    """The steps for all masks and accepts within a step over this many rows, which then take about as long as
     the rest of it: `WORK_PER_TOKEN` for each token of the vocabulary, and more if there are many rows."""
     per_token = max(WORK_PER_TOKEN, rows // ROWS_PER_WORK)
     return min(max(LEAST_WORK, per_token * vocab_size), STEP_WORK)

@@ -9,7 +9,7 @@ from typing import Literal
 
 from ..params import SamplingParams, build_chain
 from .configurations import CONFIGURATIONS, DemoConfiguration
-from .session import DemoSession
+from .engine import DemoSession
 
 PANELS = 8
 """Requests that run at the same time; the others wait."""

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 Signatures = Mapping[str, str]
-"""The names of parameters, between blanks, by the dotted names of functions; "" for what is no function."""
+"""The names of parameters, between blanks, by the dotted names of functions; "" for anything else."""
 
 
 class PeerError(RuntimeError):

@@ -51,7 +51,7 @@ class EngineRequest:
         self.output += token_ids  # type: ignore[operator]
 
     def prompt_within(self, vocab_size: int) -> Sequence[int]:
-        """Its prompt without ids that are no tokens, the same object each time."""
+        """Its prompt without ids that are not tokens, the same object each time."""
         if self._width != vocab_size:
             self._prompt, self._width = within(self._prompt, vocab_size), vocab_size
         return self._prompt

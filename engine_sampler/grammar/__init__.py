@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..base.lazy import lazy_names
+from ..base.cached import lazy_names
 from ..contract import Matcher, allocate_bitmask
 
 if TYPE_CHECKING:

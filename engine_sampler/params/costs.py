@@ -1,4 +1,4 @@
-"""What the samplers of one chain may cost together, and those of all rows of a request: a client chooses
+"""How much work the samplers of a chain may do together, and those of all rows of a request: a client chooses
 them, how often each one runs, and in how many rows."""
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def check_cost(names: Sequence[str], samplers: Mapping[str, Sampler], values: Ma
 
 
 def check_rows(params: Mapping[str, Any], chains: Iterable[Chain], limit: int) -> None:
-    """Raise `ParameterError` if all rows of a request cost more than `limit` with the dearest of its
+    """Raise `ParameterError` if all rows of a request cost more than `limit` with the most expensive of its
     `chains`."""
     rows = row_count(params)
     ordered = ([s for s in chain.samplers if s.role != "edit"] for chain in chains)
@@ -69,7 +69,7 @@ ROW_PASSES, HISTORIES = "passes", "histories"
 """The names of the limits on what all rows of a request cost."""
 
 MAX_HISTORIES = 1 << 22
-"""The default of `histories`: a change over so many tokens takes some 60 ms of one core."""
+"""The default of `histories`: a change over this many tokens takes some 60 ms of one core."""
 
 
 def row_parameter(params: Mapping[str, Any]) -> str:

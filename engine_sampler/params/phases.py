@@ -215,11 +215,11 @@ def _phase(changing: _Changing, number: int, fields: Mapping[str, Any], count: i
 
 def _thinking_plan(changing: _Changing) -> PhasePlan:
     """An answer, which a start marker leaves for the thoughts, which an end marker leaves for the answer."""
-    given = dict(changing["thinking"])
-    family = _family(given)
-    starts, ends = _marks(given, family)
-    is_apart, params = given.get("scope", "answer") == "answer", changing.params
-    calls = tuple(End(marker, 0, is_begin=True) for marker in _calls(given, family))
+    thinking = dict(changing["thinking"])
+    family = _family(thinking)
+    starts, ends = _marks(thinking, family)
+    is_apart, params = thinking.get("scope", "answer") == "answer", changing.params
+    calls = tuple(End(marker, 0, is_begin=True) for marker in _calls(thinking, family))
     changes = dict(params["answer"])
     answer = Phase(
         name=ANSWER,
@@ -230,19 +230,19 @@ def _thinking_plan(changing: _Changing) -> PhasePlan:
     )
     reasoning = Phase(
         name=REASONING,
-        params=_while_thinking(changing, given, is_apart),
+        params=_while_thinking(changing, thinking, is_apart),
         changed=(),
         ends=(*(End(marker, 0) for marker in ends), *calls),
         tokens=None if params["thinking_token_budget"] == -1 else params["thinking_token_budget"],
         then=0,
-        forced=tuple(piece for piece in (given.get("message", ""), ends[0]) if piece),
+        forced=tuple(piece for piece in (thinking.get("message", ""), ends[0]) if piece),
         completed=tuple(ends),
         closing=(family.closing,) if family is not None and family.closing else (),
-        closes=given.get("eos") == "close",
-        has_grammar=given.get("grammar") == "all",
+        closes=thinking.get("eos") == "close",
+        has_grammar=thinking.get("grammar") == "all",
         has_stops=not is_apart,
     )
-    return PhasePlan((answer, reasoning), 1, given.get("starts_inside", "auto"))
+    return PhasePlan((answer, reasoning), 1, thinking.get("starts_inside", "auto"))
 
 
 def _while_thinking(changing: _Changing, given: Mapping[str, Any], is_apart: bool) -> SamplingParams:
@@ -272,19 +272,19 @@ def thinking_families() -> Sequence[str]:
     return [name for name, family in TOOL_FAMILIES.items() if family.thinking is not None]
 
 
-def _marks(given: Mapping[str, Any], family: Family | None) -> tuple[Sequence[Phrase], Sequence[Phrase]]:
+def _marks(thinking: Mapping[str, Any], family: Family | None) -> tuple[Sequence[Phrase], Sequence[Phrase]]:
     """The markers at which thoughts start and end."""
     known = (None, None) if family is None or family.thinking is None else family.thinking
-    starts = given.get("start", () if known[0] is None else (known[0],))
-    ends = given.get("end", () if known[1] is None else (known[1],))
+    starts = thinking.get("start", () if known[0] is None else (known[0],))
+    ends = thinking.get("end", () if known[1] is None else (known[1],))
     if not ends:
         raise ParameterError(
-            f"thinking={quoted(dict(given))} is not allowed: it has no end; allowed are end, or one of the "
-            f"families {', '.join(thinking_families())}"
+            f"thinking={quoted(dict(thinking))} is not allowed: it has no end; allowed are end, or one of "
+            f"the families {', '.join(thinking_families())}"
         )
-    if not starts and given.get("starts_inside") is not True:
+    if not starts and thinking.get("starts_inside") is not True:
         raise ParameterError(
-            f"thinking={quoted(dict(given))} is not allowed: without start, starts_inside must be True"
+            f"thinking={quoted(dict(thinking))} is not allowed: without start, starts_inside must be True"
         )
     return starts, ends
 

@@ -85,18 +85,18 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
             if any(param.name in chosen for param in part.params):
                 call_for_add(part.name, part.check, MappingProxyType(values))
         named = sorted({*chosen, *rules}, key=known.numbers.__getitem__)
-        given = known.differing({name: values[name] for name in named})
-        _check_together(values, known.selectors.active(given, values))
+        changed = known.differing({name: values[name] for name in named})
+        _check_together(values, known.selectors.active(changed, values))
         if known.passes > MAX_PASSES or not isinstance(values["order"], str):
             check_cost(known.order(values["order"]), known.catalogue.samplers, values)
         defaults = {**known.neutral, **rules} if rules else known.neutral
         differing = {name: values[name] for name in named if values[name] != defaults[name]}
         object.__setattr__(self, "_values", values)
-        object.__setattr__(self, "_given", MappingProxyType(given))
+        object.__setattr__(self, "_given", MappingProxyType(changed))
         object.__setattr__(self, "_chosen", differing)
         object.__setattr__(self, "_kept", (None, None))
         object.__setattr__(self, "_phase_plan", None)
-        if not _PHASE_NAMES.isdisjoint(given):
+        if not _PHASE_NAMES.isdisjoint(changed):
             object.__setattr__(self, "_phase_plan", _plan_of(self, known.catalogue))
 
     @classmethod

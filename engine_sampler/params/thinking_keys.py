@@ -41,19 +41,19 @@ def take_thinking(
     """
     asked = _asked(body)
     budget = _budget(body, asked)
-    given = _marks(body)
+    of_body = _marks(body)
     if asked.pop("is_off") or _is_off(body):
         body |= mapping("answer", body.pop("answer", None) or {})  # all of the text is the answer
         return {}
     marks = asked.pop("marks") or thinking
-    if marks is None and (given or budget not in (None, -1)):
+    if marks is None and (of_body or budget not in (None, -1)):
         marks = family if family in TOOL_FAMILIES and TOOL_FAMILIES[family].thinking else None
-    if marks is None and given.keys() & {"start", "end"}:
+    if marks is None and of_body.keys() & {"start", "end"}:
         marks = {}
     parameters: dict[str, Any] = {} if budget is None else {"thinking_token_budget": budget}
     if marks is not None:
         known = {"family": marks} if isinstance(marks, str) else dict(mapping("thinking", marks))
-        parameters["thinking"] = {**known, **given, **({"grammar": "all"} if covers else {})}
+        parameters["thinking"] = {**known, **of_body, **({"grammar": "all"} if covers else {})}
     return parameters
 
 
@@ -84,13 +84,13 @@ def _budget(body: dict[str, Any], asked: dict[str, Any]) -> Any:
     """The budget of a body; several keys must agree."""
     budgets = {key: body.pop(key) for key in BUDGETS if key in body}
     budgets["thinking.budget_tokens"] = asked.pop("budget")
-    given = [(key, value) for key, value in budgets.items() if value is not None]
-    for key, value in given[1:]:
-        if value != given[0][1]:
+    stated = [(key, value) for key, value in budgets.items() if value is not None]
+    for key, value in stated[1:]:
+        if value != stated[0][1]:
             raise ParameterError(
-                f"{key}={quoted(value)} is not allowed: {given[0][0]} says {quoted(given[0][1])}"
+                f"{key}={quoted(value)} is not allowed: {stated[0][0]} says {quoted(stated[0][1])}"
             )
-    return given[0][1] if given else None
+    return stated[0][1] if stated else None
 
 
 def _marks(body: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from .core_params import (
     STRUCTURED_PARAMS,
     structured_in,
 )
-from .discovery import objects_in
 from .familiar_names import FAMILIAR_NAMES
 from .loading import (
     PluginStatus,
@@ -18,6 +17,7 @@ from .loading import (
     constraint_reader,
     default_registry,
     mask_filler,
+    objects_in,
     unknown,
 )
 from .phase_params import PHASE_PARAMS

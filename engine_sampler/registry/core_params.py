@@ -262,7 +262,7 @@ CORE_PARAMS = _by_name(
         object,
         None,
         convert=_numbers,
-        doc="in JSON: up to so many digits and plain integers (None: 40), or any",
+        doc="in JSON: up to this many digits and plain integers (None: 40), or any",
     ),
     Param(
         "key_order", str, "any", choices=("any", "schema"), doc="in JSON: any, or as the schema names them"

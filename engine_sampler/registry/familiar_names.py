@@ -42,5 +42,5 @@ FAMILIAR_NAMES: Mapping[str, str] = {
     }.items()
     for theirs in names.split()
 }
-"""Names of llama.cpp, KoboldAI, transformers, OpenAI, vLLM, SGLang, MLX, LMDeploy, MindIE and ATB that are no
-parameters here, and what they are called here."""
+"""Names of llama.cpp, KoboldAI, transformers, OpenAI, vLLM, SGLang, MLX, LMDeploy, MindIE and ATB for
+parameters that have another name here, and that name."""

@@ -14,12 +14,14 @@ import functools
 import importlib
 import importlib.metadata
 import importlib.util
+import inspect
 import logging
 import os
+import pkgutil
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import pluggy
 
@@ -359,3 +361,20 @@ def unknown(name: str, others: Iterable[str] = ()) -> ParameterError:
     if failed:
         message += "; plugins that failed to load: " + "; ".join(failed)
     return ParameterError(message)
+
+
+T = TypeVar("T")
+
+
+def objects_in(package: str, path: Sequence[str], base: type[T] | tuple[type[T], ...]) -> Iterator[T]:
+    """One object of every subclass of `base` that has a `name` and is defined in a module of `package`."""
+    for module in pkgutil.iter_modules(path):
+        namespace = vars(importlib.import_module(f"{package}.{module.name}"))
+        for value in namespace.values():
+            if (
+                inspect.isclass(value)
+                and issubclass(value, base)
+                and value.__module__ == f"{package}.{module.name}"
+                and hasattr(value, "name")
+            ):
+                yield value()

@@ -203,7 +203,7 @@ PHASE_PARAMS = (
         (),
         convert=_phases,
         limit=8192,
-        doc="parameters until a marker or for so many tokens, then others",
+        doc="parameters until a marker or for a number of tokens, then others",
     ),
 )
-"""`thinking` with its budget and `answer`, and `phases`, of which they are a case."""
+"""`thinking` with its budget and `answer`, which are a case of `phases`."""

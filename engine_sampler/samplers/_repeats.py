@@ -28,15 +28,15 @@ def ends_repeated(history: np.ndarray, limit: int, least: int) -> tuple[np.ndarr
         return places, lengths[places]
     search, from_buffer = loaded
     n = len(history)
-    found = np.empty((3, n), np.int64)
+    table = np.empty((3, n), np.int64)
     count = search(
         n,
         from_buffer("int64_t[]", np.ascontiguousarray(history, np.int64)),
         limit,
         least,
-        *(from_buffer("int64_t[]", part) for part in found),
+        *(from_buffer("int64_t[]", part) for part in table),
     )
-    places, lengths = found[1:, :count].copy()
+    places, lengths = table[1:, :count].copy()
     return places, lengths
 
 

@@ -76,14 +76,14 @@ def _spellings(text: str, vocabulary: Vocabulary) -> Iterator[tuple[int, ...]]:
     """The token sequences of `text` without and with a preceding space."""
     tokenizer = vocabulary.need_tokenizer("bad_words")
     word = text.lstrip() or text
-    found = False
+    has_spelling = False
     for spelling in (word, " " + word):
         try:
             sequence = tuple(tokenizer.encode(spelling))
         except ValueError:  # no tokens spell it, so it cannot occur
             continue
         vocabulary.check_ids("bad_words", sequence)
-        found = True
+        has_spelling = True
         yield sequence
-    if not found:
+    if not has_spelling:
         raise ParameterError(f"bad_words names {text!r}, which the vocabulary's tokens cannot spell")

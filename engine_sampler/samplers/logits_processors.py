@@ -56,7 +56,7 @@ class LogitsProcessors(Sampler):
 
     Its place is directly after masks and biases, before the penalties, as in vLLM; with the order
     "transformers", behind the penalties and before temperature. An explicit order puts it anywhere.
-    Selectors that ignore truncations keep it. It is no parameter of a client: functions have no JSON.
+    Selectors that ignore truncations keep it. Clients cannot send it: functions have no JSON.
     Parameters with functions pickle if these do. () is neutral.
 
     Source: the `logits_processors` of vLLM's and llama-cpp-python's requests, and transformers'
@@ -93,7 +93,7 @@ class LogitsProcessors(Sampler):
 
 
 def _processed(function: Callable[..., Any], token_ids: np.ndarray, row: np.ndarray) -> np.ndarray:
-    """What a function makes of a row. Raises `PluginFault` if that is no row."""
+    """The row that a function returns, or has changed. Raises `PluginFault` for anything but a row."""
     given = row.copy()
     result = function(token_ids, given)
     values = given if result is None else array_from(result, len(row))

@@ -64,7 +64,7 @@ class RowHistories:
     def follow(
         self,
         rows: Sequence[KeptRow],
-        given: Sequence[SamplingParams | ParameterError],
+        params: Sequence[SamplingParams | ParameterError],
         prompts: Sequence[Any] | None,
         outputs: Sequence[Any] | None,
         inputs: InputBatch | None,
@@ -74,18 +74,18 @@ class RowHistories:
 
         inputs  the requests of the rows, if they are those of the last call.
         """
-        waiting = self._not_as_drawn(rows, given, prompts, outputs, inputs)
+        waiting = self._not_as_drawn(rows, params, prompts, outputs, inputs)
         changed = False
         for i in waiting:
             prompt = None if prompts is None else prompts[i]
             output = None if outputs is None else outputs[i]
-            changed |= self._follow(rows[i], given[i], prompt, output)
+            changed |= self._follow(rows[i], params[i], prompt, output)
         return changed
 
     def _not_as_drawn(
         self,
         rows: Sequence[KeptRow],
-        given: Sequence[SamplingParams | ParameterError],
+        params: Sequence[SamplingParams | ParameterError],
         prompts: Sequence[Any] | None,
         outputs: Sequence[Any] | None,
         inputs: InputBatch | None,
@@ -95,7 +95,7 @@ class RowHistories:
             places, seats = self._requests.seats([row.key for row in rows])
         else:
             places, seats = inputs.places.tolist(), inputs.slots
-        others = [i for i, row in enumerate(rows) if row.params is not given[i]]
+        others = [i for i, row in enumerate(rows) if row.params is not params[i]]
         if len(places) < len(rows):
             others += {*range(len(rows))}.difference(places)
         if prompts is not None:
@@ -188,7 +188,7 @@ class RowHistories:
 
 def _common(own: np.ndarray, output: Any, begin: int) -> int:
     """How many tokens `own` and `output` have in common at their beginnings, the first `begin` of which are
-    known to be equal. Raises `ParameterError` for an output that is no list of integers."""
+    known to be equal. Raises `ParameterError` for an output that is not a list of integers."""
     end = min(len(own), len(output))
     part = np.asarray(output[begin:end])
     if part.shape != (end - begin,) or (end > begin and part.dtype.kind not in "iu"):

@@ -58,16 +58,16 @@ class Wanted:
     given: list[list[int]] | None
 
     @classmethod
-    def of(cls, top_n: int | None, mode: str, given: Any, rows: int, vocab_size: int) -> Wanted | None:
+    def of(cls, top_n: int | None, mode: str, requested: Any, rows: int, vocab_size: int) -> Wanted | None:
         """What the arguments of a call ask for. Raises `ParameterError` or ValueError."""
         one_of(MODES, "logprobs_mode", mode)
         if top_n is not None:
             integer_of("logprobs", top_n, -1)
-        if given is None:
+        if requested is None:
             return None if top_n is None else cls(top_n, mode, None)
-        if len(given) != rows:
-            raise ValueError(f"logprob_token_ids has {len(given)} entries for {rows} rows")
-        lists = [[] if ids is None else integers_of("logprob_token_ids", ids) for ids in given]
+        if len(requested) != rows:
+            raise ValueError(f"logprob_token_ids has {len(requested)} entries for {rows} rows")
+        lists = [[] if ids is None else integers_of("logprob_token_ids", ids) for ids in requested]
         for ids in lists:
             if len(ids) > _MOST_GIVEN or any(not 0 <= token_id < vocab_size for token_id in ids):
                 raise ParameterError(
@@ -90,13 +90,13 @@ class Wanted:
         if self.top_n is None:
             return None
         has_token = token_ids >= 0
-        found = logprobs_of(rows, np.where(has_token, token_ids, 0), self.top_n, backend)
+        likeliest = logprobs_of(rows, np.where(has_token, token_ids, 0), self.top_n, backend)
         width = 1 + (rows.vocab_size if self.top_n < 0 else self.top_n)
         table = _empty(len(rows), width)
-        columns = min(width, found.token_ids.shape[1])
-        table.token_ids[:, :columns] = found.token_ids[:, :columns]
-        table.logprobs[:, :columns] = found.logprobs[:, :columns]
-        table.ranks[:] = found.ranks
+        columns = min(width, likeliest.token_ids.shape[1])
+        table.token_ids[:, :columns] = likeliest.token_ids[:, :columns]
+        table.logprobs[:, :columns] = likeliest.logprobs[:, :columns]
+        table.ranks[:] = likeliest.ranks
         for i in np.flatnonzero(~has_token).tolist():
             table.token_ids[i], table.logprobs[i], table.ranks[i] = -1, np.nan, 0
         if self.of_logits:

@@ -84,17 +84,17 @@ def fill_bitmasks(
 def packed(mask: Any, count: int, vocab_size: int) -> np.ndarray:
     """The mask of each of `count` rows as int32 [rows, ceil(vocab / 32)]; `mask` may be that already, or bool
     [rows, vocab or more]. Raises ValueError for any other array."""
-    given, words = _as_array(mask), bitmask_words(vocab_size)
-    if given.ndim == 2 and len(given) == count:
-        if given.dtype == np.int32 and given.shape[1] >= words:
-            return np.ascontiguousarray(given[:, :words])
-        if given.dtype == np.bool_ and given.shape[1] >= vocab_size:
+    array, words = _as_array(mask), bitmask_words(vocab_size)
+    if array.ndim == 2 and len(array) == count:
+        if array.dtype == np.int32 and array.shape[1] >= words:
+            return np.ascontiguousarray(array[:, :words])
+        if array.dtype == np.bool_ and array.shape[1] >= vocab_size:
             bits = np.zeros((count, words * 4), np.uint8)
-            some = np.packbits(given[:, :vocab_size], axis=1, bitorder="little")
+            some = np.packbits(array[:, :vocab_size], axis=1, bitorder="little")
             bits[:, : some.shape[1]] = some
             return bits.view("<i4").astype(np.int32, copy=False)
     raise ValueError(
-        f"mask={described(given)} is not allowed: int32 {[count, words]} or bool {[count, vocab_size]}"
+        f"mask={described(array)} is not allowed: int32 {[count, words]} or bool {[count, vocab_size]}"
     )
 
 

@@ -176,7 +176,7 @@ class RowSampler:
             _check_keys(names)
         if columns is not None:
             instance_of(Mapping, "columns", columns, "an array or a list for each parameter's name")
-        given = self._params.rows(len(names), params, columns or {})
+        row_params = self._params.rows(len(names), params, columns or {})
         _check_length("prompts", prompts, len(names))
         _check_length("outputs", outputs, len(names))
         drafts = None if draft_token_ids is None else self._drafts(draft_token_ids, names)
@@ -188,7 +188,7 @@ class RowSampler:
         keys_before, self._keys = self._keys, None  # an exception leaves it like that
         if keys_before is None:
             self._recover()
-        self._follow(names, is_same, given, prompts, outputs)
+        self._follow(names, is_same, row_params, prompts, outputs)
         return self._draw(names, rows, drafts, masks, wanted)
 
     # --- inside ----------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ class RowSampler:
         self,
         keys: list[Hashable],
         is_same: bool,
-        given: Sequence[SamplingParams | ParameterError],
+        row_params: Sequence[SamplingParams | ParameterError],
         prompts: Histories,
         outputs: Histories,
     ) -> None:
@@ -225,7 +225,7 @@ class RowSampler:
         if not is_same:
             self._seat(keys)
         rows = [self._rows[key] for key in keys]
-        if self._histories.follow(rows, given, prompts, outputs, self._inputs if is_same else None):
+        if self._histories.follow(rows, row_params, prompts, outputs, self._inputs if is_same else None):
             self._inputs = None
         if self._inputs is None or not is_same:
             self._inputs = self._requests.lay_out(keys)

@@ -158,14 +158,14 @@ def _equal(one: Sequence[int], other: Sequence[int]) -> bool:
     return bool(np.array_equal(one, other)) if isinstance(one, np.ndarray) else one == other
 
 
-def _common(one: Sequence[int], other: Sequence[int]) -> int:
+def _common(left: Sequence[int], right: Sequence[int]) -> int:
     """How many ids two sequences have in common at their beginnings; 0 for those of different types."""
-    if type(one) is not type(other):
+    if type(left) is not type(right):
         return 0
-    count = min(len(one), len(other))
-    if _equal(one[:count], other[:count]):
+    count = min(len(left), len(right))
+    if _equal(left[:count], right[:count]):
         return count
-    different = np.not_equal(one[:count], other[:count])
+    different = np.not_equal(left[:count], right[:count])
     return int(np.argmax(different))
 
 

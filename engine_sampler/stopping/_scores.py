@@ -12,7 +12,7 @@ from ..arithmetic import log_sum_exp
 def newest_logprobs(name: str, token_ids: np.ndarray, scores: Any) -> np.ndarray:
     """float64 [rows]: the logprob of each of `token_ids` [rows] under `scores`.
 
-    scores  [rows, vocab], or the scores of all steps, of which the last count: NumPy arrays or tensors.
+    scores  [rows, vocab], or the scores of all steps, where the last ones count: NumPy arrays or tensors.
 
     Raises ValueError naming the criterion `name` if `generate` has given no scores, or not one row for each
     token.

@@ -179,8 +179,8 @@ def _splits(splitting: Splitting) -> list[Any]:
 
 
 def _merges(keys: Mapping[str, Any]) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """The ids of all tokens, and the merges as pairs. Those whose parts or whole are no tokens, at which
-    `tokenizers` would panic, are left out; a warning tells of them."""
+    """The ids of all tokens, and the merges as pairs. Those whose parts or whole are not tokens would
+    make `tokenizers` panic, and are left out; a warning tells of them."""
     ids = {token: i for i, token in enumerate(keys["tokens"]) if _is_text(token)}
     parts = (merge.partition(" ") for merge in keys["merges"])
     pairs = [(left, right) for left, _, right in parts]

@@ -18,8 +18,7 @@ import engine_sampler_metrics
 import numpy as np
 import pytest
 from engine_sampler_metrics import DASHBOARD, MetricsObserver
-from engine_sampler_metrics.batch_histogram import BatchHistogram
-from engine_sampler_metrics.observer import MOST_UNCOUNTED
+from engine_sampler_metrics.observer import MOST_UNCOUNTED, BatchHistogram
 from prometheus_client import CollectorRegistry, Histogram, generate_latest, start_http_server
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.parser import text_string_to_metric_families

@@ -234,12 +234,12 @@ def test_other_objects_are_refused(value: Any) -> None:
 
 
 def test_an_unreadable_object_is_refused_by_its_type() -> None:
-    class Stubborn:
+    class Unreadable:
         def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
             raise RuntimeError("on another device")
 
-    with pytest.raises(TypeError, match="logits of type Stubborn cannot be read as an array"):
-        LogitRows(Stubborn(), 1)
+    with pytest.raises(TypeError, match="logits of type Unreadable cannot be read as an array"):
+        LogitRows(Unreadable(), 1)
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3, 4)])

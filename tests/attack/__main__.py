@@ -27,7 +27,7 @@ from pathlib import Path
 from engine_sampler.grammar import GrammarCompiler
 from engine_sampler.grammar.limits import LIMITS
 
-from .clients import CLIENTS, DEAR
+from .clients import CLIENTS, EXPENSIVE
 from .engine import QUIET, Engine, NeighbourHarmed, Outcome, expect_unharmed
 from .vocabulary import LARGE
 
@@ -35,8 +35,8 @@ NEIGHBOURS = 60
 STEPS, REQUESTS = 150, 3
 MOST_TIMES, MOST_MORE = 2.0, 50.0
 """The bars: of p99 as a multiple of the quiet run's, and of the longest step in milliseconds beyond it."""
-MOST_DEAR = 75.0
-"""The same for each of the dearest rows as which the rows of a client count."""
+MOST_EXPENSIVE = 75.0
+"""The latter for each row of the greatest cost that a client's rows amount to."""
 MOST_GROWTH = (LIMITS.grammar_memory + LIMITS.shared_memory) / 1e6
 """The megabytes by which later rounds may exceed the first."""
 
@@ -93,8 +93,8 @@ def _round(options: argparse.Namespace, seed: int, compiler: GrammarCompiler) ->
             print(f"{name:36} HARMED: {harm}: {harm.__cause__!r}", flush=True)
             continue
         print(_line(name, outcome), flush=True)
-        if name in DEAR:
-            failed |= _is_too_dear(name, quiet, outcome)
+        if name in EXPENSIVE:
+            failed |= _is_too_expensive(name, quiet, outcome)
         else:
             attacked.extend(outcome)
     return any([failed, _misses_bars(quiet, attacked)])
@@ -123,8 +123,8 @@ def _misses_bars(quiet: Outcome, attacked: Outcome) -> bool:
     return times > MOST_TIMES or more > MOST_MORE
 
 
-def _is_too_dear(name: str, quiet: Outcome, dear: Outcome) -> bool:
-    more, most = dear.milliseconds(1) - quiet.milliseconds(1), DEAR[name] * MOST_DEAR
+def _is_too_expensive(name: str, quiet: Outcome, expensive: Outcome) -> bool:
+    more, most = expensive.milliseconds(1) - quiet.milliseconds(1), EXPENSIVE[name] * MOST_EXPENSIVE
     if more > most:
         print(f"{name}: the longest step {more:+.1f} ms (at most +{most:g})")
     return more > most

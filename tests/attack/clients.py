@@ -28,18 +28,18 @@ def client(make: Client) -> Client:
     return make
 
 
-DEAR: dict[str, float] = {}
+EXPENSIVE: dict[str, float] = {}
 """The clients whose own rows cost as much as those of a request may cost, or are many → as how many of the
-dearest rows they count in a step."""
+most expensive rows they count in a step."""
 
 
-def dear(make: Client, rows: float = 3) -> Client:
-    """Register a client by its name, as one whose requests are dear."""
-    DEAR[make.__name__] = rows
+def expensive(make: Client, rows: float = 3) -> Client:
+    """Register a client by its name, as one whose requests are expensive."""
+    EXPENSIVE[make.__name__] = rows
     return client(make)
 
 
-crowded = partial(dear, rows=2)
+crowded = partial(expensive, rows=2)
 """Register a client that has many ordinary rows."""
 
 
@@ -245,12 +245,12 @@ def wide_beams(random: Random, size: int) -> Body:
     return {"use_beam_search": True, "beam_width": 1_000_000, "max_tokens": 9}
 
 
-@dear
+@expensive
 def as_many_beams_as_allowed(random: Random, size: int) -> Body:
     return {"use_beam_search": True, "beam_width": 32, "max_tokens": 2000, "ignore_eos": True}
 
 
-@dear
+@expensive
 def as_many_siblings_as_allowed(random: Random, size: int) -> Body:
     prompt = random.integers(0, size, 30_000).tolist()
     return {"n": 128, "prompt": prompt, "repetition_penalty": 1.1, "ignore_eos": True}
@@ -311,33 +311,33 @@ def one_penalty_many_times(random: Random, size: int) -> Body:
     return {"order": ["dry"] * 120, "dry_multiplier": 1.0, "prompt": [7] * 100_000}
 
 
-@dear
+@expensive
 def all_samplers_over_a_flat_row(random: Random, size: int) -> Body:
     others = [str(name) for name in random.permutation([name for name in DEFAULT if name != "temperature"])]
     return {**ALL, "order": ["temperature", *others]}
 
 
-@dear
-def the_dearest_order(random: Random, size: int) -> Body:
+@expensive
+def the_most_expensive_order(random: Random, size: int) -> Body:
     used = {name: ALL[name] for name in ("temperature", "tfs", "infill")}
     order = ["temperature", *["infill"] * 2, *["tfs"] * 2]
     return {**used, "order": order, "ignore_eos": True}
 
 
-@dear
+@expensive
 def samplers_that_sort_over_a_flat_row(random: Random, size: int) -> Body:
     names = ["typical_p", "top_p", "top_h", "tfs", "top_k"]
     used = {name: ALL[name] for name in ("temperature", *names)}
     return {**used, "order": ["temperature", *names * 3]}
 
 
-@dear
+@expensive
 def nearly_all_of_a_flat_row(random: Random, size: int) -> Body:
     flat = {"temperature": 50.0, "order": ["temperature", "tfs", "top_p"]}
     return {**flat, "top_p": 0.999999999, "tfs": 0.95, "ignore_eos": True}
 
 
-@dear
+@expensive
 def a_flat_row_of_which_much_is_kept(random: Random, size: int) -> Body:
     return {"temperature": 50.0, "order": ["temperature", "top_p"], "top_p": 0.5, "min_keep": 100_000}
 
@@ -414,12 +414,12 @@ def siblings_that_change_penalties_at_every_token(random: Random, size: int) -> 
     return {"n": 128, "prompt": random.integers(0, 50, 100_000).tolist(), "phases": phases}
 
 
-@dear
+@expensive
 def as_many_siblings_that_change_penalties_as_allowed(random: Random, size: int) -> Body:
     return {**siblings_that_change_penalties_at_every_token(random, size), "n": 41}
 
 
-@dear
+@expensive
 def siblings_whose_text_is_forced(random: Random, size: int) -> Body:
     return {**forced_text_without_an_end(random, size), "n": 128}
 
@@ -440,8 +440,8 @@ def siblings_with_many_captures(random: Random, size: int) -> Body:
 
 
 def _as_siblings(name: str, make: Client) -> None:
-    """Register the requests of a dear client with as many rows as a request may have, and with as many as it
-    may have at that cost."""
+    """Register the requests of an expensive client with as many rows as a request may have, and with as many
+    as it may have at that cost."""
 
     def as_many_as_there_may_be(random: Random, size: int) -> Body:
         return {**make(random, size), "n": 128}
@@ -456,9 +456,9 @@ def _as_siblings(name: str, make: Client) -> None:
 
     for prefix, as_siblings in (("128_times", as_many_as_there_may_be), ("as_allowed", as_many_as_allowed)):
         as_siblings.__name__ = f"{prefix}_{name}"
-        dear(as_siblings, rows=MAX_ROW_PASSES / MAX_PASSES)
+        expensive(as_siblings, rows=MAX_ROW_PASSES / MAX_PASSES)
 
 
-for _name in sorted(DEAR):
+for _name in sorted(EXPENSIVE):
     if not {"n", "use_beam_search"} & CLIENTS[_name](np.random.default_rng(0), 1000).keys():
         _as_siblings(_name, CLIENTS[_name])

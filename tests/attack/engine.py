@@ -24,7 +24,7 @@ from .clients import Body, Client
 from .clock import Stopwatch
 from .vocabulary import tokenizer
 
-GUESTS = 4
+CLIENT_ROWS = 4
 """Rows for the clients' requests."""
 LIFETIME = 40
 """Steps after which a client's request is removed."""
@@ -78,7 +78,7 @@ class Engine:
     ) -> None:
         random = np.random.default_rng(seed)
         self.size, self.seed = size, seed
-        self.logits = random.normal(0, 2.2, (neighbours + GUESTS, size)).astype(np.float32)
+        self.logits = random.normal(0, 2.2, (neighbours + CLIENT_ROWS, size)).astype(np.float32)
         self.logits[:, random.choice(size, 40, replace=False)] += 9
         self.logits[:, -1] = -9  # EOS
         self.groups: dict[Any, list[Any]] = {}
@@ -147,10 +147,10 @@ class Engine:
     def _step(self, outcome: Outcome, ages: dict[Any, int], tokens: list[list[int]]) -> None:
         for request_id in self._old(ages):
             outcome.ends.append(self.scheduler.remove(request_id).finish_reason or "")
-        guests = self._guests()
-        for request_id in guests:
+        requests = self._client_requests()
+        for request_id in requests:
             ages[request_id] = ages.get(request_id, 0) + 1
-        logits, ids = self._logits_for(len(guests)), self.neighbours + guests
+        logits, ids = self._logits_for(len(requests)), self.neighbours + requests
         stopwatch = Stopwatch()
         try:
             result = self.scheduler.step(logits, ids)
@@ -163,24 +163,24 @@ class Engine:
         outcome.ends += [str(e) for e in result.finish_reasons[len(self.neighbours) :] if e]
 
     def _old(self, ages: dict[Any, int]) -> Iterator[Any]:
-        guests = self._guests()
+        requests = self._client_requests()
         for request_id in [i for i in self.scheduler.request_ids if i not in self.neighbours]:
-            if ages.get(request_id, 0) >= LIFETIME or request_id not in guests:
+            if ages.get(request_id, 0) >= LIFETIME or request_id not in requests:
                 ages.pop(request_id, None)
                 self.groups.pop(request_id, None)
                 yield request_id
 
-    def _guests(self) -> list[Any]:
-        """The requests of the client that have rows: the first ones, and whoever belongs to one of them."""
+    def _client_requests(self) -> list[Any]:
+        """The requests of the client that have rows: the first ones, and those of their groups."""
         live = [i for i in self.scheduler.request_ids if i not in self.neighbours]
-        first = {i for request_id in live[:GUESTS] for i in self.groups.get(request_id, [request_id])}
+        first = {i for request_id in live[:CLIENT_ROWS] for i in self.groups.get(request_id, [request_id])}
         return [i for i in live if i in first]
 
-    def _logits_for(self, guests: int) -> np.ndarray:
-        """The neighbours' rows and so many others, some of which are equal if there are many."""
-        if guests <= GUESTS:
-            return self.logits[: len(self.neighbours) + guests]
-        others = len(self.neighbours) + np.arange(guests) % GUESTS
+    def _logits_for(self, client_rows: int) -> np.ndarray:
+        """The neighbours' rows and this many others, some of which are equal if there are many."""
+        if client_rows <= CLIENT_ROWS:
+            return self.logits[: len(self.neighbours) + client_rows]
+        others = len(self.neighbours) + np.arange(client_rows) % CLIENT_ROWS
         return self.logits[[*range(len(self.neighbours)), *others]]
 
     def _neighbours_tokens(self, result: StepResult) -> list[int]:

@@ -19,7 +19,7 @@ _SIGNS = ['{"', '":', '": "', '", "', '"},', '"}', "[{", "}]", "://", "==", "->"
 
 @functools.cache
 def tokenizer(size: int = LARGE) -> Tokenizer:
-    """A tokenizer of `size` tokens, at least 512, of which the last is EOS."""
+    """A tokenizer of `size` ≥ 512 tokens, the last of which is EOS."""
     pieces = [*(bytes((byte,)) for byte in range(256)), *(sign.encode() for sign in _SIGNS)]
     words = (piece for piece in _words() if len(piece) > 1)
     pieces += itertools.islice(words, size - len(pieces) - 1)

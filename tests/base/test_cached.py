@@ -38,13 +38,13 @@ def test_an_object_does_not_wait_for_what_a_thread_computes_for_another() -> Non
     thread = threading.Thread(target=lambda: slow.square)
     thread.start()
     assert slow.begun.wait(30)
-    found: list[int] = []
-    reader = threading.Thread(target=lambda: found.append(quick.square), daemon=True)
+    squares: list[int] = []
+    reader = threading.Thread(target=lambda: squares.append(quick.square), daemon=True)
     reader.start()
     reader.join(30)
     slow.go_on.set()
     thread.join()
-    assert found == [25]
+    assert squares == [25]
 
 
 def test_of_two_threads_that_compute_a_value_both_get_the_first() -> None:
@@ -55,10 +55,10 @@ def test_of_two_threads_that_compute_a_value_both_get_the_first() -> None:
             return object()
 
     barrier, token = threading.Barrier(2), Token()
-    found: list[object] = []
-    threads = [threading.Thread(target=lambda: found.append(token.value)) for _ in range(2)]
+    values: list[object] = []
+    threads = [threading.Thread(target=lambda: values.append(token.value)) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found[0] is found[1] is token.value
+    assert values[0] is values[1] is token.value

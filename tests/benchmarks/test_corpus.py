@@ -61,9 +61,9 @@ def test_the_official_suite_is_read_with_the_documents_it_refers_to(tmp_path: Pa
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (None, r"none\.jsonl is no folder and no file"),
-        ('{"id": "x"}', r"none\.jsonl, line 1, is no task: KeyError\('tests'\)"),
-        ("{", r"none\.jsonl, line 1, is no task: JSONDecodeError"),
+        (None, r"none\.jsonl is neither a folder nor a file"),
+        ('{"id": "x"}', r"none\.jsonl, line 1, is not a task: KeyError\('tests'\)"),
+        ("{", r"none\.jsonl, line 1, is not a task: JSONDecodeError"),
     ],
     ids=["nothing", "keys", "no JSON"],
 )

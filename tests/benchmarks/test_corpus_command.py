@@ -115,7 +115,7 @@ def test_what_cannot_be_run_is_said_in_a_line(schemas: Path, capsys: pytest.Capt
     absent, empty = schemas / "absent", schemas / "empty"
     empty.mkdir()
     prefix = "python -m benchmarks.grammar.corpus: "
-    assert refused([str(absent)], capsys) == f"{prefix}{absent} is no folder and no file\n"
+    assert refused([str(absent)], capsys) == f"{prefix}{absent} is neither a folder nor a file\n"
     assert refused([str(empty)], capsys) == (
         f"{prefix}{empty} has no schemas, which are *.json and *.jsonl in any folder of it\n"
     )

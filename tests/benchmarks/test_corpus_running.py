@@ -36,18 +36,18 @@ def test_an_engine_that_spins_eats_memory_or_crashes_is_started_again(tmp_path: 
     tasks = [one for fault in faults for one in (task(fault), task("", f"after {fault}"))]
     with Results(tmp_path / "x.jsonl", SETTINGS) as results:
         run(tasks, worker(), results)
-    found = {one["name"]: one for one in read_results(tmp_path / "x.jsonl")}
-    assert [found[f"after {fault}"]["verdicts"] for fault in faults] == [[True, True]] * len(faults)
-    assert {fault: found[fault].get("ended") for fault in faults} == {
+    by_name = {one["name"]: one for one in read_results(tmp_path / "x.jsonl")}
+    assert [by_name[f"after {fault}"]["verdicts"] for fault in faults] == [[True, True]] * len(faults)
+    assert {fault: by_name[fault].get("ended") for fault in faults} == {
         "spin": "timed out",
         "eat": "out of memory",
         "crash": "crashed",
         "exit": "crashed",
         "refuse": None,
     }
-    assert [found["crash"]["how"], found["exit"]["how"]] == ["SIGKILL", "status 3"]
-    assert found["refuse"]["error"] == "ValueError: no"
-    summary = Summary(found.values())
+    assert [by_name["crash"]["how"], by_name["exit"]["how"]] == ["SIGKILL", "status 3"]
+    assert by_name["refuse"]["error"] == "ValueError: no"
+    summary = Summary(by_name.values())
     assert (len(summary.compiled), summary.refusals.total()) == (5, 1)
     assert summary.ended == {"timed out": ["spin"], "out of memory": ["eat"], "crashed": ["crash", "exit"]}
 

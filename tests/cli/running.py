@@ -9,12 +9,35 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from engine_sampler.cli.main import main
 
 Done = subprocess.CompletedProcess[str]
 
 TRANSFORMERS = Path(__file__).parents[2] / "plugins" / "engine-sampler-transformers"
 """What runs `--engine transformers`; it need not be installed."""
+
+CORPUS = """\
+The cat sat on the mat. The cat saw the rat, and the rat saw the cat.
+
+A rat ran over the mat and the cat ran after it. Then the cat sat down again.
+
+The dog slept under the table. The cat and the rat did not see the dog.
+"""
+"""Enough to learn from."""
+
+WITHOUT_EXTRA = """\
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {absent!r}:
+            raise ModuleNotFoundError("No module named " + repr(name), name=name)
+sys.meta_path.insert(0, Absent())
+from engine_sampler.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+"""A program that runs the command while some modules cannot be imported."""
 
 
 def run(*arguments: str | Path) -> Done:
@@ -49,3 +72,12 @@ def run_apart(
             **environment,
         },
     )
+
+
+def run_without(*absent: str, arguments: tuple[str | Path, ...]) -> Done:
+    return run_apart(*arguments, program=("-c", WITHOUT_EXTRA.format(absent=set(absent))))
+
+
+def needs_extra() -> None:
+    for module in ("rich", "tokenizers", "matplotlib"):
+        pytest.importorskip(module)

@@ -17,10 +17,7 @@ from engine_sampler.grammar.engines.native import load_library
 from engine_sampler.grammar.engines.reference import ReferenceMatcher
 
 from ..engines import registered_plugin
-from .running import run, run_apart
-from .test_main import corpus, needs_extra
-
-__all__ = ["corpus"]
+from .running import needs_extra, run, run_apart
 
 needs_both_engines = pytest.mark.skipif(load_library() is None, reason="the native library is missing")
 

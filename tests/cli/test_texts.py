@@ -17,10 +17,7 @@ from engine_sampler.params import SamplingParams
 from engine_sampler.scheduler import Scheduler
 from engine_sampler.tokenizer import Tokenizer
 
-from .running import run, run_apart
-from .test_main import corpus, needs_extra, row
-
-__all__ = ["corpus", "row"]
+from .running import needs_extra, run, run_apart
 
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": ""}
 """An environment in which Python takes arguments and streams for ASCII."""

@@ -1,4 +1,4 @@
-"""What the rows of a step tell samplers."""
+"""What samplers learn from the rows of a step."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from engine_sampler.params import SamplingParams, build_chain
 @pytest.fixture
 def demo(engine):
     from engine_sampler.demo.app import Demo
-    from engine_sampler.demo.session import DemoSession
+    from engine_sampler.demo.engine import DemoSession
 
     return Demo(DemoSession(engine), "The cat", seed=1)
 
@@ -93,7 +93,7 @@ def test_rows_and_groups_are_counted_by_configuration(demo):
 
 def test_the_seed_determines_the_texts(engine):
     from engine_sampler.demo.app import Demo
-    from engine_sampler.demo.session import DemoSession
+    from engine_sampler.demo.engine import DemoSession
 
     def texts(seed: int) -> list[str]:
         demo = Demo(DemoSession(engine), "The cat", seed)

@@ -7,8 +7,7 @@ import pytest
 
 pytest.importorskip("tokenizers")
 
-from engine_sampler.demo.engine import Engine
-from engine_sampler.demo.vocabulary import END_ID, START_ID, learn_vocabulary, wrap
+from engine_sampler.demo.engine import END_ID, START_ID, Engine, learn_vocabulary, wrap
 
 DOCUMENTS = [
     "The cat sat on the mat. The cat saw the rat.",

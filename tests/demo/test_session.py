@@ -12,7 +12,7 @@ GREEDY = SamplingParams(temperature=0, max_tokens=20)
 
 @pytest.fixture
 def session(engine):
-    from engine_sampler.demo.session import DemoSession
+    from engine_sampler.demo.engine import DemoSession
 
     return DemoSession(engine)
 
@@ -41,7 +41,7 @@ def test_the_streamed_text_is_the_text_of_the_record(session):
 
 
 def test_a_request_that_joins_late_gets_the_text_it_would_get_alone(session, engine):
-    from engine_sampler.demo.session import DemoSession
+    from engine_sampler.demo.engine import DemoSession
 
     params = SamplingParams(temperature=1.2, max_tokens=12, seed=4)
     alone = DemoSession(engine)

@@ -16,7 +16,7 @@ SIZES = ((80, 24), (120, 40), (200, 50))
 @pytest.fixture
 def demo(engine):
     from engine_sampler.demo.app import Demo
-    from engine_sampler.demo.session import DemoSession
+    from engine_sampler.demo.engine import DemoSession
 
     return Demo(DemoSession(engine), "The cat", seed=1)
 

@@ -79,13 +79,13 @@ def test_a_text_comes_whole_or_in_parts(address: str) -> None:
     body = {"stop": ["\n\n"], "logprobs": True, "top_logprobs": 2, "n": 2}
     _, text = ask(address, body)
     choices = json.loads(text)["choices"]
-    contents = [one["message"]["content"] for one in choices]
-    assert not any("\n\n" in one for one in contents)
-    for one in choices:
-        entries = one["logprobs"]["content"]
+    contents = [completion["message"]["content"] for completion in choices]
+    assert not any("\n\n" in content for content in contents)
+    for completion in choices:
+        entries = completion["logprobs"]["content"]
         assert all(len(entry["top_logprobs"]) == 2 for entry in entries)
         written = b"".join(bytes(entry["bytes"]) for entry in entries).decode(errors="replace")
-        assert written.startswith(one["message"]["content"])
+        assert written.startswith(completion["message"]["content"])
     _, text = ask(address, {**body, "stream": True})
     streamed = ["", ""]
     for chunk in chunks_of(text):

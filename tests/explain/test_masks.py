@@ -33,15 +33,15 @@ def tokenizer() -> Tokenizer:
 def test_the_mask_is_that_of_the_grammars_matcher(tokenizer: Tokenizer) -> None:
     grammar = Grammar.from_json_schema(SCHEMA)
     for text in (b"", b'{"na', b'{"name": "', b'{"name": "K"', b'{"name": "K"}'):
-        found = explain_mask(grammar, tokenizer, text)
+        explained = explain_mask(grammar, tokenizer, text)
         matcher = grammar.compile(tokenizer).matcher()
         assert matcher.accept_bytes(text) or not text
-        assert (found.text, found.refused, found.differences) == (text, None, ())
+        assert (explained.text, explained.refused, explained.differences) == (text, None, ())
         allowed = {token for token in range(len(tokenizer)) if matcher.fork().accept(token)}
-        assert set(np.flatnonzero(found.allowed).tolist()) == allowed
-        assert (found.next_bytes, found.may_end) == (matcher.next_bytes(), matcher.is_accepting())
-        assert found.forced == matcher.forced_bytes()
-        assert found.readings.threads
+        assert set(np.flatnonzero(explained.allowed).tolist()) == allowed
+        assert (explained.next_bytes, explained.may_end) == (matcher.next_bytes(), matcher.is_accepting())
+        assert explained.forced == matcher.forced_bytes()
+        assert explained.readings.threads
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -92,7 +92,7 @@ def test_forks_go_their_own_ways() -> None:
     assert allowed(text) == [1, 3]
 
 
-class Tired:
+class BeyondItsLimits:
     """A matcher that has reached its limit."""
 
     def is_terminated(self) -> bool:
@@ -107,7 +107,7 @@ class Tired:
 
 def test_a_grammar_that_gives_up_concerns_its_own_text_alone(caplog: pytest.LogCaptureFixture) -> None:
     texts = [text_of("ab"), text_of("ab", [STOP]), text_of("1")]
-    texts[1].matcher = Tired()
+    texts[1].matcher = BeyondItsLimits()
     mask = np.zeros((4, 2), np.int32)
     fill_texts(texts, mask, [3, 0, 2])
     bits = [unpack_bitmask(row, len(TOKENS)).tolist() for row in mask]
@@ -123,7 +123,7 @@ def test_a_grammar_that_gives_up_concerns_its_own_text_alone(caplog: pytest.LogC
 
 def test_a_grammar_that_gives_up_while_tokens_come_refuses_them() -> None:
     text = text_of("ab")
-    text.matcher = Tired()
+    text.matcher = BeyondItsLimits()
     assert text.count_valid([0]) == 0
     assert text.fault == "the limit of work is reached"
     assert not text.accept([0])

@@ -1,7 +1,7 @@
 """Calls of every public function of the integrations with an argument that belongs elsewhere.
 
 An `Entry` is a function with arguments that it takes; `wrong_calls` replaces each of them in turn by each of
-`STRANGERS`. Its error is clear if it names the argument.
+`WRONG_VALUES`. Its error is clear if it names the argument.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class Entry:
     free: tuple[str, ...] = ()
     """Arguments that may be anything, as they are passed on to be looked at later."""
     takes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Strangers that an argument takes, by argument; it is another argument that is refused then."""
+    """Values among them that an argument takes, by argument; it is another argument that is refused then."""
 
 
-STRANGERS: Mapping[str, Any] = {
+WRONG_VALUES: Mapping[str, Any] = {
     "None": None,
     "an integer": 7,
     "a negative integer": -3,
@@ -76,18 +76,18 @@ STRANGERS: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class WrongCall:
-    """`entry` with `argument` replaced by the stranger of this name."""
+    """`entry` with `argument` replaced by the wrong value of this name."""
 
     entry: Entry
     argument: str
-    stranger: str
+    value: str
 
     def __str__(self) -> str:
-        return f"{self.entry.name}({self.argument}={self.stranger})"
+        return f"{self.entry.name}({self.argument}={self.value})"
 
     def fault(self) -> str | None:
         """What is unclear about the error; None if it is clear, or there is none."""
-        arguments = {**self.entry.usual, self.argument: STRANGERS[self.stranger]}
+        arguments = {**self.entry.usual, self.argument: WRONG_VALUES[self.value]}
         try:
             self.entry.call(**arguments)
         except ImportError:
@@ -105,9 +105,7 @@ def wrong_calls(entry: Entry) -> Iterator[WrongCall]:
     for argument in entry.usual:
         if argument not in entry.free:
             taken = entry.takes.get(argument, ())
-            yield from (
-                WrongCall(entry, argument, stranger) for stranger in STRANGERS if stranger not in taken
-            )
+            yield from (WrongCall(entry, argument, value) for value in WRONG_VALUES if value not in taken)
 
 
 # --- the functions -------------------------------------------------------------------------------

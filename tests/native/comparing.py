@@ -274,40 +274,40 @@ def _alike(rows: Mapping[int, Survivors], others: Mapping[int, Survivors]) -> bo
 
 def differences(batch: Batch, expected: Batch) -> list[str]:
     """The differences between the rows of two batches, as text."""
-    found = []
+    texts = []
     for i, (error, right) in enumerate(zip(batch.errors, expected.errors, strict=True)):
         if error != right:
-            found.append(f"row {i}: error {error!r}, not {right!r}")
+            texts.append(f"row {i}: error {error!r}, not {right!r}")
     for i in np.flatnonzero(batch.token_ids != expected.token_ids).tolist():
-        found.append(f"row {i}: token {batch.token_ids[i]}, not {expected.token_ids[i]}")
+        texts.append(f"row {i}: token {batch.token_ids[i]}, not {expected.token_ids[i]}")
     for i in np.flatnonzero(bits_of(batch.notes) != bits_of(expected.notes)).tolist():
-        found.append(f"row {i}: note {batch.notes[i].hex()}, not {expected.notes[i].hex()}")
+        texts.append(f"row {i}: note {batch.notes[i].hex()}, not {expected.notes[i].hex()}")
     if _alike(batch.survivors, expected.survivors):
-        return found
+        return texts
     for i, (ids, values) in batch.survivors.items():
         right_ids, right_values = expected.survivors.get(i, (np.empty(0), np.empty(0, np.float32)))
         if not np.array_equal(ids, right_ids):
-            found.append(f"row {i}: survivors {ids}, not {right_ids}")
+            texts.append(f"row {i}: survivors {ids}, not {right_ids}")
         elif not np.array_equal(bits_of(values), bits_of(right_values)):
             wrong = np.flatnonzero(bits_of(values) != bits_of(right_values))
-            found.append(f"row {i}: tokens {ids[wrong]} have {values[wrong]}, not {right_values[wrong]}")
+            texts.append(f"row {i}: tokens {ids[wrong]} have {values[wrong]}, not {right_values[wrong]}")
     if batch.survivors and set(batch.survivors) != set(expected.survivors):
-        found.append(f"rows processed: {sorted(batch.survivors)}, not {sorted(expected.survivors)}")
-    return found
+        texts.append(f"rows processed: {sorted(batch.survivors)}, not {sorted(expected.survivors)}")
+    return texts
 
 
-def both_ways(backend: Any, *given: Any) -> Iterator[Batch]:
+def both_ways(backend: Any, *arguments: Any) -> Iterator[Batch]:
     """The step for its tokens alone, and with the processed rows, which may take another path."""
     for processed in (False, True):
-        yield run(backend, *given, processed=processed)
+        yield run(backend, *arguments, processed=processed)
 
 
-def expect_equal(backends: Mapping[str, Any], *given: Any) -> Batch:
-    """Run `given` (chain, rows, logits, bitmask) on every backend, and compare with NumPy's batch, which
-    is returned."""
-    expected = run(NUMPY, *given)
+def expect_equal(backends: Mapping[str, Any], chain: Chain, *arguments: Any) -> Batch:
+    """Run `chain` with `arguments` (rows, logits, bitmask) on every backend, and compare with NumPy's batch,
+    which is returned."""
+    expected = run(NUMPY, chain, *arguments)
     for name, backend in backends.items():
-        for batch in both_ways(backend, *given):
+        for batch in both_ways(backend, chain, *arguments):
             found = differences(batch, expected)
-            assert not found, f"{name}, {given[0]}: {len(found)} differences, such as {'; '.join(found[:5])}"
+            assert not found, f"{name}, {chain}: {len(found)} differences, such as {'; '.join(found[:5])}"
     return expected

@@ -52,7 +52,7 @@ def run_steps(
 
 def groups_of(size: int) -> int:
     """The number of random chains; more if there are fewer instruction sets to test."""
-    return GROUPS[size] * -(-4 // len(instruction_sets()))
+    return -(-GROUPS[size] * 4 // len(instruction_sets()))
 
 
 def test_the_default_run_compares_a_hundred_thousand_draws() -> None:

@@ -54,13 +54,13 @@ def name_of(path: Path) -> str:
 
 def place_of(path: Path) -> dict[str, tuple[int, str]]:
     """The houses that a file is part of; in each, its floor, counted from the top, and its room there."""
-    found = {}
+    places = {}
     for house, floors in HOUSES.items():
         for number, floor in enumerate(floors):
             for room in floor.split():
                 if name_of(path) == room or name_of(path).startswith(f"{room}/"):
-                    found[house] = number, room
-    return found
+                    places[house] = number, room
+    return places
 
 
 def includes(path: Path) -> Iterator[Path]:

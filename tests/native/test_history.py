@@ -212,13 +212,13 @@ def test_a_history_that_begins_as_another_is_that_of_its_own_tokens(
             copied.begin_as(other)
         for native in (copied, right):
             native.sync(*ALL_TABLES)
-        for found in (
+        for read in (
             Native.dry,
             Native.ngram,
             lambda n: n.window("repeated"),
             lambda n: n.window("counted"),
         ):
-            assert found(copied) == found(right)
+            assert read(copied) == read(right)
     other.accept([1])
     other.sync(*ALL_TABLES)
 

@@ -68,13 +68,13 @@ class Node:
             )
         )
 
-    def __call__(self, given: Mapping[str, np.ndarray], half: int, lists: int | None) -> list[np.ndarray]:
+    def __call__(self, arrays: Mapping[str, np.ndarray], half: int, lists: int | None) -> list[np.ndarray]:
         """What it writes for the given arrays, halves as their bits; nothing beyond its workspace."""
-        rows = len(given["probs"])
+        rows = len(arrays["probs"])
         written = [np.full((rows, 1), 77, np.int32), np.full((rows, 1), 77, np.uint16)]
         if lists is not None:
             written.append(np.full((rows, lists), 77, np.float32))
-        inputs, outputs = self.tensors(list(given.values()), half), self.tensors(written, half)
+        inputs, outputs = self.tensors(list(arrays.values()), half), self.tensors(written, half)
         size = self.setup(inputs, outputs)
         memory = np.full(size + 64, 0xA5, np.uint8)
         begin = self.ffi.cast("char *", memory.ctypes.data) + 3  # aligned to nothing
@@ -127,18 +127,18 @@ def assert_writes_alike(kind: str, half: int, dtype: Any, wrong: bool) -> None:
     """Fail unless both operators give the same for random inputs with halves of this type."""
     random, number = np.random.default_rng(KINDS.index(kind)), KINDS.index(kind)
     for _ in range(25):
-        given = random_inputs(random, kind, half, wrong)
-        rows, vocab = given["probs"].shape
+        inputs = random_inputs(random, kind, half, wrong)
+        rows, vocab = inputs["probs"].shape
         if number == 0 and wrong:
-            given["topp"] = given["topp"][: int(random.integers(2)) * rows or 1]
-            given["topp"][given["topp"] > 0x3F80] = 0
+            inputs["topp"] = inputs["topp"][: int(random.integers(2)) * rows or 1]
+            inputs["topp"][inputs["topp"] > 0x3F80] = 0
         topk, lists = int(random.integers(1, vocab + 1)), int(random.integers(0, min(vocab, 9) + 1))
         seeds = random.integers(0, 2**32, rows)
         param = TopkToppLogprobsSamplingParam(number, seeds.tolist(), 5, topk, lists)
-        tensors = {n: a.view(dtype) if a.dtype == np.uint16 else a for n, a in given.items()}
+        tensors = {n: a.view(dtype) if a.dtype == np.uint16 else a for n, a in inputs.items()}
         expected = TopkToppSampling(param)(**tensors)
         node = Node(kind=number, seeds=seeds, seed=5, topk=topk, lists=lists)
-        written = node(given, half, lists if number > 2 else None)
+        written = node(inputs, half, lists if number > 2 else None)
         assert written[0].tolist() == expected[0].tolist()
         assert written[1].tobytes() == expected[1].tobytes()
         if number > 2:

@@ -55,7 +55,7 @@ def texts(size: int, length: int) -> list[str]:
 
 
 def markers(count: int) -> list[str]:
-    """So many different markers, as long as they may be."""
+    """This many different markers, as long as they may be."""
     return [f"{i:02}" * 60 for i in range(count)]
 
 

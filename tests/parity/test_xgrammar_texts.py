@@ -20,7 +20,7 @@ xgrammar = pytest.importorskip("xgrammar")
 
 WALKS, STEPS = 12, 400
 ENDS = ["</｜DSML｜parameter>", "</｜DSML｜ parameter>"]
-"""What ends values, and is no string of the tags."""
+"""What ends values, and does not come from the tags."""
 
 
 class Walker:

@@ -16,14 +16,14 @@ PARAMETERS = set(SamplingParams.parameters())
 
 def names_in_bodies() -> dict[str, set[str]]:
     """Our names for each key that the readers of bodies know under another name."""
-    found: dict[str, set[str]] = {}
+    names: dict[str, set[str]] = {}
     for fields, renamed in ((koboldai.FIELDS, koboldai.RENAMED), (llama_cpp.FIELDS, llama_cpp.RENAMED)):
         for key in {*fields, *renamed}:
             known = renamed.get(key, key)
-            found.setdefault(key, set()).add(fields[known].name if known in fields else known)
+            names.setdefault(key, set()).add(fields[known].name if known in fields else known)
     for key, ours in RENAMED.items():
-        found.setdefault(key, set()).add(ours)
-    return {key: ours & PARAMETERS for key, ours in found.items() if key not in PARAMETERS}
+        names.setdefault(key, set()).add(ours)
+    return {key: ours & PARAMETERS for key, ours in names.items() if key not in PARAMETERS}
 
 
 def test_every_name_that_a_reader_of_bodies_knows_leads_to_its_parameter() -> None:

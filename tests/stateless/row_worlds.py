@@ -9,6 +9,11 @@ import numpy as np
 from engine_sampler import SamplingParams, Scheduler
 from tests.random_chains import random_history, random_logits, random_settings, tokenizer
 
+SIZE = 40
+LOGITS = np.random.default_rng(5).normal(0, 3, (6, SIZE)).astype(np.float32)
+KEYS = list("abcdef")
+"""Six rows and their keys."""
+
 WITHOUT = ("grammar_bias",)
 """What needs a grammar of the request's own."""
 

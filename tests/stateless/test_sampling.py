@@ -36,13 +36,13 @@ def test_a_row_gets_the_token_that_a_scheduler_would_give_it(size: int) -> None:
         params, logits = seeded(random, 12, size), random_logits(random, 12, size)
         prompts, outputs = ([random_history(random, size) for _ in range(12)] for _ in range(2))
         scheduler = Scheduler(size, tokenizer(size))
-        for given, prompt, output in zip(params, prompts, outputs, strict=True):
-            scheduler.add(given, prompt, output_token_ids=output)
+        for row_params, prompt, output in zip(params, prompts, outputs, strict=True):
+            scheduler.add(row_params, prompt, output_token_ids=output)
         sampled = sample(
             logits, params, prompt_token_ids=prompts, output_token_ids=outputs, tokenizer=tokenizer(size)
         )
         np.testing.assert_array_equal(sampled.token_ids, scheduler.step(logits).token_ids)
-        assert sampled.seeds == [given.seed for given in params]
+        assert sampled.seeds == [row_params.seed for row_params in params]
         assert sampled.errors == [None] * 12
 
 
@@ -72,17 +72,17 @@ def test_calls_one_after_the_other_are_independent() -> None:
         logits = random_logits(random, n, size)
         if random.random() < 0.2:
             logits[0] = np.nan
-        given = {"prompt_token_ids": prompts[:n], "output_token_ids": outputs[:n]}
+        arguments = {"prompt_token_ids": prompts[:n], "output_token_ids": outputs[:n]}
         positions = random.integers(99, size=n).tolist() if random.random() < 0.3 else None
         scheduler = Scheduler(size, tokenizer(size), backend="numpy", postpone=False)
-        for i, (one, prompt, output) in enumerate(zip(params[:n], *given.values(), strict=True)):
+        for i, (one, prompt, output) in enumerate(zip(params[:n], *arguments.values(), strict=True)):
             position = positions and positions[i]
             scheduler.add(one, prompt, output_token_ids=output, position=position)
-        given["positions"] = positions
+        arguments["positions"] = positions
         alone = scheduler.process(logits), scheduler.step(logits)
-        processed = process_logits(logits, params[:n], tokenizer=tokenizer(size), **given)
+        processed = process_logits(logits, params[:n], tokenizer=tokenizer(size), **arguments)
         np.testing.assert_array_equal(processed, alone[0])
-        sampled = sample(logits, params[:n], tokenizer=tokenizer(size), **given)
+        sampled = sample(logits, params[:n], tokenizer=tokenizer(size), **arguments)
         np.testing.assert_array_equal(sampled.token_ids, alone[1].token_ids)
         assert sampled.errors == alone[1].errors
 
@@ -202,13 +202,13 @@ def test_no_rows_give_an_empty_result() -> None:
 def test_drawn_tokens_are_among_the_survivors(size: int) -> None:
     random = np.random.default_rng(size)
     params, logits = seeded(random, 40, size), random_logits(random, 40, size)
-    given = {
+    arguments = {
         "prompt_token_ids": [random_history(random, size) for _ in range(40)],
         "tokenizer": tokenizer(size),
     }
-    processed = process_logits(logits, params, **given)
+    processed = process_logits(logits, params, **arguments)
     assert processed.dtype == np.float32
-    for row, token in zip(processed, sample(logits, params, **given).token_ids.tolist(), strict=True):
+    for row, token in zip(processed, sample(logits, params, **arguments).token_ids.tolist(), strict=True):
         assert token in kept(row)
 
 

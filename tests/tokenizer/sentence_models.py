@@ -10,7 +10,7 @@ def train(path, **options):
     import sentencepiece
 
     model = io.BytesIO()
-    given = {"model_type": "bpe", "vocab_size": 300, "normalization_rule_name": "identity"} | options
+    settings = {"model_type": "bpe", "vocab_size": 300, "normalization_rule_name": "identity"} | options
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(CORPUS),
         model_writer=model,
@@ -20,7 +20,7 @@ def train(path, **options):
         control_symbols=["<|sep|>"],
         user_defined_symbols=["<tool>"],
         minloglevel=2,
-        **given,
+        **settings,
     )
     path.write_bytes(model.getvalue())
     return path

@@ -35,20 +35,20 @@ _START, _END = "<!-- corpus -->", "<!-- end of corpus -->"
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure what the command line asks for, and print the tables."""
     parser = _parser()
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        engines = _runnable(given.engines)
-        sizes = _sizes(given.sample, engines)
-        collections = _collections(given)
-        given.out.mkdir(parents=True, exist_ok=True)
+        engines = _runnable(options.engines)
+        sizes = _sizes(options.sample, engines)
+        collections = _collections(options)
+        options.out.mkdir(parents=True, exist_ok=True)
         for name, tasks in collections.items():
-            text = _measured(name, tasks, sizes, given)
-            (given.out / f"{name}.md").write_text(text + "\n", "utf-8")
+            text = _measured(name, tasks, sizes, options)
+            (options.out / f"{name}.md").write_text(text + "\n", "utf-8")
             print(text)
     except (ValueError, OSError, SettingsError, StartError) as error:
         parser.exit(2, f"{parser.prog}: {error}\n")
-    if given.readme:
-        texts = [file.read_text("utf-8").strip() for file in sorted(given.out.glob("*.md"))]
+    if options.readme:
+        texts = [file.read_text("utf-8").strip() for file in sorted(options.out.glob("*.md"))]
         write_between(_START, _END, "\n\n".join(texts))
 
 
@@ -76,14 +76,14 @@ def _sizes(samples: Sequence[str], engines: Sequence[str]) -> dict[str, int]:
     return {engine: sizes[engine] for engine in engines}
 
 
-def _collections(given: argparse.Namespace) -> dict[str, list[Task]]:
+def _collections(options: argparse.Namespace) -> dict[str, list[Task]]:
     """The tasks of each path, by its name."""
     collections: dict[str, list[Task]] = {}
-    for path in given.paths:
+    for path in options.paths:
         name = path.resolve().name
         if name in collections:
             raise ValueError(f"two paths end in {name}: give them in two runs with an --out each")
-        collections[name] = _tasks(path, given.seed)
+        collections[name] = _tasks(path, options.seed)
     return collections
 
 
@@ -96,20 +96,20 @@ def _tasks(path: Path, seed: int) -> list[Task]:
     return tasks
 
 
-def _measured(name: str, tasks: Sequence[Task], sizes: dict[str, int], given: argparse.Namespace) -> str:
+def _measured(name: str, tasks: Sequence[Task], sizes: dict[str, int], options: argparse.Namespace) -> str:
     """Run the engines on a collection; its tables."""
     bounds = Bounds.of(
-        "thread_time_ns" if given.processor_time else "perf_counter_ns", given.seconds, given.memory
+        "thread_time_ns" if options.processor_time else "perf_counter_ns", options.seconds, options.memory
     )
     chosen = {}
     for engine, size in sizes.items():
-        file = given.out / f"{name}.{engine}.jsonl"
-        if given.again:
+        file = options.out / f"{name}.{engine}.jsonl"
+        if options.again:
             file.unlink(missing_ok=True)
-        with Results(file, _settings(engine, bounds, given)) as results:
+        with Results(file, _settings(engine, bounds, options)) as results:
             run(tasks[:size], Worker(engine, bounds), results)
         chosen[engine] = Selection(file, version(engine), {task.name for task in tasks[:size]})
-    return report(name, chosen, _conditions(len(tasks), given))
+    return report(name, chosen, _conditions(len(tasks), options))
 
 
 def _settings(engine: str, bounds: Bounds, given: argparse.Namespace) -> Settings:

@@ -42,7 +42,7 @@ def read_tasks(path: Path) -> Iterator[Task]:
 
     A file is a schema; an object with `schema` and `tests`, which have `data` and `valid`; a list of such
     objects, as in JSON-Schema-Test-Suite; or lines of objects with `id`, `grammar` and `tests`, which have
-    `text` and `valid`. What is no JSON is left out.
+    `text` and `valid`. What is not JSON is left out.
 
     In the suite, the folder of a draft is the group, and what is optional in it another one: only there does
     `format` restrict anything. Numbers follow JSON Schema to the letter, and the folder `remotes` beside
@@ -51,7 +51,7 @@ def read_tasks(path: Path) -> Iterator[Task]:
     Raises `ValueError` for a path or a line that cannot be read so.
     """
     if not path.exists():
-        raise ValueError(f"{path} is no folder and no file")
+        raise ValueError(f"{path} is neither a folder nor a file")
     remotes = _remotes(path)
     files = sorted(path.rglob("*.json*")) if path.is_dir() else [path]
     for file in files:
@@ -68,7 +68,7 @@ def _lines(file: Path) -> Iterator[Task]:
             tests = [(one["text"], one["valid"]) for one in value["tests"]]
             yield Task(value["id"], file.stem, value["grammar"], tests)
         except (ValueError, LookupError, TypeError) as error:
-            raise ValueError(f"{file}, line {number}, is no task: {error!r}") from error
+            raise ValueError(f"{file}, line {number}, is not a task: {error!r}") from error
 
 
 def _remotes(path: Path) -> dict[str, Any]:

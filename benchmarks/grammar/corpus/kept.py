@@ -67,7 +67,7 @@ def read_results(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def read_settings(path: Path) -> Settings | None:
-    """What the results in a file were measured with; None for a file without lines."""
+    """The settings of the measurements in a file; None for a file without lines."""
     first = next(_lines(path), None)
     return None if first is None else first.get("settings", {})
 

@@ -60,15 +60,15 @@ def report(name: str, selections: Mapping[str, Selection], conditions: str) -> s
     Where engines were given samples of different sizes, there is a table for each size, of all engines that
     were given as many schemas. A collection of groups, as the official suite, has a line for each group.
     """
-    versions = ", ".join(f"{engine} {one.version}" for engine, one in selections.items())
+    versions = ", ".join(f"{engine} {selection.version}" for engine, selection in selections.items())
     parts = [f"### {name}", f"{conditions} {versions}."]
-    sizes = sorted({len(one.names) for one in selections.values()}, reverse=True)
+    sizes = sorted({len(selection.names) for selection in selections.values()}, reverse=True)
     for size in sizes:
-        names = next(one.names for one in selections.values() if len(one.names) == size)
+        names = next(selection.names for selection in selections.values() if len(selection.names) == size)
         results = {
-            engine: [result for result in read_results(one.file) if result["name"] in names]
-            for engine, one in selections.items()
-            if len(one.names) >= size
+            engine: [result for result in read_results(selection.file) if result["name"] in names]
+            for engine, selection in selections.items()
+            if len(selection.names) >= size
         }
         explained = [engine for engine in results if len(selections[engine].names) == size]
         parts += [f"{size:,} schemas:"] if len(sizes) > 1 else []
@@ -79,15 +79,16 @@ def report(name: str, selections: Mapping[str, Selection], conditions: str) -> s
 def _part(results: Mapping[str, Sequence[Result]], explained: Iterable[str]) -> str:
     """The tables of some schemas, and why engines refuse theirs where no larger table says so."""
     by_engine = {engine: Summary(ones) for engine, ones in results.items()}
-    groups = list(dict.fromkeys(one["group"] for ones in results.values() for one in ones))
+    groups = list(dict.fromkeys(result["group"] for ones in results.values() for result in ones))
     reasons = [sentence for engine in explained for sentence in _reasons(engine, by_engine[engine])]
     if len(groups) > 1:
         return "\n\n".join([_by_group(results, sorted(groups)), *reasons])
     parts = [_table(by_engine, COUNTS)]
-    common = set[str].intersection(*(set(one.compiled) for one in by_engine.values()))
+    common = set[str].intersection(*(set(summary.compiled) for summary in by_engine.values()))
     if len(by_engine) > 1 and common:
         shared = {
-            engine: Summary(one for one in ones if one["name"] in common) for engine, ones in results.items()
+            engine: Summary(result for result in ones if result["name"] in common)
+            for engine, ones in results.items()
         }
         parts += ["Of those that all of them compile:", _table(shared, COUNTS[:1])]
     return "\n\n".join([*parts, *reasons])

@@ -1,4 +1,4 @@
-"""What the results of an engine come to."""
+"""The results of an engine, added up."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LIMIT = re.compile(r"\d[\d,.]*")
 
 
 class Summary:
-    """What the results of one engine on one collection come to.
+    """The results of one engine on one collection, added up.
 
     passing   schemas that it compiles, and all whose instances it judges rightly
     compiled  their names
@@ -41,21 +41,21 @@ class Summary:
         first: list[int] = []
         compiling: list[int] = []
         masks: list[np.ndarray[Any, Any]] = []
-        for one in results:
+        for result in results:
             self.schemas += 1
-            self.instances += len(one["expected"])
-            if ENDED in one:
-                self.ended[one[ENDED]].append(one["name"])
+            self.instances += len(result["expected"])
+            if ENDED in result:
+                self.ended[result[ENDED]].append(result["name"])
                 continue
-            if "error" in one:
-                self.refusals[reason(one["error"])] += 1
+            if "error" in result:
+                self.refusals[reason(result["error"])] += 1
                 continue
-            self.compiled.append(one["name"])
-            first.append(one["first"])
-            compiling.append(one["compile"])
-            masks.append(np.asarray(one["masks"], np.int64))
-            self.peak = max(self.peak, one["peak"])
-            self._judge(one["expected"], one["verdicts"])
+            self.compiled.append(result["name"])
+            first.append(result["first"])
+            compiling.append(result["compile"])
+            masks.append(np.asarray(result["masks"], np.int64))
+            self.peak = max(self.peak, result["peak"])
+            self._judge(result["expected"], result["verdicts"])
         self.first, self.compiling = np.asarray(first), np.asarray(compiling)
         self.masks = np.concatenate(masks) if masks else np.zeros(0, np.int64)
 

@@ -72,14 +72,14 @@ def _measured(
     engine: Engine, clock: Clock, schema: Any, tests: list[tuple[str, bool]], options: dict[str, Any]
 ) -> dict[str, Any]:
     """Nanoseconds of compiling, of the first mask, and of all masks, and the verdicts on the tests."""
-    found: dict[str, Any] = {}
+    measured: dict[str, Any] = {}
     mask = engine.new_mask()
     began = clock()
     try:
         compiled = engine.compile(schema, options)
-        found["compile"] = clock() - began
+        measured["compile"] = clock() - began
         engine.fill(engine.matcher(compiled), mask)
-        found["first"] = clock() - began
+        measured["first"] = clock() - began
     except MemoryError:
         raise
     except Exception as error:
@@ -94,7 +94,7 @@ def _measured(
             raise
         except Exception as error:
             verdicts.append(f"{type(error).__name__}: {error}"[:200])
-    return {**found, "verdicts": verdicts, "masks": masks, "peak": _peak()}
+    return {**measured, "verdicts": verdicts, "masks": masks, "peak": _peak()}
 
 
 def _accepts(

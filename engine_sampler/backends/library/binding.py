@@ -177,7 +177,7 @@ class Context:
         self.device = device
         self.pointer = ffi.NULL
         self.memory: dict[Any, int] = {}
-        """What the library has allocated and not been given back, and of which `es_memory` it is."""
+        """What the library has allocated and not yet got back, and the `es_memory` of each."""
         self._enter = library.function("enter_thread")
         chosen = "" if isa is None else f" for the instruction set {isa}"
         code = library.function("open")(options, out)

@@ -167,7 +167,7 @@ class Call:
         return declined
 
     def _impossible(self) -> Iterator[tuple[np.ndarray, str]]:
-        """What the library has written that cannot be: bool [n], and why."""
+        """Rows for which the library has written something impossible, bool [n], and why."""
         yield self._outputs.impossible(), "it draws a token that is not in the vocabulary"
         if self._processed is not None:
             yield self._processed.impossible(), "it leaves a row without a finite best logit"

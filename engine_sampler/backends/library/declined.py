@@ -49,7 +49,7 @@ class Attempts:
         return np.array(self._declined(0, self._rows.n, code), np.int64)
 
     def _declined(self, first: int, end: int, code: int) -> Iterable[int]:
-        """The same of the rows from `first` to `end`, for all of which it has returned `code`."""
+        """The same for the rows from `first` to `end`, after it returned `code` for all of them."""
         status = self._rows.status
         if code == number("ES_OK"):
             return first + np.flatnonzero(status[first:end])

@@ -146,7 +146,7 @@ class ProcessedOutput:
         self._addresses += np.uintp(out.__array_interface__["data"][0])
 
     def impossible(self) -> np.ndarray:
-        """bool [n]: the rows whose greatest logit is no finite number."""
+        """bool [n]: the rows whose greatest logit is not finite."""
         peaks = self._out[self._index].max(axis=1)
         wrong: np.ndarray = ~((peaks > -np.inf) & (peaks <= FLT_MAX))
         return wrong

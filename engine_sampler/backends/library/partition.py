@@ -31,8 +31,8 @@ class Requirements:
     processed: bool
     exact: bool
 
-    def met_by(self, answer: Answer | None, *, given: bool, processed: bool) -> bool:
-        """Whether a program with this answer is sufficient, on rows as `given` or on the host's copies.
+    def met_by(self, answer: Answer | None, *, as_given: bool, processed: bool) -> bool:
+        """Whether a program with this answer is sufficient, on rows `as_given` or on the host's copies.
 
         `processed`: whether the rows after it are needed.
         """
@@ -40,7 +40,7 @@ class Requirements:
             return False
         if processed and not answer.promise("PROCESSED"):
             return False
-        if not given:
+        if not as_given:
             return True
         reads = answer.promise("READS_ONLY") and answer.promise("ROW_FAULTS")
         strided = self.layout.compact or answer.promise("ANY_STRIDE")
@@ -57,16 +57,16 @@ def segments_of(session: LibrarySession, parts: Parts, need: Requirements) -> li
     A library that cannot read the rows as given works on checked copies. One that does not run the whole
     chain runs what it can, in segments as long as possible.
     """
-    for given in (True, False):
-        if (whole := _segment(session, parts, need, given=given, processed=need.processed)) is not None:
-            return [whole] if given else [CHECKED, whole]
+    for as_given in (True, False):
+        if (whole := _segment(session, parts, need, as_given=as_given, processed=need.processed)) is not None:
+            return [whole] if as_given else [CHECKED, whole]
     segments = _in_segments(session, parts, need)
     if all(segment.number is None for segment in segments):
         return None
     first = segments[0]
     if first.number is not None:
         processed = len(segments) > 1 or need.processed
-        direct = _segment(session, first.parts, need, given=True, processed=processed)
+        direct = _segment(session, first.parts, need, as_given=True, processed=processed)
         segments[:1] = [CHECKED, first] if direct is None else [direct]
     return segments
 
@@ -79,11 +79,11 @@ def _in_segments(session: LibrarySession, parts: Parts, need: Requirements) -> l
         last = segments[-1] if segments else None
         joined = None
         if last is not None and last.number is not None:
-            joined = _segment(session, (*last.parts, part), need, given=False, processed=processed)
+            joined = _segment(session, (*last.parts, part), need, as_given=False, processed=processed)
         if joined is not None:
             segments[-1] = joined
             continue
-        alone = _segment(session, (part,), need, given=False, processed=processed)
+        alone = _segment(session, (part,), need, as_given=False, processed=processed)
         if alone is None and last is not None and last.number is None:
             segments[-1] = Segment((*last.parts, part))
         else:
@@ -92,12 +92,12 @@ def _in_segments(session: LibrarySession, parts: Parts, need: Requirements) -> l
 
 
 def _segment(
-    session: LibrarySession, parts: Parts, need: Requirements, *, given: bool, processed: bool
+    session: LibrarySession, parts: Parts, need: Requirements, *, as_given: bool, processed: bool
 ) -> Segment | None:
     """`parts` as a segment of the library, if it runs them as required."""
-    layout, masked = (need.layout, need.masked) if given else (FLOATS, False)
+    layout, masked = (need.layout, need.masked) if as_given else (FLOATS, False)
     answer = session.query(parts, layout, masked)
-    if answer is None or not need.met_by(answer, given=given, processed=processed):
+    if answer is None or not need.met_by(answer, as_given=as_given, processed=processed):
         return None
     compiled = session.compile(parts)
     return None if compiled is None else Segment(parts, compiled, answer.max_rows)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
+from statistics import median
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -14,7 +17,43 @@ from ...params import SamplingParams
 from ...scheduler import Scheduler
 from ...tokenizer import Tokenizer
 from . import peers, rows
-from .timing import Measurement, medians
+
+LEAST_ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One line of the table.
+
+    name     what was timed.
+    rows     rows of logits in one call.
+    seconds  the median of one call.
+    passes   its ratio to reading the same logits once; None where that means nothing.
+    ratio    how many times as long as our default chain on the same rows: for peers only.
+    """
+
+    name: str
+    rows: int
+    seconds: float
+    passes: float | None = None
+    ratio: float | None = None
+
+
+def medians(calls: Mapping[str, Callable[[], Any]], seconds: float) -> dict[str, float]:
+    """The median time of each call in seconds; they take turns for so long, and at least five times each."""
+    for call in calls.values():  # the first is slower than any other
+        call()
+    taken: dict[str, list[float]] = {name: [] for name in calls}
+    end = perf_counter() + seconds
+    rounds = 0
+    while rounds < LEAST_ROUNDS or perf_counter() < end:
+        for name, call in calls.items():
+            start = perf_counter()
+            call()
+            taken[name].append(perf_counter() - start)
+        rounds += 1
+    return {name: median(times) for name, times in taken.items()}
+
 
 DEFAULT: Mapping[str, Any] = {"top_k": 40, "top_p": 0.95, "min_p": 0.05, "temperature": 0.8}
 """llama.cpp's default chain, without penalties."""

@@ -45,13 +45,13 @@ def take_lazy_grammar(body: dict[str, Any]) -> dict[str, Any]:
 def _word(trigger: Any) -> str:
     value = trigger
     if isinstance(trigger, Mapping):
-        given = mapping("grammar_triggers", trigger)
-        kind = given.get("type")
+        entry = mapping("grammar_triggers", trigger)
+        kind = entry.get("type")
         kind = _KINDS.get(kind.lower(), kind) if isinstance(kind, str) else kind
         if isinstance(kind, bool) or kind not in (_TOKEN, _WORD):
             allowed = "the type word or token; patterns are not supported"
             raise ParameterError(f"grammar_triggers has {quoted(trigger)}, which is not allowed: {allowed}")
-        value = given.get("value")
+        value = entry.get("value")
     if not isinstance(value, str) or not value:
         raise ParameterError(f"grammar_triggers has {quoted(trigger)}, which is not allowed: a word")
     return value

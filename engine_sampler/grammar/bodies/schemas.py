@@ -51,7 +51,7 @@ def _closed(value: Any) -> Any:
 
 
 def _closed_members(keyword: str, value: Any) -> Any:
-    """The value of a keyword; that of `properties` and the like is no schema, but its members are."""
+    """The value of a keyword; that of `properties` and the like is not a schema, but its members are."""
     if keyword in _MAPS and isinstance(value, Mapping):
         return {name: _closed(one) for name, one in value.items()}
     return _closed(value)

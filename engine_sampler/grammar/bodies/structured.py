@@ -43,7 +43,7 @@ def structured_parameters(
     `response_format`, `structured_outputs`, its older form `guided_...`, SGLang's `ebnf`, and `tools` with
     `tool_choice` (see `tool_parameters`); the forms of other interfaces (see `forms`), and llama.cpp's lazy
     grammars. Constraints that are empty are none (see `is_unset`). As in vLLM, a required call takes the
-    place of a `response_format`, which describes answers that are no calls; the other constraints are refused
+    place of a `response_format`, which describes answers without calls; the other constraints are refused
     beside it. Under "auto" and with a `tool_family`, an answer is either calls, or the JSON or text that is
     asked for. JSON and patterns come behind the thoughts of `tool_family` if its `reasoning` is not disabled.
 
@@ -101,7 +101,7 @@ def _warn_of_free_calls() -> None:
 def _beside_calls(
     parameters: dict[str, Any], asked: Any, is_parallel: bool, family: str, reasoning: Reasoning
 ) -> dict[str, Any]:
-    """The parameters of a constraint on answers that are no calls; calls are in the form of the family."""
+    """The parameters of a constraint on answers that are not calls; calls are in the form of the family."""
     content, rest = _content_of(parameters)
     if content is None:
         return parameters

@@ -132,8 +132,8 @@ static void note_decision(const es_state *st, int is_certain, int64_t decided, i
 #endif
 }
 
-/* The estimate of a whole row, with that of each chunk in the scratch masses. Returns its relative doubt; 0 if there
- * is no estimate. */
+/* The estimate of a whole row, with that of each chunk in the scratch masses. Returns its relative doubt; 0 without
+ * an estimate. */
 static double estimate_row(const es_state *st, es_estimate *sum) {
     const es_view *v = &st->v;
     const double doubt = relative_doubt(v);

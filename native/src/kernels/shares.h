@@ -38,7 +38,7 @@ ES_INLINE int has_slope(float scale) { return scale >= 0x1p-40f && scale <= 0x1p
 
 ES_INLINE float share_slope(float scale) { return scale * ES_LOG2_E; }
 
-/* Never -inf, of which the distance of a removed token would be NaN. */
+/* Never -inf, which would make the distance of a removed token NaN. */
 ES_INLINE float share_bits(float maximum, float slope) {
     const float bits = maximum * slope;
     return bits > -ES_LOGIT_LIMIT ? bits : -ES_LOGIT_LIMIT;

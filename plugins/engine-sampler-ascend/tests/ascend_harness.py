@@ -71,10 +71,10 @@ class Chip:
         """Let call number `nth` of a function of CANN fail with `code`."""
         self.lib.cann_sim_fail(function.encode(), nth, code)
 
-    def lie(self, *names: str) -> None:
-        """Let operators do what these names of `cann_sim_lie` say."""
-        values = self.ffi.typeof("cann_sim_lie").relements
-        self.lib.cann_sim_lie_about(sum(values[name] for name in names))
+    def misbehave(self, *names: str) -> None:
+        """Let operators do what these names of `cann_sim_fault` say, none for all sound."""
+        values = self.ffi.typeof("cann_sim_fault").relements
+        self.lib.cann_sim_set_faults(sum(values[name] for name in names))
 
     def calls(self, function: str) -> int:
         return int(self.lib.cann_sim_calls(function.encode()))

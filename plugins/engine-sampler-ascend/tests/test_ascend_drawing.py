@@ -39,15 +39,15 @@ def tokens_of(
     scheduler = Scheduler(VOCAB, backend=backend)
     for i in which:
         scheduler.add(SamplingParams(seed=i, **MIXTURE[i]), [1, 2, 3])
-    found = []
+    tokens = []
     for number in range(steps):
         logits = np.random.default_rng(number).normal(0, 3, (len(MIXTURE), VOCAB)).astype(np.float32)
         array = NpuArray(chip, as_elements(logits[which], form))
         result = scheduler.step(array)
         array.free()
         assert result.errors == [None] * len(which)
-        found.append(result.token_ids.tolist())
-    return found
+        tokens.append(result.token_ids.tolist())
+    return tokens
 
 
 @pytest.mark.parametrize("form", FORMS)

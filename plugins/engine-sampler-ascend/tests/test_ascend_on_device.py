@@ -67,7 +67,7 @@ def test_the_report_and_its_summary(backend: AscendBackend, place: Any) -> None:
 
 
 def test_draws_are_compared_with_the_softmax(place: Any) -> None:
-    """By the reference, which is no operator, but draws."""
+    """By the reference, which is not an operator, but draws."""
     found = draw("numpy", lambda logits: logits, 500)  # type: ignore[arg-type]
     assert found["passed"], found
     biased = draw("numpy", lambda logits: np.where(logits > 3, logits + 2, logits), 500)  # type: ignore[arg-type]

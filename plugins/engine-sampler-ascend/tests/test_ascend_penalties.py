@@ -154,7 +154,7 @@ JOINED, LEFT, GREW = 0, 1, 2
 
 
 class Histories:
-    """The tokens of two requests, of which the library is told."""
+    """The tokens of two requests, as the library is told them."""
 
     def __init__(self, host: Host, step: Step) -> None:
         self.host, self.step = host, step

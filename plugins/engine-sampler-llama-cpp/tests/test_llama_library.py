@@ -1,14 +1,9 @@
-"""The adapter with the real library: a tiny model, its completions, tokenizer and samplers."""
+"""The adapter with the real library: a tiny model, its tokenizer, completions and samplers."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,49 +20,11 @@ from engine_sampler_llama_cpp import (
     Session,
     StoppingCriteria,
     from_request,
-    tokenizer_of,
 )
+from tiny_gguf import PROMPT, SETTINGS
 
-from engine_sampler import ParameterError, SamplingParams, Scheduler, Tokenizer, process_logits
+from engine_sampler import SamplingParams, Scheduler, Tokenizer, process_logits
 from tests.parity.llama import LlamaSampler
-
-PROMPT = "the cat sat on a mat."
-SETTINGS: dict[str, dict[str, Any]] = {
-    "greedy": {"temperature": 0},
-    "plain": {"seed": 7},
-    "truncated": {"seed": 7, "temperature": 1.2, "top_k": 40, "top_p": 0.9, "min_p": 0.01},
-    "penalised": {"seed": 8, "repetition_penalty": 1.2, "penalty_scope": "all", "dry_multiplier": 0.8},
-    "xtc": {"seed": 9, "xtc_probability": 0.5, "xtc_threshold": 0.05},
-    "mirostat": {"seed": 9, "mirostat": 2},
-    "typical": {"seed": 9, "typical_p": 0.6, "top_n_sigma": 1.5},
-    "grammar": {"seed": 3, "regex": "[a-z ]{5,30}\\."},
-}
-
-PLUGIN = Path(__file__).resolve().parents[1]
-"""Where a process of its own imports the package from."""
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_gguf.write_model(tmp_path_factory.mktemp("models") / "tiny.gguf")
-
-
-@pytest.fixture(scope="module")
-def loaded(model: Path) -> Iterator[Any]:
-    with closing(llama_cpp.Llama(str(model), n_ctx=128, verbose=False)) as llama:
-        yield llama
-
-
-@pytest.fixture
-def llm(loaded: Any) -> Any:
-    """The model with an empty cache: cached earlier texts would change its logits in the last bits."""
-    loaded.reset()
-    return loaded
-
-
-@pytest.fixture(scope="module")
-def tokenizer(loaded: Any) -> Tokenizer:
-    return tokenizer_of(loaded)
 
 
 class Recorder:
@@ -90,14 +47,6 @@ class Recorder:
             if scheduler.request_ids:
                 scheduler.step(row[None])
         return scheduler.record(request)
-
-
-def by_session(model: Path, settings: dict[str, Any], prompt: str = PROMPT) -> Any:
-    session = Session(str(model))
-    request = session.add(SamplingParams(**settings), prompt)
-    while session.scheduler.request_ids:
-        session.step()
-    return session.scheduler.record(request)
 
 
 # --- the tokenizer -------------------------------------------------------------------------------
@@ -379,128 +328,3 @@ def test_stopped_raises_the_error_of_a_completion(llm: Any, tokenizer: Tokenizer
     assert answer["choices"][0]["text"] == ""
     assert processor.record is not None
     assert "greatest logit is nan" in (processor.record.error or "")
-
-
-# --- sessions ------------------------------------------------------------------------------------
-
-
-def test_a_greedy_session_writes_what_llama_cpp_writes(llm: Any, model: Path, tokenizer: Tokenizer) -> None:
-    ids = llm.tokenize(PROMPT.encode(), special=True)
-    expected_ids: list[int] = []
-    for token in llm.generate(ids, temp=0.0):
-        expected_ids.append(token)
-        if len(expected_ids) == 20 or token in tokenizer.eos_token_ids:
-            break
-    assert by_session(model, {"temperature": 0, "max_tokens": 20}).token_ids == expected_ids
-
-
-def test_requests_share_the_model_and_keep_their_texts(model: Path) -> None:
-    names = ("greedy", "plain", "truncated", "mirostat", "grammar")
-    settings = [{**SETTINGS[name], "max_tokens": 6 + 2 * i} for i, name in enumerate(names)]
-    prompts = [PROMPT[: 4 + i] for i in range(len(settings))]
-    session = Session(str(model), max_requests=3)
-    waiting = list(zip(settings, prompts, strict=True))
-    requests = []
-    while waiting or session.scheduler.request_ids:
-        while waiting and len(session.scheduler.request_ids) < 3:
-            own, prompt = waiting.pop(0)
-            requests.append(session.add(SamplingParams(**own), prompt))
-        session.step()
-    assert session.steps < session.rows
-    for request, own, prompt in zip(requests, settings, prompts, strict=True):
-        assert session.scheduler.record(request).token_ids == by_session(model, own, prompt).token_ids
-
-
-def test_a_removed_request_frees_its_sequence(model: Path) -> None:
-    session = Session(str(model), max_requests=2)
-    first = session.add(SamplingParams(temperature=0), "the")
-    session.add(SamplingParams(temperature=0), "a")
-    session.step()
-    with pytest.raises(ValueError, match="max_requests=2"):
-        session.add(SamplingParams(), "on")
-    session.scheduler.remove(first)
-    third = session.add(SamplingParams(temperature=0, max_tokens=8), PROMPT)
-    while third in session.scheduler.request_ids:
-        session.step()
-    expected = by_session(model, {"temperature": 0, "max_tokens": 8})
-    assert session.scheduler.record(third).token_ids == expected.token_ids
-
-
-def test_a_request_ends_at_the_models_context(model: Path) -> None:
-    session = Session(str(model), context=32)
-    request = session.add(SamplingParams(temperature=0, ignore_eos=True), "the")
-    while session.scheduler.request_ids:
-        session.step()
-    record = session.scheduler.record(request)
-    assert (record.finish_reason, record.stop_reason) == ("length", "max_model_len")
-    with pytest.raises(ParameterError, match="max_model_len=32"):
-        session.add(SamplingParams(), "{" * 40)
-
-
-def test_a_prompt_longer_than_a_batch_is_read_in_parts(model: Path) -> None:
-    session = Session(str(model), context=1200)
-    request = session.add(SamplingParams(temperature=0, max_tokens=3), "{" * 1100)
-    while session.scheduler.request_ids:
-        session.step()
-    assert len(session.scheduler.record(request).token_ids) == 3
-
-
-def session_with(model: Path, *prompts: str) -> tuple[Session, dict[Any, list[int]]]:
-    """A session with greedy requests, and their contexts."""
-    session = Session(str(model), max_requests=len(prompts))
-    contexts = {session.add(SamplingParams(temperature=0), text): session.encode(text) for text in prompts}
-    return session, contexts
-
-
-def test_a_session_passes_on_llama_cpps_own_logits(model: Path) -> None:
-    session, contexts = session_with(model, "the", "a cat")
-    first = session.forward(contexts)
-    second = session.forward({request: [*ids, 5] for request, ids in contexts.items()})
-    assert first.shape == second.shape == (2, len(tiny_gguf.PIECES))
-    assert np.shares_memory(first, second)
-
-
-def test_requests_of_a_session_get_their_logits_from_several_batches(
-    model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    prompts = ("the cat sat on a mat", "a", "the mat sat")
-    session, contexts = session_with(model, *prompts)
-    expected = session.forward(contexts)
-    monkeypatch.setattr("engine_sampler_llama_cpp.session._BATCH", 4)
-    session, contexts = session_with(model, *prompts)
-    assert np.allclose(session.forward(contexts), expected, atol=1e-3)
-
-
-@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system pins no processes")
-def test_a_session_uses_the_cores_that_its_process_may_use(
-    model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 3, 5})
-    context = Session(str(model))._model._context
-    assert llama_cpp.llama_n_threads_batch(context) == 3
-    assert llama_cpp.llama_n_threads(context) == 1
-
-
-def test_a_file_that_is_not_a_model_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match=r"--model .*none.gguf: no such file"):
-        Session(str(tmp_path / "none.gguf"))
-    (tmp_path / "bad.gguf").write_text("no model")
-    with pytest.raises(ValueError, match=r"--model .*bad.gguf: llama.cpp cannot load it"):
-        Session(str(tmp_path / "bad.gguf"))
-
-
-@pytest.mark.parametrize("prompt", [None, 5, b"the", [1, 2]])
-def test_a_prompt_that_is_no_text_is_refused_by_name(prompt: Any, model: Path) -> None:
-    with pytest.raises(ParameterError, match=r"prompt=.* is not allowed: a text"):
-        Session(str(model)).add(SamplingParams(), prompt)
-
-
-def test_a_session_is_quiet(model: Path) -> None:
-    program = (
-        "import sys; from engine_sampler import SamplingParams;"
-        "from engine_sampler_llama_cpp import Session;"
-        "s = Session(sys.argv[1]); s.add(SamplingParams(max_tokens=2), 'the'); s.step(); s.step()"
-    )
-    command = [sys.executable, "-c", program, str(model)]
-    done = subprocess.run(command, cwd=PLUGIN, capture_output=True, check=True)
-    assert (done.stdout, done.stderr) == (b"", b"")

@@ -109,13 +109,13 @@ def in_doubt(params: SamplingParams, row: np.ndarray, history: list[int]) -> boo
 
 def same_probabilities(ours: np.ndarray, theirs: np.ndarray, params: SamplingParams) -> bool:
     """Whether both rows have the same candidates with the same probabilities."""
-    one = candidates(ours)
+    our_candidates = candidates(ours)
     with llama.opened("dist", {}, len(theirs)) as sampler:
         other = sampler.apply(theirs)
     return (
         agree(ours, theirs, params)
-        and np.array_equal(one.ids, other.ids)
-        and np.allclose(one.p, other.p, rtol=2e-3, atol=1e-6)
+        and np.array_equal(our_candidates.ids, other.ids)
+        and np.allclose(our_candidates.p, other.p, rtol=2e-3, atol=1e-6)
     )
 
 

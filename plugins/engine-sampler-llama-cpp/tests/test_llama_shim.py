@@ -71,7 +71,7 @@ def test_the_position_counts_accepted_tokens(shim: Any) -> None:
     row = np.zeros(VOCAB, np.float32)
     sampler = shim.sampler("seed=5", VOCAB)
     drawn = [sampler.draw_token(row)]
-    for token in (3, -1, VOCAB):  # those that are no tokens, too
+    for token in (3, -1, VOCAB):  # not only tokens
         sampler.accept(token)
         drawn.append(sampler.draw_token(row))
     expected = [sample(row[None], SamplingParams(seed=5), positions=[i]).token_ids[0] for i in range(4)]
@@ -116,13 +116,13 @@ def test_reset_begins_again(shim: Any) -> None:
 
 
 def test_unseeded_samplers_differ_and_reset_draws_another_seed(shim: Any) -> None:
-    one, two = shim.sampler("", VOCAB), shim.sampler("seed=-1", VOCAB)
-    clone = one.clone()
-    seeds = [shim.seed(sampler.address) for sampler in (one, clone, two)]
-    one.reset()
-    assert len({*seeds, shim.seed(one.address)}) == 3
+    first, second = shim.sampler("", VOCAB), shim.sampler("seed=-1", VOCAB)
+    clone = first.clone()
+    seeds = [shim.seed(sampler.address) for sampler in (first, clone, second)]
+    first.reset()
+    assert len({*seeds, shim.seed(first.address)}) == 3
     assert seeds[0] == seeds[1]  # a clone draws the same
-    for sampler in (one, clone, two):
+    for sampler in (first, clone, second):
         sampler.free()
 
 

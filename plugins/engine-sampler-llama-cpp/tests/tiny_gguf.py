@@ -6,6 +6,7 @@ Importing this module needs gguf.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -33,6 +34,20 @@ WORDS = [
 ]
 PIECES = ["<unk>", "<s>", "</s>", *(f"<0x{b:02X}>" for b in range(256)), *WORDS, "<|turn|>"]
 EOS, TURN = 2, len(PIECES) - 1
+
+
+PROMPT = "the cat sat on a mat."
+SETTINGS: dict[str, dict[str, Any]] = {
+    "greedy": {"temperature": 0},
+    "plain": {"seed": 7},
+    "truncated": {"seed": 7, "temperature": 1.2, "top_k": 40, "top_p": 0.9, "min_p": 0.01},
+    "penalised": {"seed": 8, "repetition_penalty": 1.2, "penalty_scope": "all", "dry_multiplier": 0.8},
+    "xtc": {"seed": 9, "xtc_probability": 0.5, "xtc_threshold": 0.05},
+    "mirostat": {"seed": 9, "mirostat": 2},
+    "typical": {"seed": 9, "typical_p": 0.6, "top_n_sigma": 1.5},
+    "grammar": {"seed": 3, "regex": "[a-z ]{5,30}\\."},
+}
+"""How the model continues the prompt."""
 
 
 def _type_of(i: int) -> gguf.TokenType:

@@ -111,13 +111,13 @@ def function_of(file: str, name: str) -> Any:
     if spec is None or spec.origin is None:
         pytest.skip("LMDeploy is not there")
     tree = ast.parse(Path(spec.origin).parent.joinpath(file).read_text(encoding="utf-8"))
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == name]
-    assert len(found) == 1, f"{name} is not in {file} any more"
-    found[0].returns = None
-    for argument in found[0].args.args:
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == name]
+    assert len(functions) == 1, f"{name} is not in {file} any more"
+    functions[0].returns = None
+    for argument in functions[0].args.args:
         argument.annotation = None
     names: dict[str, Any] = {"torch": torch}
-    exec(compile(ast.Module([found[0]], []), file, "exec"), names)
+    exec(compile(ast.Module([functions[0]], []), file, "exec"), names)
     return names[name]
 
 

@@ -1,4 +1,5 @@
-"""`MetricsObserver`: the events of schedulers as Prometheus metrics."""
+"""`MetricsObserver`: the events of schedulers as Prometheus metrics; `BatchHistogram` takes many observations
+in one call."""
 
 from __future__ import annotations
 
@@ -8,14 +9,29 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress, zip_longest
 from typing import Any, TypeVar
 
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Metric
+import numpy as np
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram, Metric
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.registry import Collector
 
 from engine_sampler import Record, SamplingParams
 from engine_sampler.contract import GrammarMeasures, StepMeasures
 
-from .batch_histogram import BatchHistogram
+
+class BatchHistogram(Histogram):
+    """A histogram with `observe_all`, which costs little more for a hundred amounts than for one.
+
+    prometheus_client takes one amount in a call, so this adds to the buckets themselves.
+    """
+
+    def observe_all(self, amounts: Sequence[float]) -> None:
+        """The same as `observe` for each amount."""
+        self._sum.inc(sum(amounts))
+        counts = np.bincount(np.searchsorted(self._upper_bounds, amounts))
+        for bucket, count in zip(self._buckets, counts.tolist(), strict=False):
+            if count:
+                bucket.inc(count)
+
 
 MICROSECOND, MILLISECOND = 1e-6, 1e-3
 

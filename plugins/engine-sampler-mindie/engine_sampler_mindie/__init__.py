@@ -28,7 +28,7 @@ which draws from mt19937, but it gives the same tokens in any batch and on any m
 """
 
 from .config import HandlingBackend, SamplerConfig
-from .errors import InconsistencyError, OutOfBoundsError, UnsupportedTypeError, ValidationError
+from .fields import InconsistencyError, OutOfBoundsError, UnsupportedTypeError, ValidationError
 from .inputs import SamplingData, SamplingParam
 from .metadata import SamplingMetadata
 from .output import SamplingOutput

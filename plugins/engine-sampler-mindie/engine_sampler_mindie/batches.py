@@ -10,7 +10,7 @@ import numpy as np
 from engine_sampler import SamplingParams, StepResult
 
 from .cache import CachedRequest, RequestCache
-from .errors import InconsistencyError
+from .fields import InconsistencyError
 from .growing import GrowingIds, Ids, Lengths
 from .histories import NOTHING, GivenTokens, HistoryRow, Padding
 from .settings import is_greedy

@@ -13,7 +13,7 @@ from engine_sampler import RequestLimits, SamplingParams, Scheduler, StepResult
 from engine_sampler.arithmetic import LogitRows
 from engine_sampler.contract import Backend
 
-from .errors import InconsistencyError
+from .fields import InconsistencyError
 from .histories import HistoryRow
 from .settings import with_seed
 

@@ -18,9 +18,8 @@ from .batches import JoinedBatch, join_requests
 from .beams import search_beams
 from .cache import RequestCache
 from .fields import check_lengths
-from .growing import GrowingIds, Lengths
+from .growing import GrowingIds, Lengths, PromptLengths, read_up_to
 from .histories import GivenTokens, Padding, TokenRows
-from .lengths import PromptLengths, read_up_to
 from .metadata import Expansion, SamplingMetadata, sibling_seed
 from .output import SamplingOutput, in_order
 from .settings import default_settings, group_settings, has_penalty, with_seed
@@ -195,7 +194,7 @@ class Groups:
     def _given(
         self, metadata: SamplingMetadata, all_ids: TokenRows | None, output: TokenRows | None
     ) -> list[GivenTokens]:
-        """What the metadata says of the tokens of each row."""
+        """The tokens of each row, as far as the metadata tells them."""
         given = given_tokens(all_ids, output, metadata.prefill_array.tolist())
         for tokens, sequence_id in zip(given, metadata.all_sequence_ids.tolist(), strict=True):
             ahead = self._ahead.get(sequence_id)

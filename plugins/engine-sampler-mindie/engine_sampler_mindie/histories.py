@@ -9,7 +9,7 @@ import numpy as np
 
 from engine_sampler import SamplingParams
 
-from .errors import InconsistencyError, OutOfBoundsError
+from .fields import InconsistencyError, OutOfBoundsError
 from .settings import has_penalty, is_greedy
 
 NOTHING = np.zeros(0, np.int64)

@@ -12,12 +12,13 @@ from engine_sampler.arithmetic import GREEDY_BELOW, child_seed
 from engine_sampler.contract import bitmask_words
 from engine_sampler.for_bridges import with_attributes
 
-from .batch_fields import batch_columns
-from .errors import InconsistencyError, UnsupportedTypeError
 from .fields import (
     NO_SEED,
     PARAMS,
     Field,
+    InconsistencyError,
+    UnsupportedTypeError,
+    batch_columns,
     check_callable,
     check_different,
     check_flag,

@@ -18,10 +18,12 @@ from engine_sampler.for_bridges import entries_of, integers_of, library_of, like
 from .batches import JoinedBatch, ids_key, join_requests, join_rows
 from .cache import CachedRequest, RequestCache
 from .config import SamplerConfig
-from .errors import InconsistencyError, OutOfBoundsError, UnsupportedTypeError
 from .fields import (
     MAX_ROWS,
     PARAMS,
+    InconsistencyError,
+    OutOfBoundsError,
+    UnsupportedTypeError,
     check_flag,
     check_lengths,
     check_unmasked,
@@ -70,7 +72,7 @@ class Sampler:
                   `all_input_ids` then.
     return_tensors  return arrays of the logits' library, on its device, instead of NumPy arrays.
     idle_rounds   a request is forgotten when the other requests have drawn this many tokens each since
-                  its last one, or after so many calls in which all rows draw their first token; None: only
+                  its last one, or after this many calls in which all rows draw their first token; None: only
                   for `cache_bytes`.
     cache_bytes   requests are kept until `clear_cache`, but no more than about this many bytes of them, and
                   at most 4096 (those of one call always): the longest idle are forgotten first. A token
@@ -314,15 +316,15 @@ class Sampler:
         output = padding.read("output_ids", data.output_ids)
         if data.request_ids is None:
             assert settings is not None
-            given = given_tokens(all_ids, output, [data.is_prefill] * len(settings))
+            histories = given_tokens(all_ids, output, [data.is_prefill] * len(settings))
             ids = list(range(len(settings)))
             requests = join_rows(
-                self._rows, given, settings, padding.vocab_size, self._calls, self.count_prompts
+                self._rows, histories, settings, padding.vocab_size, self._calls, self.count_prompts
             )
         else:
             ids = data.request_ids.tolist()
-            given = given_tokens(all_ids, output, [data.is_prefill] * len(ids))
-            requests = self._join(ids, given, settings, padding)
+            histories = given_tokens(all_ids, output, [data.is_prefill] * len(ids))
+            requests = self._join(ids, histories, settings, padding)
         growing = GrowingIds((all_ids, output), padding)
         return JoinedBatch(ids, key, padding.vocab_size, settings, requests, growing)
 

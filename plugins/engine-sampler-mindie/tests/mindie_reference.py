@@ -1,6 +1,15 @@
-"""MindIE's processing in plain float64 NumPy, for comparison."""
+"""MindIE's processing in plain float64 NumPy, for comparison, and a batch to compare."""
 
 import numpy as np
+from engine_sampler_mindie import SamplingParam
+
+VOCAB = 24
+RNG = np.random.default_rng(5)
+LOGITS = (3 * RNG.normal(size=(4, VOCAB))).astype(np.float32)
+
+
+def param(**fields):
+    return SamplingParam.from_numpy(**{name: np.array(values) for name, values in fields.items()})
 
 
 def processed(

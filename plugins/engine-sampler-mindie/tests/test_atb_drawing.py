@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from engine_sampler_mindie.atb import TopkToppLogprobsSamplingParam, TopkToppSampling
 from engine_sampler_mindie.atb.drawing import HEADER, DrawingInC, DrawingInNumpy, new_drawing
-from engine_sampler_mindie.atb.glibc_rand import first_rands, glibc_rand
+from engine_sampler_mindie.atb.numbers import first_rands, glibc_rand
 from engine_sampler_mindie.atb.rows import Decision, DrawingMethod, Draws, OperatorInputs, half_float_table
 
 from engine_sampler.for_bridges import load_functions
@@ -31,10 +31,10 @@ def in_c() -> DrawingInC:
 
 def random_bits(random: np.random.Generator, rows: int, vocab: int, shape: str, bfloat16: bool) -> np.ndarray:
     """uint16 [rows, vocab], bits of probabilities, none of a row's all 0."""
-    one = ONE[bfloat16]
-    bits = random.integers(0, one + 1, (rows, vocab))
+    bits_of_one = ONE[bfloat16]
+    bits = random.integers(0, bits_of_one + 1, (rows, vocab))
     if shape == "ties":
-        bits = one - 900 * random.integers(0, 5, (rows, vocab))
+        bits = bits_of_one - 900 * random.integers(0, 5, (rows, vocab))
     elif shape == "zeros":
         bits[random.random(bits.shape) < 0.9] = 0
     elif shape == "denormals":
@@ -45,7 +45,7 @@ def random_bits(random: np.random.Generator, rows: int, vocab: int, shape: str, 
         weights = np.exp(random.normal(0, 3, bits.shape))
         shares = (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
         bits = shares.view(np.uint32) >> 16 if bfloat16 else shares.astype(np.float16).view(np.uint16)
-    bits[bits.max(axis=1) == 0, vocab // 2] = one // 2
+    bits[bits.max(axis=1) == 0, vocab // 2] = bits_of_one // 2
     return bits.astype(np.uint16)
 
 
@@ -145,14 +145,14 @@ def test_numbers_that_change_while_they_are_read_do_no_harm(way: DrawingMethod) 
 
 def given_for(kind: int, probs: np.ndarray, random: np.random.Generator, topp: float) -> dict[str, Any]:
     rows, vocab = probs.shape
-    given: dict[str, Any] = {"probs": probs, "topp": np.full((rows, 1), topp, np.float16)}
+    inputs: dict[str, Any] = {"probs": probs, "topp": np.full((rows, 1), topp, np.float16)}
     if kind:
-        given["topk"] = np.full((rows, 1), vocab - 1, np.int32)
+        inputs["topk"] = np.full((rows, 1), vocab - 1, np.int32)
     if kind in (2, 4):
-        given["exp"] = np.maximum(random.exponential(size=probs.shape), 0.01).astype(np.float16)
+        inputs["exp"] = np.maximum(random.exponential(size=probs.shape), 0.01).astype(np.float16)
     if kind == 3:
-        given["rand"] = random.random((rows, 1), np.float32)
-    return given
+        inputs["rand"] = random.random((rows, 1), np.float32)
+    return inputs
 
 
 @pytest.mark.parametrize("topp", [0.9, 1.0])

@@ -158,8 +158,8 @@ def test_no_input_is_written_to():
     }
     ids = {"all_input_ids": np.tile([1, 2, VOCAB], (6, 1)), "output_ids": np.tile([2, VOCAB], (6, 1))}
     requests, logits, mask = np.arange(6), LOGITS.copy(), np.full((6, 1), -1, np.int32)
-    given = [*arrays.values(), *ids.values(), requests, logits, mask]
-    before = [array.copy() for array in given]
+    inputs = [*arrays.values(), *ids.values(), requests, logits, mask]
+    before = [array.copy() for array in inputs]
     Sampler().sample(
         logits, SamplingData.from_numpy(**ids, request_ids=requests), SamplingParam.from_numpy(**arrays)
     )
@@ -168,7 +168,7 @@ def test_no_input_is_written_to():
     metadata.update_token_ids(ids["all_input_ids"], ids["output_ids"])
     metadata.guided_bitmask = mask
     Sampler().sample(logits, metadata)
-    assert all(np.array_equal(a, b) for a, b in zip(given, before, strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(inputs, before, strict=True))
 
 
 def test_the_result_is_compared_with_the_formula_not_just_computed():

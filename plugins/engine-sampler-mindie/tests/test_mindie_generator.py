@@ -99,15 +99,15 @@ def reference_beams(prompt, width, steps, eos):
     """Live and finished texts (score, tokens), best first, in float64."""
     live, finished = [(0.0, tuple(prompt))], []
     for step in range(steps):
-        found = []
+        extended = []
         for total, text in live:
             logits = logits_of(text).astype(np.float64)
             logprobs = logits - np.log(np.exp(logits).sum())
             likeliest = np.argsort(-logprobs, kind="stable")[: (len(eos) + 1) * width]
-            found += [(total + logprobs[token], (*text, int(token))) for token in likeliest]
-        found.sort(key=lambda entry: -entry[0])
-        finished += [(total / (step + 1), text) for total, text in found if text[-1] in eos]
-        live = [entry for entry in found if entry[1][-1] not in eos][:width]
+            extended += [(total + logprobs[token], (*text, int(token))) for token in likeliest]
+        extended.sort(key=lambda entry: -entry[0])
+        finished += [(total / (step + 1), text) for total, text in extended if text[-1] in eos]
+        live = [entry for entry in extended if entry[1][-1] not in eos][:width]
     return live, finished
 
 
@@ -155,8 +155,8 @@ def test_beams_and_sampled_rows_share_a_batch_in_the_order_of_their_groups():
 
 
 def test_penalties_and_masks_apply_to_beams():
-    one = sampler()
-    one.initialize("npu", 4)
+    beam_sampler = sampler()
+    beam_sampler.initialize("npu", 4)
     logits = np.array([[5.0, 4.0, 3.0, 2.0, 1.0]], np.float32)
     metadata = SamplingMetadata.from_numpy(
         [[1]], [[2]], use_beam_search=[True], n=[2], best_of=[2], repetition_penalty=[4.0], top_logprobs=[2],
@@ -164,7 +164,7 @@ def test_penalties_and_masks_apply_to_beams():
     )  # fmt: skip
     metadata.update_token_ids([[0, 0]], None)
     metadata.guided_bitmask = np.array([[0b01101]], np.int32)  # 0, 2 and 3
-    output = one(logits, metadata)
+    output = beam_sampler(logits, metadata)
     assert output.token_ids.tolist() == [2, 3]
     shares = np.exp([5 / 4, 3.0, 2.0])
     assert output.logprobs == pytest.approx(np.log(shares[1:] / shares.sum()), abs=1e-5)
@@ -175,15 +175,15 @@ def test_penalties_and_masks_apply_to_beams():
 
 
 def test_a_beam_search_whose_logits_are_faulty_keeps_its_texts():
-    one = sampler()
+    beam_sampler = sampler()
     logits = np.zeros((2, 5), np.float32)
     logits[0] = np.nan
     metadata = SamplingMetadata.from_numpy([[1], [2]], use_beam_search=[True, True], n=[1, 1])
-    output = one(logits, metadata)
+    output = beam_sampler(logits, metadata)
     assert output.token_ids.tolist() == [-1, 0]
     assert output.num_new_tokens.tolist() == [0, 1]
     assert output.sequence_ids.tolist() == [1, 2]
-    assert "greatest logit is nan" in one.errors[0]
+    assert "greatest logit is nan" in beam_sampler.errors[0]
 
 
 def test_a_node_that_only_decodes_goes_on_where_another_has_prefilled():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from engine_sampler_mindie import Sampler, SamplingData, SamplingMetadata, SamplingParam
-from test_mindie_requests import peak_memory
+from mindie_requests import peak_memory
 
 VOCAB, ROWS, ROOM = 30, 4, 60
 RNG = np.random.default_rng(17)

@@ -205,17 +205,17 @@ def test_siblings_of_plain_calls_go_on_sampling_after_their_first_token(mode):
 
 
 def test_a_request_that_has_sampled_keeps_its_settings_until_others_are_given():
-    one, other = Sampler(), Sampler()
+    sampler, other = Sampler(), Sampler()
     settings = {"temperature": np.array([3.0, 0.0, 2.0]), "top_k": [5, 0, 9], "top_p": [1.0, 1.0, 0.9]}
     for step in range(8):
         plain = {"seeds": [1, 2, 3]} | settings if step == 0 else {}
-        drawn = one.sample(LOGITS, metadata(is_prefill=step == 0, **plain)).token_ids.tolist()
+        drawn = sampler.sample(LOGITS, metadata(is_prefill=step == 0, **plain)).token_ids.tolist()
         expected = other.sample(LOGITS, metadata(is_prefill=step == 0, seeds=[1, 2, 3], **settings))
         assert drawn == expected.token_ids.tolist()
     for greedy in ({"do_sample": np.full(3, False)}, {"temperature": np.zeros(3)}, {}):
-        drawn = one.sample(LOGITS, metadata(is_prefill=False, **greedy)).token_ids.tolist()
+        drawn = sampler.sample(LOGITS, metadata(is_prefill=False, **greedy)).token_ids.tolist()
         assert drawn == LOGITS.argmax(axis=1).tolist()
-    drawn = one.sample(LOGITS, metadata()).token_ids.tolist()  # a prefill begins anew
+    drawn = sampler.sample(LOGITS, metadata()).token_ids.tolist()  # a prefill begins anew
     assert drawn == LOGITS.argmax(axis=1).tolist()
 
 

@@ -1,7 +1,5 @@
 """Requests that MindIE's `Sampler` caches: tokens, seeds, positions and settings from call to call."""
 
-import tracemalloc
-
 import numpy as np
 import pytest
 from engine_sampler_mindie import (
@@ -12,39 +10,25 @@ from engine_sampler_mindie import (
     SamplingMetadata,
     SamplingParam,
 )
-from engine_sampler_mindie.cache import RequestCache
-from engine_sampler_mindie.histories import Padding
 from mindie_reference import padded
+from mindie_requests import (
+    IDS,
+    PROMPTS,
+    SETTINGS,
+    SETTINGS_OF_PROMPTS,
+    STEPS,
+    VOCAB,
+    all_ids,
+    both,
+    full_history,
+    later,
+    only_output_ids,
+    prompts,
+    stateless_run,
+)
 
 from engine_sampler import SamplingParams, Scheduler
 from tests.chi_square import assert_drawn_from
-
-VOCAB = 20
-RNG = np.random.default_rng(9)
-STEPS = RNG.normal(size=(12, 3, VOCAB)).astype(np.float32)
-PROMPTS = [[1, 2, 3], [4], [5, 5, 6, 7]]
-IDS = np.array([30, 10, 20])
-SETTINGS = SamplingParam.from_numpy(
-    repetition_penalty=np.array([1.2, 1.5, 1.0]),
-    frequency_penalty=np.array([0.3, 0.0, 0.7]),
-    presence_penalty=np.array([0.0, 0.4, 0.1]),
-    temperature=np.array([0.9, 2.0, 0.0]),
-    top_k=np.array([0, 8, 3]),
-    top_p=np.array([0.95, 1.0, 0.5]),
-    seed=np.array([7, 8, 9]),
-)
-
-SETTINGS_OF_PROMPTS = SamplingParam(
-    repetition_penalty=[1.2, 1.5, 1.0], temperature=[0.9, 2.0, 2.0], seed=[7, 8, 9]
-)
-
-
-def prompts():
-    return SamplingData.from_numpy(padded(PROMPTS, VOCAB), request_ids=IDS)
-
-
-def later(**tokens):
-    return SamplingData.from_numpy(is_prefill=False, request_ids=IDS, **tokens)
 
 
 def cached_run(sampler, given_tokens):
@@ -60,36 +44,8 @@ def cached_run(sampler, given_tokens):
     return tokens
 
 
-def full_history(outputs):
-    return padded([[*p, *o] for p, o in zip(PROMPTS, outputs, strict=True)], VOCAB)
-
-
 def nothing(outputs):
     return {}
-
-
-def all_ids(outputs):
-    return {"all_input_ids": full_history(outputs)}
-
-
-def only_output_ids(outputs):
-    return {"output_ids": padded(outputs, VOCAB)}
-
-
-def both(outputs):
-    return all_ids(outputs) | only_output_ids(outputs)
-
-
-def stateless_run():
-    """The same tokens from calls without cached state."""
-    outputs = [[], [], []]
-    tokens = []
-    for logits in STEPS:
-        data = SamplingData(full_history(outputs), np.array(outputs, int).reshape(3, -1))
-        tokens.append(Sampler().sample(logits, data, SETTINGS)[0].tolist())
-        for output, token in zip(outputs, tokens[-1], strict=True):
-            output.append(token)
-    return tokens
 
 
 @pytest.mark.parametrize("given_tokens", [nothing, all_ids, only_output_ids, both])
@@ -256,7 +212,7 @@ def test_rows_without_ids_draw_alike_with_a_new_sampler_for_each_call_and_with_o
 
 def test_rows_without_ids_may_change_in_number_settings_and_width():
     random = np.random.default_rng(3)
-    one = Sampler()
+    sampler = Sampler()
     for _ in range(60):
         rows, width = int(random.integers(1, 4)), int(random.choice([8, VOCAB]))
         logits = STEPS[int(random.integers(12)), :rows, :width]
@@ -264,7 +220,7 @@ def test_rows_without_ids_may_change_in_number_settings_and_width():
             temperature=random.choice([0.0, 0.9, 3.0], rows), seed=random.integers(0, 3, rows)
         )
         data = SamplingData(random.integers(0, 8, (rows, int(random.integers(1, 4)))))
-        assert one.sample(logits, data, settings)[0].tolist() == (
+        assert sampler.sample(logits, data, settings)[0].tolist() == (
             Sampler().sample(logits, data, settings)[0].tolist()
         )
 
@@ -278,7 +234,7 @@ def test_whatever_a_caller_does_to_the_tokens_the_draw_is_that_of_a_new_sampler(
         repetition_penalty=[1.0, 1.3, 1.0], frequency_penalty=[0.0, 0.5, 0.0],
         temperature=[2.0, 2.0, 0.0], seed=[1, 2, 3],
     )  # fmt: skip
-    one, pads = Sampler(pad_token_id=0), [-1, VOCAB]
+    sampler, pads = Sampler(pad_token_id=0), [-1, VOCAB]
     for step in range(60):
         for prompt, output in zip(prompts, outputs, strict=True):
             deed = random.integers(0, 14)
@@ -299,11 +255,11 @@ def test_whatever_a_caller_does_to_the_tokens_the_draw_is_that_of_a_new_sampler(
             np.arange(VOCAB) == 0, np.float32(100), np.float32(0)
         )  # never draws the pad token
         data = SamplingData(all_ids, output_ids, not step, IDS if by_id else None)
-        tokens = one.sample(logits, data, settings)[0].tolist()
+        tokens = sampler.sample(logits, data, settings)[0].tolist()
         fresh = Sampler(pad_token_id=0).sample(logits, SamplingData(all_ids, output_ids), settings)
         assert tokens == fresh[0].tolist()
-        requests = map(one._cache.request, IDS.tolist() if by_id else [])
-        assert one._cache._tokens == sum(request.tokens for request in requests)
+        requests = map(sampler._cache.request, IDS.tolist() if by_id else [])
+        assert sampler._cache._tokens == sum(request.tokens for request in requests)
         for output, token in zip(outputs, tokens, strict=True):
             output.append(token)
 
@@ -353,7 +309,7 @@ def test_rows_that_are_padded_on_the_left_grow_without_being_read_anew(monkeypat
 @pytest.mark.parametrize("seed", range(4))
 def test_left_padding_that_changes_does_not_change_the_draws(seed):
     random = np.random.default_rng(seed)
-    one, outputs = Sampler(pad_token_id=0), [[], [], []]
+    sampler, outputs = Sampler(pad_token_id=0), [[], [], []]
     for step in range(40):
         rows = [[*p, *o] for p, o in zip(PROMPTS, outputs, strict=True)]
         if random.integers(6) == 0:
@@ -362,7 +318,7 @@ def test_left_padding_that_changes_does_not_change_the_draws(seed):
         all_ids = left_padded(rows, pad, more)
         if random.integers(6) == 0:
             all_ids[1, -1] = -1  # a token is taken back
-        tokens = one.sample(STEPS[step % 12], SamplingData(all_ids), SETTINGS_OF_PROMPTS)[0].tolist()
+        tokens = sampler.sample(STEPS[step % 12], SamplingData(all_ids), SETTINGS_OF_PROMPTS)[0].tolist()
         fresh = Sampler(pad_token_id=0).sample(STEPS[step % 12], SamplingData(all_ids), SETTINGS_OF_PROMPTS)
         assert tokens == fresh[0].tolist()
         for output, token in zip(outputs, tokens, strict=True):
@@ -511,240 +467,3 @@ def test_a_seed_of_minus_one_keeps_the_seed_of_a_cached_request():
     columns = ("repetition_penalty", "frequency_penalty", "presence_penalty", "temperature", "top_k", "top_p")
     rest = SamplingParam(**{name: getattr(SETTINGS, name) for name in columns}, seed=[-1] * 3)
     assert sampler.sample(STEPS[1], later(), rest)[0].tolist() == expected[1]
-
-
-# --- how many requests are kept, and what they cost ----------------------------------------------
-
-
-def kept(sampler):
-    return len(sampler._cache)
-
-
-def test_a_loop_that_never_clears_the_cache_keeps_a_bounded_number_of_requests():
-    sampler, live, most = Sampler(idle_rounds=64), [], 0
-    logits = np.zeros((14, VOCAB), np.float32)
-    for step in range(300):
-        live = live[2:] if len(live) == 14 else live
-        new = [1000 + 2 * step, 1001 + 2 * step]
-        sampler.sample(logits[:2], SamplingData([[1], [2]], request_ids=new))
-        live += new
-        sampler.sample(logits[: len(live)], SamplingData(request_ids=live, is_prefill=False))
-        most = max(most, kept(sampler))
-    assert most <= 14 + 2 * 66
-    with pytest.raises(InconsistencyError, match="request 1000 was evicted"):
-        sampler.sample(logits[:1], SamplingData(request_ids=[1000], is_prefill=False))
-
-
-def test_requests_that_only_wait_for_their_turn_are_not_forgotten():
-    sampler, rows = Sampler(), np.zeros((1, VOCAB), np.float32)
-    settings = SamplingParam(do_sample=[True], seed=[4])
-    first = {i: int(sampler.sample(rows, SamplingData(request_ids=[i]), settings)[0][0]) for i in range(300)}
-    assert len(set(first.values())) == 1  # same seed and position
-    second = {
-        i: int(sampler.sample(rows, SamplingData(request_ids=[i], is_prefill=False))[0][0])
-        for i in range(300)
-    }
-    assert len(set(second.values())) == 1
-    assert kept(sampler) == 300
-
-
-def test_a_request_that_pauses_goes_on_where_it_was():
-    expected, sampler = stateless_run(), Sampler()
-    sampler.sample(STEPS[0], prompts(), SETTINGS)
-    sampler.sample(STEPS[1], later(), SETTINGS)
-    for step in range(200):
-        sampler.sample(STEPS[0][:1], SamplingData([[1]], None, not step, [7]), SamplingParam(seed=[1]))
-    assert sampler.sample(STEPS[2], later(), SETTINGS)[0].tolist() == expected[2]
-
-
-def test_prefills_alone_end_rounds():
-    sampler, rows = Sampler(idle_rounds=8), np.zeros((1, VOCAB), np.float32)
-    for i in range(100):
-        sampler.sample(rows, SamplingData([[1]], request_ids=[i]))
-        assert kept(sampler) <= 9
-
-
-def test_prefills_alone_keep_no_more_than_the_bytes_allowed():
-    sampler, rows = Sampler(cache_bytes=10**6), np.zeros((2, VOCAB), np.float32)
-    prompt = np.ones((2, 2000), int)  # about 100 kB each
-    for i in range(50):
-        sampler.sample(rows, SamplingData(prompt, request_ids=[2 * i, 2 * i + 1]))
-    assert 6 <= kept(sampler) <= 10
-    many = SamplingData(np.ones((30, 2000), int), request_ids=range(30))
-    sampler.sample(np.zeros((30, VOCAB), np.float32), many)
-    assert kept(sampler) == 30  # those of one call always
-
-
-def test_rows_without_ids_keep_no_more_than_the_bytes_allowed_when_they_are_fewer():
-    sampler, logits = Sampler(cache_bytes=100_000), np.tile(STEPS[0], (10, 1))
-    settings = SamplingParam(temperature=np.full(30, 2.0), seed=range(30))
-    data = SamplingData(np.ones((30, 2000), int))
-    first = sampler.sample(logits, data, settings)[0].tolist()
-    assert len(sampler._rows) == 30
-    sampler.sample(logits[:1], SamplingData([[1]]), SamplingParam(seed=[1]))
-    assert len(sampler._rows) <= 2
-    assert sampler.sample(logits, data, settings)[0].tolist() == first
-
-
-def test_tokens_that_requests_draw_count_as_bytes():
-    sampler, rows = Sampler(cache_bytes=30_000), np.zeros((1, VOCAB), np.float32)
-    sampler.sample(rows, SamplingData(request_ids=[1]))
-    sampler.sample(rows, SamplingData(request_ids=[2]))
-    for _ in range(200):
-        sampler.sample(rows, SamplingData(request_ids=[2], is_prefill=False))
-    assert kept(sampler) == 2
-    for _ in range(200):
-        sampler.sample(rows, SamplingData(request_ids=[2], is_prefill=False))
-    assert kept(sampler) == 1
-    sampler.clear_cache([2])
-    assert sampler._cache._tokens == 0
-
-
-def test_the_error_for_an_evicted_request_says_so():
-    sampler, rows = Sampler(cache_bytes=0), np.zeros((1, VOCAB), np.float32)
-    settings = SamplingParam(do_sample=[True], seed=[4])
-    for i in (1, 2):
-        sampler.sample(rows, SamplingData([[3]], request_ids=[i]), settings)
-    evicted = SamplingData(request_ids=[1], is_prefill=False)
-    for given in (None, settings):
-        with pytest.raises(InconsistencyError, match=r"request 1 was evicted .*`cache_bytes`"):
-            sampler.sample(rows, evicted, given)
-    metadata = SamplingMetadata.from_numpy([[1]], is_prefill=False, do_sample=[True], seeds=[4])
-    with pytest.raises(InconsistencyError, match="request 1 was evicted"):
-        sampler.sample(rows, metadata)
-    with pytest.raises(InconsistencyError, match="request_ids has 9, which is not cached"):
-        sampler.sample(rows, SamplingData(request_ids=[9], is_prefill=False))
-    whole = SamplingData([[3, 5]], [[5]], request_ids=[1], is_prefill=False)
-    sampler.sample(rows, whole, settings)  # its tokens and settings are enough
-    sampler.sample(rows, SamplingData(request_ids=[1], is_prefill=False))
-
-
-def test_prefills_alone_keep_no_more_than_the_limit(monkeypatch):
-    monkeypatch.setattr("engine_sampler_mindie.sampler._MOST_REQUESTS", 50)
-    sampler, rows = Sampler(idle_rounds=None), np.zeros((80, VOCAB), np.float32)
-    for i in range(200):
-        sampler.sample(rows[:1], SamplingData(request_ids=[i]))
-    assert kept(sampler) == 50
-    sampler.sample(rows, SamplingData(request_ids=range(1000, 1080)))
-    assert kept(sampler) == 80
-    sampler.sample(rows, SamplingData(request_ids=range(1000, 1080), is_prefill=False))
-    for i in range(5):
-        ids = np.arange(1000 + 10 * i, 1010 + 10 * i)
-        sampler.configure(SamplingData(request_ids=ids), SamplingParam(top_k=np.full(10, 3)))
-    assert len(sampler._configured) == 50
-    sampler.configure(SamplingData(request_ids=[7]), SamplingParam(top_k=[3]))
-    assert len(sampler._configured) == 50
-
-
-@pytest.mark.parametrize("rounds", [0, -1])
-def test_at_least_one_idle_round_is_needed(rounds):
-    with pytest.raises(OutOfBoundsError, match=f"idle_rounds={rounds}"):
-        Sampler(idle_rounds=rounds)
-    with pytest.raises(OutOfBoundsError, match="cache_bytes=-1"):
-        Sampler(cache_bytes=-1)
-
-
-def peak_memory(call):
-    call()
-    tracemalloc.start()
-    try:
-        call()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-
-def test_a_step_does_not_touch_the_tokens_drawn_before():
-    output = RNG.integers(0, VOCAB, (3, 60_000))
-    data = SamplingData(np.hstack([[[1]] * 3, output]), output, request_ids=IDS)
-    sampler = Sampler()
-    sampler.sample(STEPS[0], data, SamplingParam(temperature=[0.5, 0.0, 0.7], seed=[1, 2, 3]))
-    assert peak_memory(lambda: sampler.sample(STEPS[1], later())) < 200_000  # one row's tokens are 480,000
-
-
-@pytest.mark.parametrize("by_id", [True, False])
-@pytest.mark.parametrize("penalty", [1.0, 1.2])
-def test_long_outputs_of_which_some_do_not_grow_are_not_added_anew(monkeypatch, by_id, penalty):
-    prompt, outputs = [[3], [4, 5], [6]], RNG.integers(0, VOCAB, (3, 5000)).tolist()
-    settings = SamplingParam(
-        repetition_penalty=np.full(3, penalty), temperature=[2.0, 2.0, 0.0], seed=[1, 2, 3]
-    )
-    sampler, begin, begun = Sampler(), RequestCache.begin, []
-    monkeypatch.setattr(
-        RequestCache, "begin", lambda self, *a, **k: begun.append(self) or begin(self, *a, **k)
-    )
-    for step in range(6):
-        all_ids = padded([p + o for p, o in zip(prompt, outputs, strict=True)], VOCAB)
-        output_ids = padded(outputs, -1)
-        data = SamplingData(all_ids, output_ids, not step, IDS if by_id else None)
-        tokens = sampler.sample(STEPS[step], data, settings)[0].tolist()
-        fresh = Sampler().sample(STEPS[step], SamplingData(all_ids, output_ids), settings)[0].tolist()
-        assert tokens == fresh
-        outputs[0].append(tokens[0])
-        outputs[2].append(7)  # the caller's choice; and row 1 has ended
-    own = sampler._cache if by_id else sampler._rows
-    assert sum(cache is own for cache in begun) == 3
-
-
-@pytest.mark.parametrize("pad", [-1, VOCAB, 0, None])
-def test_padding_is_found_wherever_it_is(pad):
-    rows = np.array([[pad or 0, 5, 6, pad or 0], [5, 6, 7, 8], [pad or 0] * 4, [5, pad or 0, 6, 7]])
-    padding = Padding(VOCAB, pad)
-    tokens = [padding.read("all_input_ids", rows).tokens(row).tolist() for row in range(4)]
-    inner = [5, 6, 7] if pad in (-1, VOCAB) else [5, 0, 6, 7]
-    if pad is None:
-        assert tokens == rows.tolist()
-    else:
-        assert tokens == [[5, 6], [5, 6, 7, 8], [], inner]
-        spans = [padding.span(row) for row in rows]
-        assert spans == [(1, 3), (0, 4), (0, 0), (0, 4) if pad == 0 else None]
-
-
-def test_a_token_that_the_caller_chose_does_not_copy_those_before_it():
-    output = RNG.integers(0, VOCAB, (3, 60_000))
-    settings = SamplingParam(temperature=[0.5, 0.0, 0.7], seed=[1, 2, 3])
-    sampler = Sampler()
-    sampler.sample(STEPS[0], SamplingData(None, output, request_ids=IDS), settings)
-    calls = [later(output_ids=np.hstack([output, np.full((3, 1), token)])) for token in (3, 4)]
-    assert peak_memory(lambda: sampler.sample(STEPS[1], calls.pop(0))) < 400_000
-
-
-def test_greedy_values_do_not_take_whole_rows():
-    logits = RNG.normal(size=(8, 100_000)).astype(np.float32)
-    settings = SamplingParam(temperature=[0.0] * 7 + [1.0], top_k=[0] * 7 + [3], presence_penalty=[1.0] * 8)
-    data = SamplingData([[1]] * 8, [[1]] * 8)
-    sampler = Sampler()
-    assert peak_memory(lambda: sampler.sample(logits, data, settings)) < 1_000_000  # they have 2,800,000
-
-
-def scheduled_run():
-    """The tokens that a scheduler draws, [steps, rows], whose positions count the prompts."""
-    scheduler = Scheduler(VOCAB)
-    settings = zip([1.2, 1.5, 1.0], [0.9, 2.0, 2.0], [7, 8, 9], PROMPTS, strict=True)
-    for penalty, temperature, seed, prompt in settings:
-        q, t = float(np.float32(penalty)), float(np.float32(temperature))
-        params = SamplingParams(order="mindie", repetition_penalty=q, temperature=t, seed=seed)
-        scheduler.add(params, prompt)
-    return [scheduler.step(logits).token_ids.tolist() for logits in STEPS]
-
-
-@pytest.mark.parametrize("with_ids", [True, False], ids=["cached", "without ids"])
-@pytest.mark.parametrize("given", [all_ids, both], ids=lambda given: given.__name__)
-def test_counted_prompts_give_a_schedulers_tokens(given, with_ids):
-    sampler, outputs, tokens = Sampler(count_prompts=True), [[], [], []], []
-    for step, logits in enumerate(STEPS):
-        ids = {"is_prefill": step == 0} | ({"request_ids": IDS} if with_ids else {})
-        history = given(outputs) if step else {"all_input_ids": full_history(outputs)}
-        drawn, _ = sampler.sample(logits, SamplingData(**history, **ids), SETTINGS_OF_PROMPTS)
-        tokens.append(drawn.tolist())
-        for output, token in zip(outputs, tokens[-1], strict=True):
-            output.append(token)
-    assert tokens == scheduled_run()
-
-
-def test_counted_prompts_must_be_given_to_rows_that_sample_with_a_seed():
-    sampler = Sampler(count_prompts=True)
-    with pytest.raises(InconsistencyError, match="seed=7 in row 0 needs all_input_ids: with count_prompts"):
-        sampler.sample(STEPS[0][:1], SamplingData(request_ids=[1]), SamplingParam(seed=[7]))
-    sampler.sample(STEPS[0][:1], SamplingData(request_ids=[1]), SamplingParam(temperature=[2.0]))
-    assert sampler.sample(STEPS[0][:1], SamplingData(request_ids=[1]))[1] is None

@@ -1,4 +1,4 @@
-"""Tensors of torch that are no arrays of numbers are refused by name, before anything changes."""
+"""Tensors of torch that are not arrays of numbers are refused by name, before anything changes."""
 
 from __future__ import annotations
 

@@ -27,15 +27,18 @@ def allowed_after(processor: Any, columns: Any, width: int = 44) -> list[set[int
 
 
 def test_each_row_follows_the_grammar_from_its_prompt_on() -> None:
-    one, other, ends = 1, 3, {0}  # a newline, b
-    assert [VOCABULARY.text_bytes(i) for i in (one, other)] == [b"\n", b"b"]
+    newline, letter, ends = 1, 3, {0}
+    assert [VOCABULARY.text_bytes(i) for i in (newline, letter)] == [b"\n", b"b"]
     processor = MatcherLogitsProcessor(Grammar.from_choices(["\nb", "b"]), VOCABULARY)
-    assert allowed_after(processor, [[3, 4], [5, 6]]) == [{one, other}] * 2
-    assert allowed_after(processor, [[3, 4, one], [5, 6, other]]) == [{other}, ends]
+    assert allowed_after(processor, [[3, 4], [5, 6]]) == [{newline, letter}] * 2
+    assert allowed_after(processor, [[3, 4, newline], [5, 6, letter]]) == [{letter}, ends]
     # The second row has left its grammar, the first has ended after more than one token.
-    assert allowed_after(processor, [[3, 4, one, other, *ends], [5, 6, other, one, one]]) == [ends, ends]
+    assert allowed_after(processor, [[3, 4, newline, letter, *ends], [5, 6, letter, newline, newline]]) == [
+        ends,
+        ends,
+    ]
     processor.reset()
-    assert allowed_after(processor, [[one]]) == [{one, other}]
+    assert allowed_after(processor, [[newline]]) == [{newline, letter}]
 
 
 def test_logits_keep_their_shape_and_dtype_and_the_callers_stay_as_they_are() -> None:

@@ -42,7 +42,7 @@ class FollowedRow(EngineRequest):
 
 
 def rows_of(info: Any, count: int) -> list[FollowedRow] | None:
-    """The rows of a batch; None if `count` is not their number, as in batches that are no requests'."""
+    """The rows of a batch; None if there are not `count` of them, as in batches without requests."""
     rows: list[FollowedRow] | None = getattr(info, _ROWS, None)
     return rows if rows is not None and len(rows) == count else None
 

@@ -59,15 +59,15 @@ def test_tokens_and_logprobs_are_sglangs_where_one_token_is_left(settings: dict[
             _assert_close(one, other)
 
 
-def _assert_close(one: Any, other: Any) -> None:
-    if isinstance(one, list):
-        assert len(one) == len(other)
-        for a, b in zip(one, other, strict=True):
+def _assert_close(left: Any, right: Any) -> None:
+    if isinstance(left, list):
+        assert len(left) == len(right)
+        for a, b in zip(left, right, strict=True):
             _assert_close(a, b)
-    elif one is None or isinstance(one, int):
-        assert one == other
+    elif left is None or isinstance(left, int):
+        assert left == right
     else:
-        torch.testing.assert_close(torch.as_tensor(one), torch.as_tensor(other), atol=1e-4, rtol=1e-5)
+        torch.testing.assert_close(torch.as_tensor(left), torch.as_tensor(right), atol=1e-4, rtol=1e-5)
 
 
 def test_the_tokens_that_are_kept_are_sglangs() -> None:

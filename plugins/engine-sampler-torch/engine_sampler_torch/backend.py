@@ -18,10 +18,9 @@ from engine_sampler.contract import Backend, Batch, Chain, Rows, Sampler, Select
 from engine_sampler.for_backends import NumpyBackend, fork_safe
 
 from .arithmetic import shortcoming
-from .running.logprobs import logprobs
 from .running.masks import MasksOnDevice, prepare
 from .running.plan import DevicePlan
-from .running.processing import process
+from .running.processing import logprobs, process
 from .running.reading import tensor_of
 from .running.step import DeviceRoom, Prepared, StepRun, WarmRun, begun
 from .steps import selector_of, step_of

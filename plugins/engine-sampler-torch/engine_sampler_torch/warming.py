@@ -86,7 +86,7 @@ def warm_up(
             vocab_size,
             samplers=list(order),
             selector="dist",
-            given=golden.given(n, place),
+            tensors=golden.given(n, place),
             fixed=fixed,
             bitmask=words if masked else None,
             edits=(ids, torch.zeros((n, 1), device=place)) if edited else None,

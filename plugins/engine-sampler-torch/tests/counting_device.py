@@ -142,12 +142,12 @@ class CountingDevice(TorchDispatchMode):
                 elif isinstance(index, Tensor) and index.dtype in (torch.bool, torch.uint8):
                     self.waits["a boolean index"] += 1
             args = (args[0], *args[2:])
-        strangers = [
+        on_host = [
             leaf
             for leaf in tree_leaves((args, kwargs))
             if isinstance(leaf, Tensor) and not isinstance(leaf, OnDevice) and leaf.dim()
         ]
-        if strangers:
+        if on_host:
             raise RuntimeError(f"{name} mixes tensors of the host with those of {DEVICE}")
 
 

@@ -30,14 +30,14 @@ print("torch" in sys.modules)
 def test_the_first_call_for_logits_on_the_host_imports_no_torch() -> None:
     plugin = Path(__file__).parents[1]
     paths = os.pathsep.join([str(plugin), *filter(None, sys.path)])
-    found = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", FIRST_CALL],
         env=os.environ | {"PYTHONPATH": paths},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert found.stdout.split("\n")[:2] == ["[]", "True"], found.stderr
+    assert process.stdout.split("\n")[:2] == ["[]", "True"], process.stderr
 
 
 def test_the_registered_backend_is_the_plugins() -> None:

@@ -1,4 +1,4 @@
-"""What the `generate` of transformers knows that called this, and keeps from what it calls."""
+"""What the calling `generate` of transformers knows, and does not pass on to what it calls."""
 
 from __future__ import annotations
 

@@ -190,13 +190,13 @@ class ContinuousLogitsProcessor:
     # --- inside ----------------------------------------------------------------------------------
 
     def _new_row(self, state: Any) -> _Row:
-        given = state.logit_processor_kwargs.get("sampling_params")
+        params = state.logit_processor_kwargs.get("sampling_params")
         try:
-            if given is None:
-                given = self._params(state.request_id) if callable(self._params) else self._params
+            if params is None:
+                params = self._params(state.request_id) if callable(self._params) else self._params
             return _Row(
                 state.request_id,
-                instance_of(SamplingParams, "sampling_params", given, "a SamplingParams"),
+                instance_of(SamplingParams, "sampling_params", params, "a SamplingParams"),
                 self._seed,
             )
         except INTERRUPTIONS:

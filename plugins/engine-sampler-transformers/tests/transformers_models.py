@@ -1,4 +1,4 @@
-"""Small transformers models with random weights, built when needed."""
+"""Small transformers models with random weights, built when needed, and calls of their `generate`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from engine_sampler_transformers import custom_generate
 
 EOS = 1
 PAD = 0
@@ -82,3 +83,23 @@ def byte_tokenizer() -> Any:
     return transformers.PreTrainedTokenizerFast(
         tokenizer_object=backend, eos_token="<eos>", pad_token="<pad>", padding_side="left"
     )
+
+
+PROMPTS = [[5, 6, 7, 8], [9, 10, 11, 12], [30, 4]]
+
+
+def padded(prompts: list[list[int]] = PROMPTS) -> dict[str, Any]:
+    """(input_ids, attention_mask), padded on the left."""
+    torch = pytest.importorskip("torch")
+    width = max(map(len, prompts))
+    ids = [[PAD] * (width - len(p)) + p for p in prompts]
+    mask = [[0] * (width - len(p)) + [1] * len(p) for p in prompts]
+    return {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask)}
+
+
+def ours(model: Any, inputs: Any = None, **settings: Any) -> Any:
+    return model.generate(**(inputs or padded()), custom_generate=custom_generate, **settings)
+
+
+def theirs(model: Any, inputs: Any = None, **settings: Any) -> Any:
+    return model.generate(**(inputs or padded()), **settings)

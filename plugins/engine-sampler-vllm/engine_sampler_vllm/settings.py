@@ -22,13 +22,13 @@ def params_of(request: Any) -> SamplingParams:
     """The parameters of a request, those in its `extra_args` that are ours included; keys that are not may
     belong to other processors. Raises `ParameterError` for values that are not allowed, and for keys that
     vLLM has itself."""
-    given = {name: value for name in _SAME if (value := getattr(request, name)) is not None}
+    values = {name: value for name in _SAME if (value := getattr(request, name)) is not None}
     if words := request.bad_words_token_ids:
-        given["bad_words"] = words
+        values["bad_words"] = words
     if request.min_tokens:
-        given["stop_token_ids"] = sorted(request.all_stop_token_ids)
+        values["stop_token_ids"] = sorted(request.all_stop_token_ids)
     extra = parameters_among(request.extra_args or {}, request, "vLLM", "extra_args")
-    params = SamplingParams(order="vllm").replace(**given, **extra)
+    params = SamplingParams(order="vllm").replace(**values, **extra)
     RowSampler.check(params)
     return params
 

@@ -53,7 +53,7 @@ def metadata(**changes: Any) -> SamplingMetadata:
 
 
 def warm(**changes: Any) -> SamplingMetadata:
-    """The same, drawing."""
+    """The same with random draws."""
     return metadata(temperature=torch.full((6,), 0.9), all_greedy=False, all_random=True, **changes)
 
 

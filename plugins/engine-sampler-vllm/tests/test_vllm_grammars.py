@@ -164,20 +164,20 @@ def test_rolling_back_undoes_tokens_and_the_end(manager: Any, name: str) -> None
 
 def test_drafts_have_the_masks_of_their_places(tokenizer: Any, manager: Any) -> None:
     manager = new_manager(tokenizer, drafts=3)
-    one, two = request_for(manager, "a", regex="ab12"), request_for(manager, "b", choice=["12"])
+    first, second = request_for(manager, "a", regex="ab12"), request_for(manager, "b", choice=["12"])
     ids = tokenizer.convert_tokens_to_ids
     drafts = {"a": [ids("ab"), ids("1"), -1], "b": [ids("12"), tokenizer.eos_token_id]}
-    masks = masks_of(manager, [one, two], drafts)
+    masks = masks_of(manager, [first, second], drafts)
     assert masks.shape[0] == 8
     assert sorted(np.flatnonzero(masks[1])) == sorted([ids("1"), ids("12")])
     assert np.flatnonzero(masks[2]).tolist() == [ids("2")]
     assert np.flatnonzero(masks[5]).tolist() == [tokenizer.eos_token_id]
-    assert not one.structured_output_request.grammar.is_terminated()  # nothing of it stays
-    assert np.array_equal(masks_of(manager, [one, two], drafts), masks)
-    assert manager.validate_tokens(one, [ids("ab"), ids("12"), tokenizer.eos_token_id, 5]) == [
+    assert not first.structured_output_request.grammar.is_terminated()  # nothing of it stays
+    assert np.array_equal(masks_of(manager, [first, second], drafts), masks)
+    assert manager.validate_tokens(first, [ids("ab"), ids("12"), tokenizer.eos_token_id, 5]) == [
         ids("ab"), ids("12"), tokenizer.eos_token_id
     ]  # fmt: skip
-    assert manager.validate_tokens(one, [ids("ab"), ids("ab")]) == [ids("ab")]
+    assert manager.validate_tokens(first, [ids("ab"), ids("ab")]) == [ids("ab")]
 
 
 def test_the_stops_of_a_request_end_its_text_where_it_may_end(manager: Any) -> None:
@@ -218,22 +218,22 @@ def test_the_engines_options_of_json_hold(tokenizer: Any, manager: Any) -> None:
 
 
 def test_a_grammar_beyond_its_limits_ends_its_request_alone(manager: Any, caplog: Any) -> None:
-    class Tired:
+    class BeyondItsLimits:
         def __getattr__(self, name: str) -> Any:
             def give_up(*arguments: Any) -> Any:
                 raise ValueError("the limit of work is reached")
 
             return give_up
 
-    one, two = request_for(manager, "a", regex="ab"), request_for(manager, "b", regex="ab")
-    one.structured_output_request.grammar.matcher = Tired()
-    one.structured_output_request.grammar.is_terminated = lambda: False
-    masks = masks_of(manager, [one, two])
+    first, second = request_for(manager, "a", regex="ab"), request_for(manager, "b", regex="ab")
+    first.structured_output_request.grammar.matcher = BeyondItsLimits()
+    first.structured_output_request.grammar.is_terminated = lambda: False
+    masks = masks_of(manager, [first, second])
     assert masks[0].all()
     assert masks[1].sum() == 2
     ab = manager.tokenizer.convert_tokens_to_ids("ab")
-    assert not manager.accept_tokens(one, [ab])
-    assert manager.accept_tokens(two, [ab])
+    assert not manager.accept_tokens(first, [ab])
+    assert manager.accept_tokens(second, [ab])
     assert "the limit of work is reached" in caplog.text
 
 

@@ -212,7 +212,7 @@ def test_processed_rows_are_those_of_numpy(caplog: pytest.LogCaptureFixture) -> 
 def test_the_host_takes_over_from_a_library_that_leaves_an_impossible_row(
     monkeypatch: pytest.MonkeyPatch, value: float
 ) -> None:
-    """What the library writes is spoilt before it is looked at."""
+    """The library's output is spoilt before it is checked."""
     backend, looked = LibraryBackend(toy()), ProcessedOutput.impossible
 
     def spoil(output: ProcessedOutput) -> np.ndarray:
@@ -290,14 +290,14 @@ def test_the_host_reports_logprobs_in_place_of_impossible_ones() -> None:
     promised = f"PROMISES={ALL | number('ES_LOGPROBS')}"
     settings = tuple({**given, "logprobs": 2, "logprobs_mode": ("raw", "processed")} for given in PLAIN)
     backend = LibraryBackend(variant("IMPOSSIBLE_LOGPROBS", promised))
-    found, expected = (
+    result, expected = (
         scheduler_of(settings, each).step(logits_of(0, len(PLAIN))) for each in (backend, "numpy")
     )
     assert backend.lost
-    np.testing.assert_array_equal(found.token_ids, expected.token_ids)
+    np.testing.assert_array_equal(result.token_ids, expected.token_ids)
     for kind, table in expected.logprobs.by_mode.items():
-        np.testing.assert_array_equal(found.logprobs.by_mode[kind].token_ids, table.token_ids)
-        np.testing.assert_array_equal(found.logprobs.by_mode[kind].logprobs, table.logprobs)
+        np.testing.assert_array_equal(result.logprobs.by_mode[kind].token_ids, table.token_ids)
+        np.testing.assert_array_equal(result.logprobs.by_mode[kind].logprobs, table.logprobs)
 
 
 def test_a_library_that_declares_that_it_writes_gets_copies() -> None:

@@ -34,14 +34,14 @@ def probed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
 
 def expressions() -> dict[str, str]:
     """C expressions by the name under which they are compared."""
-    found = {f"{struct}": f"sizeof({struct})" for struct in STRUCTS}
+    named = {f"{struct}": f"sizeof({struct})" for struct in STRUCTS}
     for struct in STRUCTS:
         for field, _ in contract().typeof(struct).fields:
-            found[f"{struct}.{field}"] = f"offsetof({struct}, {field})"
-            found[f"{struct}.{field}.size"] = f"sizeof((({struct} *)0)->{field})"
+            named[f"{struct}.{field}"] = f"offsetof({struct}, {field})"
+            named[f"{struct}.{field}.size"] = f"sizeof((({struct} *)0)->{field})"
     for enum in ENUMS:
-        found |= {name: name for name in contract().typeof(enum).relements}
-    return found | {"ES_ABI": "ES_ABI"}
+        named |= {name: name for name in contract().typeof(enum).relements}
+    return named | {"ES_ABI": "ES_ABI"}
 
 
 def test_every_struct_of_the_header_is_compared() -> None:

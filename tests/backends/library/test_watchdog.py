@@ -49,13 +49,13 @@ def test_a_time_limit_changes_no_token(path: str, settings: Any, packaged: Path)
 
 def test_logprobs_are_handed_out_under_a_time_limit(packaged: Path) -> None:
     settings = tuple({**given, "logprobs": 2, "logprobs_mode": ("raw", "processed")} for given in PLAIN)
-    found, expected = (
+    result, expected = (
         scheduler_of(settings, each).step(logits_of(0, len(PLAIN)))
         for each in (LibraryBackend(packaged, timeout=MINUTE), "numpy")
     )
     for kind, table in expected.logprobs.by_mode.items():
-        np.testing.assert_array_equal(found.logprobs.by_mode[kind].token_ids, table.token_ids)
-        np.testing.assert_array_equal(found.logprobs.by_mode[kind].logprobs, table.logprobs)
+        np.testing.assert_array_equal(result.logprobs.by_mode[kind].token_ids, table.token_ids)
+        np.testing.assert_array_equal(result.logprobs.by_mode[kind].logprobs, table.logprobs)
 
 
 @pytest.mark.parametrize("timeout", [MINUTE, None])

@@ -5,21 +5,20 @@ from __future__ import annotations
 import pytest
 
 from engine_sampler.cli.bench import Measurement, machine, markdown, measure
-from engine_sampler.cli.bench.cases import CASES, CHAIN, PASS, count_of, spelled
+from engine_sampler.cli.bench.cases import CASES, CHAIN, LEAST_ROUNDS, PASS, count_of, medians, spelled
 from engine_sampler.cli.bench.peers import PEERS, installed
 from engine_sampler.cli.bench.rows import batch
-from engine_sampler.cli.bench.timing import LEAST_ROUNDS, medians
 
 
 def test_every_case_is_timed_with_one_row_and_with_all() -> None:
-    found = list(measure(512, 2, 0.0))
-    assert len(found) == count_of(2)
+    measured = list(measure(512, 2, 0.0))
+    assert len(measured) == count_of(2)
     for rows in (1, 2):
-        names = [measurement.name for measurement in found if measurement.rows == rows]
+        names = [measurement.name for measurement in measured if measurement.rows == rows]
         assert names[:2] == [PASS, CHAIN]
         assert set(CASES) < set(names)
-    assert all(measurement.seconds > 0 for measurement in found)
-    assert all(m.passes is not None and m.passes > 0 for m in found if m.name in CASES)
+    assert all(measurement.seconds > 0 for measurement in measured)
+    assert all(m.passes is not None and m.passes > 0 for m in measured if m.name in CASES)
 
 
 @pytest.mark.parametrize("name", PEERS)

@@ -30,11 +30,11 @@ class DeviceTensor:
         self.stream, self.ready = (order.stream, order.ready) if order else (stream_of(source), 0)
         tensor = self.pointer
         if tensor.ndim != 2 or tensor.lanes != 1 or (tensor.strides and tensor.strides[1] != 1):
-            raise ValueError("the logits are no rows of contiguous columns")
+            raise ValueError("the logits are not rows of contiguous columns")
         width = tensor.shape[1]
         self.stride = int(tensor.strides[0] if tensor.strides else width)
         if width < vocab_size or (self.stride < width and tensor.shape[0] > 1):
-            raise ValueError("the logits are no rows of a whole vocabulary")
+            raise ValueError("the logits are not rows of a whole vocabulary")
         self.address = int(contract().cast("uintptr_t", tensor.data)) + tensor.byte_offset
         device = Device(tensor.device_type, tensor.device_id)
         self.layout = Layout(tensor.code, tensor.bits, self.stride == vocab_size, device)

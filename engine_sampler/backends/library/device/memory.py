@@ -12,7 +12,7 @@ from ..header import contract, number
 from .logits import exported
 
 Allocate = Callable[[int], Any]
-"""Gives an array of at least so many bytes of a device's memory, which exports itself by DLPack; the memory
+"""Gives an array of at least this many bytes of a device's memory, which exports itself by DLPack; the memory
 is free again when the array is no longer referenced."""
 
 
@@ -28,7 +28,7 @@ _ALIGNMENT = 64
 """Of memory that the host brings, in bytes."""
 
 _MOST_UNUSED = 8
-"""So many blocks are kept for the next steps, such as those of tokens."""
+"""This many blocks are kept for the next steps, such as those of tokens."""
 
 
 class MemoryBlock:

@@ -117,18 +117,18 @@ class DeviceParts:
             return None
         return partial(self._copies, found, logits.width)
 
-    def _copies(self, found: DeviceTensor, width: int, rows: Sequence[int]) -> np.ndarray | None:
+    def _copies(self, tensor: DeviceTensor, width: int, rows: Sequence[int]) -> np.ndarray | None:
         """Rows of logits, [n, width]; None if the library cannot read them now."""
         which = np.array(rows, np.int64)
-        copies: np.ndarray = np.empty((len(which), width), _dtype_of(found))
+        copies: np.ndarray = np.empty((len(which), width), _dtype_of(tensor))
         ffi = contract()
         self.session.context.enter()
         code = self._read_rows(
             self._pointer,
-            found.pointer,
+            tensor.pointer,
             ffi.from_buffer("int64_t[]", which),
             len(which),
-            ffi.cast("void *", found.stream),
+            ffi.cast("void *", tensor.stream),
             ffi.from_buffer(copies),
         )
         return copies if code == number("ES_OK") else None

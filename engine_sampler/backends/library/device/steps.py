@@ -241,6 +241,6 @@ def _offer(parts: DeviceParts, group: Group, need: Requirements, tensor: DeviceT
 def _accepted(parts: DeviceParts, program: Parts, need: Requirements, tensor: DeviceTensor) -> Answer | None:
     """The library's answer for a program, if it is sufficient for these logits."""
     answer = parts.session.query(program, need.layout, need.masked)
-    if not need.met_by(answer, given=True, processed=need.processed) or answer is None:
+    if not need.met_by(answer, as_given=True, processed=need.processed) or answer is None:
         return None
     return None if answer.alignment > tensor.alignment else answer

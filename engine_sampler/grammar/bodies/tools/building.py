@@ -41,7 +41,7 @@ def tool_calls(
     reasoning    "enabled": thoughts come first, and the text begins within them where the chat template opens
                  them; "auto": thoughts, with both their marks, or none; "disabled": none, as in engines that
                  apply a grammar only after them
-    answer       under "auto", a format of structural tags that the text has if it is no call: it is either
+    answer       under "auto", a format of structural tags that the text has if it is not a call: it is either
                  this or calls then. None: text with calls in it
 
         Grammar.from_structural_tag(tool_calls("qwen_3", tools, "required"))
@@ -74,8 +74,8 @@ def formatted_answer(family: str, content: Format, reasoning: Reasoning) -> dict
 
 
 class _Asked(NamedTuple):
-    """What one tag is built from; `choice` is "auto", "required" or "named", and `content` what an answer is
-    under "auto" that is no call, if it is not free."""
+    """What one tag is built from; `choice` is "auto", "required" or "named", and `content` what an
+    answer under "auto" is that is not a call, if it is not free."""
 
     family: Family
     functions: Sequence[Function]

@@ -61,10 +61,10 @@ def custom_input(tool: Mapping[str, Any]) -> CustomInput | None:
     """The input of a custom tool, in the form of chat completions or of Responses; None for other tools."""
     if tool.get("type") != "custom":
         return None
-    given = mapping("tools.custom", tool.get("custom", tool)).get("format")
-    if given is None:
+    wanted = mapping("tools.custom", tool.get("custom", tool)).get("format")
+    if wanted is None:
         return CustomInput("text")
-    form = mapping("tools.custom.format", given)
+    form = mapping("tools.custom.format", wanted)
     if form.get("type") == "text":
         return CustomInput("text")
     grammar = mapping("tools.custom.format.grammar", form.get("grammar", form))
@@ -73,4 +73,4 @@ def custom_input(tool: Mapping[str, Any]) -> CustomInput | None:
     if form.get("type") == "grammar" and texts and syntax in _SYNTAXES and definition:
         return CustomInput(syntax, definition)
     allowed = "the type text, or grammar with the syntax lark or regex and a definition"
-    raise ParameterError(f"tools.custom.format={quoted(given)} is not allowed: {allowed}")
+    raise ParameterError(f"tools.custom.format={quoted(wanted)} is not allowed: {allowed}")

@@ -26,19 +26,19 @@ def openapi_tools(document: Any, operations: Iterable[str] | None = None) -> lis
     parameters by name, wherever the request has them, and the JSON of its body as `body`. References into
     `components` are kept, with what they lead to.
 
-    Raises `ParameterError` for what is no such document, and for operations that it lacks.
+    Raises `ParameterError` for other documents, and for operations that it lacks.
     """
     root = _loaded(document)
-    found = {name: _tool(root, name, path, operation) for name, path, operation in _operations(root)}
+    tools = {name: _tool(root, name, path, operation) for name, path, operation in _operations(root)}
     if operations is None:
-        return list(found.values())
+        return list(tools.values())
     names = list(operations)
     for name in names:
-        if name not in found:
+        if name not in tools:
             raise ParameterError(
-                f"operations names {quoted(name)}, which is not allowed: one of {', '.join(found)}"
+                f"operations names {quoted(name)}, which is not allowed: one of {', '.join(tools)}"
             )
-    return [found[name] for name in names]
+    return [tools[name] for name in names]
 
 
 def _loaded(document: Any) -> Mapping[str, Any]:
@@ -82,16 +82,16 @@ def _arguments(
     properties: dict[str, Any] = {}
     required: dict[str, bool] = {}
     for given in (*path.get("parameters", ()), *operation.get("parameters", ())):
-        one = _followed(root, f"{name}.parameters", given)
-        own = one.get("name")
+        described = _followed(root, f"{name}.parameters", given)
+        own = described.get("name")
         if not isinstance(own, str) or (own == BODY and "requestBody" in operation):
             raise ParameterError(f"the parameter {quoted(own)} of {name} is not allowed: a name of its own")
-        properties[own] = _schema(one) | _text(one)
-        required[own] = one.get("required") is True
+        properties[own] = _schema(described) | _text(described)
+        required[own] = described.get("required") is True
     if "requestBody" in operation:
-        one = _followed(root, f"{name}.requestBody", operation["requestBody"])
-        properties[BODY] = _schema(one) | _text(one)
-        required[BODY] = one.get("required") is True
+        described = _followed(root, f"{name}.requestBody", operation["requestBody"])
+        properties[BODY] = _schema(described) | _text(described)
+        required[BODY] = described.get("required") is True
     schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
     needed = [key for key, is_needed in required.items() if is_needed]
     if needed:
@@ -133,7 +133,7 @@ def _text(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _components(root: Mapping[str, Any], schema: Any) -> dict[str, Any]:
-    """What the references of a schema lead to, and theirs, where they lead to."""
+    """The targets of a schema's references, and of theirs in turn, at their places."""
     kept: dict[str, Any] = {}
     waiting, seen = [schema], set()
     while waiting:

@@ -104,16 +104,16 @@ def functions_of(tools: Any) -> dict[str, Mapping[str, Any]]:
     return functions
 
 
-def _as_tool(given: Any) -> Any:
+def _as_tool(tool: Any) -> Any:
     """A tool in OpenAI's form: a function of Python, or a class such as a pydantic model, becomes one."""
-    if not is_described(given):
-        return given
+    if not is_described(tool):
+        return tool
     from ....base.python_types import tool_of  # few tools are given so
 
     try:
-        return tool_of(given)
+        return tool_of(tool)
     except ValueError as error:
-        raise ParameterError(f"tools={quoted(given)} is not allowed: {error}") from None
+        raise ParameterError(f"tools={quoted(tool)} is not allowed: {error}") from None
 
 
 def _with_schema(function: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -109,7 +109,7 @@ typedef struct eg_steady {
     uint64_t classes;    /* of the characters each of which is what is repeated */
     int32_t alternative; /* all of whose members begin so */
     int32_t most;        /* with how many of them they may begin */
-    int32_t proven;      /* after up to so many of them, something is left */
+    int32_t proven;      /* after up to this many of them, something is left */
     int32_t refuted;     /* after as many or more, nothing is left */
     bool over;           /* nothing follows it: what is left should not be empty */
     bool last;           /* it is the last one of its expression */

@@ -75,8 +75,8 @@ int32_t eg_derive_once(eg_expressions *x, int32_t e, int byte);
 /* ... and once for each class of bytes. */
 int32_t eg_derive_by_class(eg_expressions *x, int32_t e, int byte);
 
-/* The intersection `n`, without guards, with its counts dropped: as often as one likes in place of so many
- * times. `counts` receives what was dropped. */
+/* The intersection `n`, without guards, with its counts dropped: any number of times in place of those
+ * counted. `counts` receives what was dropped. */
 typedef struct eg_counts {
     int32_t least;  /* the smallest upper bound; EG_FAR: there is none */
     int32_t low;    /* the greatest lower bound; 0: there is none */
@@ -95,7 +95,7 @@ eg_reach eg_reach_of(eg_expressions *x, int32_t e);
 
 typedef void eg_visit(eg_expressions *x, int32_t e, void *to);
 
-/* Call `visit` with each alternative of `e`: expressions of which it is the union, and of which none is, or
+/* Call `visit` with each alternative of `e`: expressions whose union it is, and none of which is, or
  * begins with, a union of more than words. It is the only one itself if it has no others, or a look-ahead.
  */
 void eg_visit_alternatives(eg_expressions *x, int32_t e, eg_visit *visit, void *to);

@@ -12,7 +12,7 @@ enum { EG_MOST_STATES = 1024, EG_LEAST_STATES = 16 };
 /* ... and the work that this may take. */
 enum { EG_MOST_WORK = 1 << 20 };
 
-/* How many derivatives to visit, after so many searches in vain. */
+/* How many derivatives to visit, after this many searches in vain. */
 int32_t eg_most_states(int vain);
 
 /* Count a search. */

@@ -1,4 +1,4 @@
-/* Whether texts can go on after any characters of some classes, up to so many.
+/* Whether texts can go on after any characters of some classes, up to this many.
  *
  * A pattern within a length has as many derivatives as there are places for its parts, and most of them
  * need not be told apart. After any n characters X, a match of X{low,high}Y may go on as X{low-n,high-n}Y;

@@ -67,7 +67,7 @@ static void begin_after(eg_places *p, int32_t state) {
     p->after.count = room;
 }
 
-/* A thread of `state` can have come about by spending so many tokens; the least number counts, since with it
+/* A thread of `state` can have come about by spending this many tokens; the least number counts, since with it
  * the text can go on in the most ways. */
 static void note_spent(eg_places *p, int32_t state, const eg_thread *t, int32_t level, int32_t spent) {
     const int32_t i = eg_state_find(p->states, state, t);

@@ -85,17 +85,20 @@ def _drawn(operators: Backend, place: Place, draws: int) -> dict[str, Any]:
         return {"passed": False, "error": str(error)}
 
 
-def summary(found: dict[str, Any]) -> str:
+def summary(results: dict[str, Any]) -> str:
     """The report for people: a few lines, and the table of times in Markdown."""
-    equality = found["equality"]
+    equality = results["equality"]
     verdict = "equal" if equality["difference"] is None else f"NOT EQUAL: {equality['difference']}"
-    lines = [f"{found['date']}, {found['target']}", f"{equality['rows']:,} rows beside the host: {verdict}"]
-    if found["draws"] is not None:
-        lines.append("draws of the operators: " + ", ".join(f"{k} {v}" for k, v in found["draws"].items()))
-    lines.append("passed" if found["passed"] else "FAILED")
-    names = list(found["timings"][0])
+    lines = [
+        f"{results['date']}, {results['target']}",
+        f"{equality['rows']:,} rows beside the host: {verdict}",
+    ]
+    if results["draws"] is not None:
+        lines.append("draws of the operators: " + ", ".join(f"{k} {v}" for k, v in results["draws"].items()))
+    lines.append("passed" if results["passed"] else "FAILED")
+    names = list(results["timings"][0])
     lines += ["", "| " + " | ".join(names) + " |", "| " + " | ".join("---" for _ in names) + " |"]
-    return "\n".join(lines + ["| " + " | ".join(map(str, row.values())) + " |" for row in found["timings"]])
+    return "\n".join(lines + ["| " + " | ".join(map(str, row.values())) + " |" for row in results["timings"]])
 
 
 def _parser() -> argparse.ArgumentParser:

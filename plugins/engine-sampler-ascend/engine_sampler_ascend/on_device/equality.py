@@ -30,15 +30,15 @@ def compare(
     backend: Backend, place: Place, rows: int, seconds: float, vocab_sizes: tuple[int, ...] = (1024, 151_936)
 ) -> ComparedRows:
     """Step random requests on `backend` and on the host, until `rows` rows are compared, or time is up."""
-    found = ComparedRows()
+    compared = ComparedRows()
     end = time.monotonic() + seconds
     seed = 0
-    while found.difference is None and found.rows < rows and time.monotonic() < end:
+    while compared.difference is None and compared.rows < rows and time.monotonic() < end:
         form, vocab_size = FORMS[seed % len(FORMS)], vocab_sizes[seed % len(vocab_sizes)]
-        found.difference = _one_step(backend, place, form, vocab_size, seed)
-        found.rows += ROWS_OF_A_STEP
+        compared.difference = _one_step(backend, place, form, vocab_size, seed)
+        compared.rows += ROWS_OF_A_STEP
         seed += 1
-    return found
+    return compared
 
 
 def _one_step(backend: Backend, place: Place, form: str, vocab_size: int, seed: int) -> str | None:
@@ -68,18 +68,18 @@ def _scheduler(backend: Any, vocab_size: int, settings: list[dict[str, Any]]) ->
 
 def _settings(rng: np.random.Generator) -> dict[str, Any]:
     """The parameters of a request, most of which begin on the NPU."""
-    given: dict[str, Any] = {"temperature": float(rng.choice([0.0, 0.2, 0.8, 1.0, 1.7]))}
+    settings: dict[str, Any] = {"temperature": float(rng.choice([0.0, 0.2, 0.8, 1.0, 1.7]))}
     if rng.random() < 0.7:
-        given["top_k"] = int(rng.choice([1, 2, 17, 40, 200, 1024, 5000]))
+        settings["top_k"] = int(rng.choice([1, 2, 17, 40, 200, 1024, 5000]))
     if rng.random() < 0.5:
-        given["top_p"] = float(rng.uniform(0.3, 1))
+        settings["top_p"] = float(rng.uniform(0.3, 1))
     if rng.random() < 0.3:
-        given["min_p"] = float(rng.uniform(0, 0.3))
+        settings["min_p"] = float(rng.uniform(0, 0.3))
     if rng.random() < 0.2:
-        given |= {"repetition_penalty": 1.3, "presence_penalty": 0.5, "penalty_scope": "all"}
+        settings |= {"repetition_penalty": 1.3, "presence_penalty": 0.5, "penalty_scope": "all"}
     if rng.random() < 0.5:
-        given["order"] = "vllm"
-    return given
+        settings["order"] = "vllm"
+    return settings
 
 
 def _row(rng: np.random.Generator, vocab_size: int) -> np.ndarray:

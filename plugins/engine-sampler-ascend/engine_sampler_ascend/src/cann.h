@@ -52,7 +52,7 @@ enum { ACL_EVENT_RECORDED_STATUS_COMPLETE = 1 };
     X(aclnnStatus, aclDestroyIntArray, (const aclIntArray *array))                                     \
     X(aclnnStatus, aclDestroyAclOpExecutor, (aclOpExecutor * executor))
 
-/* What the first phase of each operator returns: the bytes of its workspace, and an executor for one second
+/* The first phase of each operator returns: the bytes of its workspace, and an executor for one second
  * phase. */
 #define CANN_PLANNED uint64_t *workspace, aclOpExecutor **executor
 

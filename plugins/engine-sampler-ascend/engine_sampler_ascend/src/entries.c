@@ -38,7 +38,7 @@ static void read_penalties(const es_context *context, const ascend_program *prog
     entry->reach = history ? history->used : 0;
 }
 
-/* A row that may need more numbers than it is given is declined, and so is one that is given others than the rest. */
+/* A row that may need more numbers than it is given is declined, and so is one whose numbers differ in kind. */
 static void check_noise(const ascend_plan *plan, const ascend_program *program, ascend_run *run,
                         ascend_entry *entry) {
     if (program->way != DRAWN) return;

@@ -24,14 +24,14 @@ void cann_sim_fail(const char *function, int64_t nth, int32_t code);
 /* While it is on, calls are those of a test: they are not counted, and do not fail. */
 void cann_sim_pause(int32_t on);
 /* What its operators do wrong until the next reset. */
-typedef enum cann_sim_lie {
+typedef enum cann_sim_fault {
     LIST_TWICE = 1, /* Topk: the second token is the first again */
-    LIST_OUTSIDE = 2, /* Topk and ArgMax: an id that is no token */
+    LIST_OUTSIDE = 2, /* Topk and ArgMax: an id outside the vocabulary */
     LIST_UNSORTED = 4, /* Topk: the worst token first */
     GROWING_NEEDS = 8 /* every call asks for more workspace than the one before */
-} cann_sim_lie;
-void cann_sim_lie_about(int32_t lies);
-int32_t cann_sim_lies(void);
+} cann_sim_fault;
+void cann_sim_set_faults(int32_t faults);
+int32_t cann_sim_faults(void);
 /* How often a function has been called since the last reset. */
 int64_t cann_sim_calls(const char *function);
 /* No failures, no calls, no misuses; a chip of the name `soc`; whether somebody has called aclInit already. */

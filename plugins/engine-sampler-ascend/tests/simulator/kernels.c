@@ -117,7 +117,7 @@ void find_best(const aclOpExecutor *call) {
     const aclTensor *self = call->tensors[0], *out = call->tensors[1];
     for (int64_t row = 0; row < self->rows; row++) {
         token *all = sorted(self, row, descending);
-        put_id(out, row, 0, cann_sim_lies() & LIST_OUTSIDE ? self->columns : all[0].id);
+        put_id(out, row, 0, cann_sim_faults() & LIST_OUTSIDE ? self->columns : all[0].id);
         free(all);
     }
 }
@@ -127,9 +127,9 @@ void find_leading(const aclOpExecutor *call) {
     for (int64_t row = 0; row < self->rows; row++) {
         token *all = sorted(self, row, descending);
         const int64_t last = call->numbers[0] - 1;
-        if (cann_sim_lies() & LIST_TWICE) all[1] = all[0];
-        if (cann_sim_lies() & LIST_OUTSIDE) all[last].id = -1;
-        if (cann_sim_lies() & LIST_UNSORTED) {
+        if (cann_sim_faults() & LIST_TWICE) all[1] = all[0];
+        if (cann_sim_faults() & LIST_OUTSIDE) all[last].id = -1;
+        if (cann_sim_faults() & LIST_UNSORTED) {
             const token worst = all[last];
             memmove(all + 1, all, (size_t)last * sizeof *all);
             all[0] = worst;

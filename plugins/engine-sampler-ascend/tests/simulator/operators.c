@@ -27,7 +27,7 @@ static aclOpExecutor *new_call(const char *name, void (*work)(const aclOpExecuto
     *call = (aclOpExecutor){.is_alive = true, .name = name, .work = work, .next = calls};
     calls = call;
     static uint64_t more;
-    more = cann_sim_lies() & GROWING_NEEDS ? more + 64 : 0;
+    more = cann_sim_faults() & GROWING_NEEDS ? more + 64 : 0;
     call->workspace = *bytes = 1024 + (uint64_t)rows * 32 + more;
     cann_sim_count_executors(1);
     return *out = call;

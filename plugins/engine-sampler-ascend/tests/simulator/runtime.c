@@ -20,7 +20,7 @@ static int32_t n_functions;
 static char soc[40] = "Ascend910B3", wrong[200];
 static bool is_initialised, is_paused;
 static int64_t misuses;
-static int32_t lies;
+static int32_t faults;
 static _Thread_local int32_t device_here = -1;
 
 /* --- failures --- */
@@ -32,9 +32,9 @@ static function *function_called(const char *name) {
     return &functions[n_functions++];
 }
 
-void cann_sim_lie_about(int32_t which) { lies = which; }
+void cann_sim_set_faults(int32_t which) { faults = which; }
 
-int32_t cann_sim_lies(void) { return lies; }
+int32_t cann_sim_faults(void) { return faults; }
 
 void cann_sim_pause(int32_t on) { is_paused = on; }
 
@@ -63,7 +63,7 @@ void cann_sim_reset(const char *chip, int32_t initialised) {
     for (int32_t i = 0; i < n_functions; i++) functions[i].calls = functions[i].fails_at = 0;
     snprintf(soc, sizeof soc, "%s", chip);
     is_initialised = initialised;
-    misuses = lies = 0;
+    misuses = faults = 0;
     wrong[0] = 0;
     cann_sim_forget_calls();
     cann_sim_forget_objects();

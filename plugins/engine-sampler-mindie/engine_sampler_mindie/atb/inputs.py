@@ -18,22 +18,22 @@ Errors = list[str | None]
 
 
 def checked_inputs(
-    given: Mapping[str, Any], shared_topk: int, observed: bool
+    tensors: Mapping[str, Any], shared_topk: int, observed: bool
 ) -> tuple[OperatorInputs, Errors]:
-    """The tensors in `given` as `OperatorInputs`; if topk is None, `shared_topk` applies to all rows.
+    """`tensors` as `OperatorInputs`; if topk is None, `shared_topk` applies to all rows.
 
     `observed` selects the limits of topk. Raises TypeError for wrong dtypes, and ValueError for wrong shapes
     and for a wrong value that applies to all rows; a wrong value of one row is an error of that row. Wrong
     numbers in `probs` and `exp` are found when they are drawn from.
     """
-    bits = _half_bits("probs", given["probs"], _HALVES)
+    bits = _half_bits("probs", tensors["probs"], _HALVES)
     if bits.ndim != 2 or not bits.size:
         raise ValueError(f"probs has shape {bits.shape}; allowed is [rows, vocabulary], at least [1, 1]")
-    dtype, (rows, vocab), single = dtype_name(given["probs"]), bits.shape, given["topk"] is None
+    dtype, (rows, vocab), single = dtype_name(tensors["probs"]), bits.shape, tensors["topk"] is None
     errors: Errors = [None] * rows
-    topp = _column("topp", given["topp"], (dtype,), rows, one_for_all=single)
+    topp = _column("topp", tensors["topp"], (dtype,), rows, one_for_all=single)
     _note_outside(errors, "topp", topp, 0, 1)
-    exp, rand = given["exp"], given["rand"]
+    exp, rand = tensors["exp"], tensors["rand"]
     if rand is not None:
         rand = _column("rand", rand, ("float32",), rows)
         _note_outside(errors, "rand", rand, 0, 1)
@@ -46,7 +46,7 @@ def checked_inputs(
         low, high = 1, vocab
     else:
         # float16 itself cannot hold the sizes of large vocabularies.
-        topk = _column("topk", given["topk"], ("int32", "float16"), rows)
+        topk = _column("topk", tensors["topk"], ("int32", "float16"), rows)
         topk = topk if topk.dtype.kind == "i" else topk.astype(np.float64)
         low, high = (0, vocab - 1) if observed else (1, vocab)
     _note_outside(errors, "topk", topk, low, high)

@@ -68,7 +68,7 @@ def compare(device: str, rows: int, seconds: float, *, workers: int = 1) -> Equa
 
 @contextmanager
 def _runner(workers: int) -> Iterator[Callable[..., Future[Any]]]:
-    """What starts a call: in one of so many processes, or here and at once for one worker."""
+    """What starts a call: in one of this many processes, or here and at once for one worker."""
     if workers == 1:
         yield _call_here
         return

@@ -192,7 +192,7 @@ def start_step(case: TimedCase, logits: Tensor, replay: Any) -> Step:
             logits.shape[1],
             samplers=list(case.settings),
             selector=selector,
-            given=step_inputs,
+            tensors=step_inputs,
             fixed=fixed,
             bitmask=bitmask,
             edits=edits,

@@ -22,10 +22,9 @@ from .integer_weights import (
     weight_of_share,
     weights,
 )
-from .logprobs import log_total, row_logprobs
+from .logprobs import columns_of, descending, first_columns, log_total, row_logprobs, sort_keys
 from .philox import scale_draw
 from .probe import shortcoming
-from .ranking import columns_of, descending, first_columns, sort_keys
 from .scalars import constant, exp2_64, log2_64, power, square_root, sum_in_order
 
 __all__ = [

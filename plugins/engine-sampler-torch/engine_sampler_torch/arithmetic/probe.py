@@ -10,7 +10,7 @@ import torch
 from engine_sampler import arithmetic as reference
 
 from .integer_weights import distances, information, weights
-from .ranking import descending
+from .logprobs import descending
 from .scalars import exp2_64, log2_64, square_root
 
 _DENORMAL = ((1e-40, torch.float32), (1e-310, torch.float64))

@@ -22,7 +22,7 @@ UNKNOWN, NO_PART = tl.constexpr(2.0), tl.constexpr(3.0)
 """In the place of the nearer end of an interval: nothing is known; the row takes no part."""
 MIN_P, TEMPERATURE = tl.constexpr(4), tl.constexpr(1)
 RUNS, RUN, AT_ONCE = tl.constexpr(256), tl.constexpr(32), tl.constexpr(2048)
-"""The sample: so many runs of so many ids, all over the row; and how many are read at once."""
+"""The sample: this many runs of this many ids, all over the row; and how many are read at once."""
 WIDTHS = tl.constexpr(32)
 
 

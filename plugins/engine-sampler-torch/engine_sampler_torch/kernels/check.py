@@ -172,7 +172,7 @@ def find_difference(device: torch.device, sample: Callable[..., KernelOutcome]) 
             VOCAB_SIZE,
             samplers=list(golden.settings),
             selector="dist",
-            given=golden.given(count, device),
+            tensors=golden.given(count, device),
             fixed=golden.fixed,
             draws=torch.from_numpy(bits.view(np.int64)).to(device),
             workspace=workspace,

@@ -169,7 +169,7 @@ def cut_down(s, t, peak, count, bound, is_greedy, scale, k, share, reach, crossi
     for i in tl.static_range(len(OPS)):
         least = 1
         keep = left
-        found = closed
+        decided = closed
         if i == SORTED:
             s, t = first_in_order(s, t, left)
         remain = (lanes < left) if i < SORTED else (s != NO_KEY)
@@ -181,12 +181,12 @@ def cut_down(s, t, peak, count, bound, is_greedy, scale, k, share, reach, crossi
                 peak = heated(peak, scale)
             if GREEDY:
                 keep = tl.where(is_greedy, 1, left)
-                found = found | is_greedy
+                decided = decided | is_greedy
                 # What was cut before kept the first token, and a greedy row is not scaled.
                 lost = lost & ~is_greedy
         if OPS[i] == TOP_K:
             keep = tl.minimum(k, left.to(tl.int64)).to(tl.int32)
-            found = found | (k <= left)
+            decided = decided | (k <= left)
         if OPS[i] == TOP_P:
             weights = tl.where(remain, weight_of(value_of_key(s), peak), 0)
             upto = tl.cumsum(weights, 0)
@@ -218,22 +218,22 @@ def cut_down(s, t, peak, count, bound, is_greedy, scale, k, share, reach, crossi
                 farther = tl.where(known, tl.min(tl.where(near, y, 0.0), 0), farther)
                 if ALONE:
                     surely = tl.where(differs, keep, count)
-            found = found | reached
+            decided = decided | reached
             least = fewest
         if OPS[i] == MIN_P:
             floor = min_p_bound(peak, depth)
             keep = tl.sum(((s <= floor) & remain).to(tl.int32), 0)
-            found = found | (floor <= bound)
+            decided = decided | (floor <= bound)
             least = fewest
-        found = found & (closed | (least <= left))
+        decided = decided & (closed | (least <= left))
         keep = tl.maximum(keep, tl.minimum(least, left).to(tl.int32))
-        keep = tl.where(found, keep, left)
+        keep = tl.where(decided, keep, left)
         if i >= SORTED and (OPS[i] != TEMPERATURE or GREEDY):
             s, t = first_of(s, t, keep, left)
         left = keep
         if OPS[i] != TEMPERATURE:
-            dirty = dirty | ~found
-        closed = found
+            dirty = dirty | ~decided
+        closed = decided
     if len(OPS) <= SORTED:
         s, t = first_in_order(s, t, left)
     return t, peak, lost | ~closed, nearer, farther, surely
@@ -249,7 +249,7 @@ def first_in_order(s, t, left):
 
 @triton.jit
 def drawn_or_first(t, peak, bits, DRAWN: tl.constexpr):
-    """The token of a row of which the tokens `t` remain, by id: one by weight, or the first."""
+    """The token of a row whose tokens `t` remain, by id: one by weight, or the first."""
     return drawn(t, peak, bits) if DRAWN else tl.min(t, 0) & 0xFFFFFFFF
 
 

@@ -143,7 +143,7 @@ def spread(logits, index, bitmask, edit_ids, edit_values, spans, scales, best, f
 
 @triton.jit
 def cut_between(nearer, farther, peak, most, best, share, reach, crossing,
-                totals, masses, numbers, listed, members, found, ordered, tiles,
+                totals, masses, numbers, listed, members, candidates, ordered, tiles,
                 TILE: tl.constexpr, TILES: tl.constexpr, LIST: tl.constexpr, ROOM: tl.constexpr,
                 AT_ONCE: tl.constexpr, DRAWN: tl.constexpr):  # fmt: skip
     """(the state of a row whose tiles are weighed, the last key that stays, the interval in which it should
@@ -189,13 +189,15 @@ def cut_between(nearer, farther, peak, most, best, share, reach, crossing,
                 places, added = places_of(chosen)
                 places += count
                 chosen = chosen & (places < ROOM)
-                tl.store(found + places, key_of_number(values, ids), mask=chosen)
+                tl.store(candidates + places, key_of_number(values, ids), mask=chosen)
                 count += added
             if count <= ROOM:
                 state = tl.full((), KNOWN, tl.int32)
                 tl.debug_barrier()
                 for start in range(0, count, 128):
-                    sort_by_counting(found, ordered, found, start + tl.arange(0, 128), count, 128, 32, False)
+                    sort_by_counting(
+                        candidates, ordered, candidates, start + tl.arange(0, 128), count, 128, 32, False
+                    )
                 tl.debug_barrier()
                 lanes = tl.arange(0, ROOM)
                 keys = tl.load(ordered + lanes, mask=lanes < count, other=NO_KEY)
@@ -244,7 +246,7 @@ def finish(row, source, words, edit_ids, edit_values, spans, lead, peak, cut, la
 
 @kernel()
 def close(logits, index, bitmask, edit_ids, edit_values, spans, scales, best, first, intervals, totals,
-          masses, bins, listed, listing, found, ordered, state, cuts, lates, tokens,
+          masses, bins, listed, listing, candidates, ordered, state, cuts, lates, tokens,
           shares, reaches, crossings, depths, later_scales, draws,
           row_stride, mask_stride, edit_stride, spans_stride, tiles, vocab,
           TILE: tl.constexpr, CHUNK: tl.constexpr, VECTOR: tl.constexpr, TILES: tl.constexpr,
@@ -284,7 +286,7 @@ def close(logits, index, bitmask, edit_ids, edit_values, spans, scales, best, fi
             tl.debug_barrier()
         known, cut, nearer, farther = cut_between(
             nearer, farther, peak, most, best_key, share, reach, crossing, totals + row * tiles,
-            masses + row * tiles, numbers, listed + row, members, found + room, ordered + room, tiles,
+            masses + row * tiles, numbers, listed + row, members, candidates + room, ordered + room, tiles,
             TILE, TILES, LIST, ROOM, AT_ONCE, DRAWN)  # fmt: skip
         if not AGAIN:
             tl.store(intervals + 2 * row, nearer)

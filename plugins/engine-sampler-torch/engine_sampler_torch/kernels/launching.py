@@ -1,4 +1,4 @@
-"""Launches of kernels: one place for their options, and for whoever wants to know of them."""
+"""Launches of kernels: one place for their options and their listeners."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def total(logits, index, peaks, tokens, masses, better, row_stride, tiles, vocab
     chosen = limited(tl.load(source + token).to(tl.float32))
     ids = tile * TILE + tl.arange(0, TILE)
     values = limited(read_raw(source, ids, ids >= 0, vocab))
-    end = tl.where(chosen > float("-inf"), token, 0)  # removed tokens are no rank's
+    end = tl.where(chosen > float("-inf"), token, 0)  # a removed token has no rank
     comes_before = (values > chosen) | ((values == chosen) & (ids < end))
     at = row * tiles + tile
     tl.store(masses + at, tl.sum(weight_of(values, peak), 0))

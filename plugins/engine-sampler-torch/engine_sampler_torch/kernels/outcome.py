@@ -38,7 +38,7 @@ class KernelOutcome:
     @classmethod
     def several(cls, count: int, rows: int, device: torch.device) -> list[KernelOutcome]:
         """`count` of them in one piece of memory, which is free again when none of their tensors is left."""
-        # Triton compiles anew for addresses that are no multiples of 16.
+        # Triton compiles anew for addresses that are not multiples of 16.
         room = rows + rows % 2
         verdicts = torch.empty((count, 3, room), dtype=torch.int64, device=device)
         token_ids, faults, peaks = verdicts.unbind(1)

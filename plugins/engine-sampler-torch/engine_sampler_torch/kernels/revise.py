@@ -18,7 +18,7 @@ from .reading import limited
 PADDING = tl.constexpr(0x7FFFFFFF)
 """The id of an entry without a token: beyond every tile."""
 STEP = 256
-"""How many entries a program works on. A table has a multiple of so many, the last one of them without a
+"""How many entries a program works on. A table has a multiple of this many, the last one of them without a
 token."""
 
 _DOWN, _UP = tl.constexpr(2.0**-150), tl.constexpr(2.0**150)
@@ -30,7 +30,7 @@ def divided(values, factors, inverses):
     """float32 `values` / `factors`, rounded once. `inverses` are float64(1 / factors).
 
     The product in float64 is off by less than 2^−51 of the quotient, and a quotient of numbers of 24 bits
-    that is no tie is at least 2^−49 of it away from one. A tie is possible among denormal numbers alone: a
+    that is not a tie is at least 2^−49 of it away from one. A tie is possible among denormal numbers alone: a
     multiple of 2^−150 that is the quotient exactly."""
     quotients = values.to(tl.float64) * inverses
     ties = (quotients * _UP + TO_INTEGER_64) - TO_INTEGER_64

@@ -67,7 +67,7 @@ class _Launches:
         vocab_size: int,
         shape: WorkspaceShape,
         workspace: Workspace,
-        given: Given,
+        tensors: Given,
         bitmask: Tensor | None,
         edits: Edits | None,
         launch: Callable[..., Any] = launch,
@@ -84,8 +84,8 @@ class _Launches:
         self.none = none[torch.int32]
         self._shared = {
             **vars(workspace),
-            **{own: given[name] for name, (own, _) in PARAMETERS.items() if name in given},
-            "later_scales": given["scale"],
+            **{own: tensors[name] for name, (own, _) in PARAMETERS.items() if name in tensors},
+            "later_scales": tensors["scale"],
             "needs": none[torch.int64],
             "logits": logits,
             "index": index,
@@ -176,13 +176,13 @@ class _Launches:
                     warps=8 if flat else 4)  # fmt: skip
 
     def flat(self, plan: KernelPlan) -> None:
-        """A top_p over rows of which the candidates are too small a part."""
+        """A top_p over rows whose candidates are too small a part."""
         shape = self.shape
         own = {"OPS": plan.operations, "LIST": shape.listed}
         chunk = min(shape.tile, SPREAD_AT_ONCE)
         self._start(flat.spread, self._shared_out(), CHUNK=chunk, **own, warps=8)
         for again, warps, listed in ((False, 16, LISTED_AT_ONCE), (True, 8, LISTED_AGAIN)):
-            self._start(flat.close, (self.rows,), found=self._shared["candidates"],
+            self._start(flat.close, (self.rows,),
                         CHUNK=min(shape.tile, SPREAD_AGAIN), ROOM=ROOM, AT_ONCE=min(shape.listed, listed),
                         DRAWN=plan.cut_last, AGAIN=again, **own, warps=warps)  # fmt: skip
         if not plan.cut_last:
@@ -259,7 +259,7 @@ def sample(
     *,
     samplers: Sequence[str],
     selector: str,
-    given: Mapping[str, Mapping[str, Tensor]],
+    tensors: Mapping[str, Mapping[str, Tensor]],
     fixed: Mapping[str, Any],
     bitmask: Tensor | None = None,
     edits: Edits | None = None,
@@ -273,7 +273,7 @@ def sample(
     logits     float32, float16 or bfloat16 [rows, ≥ vocab_size], columns contiguous, rows with any stride;
     not changed.
     samplers   names that `covers` accepts, in order, without the edits that come before them.
-    given      for each sampler, what its step's `inputs` returned, on the device.
+    tensors    for each sampler, what its step's `inputs` returned, on the device.
     fixed      for each sampler, its step's `fixed`.
     bitmask    int32 [n, words], row i for index[i]: bit 1 = allowed.
     edits      what all edits together make of the tokens they touch. The mask rules over them.
@@ -289,7 +289,7 @@ def sample(
     workspace.check(index.shape[0], vocab_size, plan.gathered)
     shape = shape or WorkspaceShape.of(index.shape[0], vocab_size, plan.wanted)
     arguments = {name: workspace.none[dtype] for name, (_, dtype) in PARAMETERS.items()}
-    arguments |= {name: tensor for step in samplers for name, tensor in given[step].items()}
+    arguments |= {name: tensor for step in samplers for name, tensor in tensors[step].items()}
     if draws is not None:
         arguments["draw"] = draws
     start = launch if replay is None else replay.launch

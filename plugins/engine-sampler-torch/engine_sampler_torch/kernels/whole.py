@@ -75,19 +75,19 @@ def last_within(source, words, edit_ids, edit_values, spans, lead, scale, cut, l
         below = tl.maximum(below, tl.max(tl.where(pivots < chosen, sums, 0), 0))
         prefix += chosen.to(tl.int64) << bits
         bits -= 4
-    one = tl.where(weighed, weight_of(value_of(~prefix.to(tl.int32)), peak), 1)
-    found = (prefix << 32) - 1
+    unit = tl.where(weighed, weight_of(value_of(~prefix.to(tl.int32)), peak), 1)
+    last = (prefix << 32) - 1
     before = below
     for start in range(0, vocab, TILE):
         ids = start + lanes
         keys = remaining(source, words, edit_ids, edit_values, spans, lead, scale, cut, late, start // SPAN,
                          ids, ids >= 0, vocab, MASKED, EDITED, HEATED)  # fmt: skip
         tied = (keys >> 32) == prefix
-        upto = before + tl.cumsum(tied.to(tl.int64), 0) * one
-        stays = tied & (upto - tl.where(crossing, one, 0) <= limit)
-        found = tl.maximum(found, tl.max(tl.where(stays, keys, -1 << 63), 0))
-        before += tl.sum(tied.to(tl.int64), 0) * one
-    return tl.where(exceeded, found, NO_KEY)
+        upto = before + tl.cumsum(tied.to(tl.int64), 0) * unit
+        stays = tied & (upto - tl.where(crossing, unit, 0) <= limit)
+        last = tl.maximum(last, tl.max(tl.where(stays, keys, -1 << 63), 0))
+        before += tl.sum(tied.to(tl.int64), 0) * unit
+    return tl.where(exceeded, last, NO_KEY)
 
 
 @triton.jit

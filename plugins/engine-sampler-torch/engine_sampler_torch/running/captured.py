@@ -30,8 +30,7 @@ SEEN_BEFORE = 3
 """How many steps must have been alike: what a step needs is compiled and allocated then, and a graph that is
 not used again has not cost more than they did."""
 MOST_KINDS = 4
-"""Of so many kinds of steps of the same requests the graphs are kept: engines have their logits in one place
-or in a few in turn."""
+"""How many graphs of the same requests are kept: engines have their logits in one place, or in a few."""
 _TOKENS_AT_ONCE = 16
 
 
@@ -98,7 +97,7 @@ class TokenRoom:
     def address(self, rows: int) -> int:
         """The same as a number."""
         if not self._left or self._rows != rows:
-            # Triton compiles anew for addresses that are no multiples of 16.
+            # Triton compiles anew for addresses that are not multiples of 16.
             several = torch.empty((_TOKENS_AT_ONCE, rows + rows % 2), dtype=torch.int64, device=self._device)
             self._left = list(several[:, :rows].unbind())
             self._addresses = [place.data_ptr() for place in self._left]

@@ -17,8 +17,8 @@ Edits = tuple[Tensor, Tensor]
 """(token ids int64 [n, e], ascending, padded with the vocabulary's size; their logits float32 [n, e])."""
 
 _ALWAYS_FEW, _SHARE = 256, 64
-"""Up to so many listed tokens of a row, or one in so many of the vocabulary, are few: to sort them, and to
-look for them in every tile, costs less than to change whole rows."""
+"""Up to this many listed tokens of a row, or one in this many of the vocabulary, are few: to sort them and
+look for them in every tile costs less than to change whole rows."""
 
 
 def are_few(piece: GroupPiece, lead: int) -> bool:

@@ -24,7 +24,7 @@ from .tables import EditTables, Revision
 from .transfer import Upload
 
 UNKNOWN = -1
-"""The code of a fault of which the kernels do not know which sampler is to blame: the host finds out."""
+"""The code of a fault whose sampler the kernels do not know: the host finds out."""
 
 
 DEVICE_TYPES = ["cuda"]
@@ -272,13 +272,13 @@ class Fused:
         )
         return _block(narrowed, size), route.start + route.is_heated + 1
 
-    def likeliest(self, piece: GroupPiece, logits: Tensor, found: Any) -> Any:
-        """`kernels.Likeliest` of what raw logprobs of a piece list, beside the tokens that were `found` by
+    def likeliest(self, piece: GroupPiece, logits: Tensor, drawn: Any) -> Any:
+        """`kernels.Likeliest` of what raw logprobs of a piece list, beside the tokens `drawn` by
         `choose`."""
         kernels, size = kernels_for(self._device), piece.vocab_size
         k = min(piece.listed, size)
         workspace = self._room(kernels, len(piece), size, kernels.listed_width(k))
-        return kernels.likeliest(logits, piece.where, size, found.peaks, found.token_ids, k, workspace)
+        return kernels.likeliest(logits, piece.where, size, drawn.peaks, drawn.token_ids, k, workspace)
 
     def deliver(self, token_ids: Tensor, target: Tensor) -> None:
         """Copy the tokens of a step to the address in `target`, int64 [1]."""

@@ -32,19 +32,21 @@ class Lists(NamedTuple):
         """`windows`: none, or the tokens of the rows in two windows, row after row, and how many each has,
         int64; `biases`: for each row ids int64 and the values float32 that are added to their logits, [] for
         none."""
-        found = [_counted(_keys(*window)) for window in windows[:1]]
-        found += [found[0] if window is windows[0] else _counted(_keys(*window)) for window in windows[1:]]
+        windowed = [_counted(_keys(*window)) for window in windows[:1]]
+        windowed += [
+            windowed[0] if window is windows[0] else _counted(_keys(*window)) for window in windows[1:]
+        ]
         added = np.zeros(0, np.int64), np.zeros(0, np.float32)
         if biases:
             ids = np.concatenate([ids for ids, _ in biases])
             values = np.concatenate([values for _, values in biases])
             added = _keys(ids, np.array([len(ids) for ids, _ in biases])), values
-        if found and found[1] is found[0] and not len(added[0]):
-            every = found[0][0]
+        if windowed and windowed[1] is windowed[0] and not len(added[0]):
+            every = windowed[0][0]
         else:
-            every, _ = _counted(np.concatenate([keys for keys, _ in (*found, added)]))
+            every, _ = _counted(np.concatenate([keys for keys, _ in (*windowed, added)]))
         nothing = np.zeros(len(every), np.int64)
-        seen, counted = (_spread(every, *one) for one in found) if found else (nothing, nothing)
+        seen, counted = (_spread(every, *one) for one in windowed) if windowed else (nothing, nothing)
         return cls(
             (every & ((1 << _ROW_SHIFT) - 1), seen, counted, _spread(every, *added)),
             np.bincount(every >> _ROW_SHIFT, minlength=rows),
@@ -58,15 +60,15 @@ class Lists(NamedTuple):
 
 
 def flat_places(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The places of some runs, one after the other, which begin at `starts` and are so long, int64 [m]
-    each."""
+    """The places of some runs, one after the other, that begin at `starts` and have these `lengths`, both
+    int64 [m]."""
     before = np.cumsum(lengths) - lengths
     places: np.ndarray = np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
     return places
 
 
 def _keys(tokens: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The sort keys of tokens, of which each row has so many, int64."""
+    """The sort keys of the tokens of rows with these lengths, int64."""
     keys: np.ndarray = np.repeat(np.arange(len(lengths)) << _ROW_SHIFT, lengths) | tokens
     return keys
 

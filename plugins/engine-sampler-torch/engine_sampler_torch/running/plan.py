@@ -10,13 +10,13 @@ from engine_sampler.contract import Chain, Truncation
 from ..steps import DeviceSelector, DeviceStep, selector_of, step_of
 
 MOST_SEARCHED = 1 << 14
-"""For rows of drafts, histories of so many tokens in all are searched for repetitions: that takes about as
+"""For rows of drafts, histories of this many tokens in all are searched for repetitions: that takes about as
 long as to draw the rows one after the other."""
 
 
 @dataclass(frozen=True)
 class DevicePlan:
-    """A chain, and what of it runs on a device.
+    """A chain, and the part of it that runs on a device.
 
     steps     the samplers up to the first that has no torch form.
     selector  None if it has none, or if the device does not get that far.
@@ -51,7 +51,7 @@ class DevicePlan:
         return self._chooses_ahead and all(s.parameters_only or s.positions_only for s in self.steps)
 
     def follows_drafts(self, tokens: int) -> bool:
-        """The same if drafts are part of histories, which are so long for all of their rows together."""
+        """The same with drafts in the histories, whose lengths are those of all rows together."""
         return self._follows_drafts and (not self._searches or tokens <= MOST_SEARCHED)
 
     @functools.cached_property

@@ -12,7 +12,7 @@ from .pieces import GroupPiece
 
 _MOST_LAYOUTS = 8
 _ALIGNMENT = 16
-"""Triton compiles one kernel for addresses that are multiples of so many bytes, another one for others."""
+"""Triton compiles one kernel for addresses that are multiples of this many bytes, another one for others."""
 
 
 class KernelSource(NamedTuple):
@@ -70,14 +70,14 @@ class Recipe:
         """For the steps from number `start` on, and the selector."""
         assert piece.selector is not None
         inputs, selector = piece.steps[start:], piece.selector.part.name
-        names = [given.part.name for given in inputs]
-        fixed = {name: given.fixed for name, given in zip(names, inputs, strict=True)}
+        names = [part_inputs.part.name for part_inputs in inputs]
+        fixed = {name: part_inputs.fixed for name, part_inputs in zip(names, inputs, strict=True)}
         arguments = {
             "samplers": names,
             "selector": selector,
-            "given": {name: given.given for name, given in zip(names, inputs, strict=True)},
+            "tensors": {name: part_inputs.given for name, part_inputs in zip(names, inputs, strict=True)},
             "fixed": fixed,
         }
-        lasts = all(given.part.parameters_only for given in inputs)
+        lasts = all(part_inputs.part.parameters_only for part_inputs in inputs)
         plan = kernels.plan_of(tuple(names), selector, tuple(fixed.items()))
         return cls(arguments, plan.gathered, lasts)

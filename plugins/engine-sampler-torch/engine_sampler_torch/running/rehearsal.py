@@ -16,7 +16,7 @@ _MANY, _FEW = 9, 1
 
 
 class Form(NamedTuple):
-    """What of logits decides it: how their rows lie, not what they hold."""
+    """The layout of logits, on which it depends; their values do not matter."""
 
     dtype: torch.dtype
     stride: int
@@ -104,7 +104,7 @@ class Rehearsal:
                 self._size,
                 samplers=self._names,
                 selector=self._selector,
-                given=given,
+                tensors=given,
                 fixed=self._fixed,
                 bitmask=bitmask,
                 edits=edits,

@@ -22,7 +22,7 @@ from .reading import FIRST_SAMPLER, GRAMMAR, READING
 from .transfer import Download
 
 MOST_SURVIVORS = 1024
-"""So many survivors of a row come with the download of the step; rows that have more need another one."""
+"""This many survivors of a row come with the download of the step; rows that have more need another one."""
 
 
 class Results:

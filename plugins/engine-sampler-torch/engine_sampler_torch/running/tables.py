@@ -24,7 +24,7 @@ BIASES, PENALTIES = "logit_bias", "penalties"
 _AT_ONCE = 8
 """A history that has grown by more tokens since its last step is listed anew."""
 _SPARE = 64
-"""For so many more tokens there is room when lists are made."""
+"""New lists have room for this many more tokens."""
 _OTHER_WAY = 1 - (1 << 32)
 """Added to a move from the first of two tables to the second, gives the reverse move."""
 _OTHER_TABLES = 1 | 1 << 32
@@ -226,7 +226,7 @@ class _Known(NamedTuple):
 
 
 class _Run:
-    """Steps of the same rows, one after the other, of which each history has grown as usual.
+    """Consecutive steps of the same rows, whose histories have grown as usual.
 
     values  as `_Known.values` after the last of them.
     """
@@ -283,7 +283,7 @@ class EditTables:
         """What is known of the tables of these rows, instead of `_known`, where their epochs are 0."""
         self._width = 0
         self._spare = 0
-        """For so many rows of drafts there are two tables each, behind those of the slots."""
+        """For this many rows of drafts there are two tables each, behind those of the slots."""
         self._known = np.zeros((4, 0), np.int64)
         """By slot, as `_Known`. Epoch 0 is nobody's."""
 
@@ -293,7 +293,7 @@ class EditTables:
         return self.lists, self._edits
 
     def edits(self, rows: int) -> tuple[Tensor, Tensor]:
-        """Where the edits of so many rows are written: ids int64 and values float32 [rows, width]."""
+        """Where the edits of this many rows are written: ids int64 and values float32 [rows, width]."""
         assert self._edits is not None
         ids, values = self._edits
         return ids[:rows], values[:rows]
@@ -370,7 +370,7 @@ class EditTables:
         return 2 * (self._known.shape[1] + np.arange(len(rows.slots)))
 
     def give_up(self) -> None:
-        """What has begun may not be queued: these rows are listed anew in their next step."""
+        """A step that has begun may not be queued: these rows are listed anew in their next step."""
         self._begun.clear()
         self._going.clear()
 
@@ -413,17 +413,17 @@ class EditTables:
 
     def _list_anew(self, rows: ListedRows, which: np.ndarray, upload: Upload, most: int) -> list[int] | None:
         """The lists of the rows `which`, uploaded; None if some are too long."""
-        found = rows.listed(which)
-        longest = int(found.lengths.max()) + _SPARE
+        listed = rows.listed(which)
+        longest = int(listed.lengths.max()) + _SPARE
         if longest > most:
             return None
         if longest >= self._width:
             self._replace(self._known.shape[1], _bucket(longest + 1))
         slots = rows.slots[which]
-        self._known[2, slots] = found.lengths
+        self._known[2, slots] = listed.lengths
         tables = [
-            found.padded(some, fill, NUMPY_DTYPES[dtype], self._width)
-            for some, (fill, dtype) in zip(found.entries, _FILLS, strict=True)
+            listed.padded(some, fill, NUMPY_DTYPES[dtype], self._width)
+            for some, (fill, dtype) in zip(listed.entries, _FILLS, strict=True)
         ]
         return [upload.add(2 * slots + self._known[3, slots]), *map(upload.add, tables)]
 

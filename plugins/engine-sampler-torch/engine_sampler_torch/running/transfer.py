@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 _ALIGNMENT = 16
-"""Every array begins at a multiple of so many bytes: at least those of one element."""
+"""Every array begins at a multiple of this many bytes: at least those of one element."""
 _SMALLEST = 1 << 16
 _DTYPES = {
     np.dtype(name): getattr(torch, name) for name in ("float64", "float32", "int64", "int32", "bool", "uint8")
@@ -19,7 +19,7 @@ _DTYPES = {
 NUMPY_DTYPES = {dtype: name for name, dtype in _DTYPES.items()}
 _MOST_VIEWS = 1024
 _WORD = 8
-"""Every tensor of a download begins at a multiple of so many bytes."""
+"""Every tensor of a download begins at a multiple of this many bytes."""
 
 
 class StreamEvent(Protocol):

@@ -270,7 +270,7 @@ class DeviceStep:
         """What decides the shapes and the path of `apply`, beside the shapes of its inputs: a host value."""
         return None
 
-    def apply(self, block: Block, given: Given, fixed: Any) -> None:
+    def apply(self, block: Block, tensors: Given, fixed: Any) -> None:
         """Change `block`. Every row has at least one finite column."""
         raise NotImplementedError
 
@@ -288,6 +288,6 @@ class DeviceSelector:
     def fixed(self, rows: Rows) -> Hashable:
         return None
 
-    def select(self, block: Block, given: Given, fixed: Any) -> tuple[Tensor, Tensor | None]:
+    def select(self, block: Block, tensors: Given, fixed: Any) -> tuple[Tensor, Tensor | None]:
         """(columns int64 [n], notes float64 [n] or None) of the chosen tokens; `block` stays as it is."""
         raise NotImplementedError

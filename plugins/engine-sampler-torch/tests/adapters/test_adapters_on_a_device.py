@@ -131,7 +131,7 @@ class TableModel:
 
 
 def generated(device: CountingDevice | None, settings: dict[str, Any]) -> torch.Tensor:
-    """Five tokens for three rows, of which the second ends after two."""
+    """Five tokens for three rows; the second one ends after two."""
     scheduler = Scheduler(VOCAB, backend="native" if device is None else "auto")
     prompts = torch.tensor([[1, 2], [3, 4], [5, 6]])
     for row, prompt in enumerate(prompts.tolist()):

@@ -53,7 +53,7 @@ def run(
         vocab_size,
         samplers=names,
         selector=chain.selector.name,
-        given={
+        tensors={
             name: {key: torch.from_numpy(np.array(v)) for key, v in step[0].items()}
             for name, step in steps.items()
         },

@@ -61,18 +61,18 @@ class Logits:
 
 def step(both: tuple[Scheduler, Scheduler], logits: torch.Tensor) -> StepResult:
     """A step on torch, which is as that on NumPy."""
-    found, right = (scheduler.step(logits) for scheduler in both)
-    assert found.errors == right.errors
-    assert found.token_ids.tolist() == right.token_ids.tolist()
-    if found.token_ids_on_device is not None:
-        assert found.token_ids_on_device.tolist() == right.token_ids.tolist()
+    result, right = (scheduler.step(logits) for scheduler in both)
+    assert result.errors == right.errors
+    assert result.token_ids.tolist() == right.token_ids.tolist()
+    if result.token_ids_on_device is not None:
+        assert result.token_ids_on_device.tolist() == right.token_ids.tolist()
     if right.logprobs is not None:
         for kind, of_kind in right.logprobs.by_mode.items():
-            of_torch = found.logprobs.by_mode[kind]
+            of_torch = result.logprobs.by_mode[kind]
             assert of_torch.token_ids.tolist() == of_kind.token_ids.tolist()
             assert np.array_equal(of_torch.logprobs, of_kind.logprobs, equal_nan=True)
             assert of_torch.ranks.tolist() == of_kind.ranks.tolist()
-    return found
+    return result
 
 
 @pytest.mark.parametrize("mixture", MIXTURES, ids=str)

@@ -50,15 +50,15 @@ class Both:
         if faulty is not None:
             rows[faulty] = float("nan")
         drafts = self.guesses(ids, rows.numpy())
-        found, right = (s.step(rows, ids, drafts) for s in (self.torch, self.numpy))
-        assert found.token_ids.tolist() == right.token_ids.tolist()
-        assert found.errors == right.errors
-        assert found.finish_reasons == right.finish_reasons
-        assert found.text == right.text
-        if found.token_ids_on_device is not None:
-            assert found.token_ids_on_device.tolist() == right.token_ids.tolist()
+        result, right = (s.step(rows, ids, drafts) for s in (self.torch, self.numpy))
+        assert result.token_ids.tolist() == right.token_ids.tolist()
+        assert result.errors == right.errors
+        assert result.finish_reasons == right.finish_reasons
+        assert result.text == right.text
+        if result.token_ids_on_device is not None:
+            assert result.token_ids_on_device.tolist() == right.token_ids.tolist()
         assert self.torch.request_ids == self.numpy.request_ids
-        return found
+        return result
 
     def guesses(self, ids: list[Any], rows: np.ndarray) -> list[list[int]]:
         """Right as often as not."""

@@ -221,15 +221,15 @@ def test_a_quotient_is_rounded_once(factor: float) -> None:
         np.zeros((2, width), np.int32),
         np.zeros((2, width), np.float32),
     ]
-    found = torch.zeros(1, width, dtype=torch.int64), torch.zeros(1, width)
+    written = torch.zeros(1, width, dtype=torch.int64), torch.zeros(1, width)
     parameters = [torch.from_numpy(array) for array in (factors, inverses, np.zeros(1), np.zeros(1))]
     revise_tables(
         torch.from_numpy(values)[None],
         torch.tensor([[1 << 32], [-1], [-1], [-1]]),
         torch.zeros(1, dtype=torch.int64),
         [torch.from_numpy(array) for array in lists],
-        found,
+        written,
         parameters,
         len(values),
     )
-    np.testing.assert_array_equal(found[1][0, : len(values)].numpy(), right)
+    np.testing.assert_array_equal(written[1][0, : len(values)].numpy(), right)

@@ -75,9 +75,9 @@ def launch_nothing(noted: Noted, names: list[str], selector: str, dtype: torch.d
 
     values = {"top_k": 40, "top_p": 0.95, "min_p": 0.05, "temperature": 0.8}
     golden = Golden({name: values[name] for name in names})
-    given = golden.given(64, torch.device("meta"))
-    if rich and "temperature" in given:
-        given["temperature"]["greedy"] = empty(64, dtype=torch.bool)
+    tensors = golden.given(64, torch.device("meta"))
+    if rich and "temperature" in tensors:
+        tensors["temperature"]["greedy"] = empty(64, dtype=torch.bool)
     ids, changes = empty(64, 9, dtype=torch.int64), empty(64, 9, dtype=torch.float32)
     sample(
         empty(64, VOCAB_SIZE, dtype=dtype),
@@ -85,7 +85,7 @@ def launch_nothing(noted: Noted, names: list[str], selector: str, dtype: torch.d
         VOCAB_SIZE,
         samplers=names,
         selector=selector,
-        given=given,
+        tensors=tensors,
         fixed=golden.fixed | {"temperature": (False, rich)},
         bitmask=empty(64, VOCAB_SIZE // 32, dtype=torch.int32) if rich else None,
         edits=(ids, changes) if rich else None,

@@ -380,7 +380,7 @@ def test_params_of_cases_are_active() -> None:
 
 def test_without_rows_nothing_is_launched() -> None:
     empty = torch.empty(0, dtype=torch.int64)
-    outcome = sample(torch.zeros(1, 5), empty, 5, samplers=[], selector="dist", given={}, fixed={},
+    outcome = sample(torch.zeros(1, 5), empty, 5, samplers=[], selector="dist", tensors={}, fixed={},
                      draws=empty,
                      workspace=Workspace("cpu", 1, 5))  # fmt: skip
     assert len(outcome.token_ids) == 0

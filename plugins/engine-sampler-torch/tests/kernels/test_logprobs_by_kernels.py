@@ -40,14 +40,14 @@ def test_they_find_what_torch_finds(size: int, k: int, dtype: torch.dtype) -> No
     index = torch.tensor([4, 0, 2, 1, 3])
     tokens = torch.from_numpy(random.integers(0, size, 5))
     peaks = logits.to(torch.float32)[index].amax(1)
-    found = likeliest(logits, index, size, peaks, tokens, k, Workspace("cpu", 5, size))
+    listed = likeliest(logits, index, size, peaks, tokens, k, Workspace("cpu", 5, size))
     values = logits.to(torch.float32)[index]
     values = values.masked_fill(values < -(2.0**100), -np.inf)
     ids, logprobs, ranks = row_logprobs(values, tokens, k)
-    totals = peaks.numpy().astype(np.float64) + log2_mass(found.masses.numpy()) * LN_2
-    assert found.ids.tolist() == ids.tolist()
-    assert found.ranks.tolist() == ranks.tolist()
-    given = (found.values.numpy().astype(np.float64) - totals[:, None]).astype(np.float32)
+    totals = peaks.numpy().astype(np.float64) + log2_mass(listed.masses.numpy()) * LN_2
+    assert listed.ids.tolist() == ids.tolist()
+    assert listed.ranks.tolist() == ranks.tolist()
+    given = (listed.values.numpy().astype(np.float64) - totals[:, None]).astype(np.float32)
     assert given.tobytes() == logprobs.numpy().tobytes()
 
 

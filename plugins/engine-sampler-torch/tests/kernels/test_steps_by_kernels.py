@@ -129,7 +129,7 @@ def layouts(random: np.random.Generator, rows: int) -> Iterator[torch.Tensor]:
         yield torch.from_numpy(random.normal(0, 3, (rows, SIZE)).astype(np.float32)).to(torch.float16)
         padded = torch.from_numpy(random.normal(0, 3, (rows, SIZE + 24)).astype(np.float32))
         yield padded
-        yield padded[:, 3 : SIZE + 3]  # the address is no multiple of 16
+        yield padded[:, 3 : SIZE + 3]  # the address is not a multiple of 16
 
 
 def test_other_layouts_are_launched_anew_and_every_one_is_kept(replays: list[str]) -> None:
@@ -289,7 +289,7 @@ def test_rows_with_values_that_no_model_gives_go_to_the_host(kernels: list[str])
 class First100Step(DeviceStep):
     name = "first_100"
 
-    def apply(self, block: Block, given: Given, fixed: Any) -> None:
+    def apply(self, block: Block, tensors: Given, fixed: Any) -> None:
         block.keep(block.columns < 100)
         block.narrow(100)
 

@@ -53,7 +53,7 @@ def test_a_step_of_a_known_chain_launches_nothing_new(rows: int) -> None:
             100,
             samplers=ORDER,
             selector="dist",
-            given=golden.given(rows, torch.device("cpu")),
+            tensors=golden.given(rows, torch.device("cpu")),
             fixed=golden.fixed,
             draws=torch.arange(rows),
             workspace=Workspace("cpu", rows, 100),

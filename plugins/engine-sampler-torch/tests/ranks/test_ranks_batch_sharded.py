@@ -11,7 +11,7 @@ import pytest
 import torch.distributed as dist
 from counted import counted
 from engine_sampler_torch.ranks import BatchShardedScheduler, VocabularyShards
-from random_life import EOS, SHORT, Life, facts, live
+from random_requests import EOS, SHORT, RandomRequests, facts, live
 from rank_pool import Place, RankPool
 
 from engine_sampler import Grammar, ParameterError, RequestError, SamplingParams, Scheduler
@@ -20,7 +20,7 @@ from engine_sampler.for_backends import default_registry
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
-def test_random_lives_are_those_of_one_rank(ranks: RankPool, size: int) -> None:
+def test_random_requests_are_those_of_one_rank(ranks: RankPool, size: int) -> None:
     rows = 0
     for seed in range(3):
         outcomes = ranks.run(size, live, seed + 10 * size, 60)
@@ -80,18 +80,18 @@ def test_both_groups_have_the_same_ranks(ranks: RankPool) -> None:
 
 def thoughts(place: Place) -> int:
     """The steps in which phases are told."""
-    life = Life(place, 3)
+    requests = RandomRequests(place, 3)
     for i in range(4):
         thinking = {"start": "<", "end": ">", "starts_inside": True}
         params = SamplingParams(seed=i, max_tokens=8, thinking=thinking, thinking_token_budget=i)
-        life.both("add", params, [1], request_id=i)
+        requests.both("add", params, [1], request_id=i)
     told = 0
-    while life.all_ranks.request_ids:
-        ids = life.all_ranks.request_ids
-        logits = np.random.default_rng(told).normal(size=(len(ids), life.vocab_size)).astype(np.float32)
-        result = life.all_ranks.step(place.shard(life.shards, logits))
-        if life.one is not None:
-            assert facts(result) == facts(life.one.step(logits))
+    while requests.all_ranks.request_ids:
+        ids = requests.all_ranks.request_ids
+        logits = np.random.default_rng(told).normal(size=(len(ids), requests.vocab_size)).astype(np.float32)
+        result = requests.all_ranks.step(place.shard(requests.shards, logits))
+        if requests.one is not None:
+            assert facts(result) == facts(requests.one.step(logits))
         told += bool(result.phase_tokens)
     return told
 
@@ -196,22 +196,22 @@ def test_seeds_chosen_at_random_are_the_owners(ranks: RankPool) -> None:
 
 def moves(place: Place) -> None:
     """accept, rollback, suspend, resume, fork: after each, the tokens are those of one rank."""
-    life = Life(place, 7)
+    requests = RandomRequests(place, 7)
     for i in range(4):
-        life.both("add", SamplingParams(seed=i, temperature=1.1, ignore_eos=True), [i], request_id=i)
-    life.step(faulty=0)
-    life.both("accept", 1, [40, 41, 42], [-0.5, -0.25, -1.0])
-    life.step(faulty=0)
-    life.both("rollback", 1, 4)
-    life.both("suspend", 2)
-    life.step(faulty=0)
-    life.both("fork", 0, new_request_id="child", seed=99)
-    life.both("resume", 2)
-    life.step(faulty=0)
-    life.both("record", "child")
-    life.both("record", 1)
+        requests.both("add", SamplingParams(seed=i, temperature=1.1, ignore_eos=True), [i], request_id=i)
+    requests.step(faulty=0)
+    requests.both("accept", 1, [40, 41, 42], [-0.5, -0.25, -1.0])
+    requests.step(faulty=0)
+    requests.both("rollback", 1, 4)
+    requests.both("suspend", 2)
+    requests.step(faulty=0)
+    requests.both("fork", 0, new_request_id="child", seed=99)
+    requests.both("resume", 2)
+    requests.step(faulty=0)
+    requests.both("record", "child")
+    requests.both("record", 1)
     with pytest.raises(RequestError, match="n=99 is not allowed: request 1 has"):
-        life.all_ranks.rollback(1, 99)
+        requests.all_ranks.rollback(1, 99)
 
 
 def test_requests_go_on_after_moves(ranks: RankPool) -> None:
@@ -219,8 +219,8 @@ def test_requests_go_on_after_moves(ranks: RankPool) -> None:
 
 
 def ended_by_accept(place: Place) -> Any:
-    life = Life(place, 4)
-    scheduler = life.all_ranks
+    requests = RandomRequests(place, 4)
+    scheduler = requests.all_ranks
     for i in range(3):
         scheduler.add(SamplingParams(seed=i, stop=["q"]), request_id=i)
     scheduler.accept(1, [SHORT.token_bytes.index(b"q")])
@@ -228,8 +228,8 @@ def ended_by_accept(place: Place) -> Any:
     scheduler.suspend(1)
     scheduler.resume(1)
     assert scheduler.request_ids == [0, 2, 1]
-    logits = np.zeros((3, life.vocab_size), np.float32)
-    result = scheduler.step(place.shard(life.shards, logits))
+    logits = np.zeros((3, requests.vocab_size), np.float32)
+    result = scheduler.step(place.shard(requests.shards, logits))
     assert scheduler.request_ids == [0, 2]
     assert scheduler.forced_tokens(1) == []
     with pytest.raises(RequestError, match="request 1 has finished"):
@@ -243,18 +243,18 @@ def test_an_end_by_accept_is_reported_by_the_next_step(ranks: RankPool) -> None:
 
 
 def removed_beams(place: Place) -> None:
-    life = Life(place, 2)
+    requests = RandomRequests(place, 2)
     beams = SamplingParams(use_beam_search=True, beam_width=3, max_tokens=9, seed=4)
-    life.both("add_group", beams, [1], request_ids=["g0", "g1", "g2"])
-    life.both("add_group", SamplingParams(n=2, seed=1, ignore_eos=True), [1], request_ids=["a", "b"])
-    life.step(faulty=0)
-    life.both("remove", "g1")
-    life.both("remove", "a")
-    assert life.all_ranks.request_ids == ["b"]
-    life.both("record", "g0")
-    life.step(faulty=0)
-    life.both("remove", "g0")
-    life.step(faulty=0)
+    requests.both("add_group", beams, [1], request_ids=["g0", "g1", "g2"])
+    requests.both("add_group", SamplingParams(n=2, seed=1, ignore_eos=True), [1], request_ids=["a", "b"])
+    requests.step(faulty=0)
+    requests.both("remove", "g1")
+    requests.both("remove", "a")
+    assert requests.all_ranks.request_ids == ["b"]
+    requests.both("record", "g0")
+    requests.step(faulty=0)
+    requests.both("remove", "g0")
+    requests.step(faulty=0)
 
 
 def test_a_beam_search_ends_with_one_of_its_requests_and_other_siblings_do_not(ranks: RankPool) -> None:
@@ -262,21 +262,21 @@ def test_a_beam_search_ends_with_one_of_its_requests_and_other_siblings_do_not(r
 
 
 def questions(place: Place) -> Any:
-    life = Life(place, 5)
+    requests = RandomRequests(place, 5)
     group = [f"g{i}" for i in range(3)]
-    life.both("add_group", SamplingParams(n=2, best_of=3, seed=3, max_tokens=4), [1], request_ids=group)
-    life.both("add", SamplingParams(seed=1, choice=["forced", "forcing"]), request_id="choice")
-    life.both("forced_tokens", "choice")
+    requests.both("add_group", SamplingParams(n=2, best_of=3, seed=3, max_tokens=4), [1], request_ids=group)
+    requests.both("add", SamplingParams(seed=1, choice=["forced", "forcing"]), request_id="choice")
+    requests.both("forced_tokens", "choice")
     for _ in range(4):
-        life.step()
-    life.both("best", group)
+        requests.step()
+    requests.both("best", group)
     for request_id in group:
-        life.both("record", request_id)
+        requests.both("record", request_id)
     with pytest.raises(RequestError, match="siblings of one group"):
-        life.all_ranks.best([*group, "choice"])
+        requests.all_ranks.best([*group, "choice"])
     with pytest.raises(RequestError, match="request 'nobody' is unknown"):
-        life.all_ranks.record("nobody")
-    return life.all_ranks.best(group)
+        requests.all_ranks.record("nobody")
+    return requests.all_ranks.best(group)
 
 
 def test_what_only_the_owner_knows_can_be_asked_on_all(ranks: RankPool) -> None:
@@ -313,19 +313,21 @@ def with_plugins(place: Place) -> Any:
     registry = default_registry()
     if "rank_shift" not in registry.catalogue.samplers:
         registry.register(Registration(), "rank_shift")
-    life = Life(place, 3)
+    requests = RandomRequests(place, 3)
     ends_with_a = lambda ids, scores: np.array([ids[0, -1] % 5 == 0])  # noqa: E731
     for i in range(5):
         own: dict[str, Any] = {"rank_shift": float(i * 2.5)}
-        life.both("add", SamplingParams(seed=i, **own), [i], request_id=i, stopping_criteria=[ends_with_a])
+        requests.both(
+            "add", SamplingParams(seed=i, **own), [i], request_id=i, stopping_criteria=[ends_with_a]
+        )
     errors = []
     for _ in range(6):
-        ids = life.all_ranks.request_ids
-        logits = life.rng.normal(size=(len(ids), life.vocab_size)).astype(np.float32)
-        result = life.all_ranks.step(place.shard(life.shards, logits))
+        ids = requests.all_ranks.request_ids
+        logits = requests.rng.normal(size=(len(ids), requests.vocab_size)).astype(np.float32)
+        result = requests.all_ranks.step(place.shard(requests.shards, logits))
         errors += [error for error in result.errors if error]
-        if life.one is not None:
-            assert facts(result) == facts(life.one.step(logits))
+        if requests.one is not None:
+            assert facts(result) == facts(requests.one.step(logits))
     return errors
 
 
@@ -381,8 +383,8 @@ def test_what_is_not_allowed_raises_on_all_ranks_alike_and_changes_nothing(ranks
 
 
 def broken_grammars(place: Place) -> Any:
-    life = Life(place, 6)
-    scheduler = life.all_ranks
+    requests = RandomRequests(place, 6)
+    scheduler = requests.all_ranks
     scheduler.add(SamplingParams(seed=1), request_id="sound")
     scheduler.add(SamplingParams(seed=2), request_id="broken", grammar="start: missing")
     scheduler.add(SamplingParams(seed=3, regex="(", logprobs=2), request_id="regex")
@@ -392,13 +394,13 @@ def broken_grammars(place: Place) -> Any:
     scheduler.accept("broken", [1])
     scheduler.prepare()
     assert len(scheduler.request_ids) == 7
-    logits = np.zeros((7, life.vocab_size), np.float32)
-    result = scheduler.step(place.shard(life.shards, logits))
+    logits = np.zeros((7, requests.vocab_size), np.float32)
+    result = scheduler.step(place.shard(requests.shards, logits))
     assert scheduler.request_ids == ["sound", "listed"]
     assert result.finish_reasons == [None, "error", "error", None, "error", "error", "error"]
     assert (result.token_ids >= 0).tolist() == [True, False, False, True, False, False, False]
     assert scheduler.record("regex").error == result.errors[2]
-    one = Scheduler(life.vocab_size, SHORT)
+    one = Scheduler(requests.vocab_size, SHORT)
     one.add(SamplingParams(seed=4, logprobs=1))
     wanted = one.step(logits[:1]).logprobs.row(0)
     assert result.logprobs.row(3).token_ids.tolist() == wanted.token_ids.tolist()
@@ -420,21 +422,21 @@ def test_a_grammar_that_does_not_compile_ends_its_request_on_all_ranks(ranks: Ra
 
 def skipped(place: Place) -> Any:
     """Steps that name requests which have left: ended, removed, and refused by their owner."""
-    life = Life(place, 6)
-    scheduler = life.all_ranks
+    requests = RandomRequests(place, 6)
+    scheduler = requests.all_ranks
     scheduler.add(SamplingParams(seed=1, ignore_eos=True), request_id="sound")
     scheduler.add(SamplingParams(seed=2), request_id="broken", grammar="start: missing")
     scheduler.add(SamplingParams(seed=3, max_tokens=1), request_id="ended")
     scheduler.add(SamplingParams(seed=4), request_id="removed")
-    ids, logits = scheduler.request_ids, np.zeros((4, life.vocab_size), np.float32)
+    ids, logits = scheduler.request_ids, np.zeros((4, requests.vocab_size), np.float32)
     outcomes = []
     for leaving in ("removed", "broken"):
-        scheduler.step(place.shard(life.shards, logits), ids)
+        scheduler.step(place.shard(requests.shards, logits), ids)
         scheduler.remove(leaving)
-        result = scheduler.step(place.shard(life.shards, logits), ids)
+        result = scheduler.step(place.shard(requests.shards, logits), ids)
         outcomes.append((result.finish_reasons, result.skipped, (result.token_ids >= 0).tolist()))
     with pytest.raises(RequestError, match="request 'sound' is suspended"):
-        scheduler.suspend("sound") or scheduler.step(place.shard(life.shards, logits), ids)
+        scheduler.suspend("sound") or scheduler.step(place.shard(requests.shards, logits), ids)
     return outcomes
 
 
@@ -446,22 +448,22 @@ def test_rows_of_requests_that_have_left_are_skipped(ranks: RankPool, size: int)
     assert ranks.run(size, skipped) == [[first, second]] * size
 
 
-# --- one life more -------------------------------------------------------------------------------
+# --- long texts ---------------------------------------------------------------------------------
 
 
 def long_texts(place: Place) -> tuple[int, int]:
     """A text that is held back until the end; returns its length, and the messages of the last step."""
-    life = Life(place, 8, max_model_len=400)
-    life.both("add", SamplingParams(seed=1, stop=["x" * 300]), request_id="text")
-    life.both("add", SamplingParams(seed=1, logprobs=0, ignore_eos=True), request_id="listed")
+    requests = RandomRequests(place, 8, max_model_len=400)
+    requests.both("add", SamplingParams(seed=1, stop=["x" * 300]), request_id="text")
+    requests.both("add", SamplingParams(seed=1, logprobs=0, ignore_eos=True), request_id="listed")
     x = SHORT.token_bytes.index(b"x")
     for step in range(200):
-        logits = np.zeros((2, life.vocab_size), np.float32)
+        logits = np.zeros((2, requests.vocab_size), np.float32)
         logits[0, x if step < 199 else EOS] = 50.0
         with counted() as messages:
-            result = life.all_ranks.step(place.shard(life.shards, logits))
-        if life.one is not None:
-            assert facts(result) == facts(life.one.step(logits))
+            result = requests.all_ranks.step(place.shard(requests.shards, logits))
+        if requests.one is not None:
+            assert facts(result) == facts(requests.one.step(logits))
     return len(result.text[0]), len(messages)
 
 

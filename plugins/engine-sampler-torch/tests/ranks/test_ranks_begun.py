@@ -13,7 +13,7 @@ import torch.distributed as dist
 from counting_device import CountingDevice
 from engine_sampler_torch.ranks import BatchShardedScheduler, VocabularyShards
 from engine_sampler_torch.ranks.batch_sharded import device_tokens
-from random_life import Life
+from random_requests import RandomRequests
 from rank_pool import Place, RankPool
 from test_ranks_failures import FAILING, Engine
 
@@ -22,7 +22,7 @@ from engine_sampler import BegunStep, RequestError, SamplingParams
 # --- tokens --------------------------------------------------------------------------------------
 
 
-class LifeInHalves(Life):
+class RequestsInHalves(RandomRequests):
     """Steps that are begun, go on with what may happen between, and are finished."""
 
     def __init__(self, place: Place, seed: int) -> None:
@@ -81,17 +81,17 @@ class LifeInHalves(Life):
 
 
 def live_in_halves(place: Place, seed: int, steps: int) -> tuple[int, int, str]:
-    """A random life; its rows, the steps whose tokens were on the device, and a digest of all results."""
-    life = LifeInHalves(place, seed)
+    """Requests at random; their rows, the steps with tokens on the device, and a digest of all results."""
+    requests = RequestsInHalves(place, seed)
     for _ in range(steps):
-        for _ in range(int(life.rng.integers(0, 4))):
-            life.change()
-        life.step()
-    return life.rows, life.gathered, hashlib.sha256("".join(life.results).encode()).hexdigest()
+        for _ in range(int(requests.rng.integers(0, 4))):
+            requests.change()
+        requests.step()
+    return requests.rows, requests.gathered, hashlib.sha256("".join(requests.results).encode()).hexdigest()
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
-def test_random_lives_in_halves_are_those_of_one_rank(ranks: RankPool, size: int) -> None:
+def test_random_requests_in_halves_are_those_of_one_rank(ranks: RankPool, size: int) -> None:
     (outcome,) = set(ranks.run(size, live_in_halves, 10 * size, 22))
     rows, gathered, _ = outcome
     assert rows > 60

@@ -35,13 +35,13 @@ def wrong_input(place: Place, name: str, announced: bool) -> str:
     engine = Halves(place)
     engine.step()
     shard = place.shard(engine.shards, engine.logits())
-    given = WRONG_INPUTS[name][0](shard) if engine.fails else shard
+    inputs = WRONG_INPUTS[name][0](shard) if engine.fails else shard
     if announced:
         engine.all_ranks.announce()
-        begun = engine.all_ranks.begin(given)
+        begun = engine.all_ranks.begin(inputs)
         message = fails_together(engine, begun.finish)
     else:
-        message = fails_together(engine, lambda: engine.all_ranks.begin(given))
+        message = fails_together(engine, lambda: engine.all_ranks.begin(inputs))
     engine.step()
     return message
 

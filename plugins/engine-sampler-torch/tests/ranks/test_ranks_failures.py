@@ -294,7 +294,7 @@ def test_ranks_that_all_fail_raise_what_one_would(ranks: RankPool) -> None:
 
 
 def failing_plugin(place: Place) -> Any:
-    """A fault of a row is no fault of a rank."""
+    """A faulty row does not make its rank fail."""
     engine = Engine(place)
     logits = engine.logits()
     logits[2, 7], logits[4] = np.nan, -np.inf

@@ -25,8 +25,8 @@ class TiltStep(DeviceStep):
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
         return {"tilt": rows["tilt"].astype(np.float32)}
 
-    def apply(self, block: Block, given: Given, fixed: Any) -> None:
-        lifted = block.values + given["tilt"][:, None] * (block.columns % 2).to(torch.float32)
+    def apply(self, block: Block, tensors: Given, fixed: Any) -> None:
+        lifted = block.values + tensors["tilt"][:, None] * (block.columns % 2).to(torch.float32)
         block.replace(lifted)
 
 
@@ -57,12 +57,12 @@ class ReadsComplex(TiltStep):
 
 
 class AppliesNothing(TiltStep):
-    def apply(self, block: Block, given: Given, fixed: Any) -> None:
+    def apply(self, block: Block, tensors: Given, fixed: Any) -> None:
         raise RuntimeError("no kernel")
 
 
 class Explodes(TiltStep):
-    def apply(self, block: Block, given: Given, fixed: Any) -> None:
+    def apply(self, block: Block, tensors: Given, fixed: Any) -> None:
         block.replace(block.values + float("inf"))
 
 

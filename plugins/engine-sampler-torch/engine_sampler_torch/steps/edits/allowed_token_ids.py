@@ -20,5 +20,5 @@ class AllowedTokenIdsStep(DeviceStep):
             "allowed": rows.derived("allowed_token_ids bits", lambda group: bitmask_of(group.resolved, size))
         }
 
-    def apply(self, block: Block, given: Given, fixed: None) -> None:
-        block.keep(block.allowed_by(given["allowed"]))
+    def apply(self, block: Block, tensors: Given, fixed: None) -> None:
+        block.keep(block.allowed_by(tensors["allowed"]))

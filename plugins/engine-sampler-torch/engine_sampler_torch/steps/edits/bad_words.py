@@ -20,5 +20,5 @@ class BadWordsStep(DeviceStep):
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
         return {"ids": id_table(list(ids_completing_bad_words(rows)), rows)}
 
-    def apply(self, block: Block, given: Given, fixed: None) -> None:
-        remove(block, given["ids"])
+    def apply(self, block: Block, tensors: Given, fixed: None) -> None:
+        remove(block, tensors["ids"])

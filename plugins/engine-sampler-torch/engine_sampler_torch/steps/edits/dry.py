@@ -25,5 +25,5 @@ class DryStep(DeviceStep):
             ids, penalties = zip(*dry_penalties(rows), strict=True)
         return {"ids": id_table(ids, rows), "penalties": table(penalties, 0, np.float32)}
 
-    def apply(self, block: Block, given: Given, fixed: None) -> None:
-        edit(block, given["ids"], lambda logits: settled(logits - given["penalties"]))
+    def apply(self, block: Block, tensors: Given, fixed: None) -> None:
+        edit(block, tensors["ids"], lambda logits: settled(logits - tensors["penalties"]))

@@ -21,7 +21,7 @@ class GrammarBiasStep(DeviceStep):
         biases = rows.derived("float32(grammar_bias)", lambda group: group["grammar_bias"].astype(np.float32))
         return {"favoured": bitmask_of(favoured_ids(rows), rows.vocabulary.size), "biases": biases}
 
-    def apply(self, block: Block, given: Given, fixed: None) -> None:
-        favoured = block.allowed_by(given["favoured"]) & (block.values > NEGATIVE_INFINITY)
-        lifted = settled(block.values + given["biases"][:, None])
+    def apply(self, block: Block, tensors: Given, fixed: None) -> None:
+        favoured = block.allowed_by(tensors["favoured"]) & (block.values > NEGATIVE_INFINITY)
+        lifted = settled(block.values + tensors["biases"][:, None])
         block.replace(torch.where(favoured, lifted, block.values))

@@ -20,5 +20,5 @@ class IgnoreEosStep(DeviceStep):
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
         return {"ids": rows.derived("ignore_eos ids", lambda group: id_table(group.resolved, group))}
 
-    def apply(self, block: Block, given: Given, fixed: None) -> None:
-        remove_unless_empty(block, given["ids"])
+    def apply(self, block: Block, tensors: Given, fixed: None) -> None:
+        remove_unless_empty(block, tensors["ids"])

@@ -23,12 +23,12 @@ class LogitBiasStep(DeviceStep):
             "biases": rows.derived("logit_bias biases", _biases),
         }
 
-    def apply(self, block: Block, given: Given, fixed: None) -> None:
-        biases = given["biases"]
+    def apply(self, block: Block, tensors: Given, fixed: None) -> None:
+        biases = tensors["biases"]
         removing = biases == NEGATIVE_INFINITY
         edit(
             block,
-            given["ids"],
+            tensors["ids"],
             lambda logits: settled(logits + biases).masked_fill_(removing, NEGATIVE_INFINITY),
         )
 

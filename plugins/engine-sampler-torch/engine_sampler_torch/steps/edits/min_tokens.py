@@ -24,5 +24,5 @@ class MinTokensStep(DeviceStep):
             "early": np.array([is_below_min_tokens(rows, i) for i in range(len(rows))]),
         }
 
-    def apply(self, block: Block, given: Given, fixed: None) -> None:
-        remove_unless_empty(block, given["ids"], given["early"])
+    def apply(self, block: Block, tensors: Given, fixed: None) -> None:
+        remove_unless_empty(block, tensors["ids"], tensors["early"])

@@ -22,5 +22,5 @@ class NoRepeatNgramStep(DeviceStep):
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
         return {"ids": id_table(list(ids_completing_ngrams(rows)), rows)}
 
-    def apply(self, block: Block, given: Given, fixed: None) -> None:
-        remove_unless_empty(block, given["ids"])
+    def apply(self, block: Block, tensors: Given, fixed: None) -> None:
+        remove_unless_empty(block, tensors["ids"])

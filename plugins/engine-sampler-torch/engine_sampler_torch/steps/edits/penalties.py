@@ -39,9 +39,9 @@ class PenaltiesStep(DeviceStep):
             "shifts": shifts,
         }
 
-    def apply(self, block: Block, given: Given, fixed: None) -> None:
-        edit(block, given["repeated_ids"], lambda logits: settled(_divided(logits, given["factors"])))
-        edit(block, given["counted_ids"], lambda logits: settled(logits - given["shifts"]))
+    def apply(self, block: Block, tensors: Given, fixed: None) -> None:
+        edit(block, tensors["repeated_ids"], lambda logits: settled(_divided(logits, tensors["factors"])))
+        edit(block, tensors["counted_ids"], lambda logits: settled(logits - tensors["shifts"]))
 
 
 def _repeated(

@@ -25,11 +25,11 @@ class AdaptivePSelector(DeviceSelector):
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
         return {"draws": draws(rows), "target": corrected_adaptive_target(rows)}
 
-    def select(self, block: Block, given: Given, fixed: None) -> tuple[Tensor, Tensor]:
+    def select(self, block: Block, tensors: Given, fixed: None) -> tuple[Tensor, Tensor]:
         p = block.weights.to(torch.float64) / block.total.to(torch.float64)[:, None]
-        reshaped = _reshaped(p, given["target"][:, None])
+        reshaped = _reshaped(p, tensors["target"][:, None])
         reshaped.masked_fill_(block.values == NEGATIVE_INFINITY, NEGATIVE_INFINITY)
-        columns = pick_by_weight(weights(distances(reshaped)), given["draws"])
+        columns = pick_by_weight(weights(distances(reshaped)), tensors["draws"])
         return columns, p.gather(1, columns[:, None])[:, 0]
 
 

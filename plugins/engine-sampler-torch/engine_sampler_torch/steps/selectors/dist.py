@@ -19,5 +19,5 @@ class DistSelector(DeviceSelector):
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
         return {"draws": draws(rows)}
 
-    def select(self, block: Block, given: Given, fixed: None) -> tuple[Tensor, None]:
-        return pick_by_weight(block.weights, given["draws"]), None
+    def select(self, block: Block, tensors: Given, fixed: None) -> tuple[Tensor, None]:
+        return pick_by_weight(block.weights, tensors["draws"]), None

@@ -11,5 +11,5 @@ class GreedySelector(DeviceSelector):
     name = "greedy"
     parameters_only = True
 
-    def select(self, block: Block, given: Given, fixed: None) -> tuple[Tensor, None]:
+    def select(self, block: Block, tensors: Given, fixed: None) -> tuple[Tensor, None]:
         return block.best, None

@@ -23,13 +23,13 @@ class SurpriseControlSelector(DeviceSelector):
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
         return {"draws": draws(rows), "mu": current_mu(rows)}
 
-    def kept(self, block: Block, given: Given) -> Tensor:
+    def kept(self, block: Block, tensors: Given) -> Tensor:
         """bool [n, m]: the tokens that may be drawn, at least one per row."""
         raise NotImplementedError
 
-    def select(self, block: Block, given: Given, fixed: None) -> tuple[Tensor, Tensor]:
-        w = block.weights * self.kept(block, given)
-        columns = pick_by_weight(w, given["draws"])
+    def select(self, block: Block, tensors: Given, fixed: None) -> tuple[Tensor, Tensor]:
+        w = block.weights * self.kept(block, tensors)
+        columns = pick_by_weight(w, tensors["draws"])
         bits = -block.distances.gather(1, columns[:, None])[:, 0].to(torch.float64)
         return columns, bits + log2_mass(w.sum(1))
 
@@ -40,9 +40,9 @@ class MirostatSelector(SurpriseControlSelector):
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
         return {**super().inputs(rows), "steps": MIROSTAT_STEPS, "step_squares": MIROSTAT_STEP_SQUARES}
 
-    def kept(self, block: Block, given: Given) -> Tensor:
-        s = _slope(block, given["steps"], given["step_squares"]).clamp_(min=2.0**-60)
-        k = exp2_64((log2_64(gap(s - 1.0, block.vocab_size)) + given["mu"]) / s)
+    def kept(self, block: Block, tensors: Given) -> Tensor:
+        s = _slope(block, tensors["steps"], tensors["step_squares"]).clamp_(min=2.0**-60)
+        k = exp2_64((log2_64(gap(s - 1.0, block.vocab_size)) + tensors["mu"]) / s)
         alive = block.alive
         return block.leading(torch.minimum(k.clamp(min=1.0), alive.to(torch.float64)).to(torch.int64))
 

@@ -13,6 +13,6 @@ from .mirostat import SurpriseControlSelector
 class MirostatV2Selector(SurpriseControlSelector):
     name = "mirostat_v2"
 
-    def kept(self, block: Block, given: Given) -> Tensor:
-        limit = (given["mu"] - log2_mass(block.total)).to(torch.float32)
+    def kept(self, block: Block, tensors: Given) -> Tensor:
+        limit = (tensors["mu"] - log2_mass(block.total)).to(torch.float32)
         return block.above_best(-block.distances > limit[:, None])

@@ -23,13 +23,13 @@ class SmoothingStep(DeviceStep):
             "cube": rows.derived("smoothing's cube", smoothing_cube),
         }
 
-    def apply(self, block: Block, given: Given, fixed: None) -> None:
+    def apply(self, block: Block, tensors: Given, fixed: None) -> None:
         removed = block.values == NEGATIVE_INFINITY
         peak = block.values.amax(1, keepdim=True).to(torch.float64)
         d = block.values.to(torch.float64).sub_(peak)
         square = d * d
         cube = d.mul_(square)
-        square *= given["square"][:, None]
-        cube *= given["cube"][:, None]
+        square *= tensors["square"][:, None]
+        cube *= tensors["cube"][:, None]
         bent = settled(peak - square + cube).to(torch.float32)
         block.replace(bent.masked_fill_(removed, NEGATIVE_INFINITY))

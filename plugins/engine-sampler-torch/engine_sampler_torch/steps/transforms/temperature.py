@@ -43,24 +43,24 @@ class TemperatureStep(DeviceStep):
         dynamic = rows.derived("T follows the entropy", is_temperature_dynamic)
         return bool(dynamic.any()), bool(rows.derived("T is 0", is_temperature_greedy).any())
 
-    def apply(self, block: Block, given: Given, fixed: tuple[bool, bool]) -> None:
+    def apply(self, block: Block, tensors: Given, fixed: tuple[bool, bool]) -> None:
         dynamic, greedy = fixed
-        scale = given["scale"]
+        scale = tensors["scale"]
         if dynamic:
-            scale = torch.where(given["dynamic"], _dynamic_scale(block, given), scale)
+            scale = torch.where(tensors["dynamic"], _dynamic_scale(block, tensors), scale)
         removed = block.values == NEGATIVE_INFINITY
         scaled = settled(block.values * scale[:, None])
         block.replace(scaled.masked_fill_(removed, NEGATIVE_INFINITY))
         if greedy:
-            block.keep_upper((block.columns == block.best[:, None]) | ~given["greedy"][:, None])
+            block.keep_upper((block.columns == block.best[:, None]) | ~tensors["greedy"][:, None])
 
 
-def _dynamic_scale(block: Block, given: Given) -> Tensor:
+def _dynamic_scale(block: Block, tensors: Given) -> Tensor:
     """float32(1/T) for the temperature that follows the entropy of each row."""
     alone = block.alive <= 1
     greatest = log2_64(block.alive.to(torch.float64)).masked_fill_(alone, 1.0)
     entropy = entropy_bits(block.weights, block.distances, block.total)
-    low = given["low"]
-    spread = (given["high"] - low) * power(entropy / greatest, given["exponent"])
+    low = tensors["low"]
+    spread = (tensors["high"] - low) * power(entropy / greatest, tensors["exponent"])
     temperature = (low + spread).clamp(GREEDY_BELOW, MAX_TEMPERATURE).masked_fill_(alone, 1.0)
     return (constant(1.0, temperature) / temperature).to(torch.float32)

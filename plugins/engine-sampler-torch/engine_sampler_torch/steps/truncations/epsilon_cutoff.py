@@ -18,5 +18,5 @@ class EpsilonCutoffStep(DeviceStep):
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
         return {"epsilon": rows["epsilon_cutoff"]}
 
-    def apply(self, block: Block, given: Given, fixed: None) -> None:
-        block.keep_heavy(weight_of_share(given["epsilon"], block.total))
+    def apply(self, block: Block, tensors: Given, fixed: None) -> None:
+        block.keep_heavy(weight_of_share(tensors["epsilon"], block.total))

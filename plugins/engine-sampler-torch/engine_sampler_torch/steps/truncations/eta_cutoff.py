@@ -20,7 +20,7 @@ class EtaCutoffStep(DeviceStep):
         root = rows.derived("sqrt(eta_cutoff)", lambda group: np.sqrt(group["eta_cutoff"]))
         return {"eta": rows["eta_cutoff"], "root": root}
 
-    def apply(self, block: Block, given: Given, fixed: None) -> None:
+    def apply(self, block: Block, tensors: Given, fixed: None) -> None:
         entropy = entropy_bits(block.weights, block.distances, block.total)
-        share = torch.minimum(given["eta"], given["root"] * exp2_64(-entropy))
+        share = torch.minimum(tensors["eta"], tensors["root"] * exp2_64(-entropy))
         block.keep_heavy(weight_of_share(share, block.total))

@@ -25,10 +25,10 @@ class MinPStep(DeviceStep):
         """How many tokens must stay in some row."""
         return greatest_least(rows)
 
-    def apply(self, block: Block, given: Given, fixed: int) -> None:
+    def apply(self, block: Block, tensors: Given, fixed: int) -> None:
         peak = block.values.amax(1).to(torch.float64)
-        threshold = (peak + given["depth"] - MASS_SLACK).to(torch.float32)
+        threshold = (peak + tensors["depth"] - MASS_SLACK).to(torch.float32)
         mask = block.values >= threshold[:, None]
         if fixed > 1:
-            mask |= block.leading(block.at_least(given["least"], fixed), fixed)
+            mask |= block.leading(block.at_least(tensors["least"], fixed), fixed)
         block.keep_upper(mask)

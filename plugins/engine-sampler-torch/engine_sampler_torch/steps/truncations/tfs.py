@@ -26,8 +26,8 @@ class TfsStep(DeviceStep):
         """How many tokens must stay in some row."""
         return greatest_least(rows)
 
-    def apply(self, block: Block, given: Given, fixed: int) -> None:
-        alive, koboldai = block.alive, given["koboldai"]
+    def apply(self, block: Block, tensors: Given, fixed: int) -> None:
+        alive, koboldai = block.alive, tensors["koboldai"]
         tokens = alive.masked_fill(koboldai, block.vocab_size)
         w = pad(block.weights.gather(1, block.order()), (0, 2))
         bend = (w[:, :-2] - 2 * w[:, 1:-1] + w[:, 2:]).abs()
@@ -36,10 +36,10 @@ class TfsStep(DeviceStep):
         straight = ~bend.any(1, keepdim=True)
         bend = torch.where(straight, inside.to(torch.int64), bend)
         total = bend.sum(1)
-        limit = mass_within(given["z"], total)
+        limit = mass_within(tensors["z"], total)
         before = (bend.cumsum(1) <= limit[:, None]).sum(1)
         cut = torch.where(total > limit, before, tokens)
         cut = torch.where(koboldai, torch.minimum(cut + 1, tokens - 1), cut)
-        cut = torch.maximum(cut, block.at_least(given["least"], fixed))
+        cut = torch.maximum(cut, block.at_least(tensors["least"], fixed))
         whole = torch.where(koboldai, cut >= alive, cut >= alive - 2)
         block.keep_leading(torch.where(whole, alive, cut))

@@ -20,7 +20,7 @@ class TopAStep(DeviceStep):
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
         return {"a": rows["top_a"]}
 
-    def apply(self, block: Block, given: Given, fixed: None) -> None:
+    def apply(self, block: Block, tensors: Given, fixed: None) -> None:
         total = block.total.to(torch.float64)
         best = constant(ONE_WEIGHT, total) / total
-        block.keep_heavy(weight_of_share(given["a"] * (best * best), block.total))
+        block.keep_heavy(weight_of_share(tensors["a"] * (best * best), block.total))

@@ -19,11 +19,11 @@ class TopHStep(DeviceStep):
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
         return {"share": rows["top_h"]}
 
-    def apply(self, block: Block, given: Given, fixed: None) -> None:
+    def apply(self, block: Block, tensors: Given, fixed: None) -> None:
         level = log2_mass(block.total)
         u = information(block.weights, block.distances)
         entropy = level * block.total.to(torch.float64) + u.sum(1).to(torch.float64)
-        limit = (given["share"] * entropy).masked_fill_(entropy <= 0, -1.0)
+        limit = (tensors["share"] * entropy).masked_fill_(entropy <= 0, -1.0)
         mass = block.weights.gather(1, block.order()).cumsum(1).to(torch.float64)
         bits = u.gather(1, block.order()).cumsum(1).to(torch.float64)
         passing = level[:, None] * mass + bits <= limit[:, None]

@@ -9,7 +9,7 @@ from engine_sampler.contract import Rows
 from ..base import Block, DeviceStep, Given
 
 WIDEST = 1024
-"""A block is narrowed down for up to so many columns."""
+"""A block is narrowed down for up to this many columns."""
 _NARROWEST = 64
 
 
@@ -26,7 +26,7 @@ class TopKStep(DeviceStep):
         greatest = int(rows["top_k"].max())
         return None if greatest > WIDEST else max(_NARROWEST, 1 << (greatest - 1).bit_length())
 
-    def apply(self, block: Block, given: Given, fixed: int | None) -> None:
+    def apply(self, block: Block, tensors: Given, fixed: int | None) -> None:
         if fixed is not None and fixed < block.width:
             block.narrow(fixed)
-        block.keep_leading(given["k"])
+        block.keep_leading(tensors["k"])

@@ -22,14 +22,14 @@ class TopNSigmaStep(DeviceStep):
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
         return {"n": rows["top_n_sigma"]}
 
-    def apply(self, block: Block, given: Given, fixed: None) -> None:
+    def apply(self, block: Block, tensors: Given, fixed: None) -> None:
         x = block.values - block.values.amax(1, keepdim=True)
         counted = x.masked_fill(block.values == NEGATIVE_INFINITY, 0.0)
         n = block.alive.to(torch.float64)
         sums = sums_by_id(block, torch.stack([counted, counted * counted]))
         mean, squares = sums[0] / n, sums[1]
         sigma = square_root((squares / n - mean * mean).clamp_(min=0.0))
-        reach = (given["n"] * sigma).masked_fill_(~squares.isfinite(), float("inf"))
+        reach = (tensors["n"] * sigma).masked_fill_(~squares.isfinite(), float("inf"))
         block.keep_upper(x >= (-reach).to(torch.float32)[:, None])
 
 

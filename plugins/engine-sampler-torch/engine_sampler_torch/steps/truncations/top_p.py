@@ -29,10 +29,10 @@ class TopPStep(DeviceStep):
         """How many tokens must stay in some row."""
         return greatest_least(rows)
 
-    def apply(self, block: Block, given: Given, fixed: int) -> None:
-        p, total = given["p"], block.total
-        limit = torch.where(given["reach"], mass_reaching(p, total) - 1, mass_within(p, total))
+    def apply(self, block: Block, tensors: Given, fixed: int) -> None:
+        p, total = tensors["p"], block.total
+        limit = torch.where(tensors["reach"], mass_reaching(p, total) - 1, mass_within(p, total))
         cumulative = block.weights.gather(1, block.order()).cumsum(1)
         inside = (cumulative <= limit[:, None]).sum(1)
-        floor = block.at_least(given["least"], fixed)
-        block.keep_leading(torch.maximum(inside + given["crossing"], floor))
+        floor = block.at_least(tensors["least"], fixed)
+        block.keep_leading(torch.maximum(inside + tensors["crossing"], floor))

@@ -24,15 +24,15 @@ class TypicalPStep(DeviceStep):
         """How many tokens must stay in some row."""
         return greatest_least(rows)
 
-    def apply(self, block: Block, given: Given, fixed: int) -> None:
+    def apply(self, block: Block, tensors: Given, fixed: int) -> None:
         y, w, total = block.distances, block.weights, block.total
         bits = information(w, y).sum(1).to(torch.float64)
         expected = (bits / total.to(torch.float64)).to(torch.float32)
         score = (y + expected[:, None]).abs_()
         by_score = descending(score.gather(1, block.order()).neg_())
         order = block.order().gather(1, by_score)
-        need = mass_reaching(given["p"], total)
+        need = mass_reaching(tensors["p"], total)
         crossing = (w.gather(1, order).cumsum(1) < need[:, None]).sum(1) + 1
-        count = torch.maximum(crossing, block.at_least(given["least"], fixed))
+        count = torch.maximum(crossing, block.at_least(tensors["least"], fixed))
         mask = torch.empty_like(order, dtype=torch.bool)
         block.keep(mask.scatter_(1, order, block.columns < count[:, None]))

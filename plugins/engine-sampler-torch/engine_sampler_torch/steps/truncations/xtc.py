@@ -23,12 +23,12 @@ class XtcStep(DeviceStep):
             "min_keep": rows["min_keep"],
         }
 
-    def apply(self, block: Block, given: Given, fixed: None) -> None:
+    def apply(self, block: Block, tensors: Given, fixed: None) -> None:
         values = block.values
-        above = block.heavy(weight_of_share(given["threshold"], block.total))
+        above = block.heavy(weight_of_share(tensors["threshold"], block.total))
         lowest = values.masked_fill(~above, float("inf")).amin(1, keepdim=True)
         ties = above & (values == lowest)
         last = (block.columns * ties).amax(1, keepdim=True)
         dropped = above & (block.columns != last)
-        enough = block.alive - dropped.sum(1) >= given["min_keep"]
-        block.keep(~(dropped & (enough & given["heads"])[:, None]))
+        enough = block.alive - dropped.sum(1) >= tensors["min_keep"]
+        block.keep(~(dropped & (enough & tensors["heads"])[:, None]))

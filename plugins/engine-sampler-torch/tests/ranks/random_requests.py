@@ -1,4 +1,4 @@
-"""Random lives of many requests on all ranks, next to one scheduler with whole rows."""
+"""Requests that join, draw, fork and leave at random on all ranks, next to one scheduler with whole rows."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def random_shards(rng: np.random.Generator, vocab_size: int, ranks: int) -> Voca
     return VocabularyShards(sizes.tolist(), rng.integers(0, 4, ranks).tolist())
 
 
-class Life:
+class RandomRequests:
     """The same calls on `all_ranks` and on `one`, which only one of the ranks has."""
 
     def __init__(self, place: Place, seed: int, max_model_len: int = 60, **options: Any) -> None:
@@ -167,10 +167,10 @@ def _plain(table: Logprobs | None) -> list[Any]:
 
 
 def live(place: Place, seed: int, steps: int) -> tuple[int, str]:
-    """A random life; returns its rows, and a digest of all results."""
-    life = Life(place, seed)
+    """Requests at random; returns how many rows they had, and a digest of all results."""
+    requests = RandomRequests(place, seed)
     for _ in range(steps):
-        for _ in range(int(life.rng.integers(0, 5))):
-            life.change()
-        life.step()
-    return life.rows, hashlib.sha256("".join(life.results).encode()).hexdigest()
+        for _ in range(int(requests.rng.integers(0, 5))):
+            requests.change()
+        requests.step()
+    return requests.rows, hashlib.sha256("".join(requests.results).encode()).hexdigest()
