@@ -19,7 +19,6 @@ from .cases import Case, Random, cases
 from .search.drawing import LARGEST, draw_case, draw_sizes, draw_value
 from .search.elsewhere import OutcomeElsewhere
 from .search.live import Live
-from .search.lives import Lives
 from .search.searching import Searching, trial_of
 from .search.surroundings import in_all_surroundings, leaving_them_alone
 from .single import known_params, settings
@@ -212,10 +211,10 @@ class Contract(Searching):
             self._expect_same(case, parent.run(STEPS), twin.run(STEPS), "after a fork continued")
 
     def test_requests_beside_others_do_as_alone(self) -> None:
+        from .search import requests  # which needs Hypothesis
+
         fresh = partial(self.fresh, self.part)
-        for number, random in enumerate(self.draws(self.lives)):
-            size = self.drawn_sizes(random)[(0, 1, 0, 0, 1, 0, 2)[number % 7]]
-            Lives(self, self.mixed_params(random), size, random, fresh).run()
+        self.search(partial(requests.RequestMachine, self, fresh), requests.LENGTH)
 
     def test_surroundings_do_not_matter(self) -> None:
         for number, random in enumerate(self.draws(2)):

@@ -14,8 +14,8 @@ from ..params import SamplingParams
 from ..scheduler import Scheduler
 from ..tokenizer import Tokenizer
 from .bounded import BoundedLaws
-from .search.matcher_lives import MatcherLives, View, view_of, views_along
 from .search.surroundings import in_all_surroundings, leaving_them_alone
+from .search.texts import View, view_of, views_along
 
 METHODS = (
     "fill_bitmask",
@@ -254,8 +254,9 @@ class MatcherContract(BoundedLaws):
                         self.expect_view(matcher, seen[at], "while another request is running")
 
     def test_requests_beside_others_do_as_alone(self) -> None:
-        for number, random in enumerate(self.draws(self.lives)):
-            MatcherLives(self.matcher, self.tokenizer, random).run(very_long=number % 10 == 0)
+        from .search import matchers  # which needs Hypothesis
+
+        self.search(partial(matchers.TextMachine, self.matcher, self.tokenizer), matchers.LENGTH)
 
     def test_surroundings_do_not_matter(self) -> None:
         for number in self.numbers(2):

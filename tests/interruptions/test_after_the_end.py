@@ -16,10 +16,10 @@ import pytest
 from engine_sampler import SamplingParams, Scheduler, hookimpl
 from engine_sampler.session import Session
 
-from ..chaos.checks import expect_sound
-from ..chaos.plugins import plugins
-from ..chaos.world import BACKENDS, ENGINES, VOCAB, model_row
 from ..engines import registered_plugin
+from ..stateful.checks import expect_sound
+from ..stateful.plugins import plugins
+from ..stateful.workload import BACKENDS, ENGINES, VOCAB, model_row
 from .injecting import Injection
 from .scenes import outcomes, rows_of, scene, step
 

@@ -19,8 +19,8 @@ from engine_sampler.messages import MessageParser
 from engine_sampler.requests.ending import RequestEnd
 from engine_sampler.requests.request import Request
 
-from ..chaos.plugins import plugins
-from ..chaos.world import BACKENDS, ENGINES, VOCAB, tokenizer_for
+from ..stateful.plugins import plugins
+from ..stateful.workload import BACKENDS, ENGINES, VOCAB, tokenizer_for
 from .injecting import PACKAGE
 from .scenes import REQUESTS, beams, rows_of, run_to_end
 

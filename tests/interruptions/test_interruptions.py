@@ -11,9 +11,9 @@ import pytest
 
 from engine_sampler import Record
 
-from ..chaos.checks import expect_sound
-from ..chaos.plugins import plugins
-from ..chaos.world import BACKENDS, ENGINES
+from ..stateful.checks import expect_sound
+from ..stateful.plugins import plugins
+from ..stateful.workload import BACKENDS, ENGINES
 from .injecting import Injection, count_of
 from .scenes import BEAMS, CALLS, Call, beams, facts, outcomes, scene
 

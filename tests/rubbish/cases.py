@@ -15,8 +15,8 @@ import numpy as np
 from engine_sampler import ParameterError, RequestError, SamplingParams, Scheduler
 from engine_sampler.registry.loading import PluginError
 
-from ..chaos.checks import expect_sound
-from ..engines import EOS, TOKENIZER, VOCAB, ToyMatcher, outcome, rows_for
+from ..engines import EOS, TOKENIZER, VOCAB, ToyMatcher, outcome, repeated_once, rows_for
+from ..stateful.checks import expect_sound
 from . import catalogue
 
 REFUSALS = (ParameterError, RequestError)
@@ -152,14 +152,6 @@ class Case:
         records = (self.scheduler.record(i) for i in self.scheduler._requests.known if i not in SOUND)
         if any(record.finish_reason == "error" for record in records):
             self.outcome = "ended"
-
-
-def repeated_once(call: Callable[[], Any]) -> Any:
-    """The result of a call; if memory runs out it has done nothing, and is repeated."""
-    try:
-        return call()
-    except MemoryError:
-        return call()
 
 
 # --- behaviours ----------------------------------------------------------------------------------

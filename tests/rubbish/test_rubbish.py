@@ -23,8 +23,8 @@ from engine_sampler.base.errors import INTERRUPTIONS, failure
 from engine_sampler.contract import BackendError
 from engine_sampler.explain import trace
 
-from ..chaos.world import BACKENDS
 from ..engines import outcome
+from ..stateful.workload import BACKENDS
 from .cases import SOUND, Behaviour, Case, behaviours
 from .victims import VICTIMS, PlainBackend, PlainSampler, Victim, registered
 

@@ -21,7 +21,6 @@ from engine_sampler import (
     Watch,
 )
 
-from ..chaos.checks import digest, expect_sound
 from ..engines import (
     VOCAB,
     ToyMatcher,
@@ -33,6 +32,7 @@ from ..engines import (
     rows_for,
     run_to_end,
 )
+from ..stateful.checks import digest, expect_sound
 
 PLAIN = SamplingParams(seed=3, max_tokens=6, logit_bias={39: -100.0})
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from ...contract import Rows, Work
-from ..cases import Case
+from ..cases import Case, Random
 from ..single import open_slots, settings
 
 
@@ -23,6 +23,10 @@ class Kit(Protocol):
     def part(self) -> Any: ...
 
     def tokenizer(self, vocab_size: int) -> Any: ...
+
+    def drawn_sizes(self, random: Random) -> tuple[int, int, int]: ...
+
+    def mixed_params(self, random: Random) -> Sequence[Mapping[str, Any]]: ...
 
     def outcome(self, logits: np.ndarray, rows: Rows) -> np.ndarray: ...
 

@@ -7,7 +7,8 @@ import copy
 import itertools
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -50,7 +51,7 @@ class Searching:
     seconds  of processor time for which the kit goes on after its first pass, in equal parts for all laws.
              ENGINE_SAMPLER_TEST_SECONDS replaces it.
     seed     with which the random trials begin.
-    lives    how many lives of requests the first pass has: each lets requests come and go at random.
+    lives    how many sequences of events the first pass has, in which requests come and go.
     """
 
     _pristine: ClassVar[Any] = None
@@ -71,6 +72,14 @@ class Searching:
             return used
         fresh: T = copy.deepcopy(self._pristine)
         return fresh
+
+    def search(self, machine: Callable[..., Any], length: int, first: int | None = None) -> None:
+        """Try random sequences of `length` events on what `machine(number)` gives, a `RandomMachine`: `first`
+        of them, by default `lives`, and then more."""
+        from .machine import search  # which needs Hypothesis
+
+        for number in self.numbers(self.lives if first is None else first):
+            search(partial(machine, number), number, length)
 
     def draws(self, first: int) -> Iterator[Random]:
         """A generator of random numbers for each trial: `times(first)`, however long they take, then more
