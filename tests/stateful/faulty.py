@@ -10,7 +10,7 @@ import numpy as np
 from engine_sampler import Param, Sampler, SamplingParams, Selection, Selector, StoppingCriteria
 
 from ..engines import ToyMatcher
-from ..rubbish import catalogue
+from ..hostile_plugins import catalogue
 
 VALUES = [value for _, value in catalogue.values()]
 RARELY = 0.15
@@ -24,7 +24,7 @@ class Misbehaviour:
         self.random = np.random.default_rng([seed, 9])
 
     def __call__(self, right: Any, *arguments: Any) -> Any:
-        """`right`, or rubbish; perhaps an exception, or changed `arguments`."""
+        """`right`, or a hostile value; perhaps an exception, or changed `arguments`."""
         if self.random.random() > RARELY:
             return right
         kind = self.random.integers(3)

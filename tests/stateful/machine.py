@@ -11,9 +11,7 @@ operations, fewer settings of each request and smaller seeds.
 from __future__ import annotations
 
 import contextlib
-import functools
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from hypothesis import note
 from hypothesis import strategies as st
@@ -30,7 +28,7 @@ from .shadow import Shadow, Token, child_order
 from .steps import Steps
 from .workload import Order, group_params
 
-MASKS = st.lists(st.integers(0, 2**16 - 1), min_size=3, max_size=3)
+MASKS = st.integers(0, 2**48 - 1)
 
 
 class SchedulerMachine(Steps):
@@ -45,9 +43,10 @@ class SchedulerMachine(Steps):
         LISTENER.forget()
 
     @rule(event=EVENTS, seed=SEEDS, masks=MASKS)
-    def happen(self, event: str, seed: int, masks: Sequence[int] = (2**16 - 1,)) -> None:
-        """One of the events; a new request has the settings that one of the `masks` keeps, thus most."""
-        self.kept = functools.reduce(operator.or_, masks)
+    def happen(self, event: str, seed: int, masks: int = 0) -> None:
+        """One of the events; a new request has the settings that one of three masks of 16 bits keeps, thus
+        most."""
+        self.kept = masks | masks >> 16 | masks >> 32
         super().happen(event, seed)
 
     # --- requests join and leave ------------------------------------------------------------------
@@ -174,7 +173,8 @@ class SchedulerMachine(Steps):
         assert live == [i for i in known if i in self.shadows or i in self.searches or i in self.faulty]
         seen = [i for group in self.scheduler.explain() for i in group.request_ids]
         assert sorted(seen, key=str) == sorted(live, key=str)
-        expect_sound(self.scheduler)
+        if len(self.happened) % 5 == 0:
+            expect_sound(self.scheduler)
 
     def _expect_ranks(self) -> None:
         """The best siblings are those with the greatest sum of logprobs."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
 
 try:
-    from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
+    from hypothesis import HealthCheck, Phase, seed, settings
     from hypothesis import strategies as st
     from hypothesis.errors import Flaky
     from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
@@ -20,9 +21,14 @@ except ModuleNotFoundError:
 from ..cases import Random
 
 SEEDS = st.integers(0, 2**16 - 1)
-EVENTS = st.runner().flatmap(lambda machine: st.sampled_from(machine.events))
+EVENTS = st.runner().flatmap(lambda machine: _one_of(machine.events))
 
 _PHASES = {Phase.generate, Phase.shrink}
+
+
+@lru_cache(maxsize=8)
+def _one_of(events: Sequence[str]) -> st.SearchStrategy[str]:
+    return st.sampled_from(events)
 
 
 class RandomMachine(RuleBasedStateMachine):
@@ -91,7 +97,6 @@ def search(machine: Callable[[], RandomMachine], number: int, length: int) -> No
         derandomize=False,
         report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
-        verbosity=Verbosity.quiet,
     )
     try:
         run_state_machine_as_test(tried, settings=options)

@@ -41,7 +41,7 @@ class Counting(RandomMachine):
 
 
 def test_a_failure_is_shown_by_the_events_that_it_needs() -> None:
-    with pytest.raises(AssertionError, match=r"^three times, after begin, add, add, add$"):
+    with pytest.raises(AssertionError, match=r"^three times, after begin, add, add, add\n"):
         search(Counting, 1, 60)
 
 
