@@ -48,7 +48,7 @@ class Contract(Searching):
     eos_token_ids  given to the sampler, as far as they are in the vocabulary.
     rounds         batches of every size: more rounds, more random rows. ENGINE_SAMPLER_TEST_ROUNDS multiplies
                    them.
-    lives, seconds, seed  as in `Searching`: how much more is tried at random.
+    sequences, seconds, seed  as in `Searching`: how much more is tried at random.
     """
 
     params: ClassVar[Sequence[Mapping[str, Any]]] = ()

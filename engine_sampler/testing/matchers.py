@@ -49,7 +49,7 @@ class MatcherContract(BoundedLaws):
     texts        whole texts of the language, whose bytes the tokens can spell.
     other_texts  texts that are not in it.
     rounds       how many random texts. ENGINE_SAMPLER_TEST_ROUNDS multiplies them.
-    lives, seconds, seed  as in `Searching`: how much more is tried at random.
+    sequences, seconds, seed  as in `Searching`: how much more is tried at random.
     """
 
     grammar: ClassVar[Any]

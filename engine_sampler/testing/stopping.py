@@ -76,7 +76,7 @@ class StoppingContract(Searching):
     ends           whether it ends any random output. Their tokens are `PIECES`; the last is EOS. `check` does
                    not ask for it.
     rounds         outputs for each parameter set. ENGINE_SAMPLER_TEST_ROUNDS multiplies them.
-    lives, seconds, seed  as in `Searching`: how much more is tried at random.
+    sequences, seconds, seed  as in `Searching`: how much more is tried at random.
     """
 
     criterion: ClassVar[StoppingCriteria]
@@ -250,7 +250,7 @@ class StoppingContract(Searching):
     def test_equal_matchers_behave_alike(self) -> None:
         if not isinstance(self.criterion, TextCriteria):
             return
-        for random in self.draws(self.lives):
+        for random in self.draws(self.sequences):
             mixed = self.mixed_values(random)
             vocabulary = vocabulary_for(mixed, random)
             matchers = [(one, self.criterion.matcher(one, vocabulary)) for one in mixed]

@@ -133,7 +133,7 @@ FORWARDED = {
     "function_values_moved": ("random programs", "", "cells are read at every call"),
     # programs
     "repeat_runs_once": ("random programs", "", "a sampler that stands in a program twice runs twice"),
-    "xtc_stream_0": ("random lives", "", "the random bits of an op are those of its stream"),
+    "xtc_stream_0": ("random requests", "", "the random bits of an op are those of its stream"),
     "program_not_copied": ("random programs", "", "a program is copied"),
     "writes_into_program": ("programs of one op", "writes into the program", "a program is an input"),
     "number_of_last": ("programs of one op", "its number is that of", "every program has its number"),
@@ -152,7 +152,7 @@ FORWARDED = {
     "notes_nan_as_zero": ("random programs", "", "tokens without a note change no state"),
     "position_of_length": ("random programs", "", "a position need not be the length"),
     "prompt_as_output": ("random programs", "", "a prompt may be longer than 100 tokens"),
-    "epochs_32": ("random lives", "", "an epoch has 64 bits"),
+    "epochs_32": ("random requests", "", "an epoch has 64 bits"),
     "capacity_of_first": ("random programs", "", "the table grows"),
     # logits
     "bfloat16_flushed": ("random programs", "", "denormals of bfloat16 are logits"),
@@ -187,7 +187,7 @@ of its words, and the law."""
 FORWARDED_FATAL = {
     "ops_by_own_size": ("programs of one op", "SIGSEGV", "ops are as far apart as their size says"),
     "params_by_own_size": ("random programs", "seed", "parameters are as far apart as their size says"),
-    "stale_tables": ("random lives", "seed", "tables of a history end with its epoch"),
+    "stale_tables": ("random requests", "seed", "tables of a history end with its epoch"),
 }
 """The check at which the process may end, a part of its words, and the law."""
 
@@ -277,7 +277,7 @@ def test_a_library_that_ends_the_process_fails_the_check_at_which_it_does(
 
 
 OF_THE_FORWARDER = ("names", "versions", "errors", "answers", "programs of one op", "passes")
-DRAWN = ("random programs", "random lives", "random boundaries")
+DRAWN = ("random programs", "random requests", "random boundaries")
 
 
 @pytest.mark.parametrize("liar", [""], indirect=True, ids=["honest"])

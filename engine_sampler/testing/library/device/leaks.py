@@ -11,7 +11,7 @@ import numpy as np
 
 from ....backends.library.binding import Device, Library, Refusal
 from ..bench import Tally
-from .calling import Manner, attempt
+from .calling import CallOptions, attempt
 from .checks import Tried
 from .room import RoomOnDevice
 from .steps import drop, plain_steps
@@ -70,7 +70,10 @@ def _calls(room: RoomOnDevice, n: int, tally: Tally) -> Tried:
     done = 0
     while done < n:
         for step in plain_steps(room, 1 + done % 4, done):
-            yield "calls, and requests that leave", attempt(room, step, tally, Manner(polls=done % 2 > 0))[0]
+            yield (
+                "calls, and requests that leave",
+                attempt(room, step, tally, CallOptions(polls=done % 2 > 0))[0],
+            )
             drop(room, step)
             done += 1
 

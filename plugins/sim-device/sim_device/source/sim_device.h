@@ -1,4 +1,4 @@
-/* sim_device.h: a simulated accelerator with the manners of a real one.
+/* sim_device.h: a simulated accelerator that behaves as real ones do.
  *
  * Memory. Device pointers are non-canonical addresses, so that the host faults when it follows one, and the pages
  * behind them cannot be read except while the device works. Fresh memory is full of arbitrary bytes. A write past

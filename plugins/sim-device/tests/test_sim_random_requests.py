@@ -1,4 +1,4 @@
-"""Random lives on devices of random kinds, whose calls fail at random: the tokens are NumPy's to the end."""
+"""Random requests on devices of random kinds, whose calls fail at random: the tokens are NumPy's."""
 
 from __future__ import annotations
 
