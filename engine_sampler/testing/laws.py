@@ -20,13 +20,13 @@ from .search.drawing import LARGEST, draw_case, draw_sizes, draw_value
 from .search.elsewhere import OutcomeElsewhere
 from .search.live import Live
 from .search.searching import Searching, trial_of
-from .search.surroundings import in_all_surroundings, leaving_them_alone
+from .search.surroundings import expect_nothing_kept, in_all_surroundings, leaving_them_alone
 from .single import known_params, settings
 
 STEPS = 4
 """How many tokens requests continue for in laws about their state."""
 
-BATCH_SIZES = (2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 257)
+BATCH_SIZES = (2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 257, 520)
 """Sizes around those from which on code may take another path."""
 
 NARROW_SIZE = 300
@@ -224,6 +224,9 @@ class Contract(Searching):
             there = OutcomeElsewhere(self, case)
             for where, outcome in in_all_surroundings(self.continued(case).outcome, there):
                 case.expect_equal(outcome, expected, where)
+        few = next(self.drawn()).take(range(2))
+        rows = self.continued(few).rows
+        expect_nothing_kept(self.part.name, lambda: self.outcome(few.logits, rows))
 
     def test_extreme_parameters_work(self) -> None:
         for case in cases(list(self._extremes()), self.vocab_sizes, rounds=1):

@@ -14,7 +14,7 @@ from ..params import SamplingParams
 from ..scheduler import Scheduler
 from ..tokenizer import Tokenizer
 from .bounded import BoundedLaws
-from .search.surroundings import in_all_surroundings, leaving_them_alone
+from .search.surroundings import expect_nothing_kept, in_all_surroundings, leaving_them_alone
 from .search.texts import View, view_of, views_along
 
 METHODS = (
@@ -264,6 +264,7 @@ class MatcherContract(BoundedLaws):
             along = partial(views_along, self.constraint(), self.tokenizer, tokens)
             with leaving_them_alone("the matcher"):
                 expected = along()
+            expect_nothing_kept("the matcher", along)
             for where, views in in_all_surroundings(along, along):
                 assert views == expected, f"masks or ends differ {where}, in {self.text(tokens)!r}"
 

@@ -29,7 +29,7 @@ from .search.outputs import (
     vocabulary_for,
 )
 from .search.searching import Searching
-from .search.surroundings import in_all_surroundings, leaving_them_alone
+from .search.surroundings import expect_nothing_kept, in_all_surroundings, leaving_them_alone
 from .single import values_for
 
 EOS = len(PIECES) - 1
@@ -227,6 +227,7 @@ class StoppingContract(Searching):
                     expected = verdicts()
                 for where, found in in_all_surroundings(verdicts, verdicts):
                     assert found == expected, f"{self.criterion.name} has other verdicts {where}"
+            expect_nothing_kept(self.criterion.name, verdicts)
 
     # --- laws of a text matcher ----------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from .bench import Tally, problem_of
 from .contexts import contexts
 from .device import checks_on, served
 from .drawing import draws
+from .leaks import leaks
 from .memory import SealedMemory, can_seal
 from .passes import passes
 from .promises import PROMISES, promise, tokens
@@ -218,6 +219,7 @@ def _by_name(
         checks[name] = partial(_situation, library, name, situation)
     checks["passes"] = lambda: passes(library)
     checks["contexts"] = lambda: iter([contexts(library)])
+    checks["leaks"] = lambda: iter([leaks(library)])
     if not exact:
         checks["draws"] = lambda: iter([draws(library)])
     chosen = [name for name in _RANDOM if not only or name in only]

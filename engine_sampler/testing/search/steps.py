@@ -53,7 +53,7 @@ class _Room:
 class StepMachine(RandomMachine):
     """Requests of a few chains in the same slots, and steps of theirs.
 
-    number  of the sequence, which says how large the vocabulary is.
+    number  of the sequence, which says how large the vocabulary is, and whether there are many rows.
     """
 
     events = ("step", "change")
@@ -68,7 +68,8 @@ class StepMachine(RandomMachine):
         sizes = *draw_sizes(random), draw_size(random, most=3000)
         self._size = size = sizes[self._number % len(sizes)]
         self._slots = Slots(vocabulary_of(size), known_params_of_chains(), capacity=2)
-        rows = int(random.integers(3, max(3, min(MOST_ROWS, CELLS // size)) + 1))
+        most = MOST_ROWS if self._number % 3 else 10 * MOST_ROWS
+        rows = int(random.integers(3, max(3, min(most, CELLS // size)) + 1))
         groups = int(random.integers(1, MOST_GROUPS + 1))
         for share in random.multinomial(rows, random.dirichlet(np.ones(groups))).tolist():
             room = self._room()
