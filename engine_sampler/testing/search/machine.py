@@ -20,15 +20,15 @@ except ModuleNotFoundError:
 
 from ..cases import Random
 
+@lru_cache(maxsize=8)
+def _one_of(events: Sequence[str]) -> st.SearchStrategy[str]:
+    return st.sampled_from(events)
+
+
 SEEDS = st.integers(0, 2**16 - 1)
 EVENTS = st.runner().flatmap(lambda machine: _one_of(machine.events))
 
 _PHASES = {Phase.generate, Phase.shrink}
-
-
-@lru_cache(maxsize=8)
-def _one_of(events: Sequence[str]) -> st.SearchStrategy[str]:
-    return st.sampled_from(events)
 
 
 class RandomMachine(RuleBasedStateMachine):

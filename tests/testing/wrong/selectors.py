@@ -269,3 +269,13 @@ class HashesItsName(Last):
 
     def choose(self, row: np.ndarray, state: Any) -> int:
         return super().choose(row, {"accepted": state["accepted"] + hash("last") % 1_000_003})
+
+
+@breaks("a_row_does_not_depend_on_the_size_of_the_batch", ANY, says="in a batch of 520 rows")
+class HasRoomFor300Rows(Last):
+    """Chooses the best token from row 300 on."""
+
+    def select(self, logits: np.ndarray, rows: Any) -> Selection:
+        columns = super().select(logits, rows).columns
+        columns[300:] = logits[300:].argmax(axis=1)
+        return Selection(columns)
