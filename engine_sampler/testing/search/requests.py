@@ -115,7 +115,7 @@ class RequestMachine(RandomMachine):
     def _join(self) -> None:
         given = self._params[int(self.random.integers(len(self._params)))]
         request = _Request(-1, given, draw_history(self.random, self._size, 80), draw_seed(self.random))
-        most = int(self.random.choice([10, 100, 600, 2500]))
+        most = int(self.random.choice([10, 100, 100, 600, 600, 2500]))
         request.output = list(draw_history(self.random, self._size, most))
         request.notes = [None] * len(request.output)
         request.slot = self._opened(self._slots, self._kit.part, request, request.output)

@@ -137,7 +137,7 @@ _HELD = "objects", "threads", "open files"
 
 
 def _held() -> tuple[int, int, int]:
-    gc.collect()
+    gc.collect(1)
     return sys.getallocatedblocks(), threading.active_count(), open_files()
 
 
