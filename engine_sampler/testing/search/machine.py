@@ -20,6 +20,7 @@ except ModuleNotFoundError:
 
 from ..cases import Random
 
+
 @lru_cache(maxsize=8)
 def _one_of(events: Sequence[str]) -> st.SearchStrategy[str]:
     return st.sampled_from(events)
