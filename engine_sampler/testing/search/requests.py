@@ -18,7 +18,6 @@ from ..cases import Case
 from ..parts import LEAST
 from ..single import chain_of, known_params, settings
 from .drawing import draw_depth, draw_history, draw_row, draw_seed
-from .live import Kit
 from .machine import RandomMachine
 from .surroundings import anywhere, quiet
 
@@ -50,7 +49,7 @@ class RequestMachine(RandomMachine):
 
     events = ("step",) * 8 + ("join", "accept", "rollback") * 3 + ("fork", "leave") * 2
 
-    def __init__(self, kit: Kit, fresh: Callable[[], Any], number: int) -> None:
+    def __init__(self, kit: Any, fresh: Callable[[], Any], number: int) -> None:
         super().__init__()
         self._kit, self._fresh, self._number = kit, fresh, number
         self._requests: list[_Request] = []
