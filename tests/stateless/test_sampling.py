@@ -339,10 +339,13 @@ def test_wrong_arrays_are_refused(call: Any, logits: Any) -> None:
 
 
 def test_calls_with_other_outputs_of_texts_follow_one_another() -> None:
-    params, row = SamplingParams(dry_multiplier=0.8, dry_allowed_length=1, seed=1), LOGITS[:1]
-    for output in ([1, 2], [3], [0, 2], [0, 2, 0]):
-        found, alone = (
-            process_logits(row, params, prompt_token_ids=[[3]], output_token_ids=[output], tokenizer=own)
-            for own in (tokenizer(50), tokenizer.__wrapped__(50))  # for which nothing is kept
-        )
-        assert np.array_equal(found, alone), output
+    params, outputs = SamplingParams(dry_multiplier=0.8, dry_allowed_length=1, seed=1), ([1, 2], [3], [0, 2])
+
+    def processed(output: list[int], known: Any) -> list[list[float]]:
+        return process_logits(
+            LOGITS[:1], params, prompt_token_ids=[[3]], output_token_ids=[output], tokenizer=known
+        ).tolist()
+
+    known, tokenizers = tokenizer(50), [tokenizer.__wrapped__(50) for _ in outputs]
+    found = [processed(output, known) for output in outputs]
+    assert found == [processed(output, own) for output, own in zip(outputs, tokenizers, strict=True)]
