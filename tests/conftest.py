@@ -16,7 +16,7 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 import pytest  # noqa: E402
-from hypothesis import HealthCheck, settings  # noqa: E402
+from hypothesis import HealthCheck, Phase, settings  # noqa: E402
 
 ROUNDS = int(os.environ.get("ENGINE_SAMPLER_TEST_ROUNDS", "1"))
 
@@ -35,7 +35,16 @@ settings.register_profile(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
+settings.register_profile("without shrinking", settings.get_profile("suite"), phases=[Phase.generate])
 settings.load_profile("suite")
+
+
+@pytest.fixture
+def without_shrinking() -> Iterator[None]:
+    """What breaks on purpose need not be shown by its smallest example."""
+    settings.load_profile("without shrinking")
+    yield
+    settings.load_profile("suite")
 
 
 @pytest.hookimpl(wrapper=True)

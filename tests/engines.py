@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -243,3 +243,11 @@ class RemovesEverything(Truncation):
 
     def keep(self, logits: np.ndarray, rows: Any) -> np.ndarray:
         return np.zeros(logits.shape, bool)
+
+
+def repeated_once(call: Callable[[], Any]) -> Any:
+    """The result of a call; if memory runs out it has done nothing, and is repeated."""
+    try:
+        return call()
+    except MemoryError:
+        return call()

@@ -103,7 +103,7 @@ class RowScheduler(Scheduler):
         try:
             position = POSITION.check(row.position)
             if same < len(had):
-                self.rollback(i, len(had) - same)
+                slots.rollback(request.slot, len(had) - same)  # no text follows what a row accepts
             if len(new):
                 slots.accept(request.slot, few_token_ids_in("output_token_ids", new, self.vocabulary))
         except (ParameterError, PluginFault, RequestError):  # `add` says what is wrong

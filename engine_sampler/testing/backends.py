@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,13 +30,12 @@ from .batches import new_batch, packed, run_batch
 from .cases import times
 from .chains import FOREIGN, ChainTrial, random_settings, vocabulary_of
 from .devices import FAULTS, DeviceLaws
-from .search.steps import RandomSteps
 from .search.surroundings import in_all_surroundings, leaving_them_alone
 
 STEPS = 5
 
 
-class BackendContract(DeviceLaws, RandomSteps):
+class BackendContract(DeviceLaws):
     """The laws of backends, tried on random chains. Subclass it; pytest does the rest.
 
         class TestMine(BackendContract):
@@ -266,6 +266,11 @@ class BackendContract(DeviceLaws, RandomSteps):
                     where = f"vocabulary {size}, generation {number}"
                     for step, (one, other) in enumerate(zip(found, right, strict=True)):
                         assert one == other, f"step {step} of a scheduler gives {one}, not {other}, {where}"
+
+    def test_random_steps_are_those_of_the_reference(self) -> None:
+        from .search import steps  # which needs Hypothesis
+
+        self.search(partial(steps.StepMachine, self), steps.LENGTH, self.chains)
 
     def test_drafts_get_the_results_of_the_reference(self) -> None:
         for trial in self.trials():

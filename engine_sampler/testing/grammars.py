@@ -15,7 +15,7 @@ from ..params import SamplingParams
 from ..scheduler import Scheduler
 from ..tokenizer import Tokenizer
 from .matchers import LENGTH, MatcherContract, bytes_of
-from .search.matcher_lives import View, view_of
+from .search.texts import View, view_of
 
 END = b"<end>"
 PADDING = 70

@@ -19,15 +19,14 @@ from .cases import Case, Random, cases
 from .search.drawing import LARGEST, draw_case, draw_sizes, draw_value
 from .search.elsewhere import OutcomeElsewhere
 from .search.live import Live
-from .search.lives import Lives
 from .search.searching import Searching, trial_of
-from .search.surroundings import in_all_surroundings, leaving_them_alone
+from .search.surroundings import expect_nothing_kept, in_all_surroundings, leaving_them_alone
 from .single import known_params, settings
 
 STEPS = 4
 """How many tokens requests continue for in laws about their state."""
 
-BATCH_SIZES = (2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 257)
+BATCH_SIZES = (2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 257, 520)
 """Sizes around those from which on code may take another path."""
 
 NARROW_SIZE = 300
@@ -49,7 +48,7 @@ class Contract(Searching):
     eos_token_ids  given to the sampler, as far as they are in the vocabulary.
     rounds         batches of every size: more rounds, more random rows. ENGINE_SAMPLER_TEST_ROUNDS multiplies
                    them.
-    lives, seconds, seed  as in `Searching`: how much more is tried at random.
+    sequences, seconds, seed  as in `Searching`: how much more is tried at random.
     """
 
     params: ClassVar[Sequence[Mapping[str, Any]]] = ()
@@ -212,10 +211,10 @@ class Contract(Searching):
             self._expect_same(case, parent.run(STEPS), twin.run(STEPS), "after a fork continued")
 
     def test_requests_beside_others_do_as_alone(self) -> None:
+        from .search import requests  # which needs Hypothesis
+
         fresh = partial(self.fresh, self.part)
-        for number, random in enumerate(self.draws(self.lives)):
-            size = self.drawn_sizes(random)[(0, 1, 0, 0, 1, 0, 2)[number % 7]]
-            Lives(self, self.mixed_params(random), size, random, fresh).run()
+        self.search(partial(requests.RequestMachine, self, fresh), requests.LENGTH)
 
     def test_surroundings_do_not_matter(self) -> None:
         for number, random in enumerate(self.draws(2)):
@@ -225,6 +224,9 @@ class Contract(Searching):
             there = OutcomeElsewhere(self, case)
             for where, outcome in in_all_surroundings(self.continued(case).outcome, there):
                 case.expect_equal(outcome, expected, where)
+        few = next(self.drawn()).take(range(2))
+        rows = self.continued(few).rows
+        expect_nothing_kept(self.part.name, lambda: self.outcome(few.logits, rows))
 
     def test_extreme_parameters_work(self) -> None:
         for case in cases(list(self._extremes()), self.vocab_sizes, rounds=1):

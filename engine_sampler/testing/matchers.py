@@ -14,8 +14,8 @@ from ..params import SamplingParams
 from ..scheduler import Scheduler
 from ..tokenizer import Tokenizer
 from .bounded import BoundedLaws
-from .search.matcher_lives import MatcherLives, View, view_of, views_along
-from .search.surroundings import in_all_surroundings, leaving_them_alone
+from .search.surroundings import expect_nothing_kept, in_all_surroundings, leaving_them_alone
+from .search.texts import View, view_of, views_along
 
 METHODS = (
     "fill_bitmask",
@@ -49,7 +49,7 @@ class MatcherContract(BoundedLaws):
     texts        whole texts of the language, whose bytes the tokens can spell.
     other_texts  texts that are not in it.
     rounds       how many random texts. ENGINE_SAMPLER_TEST_ROUNDS multiplies them.
-    lives, seconds, seed  as in `Searching`: how much more is tried at random.
+    sequences, seconds, seed  as in `Searching`: how much more is tried at random.
     """
 
     grammar: ClassVar[Any]
@@ -254,8 +254,9 @@ class MatcherContract(BoundedLaws):
                         self.expect_view(matcher, seen[at], "while another request is running")
 
     def test_requests_beside_others_do_as_alone(self) -> None:
-        for number, random in enumerate(self.draws(self.lives)):
-            MatcherLives(self.matcher, self.tokenizer, random).run(very_long=number % 10 == 0)
+        from .search import matchers  # which needs Hypothesis
+
+        self.search(partial(matchers.TextMachine, self.matcher, self.tokenizer), matchers.LENGTH)
 
     def test_surroundings_do_not_matter(self) -> None:
         for number in self.numbers(2):
@@ -263,6 +264,7 @@ class MatcherContract(BoundedLaws):
             along = partial(views_along, self.constraint(), self.tokenizer, tokens)
             with leaving_them_alone("the matcher"):
                 expected = along()
+            expect_nothing_kept("the matcher", along)
             for where, views in in_all_surroundings(along, along):
                 assert views == expected, f"masks or ends differ {where}, in {self.text(tokens)!r}"
 

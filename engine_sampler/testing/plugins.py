@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -48,6 +49,9 @@ WAIVED = {
 
 TRIES, LENGTH, TEXTS = 200, 60, 3
 """How many random texts of a grammar are tried, their length in bytes, and how many of them the kit gets."""
+
+SEARCHES = ("test_requests_beside_others_do_as_alone", "test_random_steps_are_those_of_the_reference")
+"""Laws that are tried with Hypothesis."""
 
 VOCAB_SIZES = Contract.vocab_sizes
 
@@ -149,6 +153,8 @@ def _results(kind: str, value: Any, search: Search) -> Iterator[CheckResult]:
 def _laws(kind: str, value: Any, search: Search) -> Iterator[CheckResult]:
     base, attribute = KINDS[kind]
     attributes, waived = _attributes(kind, value)
+    if find_spec("hypothesis") is None:
+        waived |= dict.fromkeys(SEARCHES, "it needs Hypothesis: pip install 'engine-sampler[test]'")
     laws, only = laws_of(base), search.only
     share = search.seconds * len(laws) / (len(set(only)) or len(laws))
     attributes |= {"seconds": share, "seed": search.seed}

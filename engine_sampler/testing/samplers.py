@@ -185,7 +185,7 @@ class SamplerContract(ExactContract):
         """Compare the results after `prepare`, at once and with little work at a time, with those without it,
         while requests continue."""
         token_ids = case.some_token_ids(STEPS)
-        plain, whole, parted = lives = [Live(self, case) for _ in range(3)]
+        plain, whole, parted = requests = [Live(self, case) for _ in range(3)]
 
         def compare(where: str) -> None:
             whole.prepare(at_once.at_once)
@@ -195,12 +195,12 @@ class SamplerContract(ExactContract):
 
         for step in range(STEPS):
             compare("after prepare")
-            for live in lives:
+            for live in requests:
                 live.accept(token_ids[:, step : step + 1])
-        for live in lives:
+        for live in requests:
             live.rollback(2)
         compare("after rollback and prepare")
-        plain, whole, parted = forks = [live.fork(case.seeds) for live in lives]
+        plain, whole, parted = forks = [live.fork(case.seeds) for live in requests]
         for live in forks:
             live.accept(token_ids[:, :1])
         compare("after prepare in a fork")

@@ -19,10 +19,8 @@ from ..tokenizer import Tokenizer
 from .cases import Random
 from .laws import bounds
 from .search.drawing import draw_value
-from .search.searching import Searching
-from .search.stopping_lives import (
+from .search.outputs import (
     PIECES,
-    StoppingLives,
     StoppingTrial,
     logprob,
     row_for,
@@ -30,7 +28,8 @@ from .search.stopping_lives import (
     verdicts_on,
     vocabulary_for,
 )
-from .search.surroundings import in_all_surroundings, leaving_them_alone
+from .search.searching import Searching
+from .search.surroundings import expect_nothing_kept, in_all_surroundings, leaving_them_alone
 from .single import values_for
 
 EOS = len(PIECES) - 1
@@ -77,7 +76,7 @@ class StoppingContract(Searching):
     ends           whether it ends any random output. Their tokens are `PIECES`; the last is EOS. `check` does
                    not ask for it.
     rounds         outputs for each parameter set. ENGINE_SAMPLER_TEST_ROUNDS multiplies them.
-    lives, seconds, seed  as in `Searching`: how much more is tried at random.
+    sequences, seconds, seed  as in `Searching`: how much more is tried at random.
     """
 
     criterion: ClassVar[StoppingCriteria]
@@ -207,18 +206,16 @@ class StoppingContract(Searching):
         for values, output in self.cases():
             trial = self.trial(values)
             for length, token in enumerate(output, 1):
-                verdict, watch = trial.check(token), trial.watch
-                if verdict is None or watch is None:
-                    continue
-                seen = token in watch.token_ids
-                seen |= watch.output_length is not None and length >= watch.output_length
-                assert seen, f"{verdict} comes where {watch} does not apply"
-                break
+                verdict = trial.check(token)
+                if verdict is not None:
+                    trial.expect_watched(verdict, token, length)
+                    break
 
     def test_requests_beside_others_do_as_alone(self) -> None:
+        from .search import stopping  # which needs Hypothesis
+
         fresh = partial(self.fresh, self.criterion)
-        for random in self.draws(self.lives):
-            StoppingLives(self.criterion, self.mixed_values(random), random, fresh).run()
+        self.search(partial(stopping.OutputMachine, self, fresh), stopping.LENGTH)
 
     def test_surroundings_do_not_matter(self) -> None:
         for random in self.draws(1):
@@ -230,6 +227,7 @@ class StoppingContract(Searching):
                     expected = verdicts()
                 for where, found in in_all_surroundings(verdicts, verdicts):
                     assert found == expected, f"{self.criterion.name} has other verdicts {where}"
+            expect_nothing_kept(self.criterion.name, verdicts)
 
     # --- laws of a text matcher ----------------------------------------------------------------------
 
@@ -253,7 +251,7 @@ class StoppingContract(Searching):
     def test_equal_matchers_behave_alike(self) -> None:
         if not isinstance(self.criterion, TextCriteria):
             return
-        for random in self.draws(self.lives):
+        for random in self.draws(self.sequences):
             mixed = self.mixed_values(random)
             vocabulary = vocabulary_for(mixed, random)
             matchers = [(one, self.criterion.matcher(one, vocabulary)) for one in mixed]
@@ -264,7 +262,7 @@ class StoppingContract(Searching):
                     if matcher == other:
                         readings = _Reading(matcher).read(text), _Reading(other).read(text)
                         seen, right = ((one.match, one.held) for one in readings)
-                        named = [self._own(one) for one in (values, others)]
+                        named = [self.own(one) for one in (values, others)]
                         assert seen == right, f"the matchers for {named} are equal, but differ in {text!r}"
 
     def test_a_matcher_is_immutable(self) -> None:
@@ -374,12 +372,13 @@ class StoppingContract(Searching):
                 if values[param.name] != param.neutral
             }
             with contextlib.suppress(ParameterError):
-                checked = values_for(self.criterion, {**self._own(values), **other})
+                checked = values_for(self.criterion, {**self.own(values), **other})
                 if self.criterion.is_active(checked, self.vocabulary()):
                     mixed.append(checked)
         return mixed
 
-    def _own(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def own(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of `values` that are parameters of the criterion."""
         return {param.name: values[param.name] for param in self.criterion.params}
 
     def outputs(self, values: Sequence[Mapping[str, Any]] = ()) -> Iterator[list[int]]:

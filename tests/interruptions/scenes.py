@@ -10,8 +10,8 @@ import numpy as np
 
 from engine_sampler import RequestLimits, SamplingParams, Scheduler
 
-from ..chaos.plugins import CRITERIA, GRAMMARS
-from ..chaos.world import VOCAB, model_row, tokenizer_for
+from ..stateful.plugins import CRITERIA, GRAMMARS
+from ..stateful.workload import VOCAB, model_row, tokenizer_for
 
 Call = Callable[[Scheduler], Any]
 

@@ -17,10 +17,10 @@ from engine_sampler import SamplingParams, Scheduler
 from engine_sampler.contract import hookimpl
 from engine_sampler.session import Session
 
-from ..chaos.checks import expect_sound
-from ..chaos.plugins import plugins
-from ..chaos.world import BACKENDS, ENGINES, VOCAB, model_row
 from ..engines import registered_plugin
+from ..stateful.checks import expect_sound
+from ..stateful.plugins import plugins
+from ..stateful.workload import BACKENDS, ENGINES, VOCAB, model_row
 from .injecting import Injection
 from .scenes import outcomes, rows_of, scene, step
 
@@ -128,22 +128,22 @@ def test_steps_that_signals_interrupt_give_the_tokens_of_steps_that_none_does() 
     if threading.current_thread() is not threading.main_thread():
         pytest.skip("signals reach the main thread alone")
     random = np.random.default_rng(3)
-    calm, victim = (scene(BACKENDS[-1], ENGINES[-1]) for _ in range(2))
+    calm, interrupted = (scene(BACKENDS[-1], ENGINES[-1]) for _ in range(2))
     before = signal.signal(signal.SIGALRM, interrupt_step)
     gc.disable()  # what is raised while it calls others is lost
     try:
         for _ in range(60):
-            if not victim.request_ids:
+            if not interrupted.request_ids:
                 break
             with contextlib.suppress(KeyboardInterrupt):
                 signal.setitimer(signal.ITIMER_REAL, float(random.uniform(1e-4, 6e-3)))
-                step(victim)
+                step(interrupted)
             signal.setitimer(signal.ITIMER_REAL, 0)
-            expect_sound(victim)
+            expect_sound(interrupted)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         gc.enable()
         signal.signal(signal.SIGALRM, before)
-    for scheduler in (calm, victim):
+    for scheduler in (calm, interrupted):
         scheduler.remove("table")  # its matcher, an object of the tests, may have been interrupted itself
-    assert outcomes(victim) == outcomes(calm)
+    assert outcomes(interrupted) == outcomes(calm)

@@ -9,7 +9,7 @@ import pytest
 
 from engine_sampler import BegunStep, SamplingParams, Scheduler
 
-from ..chaos.world import VOCAB
+from ..stateful.workload import VOCAB
 from .injecting import Injection, count_of
 from .scenes import rows_of, step
 

@@ -19,8 +19,8 @@ from engine_sampler.messages import MessageParser
 from engine_sampler.requests.ending import RequestEnd
 from engine_sampler.requests.request import Request
 
-from ..chaos.plugins import plugins
-from ..chaos.world import BACKENDS, ENGINES, VOCAB, tokenizer_for
+from ..stateful.plugins import plugins
+from ..stateful.workload import BACKENDS, ENGINES, VOCAB, tokenizer_for
 from .injecting import PACKAGE
 from .scenes import REQUESTS, beams, rows_of, run_to_end
 
@@ -72,10 +72,10 @@ class Injection:
         self.left -= 1
 
 
-def belongs_to(scheduler: Scheduler, victims: set[str]) -> Callable[[FrameType], bool]:
-    """Whether a call is of a method of one of the victims, or of one of their parts."""
+def belongs_to(scheduler: Scheduler, failing: set[str]) -> Callable[[FrameType], bool]:
+    """Whether a call is of a method of one of these requests, or of one of their parts."""
     known = scheduler._requests.known
-    groups = {id(group) for i, group in scheduler._requests.groups.items() if i in victims}
+    groups = {id(group) for i, group in scheduler._requests.groups.items() if i in failing}
 
     def parts(request: Request) -> Iterator[Any]:
         yield from (request.phases, request.constraint, request.grammar, request.text, request.state)
@@ -88,9 +88,9 @@ def belongs_to(scheduler: Scheduler, victims: set[str]) -> Callable[[FrameType],
         if this is None or type(this) in (int, str):
             return False
         if isinstance(this, Request):
-            return this.id in victims
+            return this.id in failing
         return id(this) in groups or any(
-            this is part for name in victims if name in known for part in parts(known[name])
+            this is part for name in failing if name in known for part in parts(known[name])
         )
 
     return owned
@@ -102,12 +102,12 @@ def company(name: str) -> Scheduler:
     for request_id in ("plain", "thoughts", name):
         settings, extras = REQUESTS[request_id]
         params = SamplingParams(seed=7, max_tokens=STEPS, **settings)
-        is_victim = request_id == name
+        is_failing = request_id == name
         scheduler.add(
             params,
             [3, 4],
-            request_id="victim" if is_victim else request_id,
-            parser=MessageParser(tokenizer=tokenizer_for(ENGINES[-1])) if is_victim else None,
+            request_id="failing" if is_failing else request_id,
+            parser=MessageParser(tokenizer=tokenizer_for(ENGINES[-1])) if is_failing else None,
             **{key: make() for key, make in extras.items()},
         )
     return scheduler
@@ -115,7 +115,7 @@ def company(name: str) -> Scheduler:
 
 SCENES: Mapping[str, tuple[Callable[[], Scheduler], set[str]]] = {
     **{
-        name: (partial(company, name), {"victim"})
+        name: (partial(company, name), {"failing"})
         for name in ("adaptive", "regex", "thinking", "eager", "criteria")
     },
     "beams": (lambda: beams(BACKENDS[-1], ENGINES[-1]), {"1a", "1b"}),
@@ -152,22 +152,22 @@ def own_plugins() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", SCENES)
 def test_a_fault_in_any_call_of_a_step_ends_its_request_alone(name: str) -> None:
-    make, victims = SCENES[name]
+    make, failing = SCENES[name]
     sound = make()
-    count = Injection(belongs_to(sound, victims), 1 << 60)
+    count = Injection(belongs_to(sound, failing), 1 << 60)
     expected = told_by(sound, count)
     wrong: dict[str, str] = {}
     for at in range(0, (1 << 60) - count.left, EVERY):
         scheduler = make()
-        injection = Injection(belongs_to(scheduler, victims), at)
+        injection = Injection(belongs_to(scheduler, failing), at)
         try:
             found = told_by(scheduler, injection)
         except RuntimeError as error:
             wrong[str(injection.where)] = f"{error} leaves the step"
             continue
-        if any(found[other] != expected[other] for other in expected.keys() - victims):
+        if any(found[other] != expected[other] for other in expected.keys() - failing):
             wrong[str(injection.where)] = "others differ"
-        errors = {scheduler.record(i).error for i in victims}
+        errors = {scheduler.record(i).error for i in failing}
         if not all(error is None or any(word in error for word in WORDS) for error in errors):
             wrong[str(injection.where)] = str(errors)
     assert not wrong, "\n".join(f"{where}: {what}" for where, what in wrong.items())

@@ -11,9 +11,9 @@ import pytest
 
 from engine_sampler import Record
 
-from ..chaos.checks import expect_sound
-from ..chaos.plugins import plugins
-from ..chaos.world import BACKENDS, ENGINES
+from ..stateful.checks import expect_sound
+from ..stateful.plugins import plugins
+from ..stateful.workload import BACKENDS, ENGINES
 from .injecting import Injection, count_of
 from .scenes import BEAMS, CALLS, Call, beams, facts, outcomes, scene
 
@@ -39,7 +39,7 @@ class Story:
         self.make, self.opcodes = make, opcodes
         self.random = np.random.default_rng(seed)
         self.done: list[Call] = []
-        self.twin, self.victim = make(), make()
+        self.twin, self.scheduler = make(), make()
         self.points = 0
         self.before: dict[Any, Record] = {}
 
@@ -53,41 +53,41 @@ class Story:
         for at in sorted(self.random.choice(events, count, replace=False).tolist()):
             injection = Injection(ERRORS[self.points % len(ERRORS)], at, opcodes=self.opcodes)
             self.points += 1
-            injection.during(lambda: call(self.victim))
+            injection.during(lambda: call(self.scheduler))
             if injection.where is None:
                 break
             try:
-                expect_sound(self.victim)
-                if self.faults_expected(injection) or facts(self.victim) != before:
+                expect_sound(self.scheduler)
+                if self.faults_expected(injection) or facts(self.scheduler) != before:
                     break  # it was done
             except AssertionError as error:
                 name = injection.error.__name__
                 raise AssertionError(f"{what}, {name} at {injection.where}: {error}") from error
         else:
-            call(self.victim)
-        assert facts(self.victim) == facts(self.twin), f"{what}, {injection.where}"
+            call(self.scheduler)
+        assert facts(self.scheduler) == facts(self.twin), f"{what}, {injection.where}"
 
     def faults_expected(self, injection: Injection) -> bool:
         """Whether the error was taken for a fault of a plugin, or has cut a plugin's matcher in half: then it
         may have ended requests, with the reason, and all others are as they must be."""
-        records = [request.record() for request in self.victim._requests.known.values()]
+        records = [request.record() for request in self.scheduler._requests.known.values()]
         if injection.passed and not any(CUT in str(record.error) for record in records):
             return False
         told = any(name in str(injection.where) for name in ("notify", "request_added", "request_finished"))
         assert injection.passed or injection.error is MemoryError or (injection.error is SystemExit and told)
         for record in records:
             twin = self.twin.record(record.request_id)
-            searching = record.request_id in self.victim._requests.groups
+            searching = record.request_id in self.scheduler._requests.groups
             if not searching and not any(reason in str(record.error) for reason in (CUT, "MemoryError")):
                 assert record in (twin, self.before.get(record.request_id))
-        self.victim = self.make()
+        self.scheduler = self.make()
         for call in self.done:
-            call(self.victim)
+            call(self.scheduler)
         return True
 
     def end(self) -> None:
         """All requests end as if there had been no interruption."""
-        assert outcomes(self.victim) == outcomes(self.twin)
+        assert outcomes(self.scheduler) == outcomes(self.twin)
 
 
 @pytest.mark.parametrize("opcodes", [False, True], ids=["lines", "bytecodes"])

@@ -12,7 +12,6 @@ import pytest
 from engine_sampler import ParameterError, RequestError, SamplingParams, Scheduler
 from engine_sampler.contract import Param, Sampler, Selector, StoppingCriteria, Watch
 
-from ..chaos.checks import digest, expect_sound
 from ..engines import (
     VOCAB,
     ToyMatcher,
@@ -24,6 +23,7 @@ from ..engines import (
     rows_for,
     run_to_end,
 )
+from ..stateful.checks import digest, expect_sound
 
 PLAIN = SamplingParams(seed=3, max_tokens=6, logit_bias={39: -100.0})
 

@@ -42,9 +42,9 @@ FAULTY = (
 
 
 @pytest.mark.parametrize(("row", "words"), FAULTY)
-@pytest.mark.parametrize("victim", [0, 5, len(CONFIGURATIONS) - 1])
+@pytest.mark.parametrize("faulty", [0, 5, len(CONFIGURATIONS) - 1])
 def test_a_faulty_row_ends_its_request_and_the_others_get_their_tokens(
-    row: np.ndarray, words: str, victim: int
+    row: np.ndarray, words: str, faulty: int
 ) -> None:
     scheduler = make_scheduler()
     requests = [SamplingParams(**c, seed=7, max_tokens=5) for c in CONFIGURATIONS]
@@ -53,17 +53,17 @@ def test_a_faulty_row_ends_its_request_and_the_others_get_their_tokens(
     model_step(scheduler)
     live = scheduler.request_ids
     rows = rows_for(scheduler, live)
-    rows[live.index(victim)] = row
+    rows[live.index(faulty)] = row
     result = scheduler.step(rows, live)
-    place = live.index(victim)
+    place = live.index(faulty)
     assert result.token_ids[place] == -1
     assert result.finish_reasons[place] == "error"
     assert str(result.errors[place]).startswith(words)
     assert [e for i, e in enumerate(result.errors) if i != place] == [None] * (len(live) - 1)
     run_to_end(scheduler)
-    assert len(scheduler.record(victim).token_ids) == 1
+    assert len(scheduler.record(faulty).token_ids) == 1
     for i, params in enumerate(requests):
-        if i != victim:
+        if i != faulty:
             assert outcome(scheduler.record(i)) == outcome(alone(params, [1, 2]))
 
 
@@ -350,14 +350,14 @@ def test_a_request_with_a_faulty_row_goes_on_if_the_scheduler_keeps_it(row: np.n
         scheduler.add(params, [1, 2])
     model_step(scheduler)
     live = scheduler.request_ids
-    for victim in (0, 2):
+    for faulty in (0, 2):
         rows = rows_for(scheduler, live)
         kept = [(i, scheduler.record(i).token_ids) for i in live]
         rows[:] = row
         result = scheduler.step(rows, live)
         assert result.token_ids.tolist() == [-1] * len(live)
         assert result.finish_reasons == [None] * len(live)
-        assert all(str(error).startswith(words) for error in result.errors), victim
+        assert all(str(error).startswith(words) for error in result.errors), faulty
         assert [(i, scheduler.record(i).token_ids) for i in live] == kept
     run_to_end(scheduler)
     for i, params in enumerate(requests):

@@ -10,7 +10,6 @@ import pytest
 from engine_sampler import RequestError, SamplingParams, Scheduler
 from engine_sampler.scheduler.membership.directory import MOST_REMOVED
 
-from ..chaos.checks import digest, expect_sound
 from ..engines import (
     EOS,
     VOCAB,
@@ -22,6 +21,7 @@ from ..engines import (
     rows_for,
     run_to_end,
 )
+from ..stateful.checks import digest, expect_sound
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "plain": {},

@@ -9,7 +9,6 @@ import pytest
 
 from engine_sampler import RequestError, SamplingParams, Scheduler
 
-from ..chaos.checks import digest, expect_sound
 from ..engines import (
     CONFIGURATIONS,
     VOCAB,
@@ -21,6 +20,7 @@ from ..engines import (
     registered_plugin,
     run_to_end,
 )
+from ..stateful.checks import digest, expect_sound
 from .test_threads import Watcher, Watching
 
 PLAIN = SamplingParams(seed=4, max_tokens=8, logit_bias={39: -100.0})

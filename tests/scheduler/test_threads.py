@@ -13,8 +13,8 @@ import pytest
 from engine_sampler import RequestError, SamplingParams, Scheduler
 from engine_sampler.contract import StoppingCriteria, StopVerdict, hookimpl
 
-from ..chaos.checks import expect_sound
 from ..engines import alone, make_scheduler, model_step, outcome, registered_plugin, rows_for, run_to_end
+from ..stateful.checks import expect_sound
 
 
 class Interruption(StoppingCriteria):

@@ -329,3 +329,16 @@ def test_wrong_arguments_are_refused(call: Any, keywords: dict[str, Any], error:
 def test_wrong_arrays_are_refused(call: Any, logits: Any) -> None:
     with pytest.raises(TypeError, match="logits"):
         call(logits, SamplingParams())
+
+
+def test_calls_with_other_outputs_of_texts_follow_one_another() -> None:
+    params, outputs = SamplingParams(dry_multiplier=0.8, dry_allowed_length=1, seed=1), ([1, 2], [3], [0, 2])
+
+    def processed(output: list[int], known: Any) -> list[list[float]]:
+        return process_logits(
+            LOGITS[:1], params, prompt_token_ids=[[3]], output_token_ids=[output], tokenizer=known
+        ).tolist()
+
+    known, tokenizers = tokenizer(50), [tokenizer.__wrapped__(50) for _ in outputs]
+    found = [processed(output, known) for output in outputs]
+    assert found == [processed(output, own) for output, own in zip(outputs, tokenizers, strict=True)]

@@ -15,6 +15,7 @@ def searched_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
     with few tokens."""
     trials = lambda kit, first: iter(range(kit.seed, kit.seed + min(first, 1) + 1))  # noqa: E731
     monkeypatch.setattr(Searching, "numbers", trials)
+    monkeypatch.setattr(Searching, "sequences", 1)
     monkeypatch.setattr(plugins, "VOCAB_SIZES", (2, 17))
     monkeypatch.setattr(Contract, "largest", 64)
 

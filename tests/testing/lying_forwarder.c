@@ -8,6 +8,7 @@
 #include <engine_sampler.h>
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <fenv.h>
 #include <locale.h>
 #include <math.h>
@@ -15,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #if defined(__SSE__)
@@ -34,7 +36,9 @@
     X(function_without_user) X(function_position_32) X(function_row_of_entry) X(function_twice) \
     X(function_values_moved) X(position_of_length) X(prompt_as_output) X(epochs_32) X(capacity_of_first) \
     X(notes_nan_as_zero) X(log_sums_of_halves) X(maxima_by_width) X(logprobs_of_ties) \
-    X(seed_of_neighbour) X(min_keep_ignored) X(biases_of_first) X(breakers_ignored) X(slot_swapped_params) X(ties_overflow)
+    X(seed_of_neighbour) X(min_keep_ignored) X(biases_of_first) X(breakers_ignored) X(slot_swapped_params) X(ties_overflow) \
+    X(top_k_16) X(history_32768) X(row_500) X(vocabulary_200000) X(wide_rows) X(rows_257) \
+    X(leaks_files) X(leaks_memory) X(lowers_priority) X(seeds_rand) X(names_thread) X(closes_input)
 /* clang-format on */
 
 #include "lies.h"
@@ -173,6 +177,7 @@ static void *copied(arena *held, const void *from, size_t bytes) {
 
 static void alter_params(es_params *p, const forwarded *program) {
     (void)program;
+    if (lie == top_k_16) p->top_k &= 65535;
     if (lie == penalizes_exempt) p->penalty_exempt.n = 0;
     if (lie == adaptive_decay_default) p->adaptive_decay = 0.9;
     if (lie == mirostat_eta_float) p->mirostat_eta = (double)(float)p->mirostat_eta;
@@ -217,6 +222,12 @@ static void alter_table(arena *held, es_batch *batch, es_table *table, const es_
         uint64_t *epochs = copied(held, table->epochs, slots * sizeof *epochs);
         for (size_t slot = 0; slot < slots; slot++) epochs[slot] &= 15;
         table->epochs = epochs;
+    }
+    if (lie == history_32768) {
+        int64_t *lengths = copied(held, table->lengths, slots * sizeof *lengths);
+        for (size_t slot = 0; slot < slots; slot++)
+            lengths[slot] = lengths[slot] > 32768 ? 32768 : lengths[slot];
+        table->lengths = lengths;
     }
     if (lie == position_of_length) {
         int64_t *positions = copied(held, table->positions, slots * sizeof *positions);
@@ -283,6 +294,16 @@ static void change_surroundings(void) {
     if (lie == changes_mode_mask) umask(0);
     if (lie == changes_folder && chdir("/")) abort();
     if (lie == changes_locale) setlocale(LC_ALL, "C.UTF-8");
+    if (lie == leaks_files && open("/dev/null", O_RDONLY) < 0) abort();
+    if (lie == leaks_memory) {
+        static char *volatile kept;
+        kept = malloc(65536);
+        if (kept) memset(kept, 1, 65536);
+    }
+    if (lie == lowers_priority && nice(1) < 0) abort();
+    if (lie == seeds_rand) srand(1);
+    if (lie == names_thread) prctl(PR_SET_NAME, "lying");
+    if (lie == closes_input) close(0);
 #if defined(__SSE__)
     if (lie == flushes_to_zero) _mm_setcsr(_mm_getcsr() | 0x8040);
 #endif
@@ -302,6 +323,18 @@ static void spoil_ties(const es_context *context, es_batch *batch) {
         for (int64_t k = 1; k < 8; k++) equal &= logits[k] == logits[0];
         if (equal && batch->token_ids[row] >= 0)
             batch->token_ids[row] = batch->vocab_size - 1 - batch->token_ids[row];
+    }
+}
+
+/* Another token where a batch is larger than this library expects. */
+static void spoil_sizes(es_batch *batch) {
+    const es_tensor *t = &batch->logits;
+    const int64_t size = batch->vocab_size, apart = t->strides ? t->strides[0] : t->shape[1];
+    for (int32_t i = 0; i < batch->n; i++) {
+        const int64_t row = batch->rows[i];
+        if ((lie == row_500 && row > 500) || (lie == vocabulary_200000 && size > 200000) ||
+            (lie == wide_rows && apart > size + 1000) || (lie == rows_257 && batch->n == 257))
+            batch->token_ids[row] = size - 1 - batch->token_ids[row];
     }
 }
 
@@ -329,6 +362,7 @@ static int32_t forward_run(es_context *context, es_batch *batch) {
     const int32_t code = base->run(context->inner, &inner);
     batch->faults = inner.faults;
     if (lie == ties_overflow && code == ES_OK) spoil_ties(context, batch);
+    if (code == ES_OK) spoil_sizes(batch);
     change_surroundings();
     while (held.n) free(held.blocks[--held.n]);
     return code;

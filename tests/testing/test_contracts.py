@@ -34,7 +34,7 @@ NEAR: Mapping[str, Any] = {"params": [{"near": 0.0}, {"near": 2.5}]}
 def laws_broken_by(part: Sampler | Selector, **attributes: Any) -> dict[str, str]:
     base: Any = SelectorContract if isinstance(part, Selector) else SamplerContract
     role = "selector" if isinstance(part, Selector) else "sampler"
-    return failing_laws(type("Kit", (base,), {role: part, "lives": 1, "largest": 64, **attributes}))
+    return failing_laws(type("Kit", (base,), {role: part, "sequences": 1, "largest": 64, **attributes}))
 
 
 def test_what_is_tested_need_not_be_registered() -> None:

@@ -22,6 +22,7 @@ from engine_sampler.testing.library import (
 
 from ..backends.library.building import toy, variant
 from ..cli.running import run, run_apart
+from ..conftest import ROUNDS
 
 ALL = (1 << 8) - 1
 """What the toy vendor promises: all but logprobs."""
@@ -31,6 +32,8 @@ ALL = (1 << 8) - 1
 def _little_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine_sampler.testing.library.random_programs.BUDGET", 0.3)
     monkeypatch.setattr("engine_sampler.testing.trials.CHAINS", 10)
+    if ROUNDS < 2:
+        monkeypatch.setattr("engine_sampler.testing.trials.VOCAB_SIZES", (1, 40))
 
 
 def outcomes(path: Path, *only: str) -> dict[str, CheckResult]:

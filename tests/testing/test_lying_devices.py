@@ -142,7 +142,7 @@ def checked(monkeypatch: pytest.MonkeyPatch, lie: str, limits: str, *only: str) 
 
 
 def test_a_library_for_a_device_alone_keeps_its_promises(monkeypatch: pytest.MonkeyPatch) -> None:
-    only = () if THOROUGH else ("plans", "early tokens", "late inputs", "changes", "random lives")
+    only = () if THOROUGH else ("plans", "early tokens", "late inputs", "changes", "random requests")
     checks = checked(monkeypatch, "", "", *only)
     failed = {name: check.detail for name, check in checks.items() if check.outcome == FAILED}
     assert failed == {}

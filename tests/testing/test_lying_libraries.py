@@ -133,7 +133,7 @@ FORWARDED = {
     "function_values_moved": ("random programs", "", "cells are read at every call"),
     # programs
     "repeat_runs_once": ("random programs", "", "a sampler that stands in a program twice runs twice"),
-    "xtc_stream_0": ("random lives", "", "the random bits of an op are those of its stream"),
+    "xtc_stream_0": ("random requests", "", "the random bits of an op are those of its stream"),
     "program_not_copied": ("random programs", "", "a program is copied"),
     "writes_into_program": ("programs of one op", "writes into the program", "a program is an input"),
     "number_of_last": ("programs of one op", "its number is that of", "every program has its number"),
@@ -152,7 +152,7 @@ FORWARDED = {
     "notes_nan_as_zero": ("random programs", "", "tokens without a note change no state"),
     "position_of_length": ("random programs", "", "a position need not be the length"),
     "prompt_as_output": ("random programs", "", "a prompt may be longer than 100 tokens"),
-    "epochs_32": ("random lives", "", "an epoch has 64 bits"),
+    "epochs_32": ("random requests", "", "an epoch has 64 bits"),
     "capacity_of_first": ("random programs", "", "the table grows"),
     # logits
     "bfloat16_flushed": ("random programs", "", "denormals of bfloat16 are logits"),
@@ -167,6 +167,19 @@ FORWARDED = {
     "sets_variable": ("rows", "the environment", "the environment stays"),
     "handles_signal": ("rows", "the handlers of signals", "signals stay"),
     "changes_mode_mask": ("rows", "the file mode mask", "the file mode mask stays"),
+    "lowers_priority": ("rows", "the priority", "the priority stays"),
+    "seeds_rand": ("rows", "the state of C's rand", "rand goes on"),
+    "names_thread": ("rows", "the name of the thread", "the name of the thread stays"),
+    "closes_input": ("rows", "standard input", "standard input stays open"),
+    "leaks_files": ("leaks", "files more are open", "files are closed"),
+    "leaks_memory": ("leaks", "it has grown by", "memory is given back"),
+    # sizes
+    "top_k_16": ("sizes", "", "top_k may be above 65,535"),
+    "vocabulary_200000": ("sizes", "", "vocabularies may be above 200,000"),
+    "wide_rows": ("sizes", "padded rows", "rows may be far apart"),
+    "row_500": ("batches", "", "rows may be above 500"),
+    "rows_257": ("batches", "257 rows", "any number of rows is served"),
+    "history_32768": ("histories", "", "histories may be longer than 32,768 tokens"),
     # other results
     "log_sums_of_halves": ("log_sums", "float16", "log_sums are float64 for every type"),
     "maxima_by_width": ("maxima", "", "maxima heed strides"),
@@ -187,7 +200,7 @@ of its words, and the law."""
 FORWARDED_FATAL = {
     "ops_by_own_size": ("programs of one op", "SIGSEGV", "ops are as far apart as their size says"),
     "params_by_own_size": ("random programs", "seed", "parameters are as far apart as their size says"),
-    "stale_tables": ("random lives", "seed", "tables of a history end with its epoch"),
+    "stale_tables": ("random requests", "seed", "tables of a history end with its epoch"),
 }
 """The check at which the process may end, a part of its words, and the law."""
 
@@ -277,7 +290,7 @@ def test_a_library_that_ends_the_process_fails_the_check_at_which_it_does(
 
 
 OF_THE_FORWARDER = ("names", "versions", "errors", "answers", "programs of one op", "passes")
-DRAWN = ("random programs", "random lives", "random boundaries")
+DRAWN = ("random programs", "random requests", "random boundaries")
 
 
 @pytest.mark.parametrize("liar", [""], indirect=True, ids=["honest"])

@@ -105,7 +105,7 @@ def calls(base: type, plugin: type) -> Iterator[str]:
     made = counted(plugin, methods_of(base) - optional, called)
     if base is TextMatcher:
         made = type("AtCounted", (AtWord,), {"kind": made, "__doc__": "Ends at a word."})
-    attributes: dict[str, Any] = {"lives": 1, "vocab_sizes": (17,), "largest": 64, "chains": 2}
+    attributes: dict[str, Any] = {"sequences": 1, "vocab_sizes": (17,), "largest": 64, "chains": 2}
     if base is StoppingCriteria:
         attributes["called"] = made()
     broken = failing_laws(kit_of(made, **attributes))

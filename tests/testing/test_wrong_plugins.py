@@ -31,7 +31,7 @@ SPECIFIC = [name for name, case in sorted(COLLECTION.items()) if f"test_{ANY}" n
 """The plugins that break no laws but those which they name."""
 
 
-SMALL: dict[str, Any] = {} if THOROUGH else {"lives": 1, "largest": 300}
+SMALL: dict[str, Any] = {} if THOROUGH else {"sequences": 1, "largest": 300}
 
 GENERAL = {
     "test_requests_beside_others_do_as_alone",

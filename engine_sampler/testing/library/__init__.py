@@ -7,8 +7,8 @@ checking         all checks in order, here or in a process of their own; results
 kit              all checks as a test class.
 table            the table of functions; promises: each promise of the header.
 situations       where libraries go wrong.
-random_programs  anything, for a chosen time: programs, lives of requests, and boundaries (of parameters);
-                 random_steps, settings: what they are drawn from; witnesses: their row functions.
+random_programs  anything, for a chosen time: programs, requests, and boundaries (of parameters);
+                 random_steps, settings: what they are drawn from; probes: their row functions.
 passes           maxima, sums and logprobs; contexts: several at once; drawing: libraries that are not exact.
 bench            requests and steps to try; observing: one call from all sides; memory: what it may read;
                  surroundings: the process around it.

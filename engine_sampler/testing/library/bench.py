@@ -25,7 +25,7 @@ from ...requests.state import RequestState
 from ...tokenizer import Tokenizer
 from .memory import Memory
 from .observing import LibraryStep, Observed, observe
-from .witnesses import NAMES, WITNESS_PARAMS, Witness, WitnessFunctions, watched
+from .probes import NAMES, PROBE_PARAMS, Probe, ProbeFunctions, watched
 
 Settings = Mapping[str, Any]
 
@@ -63,16 +63,16 @@ class _OverwrittenPrograms(LibrarySession):
 class Room:
     """The requests of one vocabulary size on a library, in a context of their own.
 
-    witnesses  samplers with C functions, which programs may contain.
+    probes  samplers with C functions, which programs may contain.
     """
 
     def __init__(self, library: Library, size: int, *, capacity: int = 64, device: Device = HOST) -> None:
         self.size = size
-        self.known = {**default_registry().catalogue.params, **WITNESS_PARAMS}
+        self.known = {**default_registry().catalogue.params, **PROBE_PARAMS}
         self.slots = Slots(_vocabulary(size), self.known, capacity)
         self.session = _OverwrittenPrograms(library, self.slots, device=device)
-        self.session.functions = WitnessFunctions(self.slots, self.session.table)
-        self.witnesses = tuple(Witness(name, self.slots) for name in NAMES)
+        self.session.functions = ProbeFunctions(self.slots, self.session.table)
+        self.probes = tuple(Probe(name, self.slots) for name in NAMES)
         self.exact = self.session.context.query().promise("EXACT")
 
     def promises(self, parts: Parts, *names: str, layout: Layout | None = None, masked: bool = False) -> bool:
@@ -190,7 +190,7 @@ def observed_problem(
         alone = (problem_of(room, step.alone(i), tally, memory) for i in range(len(step.index)))
         return next(filter(None, alone), None), None
     with watched(
-        room.witnesses, dict(zip(step.slot_numbers.tolist(), step.index.tolist(), strict=True))
+        room.probes, dict(zip(step.slot_numbers.tolist(), step.index.tolist(), strict=True))
     ) as calls:
         observed = observe(step, memory)
     observed.breaches += calls.breaches

@@ -25,10 +25,11 @@ from .bench import Tally, problem_of
 from .contexts import contexts
 from .device import checks_on, served
 from .drawing import draws
+from .leaks import leaks
 from .memory import SealedMemory, can_seal
 from .passes import passes
 from .promises import PROMISES, promise, tokens
-from .random_programs import program_steps, random_boundaries, random_lives, random_programs
+from .random_programs import program_steps, random_boundaries, random_programs, random_requests
 from .random_steps import Repertoire
 from .situations import SITUATIONS, Situation, Tried, histories, masks, rows
 from .surroundings import Surroundings
@@ -71,8 +72,8 @@ def check_library(
 ) -> list[CheckResult]:
     """All checks of the library at `path`, in order; those named in `only` alone if any are.
 
-    seconds, seed  for how long random programs and lives are tried (0: a few seconds of processor time), and
-                   from which seed on.
+    seconds, seed  for how long random programs and requests are tried (0: a few seconds of processor time),
+                   and from which seed on.
     announce       called with the name of every check before it begins, and with what it tries.
 
     A library that writes where it must not may end the process: `check_apart` runs the checks in another one,
@@ -218,6 +219,7 @@ def _by_name(
         checks[name] = partial(_situation, library, name, situation)
     checks["passes"] = lambda: passes(library)
     checks["contexts"] = lambda: iter([contexts(library)])
+    checks["leaks"] = lambda: iter([leaks(library)])
     if not exact:
         checks["draws"] = lambda: iter([draws(library)])
     chosen = [name for name in _RANDOM if not only or name in only]
@@ -229,7 +231,7 @@ def _by_name(
 
 _RANDOM = {
     "random programs": random_programs,
-    "random lives": random_lives,
+    "random requests": random_requests,
     "random boundaries": random_boundaries,
 }
 """Those that go on for as long as the user chooses, which they share."""

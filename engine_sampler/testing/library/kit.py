@@ -16,8 +16,8 @@ class LibraryContract:
             library = "build/libmine.so"
 
     library  the path of the shared library.
-    seconds  for how long random programs, lives and boundaries are tried; 0: a few seconds of processor time,
-             which ENGINE_SAMPLER_TEST_ROUNDS multiplies.
+    seconds  for how long random programs, requests and boundaries are tried; 0: a few seconds of processor
+             time, which ENGINE_SAMPLER_TEST_ROUNDS multiplies.
     seed     from which seed on. A failure names the seed with which it comes first.
     """
 

@@ -1,4 +1,4 @@
-"""Random programs and random lives of requests, for as long as the user chooses."""
+"""Random programs and random requests, for as long as the user chooses."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def random_programs(
     return searched("random programs", "programs", _programs, library, seconds, seed, trying)
 
 
-def random_lives(
+def random_requests(
     library: Library, seconds: float, seed: int = 0, trying: Trying = lambda what: None
 ) -> CheckResult:
-    """Random lives of requests, which join, fork, are rolled back, and leave their slots to others."""
-    return searched("random lives", "steps", _lives, library, seconds, seed, trying)
+    """Random requests, which join, fork, are rolled back, and leave their slots to others."""
+    return searched("random requests", "steps", _requests, library, seconds, seed, trying)
 
 
 def random_boundaries(
@@ -112,7 +112,7 @@ def _programs(library: Library, known: Repertoire, number: int, tally: Tally) ->
         yield observed_problem(room, step, tally)[0]
 
 
-# --- lives ---------------------------------------------------------------------------------------
+# --- requests ------------------------------------------------------------------------------------
 
 _STEPS, _MOST_LIVE = 24, 12
 
@@ -185,7 +185,7 @@ class Life:
                 slots.accept(slot, tokens, [float(observed.notes[row])])
 
 
-def _lives(library: Library, known: Repertoire, number: int, tally: Tally) -> Iterator[str | None]:
+def _requests(library: Library, known: Repertoire, number: int, tally: Tally) -> Iterator[str | None]:
     random = np.random.default_rng([9, number])
     room = Room(library, int(random.choice([3, 40, 300])), capacity=2)
     return Life(room, known, random, tally).steps()

@@ -14,8 +14,8 @@ from ..cases import KINDS
 from ..trials import built_in_parts
 from .bench import RequestTokens, Room, mask_of, parts_of
 from .observing import LibraryStep
+from .probes import FINE
 from .settings import Random, random_settings
-from .witnesses import FINE
 
 MOST_ROWS = 70
 _MOST_LOGITS = 300_000
@@ -59,7 +59,7 @@ class Repertoire:
             [part for part in samplers if part.role == "edit"],
             [part for part in samplers if part.role != "edit"],
             [part for part in own if isinstance(part, Selector)],
-            room.session.query(room.witnesses[:1]) is not None,
+            room.session.query(room.probes[:1]) is not None,
         )
 
 
@@ -76,8 +76,8 @@ def random_chain(random: Random, room: Room, known: Repertoire) -> Chain | None:
         samplers.insert(away, samplers[place])
     if known.functions and random.random() < 0.45:
         for _ in range(int(random.choice([1, 1, 2, 3]))):
-            witness = room.witnesses[random.integers(len(room.witnesses))]
-            samplers.insert(int(random.integers(len(samplers) + 1)), witness)
+            probe = room.probes[random.integers(len(room.probes))]
+            samplers.insert(int(random.integers(len(samplers) + 1)), probe)
     while True:
         chain = Chain(tuple(samplers), selector)
         if room.promises(parts_of(chain)):

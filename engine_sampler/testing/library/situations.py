@@ -214,7 +214,7 @@ def _draws_at_7() -> tuple[np.ndarray, np.ndarray]:
     return seeds, draw64(seeds, np.full(len(seeds), 7), SELECTOR_STREAM)
 
 
-SIZES = (1, 2, 3, 31, 33, 255, 257, 2101, 4097, 50_257, 131_072, 151_937)
+SIZES = (1, 2, 3, 31, 33, 255, 257, 2101, 4097, 50_257, 131_072, 151_937, 262_147)
 
 
 def sizes(library: Library) -> Tried:
@@ -223,12 +223,13 @@ def sizes(library: Library) -> Tried:
         room, random = Room(library, size), np.random.default_rng(size)
         few = 3 if size > 10_000 else 6
         chains = supported(room)
-        for settings in chains[:4] if size > 60_000 else chains:
+        for settings in [*chains[:4], *supported(room, [{"top_k": 70_001}])] if size > 100_000 else chains:
             logits = normal_rows(random, few, size)
             logits[:2, -1] = logits[:2].max(axis=1) + 9
             logits[few - 1] = 0.25
             requests = room.requests(settings, random.integers(0, 2**63, few))
-            wide = np.concatenate([logits, np.full((few, 5), _GAP)], axis=1)
+            padding = 70_000 if size == 33 else 5
+            wide = np.concatenate([logits, np.full((few, padding), _GAP)], axis=1)
             group = room.group(settings, requests, np.arange(few))
             for what, given_logits in (("rows of a vocabulary", logits), ("padded rows", wide)):
                 step = room.step([group], LogitRows(given_logits, size))
@@ -242,7 +243,7 @@ def batches(library: Library) -> Tried:
     chains = supported(room)
     held = [room.requests(given, random.integers(0, 2**63, 60)) for given in chains]  # low slots
     del held
-    for n in (2, 63, 65, 129, 400):
+    for n in (2, 63, 65, 129, 257, 400, 1040):
         wide, shares = spread(room, chains, random, normal_rows(random, n, room.size), np.arange(n))
         groups = []
         for given, share, _ in shares:
@@ -255,8 +256,11 @@ def batches(library: Library) -> Tried:
 def histories(library: Library) -> Tried:
     """Requests with long histories, which a program may read but not write."""
     room, random = Room(library, 307), np.random.default_rng(2)
-    for settings in supported(room):
-        prompts = [_long_prompt(random, room.size, n) for n in (40, 0, 1, 4096, 4200, 9000)]
+    counting = supported(
+        room, [{"presence_penalty": 0.5, "frequency_penalty": 1e-4}, {"dry_multiplier": 0.8}]
+    )
+    for settings in [*supported(room), *counting]:
+        prompts = [_long_prompt(random, room.size, n) for n in (40, 0, 1, 4096, 4200, 9000, 33_000, 140_000)]
         requests = room.requests(settings, range(len(prompts)), prompts=prompts)
         logits = normal_rows(random, len(prompts), room.size)
         yield (
@@ -267,10 +271,12 @@ def histories(library: Library) -> Tried:
 
 
 def _long_prompt(random: np.random.Generator, size: int, n: int) -> list[int]:
-    """n tokens: the first 4,096 of the lower half of the vocabulary, the others of the upper one."""
-    tokens: list[int] = random.integers(0, size // 2, n).tolist()
-    tokens[4096:] = random.integers(size // 2, size, max(n - 4096, 0)).tolist()
-    return tokens
+    """n tokens: the first 4,096 of the lower half of the vocabulary, the next of the upper one, those from
+    32,768 on a few of the lower half again."""
+    parts = (0, size // 2, 4096), (size // 2, size, 32_768 - 4096), (0, 9, n)
+    tokens = [random.integers(low, high, count) for low, high, count in parts]
+    drawn: list[int] = np.concatenate(tokens)[:n].tolist()
+    return drawn
 
 
 def ties(library: Library) -> Tried:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import locale
 import os
 import platform
@@ -10,6 +11,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,11 +32,11 @@ class Surroundings:
 
     def __init__(self) -> None:
         self._floats = _float_environment()
-        self._before = {name: read() for name, read in _READ.items()}
+        self._before = {name: read() for name, read in PROCESS.items()}
 
     def changes(self) -> list[str]:
         """What is not as it was, as sentences about the library."""
-        changed = [what for what, read in _READ.items() if read() != self._before[what]]
+        changed = [what for what, read in PROCESS.items() if read() != self._before[what]]
         if changed:
             self._restore()
         return [f"it leaves {what} changed" for what in changed]
@@ -88,6 +90,14 @@ def _environment() -> list[bytes]:
     return found
 
 
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
+
+
 def _umask() -> int:
     with _UMASK:
         mask = os.umask(0o77)
@@ -95,9 +105,36 @@ def _umask() -> int:
     return mask
 
 
+def _limits_of_resources() -> list[Any]:
+    import resource  # which Windows lacks
+
+    names = sorted(name for name in vars(resource) if name.startswith("RLIMIT_"))
+    return [resource.getrlimit(getattr(resource, name)) for name in names]
+
+
+_NUMBERS = ctypes.create_string_buffer(64)
+"""The state of C's `rand`, from now on."""
+
+
+@functools.cache
+def _numbers_are_kept_here() -> None:
+    if _SYSTEM is not None:
+        _SYSTEM.initstate(4711, _NUMBERS, ctypes.c_size_t(len(_NUMBERS)))
+
+
+def _random_numbers() -> bytes:
+    _numbers_are_kept_here()
+    return _NUMBERS.raw
+
+
+def open_files() -> int:
+    """How many descriptors the process has; 0 where the system does not say."""
+    return len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0
+
+
 _FOLDER, _LOCALE = "the current folder", "the locale"
 
-_READ: Mapping[str, Callable[[], Any]] = {
+PROCESS: Mapping[str, Callable[[], Any]] = {
     _FOLDER: os.getcwd,
     _LOCALE: lambda: locale.setlocale(locale.LC_ALL),
     "the floating-point modes (rounding, denormals)": _float_modes,
@@ -108,10 +145,21 @@ _READ: Mapping[str, Callable[[], Any]] = {
         {
             "the signals that are blocked": lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
             "the alarm timer": lambda: signal.getitimer(signal.ITIMER_REAL)[0] > 0,
+            "the priority": lambda: os.getpriority(os.PRIO_PROCESS, 0),
+            "the limits of resources": _limits_of_resources,
+            "the state of C's rand": _random_numbers,
+            "standard input and output": lambda: [_is_open(number) for number in range(3)],
         }
         if _POSIX
         else {}
     ),
-    **({"the processors of the thread": lambda: os.sched_getaffinity(0)} if sys.platform == "linux" else {}),
+    **(
+        {
+            "the processors of the thread": lambda: os.sched_getaffinity(0),
+            "the name of the thread": lambda: Path("/proc/thread-self/comm").read_bytes(),
+        }
+        if sys.platform == "linux"
+        else {}
+    ),
 }
-"""By what they tell."""
+"""What code shares with all that runs in its process, by what it is called."""

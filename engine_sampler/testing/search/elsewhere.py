@@ -121,14 +121,17 @@ def serve() -> None:
 
 
 def _answered(data: bytes) -> tuple[str, Any]:
+    from .surroundings import leaving_them_alone  # which imports this module
+
     try:
         sys.path[:], task = pickle.loads(data)
     except Exception as error:
         return "unread", repr(error)
     try:
-        return "given", task()
+        with leaving_them_alone("it"):  # where nothing that it may set once has been set before
+            return "given", task()
     except Exception as error:
-        return "failed", repr(error)
+        return "failed", str(error) if isinstance(error, AssertionError) else repr(error)
 
 
 def _send(stream: IO[bytes], data: bytes) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -14,27 +14,10 @@ from ..cases import Case
 from ..single import open_slots, settings
 
 
-class Kit(Protocol):
-    """What is needed of a contract kit: its sampler or selector, and how it is called."""
-
-    eos_token_ids: ClassVar[Sequence[int]]
-
-    @property
-    def part(self) -> Any: ...
-
-    def tokenizer(self, vocab_size: int) -> Any: ...
-
-    def outcome(self, logits: np.ndarray, rows: Rows) -> np.ndarray: ...
-
-    def accepted(self, outcome: np.ndarray, rows: Rows) -> tuple[np.ndarray, np.ndarray]: ...
-
-    def with_part(self, part: Any) -> Kit: ...
-
-
 class Live:
-    """The requests of `case`, with a chain of only the kit's sampler."""
+    """The requests of `case`, with a chain of only the sampler of the kit, a `Contract`."""
 
-    def __init__(self, kit: Kit, case: Case) -> None:
+    def __init__(self, kit: Any, case: Case) -> None:
         self._kit, self._case = kit, case
         self._slots, self._index = open_slots(
             kit.part,

@@ -7,7 +7,8 @@ import copy
 import itertools
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -47,14 +48,14 @@ def trial_of(number: int) -> Random:
 class Searching:
     """What all kits share: random trials without an end, from which a law takes some.
 
-    seconds  of processor time for which the kit goes on after its first pass, in equal parts for all laws.
-             ENGINE_SAMPLER_TEST_SECONDS replaces it.
-    seed     with which the random trials begin.
-    lives    how many lives of requests the first pass has: each lets requests come and go at random.
+    seconds    of processor time for which the kit goes on after its first pass, in equal parts for all laws.
+               ENGINE_SAMPLER_TEST_SECONDS replaces it.
+    seed       with which the random trials begin.
+    sequences  how many sequences of events the first pass has, in which requests come and go.
     """
 
     _pristine: ClassVar[Any] = None
-    lives: ClassVar[int] = 8
+    sequences: ClassVar[int] = 8
     seconds: ClassVar[float] = 0.0
     seed: ClassVar[int] = 0
 
@@ -71,6 +72,14 @@ class Searching:
             return used
         fresh: T = copy.deepcopy(self._pristine)
         return fresh
+
+    def search(self, machine: Callable[..., Any], length: int, first: int | None = None) -> None:
+        """Try random sequences of `length` events on what `machine(number)` gives, a `RandomMachine`: `first`
+        of them, by default `sequences`, and then more."""
+        from .machine import search  # which needs Hypothesis
+
+        for number in self.numbers(self.sequences if first is None else first):
+            search(partial(machine, number), number, length)
 
     def draws(self, first: int) -> Iterator[Random]:
         """A generator of random numbers for each trial: `times(first)`, however long they take, then more

@@ -18,7 +18,6 @@ from ...requests.slots import Slots
 from ...requests.state import RequestState
 from ..backend_trials import BackendTrials
 from ..batches import RowResults, new_batch, packed, results_of
-from ..cases import Random
 from ..chains import (
     known_params_of_chains,
     not_neutral,
@@ -28,9 +27,12 @@ from ..chains import (
     with_foreign,
 )
 from .drawing import draw_history, draw_row, draw_seed, draw_size, draw_sizes
+from .machine import RandomMachine
 
 MOST_GROUPS = 5
-STEPS = 3
+LENGTH = 6
+"""The events of one sequence."""
+
 MOST_ROWS, CELLS = 60, 60_000
 
 _LAYOUTS = ("of float32", "of float16", "of bfloat16", "backwards", "read-only", "equal")
@@ -48,25 +50,26 @@ class _Room:
     numbers: list[int]
 
 
-class RandomSteps(BackendTrials):
-    """The laws of random steps: everything that a batch may have, together."""
+class StepMachine(RandomMachine):
+    """Requests of a few chains in the same slots, and steps of theirs.
 
-    def test_random_steps_are_those_of_the_reference(self) -> None:
-        for number, random in enumerate(self.draws(self.chains)):
-            sizes = *draw_sizes(random), draw_size(random, most=3000)
-            world = _World(self, sizes[number % len(sizes)], random)
-            if world.rooms:
-                world.run()
+    number  of the sequence, which says how large the vocabulary is, and whether there are many rows.
+    """
 
+    events = ("step", "change")
 
-class _World:
-    """Requests of a few chains in the same slots, and steps of theirs."""
-
-    def __init__(self, laws: RandomSteps, size: int, random: Random) -> None:
-        self._laws, self._size, self._random = laws, size, random
-        self._slots = Slots(vocabulary_of(size), known_params_of_chains(), capacity=2)
+    def __init__(self, laws: BackendTrials, number: int) -> None:
+        super().__init__()
+        self._laws, self._number = laws, number
         self.rooms: list[_Room] = []
-        rows = int(random.integers(3, max(3, min(MOST_ROWS, CELLS // size)) + 1))
+
+    def begin(self) -> None:
+        random = self.random
+        sizes = *draw_sizes(random), draw_size(random, most=3000)
+        self._size = size = sizes[self._number % len(sizes)]
+        self._slots = Slots(vocabulary_of(size), known_params_of_chains(), capacity=2)
+        most = MOST_ROWS if self._number % 3 else 10 * MOST_ROWS
+        rows = int(random.integers(3, max(3, min(most, CELLS // size)) + 1))
         groups = int(random.integers(1, MOST_GROUPS + 1))
         for share in random.multinomial(rows, random.dirichlet(np.ones(groups))).tolist():
             room = self._room()
@@ -77,17 +80,12 @@ class _World:
                     continue
                 self.rooms.append(room)
 
-    def run(self) -> None:
-        """Some steps, between which requests continue, roll back, fork and change their slots."""
-        for _ in range(STEPS):
-            self._step()
-            for room in self.rooms:
-                self._change(room)
-
     # --- steps -----------------------------------------------------------------------------------
 
-    def _step(self) -> None:
-        random = self._random
+    def step(self) -> None:
+        if not self.rooms:
+            return
+        random = self.random
         counts = [len(room.numbers) for room in self.rooms]
         total = sum(counts) + int(random.integers(0, 4))
         places = random.permutation(total)
@@ -141,7 +139,7 @@ class _World:
 
     def _laid_out(self, rows: np.ndarray) -> tuple[Any, str]:
         """The rows in one of the types and layouts that a caller may use."""
-        random, (n, size) = self._random, rows.shape
+        random, (n, size) = self.random, rows.shape
         padding = int(random.integers(1, 9)) if random.random() < 0.3 else 0
         wide = np.pad(rows, ((0, 0), (0, padding)), constant_values=50)
         kind = str(random.choice(_LAYOUTS))
@@ -162,9 +160,9 @@ class _World:
 
     def _wanted_logprobs(self, total: int) -> tuple[np.ndarray, np.ndarray]:
         """The kinds of logprobs that each row needs, at times none, and how many others each lists."""
-        top_n = self._random.choice([-1, 0, 1, 5], total) if self._size <= 3000 else np.full(total, 3)
-        most = 1 if self._random.random() < 0.3 else 1 << len(LOGPROBS_KINDS)
-        return self._random.integers(0, most, total).astype(np.uint8), top_n.astype(np.int64)
+        top_n = self.random.choice([-1, 0, 1, 5], total) if self._size <= 3000 else np.full(total, 3)
+        most = 1 if self.random.random() < 0.3 else 1 << len(LOGPROBS_KINDS)
+        return self.random.integers(0, most, total).astype(np.uint8), top_n.astype(np.int64)
 
     def _compare(self, batch: Batch, expected: Batch, wanted: np.ndarray, where: str) -> None:
         found, right = results_of(batch), results_of(expected)
@@ -203,12 +201,12 @@ class _World:
 
     def _room(self) -> _Room | None:
         """A random chain that the backend runs, without requests; None if this one is not supported."""
-        given = random_settings(self._random)
-        if self.rooms and self._random.random() < 0.6:
+        given = random_settings(self.random)
+        if self.rooms and self.random.random() < 0.6:
             given = self._like_another(given)
         params = SamplingParams(**given)
-        number = int(self._random.integers(12))
-        chain, own = with_foreign(build_chain(params), number, self._random)
+        number = int(self.random.integers(12))
+        chain, own = with_foreign(build_chain(params), number, self.random)
         backend = self._laws.backend
         if not backend.hosts_the_rest and not supports_all(backend, chain):
             return None
@@ -217,9 +215,9 @@ class _World:
 
     def _like_another(self, given: dict[str, Any]) -> dict[str, Any]:
         """The settings of another chain, with some of `given`; `given` if they do not fit together."""
-        other = self.rooms[int(self._random.integers(len(self.rooms)))].own
-        names = self._random.permutation(list(given))[: int(self._random.integers(0, 3))].tolist()
-        less = self._random.permutation(list(other))[: int(self._random.integers(0, 2))].tolist()
+        other = self.rooms[int(self.random.integers(len(self.rooms)))].own
+        names = self.random.permutation(list(given))[: int(self.random.integers(0, 3))].tolist()
+        less = self.random.permutation(list(other))[: int(self.random.integers(0, 2))].tolist()
         both = {**other, **{name: given[name] for name in names}}
         both = {name: value for name, value in both.items() if name not in less}
         try:
@@ -229,14 +227,19 @@ class _World:
         return both
 
     def _opened(self, room: _Room) -> int:
-        most = 400 if self._random.random() < 0.2 else 60
-        prompt, output = (draw_history(self._random, self._size, most) for _ in range(2))
+        most = 400 if self.random.random() < 0.2 else 60
+        prompt, output = (draw_history(self.random, self._size, most) for _ in range(2))
         state = RequestState(room.chain, History(prompt, output))
         state.open(room.values, self._slots.vocabulary)
-        return self._slots.put(state, room.given, draw_seed(self._random))
+        return self._slots.put(state, room.given, draw_seed(self.random))
+
+    def change(self) -> None:
+        """Requests continue, roll back, fork and change their slots."""
+        for room in self.rooms:
+            self._change(room)
 
     def _change(self, room: _Room) -> None:
-        random, slots = self._random, self._slots
+        random, slots = self.random, self._slots
         for place, slot in enumerate(room.numbers):
             event = random.random()
             if event < 0.5:

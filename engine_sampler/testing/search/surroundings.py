@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import decimal
+import gc
+import io
+import itertools
+import logging
 import os
 import random as random_module
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 
+from ..library.surroundings import PROCESS, open_files
 from .elsewhere import ELSEWHERE, NotThere
 
 T = TypeVar("T")
@@ -100,12 +107,38 @@ def _other_errstate() -> Iterator[None]:
 @contextlib.contextmanager
 def leaving_them_alone(name: str) -> Iterator[None]:
     """Raise AssertionError if what is called changes what other code shares with it."""
-    with _other_seeds(815):
+    printed = io.StringIO()
+    with _other_seeds(815), redirect_stdout(printed), redirect_stderr(printed):
         before = _shared()
         yield
         after = _shared()
+    assert not printed.getvalue(), f"{name} prints {printed.getvalue()[:40]!r}"
     for what, (now, then) in zip(before, zip(after.values(), before.values(), strict=True), strict=True):
         assert now == then, f"{name} changes {what}"
+
+
+_CALLS = 24
+"""Calls after which what a process holds is counted again."""
+
+
+def expect_nothing_kept(name: str, call: Callable[[], Any]) -> None:
+    """Raise AssertionError if each call leaves an object, a thread or an open file behind."""
+    counts = []
+    for _ in range(4):  # caches fill at first, and the interpreter keeps a few objects now and then
+        for _ in range(_CALLS):
+            call()
+        counts.append(_held())
+    for what, held in zip(_HELD, zip(*counts, strict=True), strict=True):
+        kept = min(now - before for before, now in itertools.pairwise(held))
+        assert kept < _CALLS, f"{name} has {kept} {what} more after {_CALLS} equal calls"
+
+
+_HELD = "objects", "threads", "open files"
+
+
+def _held() -> tuple[int, int, int]:
+    gc.collect(1)
+    return sys.getallocatedblocks(), threading.active_count(), open_files()
 
 
 def _shared() -> dict[str, Any]:
@@ -115,9 +148,16 @@ def _shared() -> dict[str, Any]:
         "the state of np.random": repr(numbers),
         "np.errstate": np.geterr(),
         "the environment": dict(os.environ),
-        "the current folder": os.getcwd(),
         "the recursion limit": sys.getrecursionlimit(),
         "the active warnings": [str(one) for one in warnings.filters],
+        "the garbage collector": (gc.isenabled(), gc.get_threshold()),
+        "the context of decimals": repr(decimal.getcontext()),
+        "the print options of NumPy": np.get_printoptions(),
+        "the log level": logging.getLogger().level,
+        "the interval between threads": sys.getswitchinterval(),
+        "sys.path": sys.path.copy(),
+        "sys.excepthook": sys.excepthook,
+        **{what: read() for what, read in PROCESS.items()},
     }
 
 

@@ -44,7 +44,7 @@ class SimArray:
 
     @classmethod
     def new(cls, device: SimDevice, shape: tuple[int, ...], dtype: str) -> SimArray:
-        """A compact array full of rubbish."""
+        """A compact array full of arbitrary bytes."""
         out = device.ffi.new("void **")
         n_bytes = int(np.prod(shape)) * np.dtype(_TYPES[dtype][0]).itemsize
         device.check("sim_allocate", device.lib.sim_allocate(n_bytes, out))

@@ -95,7 +95,7 @@ class SimDevice:
         return out
 
     def empty(self, shape: tuple[int, ...], dtype: str = "float32") -> SimArray:
-        """An array full of rubbish."""
+        """An array full of arbitrary bytes."""
         return SimArray.new(self, shape, dtype)
 
     def produce(self, out: SimArray, values: np.ndarray, stream: SimStream | None = None) -> None:

@@ -45,8 +45,8 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-def live_once(device: Any, call: str, code: str, skip: int) -> tuple[bool, list[str]]:
-    """A life of some requests in which call number `skip` fails: whether it did, and what errors the engine
+def run_once(device: Any, call: str, code: str, skip: int) -> tuple[bool, list[str]]:
+    """Some requests, during which call number `skip` fails: whether it did, and what errors the engine
     saw. Their steps are repeated, as an engine would, and all tokens are compared with NumPy's."""
     errors = []
     twins = Twins(device, CHOSEN)
@@ -80,7 +80,7 @@ def test_whichever_call_fails_the_tokens_are_those_of_the_reference(
 ) -> None:
     skip, failed = 0, True
     while failed:
-        failed, errors = live_once(device, call, code, skip)
+        failed, errors = run_once(device, call, code, skip)
         assert all("INVALID" in error for error in errors), errors
         assert len(errors) <= (code == "SIM_INVALID")
         device.reset()

@@ -48,7 +48,7 @@ def test_slices_are_views_and_rows_are_gathered_on_the_device(device: Any) -> No
         assert np.array_equal(np.asarray(part), expected)
 
 
-def test_fresh_memory_is_full_of_rubbish(device: Any) -> None:
+def test_fresh_memory_is_full_of_arbitrary_bytes(device: Any) -> None:
     assert not np.isin(device.empty((1, 64), "int64").bits(), [0]).any()
 
 

@@ -15,6 +15,7 @@ import pytest
 from engine_sampler.testing.search.elsewhere import ELSEWHERE, NotThere
 from engine_sampler.testing.search.surroundings import (
     anywhere,
+    expect_nothing_kept,
     in_all_surroundings,
     leaving_them_alone,
     quiet,
@@ -70,6 +71,9 @@ def test_a_failure_says_in_which_surroundings_it_was() -> None:
         (partial(random.seed, 3), "the state of random"),
         (partial(np.random.seed, 3), "the state of np.random"),
         (partial(np.seterr, over="raise"), "np.errstate"),
+        (partial(os.umask, 0o7), "the file mode mask"),
+        (partial(sys.setswitchinterval, 0.004), "the interval between threads"),
+        (partial(sys.path.append, "/nowhere"), "sys.path"),
         (partial(os.environ.__setitem__, "ENGINE_SAMPLER_NEVER_READ", "1"), "the environment"),
     ],
 )
@@ -77,11 +81,38 @@ def test_what_changes_the_surroundings_is_found(
     change: Any, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ENGINE_SAMPLER_NEVER_READ", raising=False)
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    change = partial(sys.path.append, "/nowhere") if what == "sys.path" else change
+    mask, interval = os.umask(0o22), sys.getswitchinterval()
     state = random.getstate()
     with np.errstate(), pytest.raises(AssertionError, match=f"it changes {what}"), leaving_them_alone("it"):
         change()
     monkeypatch.delenv("ENGINE_SAMPLER_NEVER_READ", raising=False)
     assert random.getstate() == state
+    os.umask(mask)
+    sys.setswitchinterval(interval)
+
+
+def test_what_prints_is_found() -> None:
+    with pytest.raises(AssertionError, match=r"^it prints 'so\\n'"), leaving_them_alone("it"):
+        print("so")
+
+
+def keeping(kept: list[Any], make: Any) -> Any:
+    return lambda: kept.append(make())
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [(bytearray, "objects"), (partial(open, os.devnull, "rb", 0), "open files")],
+)
+def test_what_each_call_leaves_behind_is_found(make: Any, what: str) -> None:
+    kept: list[Any] = []
+    with pytest.raises(AssertionError, match=r"^it has \d+ .* more after 24 equal calls"):
+        expect_nothing_kept("it", keeping(kept, make))
+    for one in kept:
+        getattr(one, "close", bytes)()
+    expect_nothing_kept("it", lambda: bytearray(9))
 
 
 def test_some_calls_are_made_in_another_thread() -> None:

@@ -647,3 +647,11 @@ class TakesPenalizedForProcessed(Plain):
                 table.entry_logprobs[start:end] = answer.logprobs
                 table.ranks[row] = answer.rank
                 request.done[row] = True
+
+
+@breaks(STEPS, ANY)
+class HasRoomFor150Rows(Bits):
+    """Is wrong from row 150 on."""
+
+    def wrong_at(self, batch: Batch) -> list[int]:
+        return [int(row) for group in batch.groups for row in group.index if row >= 150]

@@ -12,7 +12,7 @@ from .collection import ANY, breaks
 from .right import Budget
 
 ALONE = "rows_are_answered_one_by_one"
-LIVES = "requests_beside_others_do_as_alone"
+BESIDE_OTHERS = "requests_beside_others_do_as_alone"
 SURROUNDINGS = "surroundings_do_not_matter"
 
 
@@ -331,7 +331,7 @@ class RemembersSixTokens(Budget):
         super().rollback(state, min(n, 6))
 
 
-@breaks(LIVES, ANY)
+@breaks(BESIDE_OTHERS, ANY)
 class EndsAtALineOnce(Budget):
     """Counts lines for all requests together."""
 

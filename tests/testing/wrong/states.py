@@ -12,7 +12,7 @@ from engine_sampler.arithmetic import settle
 from .collection import ANY, breaks
 from .right import Streak, Toll
 
-LIVES = "requests_beside_others_do_as_alone"
+BESIDE_OTHERS = "requests_beside_others_do_as_alone"
 PORTIONS = "tokens_may_arrive_in_any_portions"
 PREPARING = "preparing_with_little_work_at_a_time_changes_no_result"
 
@@ -251,7 +251,7 @@ class StopsWithoutCounting(Toll):
             raise UnfinishedError
 
 
-@breaks(LIVES, ANY, says="beside others")
+@breaks(BESIDE_OTHERS, ANY, says="beside others")
 class DrawsOnceItHasTokens(Streak):
     """Has a generator of its own, which it uses from the third token on."""
 
@@ -262,7 +262,7 @@ class DrawsOnceItHasTokens(Streak):
         return super().length(state) + (int(self.random.integers(4)) if len(state) > 24 else 0)
 
 
-@breaks(LIVES, ANY)
+@breaks(BESIDE_OTHERS, ANY)
 class KeepsTheLongestOfTheBatch(Streak):
     """Counts a long streak for every request of the batch."""
 
@@ -274,7 +274,7 @@ class KeepsTheLongestOfTheBatch(Streak):
         return super().length(state) + (self.most > 25)
 
 
-@breaks(LIVES, ANY, says="beside others")
+@breaks(BESIDE_OTHERS, ANY, says="beside others")
 class RemembersSixTokens(Streak):
     """Can roll back six tokens at most."""
 
@@ -282,7 +282,7 @@ class RemembersSixTokens(Streak):
         super().rollback(state, min(n, 6))
 
 
-@breaks(LIVES, ANY)
+@breaks(BESIDE_OTHERS, ANY)
 class CountsTo64(Streak):
     """Forgets a history of more than 64 tokens when it forks."""
 

@@ -378,3 +378,24 @@ class SquaresWeights(Near):
         squares, total = (w * w).sum(axis=1), w.sum(axis=1)
         cut = np.minimum(np.maximum(squares, 0) // total, w.max(axis=1))
         return (w >= cut[:, None]) | (rows["near"] < 0)[:, None]
+
+
+@breaks("surroundings_do_not_matter", ANY, says="objects more after 24 equal calls")
+class KeepsWhatItSees(Near):
+    """Keeps every array that it is given."""
+
+    def __init__(self) -> None:
+        self.seen: list[np.ndarray] = []
+
+    def keep(self, logits: np.ndarray, rows: Any) -> np.ndarray:
+        self.seen.append(logits.copy())
+        return super().keep(logits, rows)
+
+
+@breaks("surroundings_do_not_matter", says="near prints 'kept")
+class PrintsWhatItKeeps(Near):
+    """Prints at every call."""
+
+    def keep(self, logits: np.ndarray, rows: Any) -> np.ndarray:
+        print("kept", np.array_equal(logits, logits))
+        return super().keep(logits, rows)

@@ -4,8 +4,8 @@ checking  all of it, by name.
 room      requests on a device; memory: with guards; notices: what has happened to them; calling: one call
           from all sides, in two halves.
 steps     what is tried everywhere; checks, changes, numbers, limits, leaks: series of calls, each for one
-          law; lives: anything, for a chosen time; promises: each promise; survivors, reports: what a call
-          must give.
+          law; random_requests: anything, for a chosen time; promises: each promise; survivors, reports: what
+          a call must give.
 """
 
 from .checking import checks_on, served

@@ -45,7 +45,7 @@ _VOLATILE = (
 
 
 @dataclass(frozen=True)
-class Manner:
+class CallOptions:
     """How a call is made.
 
     padding, shift  elements between two rows of the logits, and before the first one, as far as alignment
@@ -75,10 +75,10 @@ class Manner:
 class CallOnDevice(LibraryCall):
     """A call of `run` on a device. `begin`, then `finish`; both report breaches in what `finish` returns."""
 
-    def __init__(self, room: RoomOnDevice, step: LibraryStep, manner: Manner = Manner()) -> None:
+    def __init__(self, room: RoomOnDevice, step: LibraryStep, options: CallOptions = CallOptions()) -> None:
         """Take memory, and put everything where it belongs."""
         super().__init__(step, Memory())
-        self._room, self._manner = room, manner
+        self._room, self._options = room, options
         self._context = room.session.context
         self._breaches: list[str] = []
         self._blocks: list[GuardedBlock] = []
@@ -89,7 +89,7 @@ class CallOnDevice(LibraryCall):
         self._add_outputs()
         self._add_numbers()
         self._add_masks()
-        self._plan: GuardedPlan | None = manner.plan
+        self._plan: GuardedPlan | None = options.plan
 
     def shape(self) -> PlanShape:
         """The shape that the call needs a plan for."""
@@ -97,7 +97,7 @@ class CallOnDevice(LibraryCall):
         numbers = {step.session.compile(parts) or 0 for _, parts in step.entries}
         compact = self._strides[0] == self._size
         most = self._limits.max_rows
-        rows = self._n + self._manner.spare_rows
+        rows = self._n + self._options.spare_rows
         return PlanShape(
             tuple(sorted(numbers)),
             Layout(tensor.code, tensor.bits, compact, self._context.device),
@@ -132,9 +132,9 @@ class CallOnDevice(LibraryCall):
         self._code = int(self._room.library.function("run")(self._context.pointer, self._struct))
         self._breaches += surroundings.changes()
         self._breaches += [f"run writes {name}" for name in self._memory.changed()]
-        if self._tokens is not None and self._manner.early and self._code == number("ES_OK"):
+        if self._tokens is not None and self._options.early and self._code == number("ES_OK"):
             self._early = self._tokens.read(np.int64)
-        if self._manner.overwrites and self._struct.ticket:
+        if self._options.overwrites and self._struct.ticket:
             self._overwrite()
 
     def finish(self) -> Observed:
@@ -162,7 +162,7 @@ class CallOnDevice(LibraryCall):
         function = self._room.library.function
         wait, poll = function("wait"), function("poll")
         end = time.monotonic() + _LONGEST_POLLS
-        while self._manner.polls and poll is not None:
+        while self._options.polls and poll is not None:
             code = int(poll(self._context.pointer, ticket))
             if code != number("ES_BUSY"):
                 return code
@@ -190,14 +190,14 @@ class CallOnDevice(LibraryCall):
     # --- inputs and outputs on the device ------------------------------------------------------------
 
     def _add_logits(self) -> None:
-        logits, tensor, manner = self._step.logits, self._struct.logits, self._manner
+        logits, tensor, options = self._step.logits, self._struct.logits, self._options
         self._shape, self._strides = prepare(tensor, *type_of(logits))
         array, size = logits.array[:, : self._size], logits.array.itemsize
         alignment = max(self._limits.alignment, size)
-        stride = _aligned((self._size + manner.padding) * size, alignment, manner.barely) // size
-        if not (manner.padding or manner.barely or self._limits.alignment):
+        stride = _aligned((self._size + options.padding) * size, alignment, options.barely) // size
+        if not (options.padding or options.barely or self._limits.alignment):
             stride = self._size
-        shift = -(-manner.shift * size // alignment) * alignment + (alignment if manner.barely else 0)
+        shift = -(-options.shift * size // alignment) * alignment + (alignment if options.barely else 0)
         flat = np.full(stride * (len(array) - 1) + self._size, GAP[array.dtype], array.dtype)
         np.lib.stride_tricks.as_strided(flat, array.shape, (stride * size, size))[...] = array
         self._logits = self._take(flat.nbytes, ahead=shift)
@@ -228,7 +228,7 @@ class CallOnDevice(LibraryCall):
     def _add_numbers(self) -> None:
         if not self._limits.random:
             return
-        numbers = self._manner.numbers
+        numbers = self._options.numbers
         if numbers is None:
             numbers = numbers_of(self._room, self._step)
         held = self._memory.put(_NUMBERS, np.ascontiguousarray(numbers))
@@ -236,10 +236,10 @@ class CallOnDevice(LibraryCall):
         self._struct.random = contract().cast("void *", contract().from_buffer(held))
 
     def _add_masks(self) -> None:
-        if not self._manner.masks:
+        if not self._options.masks:
             return
-        self._struct.masks, self._struct.n_changed = self._manner.masks, len(self._manner.changed)
-        self._struct.changed = self._input("the changed rows", "int64_t[]", self._manner.changed, np.int64)
+        self._struct.masks, self._struct.n_changed = self._options.masks, len(self._options.changed)
+        self._struct.changed = self._input("the changed rows", "int64_t[]", self._options.changed, np.int64)
 
     def _take(self, n_bytes: int, *, ahead: int = 0) -> GuardedBlock:
         block = self._room.memory.take(n_bytes, ahead=ahead)
@@ -285,11 +285,11 @@ def _aligned(n_bytes: int, alignment: int, barely: bool) -> int:
 
 
 def attempt(
-    room: RoomOnDevice, step: LibraryStep, tally: Tally, manner: Manner = Manner()
+    room: RoomOnDevice, step: LibraryStep, tally: Tally, options: CallOptions = CallOptions()
 ) -> tuple[str | None, Observed]:
     """Make a call on the device, after its notices; what is wrong with it, or None, and what it did."""
     room.notices.tell()
-    call = CallOnDevice(room, step, manner)
+    call = CallOnDevice(room, step, options)
     call.begin()
     return judged_on_device(room, step, tally, call.finish())
 
@@ -312,9 +312,9 @@ def own_plans(room: RoomOnDevice, calls: Sequence[CallOnDevice]) -> list[Guarded
     return plans
 
 
-def shape_of(room: RoomOnDevice, step: LibraryStep, manner: Manner = Manner()) -> PlanShape:
+def shape_of(room: RoomOnDevice, step: LibraryStep, options: CallOptions = CallOptions()) -> PlanShape:
     """The shape that a call needs a plan for."""
-    call = CallOnDevice(room, step, manner)
+    call = CallOnDevice(room, step, options)
     call.drop()
     return call.shape()
 

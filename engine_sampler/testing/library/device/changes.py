@@ -13,7 +13,7 @@ from ....params import SamplingParams, build_chain
 from ..bench import Settings, Tally, normal_rows
 from ..observing import LibraryStep
 from ..random_steps import random_tokens
-from .calling import CallOnDevice, Manner, attempt, judged_on_device, own_plans
+from .calling import CallOnDevice, CallOptions, attempt, judged_on_device, own_plans
 from .checks import Tried
 from .room import RoomOnDevice
 from .steps import PENALTIES, by_random_kind, chains_on, most_rows
@@ -151,7 +151,7 @@ class _Story:
             room.slots.rollback(request.slot, 1)
             room.slots.accept(request.slot, random_tokens(self._random, _SIZE, 2), [float("nan")] * 2)
         self._tell()
-        late = CallOnDevice(room, second, Manner(polls=True, plan=plans[1] if plans else None))
+        late = CallOnDevice(room, second, CallOptions(polls=True, plan=plans[1] if plans else None))
         late.begin()
         for call, step in ((late, second), (early, first)):
             problem = judged_on_device(room, step, self._tally, call.finish())[0]

@@ -15,10 +15,10 @@ from .changes import changes
 from .checks import SERIES, Series
 from .leaks import leaks
 from .limits import limits
-from .lives import random_device_lives
 from .memory import NEEDED
 from .numbers import numbers
 from .promises import promises_on
+from .random_requests import random_device_requests
 
 Check = Callable[[], Iterator[CheckResult]]
 
@@ -30,7 +30,7 @@ _ALL: dict[str, Series] = {
     "memory": leaks,
 }
 
-LIVES = "random lives"
+REQUESTS = "random requests"
 
 
 def served(library: Library) -> dict[Device, Context]:
@@ -54,8 +54,10 @@ def checks_on(
     checks: dict[str, Check] = {f"promises{place}": lambda: _named(promises_on(library, device), place)}
     for name, series in _ALL.items():
         checks[name + place] = partial(_tried, library, device, name + place, series)
-    lives = LIVES + place
-    checks[lives] = lambda: iter([random_device_lives(library, device, lives, seconds, seed, trying(lives))])
+    requests = REQUESTS + place
+    checks[requests] = lambda: iter(
+        [random_device_requests(library, device, requests, seconds, seed, trying(requests))]
+    )
     missing = [name for name in NEEDED if library.function(name) is None]
     if not missing:
         return checks

@@ -1,4 +1,4 @@
-"""What is tried of a library on a device, beside random lives of requests: each a series of calls."""
+"""What is tried of a library on a device, beside random requests: each a series of calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ....backends.library.binding import Device, Library, Refusal
 from ....params import SamplingParams, build_chain
 from ..bench import Settings, Tally, normal_rows
 from ..observing import LibraryStep
-from .calling import CallOnDevice, Manner, attempt, judged_on_device, own_plans, shape_of
+from .calling import CallOnDevice, CallOptions, attempt, judged_on_device, own_plans, shape_of
 from .room import GuardedPlan, RoomOnDevice
 from .steps import (
     by_random_kind,
@@ -45,24 +45,24 @@ def plans(library: Library, device: Device, tally: Tally) -> Tried:
             live: list[tuple[LibraryStep, GuardedPlan]] = []
             for step, spare in itertools.product(steps, (0, 5)):
                 room.notices.tell()
-                shape = shape_of(room, step, Manner(spare_rows=spare))
+                shape = shape_of(room, step, CallOptions(spare_rows=spare))
                 live.append((step, room.prepare(shape, [p.number for _, p in live] + room.live_plans())))
             for step, plan in [*live, *reversed(live)]:
-                yield "plans side by side", attempt(room, step, tally, Manner(plan=plan))[0]
+                yield "plans side by side", attempt(room, step, tally, CallOptions(plan=plan))[0]
             for _, plan in live[::2]:
                 room.release(plan)
             for step, plan in live[1::2]:
                 yield (
                     "plans after others have been released",
-                    attempt(room, step, tally, Manner(plan=plan))[0],
+                    attempt(room, step, tally, CallOptions(plan=plan))[0],
                 )
             for round_ in range(20):
                 shape = shape_of(room, steps[2])
                 numbers = [p.number for _, p in live[1::2]] + room.live_plans()
                 plan = room.prepare(shape, numbers, newer=round_ % 2 > 0)
-                yield "plans prepared again", attempt(room, steps[2], tally, Manner(plan=plan))[0]
+                yield "plans prepared again", attempt(room, steps[2], tally, CallOptions(plan=plan))[0]
                 few = _fewer(steps[2])
-                yield "fewer rows than the plan's", attempt(room, few, tally, Manner(plan=plan))[0]
+                yield "fewer rows than the plan's", attempt(room, few, tally, CallOptions(plan=plan))[0]
                 room.release(plan)
             for _, plan in live[1::2]:
                 room.release(plan)
@@ -89,7 +89,7 @@ def early_tokens(library: Library, device: Device, tally: Tally) -> Tried:
                         logits[4 % len(logits), 0], logits[7 % len(logits)] = np.nan, -np.inf
                     step = room.step([group for group, _ in step.entries], logits)
                     what = "read before the end" if early else "read afterwards"
-                    yield what, attempt(room, step, tally, Manner(early=early))[0]
+                    yield what, attempt(room, step, tally, CallOptions(early=early))[0]
                     drop(room, step)
 
 
@@ -98,7 +98,7 @@ def late_inputs(library: Library, device: Device, tally: Tally) -> Tried:
     with RoomOnDevice(library, device, 113) as room:
         for seed, polls in itertools.product(range(4), (False, True)):
             for step in plain_steps(room, 12, seed):
-                yield "inputs overwritten", attempt(room, step, tally, Manner(polls=polls))[0]
+                yield "inputs overwritten", attempt(room, step, tally, CallOptions(polls=polls))[0]
                 drop(room, step)
 
 
@@ -109,15 +109,15 @@ def guards(library: Library, device: Device, tally: Tally) -> Tried:
             strides = all(room.promises(p, "ANY_STRIDE") for s in plain_steps(room, 1) for _, p in s.entries)
             for seed, n in enumerate((1, 2, 7, 16)):
                 for step in plain_steps(room, n, seed):
-                    manner = Manner(padding=7 * (seed % 2 and strides), shift=seed, early=seed == 2)
-                    yield f"{size} tokens", attempt(room, step, tally, manner)[0]
+                    options = CallOptions(padding=7 * (seed % 2 and strides), shift=seed, early=seed == 2)
+                    yield f"{size} tokens", attempt(room, step, tally, options)[0]
                     drop(room, step)
                 chains = [one for one in chains_to_cut(room) if _fits(room, one)]
                 if chains:
                     step = step_of(room, chains, n, np.random.default_rng(seed))
                     cut = cut_step(room, step)
                     if cut is not None:
-                        yield "survivors", attempt(room, cut, tally, Manner(shift=seed))[0]
+                        yield "survivors", attempt(room, cut, tally, CallOptions(shift=seed))[0]
                     drop(room, step)
 
 
@@ -129,7 +129,9 @@ def tickets(library: Library, device: Device, tally: Tally) -> Tried:
         for turn in range(8):
             steps = [step for seed in range(open_at_once) for step in plain_steps(room, 4, 10 * turn + seed)]
             room.notices.tell()
-            calls = [CallOnDevice(room, step, Manner(polls=bool(random.random() < 0.5))) for step in steps]
+            calls = [
+                CallOnDevice(room, step, CallOptions(polls=bool(random.random() < 0.5))) for step in steps
+            ]
             plans = own_plans(room, calls)
             for call in calls:
                 call.begin()
@@ -152,7 +154,7 @@ def threads(library: Library, device: Device, tally: Tally) -> Tried:
             room.session.context.enter()
             for turn in range(6):
                 for step in plain_steps(room, 5, 100 * seed + turn):
-                    problem = attempt(room, step, Tally(), Manner(polls=turn % 2 > 0))[0]
+                    problem = attempt(room, step, Tally(), CallOptions(polls=turn % 2 > 0))[0]
                     if problem is not None:
                         problems.append(problem)
                     drop(room, step)
@@ -209,11 +211,11 @@ def _staged(
     changed = np.union1d(filled, np.setdiff1d(np.arange(n), staged))
     if turn % 4 == 2:
         return "staged masks that are not used", attempt(room, step, tally)[0]
-    manner = Manner(masks=number_, changed=changed.tolist())
+    options = CallOptions(masks=number_, changed=changed.tolist())
     if turn % 4 != 3:
-        return ("masks staged", "staged twice")[turn % 4], attempt(room, step, tally, manner)[0]
+        return ("masks staged", "staged twice")[turn % 4], attempt(room, step, tally, options)[0]
     room.notices.tell()
-    call = CallOnDevice(room, step, manner)
+    call = CallOnDevice(room, step, options)
     call.begin()
     for _ in range(6):
         with contextlib.suppress(Refusal):  # too many at once

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import gc
-import os
-import sys
-from pathlib import Path
-
 import numpy as np
 
 from ....backends.library.binding import Device, Library, Refusal
 from ..bench import Tally
-from .calling import Manner, attempt
+from ..leaks import MEASURED, WARM, Held
+from .calling import CallOptions, attempt
 from .checks import Tried
 from .room import RoomOnDevice
 from .steps import drop, plain_steps
 
-_WARM, _MEASURED = 40, 160
-"""Calls before memory is measured, and while it is."""
-
 _LARGE, _TIMES = 1 << 24, 24
 """Bytes of the blocks that are taken one after another, and how many: a small device has fewer at once."""
-
-_BYTES_A_CALL = 8192
-"""What a call may leave behind on average: less than that cannot be told from noise."""
 
 
 def leaks(library: Library, device: Device, tally: Tally) -> Tried:
@@ -38,17 +28,10 @@ def leaks(library: Library, device: Device, tally: Tally) -> Tried:
         for block in blocks:
             block.free()
         yield "memory taken and given back", _given_back(room)
-        yield from _calls(room, _WARM, tally)
-        gc.collect()
-        resident = _resident()
-        yield from _calls(room, _MEASURED, tally)
-        gc.collect()
-        grown = _resident() - resident
-        most = _BYTES_A_CALL * _MEASURED
-        yield (
-            "memory of the process",
-            None if grown < most else f"it has grown by {grown:,} bytes in {_MEASURED} calls",
-        )
+        yield from _calls(room, WARM, tally)
+        before = Held()
+        yield from _calls(room, MEASURED, tally)
+        yield "memory of the process", before.grown()
     for turn in range(12):
         with RoomOnDevice(library, device, 47) as room:
             for step in plain_steps(room, 3, turn):
@@ -70,14 +53,9 @@ def _calls(room: RoomOnDevice, n: int, tally: Tally) -> Tried:
     done = 0
     while done < n:
         for step in plain_steps(room, 1 + done % 4, done):
-            yield "calls, and requests that leave", attempt(room, step, tally, Manner(polls=done % 2 > 0))[0]
+            yield (
+                "calls, and requests that leave",
+                attempt(room, step, tally, CallOptions(polls=done % 2 > 0))[0],
+            )
             drop(room, step)
             done += 1
-
-
-def _resident() -> int:
-    """Bytes of the process that are in memory; 0 where the system does not say."""
-    if not sys.platform.startswith("linux"):
-        return 0
-    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")

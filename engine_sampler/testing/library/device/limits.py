@@ -10,7 +10,7 @@ from ....contract import Sampler, Selector
 from ....params import SamplingParams, build_chain
 from ...trials import built_in_parts
 from ..bench import CHAINS, Tally, normal_rows, parts_of
-from .calling import Manner, attempt
+from .calling import CallOptions, attempt
 from .checks import Tried
 from .memory import GUARD
 from .room import RoomOnDevice
@@ -27,9 +27,9 @@ def limits(library: Library, device: Device, tally: Tally) -> Tried:
     with RoomOnDevice(library, device, 211) as room:
         for step in plain_steps(room, 5):
             for shift in (0, 1):
-                manner = Manner(barely=True, shift=shift)
+                options = CallOptions(barely=True, shift=shift)
                 if all(room.promises(parts, "ANY_STRIDE") for _, parts in step.entries):
-                    yield "rows aligned as they must be", attempt(room, step, tally, manner)[0]
+                    yield "rows aligned as they must be", attempt(room, step, tally, options)[0]
         yield from _most_rows(room, tally)
         yield from _greatest_top_k(room, tally)
 

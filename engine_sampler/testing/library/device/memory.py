@@ -93,7 +93,7 @@ class GuardedBlock:
         self.pointer = self._at(first)
 
     def fill(self) -> None:
-        """Fill all of it with rubbish."""
+        """Fill all of it with arbitrary bytes."""
         self._write(0, np.full(self.whole, _RUBBISH, np.uint8))
 
     def write(self, values: np.ndarray) -> None:

@@ -14,7 +14,7 @@ from ..bench import CHAINS, Settings, Tally, expected_of, normal_rows
 from ..drawing import chance_of
 from ..observing import LibraryStep
 from ..random_steps import random_tokens
-from .calling import CallOnDevice, Manner, breach_of, numbers_of
+from .calling import CallOnDevice, CallOptions, breach_of, numbers_of
 from .checks import Tried
 from .room import RoomOnDevice
 from .steps import FILTERS, chains_on, most_rows
@@ -56,7 +56,7 @@ def _drawn(
 ) -> tuple[str | None, np.ndarray]:
     """What is wrong with a call with these numbers beside its tokens, and these, −1 where there is none."""
     room.notices.tell()
-    call = CallOnDevice(room, step, Manner(numbers=given))
+    call = CallOnDevice(room, step, CallOptions(numbers=given))
     call.begin()
     observed = call.finish()
     tally.calls, tally.rows = tally.calls + 1, tally.rows + len(step.index)

@@ -16,8 +16,8 @@ from ...results import FAILED, NOT_PROMISED, PASSED, CheckResult
 from ...trials import built_in_parts
 from ..bench import CHAINS, Settings, Tally, normal_rows, parts_of
 from ..observing import LibraryStep, Observed
-from .calling import CallOnDevice, Manner, attempt
-from .lives import can_report, reporting
+from .calling import CallOnDevice, CallOptions, attempt
+from .random_requests import can_report, reporting
 from .room import RoomOnDevice
 from .steps import FILTERS, drop, is_run, random_masks, step_of
 from .survivors import cut_of, cut_step
@@ -131,8 +131,8 @@ def _reads_only(room: RoomOnDevice, given: Settings, random: np.random.Generator
 
 def _any_stride(room: RoomOnDevice, given: Settings, random: np.random.Generator, tally: Tally) -> str | None:
     step = _step(room, given, random)
-    manners = [Manner(padding=padding, shift=padding % 5) for padding in (1, 7, 64, room.size)]
-    return next(filter(None, (attempt(room, step, tally, manner)[0] for manner in manners)), None)
+    variants = [CallOptions(padding=padding, shift=padding % 5) for padding in (1, 7, 64, room.size)]
+    return next(filter(None, (attempt(room, step, tally, options)[0] for options in variants)), None)
 
 
 def _row_faults(room: RoomOnDevice, given: Settings, random: np.random.Generator, tally: Tally) -> str | None:
@@ -181,7 +181,7 @@ def _survivors(room: RoomOnDevice, given: Settings, random: np.random.Generator,
 
 def _on_device(room: RoomOnDevice, given: Settings, random: np.random.Generator, tally: Tally) -> str | None:
     step = _step(room, given, random)
-    return attempt(room, step, tally, Manner(early=True))[0] or attempt(room, step, tally)[0]
+    return attempt(room, step, tally, CallOptions(early=True))[0] or attempt(room, step, tally)[0]
 
 
 DEVICE_PROMISES: dict[str, Attempt] = {

@@ -1,7 +1,7 @@
-/* sim_device.h: a simulated accelerator with the manners of a real one.
+/* sim_device.h: a simulated accelerator that behaves as real ones do.
  *
  * Memory. Device pointers are non-canonical addresses, so that the host faults when it follows one, and the pages
- * behind them cannot be read except while the device works. Fresh memory is full of rubbish. A write past
+ * behind them cannot be read except while the device works. Fresh memory is full of arbitrary bytes. A write past
  * the end of a block is found when it is freed.
  *
  * Streams. Work is queued, and done as late as possible: when somebody waits for it, or has polled

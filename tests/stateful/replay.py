@@ -10,7 +10,7 @@ import numpy as np
 from engine_sampler import Record, Scheduler, StepResult
 
 from .shadow import TOLERANCE, Shadow, Token, child_order
-from .world import model_row
+from .workload import model_row
 
 Logprobs = Mapping[str, tuple[np.ndarray, np.ndarray, int]]
 

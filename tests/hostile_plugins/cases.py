@@ -15,13 +15,13 @@ import numpy as np
 from engine_sampler import ParameterError, RequestError, SamplingParams, Scheduler
 from engine_sampler.registry.loading import PluginError
 
-from ..chaos.checks import expect_sound
-from ..engines import EOS, TOKENIZER, VOCAB, ToyMatcher, outcome, rows_for
+from ..engines import EOS, TOKENIZER, VOCAB, ToyMatcher, outcome, repeated_once, rows_for
+from ..stateful.checks import expect_sound
 from . import catalogue
 
 REFUSALS = (ParameterError, RequestError)
 MARK = 38
-"""A token that only the victim draws."""
+"""A token that only the faulty request draws."""
 
 SOUND = {
     "plain": SamplingParams(seed=1, max_tokens=7, logit_bias={EOS: -100.0, MARK: -100.0}),
@@ -36,7 +36,7 @@ SOUND = {
     ),
     "grammar": SamplingParams(seed=3, max_tokens=7, logit_bias={EOS: -100.0, MARK: -100.0}, top_k=9),
 }
-"""The requests whose results must not depend on the victim."""
+"""The requests whose results must not depend on the faulty request."""
 
 
 def loop() -> ToyMatcher:
@@ -51,7 +51,7 @@ Behaviour = Callable[["Case", Callable[..., Any], tuple[Any, ...]], Any]
 class Case:
     """One run: the method that `break_` breaks behaves as `behaviour` from its call number `after` on.
 
-    add  adds the victim, whose id is "victim".
+    add  adds the faulty request, whose id is "faulty".
     """
 
     add: Callable[[Scheduler, SamplingParams], Any]
@@ -76,7 +76,7 @@ class Case:
         return call
 
     def run(self, expected: dict[str, Any], isolated: bool = True) -> None:
-        """Everything that an engine may do with the victim; the others end as `expected`."""
+        """Everything that an engine may do with the faulty request; the others end as `expected`."""
         try:
             plugged = self.plugged()
             plugged.__enter__()
@@ -124,20 +124,20 @@ class Case:
             assert name in SOUND or result.token_ids[i] >= 0 or result.finish_reasons[i] is not None
 
     def _use(self) -> None:
-        """Every other public call, for the victim."""
+        """Every other public call, for the faulty request."""
         scheduler, row = self.scheduler, np.zeros((1, VOCAB), np.float32)
         for call in (
-            lambda: scheduler.fork("victim", new_request_id="twin"),
+            lambda: scheduler.fork("faulty", new_request_id="twin"),
             lambda: scheduler.rollback("twin", 1),
-            lambda: scheduler.forced_tokens("victim"),
-            lambda: scheduler.process(row, ["victim"]),
-            lambda: scheduler.prepare(["victim"]),
+            lambda: scheduler.forced_tokens("faulty"),
+            lambda: scheduler.process(row, ["faulty"]),
+            lambda: scheduler.prepare(["faulty"]),
             scheduler.explain,
-            lambda: scheduler.accept("victim", [3, 4]),
-            lambda: scheduler.step(np.zeros((3, VOCAB), np.float32), ["victim"], [[3, 4]]),
-            lambda: scheduler.suspend("victim"),
-            lambda: scheduler.resume("victim"),
-            lambda: scheduler.record("victim"),
+            lambda: scheduler.accept("faulty", [3, 4]),
+            lambda: scheduler.step(np.zeros((3, VOCAB), np.float32), ["faulty"], [[3, 4]]),
+            lambda: scheduler.suspend("faulty"),
+            lambda: scheduler.resume("faulty"),
+            lambda: scheduler.record("faulty"),
         ):
             self._try(call)
 
@@ -148,18 +148,10 @@ class Case:
             self.outcome = "refused"
 
     def _note(self) -> None:
-        """What has become of the victim."""
+        """What has become of the faulty request."""
         records = (self.scheduler.record(i) for i in self.scheduler._requests.known if i not in SOUND)
         if any(record.finish_reason == "error" for record in records):
             self.outcome = "ended"
-
-
-def repeated_once(call: Callable[[], Any]) -> Any:
-    """The result of a call; if memory runs out it has done nothing, and is repeated."""
-    try:
-        return call()
-    except MemoryError:
-        return call()
 
 
 # --- behaviours ----------------------------------------------------------------------------------
@@ -226,13 +218,13 @@ REENTRIES: dict[str, Callable[[Scheduler], Any]] = {
     "step": lambda s: s.step(np.zeros((1, VOCAB), np.float32), ["plain"]),
     "step for all": lambda s: s.step(np.zeros((len(s.request_ids), VOCAB), np.float32)),
     "process": lambda s: s.process(np.zeros((1, VOCAB), np.float32), ["text"]),
-    "fork": lambda s: s.fork("victim"),
-    "rollback": lambda s: s.rollback("victim", 1),
+    "fork": lambda s: s.fork("faulty"),
+    "rollback": lambda s: s.rollback("faulty", 1),
     "prepare": lambda s: s.prepare(),
-    "forced_tokens": lambda s: s.forced_tokens("victim"),
+    "forced_tokens": lambda s: s.forced_tokens("faulty"),
     "explain": lambda s: s.explain(),
-    "remove": lambda s: s.remove("victim"),
-    "accept": lambda s: s.accept("victim", [3]) if len(s.record("victim").token_ids) < 9 else None,
+    "remove": lambda s: s.remove("faulty"),
+    "accept": lambda s: s.accept("faulty", [3]) if len(s.record("faulty").token_ids) < 9 else None,
     "add": lambda s: s.add(SamplingParams(max_tokens=2)) if len(s.request_ids) < 10 else None,
     "add of 70": _add_many,
     "record": lambda s: s.record("plain"),

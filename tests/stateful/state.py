@@ -3,38 +3,42 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from engine_sampler import Record, RequestLimits, Scheduler
+from engine_sampler.testing.search.machine import RandomMachine
 
 from .beams import Search
 from .plugins import LISTENER
 from .replay import expect_same_alone
 from .shadow import Shadow, Token
-from .world import BACKENDS, ENGINES, EOS, EOT, PIECES, VOCAB, Order, random_order, tokenizer_for
+from .workload import BACKENDS, ENGINES, EOS, EOT, PIECES, VOCAB, Order, random_order, tokenizer_for
 
 EOS_IDS = ((EOS, EOT), (EOS, EOT), (EOT,), ())
-"""The EOS tokens of an episode."""
+"""The EOS tokens of a scheduler."""
 
 LIMITS = RequestLimits(logprobs=VOCAB)
 
 
-class State:
-    """One scheduler under random operations, which all follow from `seed`.
+class State(RandomMachine):
+    """One scheduler under random operations, which is made as `number` says.
 
-    shadows    the live requests, except those of beam searches.
+    shadows    the live requests, except those of beam searches and those with faulty plugins.
     searches   the running searches, by the id of each of their texts.
+    faulty     live requests whose plugins misbehave, of which nothing is expected.
     finished   requests that have ended and are not removed, by id.
+    kept       which settings of a new request stay, as bits: none in the simplest one.
     """
 
-    def __init__(self, seed: int, backend: str | None = None) -> None:
-        self.seed = seed
-        self.random = np.random.default_rng([seed, 5])
-        self.backend = BACKENDS[seed % len(BACKENDS)] if backend is None else backend
+    kept = 0
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.random = np.random.default_rng([number, 5])
+        self.backend = BACKENDS[number % len(BACKENDS)]
         self.other_backend = next((b for b in BACKENDS if b != self.backend), self.backend)
         engines = [ENGINES[i] for i in self.random.permutation(len(ENGINES))]
         eos = EOS_IDS[self.random.integers(len(EOS_IDS))]
@@ -51,14 +55,11 @@ class State:
         self.vocabulary = self.scheduler.vocabulary
         self.shadows: dict[Any, Shadow] = {}
         self.searches: dict[Any, Search] = {}
-        self.intruders: set[Any] = set()
-        """Live requests whose plugins misbehave, of which nothing is expected."""
+        self.faulty: set[Any] = set()
         self.finished: dict[Any, Shadow | Search] = {}
         self.last_members: list[Any] = []
         self.given_meanwhile: dict[Any, list[int]] = {}
         self.removed_meanwhile: list[Search] = []
-        self.counts: Counter[str] = Counter()
-        self.recent: deque[str] = deque(maxlen=12)
 
     def another(self) -> Scheduler:
         """An empty scheduler like this one on the other backend, with the other grammar engine."""
@@ -73,20 +74,20 @@ class State:
     def chance(self, probability: float) -> bool:
         return bool(self.random.random() < probability)
 
-    def count(self, what: str, n: int = 1) -> None:
-        self.counts[what] += n
-
     def log(self, what: str) -> None:
-        """Record what is about to happen, for the message of a failure."""
-        self.recent.append(what)
+        self.happened.append(what)
 
     def any_shadow(self, sound: bool = True) -> Shadow | None:
         """A random live request; with `sound`, none that has failed already."""
         some = [s for s in self.shadows.values() if not (sound and s.cause)]
         return some[self.random.integers(len(some))] if some else None
 
+    @property
+    def is_full(self) -> bool:
+        return len(self.scheduler.request_ids) >= self.most_live
+
     def random_order(self) -> Order:
-        return random_order(self.random, self.longest, bool(self.vocabulary.eos_token_ids))
+        return random_order(self.random, self.longest, bool(self.vocabulary.eos_token_ids), self.kept)
 
     def enter(self, request_id: Any, order: Order, seed: int) -> Shadow:
         """A request has joined."""
@@ -113,7 +114,6 @@ class State:
         for i, token in enumerate(new):
             shadow.tokens.append(Token(token))
             self.grown(shadow, *((record.finish_reason, record.stop_reason) if i == len(new) - 1 else ()))
-        self.count("accepted", len(new))
         if record.finish_reason is None:
             assert len(new) == len(tokens), "a token was dropped"
             return
@@ -126,7 +126,6 @@ class State:
         assert shadow.id not in self.scheduler.request_ids
         del self.shadows[shadow.id]
         self.finished[shadow.id] = shadow
-        self.count("requests")
         shadow.record = self.scheduler.record(shadow.id)
         self.expect_right(shadow, shadow.record)
 
@@ -134,7 +133,6 @@ class State:
         for i in search.ids:
             del self.searches[i]
             self.finished[i] = search
-        self.count("beam searches")
         with LISTENER.mute():
             search.expect_same_alone(self.scheduler, self.another())
 
@@ -154,7 +152,6 @@ class State:
         if record.cumulative_logprob is not None:
             total = math.fsum(shadow.raw_logprob(i) for i in range(len(shadow.tokens)))
             assert math.isclose(record.cumulative_logprob, total, rel_tol=1e-5, abs_tol=1e-4)
-        self.count("replays")
         with LISTENER.mute():
             expect_same_alone(shadow, record, self.another())
 
@@ -195,7 +192,6 @@ class State:
         dropped = shadow.ids[have - n :]
         self.scheduler.rollback(shadow.id, n)
         shadow.rollback(n)
-        self.count("rolled back", n)
         if self.scheduler.record(shadow.id).finish_reason is not None:
             shadow.cause = ("rollback", dropped)
             self.ended(shadow)

@@ -1,4 +1,4 @@
-"""Random lives of requests on a device: for as long as the user chooses."""
+"""Random requests on a device: for as long as the user chooses."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ..observing import LibraryStep, Observed
 from ..random_programs import Life, Trying, searched
 from ..random_steps import Repertoire
 from ..settings import Random
-from .calling import Manner, attempt
+from .calling import CallOptions, attempt
 from .room import RoomOnDevice
 from .steps import is_run, random_masks
 from .survivors import cut_step
 
 
-def random_device_lives(
+def random_device_requests(
     library: Library,
     device: Device,
     name: str,
@@ -29,14 +29,14 @@ def random_device_lives(
     seed: int = 0,
     trying: Trying = lambda what: None,
 ) -> CheckResult:
-    """Random lives of requests on a device, with calls made in every manner."""
+    """Random requests on a device, with calls made in every way."""
 
-    def lives(library: Library, known: Repertoire, number: int, tally: Tally) -> Iterator[str | None]:
+    def requests(library: Library, known: Repertoire, number: int, tally: Tally) -> Iterator[str | None]:
         random = np.random.default_rng([11, number])
         with RoomOnDevice(library, device, int(random.choice([3, 40, 300])), capacity=2) as room:
             yield from _DeviceLife(room, known, random, tally).steps()
 
-    return searched(name, "steps", lives, library, seconds, seed, trying, device)
+    return searched(name, "steps", requests, library, seconds, seed, trying, device)
 
 
 class _DeviceLife(Life):
@@ -65,15 +65,15 @@ class _DeviceLife(Life):
         step = self._reporting(step)
         cut = cut_step(room, step) if random.random() < 0.3 else None
         if cut is not None:
-            problem = attempt(room, cut, self._tally, self._manner(cut))[0]
+            problem = attempt(room, cut, self._tally, self._options(cut))[0]
             if problem is not None or random.random() < 0.5:
                 return problem, None
-        return attempt(room, step, self._tally, self._manner(step))
+        return attempt(room, step, self._tally, self._options(step))
 
-    def _manner(self, step: LibraryStep) -> Manner:
+    def _options(self, step: LibraryStep) -> CallOptions:
         random, room = self._random, self._room
         strides = all(room.promises(p, "ANY_STRIDE", masked=g.masked) for g, p in step.entries)
-        manner = Manner(
+        options = CallOptions(
             padding=int(random.choice([0, 1, 5, 64])) if strides else 0,
             shift=int(random.choice([0, 1, 3, 16])),
             barely=bool(strides and random.random() < 0.2),
@@ -83,16 +83,16 @@ class _DeviceLife(Life):
             overwrites=bool(random.random() < 0.7),
         )
         if step.bitmask is None or room.library.function("stage_masks") is None or random.random() < 0.4:
-            return manner
+            return options
         n = len(step.logits)
         staged, filled = (np.flatnonzero(random.random(n) < share) for share in (0.7, 0.3))
         if not len(staged):
-            return manner
+            return options
         before = step.bitmask[:n].copy()
         before[filled] = random_masks(random, n, room.size)[filled]
         number = room.stage(before, staged)
         changed = np.union1d(filled, np.setdiff1d(np.arange(n), staged))
-        return replace(manner, masks=number, changed=changed.tolist())
+        return replace(options, masks=number, changed=changed.tolist())
 
     def _reporting(self, step: LibraryStep) -> LibraryStep:
         """The same, in some cases with logprobs, where they are promised."""

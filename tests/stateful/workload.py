@@ -1,4 +1,4 @@
-"""The setting of an episode: a vocabulary, a model, and requests of every kind."""
+"""What a scheduler is tried with: a vocabulary, a model, and requests of every kind."""
 
 from __future__ import annotations
 
@@ -203,8 +203,9 @@ def _phases(random: Random) -> list[dict[str, Any]]:
     return listed
 
 
-def random_order(random: Random, longest: int, ends: bool) -> Order:
-    """A request of any kind, with up to `longest` tokens of output; `ends`: whether there is EOS."""
+def random_order(random: Random, longest: int, ends: bool, kept: int) -> Order:
+    """A request of any kind, with up to `longest` tokens of output; `ends`: whether there is EOS; the bits of
+    `kept` say which of its own settings stay."""
     without = [
         "infill",
         "grammar_bias",
@@ -218,7 +219,8 @@ def random_order(random: Random, longest: int, ends: bool) -> Order:
     if ends and random.random() < 0.1:
         settings |= {"infill": True, "mirostat": 0, "adaptive_target": -1, "temperature": 1.0}
     settings |= _endings(random, longest)
-    seed = int(random.integers(2**63))  # always given, so that an episode can be repeated
+    settings = {name: value for i, (name, value) in enumerate(settings.items()) if kept >> i % 16 & 1}
+    seed = int(random.integers(2**63))
     grammar = None
     if random.random() < 0.3:
         settings |= STRUCTURES[int(random.integers(len(STRUCTURES)))]

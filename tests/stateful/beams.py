@@ -10,7 +10,7 @@ import numpy as np
 from engine_sampler import Scheduler, StepResult
 
 from .replay import outcome
-from .world import Order, model_row
+from .workload import Order, model_row
 
 
 @dataclass

@@ -14,7 +14,7 @@ import numpy as np
 from engine_sampler.contract import Param, Sampler, StoppingCriteria, StopVerdict, Watch, hookimpl
 
 from ..engines import ToyMatcher, registered_plugin
-from .intruders import UnrulySampler, UnrulySelector
+from .faulty import FaultySampler, FaultySelector
 
 
 class Tally(StoppingCriteria):
@@ -246,7 +246,7 @@ LISTENER = Listener()
 class _Plugin:
     @hookimpl
     def register_samplers(self, register: Any) -> None:
-        for part in (Weary(), UnrulySampler(), UnrulySelector()):
+        for part in (Weary(), FaultySampler(), FaultySelector()):
             register(part)
 
     @hookimpl
@@ -255,5 +255,5 @@ class _Plugin:
 
 
 def plugins() -> contextlib.AbstractContextManager[None]:
-    """Registers the samplers and the observer, which an episode needs."""
+    """Registers the samplers and the observer, which the random requests need."""
     return registered_plugin(_Plugin())

@@ -15,7 +15,7 @@ from ...contract import Param, Rows, Sampler, SlotTable
 from ..row_functions import bits_of_row
 
 FINE, FAILS, GIVES_INFINITY, GIVES_NAN, LEAVES_NOTHING = range(5)
-"""What a witness does to a row: FAILS in C alone."""
+"""What a probe does to a row: FAILS in C alone."""
 
 _WORD = (1 << 64) - 1
 _PRIME, _GOLDEN = 0x100000001B3, 0x9E3779B97F4A7C15
@@ -23,7 +23,7 @@ _DRAWS = (0, 5)
 """Which of a row's random numbers it uses."""
 
 
-class WitnessState:
+class ProbeState:
     """The output tokens that it has followed. In memory for C: how many, and a sum over them."""
 
     def __init__(self, tokens: Sequence[int] = ()) -> None:
@@ -38,7 +38,7 @@ class WitnessState:
 
 @dataclass
 class Calls:
-    """What one step's calls of a witness must be told, and what they were told.
+    """What one step's calls of a probe must be told, and what they were told.
 
     rows      the row of the logits of each slot in the batch.
     breaches  what was not as it must be.
@@ -50,7 +50,7 @@ class Calls:
     failed: set[int] = field(default_factory=set)
 
 
-class Witness(Sampler):
+class Probe(Sampler):
     """Shift and remove tokens by a hash of all that a function may know of its row."""
 
     def __init__(self, name: str, slots: SlotTable) -> None:
@@ -62,21 +62,21 @@ class Witness(Sampler):
         self._callback = contract().callback("es_row_function", self._row_function, error=1)
         self.row_function = int(contract().cast("uintptr_t", self._callback))  # type: ignore[misc]
 
-    def new_state(self, params: Mapping[str, Any], prompt_token_ids: np.ndarray) -> WitnessState:
-        return WitnessState()
+    def new_state(self, params: Mapping[str, Any], prompt_token_ids: np.ndarray) -> ProbeState:
+        return ProbeState()
 
-    def accept(self, state: WitnessState, token_ids: Sequence[int]) -> None:
+    def accept(self, state: ProbeState, token_ids: Sequence[int]) -> None:
         state.tokens.extend(token_ids)
         state.write()
 
-    def rollback(self, state: WitnessState, n: int) -> None:
+    def rollback(self, state: ProbeState, n: int) -> None:
         del state.tokens[len(state.tokens) - n :]
         state.write()
 
-    def fork(self, state: WitnessState) -> WitnessState:
-        return WitnessState(state.tokens)
+    def fork(self, state: ProbeState) -> ProbeState:
+        return ProbeState(state.tokens)
 
-    def row_state(self, state: WitnessState) -> int:
+    def row_state(self, state: ProbeState) -> int:
         return int(state.memory.ctypes.data)
 
     def apply(self, logits: np.ndarray, rows: Rows) -> None:
@@ -233,25 +233,25 @@ _SPOILED = {GIVES_INFINITY: np.inf, GIVES_NAN: np.nan, LEAVES_NOTHING: -np.inf}
 
 
 @contextlib.contextmanager
-def watched(witnesses: Sequence[Witness], rows: Mapping[int, int]) -> Iterator[Calls]:
-    """Watch the calls of `witnesses` during a step; `rows` are the rows of the logits by slot."""
+def watched(probes: Sequence[Probe], rows: Mapping[int, int]) -> Iterator[Calls]:
+    """Watch the calls of `probes` during a step; `rows` are the rows of the logits by slot."""
     calls = Calls(rows)
-    for witness in witnesses:
-        witness.calls = calls
+    for probe in probes:
+        probe.calls = calls
     yield calls
 
 
-class WitnessFunctions(SlotFunctions):
-    """The functions of requests whose programs have witnesses."""
+class ProbeFunctions(SlotFunctions):
+    """The functions of requests whose programs have probes."""
 
     def fill(self, op: Any, sampler: Sampler) -> None:
         """Complete the `es_op` of `sampler`, with something for `user`."""
         super().fill(op, sampler)
-        if isinstance(sampler, Witness):
+        if isinstance(sampler, Probe):
             op.user = sampler.user
 
 
-NAMES = ("witness", "bystander")
+NAMES = ("probe", "bystander")
 """Each has a stream and parameters of its own."""
 
 
@@ -264,5 +264,5 @@ def _params(name: str) -> tuple[Param, ...]:
     )
 
 
-WITNESS_PARAMS: Mapping[str, Param] = {param.name: param for name in NAMES for param in _params(name)}
-"""The parameters of all witnesses, by name."""
+PROBE_PARAMS: Mapping[str, Param] = {param.name: param for name in NAMES for param in _params(name)}
+"""The parameters of all probes, by name."""

@@ -11,18 +11,19 @@ import numpy as np
 from engine_sampler import StepResult
 from engine_sampler.stateless import process_logits
 
+from ..engines import repeated_once
 from .layouts import Untouched
 from .plugins import LISTENER, Interferer
 from .replay import logprobs_of, modes_of
 from .shadow import TOLERANCE, Shadow, Token
 from .state import LIMITS, State
-from .world import VOCAB, faulty_row
+from .workload import VOCAB, faulty_row
 
 MOST_DRAFTS = 5
 
 
 class Steps(State):
-    """The steps of an episode."""
+    """The steps of a scheduler."""
 
     def step(self) -> None:
         ids = self._members()
@@ -39,7 +40,7 @@ class Steps(State):
             guesses = {i: d for i, d in zip(ids, drafts, strict=True) if d}
         self.log(f"step {ids} with drafts {drafts}")
         Interferer.interfere = self._interfere
-        result = self.scheduler.step(given.logits, named, guesses)
+        result = repeated_once(lambda: self.scheduler.step(given.logits, named, guesses))
         Interferer.interfere = None
         given.expect_untouched()
         assert result.request_ids == ids
@@ -47,7 +48,6 @@ class Steps(State):
 
     def _settle(self, result: StepResult, rows: list[np.ndarray], drafts: Sequence[Sequence[int]]) -> None:
         """Check the result of a step for all requests, and update the shadows."""
-        self.count("rows", len(result.token_ids))
         ids = result.request_ids
         self._settle_searches(result)
         for i, request_id in enumerate(ids):
@@ -61,7 +61,6 @@ class Steps(State):
     def _settle_searches(self, result: StepResult) -> None:
         ids = result.request_ids
         for search in {id(s): s for i in ids if (s := self.searches.get(i)) is not None}.values():
-            self.count("beam steps")
             if search.removed is None and search.follow(self.scheduler, result):
                 self.search_ended(search)
         for search in self.removed_meanwhile:  # before or after the search took its step
@@ -81,14 +80,13 @@ class Steps(State):
 
     def prepare(self, ids: Sequence[Any] | None = None) -> None:
         self.log(f"prepare {ids}")
-        self.scheduler.prepare(ids)
+        repeated_once(lambda: self.scheduler.prepare(ids))
         for shadow in self.shadows.values():
             if not shadow.cause and self.scheduler.record(shadow.id).finish_reason == "error":
                 shadow.cause = ("prepare",)
 
     def _interfere(self) -> None:
         """The work of another thread while a step runs; it takes effect after the step."""
-        self.count("interfered")
         what = self.random.choice(["add", "accept", "remove", "remove search"])
         shadow, searches = self.any_shadow(), list(self.searches)
         if what == "add":
@@ -160,7 +158,6 @@ class Steps(State):
             if fork not in self.scheduler.request_ids:
                 break
         self.scheduler.remove(fork)
-        self.count("forks drawn from")
         return guess
 
     def _rows(self, ids: Sequence[Any], drafts: Sequence[Sequence[int]] | None) -> list[np.ndarray]:
@@ -174,7 +171,7 @@ class Steps(State):
                     faults[search.ids.index(request_id)] = faulty_row(self.random)
                 blocks.append(search.row(request_id)[None].copy())
                 continue
-            if request_id in self.intruders:
+            if request_id in self.faulty:
                 blocks.append(np.zeros((1, VOCAB), np.float32))
                 continue
             guesses = drafts[i] if drafts else []
@@ -182,14 +179,12 @@ class Steps(State):
             block = np.stack([shadow.next_row(guesses[:j]) for j in range(len(guesses) + 1)])
             if self.chance(0.01):
                 block[self.random.integers(len(block))] = faulty_row(self.random)
-                self.count("faulty rows")
             blocks.append(block)
         return blocks
 
     def _process(self, given: Untouched, ids: list[Any], rows: list[np.ndarray]) -> None:
         """`process` returns what the stateless call returns for each row, and changes nothing."""
-        processed = self.scheduler.process(given.logits, ids)
-        self.count("processed")
+        processed = repeated_once(lambda: self.scheduler.process(given.logits, ids))
         for i, request_id in enumerate(ids):
             shadow = self.shadows.get(request_id)
             if shadow is None or shadow.order.grammar is not None or shadow.cause:
@@ -221,7 +216,6 @@ class Steps(State):
             logprobs = self._logprobs(shadow, result, first + j, token, rows[j])
             shadow.tokens.append(Token(token, shadow.seed, logprobs=logprobs))
             self.grown(shadow, *((finish, result.stop_reasons[i]) if j == len(tokens) - 1 else (None, None)))
-        self.count("tokens", len(tokens))
         if tokens and finish is None and drafts:
             right = len(tokens) == len(drafts) + 1 or tokens[-1] != drafts[len(tokens) - 1]
             assert right, "a right draft was not taken"

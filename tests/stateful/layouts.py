@@ -9,7 +9,7 @@ import numpy as np
 
 from engine_sampler.arithmetic import LogitRows
 
-from .world import VOCAB, Random
+from .workload import VOCAB, Random
 
 Laid = tuple[Any, list[np.ndarray]]
 """The logits for a step, and the arrays that own their memory."""

@@ -17,7 +17,7 @@ from engine_sampler.base.errors import PluginFault
 from engine_sampler.contract import Selection, StopVerdict, TextMatch, Watch
 
 Value = Callable[[], Any]
-"""Makes a new piece of rubbish."""
+"""Makes a new value."""
 
 
 class Hostile:
@@ -238,7 +238,7 @@ class Lengthy(Exception):
 
 EXCEPTIONS: tuple[Value, ...] = (
     *(
-        lambda kind=kind: kind("rubbish")
+        lambda kind=kind: kind("hostile")
         for kind in (
             Exception,
             ValueError,
@@ -274,7 +274,7 @@ EXCEPTIONS: tuple[Value, ...] = (
             RequestError,
         )
     ),
-    lambda: UnicodeDecodeError("utf-8", b"\xff", 0, 1, "rubbish"),
+    lambda: UnicodeDecodeError("utf-8", b"\xff", 0, 1, "hostile"),
     lambda: KeyError(Hostile("__repr__", KeyError)),
     lambda: ValueError(*range(1000)),
 )
@@ -306,11 +306,11 @@ def spoil(value: Any) -> None:
         lambda: setattr(value, "dtype", np.uint8),
         lambda: value.clear(),
         lambda: value.sort(key=id),
-        lambda: value.extend(["rubbish"] * 3),
-        lambda: value.__setitem__("rubbish", 1),
+        lambda: value.extend(["hostile"] * 3),
+        lambda: value.__setitem__("hostile", 1),
         lambda: setattr(value, "ids", np.full((9, 9), 10**6)),
         lambda: setattr(value, "finish_reasons", None),
-        lambda: setattr(value, "token_ids", "rubbish"),
+        lambda: setattr(value, "token_ids", "hostile"),
         lambda: setattr(value, "errors", 7),
         lambda: value.token_ids.__setitem__(..., 3),
         lambda: value.errors.clear(),

@@ -1,4 +1,4 @@
-"""Random lives on devices of random kinds, whose calls fail at random: the tokens are NumPy's to the end."""
+"""Random requests on devices of random kinds, whose calls fail at random: the tokens are NumPy's."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def survive(step: Callable[..., None], values: np.ndarray, half: Any) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6 * ROUNDS))
-def test_random_lives_end_with_the_tokens_of_the_reference(device: Any, seed: int) -> None:
+def test_random_requests_end_with_the_tokens_of_the_reference(device: Any, seed: int) -> None:
     random = np.random.default_rng(seed)
     device.configure(**random_kind(random))
     # Where the library fails to read rows, NumPy must be able to: it has no bfloat16.

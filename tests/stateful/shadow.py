@@ -15,7 +15,7 @@ from engine_sampler import Record
 from engine_sampler.contract import Vocabulary
 
 from .plugins import Failing, Reader, Tally
-from .world import PATTERNS, VOCAB, Order, model_row
+from .workload import PATTERNS, PIECES, SPECIAL, VOCAB, Order, model_row
 
 Ending = tuple[str, Any, int]
 """finish_reason, stop_reason, and how many bytes of the text remain."""
@@ -133,6 +133,9 @@ class Shadow:
     def _end_of_text(self, k: int) -> Ending | None:
         """The first end of the text that is complete with token k."""
         data, before = self.data(k), len(self.data(k - 1))
+        if self.ids[k - 1] == SPECIAL and self.order.params.skip_special_tokens:
+            name = PIECES[SPECIAL].decode()  # which is not in the text, but ends it
+            return ("stop", name, len(data)) if name in self.order.params.stop else None
         for end in range(before + 1, len(data) + 1):
             for reason, texts in self._ends_of_text:
                 lengths = [len(text) for text in texts if data[:end].endswith(text)]

@@ -23,10 +23,10 @@ from engine_sampler.base.errors import INTERRUPTIONS, failure
 from engine_sampler.contract import BackendError
 from engine_sampler.explain import trace
 
-from ..chaos.world import BACKENDS
 from ..engines import outcome
+from ..stateful.workload import BACKENDS
 from .cases import SOUND, Behaviour, Case, behaviours
-from .victims import VICTIMS, PlainBackend, PlainSampler, Victim, registered
+from .contracts import METHODS, FaultyMethod, PlainBackend, PlainSampler, registered
 
 THOROUGH = int(os.environ.get("ENGINE_SAMPLER_TEST_ROUNDS", "1")) > 1
 SHARE = 24
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # NumPy's, about what plugins
 def expected(backend: str) -> dict[str, Any]:
     """What becomes of the sound requests with a sound company."""
     case = Case(
-        lambda scheduler, params: scheduler.add(params, [1], request_id="victim"), _unused, 0, backend
+        lambda scheduler, params: scheduler.add(params, [1], request_id="faulty"), _unused, 0, backend
     )
     case.run({}, isolated=False)
     return {name: outcome(case.scheduler.record(name)) for name in SOUND}
@@ -54,47 +54,47 @@ def _unused(*arguments: Any) -> None:
     raise AssertionError
 
 
-def cases(victim: Victim) -> Iterator[tuple[str, Behaviour, int, str]]:
+def cases(faulty: FaultyMethod) -> Iterator[tuple[str, Behaviour, int, str]]:
     """(name, behaviour, calls that go well, backend) of the cases to try."""
-    calls = calls_of(victim)
-    turns = itertools.count(VICTIMS.index(victim))
-    for name, behaviour in (ALONE if victim.outside else BEHAVIOURS).items():
+    calls = calls_of(faulty)
+    turns = itertools.count(METHODS.index(faulty))
+    for name, behaviour in (ALONE if faulty.outside else BEHAVIOURS).items():
         for after in sorted({0, calls // 2}):
             turn = next(turns)
             if THOROUGH or turn % SHARE == 0:
                 yield name, behaviour, after, BACKENDS[turn // SHARE % len(BACKENDS)]
 
 
-def calls_of(victim: Victim) -> int:
+def calls_of(faulty: FaultyMethod) -> int:
     """How often the method is called if nothing goes wrong."""
     case = Case(_unused, _unused, 10**9, BACKENDS[-1])  # the native one calls every method, if it is there
-    victim.prepare(case, victim.method)
+    faulty.prepare(case, faulty.method)
     case.run(expected(BACKENDS[-1]))
-    assert case.calls, f"{victim} is never called"
+    assert case.calls, f"{faulty} is never called"
     return case.calls
 
 
-def run_all(victim: Victim) -> tuple[Counter[str], list[str]]:
-    """Run the cases of a victim; returns the outcomes, counted, and the failures."""
+def run_all(faulty: FaultyMethod) -> tuple[Counter[str], list[str]]:
+    """Run the cases of a faulty method; returns the outcomes, counted, and the failures."""
     outcomes: Counter[str] = Counter()
     failures = []
-    for name, behaviour, after, backend in cases(victim):
+    for name, behaviour, after, backend in cases(faulty):
         case = Case(_unused, behaviour, after, backend)
-        victim.prepare(case, victim.method)
+        faulty.prepare(case, faulty.method)
         try:
-            case.run(expected(backend), victim.isolated)
+            case.run(expected(backend), faulty.isolated)
         except INTERRUPTIONS:
             raise
         except BaseException as error:
-            failures.append(f"{name}, after {after}, {backend}: {failure(str(victim), error)}"[:400])
+            failures.append(f"{name}, after {after}, {backend}: {failure(str(faulty), error)}"[:400])
         outcomes[case.outcome if case.calls > after else "not called"] += 1
     return outcomes, failures
 
 
-@pytest.mark.parametrize("victim", VICTIMS, ids=str)
-def test_a_plugin_harms_only_its_own_request(victim: Victim) -> None:
+@pytest.mark.parametrize("faulty", METHODS, ids=str)
+def test_a_plugin_harms_only_its_own_request(faulty: FaultyMethod) -> None:
     logging.getLogger("engine_sampler").setLevel(logging.CRITICAL)
-    outcomes, failures = run_all(victim)
+    outcomes, failures = run_all(faulty)
     logging.getLogger("engine_sampler").setLevel(logging.NOTSET)
     assert not failures, f"{len(failures)} of {outcomes.total()}:\n" + "\n".join(failures[:20])
     assert outcomes.total() > 12
@@ -114,7 +114,7 @@ def broken_backend(method: str, behaviour: Behaviour) -> PlainBackend:
 ROWS = np.random.default_rng(1).normal(0, 3, (3, 9)).astype(np.float32)
 
 
-def test_rubbish_from_the_selector_of_a_backend_is_no_token_of_a_trace() -> None:
+def test_a_hostile_value_from_the_selector_of_a_backend_is_no_token_of_a_trace() -> None:
     params = SamplingParams(top_k=3, seed=1)
     right = trace(ROWS[0], params, backend=PlainBackend())[-1].token_id
     for name, behaviour in ALONE.items():
@@ -128,7 +128,7 @@ def test_rubbish_from_the_selector_of_a_backend_is_no_token_of_a_trace() -> None
         assert drawn in np.argsort(-ROWS[0])[:3], name
 
 
-def test_rubbish_from_a_backend_is_no_logprob(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hostile_value_from_a_backend_is_no_logprob(monkeypatch: pytest.MonkeyPatch) -> None:
     right = logprobs(ROWS, [1, 2, 3], 2)
     for name, behaviour in ALONE.items():
         backend = broken_backend("logprobs", behaviour)
@@ -161,7 +161,7 @@ def test_logprobs_of_other_rows_are_refused(spoil: Any, monkeypatch: pytest.Monk
     right = logprobs(ROWS, [1, 2, 3], 2)
     backend = broken_backend("logprobs", lambda case, method, arguments: spoil(right))
     monkeypatch.setattr("engine_sampler.stateless.scoring.best_backend", lambda device: backend)
-    with pytest.raises(BackendError, match="rubbish_backend failed"):
+    with pytest.raises(BackendError, match="hostile_backend failed"):
         logprobs(ROWS, [1, 2, 3], 2)
 
 
@@ -181,7 +181,7 @@ def test_a_check_that_fails_refuses_only_requests_with_its_parameters() -> None:
         picky.fails = True
         assert SamplingParams(temperature=0.5).temperature == 0.5
         with pytest.raises(ParameterError, match="refuses everything"):
-            SamplingParams(rubbish=True)
+            SamplingParams(hostile=True)
 
 
 def test_the_sound_requests_are_of_every_kind() -> None:

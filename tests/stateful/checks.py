@@ -14,7 +14,7 @@ from engine_sampler.requests.history import TokenPool
 from engine_sampler.requests.slots import Slots
 
 from .plugins import table_matcher
-from .world import VOCAB, Random
+from .workload import VOCAB, Random
 
 REFUSALS = (RequestError, ParameterError, ValueError, TypeError)
 

@@ -28,7 +28,7 @@ from engine_sampler.contract import (
 from ..engines import TOKENIZER, VOCAB, ToyMatcher, registered, registered_plugin
 from .cases import MARK, Case, loop
 
-SWITCH = (Param("rubbish", bool, False),)
+SWITCH = (Param("hostile", bool, False),)
 
 
 class Plain:
@@ -48,7 +48,7 @@ class Plain:
 
 
 class PlainSampler(Plain, Sampler):
-    name = "rubbish_sampler"
+    name = "hostile_sampler"
     after = "min_p"
     params = SWITCH
 
@@ -90,7 +90,7 @@ class SamplerInC(PlainSampler):
 
 
 class PlainTruncation(Plain, Truncation):
-    name = "rubbish_truncation"
+    name = "hostile_truncation"
     after = "min_p"
     params = SWITCH
 
@@ -102,7 +102,7 @@ class PlainTruncation(Plain, Truncation):
 
 
 class PlainSelector(Plain, Selector):
-    name = "rubbish_selector"
+    name = "hostile_selector"
     params = SWITCH
 
     def check(self, params: Any) -> None:
@@ -113,7 +113,7 @@ class PlainSelector(Plain, Selector):
 
 
 class PlainCriterion(Plain, StoppingCriteria):
-    name = "rubbish_criterion"
+    name = "hostile_criterion"
 
     def watch(self, *arguments: Any) -> Any:
         return None
@@ -142,7 +142,7 @@ class PlainMatcher(TextMatcher):
 
 
 class PlainTextCriterion(TextCriteria):
-    name = "rubbish_text"
+    name = "hostile_text"
 
     def __init__(self) -> None:
         self.made = PlainMatcher()
@@ -201,7 +201,7 @@ class EndlessVocabulary(Tokenizer):
 class PlainBackend(Backend):
     """The NumPy backend behind the contract."""
 
-    name = "rubbish_backend"
+    name = "hostile_backend"
 
     def __init__(self) -> None:
         self.host = NumpyBackend()
@@ -223,7 +223,7 @@ class PlainBackend(Backend):
 
 
 class PlainObserver:
-    name = "rubbish_observer"
+    name = "hostile_observer"
 
     def request_added(self, request_id: Any, params: Any) -> None:
         pass
@@ -247,11 +247,11 @@ class MarkedTokenizer(Tokenizer):
         return super().text_bytes(token_id, *more)
 
 
-# --- the catalogue of victims ----------------------------------------------------------------------
+# --- every method of every contract ----------------------------------------------------------------------
 
 
 @dataclass
-class Victim:
+class FaultyMethod:
     """A contract and one of its methods.
 
     prepare   sets the case up.
@@ -283,7 +283,7 @@ def _registered(kind: type[Any]) -> Callable[[Case, str], None]:
         part = _breaks(kind(), case, method)
         case.plugged = lambda: registered(part)
         case.add = lambda scheduler, params: scheduler.add(
-            params.replace(rubbish=True), [1], request_id="victim", output_token_ids=[5]
+            params.replace(hostile=True), [1], request_id="faulty", output_token_ids=[5]
         )
 
     return prepare
@@ -292,7 +292,7 @@ def _registered(kind: type[Any]) -> Callable[[Case, str], None]:
 def _passed(make: Callable[[Case, str], Mapping[str, Any]]) -> Callable[[Case, str], None]:
     def prepare(case: Case, method: str) -> None:
         case.add = lambda scheduler, params: scheduler.add(
-            params, [1], request_id="victim", output_token_ids=[5], **make(case, method)
+            params, [1], request_id="faulty", output_token_ids=[5], **make(case, method)
         )
 
     return prepare
@@ -312,7 +312,7 @@ def _text(case: Case, method: str) -> Mapping[str, Any]:
 
 def _backend(case: Case, method: str) -> None:
     case.backend = _breaks(PlainBackend(), case, method)
-    case.add = lambda scheduler, params: scheduler.add(params, [1], request_id="victim")
+    case.add = lambda scheduler, params: scheduler.add(params, [1], request_id="faulty")
 
 
 def _observer(case: Case, method: str) -> None:
@@ -324,7 +324,7 @@ def _observer(case: Case, method: str) -> None:
             register(observer)
 
     case.plugged = lambda: registered_plugin(Plugin())
-    case.add = lambda scheduler, params: scheduler.add(params, [1], request_id="victim")
+    case.add = lambda scheduler, params: scheduler.add(params, [1], request_id="faulty")
 
 
 def _grammar_without_eos(case: Case, method: str) -> None:
@@ -337,7 +337,7 @@ def _tokenizer(case: Case, method: str) -> None:
     tokenizer = MarkedTokenizer([TOKENIZER.text_bytes(t) for t in range(40)], [39])
     tokenizer.broken = case.broken(lambda token_id, *more: b"?")
     case.make = lambda size, _, **keywords: Scheduler(size, tokenizer, **keywords)
-    case.add = lambda scheduler, params: scheduler.add(params, [1], request_id="victim")
+    case.add = lambda scheduler, params: scheduler.add(params, [1], request_id="faulty")
 
 
 def _in_c(case: Case, method: str) -> None:
@@ -358,20 +358,23 @@ _CALLED = _passed(lambda case, method: {"stopping_criteria": [_breaks(CalledCrit
 _GRAMMAR = _passed(lambda case, method: {"grammar": PlainGrammar(case, method)})
 _BOUNDED = _passed(lambda case, method: {"grammar": BoundedGrammar(case, method)})
 
-VICTIMS: tuple[Victim, ...] = (
-    *(Victim("sampler", m, _registered(PlainSampler)) for m in (*STATEFUL, "resolve", "apply")),
-    Victim("sampler", "check", _registered(PlainSampler), outside=True),
-    *(Victim("lazy sampler", m, _registered(LazySampler)) for m in ("new_state", "accept", "fork")),
-    Victim("preparing sampler", "prepare", _registered(PreparingSampler)),
-    *(Victim("sampler in C", m, _in_c) for m in (*STATEFUL, "row_state")),
-    *(Victim("truncation", m, _registered(PlainTruncation)) for m in (*STATEFUL, "keep", "keep_columns")),
-    *(Victim("selector", m, _registered(PlainSelector)) for m in (*STATEFUL, "select")),
-    Victim("selector", "check", _registered(PlainSelector), outside=True),
-    *(Victim("criterion", m, _CRITERION) for m in ("new_state", "watch", "check", "rollback", "fork")),
-    Victim("called criterion", "ends", _CALLED),
-    *(Victim("text criterion", m, _passed(_text)) for m in ("matcher", "start", "advance", "held")),
+METHODS: tuple[FaultyMethod, ...] = (
+    *(FaultyMethod("sampler", m, _registered(PlainSampler)) for m in (*STATEFUL, "resolve", "apply")),
+    FaultyMethod("sampler", "check", _registered(PlainSampler), outside=True),
+    *(FaultyMethod("lazy sampler", m, _registered(LazySampler)) for m in ("new_state", "accept", "fork")),
+    FaultyMethod("preparing sampler", "prepare", _registered(PreparingSampler)),
+    *(FaultyMethod("sampler in C", m, _in_c) for m in (*STATEFUL, "row_state")),
     *(
-        Victim("constraint", m, _GRAMMAR)
+        FaultyMethod("truncation", m, _registered(PlainTruncation))
+        for m in (*STATEFUL, "keep", "keep_columns")
+    ),
+    *(FaultyMethod("selector", m, _registered(PlainSelector)) for m in (*STATEFUL, "select")),
+    FaultyMethod("selector", "check", _registered(PlainSelector), outside=True),
+    *(FaultyMethod("criterion", m, _CRITERION) for m in ("new_state", "watch", "check", "rollback", "fork")),
+    FaultyMethod("called criterion", "ends", _CALLED),
+    *(FaultyMethod("text criterion", m, _passed(_text)) for m in ("matcher", "start", "advance", "held")),
+    *(
+        FaultyMethod("constraint", m, _GRAMMAR)
         for m in (
             "fill_bitmask",
             "accept",
@@ -381,10 +384,10 @@ VICTIMS: tuple[Victim, ...] = (
             "forced_tokens",
         )
     ),
-    *(Victim("bounded constraint", m, _BOUNDED) for m in ("fill_bitmask", "accept", "forced_tokens")),
-    Victim("constraint without EOS", "is_accepting", _grammar_without_eos),
-    *(Victim("backend", m, _backend, isolated=False) for m in ("run", "compile", "apply")),
-    *(Victim("observer", m, _observer) for m in ("request_added", "step_finished", "request_finished")),
-    Victim("tokenizer", "text_bytes", _tokenizer),
+    *(FaultyMethod("bounded constraint", m, _BOUNDED) for m in ("fill_bitmask", "accept", "forced_tokens")),
+    FaultyMethod("constraint without EOS", "is_accepting", _grammar_without_eos),
+    *(FaultyMethod("backend", m, _backend, isolated=False) for m in ("run", "compile", "apply")),
+    *(FaultyMethod("observer", m, _observer) for m in ("request_added", "step_finished", "request_finished")),
+    FaultyMethod("tokenizer", "text_bytes", _tokenizer),
 )
 """Every method of every contract."""

@@ -1,0 +1,123 @@
+"""Outputs under a criterion: their tokens, and its verdicts as a scheduler asks for them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...contract import StoppingCriteria, StopVerdict, Vocabulary
+from ...requests.detokenizer import Detokenizer
+from ...tokenizer import Tokenizer
+from ..cases import Random
+
+PIECES = (
+    *(bytes([byte]) for byte in b"abcdxyz0123 ."),
+    *(piece.encode() for piece in ("ab", "bc", "cab", "xyx", "é", "10", ". ")),
+    "é".encode()[:1],
+    "é".encode()[1:],
+    *(b"\n", b"", b".\n\nb", "€".encode()[:2], "€".encode()[2:], "🙂".encode()),
+    b"<end>",
+)
+"""The tokens of outputs: letters, overlapping pieces, half characters, lines, nothing, and EOS, which is a
+special token."""
+
+
+class StoppingTrial:
+    """One output under a criterion, as a scheduler would present it."""
+
+    def __init__(
+        self, criterion: StoppingCriteria, values: Mapping[str, Any], vocabulary: Vocabulary
+    ) -> None:
+        prompt = np.array([1, 0], np.int64)
+        self._criterion = criterion
+        self._state = criterion.new_state(values, prompt, vocabulary)
+        self._stream = Detokenizer(vocabulary.tokenizer or Tokenizer(()))
+        self.watch = criterion.watch(values, prompt, vocabulary)
+
+    def check(self, *token_ids: int) -> StopVerdict | None:
+        """The verdict on more tokens."""
+        before = len(self._stream.text)
+        for token_id in token_ids:
+            self._stream.push(token_id)
+        more = {"logprobs": [logprob(t) for t in token_ids]} if self._criterion.wants_logprobs else {}
+        verdict = self._criterion.check(self._state, list(token_ids), self._stream.text[before:], **more)
+        good = verdict is None or isinstance(verdict, StopVerdict)
+        assert good, f"check gives {verdict!r}; allowed are None and a StopVerdict"
+        return verdict
+
+    def expect_watched(self, verdict: StopVerdict | None, token: int, length: int) -> None:
+        """Raise AssertionError unless the watch, if there is one, sees `token`, the last of `length`."""
+        if self.watch is not None:
+            seen = token in self.watch.token_ids
+            seen |= self.watch.output_length is not None and length >= self.watch.output_length
+            assert seen, f"{verdict} comes at token {length}, where {self.watch} does not apply"
+
+    def rollback(self, n: int) -> None:
+        self._stream.rollback(n)
+        self._criterion.rollback(self._state, n)
+
+    def fork(self) -> StoppingTrial:
+        child = copy.copy(self)
+        child._state, child._stream = self._criterion.fork(self._state), self._stream.fork()
+        return child
+
+
+def row_for(token: int, size: int) -> np.ndarray:
+    """Logits [size] under which `token` is chosen, with the probability that `logprob` gives."""
+    row = np.zeros(size, np.float32)
+    row[token] = 1 + token % 5
+    return row
+
+
+def logprob(token: int) -> float:
+    """The logprob of `token` in a scheduler whose rows are those of `row_for`, for the kit's tokens."""
+    row = row_for(token, max(len(PIECES), token + 1)).astype(np.float64)
+    return float(np.float32(row[token] - np.log(np.exp(row).sum())))
+
+
+def spelled_texts(values: Iterable[Mapping[str, Any]]) -> Iterator[list[int]]:
+    """The texts among `values` in the kit's tokens, as far as they can be spelled."""
+    numbers = {piece: token for token, piece in enumerate(PIECES)}
+    for text in _texts_in(values):
+        tokens = [numbers.get(letter.encode(), -1) for letter in text]
+        if min(tokens) >= 0:
+            yield tokens
+
+
+def vocabulary_for(values: Sequence[Mapping[str, Any]], random: Random) -> Vocabulary:
+    """The kit's tokens, and parts of the texts among `values`, so that outputs have such texts."""
+    texts = _texts_in(values)
+    pieces = list(PIECES[:-1])
+    for text in texts:
+        data = text.encode()[:64]
+        cut = int(random.integers(len(data) + 1))
+        pieces += [part for part in (data, data[:cut], data[cut:]) if part]
+    end = len(pieces)
+    return Vocabulary(end + 1, (end,), Tokenizer([*pieces, PIECES[-1]], special_token_ids=[end]))
+
+
+def _texts_in(values: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The texts among parameters, none of them empty, each once."""
+    return sorted({text for one in values for text in _texts_of(list(one.values())) if text})
+
+
+def _texts_of(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for entry in value:
+            yield from _texts_of(entry)
+
+
+def verdicts_on(
+    criterion: StoppingCriteria,
+    values: Mapping[str, Any],
+    vocabulary: Vocabulary,
+    outputs: Sequence[Sequence[int]],
+) -> list[list[StopVerdict | None]]:
+    """The verdicts on each token of each of `outputs`."""
+    trials = [(StoppingTrial(criterion, values, vocabulary), output) for output in outputs]
+    return [[trial.check(token) for token in output] for trial, output in trials]
