@@ -9,6 +9,7 @@ from contextvars import ContextVar, Token
 from decimal import Decimal
 from itertools import islice
 from typing import TypeVar
+from weakref import ref
 
 from ..base.giving_way import give_way
 from .errors import GrammarLimitError
@@ -34,9 +35,10 @@ Ordered = TypeVar("Ordered", str, Decimal, bytes, tuple[int, ...], tuple[int, in
 class ReadingWork:
     """Counts the steps of reading one grammar, each of about a microsecond."""
 
-    __slots__ = ("_limit", "kept", "left", "next_pause")
+    __slots__ = ("_limit", "_owner", "kept", "left", "next_pause")
 
-    def __init__(self, limits: Limits = LIMITS) -> None:
+    def __init__(self, owner: counted_work, limits: Limits = LIMITS) -> None:
+        self._owner = ref(owner)
         self.kept: dict[type[object], object] = {}
         self.left = self.next_pause = self._limit = limits.reading
 
@@ -46,10 +48,18 @@ class ReadingWork:
         if self.left < self.next_pause:
             self.pause()
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the reading was interrupted before its block had begun, or while it ended: nothing has ended
+        the counting since."""
+        return self._owner() is None
+
     def pause(self) -> None:
         """What is due once `left` is below `next_pause`: steps on other threads go first. Or raise
         GrammarLimitError."""
-        if self.left < 0:
+        if self.left < 0 and self.is_over:
+            _CURRENT.set(None)
+        elif self.left < 0:
             raise GrammarLimitError(
                 f"the grammar needs more than {self._limit} steps to be read (Limits.reading)"
             )
@@ -67,7 +77,7 @@ class counted_work:
     the depth of the caller's stack.
     """
 
-    __slots__ = ("_limits", "_token")
+    __slots__ = ("__weakref__", "_limits", "_token")
 
     def __init__(self, limits: Limits = LIMITS) -> None:
         self._limits = limits
@@ -75,8 +85,8 @@ class counted_work:
 
     def __enter__(self) -> ReadingWork:
         work = _CURRENT.get()
-        if work is None:
-            work = ReadingWork(self._limits)
+        if work is None or work.is_over:
+            work = ReadingWork(self, self._limits)
             self._token = _CURRENT.set(work)
         return work
 

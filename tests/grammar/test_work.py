@@ -30,6 +30,15 @@ def test_the_next_grammar_starts_afresh() -> None:
             assert work.left == 0
 
 
+def test_a_reading_that_is_interrupted_as_it_begins_counts_no_later_one() -> None:
+    counted_work(Limits(reading=10)).__enter__()
+    spend(1_000)
+    with counted_work(Limits(reading=2_000)) as work:
+        spend(1_000)
+    assert work.left == 1_000
+    assert Grammar.from_lark('start: "a"').check("a").valid
+
+
 def test_nothing_is_counted_outside_of_a_grammar() -> None:
     spend(10**9)
 

@@ -112,14 +112,14 @@ def _limits_of_resources() -> list[Any]:
     return [resource.getrlimit(getattr(resource, name)) for name in names]
 
 
-_NUMBERS = ctypes.create_string_buffer(64)
-"""The state of C's `rand`, from now on."""
+_NUMBERS = ctypes.create_string_buffer(128)
+"""The state of C's `rand`, from now on; of the size that it has in glibc, so that its numbers are the same."""
 
 
 @functools.cache
 def _numbers_are_kept_here() -> None:
     if _SYSTEM is not None:
-        _SYSTEM.initstate(4711, _NUMBERS, ctypes.c_size_t(len(_NUMBERS)))
+        _SYSTEM.initstate(1, _NUMBERS, ctypes.c_size_t(len(_NUMBERS)))
 
 
 def _random_numbers() -> bytes:
