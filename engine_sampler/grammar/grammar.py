@@ -113,7 +113,7 @@ class Grammar:
         path, paths = path if path is None else checked_path("path", path), checked_paths(import_paths)
         check_declared(declared)
         names, named = SpecialNames(), named_texts(grammars, limits)
-        others = NamedGrammars({name: NamedGrammar(*one) for name, *one in named})
+        others = NamedGrammars({name: NamedGrammar(*parts) for name, *parts in named})
 
         def build() -> Grammar:
             arguments: Any = {"start": start, "path": path, "import_paths": paths, "special_tokens": names}

@@ -63,13 +63,13 @@ class ChatFormat:
         self.family, self.tools, self.reasoning = family, tools, reasoning
         self.tool_choice = "none" if tool_choice is None and not tools else tool_choice
         self.starts_inside = starts_inside
-        given = {
+        parameters = {
             "tools": tools,
             "tool_choice": tool_choice,
             "parallel_tool_calls": parallel_tool_calls,
             "response_format": response_format,
         }
-        asked = {key: value for key, value in given.items() if value is not None}
+        asked = {key: value for key, value in parameters.items() if value is not None}
         self.constraint = structured_parameters(asked, family, reasoning)
         schemas: dict[str, Any] = {"draft": draft, "resources": resources}
         self._schemas = {name: value for name, value in schemas.items() if value is not None}

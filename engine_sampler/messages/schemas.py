@@ -171,17 +171,17 @@ class _Views:
         listed = [schema["const"]] if "const" in schema else schema.get("enum")
         if isinstance(listed, list):
             spend(int(_LISTED * len(listed)))
-            kinds = {type(one): one for one in listed}.values()
-            strings = frozenset(one for one in listed if isinstance(one, str))
+            kinds = {type(value): value for value in listed}.values()
+            strings = frozenset(value for value in listed if isinstance(value, str))
             view.narrow(frozenset(map(type_of, kinds)), strings)
         members, others = schema.get("properties"), schema.get("additionalProperties")
         first, items = schema.get("prefixItems"), schema.get("items")
         if isinstance(members, Mapping):
-            view._members = {name: self._of(one, name) for name, one in spend_on_each(members.items())}
+            view._members = {name: self._of(member, name) for name, member in spend_on_each(members.items())}
         if isinstance(others, Mapping):
             view._others = self._of(others)
         if isinstance(first, list):
-            view._first = tuple(self._of(one) for one in spend_on_each(first))
+            view._first = tuple(self._of(item) for item in spend_on_each(first))
         if isinstance(items, Mapping):
             view._items = self._of(items)
 
@@ -201,13 +201,13 @@ class _Views:
 def _either(views: list[SchemaView]) -> SchemaView:
     """The values of any of some views."""
     either = SchemaView()
-    either.types = frozenset().union(*(one.types for one in views))
-    listed = {id(one.strings): one.strings for one in views if one.strings != frozenset()}
+    either.types = frozenset().union(*(view.types for view in views))
+    listed = {id(view.strings): view.strings for view in views if view.strings != frozenset()}
     if None not in listed.values():
-        spend(int(_LISTED * sum(len(one) for one in listed.values() if one)))
-        either.strings = _union(one for one in listed.values() if one is not None)
-    for one in views:
-        either.take_parts(one)
+        spend(int(_LISTED * sum(len(strings) for strings in listed.values() if strings)))
+        either.strings = _union(strings for strings in listed.values() if strings is not None)
+    for view in views:
+        either.take_parts(view)
     return either
 
 

@@ -198,13 +198,13 @@ def _arguments_of(content: Any) -> tuple[list[str | None], Mapping[str, Any]] | 
     format; None for other tags."""
     inner = content.get("elements") if isinstance(content, Mapping) else None
     elements = inner if isinstance(inner, list) and inner else [content]
-    if not all(isinstance(one, Mapping) for one in elements) or elements[-1].get("type") not in _JSON:
+    if not all(isinstance(element, Mapping) for element in elements) or elements[-1].get("type") not in _JSON:
         return None
     parts: list[str | None] = []
-    for one in elements[:-1]:
-        if one.get("type") == "const_string":
-            parts.append(_string_of(one.get("value")))
-        elif one.get("type") == "regex":
+    for element in elements[:-1]:
+        if element.get("type") == "const_string":
+            parts.append(_string_of(element.get("value")))
+        elif element.get("type") == "regex":
             parts.append(None)
         else:
             return None

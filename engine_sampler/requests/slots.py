@@ -123,12 +123,12 @@ class Slots:
     def put(
         self,
         entry: RequestState,
-        given: Mapping[str, Any],
+        non_neutral: Mapping[str, Any],
         seed: int,
         position: int | None = None,
         trigger: CheckTrigger = NO_TRIGGER,
     ) -> int:
-        """Give a free slot to `entry` with the non-neutral parameters `given`; returns its number. If that
+        """Give a free slot to `entry` with the parameters `non_neutral`; returns its number. If that
         fails, the slot stays free."""
         if not self._free:
             self._grow()
@@ -136,7 +136,7 @@ class Slots:
         try:
             entry.history.attach(self.pool, slot)
             self._free.pop()
-            self.entries[slot], self._given[slot] = entry, given
+            self.entries[slot], self._given[slot] = entry, non_neutral
             self._fill(slot, seed, position, trigger)
             return slot
         except BaseException:
@@ -146,22 +146,22 @@ class Slots:
 
     def _fill(self, slot: int, seed: int, position: int | None, trigger: CheckTrigger) -> None:
         """Write the columns of a slot that has been given to a request."""
-        entry, given = self.entries[slot], self._given[slot]
+        entry, non_neutral = self.entries[slot], self._given[slot]
         self.seeds[slot] = seed
         length = len(entry.history)
         self._shifts[slot] = 0 if position is None else position - length
         self.positions[slot] = length + self._shifts[slot]
         self._set_trigger(slot, trigger)
-        for name in given:
+        for name in non_neutral:
             if name in self._columns:
-                self._columns[name][slot] = given[name]
+                self._columns[name][slot] = non_neutral[name]
         self.refill(slot)
 
     def replace(
         self,
         slot: int,
         entry: RequestState,
-        given: Mapping[str, Any],
+        non_neutral: Mapping[str, Any],
         trigger: CheckTrigger,
         *,
         keeps_tables: bool = False,
@@ -171,10 +171,10 @@ class Slots:
 
         keeps_tables  whether tables that are derived from the history do not depend on what changes.
         """
-        for name in self._given[slot].keys() | given.keys():
+        for name in self._given[slot].keys() | non_neutral.keys():
             if name in self._columns:
-                self._columns[name][slot] = given.get(name, self.params[name].neutral)
-        self.entries[slot], self._given[slot] = entry, given
+                self._columns[name][slot] = non_neutral.get(name, self.params[name].neutral)
+        self.entries[slot], self._given[slot] = entry, non_neutral
         history = entry.history
         self.pool.output_begins[slot] = len(history.prompt_token_ids)
         if not keeps_tables:

@@ -86,14 +86,14 @@ class BeamSearch(Generic[Text]):
         stops     for each text the ids, int64, after which it surely ends, besides EOS; none by default.
         """
         count = max(2, 1 + self.eos_count) * self.width
-        found = [
+        per_beam = [
             _best(row, beam, self.scores[beam], count, self.width, stops[beam] if stops else None)
             for beam, row in enumerate(logprobs)
             if row is not None and self.scores[beam] > -math.inf
         ]
-        if not found:
+        if not per_beam:
             return []
-        every = np.concatenate(found)
+        every = np.concatenate(per_beam)
         every = every[np.lexsort((every["token_id"], every["beam"], -every["score"]))]
         is_stop = every["is_stop"]
         counts = np.where(is_stop, np.arange(len(every)) < self.width, np.cumsum(~is_stop) <= count)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
@@ -31,8 +30,6 @@ from .membership.waiting import WaitingRequests
 from .report import GroupReport
 from .row_plans import BeamPlan, DraftPlan, RowPlan
 from .runner import BegunRun, StepRunner
-
-logger = logging.getLogger("engine_sampler")
 
 
 class Scheduler:

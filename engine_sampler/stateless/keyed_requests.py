@@ -21,8 +21,6 @@ from ..scheduler.membership.joining import Newcomers
 from ..scheduler.row_plans import DraftPlan, RowPlan
 from .row_step import ProcessedRows, RowStep, WithMasks
 
-Drafts = Sequence[Sequence[int]]
-
 
 class Ends(NamedTuple):
     """The ends of the outputs of some requests: how many tokens they have, and the last of all tokens."""

@@ -189,13 +189,13 @@ def not_neutral(values: Mapping[str, Any], known: Mapping[str, Param]) -> dict[s
 
 
 def open_request(
-    slots: Slots, chain: Chain, values: Mapping[str, Any], given: Mapping[str, Any], case: Case, i: int
+    slots: Slots, chain: Chain, values: Mapping[str, Any], non_neutral: Mapping[str, Any], case: Case, i: int
 ) -> int:
     """The slot of a new request for row `i` of `case`, with a token that it drew itself; `values` are all
-    parameters, `given` those that are not neutral."""
+    parameters, `non_neutral` those that are not neutral."""
     state = RequestState(chain, History(case.prompts[i], case.outputs[i]))
     state.open(values, slots.vocabulary)
-    number = slots.put(state, given, case.seeds[i])
+    number = slots.put(state, non_neutral, case.seeds[i])
     slots.accept(number, [0], [2.5])
     return number
 

@@ -85,13 +85,13 @@ def open_slots(
         if id(each) not in checked:
             checked[id(each)] = _checked(sampler, each, known)
             sampler.check(neutral | checked[id(each)])
-        given = checked[id(each)]
-        values = neutral | given
+        non_neutral = checked[id(each)]
+        values = neutral | non_neutral
         state = RequestState(
             chain_of(sampler), History(prompts[i] if prompts else (), outputs[i] if outputs else ())
         )
         state.open(values, vocabulary)
-        index.append(slots.put(state, given, seeds[i] if seeds else (values["seed"] or 0)))
+        index.append(slots.put(state, non_neutral, seeds[i] if seeds else (values["seed"] or 0)))
     return slots, np.array(index, np.int64)
 
 

@@ -254,14 +254,14 @@ class StoppingContract(Searching):
         for random in self.draws(self.sequences):
             mixed = self.mixed_values(random)
             vocabulary = vocabulary_for(mixed, random)
-            matchers = [(one, self.criterion.matcher(one, vocabulary)) for one in mixed]
+            matchers = [(values, self.criterion.matcher(values, vocabulary)) for values in mixed]
             pieces = vocabulary.need_tokenizer(self.criterion.name).token_bytes
             text = b"".join(pieces[token] for token in random.integers(0, vocabulary.size, 80).tolist())
             for i, (values, matcher) in enumerate(matchers):
                 for others, other in matchers[:i]:
                     if matcher == other:
                         readings = _Reading(matcher).read(text), _Reading(other).read(text)
-                        seen, right = ((one.match, one.held) for one in readings)
+                        seen, right = ((reading.match, reading.held) for reading in readings)
                         named = [self.own(one) for one in (values, others)]
                         assert seen == right, f"the matchers for {named} are equal, but differ in {text!r}"
 

@@ -76,16 +76,16 @@ def _ends_of_repeat(part: Expression, low: int, high: int | None, text: bytes, s
 def _ends_of_automaton(
     states: Sequence[tuple[bool, Sequence[Sequence[int]]]], text: bytes, start: int
 ) -> frozenset[int]:
-    found = set()
+    positions = set()
     state: int | None = 0
     while state is not None:
         accepts, ranges = states[state]
         if accepts:
-            found.add(start)
+            positions.add(start)
         targets = [target for low, high, target in ranges if start < len(text) and low <= text[start] <= high]
         state = targets[0] if targets else None
         start += 1
-    return frozenset(found)
+    return frozenset(positions)
 
 
 class Naive:
@@ -124,15 +124,15 @@ class Naive:
 
     def _skip(self, start: int) -> set[int]:
         """The positions after ignored text, each stretch of it as long as possible."""
-        found, waiting = {start}, [start]
+        positions, waiting = {start}, [start]
         while waiting:
             at = waiting.pop()
             for terminal in self.ignore:
                 stretch = max(ends(self.terminals[terminal], self._text, at), default=at)
-                if stretch not in found:
-                    found.add(stretch)
+                if stretch not in positions:
+                    positions.add(stretch)
                     waiting.append(stretch)
-        return found
+        return positions
 
     def _symbol(self, symbol: int, start: int) -> set[int]:
         if symbol < 0:

@@ -82,7 +82,7 @@ class Grammar:
 
 def _operations() -> st.SearchStrategy[tuple[Operation, ...]]:
     bit, number = st.integers(0, 1), st.integers(0, 2)
-    one = st.one_of(
+    operation = st.one_of(
         bit.map(operations.clear),
         bit.map(operations.set_bit),
         number.map(lambda high: operations.count(0, high)),
@@ -93,7 +93,7 @@ def _operations() -> st.SearchStrategy[tuple[Operation, ...]]:
             lambda some: operations.clause(*some)
         ),
     )
-    return st.just(()) | st.lists(one, max_size=2).map(tuple)
+    return st.just(()) | st.lists(operation, max_size=2).map(tuple)
 
 
 @st.composite

@@ -104,16 +104,16 @@ def mask(matcher: Any, tokens: int = CALL + 1) -> bytes:
 
 def random_text(matcher: Any, seed: int, steps: int = 40) -> list[tuple[bytes, int]]:
     """A random text under a grammar: the mask and the token of each step."""
-    source, found = random.Random(seed), []
+    source, recorded = random.Random(seed), []
     for _ in range(steps):
         bits = mask(matcher)
         allowed = np.flatnonzero(np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")).tolist()
         token = source.choice([one for one in allowed if one != EOS] or allowed)
-        found.append((bits, token))
+        recorded.append((bits, token))
         assert matcher.accept(token)
         if matcher.is_terminated():
             break
-    return found
+    return recorded
 
 
 def test_equal_arguments_give_the_same_grammar() -> None:
@@ -421,18 +421,18 @@ def test_tables_that_reach_their_memory_are_rebuilt_and_no_mask_changes(tokenize
     for _ in range(40):
         pair = [small.matcher(), large.matcher()]
         text = "".join(source.choices("([{", k=120)).encode()
-        assert all(one.accept_bytes(text[:60]) and one.accept_bytes(text[60:]) for one in pair)
+        assert all(matcher.accept_bytes(text[:60]) and matcher.accept_bytes(text[60:]) for matcher in pair)
         assert mask(pair[0]) == mask(pair[1])
         pairs.append((text, pair))
     assert small.statistics()["rebuilt"] > 0
     assert small.statistics()["memory"] < 2_000_000
     assert large.statistics()["rebuilt"] == 0
     for text, pair in pairs:
-        for one in pair:
-            one.rollback(1)
+        for matcher in pair:
+            matcher.rollback(1)
             closing = text[:60][::-1].translate(bytes.maketrans(b"([{", b")]}"))
-            assert one.fork().accept_bytes(b"x" + closing)
-            assert not one.fork().accept_bytes(b"x" + closing + b")")
+            assert matcher.fork().accept_bytes(b"x" + closing)
+            assert not matcher.fork().accept_bytes(b"x" + closing + b")")
         assert mask(pair[0]) == mask(pair[1])
 
 

@@ -146,15 +146,15 @@ def test_a_hostile_value_from_a_backend_is_no_logprob(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda found: Logprobs(found.entry_token_ids[1:], *fields(found)[1:]),
-        lambda found: Logprobs(found.entry_token_ids + 1, *fields(found)[1:]),
-        lambda found: Logprobs(found.entry_token_ids - 9, *fields(found)[1:]),
-        lambda found: Logprobs(found.entry_token_ids.astype(np.int32), *fields(found)[1:]),
-        lambda found: Logprobs(*fields(found)[:2], found.starts[::-1].copy(), found.ranks),
-        lambda found: Logprobs(*fields(found)[:2], found.starts[:-1], found.ranks[:-1]),
-        lambda found: Logprobs(*fields(found)[:3], found.ranks + 99),
-        lambda found: Logprobs(*fields(found)[:3], found.ranks.tolist()),
-        lambda found: None if found is None else "logprobs",
+        lambda right: Logprobs(right.entry_token_ids[1:], *fields(right)[1:]),
+        lambda right: Logprobs(right.entry_token_ids + 1, *fields(right)[1:]),
+        lambda right: Logprobs(right.entry_token_ids - 9, *fields(right)[1:]),
+        lambda right: Logprobs(right.entry_token_ids.astype(np.int32), *fields(right)[1:]),
+        lambda right: Logprobs(*fields(right)[:2], right.starts[::-1].copy(), right.ranks),
+        lambda right: Logprobs(*fields(right)[:2], right.starts[:-1], right.ranks[:-1]),
+        lambda right: Logprobs(*fields(right)[:3], right.ranks + 99),
+        lambda right: Logprobs(*fields(right)[:3], right.ranks.tolist()),
+        lambda right: None if right is None else "logprobs",
     ],
 )
 def test_logprobs_of_other_rows_are_refused(spoil: Any, monkeypatch: pytest.MonkeyPatch) -> None:

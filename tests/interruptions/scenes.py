@@ -104,10 +104,10 @@ def run_to_end(scheduler: Scheduler) -> None:
 def facts(scheduler: Scheduler) -> dict[Any, Any]:
     """Everything that a call which has not been done must leave as it was."""
     requests, slots = scheduler._requests, scheduler._requests.slots
-    found: dict[Any, Any] = {"ids": (scheduler.request_ids, set(requests.suspended), list(requests.groups))}
+    state: dict[Any, Any] = {"ids": (scheduler.request_ids, set(requests.suspended), list(requests.groups))}
     for request_id, request in requests.known.items():
         history, text = request.state.history, request.text
-        found[request_id] = [
+        state[request_id] = [
             (request.finish_reason, request.stop_reason, request.error, request.seed, request.backlog),
             (history.token_ids.tolist(), history.output_notes.tobytes(), copy.copy(request.raw_logprobs)),
             text and (text.deltas.copy(), text.held, text._taken),
@@ -115,7 +115,7 @@ def facts(scheduler: Scheduler) -> dict[Any, Any]:
             if request.slot >= 0
             else None,
         ]
-    return found
+    return state
 
 
 def outcomes(scheduler: Scheduler) -> dict[Any, Any]:

@@ -94,17 +94,17 @@ class Model(Session):
 @pytest.mark.parametrize("done", [False, True])
 def test_a_session_goes_on_after_an_interrupted_step(done: bool) -> None:
     alone, session = (Model(Scheduler(VOCAB)) for _ in range(2))
-    for one in (alone, session):
-        one.add(SamplingParams(seed=4, max_tokens=8), "", "one")
-        one.step()
+    for model in (alone, session):
+        model.add(SamplingParams(seed=4, max_tokens=8), "", "one")
+        model.step()
     if done:
         with registered_plugin(Observing(raising(KeyboardInterrupt))), pytest.raises(KeyboardInterrupt):
             session.step()
     else:
         Injection(KeyboardInterrupt, 80).during(session.step)
-    for one in (alone, session):
-        while one.scheduler.request_ids:
-            one.step()
+    for model in (alone, session):
+        while model.scheduler.request_ids:
+            model.step()
     assert session.scheduler.record("one") == alone.scheduler.record("one")
 
 

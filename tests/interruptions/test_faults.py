@@ -128,7 +128,7 @@ STEPS = 5
 
 def told_by(scheduler: Scheduler, injection: Injection) -> dict[Any, Any]:
     """What each request was told in steps with a fault, and at last."""
-    found: dict[Any, list[Any]] = {}
+    told: dict[Any, list[Any]] = {}
     for _ in range(STEPS):
         live = scheduler.request_ids
         logits = rows_of(scheduler, live)
@@ -136,12 +136,12 @@ def told_by(scheduler: Scheduler, injection: Injection) -> dict[Any, Any]:
         deltas = result.deltas or [[]] * len(live)
         for i, name in enumerate(result.request_ids):
             ended = result.finish_reasons[i], result.stop_reasons[i], result.errors[i]
-            found.setdefault(name, []).append((result.tokens(i), result.text[i], ended, deltas[i]))
+            told.setdefault(name, []).append((result.tokens(i), result.text[i], ended, deltas[i]))
     run_to_end(scheduler)
     for name in scheduler._requests.known:
         record = scheduler.record(name)
-        found.setdefault(name, []).append((record.token_ids, record.text, record.finish_reason))
-    return found
+        told.setdefault(name, []).append((record.token_ids, record.text, record.finish_reason))
+    return told
 
 
 @pytest.fixture(autouse=True, scope="module")

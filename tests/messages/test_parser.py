@@ -88,21 +88,21 @@ def test_captures_of_an_answer_are_the_same_however_it_comes(seed: int) -> None:
     grammar = Grammar.from_lark('start: "[" [v ("," v)*] "]"\nv[capture]: n | start\nn[capture]: /[0-9]+/')
     text = "[1,22,[3,[4,55]],[],6]"
     whole, events = read(text, None, grammar=grammar)
-    parser, found = MessageParser(grammar=grammar), []
+    parser, received = MessageParser(grammar=grammar), []
     at = 0
     marks = [(0, 0)]
     while at < len(text):
         end = min(len(text), at + rng.randrange(1, 4))
-        found += parser.feed(text[at:end])
-        marks.append((end, len(found)))
+        received += parser.feed(text[at:end])
+        marks.append((end, len(received)))
         if len(marks) > 1 and rng.random() < 0.3:
             back = rng.randrange(1, len(marks))
             del marks[-back:]
             parser.rollback(back)
-            del found[marks[-1][1] :]
+            del received[marks[-1][1] :]
         at = marks[-1][0]
-    found += parser.finish()
-    captures = [event for event in found if event.kind == "capture"]
+    received += parser.finish()
+    captures = [event for event in received if event.kind == "capture"]
     assert sorted(captures) == sorted(event for event in events if event.kind == "capture")
     assert parser.captures == whole.captures
     assert {name: sorted(one.text for one in some) for name, some in (whole.captures or {}).items()} == {

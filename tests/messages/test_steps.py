@@ -41,14 +41,14 @@ def expected(tokens: Sequence[int]) -> list[Event]:
 
 def joined(events: Sequence[Event]) -> list[Event]:
     """The events with texts that go on with each other made one."""
-    found: list[Event] = []
+    merged: list[Event] = []
     for event in events:
-        last = found[-1] if found else Event("deviation")
+        last = merged[-1] if merged else Event("deviation")
         if event.kind == last.kind and event.kind in ("thought", "content", "arguments"):
-            found[-1] = last._replace(text=last.text + event.text)
+            merged[-1] = last._replace(text=last.text + event.text)
         else:
-            found.append(event)
-    return found
+            merged.append(event)
+    return merged
 
 
 def run(scheduler: Scheduler, request: Any, tokens: Sequence[int]) -> list[Event]:
@@ -102,13 +102,13 @@ def test_a_parser_goes_back_with_its_request_and_forks_with_it() -> None:
     engine.rollback(request, 15)
     assert len(parser) == 25
     run(engine, request, TOKENS[25:])
-    assert [(one.kind, one.text) for one in parser.parts] == [
+    assert [(part.kind, part.text) for part in parser.parts] == [
         ("thought", "Hm."),
         ("content", "I call f."),
         ("call", '{"a": [1, "é"]}'),
     ]
     ends = run(engine, child, TOKENS[40:])
-    assert [one.kind for one in ends if one.kind.startswith("call")] == ["call_began", "call_complete"]
+    assert [event.kind for event in ends if event.kind.startswith("call")] == ["call_began", "call_complete"]
 
 
 def test_tokens_chosen_elsewhere_and_output_from_before_are_read() -> None:

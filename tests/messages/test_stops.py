@@ -26,20 +26,24 @@ def run(
     parser = MessageParser("qwen_3", tokenizer=tokenizer, call_id=lambda *_: "1", **options)
     engine = Scheduler(len(tokenizer), tokenizer)
     ids = engine.add_group(SamplingParams(temperature=0, n=len(answers), **params), [1], parser=parser)
-    events: dict[Any, list[Event]] = {one: [] for one in ids}
+    events: dict[Any, list[Event]] = {request_id: [] for request_id in ids}
     texts = dict.fromkeys(ids, "")
     for at in range(max(map(len, answers))):
-        live = [one for one in ids if one in engine.request_ids and at < len(answers[ids.index(one)])]
+        live = [
+            request_id
+            for request_id in ids
+            if request_id in engine.request_ids and at < len(answers[ids.index(request_id)])
+        ]
         if not live:
             break
         rows = np.zeros((len(live), len(tokenizer)), np.float32)
-        for row, one in enumerate(live):
-            rows[row, answers[ids.index(one)][at]] = 9
+        for row, request_id in enumerate(live):
+            rows[row, answers[ids.index(request_id)][at]] = 9
         result = engine.step(rows, live)
-        for number, one in enumerate(result.request_ids):
-            texts[one] += result.text[number]
-            events[one] += (result.deltas or [])[number]
-    return [(texts[one], parts_of(events[one])) for one in ids]
+        for number, request_id in enumerate(result.request_ids):
+            texts[request_id] += result.text[number]
+            events[request_id] += (result.deltas or [])[number]
+    return [(texts[request_id], parts_of(events[request_id])) for request_id in ids]
 
 
 def parts_of(events: Sequence[Event]) -> list[tuple[str, str]]:

@@ -72,19 +72,19 @@ def _spellings(text: str) -> tuple[bytes, list[tuple[int, _Choices, bool]]]:
     these are, and whether one of them, a marker, must."""
     places: list[tuple[int, _Choices, bool]] = []
     data, at = b"", 0
-    for found in [*_FIND.finditer(text), None]:
+    for match in [*_FIND.finditer(text), None]:
         begin = len(data)
-        plain = text[at : found.start() if found else None].encode()
+        plain = text[at : match.start() if match else None].encode()
         for start, first in enumerate(plain):
             fitting = [one for one in _BY_FIRST.get(first, ()) if plain.startswith(one[1], start)]
             if fitting:
                 places.append((begin + start, [(token, len(piece)) for token, piece in fitting], False))
         data += plain
-        if found:
-            mark, token = found.group(), 257 + len(_PIECES) + MARKERS.index(found.group())
+        if match:
+            mark, token = match.group(), 257 + len(_PIECES) + MARKERS.index(match.group())
             places.append((len(data), [(token, len(mark.encode()))], True))
             data += mark.encode()
-            at = found.end()
+            at = match.end()
     return data, places
 
 

@@ -47,15 +47,15 @@ def expect_exact(record: Record) -> None:
     text = record.text.encode()
     whole = GRAMMAR.captures(text)
     assert record.captures == COMPILED.captures(record.token_ids)
-    assert {name: [one[:3] for one in some] for name, some in record.captures.items()} == {
-        name: [one[:3] for one in some] for name, some in whole.items()
+    assert {name: [capture[:3] for capture in some] for name, some in record.captures.items()} == {
+        name: [capture[:3] for capture in some] for name, some in whole.items()
     }
     for some in record.captures.values():
-        for one in some:
-            assert one.tokens is not None
-            assert text[one.start : one.end] == one.data
-            tokens = record.token_ids[slice(*one.tokens)]
-            assert one.data in b"".join(TOKENIZER.token_bytes[token] for token in tokens)
+        for capture in some:
+            assert capture.tokens is not None
+            assert text[capture.start : capture.end] == capture.data
+            tokens = record.token_ids[slice(*capture.tokens)]
+            assert capture.data in b"".join(TOKENIZER.token_bytes[token] for token in tokens)
 
 
 def started(**keywords: Any) -> Scheduler:

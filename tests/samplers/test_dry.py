@@ -34,13 +34,13 @@ def dried(history, vocab_size, tokenizer=None, **params):
 def reference(history, vocab_size, base, allowed, last_n, sequences):
     """The definition, position by position."""
     window = history if last_n < 0 else history[len(history) - last_n :] if last_n < len(history) else history
-    found = [  # the last one counts; of several that begin together, the longest
+    occurrences = [  # the last one counts; of several that begin together, the longest
         (start, len(s))
         for s in sequences
         for start in range(len(window) - len(s) + 1)
         if window[start : start + len(s)] == list(s)
     ]
-    unbroken = len(window) - sum(max(found, default=(0, 0)))
+    unbroken = len(window) - sum(max(occurrences, default=(0, 0)))
     longest = {}
     for position in range(1, len(window)):
         n = 0

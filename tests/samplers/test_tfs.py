@@ -69,13 +69,13 @@ def test_equals_the_rule_in_exact_integers():
 
 
 def test_cuts_where_float64_probabilities_become_straight():
-    by_cut = {cut: [given for given in SETTINGS if given["tfs_cut"] == cut] for cut in CUTS}
+    by_cut = {cut: [settings for settings in SETTINGS if settings["tfs_cut"] == cut] for cut in CUTS}
     assert_leaves_a_prefix(Tfs(), by_cut["llama.cpp"], by_float64, exact=0.85)
     tight = []
     for logits, params in batches(by_cut["koboldai"]):
         result = apply_sampler(Tfs(), logits, params)
-        for row, given, kept_row in zip(logits, params, result, strict=True):
-            least, most = by_float64(softmax(row[order(row)]), given, row)
+        for row, settings, kept_row in zip(logits, params, result, strict=True):
+            least, most = by_float64(softmax(row[order(row)]), settings, row)
             assert least <= len(kept(kept_row)) <= most
             tight.append(least == most)
     assert np.mean(tight) >= 0.85

@@ -40,7 +40,7 @@ def logprob(text: tuple[int, ...], seed: int) -> float:
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 0.5, 1.0, 2.0]))
 def test_a_search_that_is_wide_enough_finds_the_best_of_all_texts(seed: int, penalty: float) -> None:
-    found = search_all(BeamSearch(VOCAB**LENGTH, penalty, "never", max_tokens=LENGTH), seed)
+    searched = search_all(BeamSearch(VOCAB**LENGTH, penalty, "never", max_tokens=LENGTH), seed)
     texts = [
         text
         for n in range(1, LENGTH + 1)
@@ -48,8 +48,8 @@ def test_a_search_that_is_wide_enough_finds_the_best_of_all_texts(seed: int, pen
         if EOS not in text[:-1] and (text[-1] == EOS or n == LENGTH)
     ]
     ranked = sorted(((logprob(t, seed) / len(t) ** penalty, t) for t in texts), reverse=True)
-    assert [text for _, text in found] == [text for _, text in ranked]
-    np.testing.assert_allclose([s for s, _ in found], [s for s, _ in ranked], rtol=1e-6, atol=1e-6)
+    assert [text for _, text in searched] == [text for _, text in ranked]
+    np.testing.assert_allclose([s for s, _ in searched], [s for s, _ in ranked], rtol=1e-6, atol=1e-6)
 
 
 @given(st.integers(0, 10**6))
@@ -104,13 +104,13 @@ def by_definition(
     )
     pairs = [(beam, token) for _, beam, token in every]
     left = max(2, 1 + eos_count) * width
-    found = []
+    counted = []
     for rank, (beam, token) in enumerate(pairs):
         is_stop = token in stops[beam]
         if (is_stop and rank < width) or (not is_stop and left):
-            found.append((beam, token))
+            counted.append((beam, token))
             left -= not is_stop
-    return found
+    return counted
 
 
 @settings(max_examples=60, deadline=None)

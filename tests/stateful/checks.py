@@ -117,24 +117,27 @@ def wrong_calls(scheduler: Scheduler, random: Random) -> Iterator[tuple[str, Cal
     yield "an id twice in a group", lambda: scheduler.add_group(SamplingParams(n=2), request_ids=["x", "x"])
     if not live:
         return
-    one = live[random.integers(len(live))]
-    have = len(scheduler.record(one).token_ids)
-    yield "an id twice", lambda: scheduler.step(np.zeros((2, VOCAB), np.float32), [one, one])
+    request_id = live[random.integers(len(live))]
+    have = len(scheduler.record(request_id).token_ids)
+    yield "an id twice", lambda: scheduler.step(np.zeros((2, VOCAB), np.float32), [request_id, request_id])
     yield "narrow logits", lambda: scheduler.step(rows[:, :-1])
     yield "one row flat", lambda: scheduler.step(rows[0])
     yield "another dtype", lambda: scheduler.step(rows.astype(np.float64))
     yield "drafts for too few", lambda: scheduler.step(rows, live, [[]] * (len(live) - 1))
     yield "a draft outside", lambda: scheduler.step(rows, live, [[VOCAB]] * len(live))
     yield "drafts for an unknown request", lambda: scheduler.step(rows, live, {unknown: [1]})
-    yield "drafts without rows", lambda: scheduler.step(row, [one], [[1]])
-    yield "to accept outside", lambda: scheduler.accept(one, [1, VOCAB])
-    yield "to accept a nested list", lambda: scheduler.accept(one, [[1]])  # type: ignore[list-item]
-    yield "to roll back too much", lambda: scheduler.rollback(one, have + 1)
-    yield "to roll back a negative number", lambda: scheduler.rollback(one, -1)
-    yield "an invalid seed", lambda: scheduler.fork(one, seed=2**64)
-    yield "an id taken by add", lambda: scheduler.add(plain, request_id=one)
-    yield "an id taken by fork", lambda: scheduler.fork(one, new_request_id=one)
-    yield "an id taken by a group", lambda: scheduler.add_group(SamplingParams(n=2), request_ids=["new", one])
+    yield "drafts without rows", lambda: scheduler.step(row, [request_id], [[1]])
+    yield "to accept outside", lambda: scheduler.accept(request_id, [1, VOCAB])
+    yield "to accept a nested list", lambda: scheduler.accept(request_id, [[1]])  # type: ignore[list-item]
+    yield "to roll back too much", lambda: scheduler.rollback(request_id, have + 1)
+    yield "to roll back a negative number", lambda: scheduler.rollback(request_id, -1)
+    yield "an invalid seed", lambda: scheduler.fork(request_id, seed=2**64)
+    yield "an id taken by add", lambda: scheduler.add(plain, request_id=request_id)
+    yield "an id taken by fork", lambda: scheduler.fork(request_id, new_request_id=request_id)
+    yield (
+        "an id taken by a group",
+        lambda: scheduler.add_group(SamplingParams(n=2), request_ids=["new", request_id]),
+    )
     ended = next((i for i in scheduler._requests.known if i not in live), None)
     if ended is not None:
         yield "ended, to step", lambda: scheduler.step(row, [ended], strict=True)

@@ -113,12 +113,12 @@ class FaultyMatcher(ToyMatcher):
 def faulty_request(seed: int) -> Mapping[str, Any]:
     """The arguments of `add` for a request that misbehaves."""
     kind = seed % 4
-    given: dict[str, Any] = {"params": SamplingParams(seed=seed, max_tokens=20)}
+    arguments: dict[str, Any] = {"params": SamplingParams(seed=seed, max_tokens=20)}
     if kind < 2:
         name = ("faulty_sampler", "faulty_selector")[kind]
-        given["params"] = given["params"].replace(**{name: seed + 1})
+        arguments["params"] = arguments["params"].replace(**{name: seed + 1})
     elif kind == 2:
-        given["stopping_criteria"] = [FaultyCriterion(seed)]
+        arguments["stopping_criteria"] = [FaultyCriterion(seed)]
     else:
-        given["grammar"] = FaultyMatcher(seed)
-    return given
+        arguments["grammar"] = FaultyMatcher(seed)
+    return arguments

@@ -84,13 +84,13 @@ class SchedulerMachine(Steps):
         seed = int(self.random.integers(1 << 30))
         self.log(f"add a faulty request {seed}")
         with contextlib.suppress(*REFUSALS, MemoryError):
-            one = self.scheduler.add(**faulty_request(seed))
-            self.faulty.add(one)
+            request_id = self.scheduler.add(**faulty_request(seed))
+            self.faulty.add(request_id)
             for call in (
-                lambda: self.scheduler.accept(one, [3, 4]),
-                lambda: self.scheduler.rollback(one, 1),
-                lambda: self.scheduler.forced_tokens(one),
-                lambda: self.faulty.add(self.scheduler.fork(one)),
+                lambda: self.scheduler.accept(request_id, [3, 4]),
+                lambda: self.scheduler.rollback(request_id, 1),
+                lambda: self.scheduler.forced_tokens(request_id),
+                lambda: self.faulty.add(self.scheduler.fork(request_id)),
             ):
                 with contextlib.suppress(*REFUSALS, MemoryError):
                     call()

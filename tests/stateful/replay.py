@@ -55,13 +55,13 @@ class Alone:
         drawn = [token.seed for token in shadow.tokens if token.seed is not None]
         self.seed = drawn[0] if drawn else shadow.seed
         order = child_order(shadow.order)
-        given: list[int] = []
+        given_ids: list[int] = []
         if order.learns:  # from scratch if it is resumed
-            given = [token.id for token in shadow.tokens if token.given]
-            self.done = len(given)
-        position = order.position if order.position is None else order.position + len(given)
+            given_ids = [token.id for token in shadow.tokens if token.given]
+            self.done = len(given_ids)
+        position = order.position if order.position is None else order.position + len(given_ids)
         self.id = self.scheduler.add(
-            order.params.replace(seed=self.seed), order.prompt, output_token_ids=given, position=position,
+            order.params.replace(seed=self.seed), order.prompt, output_token_ids=given_ids, position=position,
             **order.extras(),
         )  # fmt: skip
 

@@ -32,17 +32,17 @@ class Steps(State):
         named = None if ids == self.scheduler.request_ids and self.chance(0.5) else ids
         drafts = self._drafts(ids) if self.chance(0.35) and not any(i in self.searches for i in ids) else None
         rows = self._rows(ids, drafts)
-        given = Untouched(np.concatenate(rows) if rows else np.empty((0, VOCAB), np.float32), self.random)
+        guarded = Untouched(np.concatenate(rows) if rows else np.empty((0, VOCAB), np.float32), self.random)
         if drafts is None and self.chance(0.1):
-            self._process(given, ids, rows)
+            self._process(guarded, ids, rows)
         guesses: Any = drafts
         if drafts is not None and self.chance(0.3):
             guesses = {i: d for i, d in zip(ids, drafts, strict=True) if d}
         self.log(f"step {ids} with drafts {drafts}")
         Interferer.interfere = self._interfere
-        result = repeated_once(lambda: self.scheduler.step(given.logits, named, guesses))
+        result = repeated_once(lambda: self.scheduler.step(guarded.logits, named, guesses))
         Interferer.interfere = None
-        given.expect_untouched()
+        guarded.expect_untouched()
         assert result.request_ids == ids
         self._settle(result, rows, drafts or [()] * len(ids))
 
@@ -182,9 +182,9 @@ class Steps(State):
             blocks.append(block)
         return blocks
 
-    def _process(self, given: Untouched, ids: list[Any], rows: list[np.ndarray]) -> None:
+    def _process(self, guarded: Untouched, ids: list[Any], rows: list[np.ndarray]) -> None:
         """`process` returns what the stateless call returns for each row, and changes nothing."""
-        processed = repeated_once(lambda: self.scheduler.process(given.logits, ids))
+        processed = repeated_once(lambda: self.scheduler.process(guarded.logits, ids))
         for i, request_id in enumerate(ids):
             shadow = self.shadows.get(request_id)
             if shadow is None or shadow.order.grammar is not None or shadow.cause:
@@ -198,7 +198,7 @@ class Steps(State):
                 tokenizer=self.padded_tokenizer, backend=self.other_backend, limits=LIMITS,
             )  # fmt: skip
             assert np.array_equal(processed[i], expected[0], equal_nan=True)
-        given.expect_untouched()
+        guarded.expect_untouched()
 
     # --- after ------------------------------------------------------------------------------------
 
@@ -238,19 +238,19 @@ class Steps(State):
         modes = modes_of(shadow)
         if not modes:
             return {}
-        found = logprobs_of(result, row, modes)
-        for ids, _, _ in found.values():
+        by_mode = logprobs_of(result, row, modes)
+        for ids, _, _ in by_mode.values():
             assert ids[0] == token
-        if "raw" in found:
+        if "raw" in by_mode:
             exact = logits.astype(np.float64)
             with np.errstate(divide="ignore"):
                 exact -= np.log(np.exp(exact).sum())
-            ids, values, rank = found["raw"]
+            ids, values, rank = by_mode["raw"]
             np.testing.assert_allclose(values, exact[ids], atol=TOLERANCE, rtol=TOLERANCE)
             order = sorted(range(VOCAB), key=lambda t: (-exact[t], t))
             assert ids[1:].tolist() == order[: len(ids) - 1]
             assert exact[token] == -np.inf or order[rank - 1] == token
-        return found
+        return by_mode
 
     def _stream(self, shadow: Shadow, delta: str, finish: str | None) -> None:
         """The text of a step is exactly what has become certain since the last."""

@@ -191,16 +191,18 @@ class _Rewriter:
     @cached_property
     def _operators(self) -> set[str]:
         """The terminals that lark cannot read, because of operators, or since they name others of these."""
-        terminals = [one for one in self._scan.statements if one.kind == "terminal"]
-        with_operators = {one.defines for one in terminals if has_operators(one.words[one.body :])}
+        terminals = [statement for statement in self._scan.statements if statement.kind == "terminal"]
+        with_operators = {
+            terminal.defines for terminal in terminals if has_operators(terminal.words[terminal.body :])
+        }
         if not with_operators:
             return with_operators
         users: dict[str, list[str]] = {}
-        for one in terminals:
-            spend(len(one.words))
-            for word in one.words[one.body :]:
+        for terminal in terminals:
+            spend(len(terminal.words))
+            for word in terminal.words[terminal.body :]:
                 if word.kind == "name":
-                    users.setdefault(word.text, []).append(one.defines)
+                    users.setdefault(word.text, []).append(terminal.defines)
         queue = sorted(with_operators)
         for name in queue:  # which grows
             queue += [user for user in dict.fromkeys(users.get(name, ())) if user not in with_operators]

@@ -144,13 +144,13 @@ class Messages:
             text = _RANGE if error.rule == "range" else _message_of(error.orig_exc)
         else:
             text = _message_of(error)
-        text = _NAME.sub(lambda found: self._written.get(found[0], found[0]), text)
+        text = _NAME.sub(lambda match: self._written.get(match[0], match[0]), text)
         line, column = getattr(error, "line", -1), getattr(error, "column", -1)
         if isinstance(line, int) and line > 0:
             return GrammarError(_shortened(text), line, column)
-        if found := _LOCATION.search(text):
+        if location := _LOCATION.search(text):
             text = _LOCATION.sub("", text).rstrip(": ")
-            return GrammarError(_shortened(text), int(found[1]), int(found[2]))
+            return GrammarError(_shortened(text), int(location[1]), int(location[2]))
         if isinstance(token, Token):
             return GrammarError(_shortened(text), token.line, token.column)
         return GrammarError(_shortened(text), *self._mentioned(text))

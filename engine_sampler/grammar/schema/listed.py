@@ -164,13 +164,15 @@ class ListedAutomaton:
         if len(self._constants) == 1:
             return 0
         reached = {
-            one
+            constant
             for values in choices.values()
             for _, constants in values.values()
             if len(constants) <= apart
-            for one in constants
+            for constant in constants
         }
-        return 2 * len(choices) * self._objects + 2 * sum(len(self._constants[one]) for one in reached)
+        return 2 * len(choices) * self._objects + 2 * sum(
+            len(self._constants[constant]) for constant in reached
+        )
 
     def _after(self, possible: tuple[int, ...], members: int) -> int:
         """The state after a member; the next one is that after its comma."""
@@ -208,7 +210,7 @@ class ListedAutomaton:
 
     def _closing(self, progress: _Progress) -> list[Edge]:
         """The end of the constant, if there is one, whose members all the others share."""
-        shortest = min(progress.possible, key=lambda one: len(self._constants[one]))
+        shortest = min(progress.possible, key=lambda constant: len(self._constants[constant]))
         members = self._constants[shortest]
         close = self._marks.close_object if self._objects else self._marks.close_array
         if self._ordered:
@@ -216,7 +218,7 @@ class ListedAutomaton:
         spend(len(progress.possible))
         own = self._sets[shortest]
         spend(len(own) // 2)
-        if not own or not all(own <= self._sets[one] for one in progress.possible):
+        if not own or not all(own <= self._sets[constant] for constant in progress.possible):
             return []
         return [Edge(close, 1, tuple(clause((self._bits[name], True)) for name, *_ in members))]
 

@@ -49,19 +49,23 @@ class InterruptedText:
         interrupted: list[Body]
         if overlap_free(stops):
             text = terminal("TEXT", free_text(stops, excludes))
-            after = [sequence(self._marks.text(one), alternatives(*rests)) for one, rests in by_begin.items()]
+            after = [
+                sequence(self._marks.text(begin), alternatives(*rests)) for begin, rests in by_begin.items()
+            ]
             interrupted = [sequence(text, alternatives(*after))]
             last = sequence(text, self._marks.any_of(ends))
         else:
             interrupted = [
-                sequence(self._until(one, stops, excludes), alternatives(*rests))
-                for one, rests in by_begin.items()
+                sequence(self._until(begin, stops, excludes), alternatives(*rests))
+                for begin, rests in by_begin.items()
             ]
             last = self._marks.text_until(ends, stops, excludes)
         end = self._marks.any_of(ends)
         if heads is not None:
-            one = alternatives(*heads)
-            return sequence(one, repeated(alternatives(*interrupted)), last) if loop else sequence(one, end)
+            first = alternatives(*heads)
+            return (
+                sequence(first, repeated(alternatives(*interrupted)), last) if loop else sequence(first, end)
+            )
         if loop:
             return sequence(repeated(alternatives(*interrupted)), last)
         return alternatives(sequence(alternatives(*interrupted), end), last)

@@ -112,14 +112,14 @@ class ReaderInStates(ArgumentsReader):
 
     def _hold(self, text: str, at: int, closing: str) -> tuple[int, bool]:
         """Hold back a value up to `closing`: where what is read ends, and whether the value has ended."""
-        found = text.find(closing, at)
-        end = held_from(text, at, closing) if found < 0 else found
+        closing_at = text.find(closing, at)
+        end = held_from(text, at, closing) if closing_at < 0 else closing_at
         if end > at:
             if len(self._held) + end - at > MAX_HELD:
                 text = f"a value that is not simply text has more than {MAX_HELD} characters"
                 raise DeviationError(at, text)
             self._held += text[at:end]
-        return (end, False) if found < 0 else (found + len(closing), True)
+        return (end, False) if closing_at < 0 else (closing_at + len(closing), True)
 
     def _put_held(self, out: list[str], json: str) -> None:
         """Give the value that was held back, as JSON."""

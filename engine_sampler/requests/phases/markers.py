@@ -91,13 +91,13 @@ class Markers:
     def watched_with(self, token_ids: np.ndarray) -> np.ndarray:
         """`watched` and other tokens, int64, ascending: the same array for the same one, which siblings
         have."""
-        before, found = self._beside
+        before, merged = self._beside
         if before is not token_ids:
             either = self._is_watched.copy()
             either[token_ids] = True
-            found = np.flatnonzero(either)
-            self._beside = token_ids, found
-        return found
+            merged = np.flatnonzero(either)
+            self._beside = token_ids, merged
+        return merged
 
     def match(self, tokens: np.ndarray, begin: int) -> Match | None:
         """The first marker that ends in the last of `tokens`, and lies in those from `begin` on."""
@@ -125,20 +125,20 @@ class Markers:
     def beginning(self, tokens: np.ndarray, begin: int) -> tuple[Marker, int] | None:
         """The marker of which the most symbols, or ids, but not all, are the end of `tokens` from `begin` on,
         and how many these are; None if there is none."""
-        found, most = None, 0
+        longest, most = None, 0
         for marker in self._of_ids:
             tail = tokens[max(begin, len(tokens) - len(marker.ids)) :].tolist()
             for count in range(min(len(tail), len(marker.ids) - 1), most, -1):
                 if tail[len(tail) - count :] == list(marker.ids[:count]):
-                    found, most = marker, count
+                    longest, most = marker, count
                     break
         text = "".join(self._pieces(tokens, begin))
         for marker in self._of_text:
             for count in range(min(len(text), len(marker.symbols) - 1), most, -1):
                 if text.endswith(marker.symbols[:count]):
-                    found, most = marker, count
+                    longest, most = marker, count
                     break
-        return None if found is None else (found, most)
+        return None if longest is None else (longest, most)
 
     def _match_in(self, pieces: Sequence[Symbols], length: int) -> Match | None:
         """The first marker that ends in the last of `pieces`, which are those of the last of `length`

@@ -111,14 +111,14 @@ def put_entry(result: StepResult, name: str, i: int, entry: Any) -> None:
 def entries_said(result: StepResult, blank: StepResult) -> dict[str, dict[int, Any]]:
     """The entries of a result that are others than those of `blank`, a result which knows nothing of the same
     rows and requests: by field and index."""
-    found: dict[str, dict[int, Any]] = {}
+    said: dict[str, dict[int, Any]] = {}
     for name, of in entries_of(type(result)).items():
         entries, others = _list(getattr(result, name)), _list(getattr(blank, name))
         both = zip(entries, others or _unknown(result, of), strict=True) if entries else ()
         changed = {i: entry for i, (entry, other) in enumerate(both) if entry != other}
         if changed:
-            found[name] = changed
-    return found
+            said[name] = changed
+    return said
 
 
 def with_left(result: Result, request_ids: Sequence[Any], left: Iterable[tuple[int, Any]]) -> Result:

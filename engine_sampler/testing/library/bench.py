@@ -85,14 +85,14 @@ class Room:
 
     def requests(
         self,
-        given: Settings,
+        settings: Settings,
         seeds: Sequence[int] | np.ndarray,
         *,
         positions: Sequence[int] | np.ndarray | None = None,
         prompts: Sequence[Sequence[int]] | None = None,
     ) -> Rows:
         """A request for every seed, at these positions, with these prompts."""
-        params = SamplingParams(**given)
+        params = SamplingParams(**settings)
         chain, index = build_chain(params), []
         for i, seed in enumerate(seeds):
             state = RequestState(chain, History(() if prompts is None else prompts[i], ()))

@@ -64,16 +64,16 @@ def _compare(outcome: Outcome, expected: Outcome, what: str) -> str | None:
 
 def tokens(tried: Sequence[LibraryTrial]) -> CheckResult:
     """How many rows the library runs itself, of those that give a token."""
-    given = valid = 0
+    own = valid = 0
     for trial in tried:
         good = ~trial.expected.declined
         try:
-            given += int((good & ~_plain(trial).declined).sum())
+            own += int((good & ~_plain(trial).declined).sum())
         except LibraryError as error:
             return CheckResult("tokens", FAILED, str(error))
         valid += int(good.sum())
-    rest = ", the others are left to the host" if given < valid else ""
-    return CheckResult("tokens", PASSED if given else FAILED, f"for {given:,} of {valid:,} rows{rest}")
+    rest = ", the others are left to the host" if own < valid else ""
+    return CheckResult("tokens", PASSED if own else FAILED, f"for {own:,} of {valid:,} rows{rest}")
 
 
 def _exact(trial: LibraryTrial) -> str | None:

@@ -241,14 +241,14 @@ def batches(library: Library) -> Tried:
     """Many rows at once, and requests in high slots."""
     room, random = Room(library, 67), np.random.default_rng(1)
     chains = supported(room)
-    held = [room.requests(given, random.integers(0, 2**63, 60)) for given in chains]  # low slots
+    held = [room.requests(settings, random.integers(0, 2**63, 60)) for settings in chains]  # low slots
     del held
     for n in (2, 63, 65, 129, 257, 400, 1040):
         wide, shares = spread(room, chains, random, normal_rows(random, n, room.size), np.arange(n))
         groups = []
-        for given, share, _ in shares:
+        for settings, share, _ in shares:
             groups.append(
-                room.group(given, room.requests(given, random.integers(0, 2**63, len(share))), share)
+                room.group(settings, room.requests(settings, random.integers(0, 2**63, len(share))), share)
             )
         yield f"{n} rows", room, room.step(groups, wide)
 

@@ -76,15 +76,15 @@ def draw_row(random: Random, size: int, kind: str | None = None) -> tuple[str, n
 def draw_case(random: Random, params: Sequence[Mapping[str, Any]], size: int, most_tokens: int = 120) -> Case:
     """A batch of rows of any kinds for a vocabulary of `size`, each with one of `params`."""
     n = draw_count(random, size)
-    given = tuple(params[int(i)] for i in random.integers(0, len(params), n))
+    chosen = tuple(params[int(i)] for i in random.integers(0, len(params), n))
     drawn = [draw_row(random, size, kind) for kind in _kinds_for(size, n)]
     for i in np.flatnonzero(random.random(n) < _AT_BOUNDARIES).tolist():
-        drawn[i] = "steps of a parameter", _steps_of(random, size, given[i])
+        drawn[i] = "steps of a parameter", _steps_of(random, size, chosen[i])
     kinds, rows = zip(*drawn, strict=True)
     return Case(
         np.stack(rows),
         kinds,
-        given,
+        chosen,
         tuple(draw_history(random, size, most_tokens) for _ in range(n)),
         tuple(draw_history(random, size, most_tokens) for _ in range(n)),
         tuple(draw_seed(random) for _ in range(n)),

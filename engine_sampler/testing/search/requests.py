@@ -126,20 +126,20 @@ class RequestMachine(RandomMachine):
         case = Case(
             np.stack(rows),
             kinds,
-            tuple(one.given for one in some),
-            tuple(one.prompt for one in some),
-            tuple(tuple(one.output) for one in some),
-            tuple(one.seed for one in some),
+            tuple(request.given for request in some),
+            tuple(request.prompt for request in some),
+            tuple(tuple(request.output) for request in some),
+            tuple(request.seed for request in some),
         )
         if self.random.random() < 0.5:
             self._prepare(some)
-        bound = self._rows(self._slots, self._kit.part, [one.slot for one in some])
+        bound = self._rows(self._slots, self._kit.part, [request.slot for request in some])
         if self.random.random() < 0.3:
             logits, ids = case.compact(case.alive, int(self.random.integers(3)))
             outcome = self._kit.outcome(logits, bound.take(slice(None), ids).bind(self._kit.part))
         else:
             outcome = self._kit.outcome(case.logits, bound)
-        models = [self._of_model(one, row) for one, row in zip(some, case.logits, strict=True)]
+        models = [self._of_model(request, row) for request, row in zip(some, case.logits, strict=True)]
         case.expect_equal(outcome, np.concatenate(models), f"beside others, after {self.recent()}")
         token_ids, notes = self._kit.accepted(outcome, bound)
         for i, request in enumerate(some):

@@ -165,20 +165,20 @@ class StepMachine(RandomMachine):
         return self.random.integers(0, most, total).astype(np.uint8), top_n.astype(np.int64)
 
     def _compare(self, batch: Batch, expected: Batch, wanted: np.ndarray, where: str) -> None:
-        found, right = results_of(batch), results_of(expected)
+        actual, right = results_of(batch), results_of(expected)
         reported = np.zeros(len(right.errors), bool) if batch.logprobs is None else batch.logprobs.done
         silent = [
             int(row)
             for group, want in zip(batch.groups, wanted, strict=True)
             for row in group.index
-            if self._laws.backend.exact and (not want or (reported[row] and row not in found.processed))
+            if self._laws.backend.exact and (not want or (reported[row] and row not in actual.processed))
         ]
         hide = {row: right.processed[row] for row in silent if row in right.processed}
-        found = RowResults(found.token_ids, found.notes, found.errors, {**found.processed, **hide})
-        self._laws.expect(self, found, right, where)
+        actual = RowResults(actual.token_ids, actual.notes, actual.errors, {**actual.processed, **hide})
+        self._laws.expect(self, actual, right, where)
         for row, token in enumerate(right.token_ids.tolist()):
             if token < 0 and right.errors[row] is None:
-                touched = found.token_ids[row] != -1 or found.errors[row] is not None
+                touched = actual.token_ids[row] != -1 or actual.errors[row] is not None
                 assert not touched, f"row {row}, which no group names, is filled {where}, {self}"
 
     def _compare_logprobs(
@@ -201,29 +201,29 @@ class StepMachine(RandomMachine):
 
     def _room(self) -> _Room | None:
         """A random chain that the backend runs, without requests; None if this one is not supported."""
-        given = random_settings(self.random)
+        settings = random_settings(self.random)
         if self.rooms and self.random.random() < 0.6:
-            given = self._like_another(given)
-        params = SamplingParams(**given)
+            settings = self._like_another(settings)
+        params = SamplingParams(**settings)
         number = int(self.random.integers(12))
         chain, own = with_foreign(build_chain(params), number, self.random)
         backend = self._laws.backend
         if not backend.hosts_the_rest and not supports_all(backend, chain):
             return None
         values = values_of_chain(params, own)
-        return _Room(given, chain, values, not_neutral(values, self._slots.params), [])
+        return _Room(settings, chain, values, not_neutral(values, self._slots.params), [])
 
-    def _like_another(self, given: dict[str, Any]) -> dict[str, Any]:
-        """The settings of another chain, with some of `given`; `given` if they do not fit together."""
+    def _like_another(self, settings: dict[str, Any]) -> dict[str, Any]:
+        """The settings of another chain, with some of `settings`; `settings` if they do not fit together."""
         other = self.rooms[int(self.random.integers(len(self.rooms)))].own
-        names = self.random.permutation(list(given))[: int(self.random.integers(0, 3))].tolist()
+        names = self.random.permutation(list(settings))[: int(self.random.integers(0, 3))].tolist()
         less = self.random.permutation(list(other))[: int(self.random.integers(0, 2))].tolist()
-        both = {**other, **{name: given[name] for name in names}}
+        both = {**other, **{name: settings[name] for name in names}}
         both = {name: value for name, value in both.items() if name not in less}
         try:
             SamplingParams(**both)
         except ParameterError:
-            return given
+            return settings
         return both
 
     def _opened(self, room: _Room) -> int:

@@ -87,14 +87,14 @@ class OutputMachine(RandomMachine):
         right = self._of_model(output, tokens)
         first = next((at for at, verdict in enumerate(right) if verdict is not None), None)
         tokens = tokens if first is None else tokens[: first + 1]
-        found = output.trial.check(*tokens)
-        same = found == right[len(tokens) - 1] if len(tokens) == 1 else (found is None) == (first is None)
+        outcome = output.trial.check(*tokens)
+        same = outcome == right[len(tokens) - 1] if len(tokens) == 1 else (outcome is None) == (first is None)
         if first is not None:
             output.trial.expect_watched(right[first], tokens[first], len(output.tokens) + first + 1)
         output.tokens += tokens
         output.ended = first is not None
         assert same, (
-            f"{self._criterion.name} gives {found}, not {right[len(tokens) - 1]}, beside others, after "
+            f"{self._criterion.name} gives {outcome}, not {right[len(tokens) - 1]}, beside others, after "
             f"{self._text(output.tokens)!r} with {self._kit.own(output.values)}, after {self.recent()}"
         )
 

@@ -47,16 +47,16 @@ def random_kind(random: np.random.Generator) -> dict[str, Any]:
 def change_requests(twins: Twins, random: np.random.Generator, seed: int) -> None:
     """A request joins, leaves, is forked, or gets tokens from elsewhere, in both schedulers."""
     ids = twins.own.request_ids
-    one = ids[int(random.integers(len(ids)))] if ids else None
+    request_id = ids[int(random.integers(len(ids)))] if ids else None
     choice = int(random.integers(5))
-    if one is None or choice == 0 or len(ids) < 3:
+    if request_id is None or choice == 0 or len(ids) < 3:
         settings = random_settings(random, VOCAB)
         twins.add(settings, seed)
     elif choice == 1:
-        twins.on_both(lambda scheduler: scheduler.remove(one))
+        twins.on_both(lambda scheduler: scheduler.remove(request_id))
     elif choice == 2:
         tokens = random.integers(1, VOCAB, 2).tolist()
-        twins.on_both(lambda scheduler: scheduler.accept(one, tokens))
+        twins.on_both(lambda scheduler: scheduler.accept(request_id, tokens))
     elif choice == 3:
         twins.on_both(lambda scheduler: scheduler.prepare())
 

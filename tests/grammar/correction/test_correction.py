@@ -106,16 +106,16 @@ def test_a_completion_is_the_first_of_the_shortest_in_byte_order(random: RandomG
     grammar = usable(random)
     expected = next(texts_of(grammar, text, 3), None)
     try:
-        found = complete(grammar.program, text, max_bytes=50, steps=2000)
+        completion = complete(grammar.program, text, max_bytes=50, steps=2000)
     except GrammarLimitError:
-        found = None
+        completion = None
         assert expected is None
-    if found is None or len(found) <= 3:
-        assert found == expected
+    if completion is None or len(completion) <= 3:
+        assert completion == expected
     else:
         matcher = grammar.compile(BYTES).matcher()
         assert expected is None
-        assert matcher.accept_bytes(text + found)
+        assert matcher.accept_bytes(text + completion)
         assert matcher.is_accepting()
 
 

@@ -42,13 +42,13 @@ def vocabulary(limits: Limits, *, begins: bool) -> native.NativeVocabulary:
 def masks(program: Program, text: bytes, tokens: native.NativeVocabulary, limits: Limits) -> bytes:
     """The masks along a text of the language."""
     matcher = native.NativeGrammar(program, tokens, limits).matcher()
-    bitmask, found = np.zeros((1, tokens.words), np.int32), b""
+    bitmask, filled = np.zeros((1, tokens.words), np.int32), b""
     for byte in text:
         matcher.fill_bitmask(bitmask)
-        found += bitmask.tobytes()
+        filled += bitmask.tobytes()
         assert matcher.accept_bytes(bytes((byte,)))
     assert matcher.is_accepting()
-    return found
+    return filled
 
 
 def test_programs_of_schemas_begin_alike() -> None:

@@ -141,14 +141,14 @@ class Definition:
         return Way(target, tuple(spent + first for spent in kept + [0] * (len(after) - len(kept))))
 
     def _closed(self, ways: set[Way]) -> frozenset[Way]:
-        found, waiting = set(ways), list(ways)
+        closed, waiting = set(ways), list(ways)
         while waiting:
             way = waiting.pop()
             for target in self.jumps[way.position]:
-                if (moved := self._moved(way, target)) not in found:
-                    found.add(moved)
+                if (moved := self._moved(way, target)) not in closed:
+                    closed.add(moved)
                     waiting.append(moved)
-        return frozenset(found)
+        return frozenset(closed)
 
     def _read(self, ways: frozenset[Way], token: bytes, is_token: bool = True) -> frozenset[Way]:
         for index, byte in enumerate(token):

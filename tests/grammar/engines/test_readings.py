@@ -42,14 +42,14 @@ def row_of(found: Readings, number: int) -> RowReading:
 
 
 def test_a_text_within_a_terminal_has_one_reading() -> None:
-    found = readings(Grammar.from_lark(ASSIGNMENTS), b"if a + b: x =")
-    (thread,) = found.threads
+    reading = readings(Grammar.from_lark(ASSIGNMENTS), b"if a + b: x =")
+    (thread,) = reading.threads
     assert (thread.terminal, thread.next, thread.excluded) == ("", "[ a-z]", "")
-    row = row_of(found, thread.row)
+    row = row_of(reading, thread.row)
     assert row.terminals == ("NAME",)
     assert [(item.rule, item.next, item.ends) for item in row.items] == [("stmt", ("expr",), False)]
     assert row.beginning == ("expr",)
-    outer = row_of(found, row.items[0].began)
+    outer = row_of(reading, row.items[0].began)
     assert [(item.rule, item.next) for item in outer.items] == [("stmt", ("stmt",))]
     assert not outer.accepting
 
@@ -90,14 +90,14 @@ def test_ignored_text_is_named() -> None:
 
 
 def test_an_lalr_parser_has_a_stack() -> None:
-    found = readings(Grammar.from_lark(ASSIGNMENTS, lexer="contextual"), b"if a + b: x = c")
-    within, between = found.threads
+    reading = readings(Grammar.from_lark(ASSIGNMENTS, lexer="contextual"), b"if a + b: x = c")
+    within, between = reading.threads
     assert (within.terminal, within.rest, within.ends) == ("NAME", "[a-z]*", True)
     assert between.excluded == "([any byte][any byte]*&[a-z]*)[any byte]*"
-    stacks = {row.row: row.stack for row in found.rows}
+    stacks = {row.row: row.stack for row in reading.rows}
     assert stacks[within.row][:-1] == ("IF", "expr", "COLON", "NAME", "EQUAL")
     assert stacks[between.row][:-1] == ("IF", "expr", "COLON", "NAME", "EQUAL", "NAME")
-    assert row_of(found, between.row).terminals == ("SEMICOLON", "PLUS")
+    assert row_of(reading, between.row).terminals == ("SEMICOLON", "PLUS")
     ignored = readings(Grammar.from_lark(ASSIGNMENTS, lexer="contextual"), b"if a ")
     assert all(thread.terminal in ("", "(ignored)") for thread in ignored.threads)
 

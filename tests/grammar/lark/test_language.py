@@ -180,12 +180,12 @@ def test_a_long_list_of_strings_is_what_lark_makes_of_it(grammar: str) -> None:
     plain = [f'"{word}"' for word in LONG]
     cased = [f"{word}i" for word in plain]
     mixed = [
-        one if number % 3 else other for number, (one, other) in enumerate(zip(plain, cased, strict=True))
+        word if number % 3 else other for number, (word, other) in enumerate(zip(plain, cased, strict=True))
     ]
     lists = {"plain": plain, "cased": [*cased, *plain], "mixed": [*mixed, *plain[::3], *cased[:40]]}
     text = grammar.format(**{name: " | ".join([*some, *some]) for name, some in lists.items()})
     language, oracle = ours(text), Oracle(text)
     words = {json.loads(word) for word in plain}
     texts = words | {word[:-1] for word in words} | {word + "a" for word in words}
-    for one in sorted(texts | {word.upper() for word in texts} | {word + "k" for word in texts}):
-        assert language(one) == oracle(one), one
+    for sentence in sorted(texts | {word.upper() for word in texts} | {word + "k" for word in texts}):
+        assert language(sentence) == oracle(sentence), sentence

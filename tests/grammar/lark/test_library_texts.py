@@ -39,7 +39,7 @@ def texts(name: str, count: int) -> Iterator[str]:
     """Random texts of a library grammar: its tokens are the words of its examples, and all characters."""
     grammar = Grammar.from_lark((LIBRARY / f"{name}.lark").read_text(encoding="utf-8"))
     examples = json.loads((LIBRARY / f"{name}.examples.json").read_text(encoding="utf-8"))
-    words = {piece for one in examples["accept"] for piece in _PIECE.findall(one)}
+    words = {piece for example in examples["accept"] for piece in _PIECE.findall(example)}
     words |= {f"{word} " for word in words if word.isalpha()} | {f" {word}" for word in words}
     longer = sorted(word.encode() for word in words if len(word) > 1)
     pieces = [*(bytes((byte,)) for byte in range(128)), *longer, b"</s>"]
@@ -48,16 +48,16 @@ def texts(name: str, count: int) -> Iterator[str]:
     bitmask = allocate_bitmask(1, len(pieces))
     for seed in range(count):
         rng = random.Random(seed)
-        one, text = matcher.fork(), b""
+        fork, text = matcher.fork(), b""
         for _ in range(rng.randint(1, MAX_TOKENS)):
-            one.fill_bitmask(bitmask, 0)
+            fork.fill_bitmask(bitmask, 0)
             allowed = weights * unpack_bitmask(bitmask[0], len(pieces))
             if not allowed.any():
                 break
             (token,) = rng.choices(range(len(pieces)), allowed.tolist())
-            assert one.accept(token)
+            assert fork.accept(token)
             text += pieces[token]
-        rest = b"" if one.is_accepting() else grammar.complete(text)
+        rest = b"" if fork.is_accepting() else grammar.complete(text)
         assert rest is not None
         yield (text + rest).decode()
 

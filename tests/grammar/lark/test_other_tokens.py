@@ -127,13 +127,13 @@ def test_both_engines_agree_on_random_grammars(seed: int) -> None:
         return f"({inner}){draw.choice(['', '', '*', '+', '?', '{1,3}'])}"
 
     grammar = Grammar.from_gbnf(f"root ::= {part(3)} {part(3)}")
-    one, other = (new_matcher(grammar, engine) for engine in ("native", "reference"))
+    native, reference = (new_matcher(grammar, engine) for engine in ("native", "reference"))
     for _ in range(8):
-        mask = allowed(one)
-        assert mask == allowed(other)
+        mask = allowed(native)
+        assert mask == allowed(reference)
         tokens = sorted(mask - {EOS})
         if not tokens:
             break
         token = draw.choice(tokens)
-        assert one.accept(token)
-        assert other.accept(token)
+        assert native.accept(token)
+        assert reference.accept(token)

@@ -286,18 +286,18 @@ UNREADABLE = [
 
 
 @every_engine
-@pytest.mark.parametrize(("given", "message"), UNREADABLE)
+@pytest.mark.parametrize(("parameters", "message"), UNREADABLE)
 def test_a_grammar_that_cannot_be_used_is_refused_before_anything_changes(
-    given: Any, message: str, engine: str
+    parameters: Any, message: str, engine: str
 ) -> None:
     scheduler = Scheduler(VOCAB, tokenizer_for(engine))
     scheduler.add(SamplingParams(), request_id="other")
-    for params in (SamplingParams(**given), SamplingParams(**given, grammar_bias=1)):
+    for params in (SamplingParams(**parameters), SamplingParams(**parameters, grammar_bias=1)):
         with pytest.raises(ParameterError) as caught:
             scheduler.add(params, request_id="new")
         assert str(caught.value).startswith(message)
     with pytest.raises(ParameterError):
-        scheduler.add_group(SamplingParams(**given, n=2))
+        scheduler.add_group(SamplingParams(**parameters, n=2))
     assert scheduler.request_ids == ["other"]
     assert scheduler.add(SamplingParams(), request_id="new") == "new"
 

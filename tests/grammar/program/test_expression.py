@@ -49,13 +49,13 @@ def test_a_copied_expression_is_the_same_wherever_it_is_put(before: tuple[Expres
 
 
 def test_the_nodes_after_an_automaton_are_copied_as_they_are() -> None:
-    one, other = Encoder(), Encoder()
-    for encoder in (one, other):
+    plain, other = Encoder(), Encoder()
+    for encoder in (plain, other):
         encoder.add(LETTER)
     part = concat(AUTOMATON, repeat(AUTOMATON), DIGIT)
-    one.add(part)
+    plain.add(part)
     other.add(Frequent(part))
-    assert one.code == other.code
+    assert plain.code == other.code
 
 
 def test_an_expression_is_copied_once() -> None:

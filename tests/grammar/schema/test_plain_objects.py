@@ -29,13 +29,13 @@ def _read(schema: Any) -> Any:
 def _random_schema(rng: random.Random, depth: int = 2) -> Any:
     if not depth or rng.random() < 0.3:
         return rng.choice([True, False, {"type": "integer"}, {"type": ["string", "null"]}, {"enum": []}])
-    found: dict[str, Any] = {"type": "object"}
+    schema: dict[str, Any] = {"type": "object"}
     names = rng.sample(NAMES, rng.randrange(3))
-    found["properties"] = {name: _random_schema(rng, depth - 1) for name in names}
-    found["required"] = [rng.choice(NAMES[:4]) for _ in range(rng.randrange(3))]
-    found["additionalProperties"] = _random_schema(rng, depth - 1)
-    left = rng.sample(sorted(found), rng.randint(2, 4))
-    return {key: found[key] for key in {"type", *left}}
+    schema["properties"] = {name: _random_schema(rng, depth - 1) for name in names}
+    schema["required"] = [rng.choice(NAMES[:4]) for _ in range(rng.randrange(3))]
+    schema["additionalProperties"] = _random_schema(rng, depth - 1)
+    left = rng.sample(sorted(schema), rng.randint(2, 4))
+    return {key: schema[key] for key in {"type", *left}}
 
 
 def _by_formula(schema: Any) -> Any:

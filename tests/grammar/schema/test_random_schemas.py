@@ -34,7 +34,7 @@ COUNTS = st.integers(0, 2)
 def keywords(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
     """One keyword, or a few that belong together."""
     lists = st.lists(inner, min_size=1, max_size=3)
-    one = {
+    by_keyword = {
         "enum": st.lists(VALUES, min_size=1, max_size=3),
         "const": VALUES,
         "properties": st.dictionaries(KEYS, inner, min_size=1, max_size=2),
@@ -49,7 +49,7 @@ def keywords(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]
         **dict.fromkeys(("unevaluatedProperties", "unevaluatedItems"), inner),
         **dict.fromkeys(("allOf", "anyOf", "oneOf"), lists),
     }
-    single = [st.fixed_dictionaries({name: values}) for name, values in one.items()]
+    single = [st.fixed_dictionaries({name: values}) for name, values in by_keyword.items()]
     return st.one_of(
         *single,
         st.fixed_dictionaries({"if": inner, "then": inner, "else": inner}),

@@ -97,14 +97,14 @@ def test_whether_others_wait(turns: ClientTurns[str]) -> None:
 
 
 def test_closing_ends_the_turns_of_those_who_wait_for_them(turns: ClientTurns[str]) -> None:
-    found: list[Any] = []
-    threads = [threading.Thread(target=lambda: found.append(turns.take())) for _ in range(2)]
+    taken: list[Any] = []
+    threads = [threading.Thread(target=lambda: taken.append(turns.take())) for _ in range(2)]
     for thread in threads:
         thread.start()
     assert turns.close() == []
     for thread in threads:
         thread.join(60)
-    assert found == [None, None]
+    assert taken == [None, None]
     assert not turns.put("late", "a")
 
 

@@ -41,14 +41,14 @@ def matcher(request: Any) -> Any:
 
     def new(given: Any, *tokens: str, tokenizer: Tokenizer = TOKENIZER) -> Any:
         compiled = Grammar.from_structural_tag({"format": given}).compile(tokenizer)
-        found = compiled.matcher()
+        tag_matcher = compiled.matcher()
         if request.param == "reference":
             bound = bound_program(compiled.program, tokenizer, compiled.special_names)
             special = sorted(tokenizer.special_token_ids)
-            found = ReferenceGrammar(bound, VOCABULARY, tokenizer.eos_token_ids, special).matcher()
+            tag_matcher = ReferenceGrammar(bound, VOCABULARY, tokenizer.eos_token_ids, special).matcher()
         for token in tokens:
-            assert found.accept(TOKENS.index(token)), token
-        return found
+            assert tag_matcher.accept(TOKENS.index(token)), token
+        return tag_matcher
 
     return new
 
@@ -123,27 +123,27 @@ def test_the_first_end_ends_a_text_even_if_ends_overlap(matcher: Any) -> None:
 
 def test_a_character_is_never_cut(matcher: Any, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "engine_sampler"):
-        found = matcher(think({"max_tokens": 1}), "<think>")
+        tag_matcher = matcher(think({"max_tokens": 1}), "<think>")
         assert caplog.messages == []
-        assert found.accept(HALF)
+        assert tag_matcher.accept(HALF)
     assert ["exceeds max_tokens" in message for message in caplog.messages] == [True]
-    assert allowed(found) == {"rest"}
-    assert found.accept(REST)
-    assert allowed(found) == ENDS
+    assert allowed(tag_matcher) == {"rest"}
+    assert tag_matcher.accept(REST)
+    assert allowed(tag_matcher) == ENDS
 
 
 @pytest.mark.parametrize("most", [10**9, 2**31 - 2])
 def test_a_large_budget_costs_no_more_than_a_text_is_long(most: int) -> None:
     compiled = Grammar.from_structural_tag({"format": think({"max_tokens": most})}).compile(TOKENIZER)
-    found = compiled.matcher()
-    assert found.accept(0)
+    tag_matcher = compiled.matcher()
+    assert tag_matcher.accept(0)
     before = compiled.statistics()
     for _ in range(2_000):
-        assert found.accept(1)
+        assert tag_matcher.accept(1)
     after = compiled.statistics()
     assert after["states"] <= before["states"] + 2
     assert after["memory"] - before["memory"] < 2_000 * 100
-    assert "a" in allowed(found)
+    assert "a" in allowed(tag_matcher)
 
 
 def test_a_thousand_budgets_at_once_are_counted() -> None:
@@ -174,14 +174,14 @@ def test_the_count_is_kept_while_tables_are_built_anew() -> None:
     given = {"type": "or", "elements": [think({"max_tokens": 50}), *large]}
     grammar = Grammar.from_structural_tag({"format": given})
     compiled = grammar.compile(TOKENIZER, limits=Limits(memory=2 << 20))
-    found = compiled.matcher()
+    tag_matcher = compiled.matcher()
     for token in (0, *[1] * 49):
-        assert found.accept(token)
+        assert tag_matcher.accept(token)
     for letter in b"bcdx":
         assert compiled.matcher().accept_bytes(bytes([letter]) * 9_000)
     assert compiled.statistics()["rebuilt"]
-    assert found.accept(1)
-    assert allowed(found) == ENDS
+    assert tag_matcher.accept(1)
+    assert allowed(tag_matcher) == ENDS
 
 
 def test_budgets_are_saved_with_a_grammar_and_sent_between_processes(tmp_path: Path) -> None:

@@ -64,15 +64,15 @@ def matcher(tag: Any) -> Any:
 
 def accepts(tag: Any, *pieces: str | bytes | int) -> bool:
     """Whether a text, given in pieces and special tokens, is in the language of a tag."""
-    found = matcher(tag)
+    tag_matcher = matcher(tag)
     for piece in pieces:
         if isinstance(piece, int):
-            accepted = found.accept(piece)
+            accepted = tag_matcher.accept(piece)
         else:
-            accepted = found.accept_bytes(piece if isinstance(piece, bytes) else piece.encode())
+            accepted = tag_matcher.accept_bytes(piece if isinstance(piece, bytes) else piece.encode())
         if not accepted:
             return False
-    return bool(found.is_accepting())
+    return bool(tag_matcher.is_accepting())
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ def test_free_text_is_valid_utf_8() -> None:
 def test_free_text_ends_where_a_trigger_first_occurs(triggers: list[str], data: Any) -> None:
     text = data.draw(st.text("ab<c", max_size=8))
     rules = [[trigger, const("!")] for trigger in triggers]
-    given = {"type": "dispatch", "rules": rules}
-    assert accepts(given, text) is _reads(text, triggers)
+    dispatch = {"type": "dispatch", "rules": rules}
+    assert accepts(dispatch, text) is _reads(text, triggers)
 
 
 def _reads(text: str, triggers: list[str]) -> bool:
@@ -230,17 +230,17 @@ def test_tags_in_a_tag_do_not_hide_its_end() -> None:
 
 
 def test_tags_with_a_separator_have_nothing_else_around_them() -> None:
-    given = {
+    separated = {
         "type": "tags_with_separator",
         "tags": [tag("<a>", {"type": "regex", "pattern": r"\d+"}, "</a>"), tag("<b>", TEXT, "</b>")],
         "separator": ", ",
     }
-    assert accepts(given, "")
-    assert accepts(given, "<a>12</a>, <b>x, y</b>, <a>3</a>")
-    assert not accepts(given, "<a>12</a>,<a>3</a>")
-    assert not accepts(given, "<a>12</a>, ")
-    assert not accepts({**given, "at_least_one": True}, "")
-    assert not accepts({**given, "stop_after_first": True}, "<a>1</a>, <a>1</a>")
+    assert accepts(separated, "")
+    assert accepts(separated, "<a>12</a>, <b>x, y</b>, <a>3</a>")
+    assert not accepts(separated, "<a>12</a>,<a>3</a>")
+    assert not accepts(separated, "<a>12</a>, ")
+    assert not accepts({**separated, "at_least_one": True}, "")
+    assert not accepts({**separated, "stop_after_first": True}, "<a>1</a>, <a>1</a>")
 
 
 def test_formats_can_be_combined() -> None:
@@ -248,7 +248,7 @@ def test_formats_can_be_combined() -> None:
         "type": "or",
         "elements": [const("yes"), {"type": "json_schema", "json_schema": {"type": "integer"}}],
     }
-    given = {
+    combined = {
         "type": "sequence",
         "elements": [
             either,
@@ -259,10 +259,10 @@ def test_formats_can_be_combined() -> None:
             {"type": "repeat", "min": 2, "max": -1, "content": const("d")},
         ],
     }
-    assert accepts(given, "yes?aabccddd")
-    assert accepts(given, "12bcdd")
+    assert accepts(combined, "yes?aabccddd")
+    assert accepts(combined, "12bcdd")
     for wrong in ("maybebcdd", "yes??bcdd", "yescdd", "yesbcccdd", "yesbcd"):
-        assert not accepts(given, wrong)
+        assert not accepts(combined, wrong)
 
 
 def test_a_grammar_in_a_tag_ignores_text_only_within_itself() -> None:
@@ -301,17 +301,17 @@ def test_special_tokens_are_requested_by_name_or_id() -> None:
 
 
 def test_special_tokens_can_be_triggers() -> None:
-    given = {
+    calls = {
         "type": "token_triggered_tags",
         "trigger_tokens": ["<call>"],
         "tags": [{"begin": {"type": "token", "token": "<call>"}, "content": TEXT, "end": {"token": "<end>"}}],
     }
-    assert accepts(given, "text", 257, "more", 258, "text")
-    assert accepts(given, "text")
-    assert not accepts(given, "text", 257, "more")
-    assert not accepts({**given, "stop_after_first": True}, 257, 258, "text")
-    assert not accepts({**given, "at_least_one": True}, "text")
-    inside = {"type": "sequence", "elements": [tag("<", given, ">"), const("!")]}
+    assert accepts(calls, "text", 257, "more", 258, "text")
+    assert accepts(calls, "text")
+    assert not accepts(calls, "text", 257, "more")
+    assert not accepts({**calls, "stop_after_first": True}, 257, 258, "text")
+    assert not accepts({**calls, "at_least_one": True}, "text")
+    inside = {"type": "sequence", "elements": [tag("<", calls, ">"), const("!")]}
     assert accepts(inside, "<a", 257, 258, "b>!")
 
 

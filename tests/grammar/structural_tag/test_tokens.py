@@ -83,15 +83,15 @@ def test_special_tokens_in_triggers_interrupt_free_text(matcher: Any) -> None:
 
 
 def test_a_name_that_is_no_special_token_is_text(matcher: Any) -> None:
-    given = tag("", TEXT, "</think>")
-    assert masks(matcher(given), A, OPEN, WORD, CLOSE) == [
+    text_tag = tag("", TEXT, "</think>")
+    assert masks(matcher(text_tag), A, OPEN, WORD, CLOSE) == [
         ORDINARY,
         ORDINARY,
         ORDINARY,
         ORDINARY,
         {EOS},
     ]
-    assert masks(matcher(given), THINK)[-1] == {EOS}
+    assert masks(matcher(text_tag), THINK)[-1] == {EOS}
 
 
 def test_a_token_that_ends_texts_is_not_part_of_one(matcher: Any) -> None:
@@ -141,29 +141,29 @@ def test_a_token_that_ends_a_tag_is_not_among_the_tokens_in_it(matcher: Any) -> 
 
 
 def test_tokens_can_interrupt_any_tokens(matcher: Any) -> None:
-    given = {
+    dispatch = {
         "type": "token_dispatch",
         "rules": [["<call>", const("a")], ["</think>", const("b")]],
         "exclude_tokens": ["!"],
     }
     free = EVERY - {MARK} | {EOS}
-    assert masks(matcher(given), A, CALL, A, THINK, B, OPEN, WORD) == [
+    assert masks(matcher(dispatch), A, CALL, A, THINK, B, OPEN, WORD) == [
         *(free, free, {A}, free, {B}),
         *(free, free, free),
     ]
-    once = masks(matcher({**given, "loop": False}), CALL, A)
+    once = masks(matcher({**dispatch, "loop": False}), CALL, A)
     assert once == [free, {A}, {EOS}]
 
 
 def test_excluded_tokens_do_not_occur_between_tags(matcher: Any) -> None:
-    given = {
+    calls = {
         "type": "token_triggered_tags",
         "trigger_tokens": ["<call>"],
         "tags": [{"begin": {"token": "<call>"}, "content": const("a"), "end": {"token": "<end>"}}],
     }
     free = ORDINARY | {CALL, EOS}
-    assert masks(matcher({**given, "exclude_tokens": ["<end>"]}), A, CALL, A, END)[::4] == [free, free]
-    without = masks(matcher({**given, "exclude_tokens": ["</think>"]}), OPEN, WORD, CLOSE, CALL, A, END)
+    assert masks(matcher({**calls, "exclude_tokens": ["<end>"]}), A, CALL, A, END)[::4] == [free, free]
+    without = masks(matcher({**calls, "exclude_tokens": ["</think>"]}), OPEN, WORD, CLOSE, CALL, A, END)
     assert without == [*[free - {THINK}] * 4, {A}, {END}, free - {THINK}]
 
 

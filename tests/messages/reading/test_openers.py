@@ -89,7 +89,7 @@ def test_tags_that_begin_alike_take_no_more_trials_than_a_few(shared: str, match
 
 def test_beginnings_that_begin_with_each_other_are_bounded() -> None:
     nested = ["<" * number + "\nx" for number in range(1, 100)]
-    divided = ["<" + "\n".join(one) for one in itertools.product(("<", "<<"), repeat=8)]
+    divided = ["<" + "\n".join(parts) for parts in itertools.product(("<", "<<"), repeat=8)]
     for begins in (nested, divided):
         MessageParser(structural_tag=tags(begins[:MAX_NESTED]))
         with pytest.raises(
@@ -98,7 +98,7 @@ def test_beginnings_that_begin_with_each_other_are_bounded() -> None:
             MessageParser(structural_tag=tags(begins))
     parser = MessageParser(stop=["a" * number for number in range(1, 250)])
     parser.feed("b" + "a" * 300)
-    assert [one.text for one in parser.parts] == ["b"]
+    assert [part.text for part in parser.parts] == ["b"]
 
 
 def test_marks_of_tags_that_are_too_long_to_be_held_back_are_refused() -> None:

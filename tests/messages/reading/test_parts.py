@@ -79,16 +79,16 @@ def test_what_has_no_part_to_be_told_is_a_deviation_and_the_call_goes_on(argumen
     for seed in range(4):
         parser = MessageParser("hermes", values=True)
         text = CALL % ("f", arguments)
-        events = [one for piece in random_cuts(text, Random(seed)) for one in parser.feed(piece)]
+        events = [event for piece in random_cuts(text, Random(seed)) for event in parser.feed(piece)]
         assert parser.deviation == (
             f"the arguments of call 0 are not told by their parts any more: {FAULTS[arguments]}"
         )
-        assert [one.kind for one in events if one.kind in ("deviation", "call_complete")] == [
+        assert [event.kind for event in events if event.kind in ("deviation", "call_complete")] == [
             "deviation",
             "call_complete",
         ]
         assert chat_message(parser)["tool_calls"][0]["function"]["arguments"] == arguments
-        told.append([(one.pointer, one.text) for one in events if one.kind == "value"])
+        told.append([(event.pointer, event.text) for event in events if event.kind == "value"])
     assert told.count(told[0]) == len(told)
 
 

@@ -150,9 +150,9 @@ OF_THE_ANSWER: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("given", OF_THE_ANSWER, ids=lambda given: next(iter(given)))
+@pytest.mark.parametrize("settings", OF_THE_ANSWER, ids=lambda settings: next(iter(settings)))
 def test_what_holds_in_the_answer_holds_as_in_a_request_of_its_own(
-    backend: str, given: dict[str, Any]
+    backend: str, settings: dict[str, Any]
 ) -> None:
     for seed in range(8):
         sampling = {"temperature": 1.1, "frequency_penalty": 0.3, "seed": seed}
@@ -160,7 +160,7 @@ def test_what_holds_in_the_answer_holds_as_in_a_request_of_its_own(
         phased = chat.add(
             [2, START],
             **sampling,
-            **given,
+            **settings,
             thinking={"start": "<think>", "end": "</think>", "eos": "mask"},
             thinking_token_budget=6,
             max_tokens=MOST,
@@ -170,9 +170,9 @@ def test_what_holds_in_the_answer_holds_as_in_a_request_of_its_own(
             backend,
             [END],
             {**sampling, "ignore_eos": True},
-            {**sampling, **given},
+            {**sampling, **settings},
             6,
-            [START] if "stop" in given and "json_object" not in given else [EOS, EOS],
+            [START] if "stop" in settings and "json_object" not in settings else [EOS, EOS],
             [END],
             [END],
         )

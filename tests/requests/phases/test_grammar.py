@@ -85,23 +85,23 @@ def test_an_opening_allows_markers_at_the_beginning_alone() -> None:
         matcher.fill_bitmask(mask)
         return {t for t in range(VOCAB) if mask[0, t // 32] >> t % 32 & 1}
 
-    one, two, a, ab, b = ids(b"1", b"2", b"a", b"ab", b"b")
-    assert allowed() == {START, one, a, ab}
-    assert matcher.accept(one)
-    assert allowed() == {two, b}
-    assert matcher.accept(two)
-    assert allowed() == {one, b}
+    digit_1, digit_2, a, ab, b = ids(b"1", b"2", b"a", b"ab", b"b")
+    assert allowed() == {START, digit_1, a, ab}
+    assert matcher.accept(digit_1)
+    assert allowed() == {digit_2, b}
+    assert matcher.accept(digit_2)
+    assert allowed() == {digit_1, b}
     copy = matcher.fork()
     assert copy.accept(b)
-    assert not copy.accept(one)
-    assert matcher.accept(one)
+    assert not copy.accept(digit_1)
+    assert matcher.accept(digit_1)
     assert allowed() == set()
     assert not matcher.accept(b)
     matcher.rollback(1)
     assert matcher.accept(b)
     matcher.rollback(3)
     matcher.is_open = False
-    assert allowed() == {one, a, ab}
+    assert allowed() == {digit_1, a, ab}
     assert not matcher.accept(START)
 
 

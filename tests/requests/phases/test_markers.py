@@ -31,7 +31,7 @@ def text_of(tokens: list[int]) -> str:
 @pytest.mark.parametrize("text", ["en", "d>\n", "e", "n<think>d", "</end>", "<other>>\n"])
 def test_a_text_is_found_exactly_where_it_ends(text: str) -> None:
     markers, symbols = markers_of(text), TABLE.parse(text)
-    found = 0
+    matches = 0
     for seed in range(300):
         random = np.random.default_rng(seed)
         likely = [*ids(b"e", b"n", b"en", b"d>", b"d", b">", b">\n", b"\n", b"</"), START, OTHER]
@@ -43,10 +43,10 @@ def test_a_text_is_found_exactly_where_it_ends(text: str) -> None:
             match = markers.match(np.array(tokens[:length]), begin)
             assert (match is not None) == ends_now
             if match is not None:
-                found += 1
+                matches += 1
                 assert text_of(tokens[match.start : length]).find(symbols) >= 0
                 assert match.is_aligned == (text_of(tokens[match.start : length]) == symbols)
-    assert found > 2
+    assert matches > 2
 
 
 def test_a_text_that_is_one_token_is_that_token_if_that_is_preferred() -> None:

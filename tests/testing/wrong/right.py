@@ -240,14 +240,14 @@ class Word(TextMatcher):
         self.word = word
 
     def advance(self, state: Any, data: bytes) -> Any:
-        found = None
+        match = None
         for i, byte in enumerate(data):
             read = self.word[:state] + bytes([byte])
             state = next(n for n in range(len(read), -1, -1) if self.word.startswith(read[len(read) - n :]))
             if state == len(self.word):
-                found = found or self.match(i + 1)
+                match = match or self.match(i + 1)
                 state = next(n for n in range(state - 1, -1, -1) if self.word.endswith(self.word[:n]))
-        return state, found
+        return state, match
 
     def match(self, end: int) -> TextMatch:
         return TextMatch(end, end - len(self.word), self.word.decode())

@@ -74,13 +74,15 @@ def _backwards(
         if leading is None:
             candidates = configurations.threads[reached[at]]
             steps.spend(1 + len(candidates))
-            leading = known[key] = frozenset(one for one in candidates if any(threads.after(one, *key[1:])))
+            leading = known[key] = frozenset(
+                thread for thread in candidates if any(threads.after(thread, *key[1:]))
+            )
         if at in units.named:
             end, token_id = units.named[at]
             behind = live[len(units.units) - end]
             candidates = configurations.threads[reached[at]]
             leading = leading.union(
-                one for one in candidates if any(threads.after(one, -1 - token_id, behind))
+                thread for thread in candidates if any(threads.after(thread, -1 - token_id, behind))
             )
         live.append(leading)
     return live[::-1]

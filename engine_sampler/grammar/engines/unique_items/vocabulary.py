@@ -201,7 +201,7 @@ class TokenParts:
         tokens = texts_of(tokenizer)
         self.marked = tokens.with_byte(UNIQUE_MARK).tolist()
         special = set(np.flatnonzero(~tokens.usual).tolist())
-        quoted = [(one, self.texts[one]) for one in tokens.with_byte(b'"').tolist()]
+        quoted = [(i, self.texts[i]) for i in tokens.with_byte(b'"').tolist()]
         ends = {i for i, text in quoted if head_of(text, True) < len(text)}
         within = [
             (_bare(text, True) if i in ends else text, i)
@@ -222,7 +222,7 @@ class TokenParts:
             if i not in special and _OUTSIDE.fullmatch(_without_strings(text))
         ]
         self.between = Index(between)
-        self.unnumbered = Index(one for one in between if not _WHOLE_NUMBER.fullmatch(one[0]))
+        self.unnumbered = Index(pair for pair in between if not _WHOLE_NUMBER.fullmatch(pair[0]))
         self.boundaries = {
             True: Boundaries(
                 (t[head_of(t, True) :], i) for t, i in within if i in ends and _has_comma(t, True)

@@ -171,13 +171,13 @@ class _Reading:
             if name in used.union(ignore) and name in self._undefined()
         ]
         added += [
-            TerminalDef(name, PatternRE(one.text), one.priority)
-            for name, one in self._operators.items()
+            TerminalDef(name, PatternRE(operator.text), operator.priority)
+            for name, operator in self._operators.items()
             if name in used.union(ignore)
         ]
-        for one in terminals:
-            if one.name.startswith("__ANON"):
-                self._messages.show_as(one.name, one.pattern.raw or repr(one.pattern.value))
+        for terminal in terminals:
+            if terminal.name.startswith("__ANON"):
+                self._messages.show_as(terminal.name, terminal.pattern.raw or repr(terminal.pattern.value))
         return _Compiled([*terminals, *added], rules, ignore)
 
     def _with_pattern(self, definition: Any) -> Any:

@@ -173,13 +173,15 @@ class _Endings:
     def _kept(self, state: int, edge: Edge) -> Edge | None:
         """An edge to a state without the texts that lead nowhere; None if there are no others."""
         endings = self._endings.get(edge.symbol, [])
-        dead = [one for one in endings if not any(self._leads_on(state, guard) for guard in one.guards)]
+        dead = [
+            ending for ending in endings if not any(self._leads_on(state, guard) for guard in ending.guards)
+        ]
         if not dead:
             return edge
         if len(dead) == len(endings):
             return None
         whole = self._rules.expressions[edge.symbol] or NOTHING
-        less = both(whole, *(complement(one.texts) for one in dead))
+        less = both(whole, *(complement(ending.texts) for ending in dead))
         return edge._replace(symbol=self._rules.terminal(self._rules.terminal_names[edge.symbol], less))
 
     def _endings_of(self, symbol: int) -> Iterator[_Ending]:

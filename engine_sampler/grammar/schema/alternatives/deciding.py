@@ -54,13 +54,13 @@ class Deciding:
         if any(len(choice) < 2 for choice in left) or not left:
             return [(atoms, _of(left))]
         counts, keys = _counts(left)
-        part = max(counts, key=lambda one: counts[one])
+        part = max(counts, key=lambda formula: counts[formula])
         undecided = {name: count for name, count in keys.items() if not facts.is_decided(name)}
-        name = max(undecided, key=lambda one: undecided[one], default=None)
+        name = max(undecided, key=lambda key: undecided[key], default=None)
         if by_presence and name is not None and undecided[name] > max(counts[part], 1):
             return [(atoms, ((HAS, name, present), *_of(left))) for present in (False, True)]
         if counts[part] > 1:
-            others = _of([[one for one in choice if one != part] for choice in left])
+            others = _of([[other for other in choice if other != part] for choice in left])
             rest = _of([choice for choice in left if part not in choice])
             return [(atoms, (opposite(part, self._exclusion), *others)), (atoms, (part, *rest))]
         return self._each_part(atoms, left)

@@ -67,14 +67,14 @@ def simplified(choice: Iterable[Formula], facts: Facts, exclusion: Exclusion) ->
             simpler[part] = None
             continue
         name, known = member.name, facts.literals_of(member.name)
-        new = [one for one in member.literals if not exclusion.implied(one, known)]
+        new = [literal for literal in member.literals if not exclusion.implied(literal, known)]
         if exclusion.impossible([*known, *new]):
             continue
         is_certain = name in absent or facts.is_present(name)
         if is_certain and not new:
             return None
         presence: list[Formula] = [] if is_certain else [(HAS, name, True)]
-        simpler[conjunction([*presence, *((PROPERTIES, ((name, one),)) for one in new)])] = None
+        simpler[conjunction([*presence, *((PROPERTIES, ((name, literal),)) for literal in new)])] = None
         if name in absent:
             merged.add(name)
     return [part for part in simpler if part[0] != HAS or part[2] or part[1] not in merged]

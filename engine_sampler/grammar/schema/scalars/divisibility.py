@@ -136,14 +136,14 @@ def _by_primes(formula: Formula, unit: Fraction, sizes: list[int]) -> Formula:
         return formula
     primes = sorted({prime for size in sizes for prime in _primes_of(size)})
     most = tuple(max(_times(prime, size) for size in sizes) for prime in primes)
-    if prod(one + 1 for one in most) > _MAX_CLASSES:
+    if prod(exponent + 1 for exponent in most) > _MAX_CLASSES:
         return formula
     known = _Primes(tuple(primes), most, unit)
     needed = {value: known.times(value) for value in _divisors(conjunction(about))}
     rest = [part for part in parts if not _is_about_divisors(part)]
     allowed = {
         powers
-        for powers in spend_on_each(product(*(range(one + 1) for one in most)), 4 * weight(formula))
+        for powers in spend_on_each(product(*(range(exponent + 1) for exponent in most)), 4 * weight(formula))
         if _holds(conjunction(about), powers, needed)
     }
     said = _said(allowed, known)

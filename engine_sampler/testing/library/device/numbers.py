@@ -27,14 +27,14 @@ def numbers(library: Library, device: Device, tally: Tally) -> Tried:
     """Numbers of other requests, in another order, and many: the tokens follow from them."""
     for size in (5, 150):
         with RoomOnDevice(library, device, size) as room:
-            for given in _that_draw(room, [*CHAINS, *FILTERS]):
-                kind = named("es_random", room.random_kind(build_chain(SamplingParams(**given)))).lower()
+            for settings in _that_draw(room, [*CHAINS, *FILTERS]):
+                kind = named("es_random", room.random_kind(build_chain(SamplingParams(**settings)))).lower()
                 for seed in range(2):
-                    yield f"{kind} of other requests", _by_others(room, given, seed, tally)
-                    yield f"{kind} in another order", _in_another_order(room, given, seed, tally)
+                    yield f"{kind} of other requests", _by_others(room, settings, seed, tally)
+                    yield f"{kind} in another order", _in_another_order(room, settings, seed, tally)
     with RoomOnDevice(library, device, 20) as room:
-        for given in _that_draw(room, [{}]):
-            yield f"the distribution of {_DRAWS:,} draws", _distribution(room, given, tally)
+        for settings in _that_draw(room, [{}]):
+            yield f"the distribution of {_DRAWS:,} draws", _distribution(room, settings, tally)
 
 
 def _that_draw(room: RoomOnDevice, given: Sequence[Settings]) -> list[Settings]:

@@ -39,15 +39,15 @@ def _promise(library: Library, device: Device, name: str, tried: Attempt) -> Che
     tally, held = Tally(), 0
     for size in _SIZES:
         with RoomOnDevice(library, device, size) as room:
-            for i, given in enumerate(_settings() if size == _SIZES[0] else [*CHAINS, *FILTERS]):
-                if not _is_promised(room, given, name):
+            for i, settings in enumerate(_settings() if size == _SIZES[0] else [*CHAINS, *FILTERS]):
+                if not _is_promised(room, settings, name):
                     continue
                 try:
-                    problem = tried(room, given, np.random.default_rng([size, i]), tally)
+                    problem = tried(room, settings, np.random.default_rng([size, i]), tally)
                 except ParameterError:  # ids outside a small vocabulary
                     continue
                 if problem is not None:
-                    return CheckResult(name, FAILED, f"{given or 'dist'}, {size} tokens: {problem}")
+                    return CheckResult(name, FAILED, f"{settings or 'dist'}, {size} tokens: {problem}")
                 held += 1
     return CheckResult(name, PASSED, f"{held} programs, {tally}") if held else CheckResult(name, NOT_PROMISED)
 

@@ -107,7 +107,7 @@ def _wrong_form(step: LibraryStep, left: tuple[np.ndarray, np.ndarray], row: int
 def _wrong_rest(
     left: tuple[np.ndarray, np.ndarray],
     right: tuple[np.ndarray, np.ndarray],
-    given: np.ndarray,
+    row_logits: np.ndarray,
     *,
     kept: bool,
     alone: bool,
@@ -119,10 +119,12 @@ def _wrong_rest(
     if len(missing):
         return f"token {missing[0]} is missing among {len(ids)} survivors"
     if kept:
-        strangers = extra[~np.isin(given[extra], right[1])] if alone else extra[given[extra] == -np.inf]
+        strangers = (
+            extra[~np.isin(row_logits[extra], right[1])] if alone else extra[row_logits[extra] == -np.inf]
+        )
         if len(strangers):
             return f"token {strangers[0]} survives, which ties with none"
-        same = np.array_equal(logits, given[ids])
+        same = np.array_equal(logits, row_logits[ids])
     elif len(extra):
         return f"token {extra[0]} survives"
     else:

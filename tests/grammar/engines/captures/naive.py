@@ -61,15 +61,15 @@ class NaiveCaptures:
 
     def _derivable(self, words: Sequence[str]) -> set[Span]:
         """Which rules derive which words."""
-        found: set[Span] = set()
+        spans: set[Span] = set()
         while True:
-            before = len(found)
+            before = len(spans)
             for rule in self._rules:
                 for start in range(len(words) + 1):
-                    for parts in self._parts(found, words, rule, start):
-                        found.add((rule, start, parts[-1][2] if parts else start))
-            if len(found) == before:
-                return found
+                    for parts in self._parts(spans, words, rule, start):
+                        spans.add((rule, start, parts[-1][2] if parts else start))
+            if len(spans) == before:
+                return spans
 
     def _parts(
         self, derivable: set[Span], words: Sequence[str], rule: str, start: int

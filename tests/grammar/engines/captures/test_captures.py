@@ -267,14 +267,16 @@ def test_captures_are_the_nodes_of_larks_trees(case: str, lexer: Any) -> None:
     ours = Grammar.from_lark(text.replace(" CAPTURE", "[capture]"), lexer=lexer)
     options: Any = {"parser": "earley"} if lexer == "dynamic_complete" else {"parser": "lalr"}
     theirs = lark.Lark(text.replace(" CAPTURE", ""), lexer=lexer, propagate_positions=True, **options)
-    for given in inputs:
-        found = sorted(
-            (one.start, one.end, name) for name, captures in ours.captures(given).items() for one in captures
+    for sentence in inputs:
+        spans = sorted(
+            (one.start, one.end, name)
+            for name, captures in ours.captures(sentence).items()
+            for one in captures
         )
-        tree = theirs.parse(given)
-        nodes = [node for node in tree.iter_subtrees() if node.data in ours.captures(given)]
-        offset = [len(given[:place].encode()) for place in range(len(given) + 1)]
-        assert found == sorted(
+        tree = theirs.parse(sentence)
+        nodes = [node for node in tree.iter_subtrees() if node.data in ours.captures(sentence)]
+        offset = [len(sentence[:place].encode()) for place in range(len(sentence) + 1)]
+        assert spans == sorted(
             (offset[node.meta.start_pos], offset[node.meta.end_pos], str(node.data)) for node in nodes
         )
 

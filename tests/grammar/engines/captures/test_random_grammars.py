@@ -78,15 +78,15 @@ def test_tokens_capture_what_their_text_captures(
     places = [0, *itertools.accumulate(len(PIECES[token]) for token in tokens)]
     assert found.keys() == grammar.captures(text).keys()
     for name, captures in grammar.captures(text).items():
-        for whole, one in zip(captures, found[name], strict=True):
-            assert one[:3] == whole[:3]
-            assert one.tokens is not None
-            first, end = one.tokens
-            assert places[first] <= one.start
-            if one.data:
-                assert one.start < places[first + 1]
-                assert places[end - 1] < one.end <= places[end]
+        for whole, capture in zip(captures, found[name], strict=True):
+            assert capture[:3] == whole[:3]
+            assert capture.tokens is not None
+            first, end = capture.tokens
+            assert places[first] <= capture.start
+            if capture.data:
+                assert capture.start < places[first + 1]
+                assert places[end - 1] < capture.end <= places[end]
             else:
                 assert first == end
-                assert one.start < [*places, len(text) + 1][first + 1]
-            assert text.encode()[one.start : one.end] == one.data
+                assert capture.start < [*places, len(text) + 1][first + 1]
+            assert text.encode()[capture.start : capture.end] == capture.data

@@ -60,8 +60,8 @@ def random_pattern(draw: random.Random, depth: int) -> str:
 
 def random_terminals(draw: random.Random) -> list[TerminalDef]:
     """Two patterns that can be read, and literals that they may match, with flags and priorities."""
-    found: list[TerminalDef] = []
-    while len(found) < 2:
+    terminals: list[TerminalDef] = []
+    while len(terminals) < 2:
         flags = draw.choice([(), (), ("i",)])
         pattern = PatternRE(random_pattern(draw, 3), flags)
         try:
@@ -69,11 +69,11 @@ def random_terminals(draw: random.Random) -> list[TerminalDef]:
         except GrammarError:  # what follows would decide
             continue
         if pattern.min_width:
-            found.append(TerminalDef(f"P{len(found)}", pattern, draw.choice([0, 0, 1])))
+            terminals.append(TerminalDef(f"P{len(terminals)}", pattern, draw.choice([0, 0, 1])))
     for text in dict.fromkeys("".join(draw.choices("aabAé\n", k=draw.randint(1, 5))) for _ in range(9)):
         pattern = PatternStr(text, draw.choice([(), (), ("i",)]))
-        found.append(TerminalDef(f"K{len(found)}", pattern, draw.choice([0, 0, 1])))
-    return found
+        terminals.append(TerminalDef(f"K{len(terminals)}", pattern, draw.choice([0, 0, 1])))
+    return terminals
 
 
 def entries_of_lark(terminals: list[TerminalDef], ignore: set[str]) -> list[tuple[str, bool, bool]]:
@@ -82,14 +82,14 @@ def entries_of_lark(terminals: list[TerminalDef], ignore: set[str]) -> list[tupl
         terminals, key=lambda t: (-t.priority, -t.pattern.max_width, -len(t.pattern.value), t.name)
     )
     tried, keywords = _create_unless(terminals, 0, re, False)
-    places = {one.name: place for place, one in enumerate(terminals)}
-    found = []
-    for one in tried:
-        if one.name not in ignore and one.name in keywords:
-            names = keywords[one.name].scanner.allowed_types
-            found += [(name, True, False) for name in sorted(names, key=places.__getitem__)]
-        found.append((one.name, False, one.name in ignore))
-    return found
+    places = {terminal.name: place for place, terminal in enumerate(terminals)}
+    entries = []
+    for terminal in tried:
+        if terminal.name not in ignore and terminal.name in keywords:
+            names = keywords[terminal.name].scanner.allowed_types
+            entries += [(name, True, False) for name in sorted(names, key=places.__getitem__)]
+        entries.append((terminal.name, False, terminal.name in ignore))
+    return entries
 
 
 def order_of(terminals: list[TerminalDef], ignore: set[str]) -> LexerOrder:

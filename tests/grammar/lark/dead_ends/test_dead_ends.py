@@ -153,7 +153,7 @@ def compared(old: Any, new: Any) -> str:
 def test_random_grammars_keep_their_texts_and_lose_most_dead_ends(
     lexer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
     for seed in range(50):
         text = random_grammar(seed)
         try:
@@ -165,6 +165,6 @@ def test_random_grammars_keep_their_texts_and_lose_most_dead_ends(
             patched.setattr(reading, "drop_dead_ends", lambda *arguments: False)
             old = configurations(READERS[lexer](text))
         if old is not None:
-            found[compared(old, new)] += 1
-    assert found["closed"] > 3 * found["open"]
-    assert found["none"] > 10
+            outcomes[compared(old, new)] += 1
+    assert outcomes["closed"] > 3 * outcomes["open"]
+    assert outcomes["none"] > 10

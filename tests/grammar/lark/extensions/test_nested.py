@@ -67,7 +67,7 @@ def test_each_grammar_ignores_its_own_text() -> None:
 
 
 def test_names_and_braces_of_a_nested_grammar_are_its_own() -> None:
-    found = Grammar.from_lark(
+    grammar = Grammar.from_lark(
         """start: x n x  // }
         x: "{"
         n: %lark {   # {
@@ -77,10 +77,10 @@ def test_names_and_braces_of_a_nested_grammar_are_its_own() -> None:
         """
     )
     for text in ("{}x}x{", "{}{", '{{"a":1}{', "{}{{"):
-        assert found.check(text).valid
-    assert not found.check("{}x{").valid
+        assert grammar.check(text).valid
+    assert not grammar.check("{}x{").valid
     alphabet = "{}x"
-    assert sum(found.check("".join(one)).valid for one in product(alphabet, repeat=4)) == 1
+    assert sum(grammar.check("".join(one)).valid for one in product(alphabet, repeat=4)) == 1
 
 
 def test_a_nested_grammar_sets_captures_and_parameters() -> None:

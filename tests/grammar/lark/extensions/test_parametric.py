@@ -38,18 +38,18 @@ def chosen(text: str) -> bool:
 
 def chosen_texts() -> set[str]:
     """What `CHOSEN` derives, by hand."""
-    found, waiting = set(), [("", 0)]
+    derived, waiting = set(), [("", 0)]
     while waiting:
         text, p = waiting.pop()
         if p.bit_count() >= 1:
-            found.add(text)
+            derived.add(text)
         if not p & 1 and p.bit_count() < 2:
             waiting.append((text + "a", p | 1))
         if not p & 2 and (p & 31).bit_count() != 2:
             waiting.append((text + "b", p | 2))
         if not p & 4 and (p == 0 or p >> 2 == 0):
             waiting.append((text + "c", p | 4))
-    return found
+    return derived
 
 
 CASES: dict[str, tuple[str, Callable[[str], bool]]] = {

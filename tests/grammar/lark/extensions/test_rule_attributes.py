@@ -181,17 +181,17 @@ m{v}[min_p=0.5]: "(" v ")"
 
 def names_of(text: str, written: str) -> list[dict[str, Any]]:
     """The parameters that hold after each character of `written`, the same for both engines."""
-    found: list[list[dict[str, Any]]] = []
+    by_matcher: list[list[dict[str, Any]]] = []
     for matcher in matchers(text):
         settings = settings_of(matcher)
         assert settings is not None
         sets: list[dict[str, Any]] = [{}, *(dict(parameters) for _, parameters in settings.settings)]
-        found.append([sets[settings.present(matcher)]])
+        by_matcher.append([sets[settings.present(matcher)]])
         for character in written:
             assert matcher.accept_bytes(character.encode())
-            found[-1].append(sets[settings.present(matcher)])
-    assert all(one == found[0] for one in found)
-    return found[0]
+            by_matcher[-1].append(sets[settings.present(matcher)])
+    assert all(one == by_matcher[0] for one in by_matcher)
+    return by_matcher[0]
 
 
 def test_parameters_hold_where_the_next_token_may_be_in_their_rule() -> None:

@@ -18,13 +18,13 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def is_equal(one: Any, other: Any) -> bool:
+def is_equal(value: Any, other: Any) -> bool:
     """Whether two values are equal in JSON, where true is not 1."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(is_equal(one[name], other[name]) for name in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(is_equal, one, other))
-    return isinstance(one, bool) == isinstance(other, bool) and one == other
+    if isinstance(value, dict) and isinstance(other, dict):
+        return value.keys() == other.keys() and all(is_equal(value[name], other[name]) for name in value)
+    if isinstance(value, list) and isinstance(other, list):
+        return len(value) == len(other) and all(map(is_equal, value, other))
+    return isinstance(value, bool) == isinstance(other, bool) and value == other
 
 
 def is_valid(schema: Any, value: Any) -> bool:
