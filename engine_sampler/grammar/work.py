@@ -50,8 +50,8 @@ class ReadingWork:
 
     @property
     def is_over(self) -> bool:
-        """Whether the reading was interrupted before its block had begun, or while it ended: nothing has ended
-        the counting since."""
+        """Whether the reading was interrupted before its block had begun, or while it ended: then nothing has
+        ended the counting."""
         return self._owner() is None
 
     def pause(self) -> None:

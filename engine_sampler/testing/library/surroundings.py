@@ -113,7 +113,7 @@ def _limits_of_resources() -> list[Any]:
 
 
 _NUMBERS = ctypes.create_string_buffer(128)
-"""The state of C's `rand`, from now on; of the size that it has in glibc, so that its numbers are the same."""
+"""The state of C's `rand` from now on, of the size that it has in glibc: its numbers are the same."""
 
 
 @functools.cache
