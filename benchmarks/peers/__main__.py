@@ -31,7 +31,6 @@ ENGINES = {
 }
 """Engine → the module that measures it, and the libraries that it needs."""
 MAIN = 131_072
-PLUGIN = Path(__file__).parents[2] / "plugins" / "engine-sampler-vllm"
 START, END = "<!-- peers -->", "<!-- end of peers -->"
 
 
@@ -39,7 +38,6 @@ def main() -> None:
     options = _arguments()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    sys.path[:0] = [str(PLUGIN)]
     costs = {}
     for engine in options.engine:
         module, needed = ENGINES[engine]

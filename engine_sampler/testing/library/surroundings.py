@@ -46,6 +46,9 @@ class Surroundings:
             _SYSTEM.fesetenv(self._floats)
         os.chdir(self._before[_FOLDER])
         locale.setlocale(locale.LC_ALL, self._before[_LOCALE])
+        for number, was_open in enumerate(self._before.get(_STANDARD, ())):
+            if was_open and not _is_open(number):
+                os.dup2(os.open(os.devnull, os.O_RDWR), number)  # that opens the same one: the least is free
 
 
 def _float_environment() -> Any:
@@ -119,7 +122,7 @@ _NUMBERS = ctypes.create_string_buffer(128)
 @functools.cache
 def _numbers_are_kept_here() -> None:
     if _SYSTEM is not None:
-        _SYSTEM.initstate(1, _NUMBERS, ctypes.c_size_t(len(_NUMBERS)))
+        _SYSTEM.initstate(4711, _NUMBERS, ctypes.c_size_t(len(_NUMBERS)))
 
 
 def _random_numbers() -> bytes:
@@ -132,7 +135,7 @@ def open_files() -> int:
     return len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0
 
 
-_FOLDER, _LOCALE = "the current folder", "the locale"
+_FOLDER, _LOCALE, _STANDARD = "the current folder", "the locale", "standard input and output"
 
 PROCESS: Mapping[str, Callable[[], Any]] = {
     _FOLDER: os.getcwd,
@@ -148,7 +151,7 @@ PROCESS: Mapping[str, Callable[[], Any]] = {
             "the priority": lambda: os.getpriority(os.PRIO_PROCESS, 0),
             "the limits of resources": _limits_of_resources,
             "the state of C's rand": _random_numbers,
-            "standard input and output": lambda: [_is_open(number) for number in range(3)],
+            _STANDARD: lambda: [_is_open(number) for number in range(3)],
         }
         if _POSIX
         else {}
