@@ -11,7 +11,6 @@ import importlib.util
 import os
 import sys
 from importlib import import_module
-from pathlib import Path
 
 import numpy as np
 
