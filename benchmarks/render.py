@@ -98,7 +98,7 @@ def report(results: Results) -> str:
             "### Around a step, microseconds",
             around_a_step(results),
             "### The interfaces of MindIE and ATB, relative to what they are built on",
-            adapters(results),
+            mindie(results),
             noise(results),
         )
     )
@@ -218,7 +218,7 @@ def with_masks(results: Results) -> str:
     return table(["settings", *heads], rows)
 
 
-def adapters(results: Results) -> str:
+def mindie(results: Results) -> str:
     cases = dict.fromkeys(entry.case for entry in results.entries if entry.series == ADAPTER)
     rows = [
         [case, *(times(results.times(ADAPTER, Shape(case, MAIN, n), BENEATH)) for n in ADAPTER_ROWS)]

@@ -27,7 +27,7 @@ _UMASK = threading.Lock()
 class Surroundings:
     """What the process and the calling thread are like: taken when this is made.
 
-    `changes` names what is different now, and `restore` undoes what would disturb the checks to come.
+    `changes` names what is different now, and undoes what would disturb the checks to come.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The adapters for vLLM and transformers leave logits on their device: rows are processed there, and only
+"""The integrations for vLLM and transformers leave logits on their device: rows are processed there, and only
 tokens, faults and histories move."""
 
 from __future__ import annotations
