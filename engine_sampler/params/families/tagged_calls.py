@@ -1,0 +1,98 @@
+"""Families that mark each argument of a call."""
+
+from __future__ import annotations
+
+from .family import Family
+
+_XML = "<tool_call>\n<function={name}>\n", "\n</function>\n</tool_call>"
+_MINIMAX = "]<]minimax[>["
+_GLM_MARKS = ("</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>")
+
+
+def _dsml(calls: str, invoke: str, style: str) -> Family:
+    return Family(
+        f'<｜DSML｜{invoke} name="{{name}}">\n',
+        f"</｜DSML｜{invoke}>\n",
+        style,
+        section=(f"<｜DSML｜{calls}>\n", f"</｜DSML｜{calls}>"),
+        lead="\n\n",
+        trigger=f"<｜DSML｜{calls}>",
+    )
+
+
+TAGGED_FAMILIES: dict[str, Family] = {
+    "qwen_3_5": Family(*_XML, "qwen_xml", trigger="<tool_call>\n<function=", after_thinking="\n\n"),
+    "qwen_3_coder": Family(*_XML, "qwen_xml", trigger="<tool_call>\n<function=", after_thinking="\n\n"),
+    "nemotron_3": Family(*_XML, "qwen_xml", trigger="<tool_call>\n<function=", after_thinking="\n\n"),
+    "mimo": Family(
+        "<tool_call><function={name}>",
+        "</function></tool_call>",
+        "qwen_xml",
+        trigger="<tool_call>",
+        starts_inside=False,
+        excludes=("</tool_call>", "<function="),
+    ),
+    "seed_oss": Family(
+        "<seed:tool_call>\n<function={name}>\n",
+        "\n</function>\n</seed:tool_call>",
+        "qwen_xml",
+        trigger="<seed:tool_call>",
+        thinking=("<seed:think>", "</seed:think>"),
+        starts_inside=False,
+    ),
+    "deepseek_v3_2": _dsml("function_calls", "invoke", "deepseek_xml"),
+    "deepseek_v4": _dsml("tool_calls", "invoke", "deepseek_xml"),
+    "deepseek_v4_1": _dsml(" calls", " invoke", "deepseek_v4_1_xml"),
+    "kimi_k3": Family(
+        '<|open|>call tool="{name}" index="{id}"<|sep|>',
+        "<|close|>call<|sep|>",
+        "kimi_k3_xml",
+        section=("<|open|>tools<|sep|>", "<|close|>tools<|sep|>"),
+        thinking=("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
+        excludes=("<|open|>", "<|close|>"),
+        layout="kimi_k3",
+    ),
+    "minimax": Family(
+        '<invoke name="{name}">\n',
+        "</invoke>\n",
+        "minimax_xml",
+        section=("<minimax:tool_call>\n", "</minimax:tool_call>"),
+        lead="\n",
+        trigger="<minimax:tool_call>",
+        after_thinking="\n\n",
+    ),
+    "minimax_m3": Family(
+        f'{_MINIMAX}<invoke name="{{name}}">',
+        f"{_MINIMAX}</invoke>\n",
+        "minimax_m3_xml",
+        section=(f"{_MINIMAX}<tool_call>\n", f"{_MINIMAX}</tool_call>"),
+        trigger=f"{_MINIMAX}<tool_call>",
+        thinking=("<mm:think>", "</mm:think>"),
+        skipped="</mm:think>",
+        excludes=(f"{_MINIMAX}</tool_call>", f"{_MINIMAX}<invoke", f"{_MINIMAX}</invoke>"),
+    ),
+    "glm_4_5": Family("<tool_call>{name}\n", "\n</tool_call>", "glm_xml", excludes=_GLM_MARKS, before=r"\n?"),
+    "glm_4_7": Family("<tool_call>{name}", "</tool_call>", "glm_xml", excludes=_GLM_MARKS),
+    "cohere": Family(
+        '<cofl:tool_call id="{id}" name="{name}">',
+        "</cofl:tool_call>",
+        "cohere_xml",
+        section=("<cofl:tool_calls>", "</cofl:tool_calls>"),
+        thinking=("<|START_THINKING|>", "<|END_THINKING|>"),
+    ),
+    "gemma_4": Family(
+        "<|tool_call>call:{name}",
+        "<tool_call|>",
+        "gemma",
+        trigger="<|tool_call>",
+        thinking=("<|channel>thought\n", "<channel|>"),
+        starts_inside=False,
+    ),
+    "step_3": Family(
+        '<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="{name}">',
+        "</steptml:invoke><｜tool_call_end｜>",
+        "step3_xml",
+        section=("<｜tool_calls_begin｜>", "<｜tool_calls_end｜>"),
+    ),
+}
+"""By name."""
