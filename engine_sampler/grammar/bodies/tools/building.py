@@ -222,29 +222,42 @@ def _whole(asked: _Asked) -> Format:
     return _either(_section(family, asked), text)
 
 
-def _kimi_k3(asked: _Asked) -> Format:
-    """Blocks one after the other: thoughts, a response, calls, and the end of the message. The chat template
-    opens the first one."""
+def _blocks(asked: _Asked) -> Format:
+    """Blocks one after the other, each with its marks: thoughts, then a text, calls, or calls behind a text.
+    The chat template may open the first one."""
     family = asked.family
-    begin, end = family.section or ("", "")
-    is_inside = asked.reasoning == "disabled"
-    parts = [*_thoughts(asked)]
-    text = asked.content or _text(list(family.excludes))
-    opening, closing = "" if is_inside else "<|open|>response<|sep|>", "<|close|>response<|sep|>"
-    response = _tag(opening, text, closing)
-    if asked.functions:
-        calls = [_call(family, function) for function in asked.functions]
-        inner = calls[0] if asked.choice == "named" else _separated(calls, "", asked.is_parallel)
-        section = _tag(begin, inner, end)
-        if asked.choice != "auto":
-            response = _sequence([response, section])
-        elif asked.content is None:
-            response = _sequence([response, {"type": "optional", "content": section}])
-        else:
-            response = _either(_sequence([_const(opening + closing), section]), response)
-    parts.append(response)
-    parts.append(_const("<|close|>message<|sep|>"))
-    return _sequence(parts)
+    begin, end = family.content or ("", "")
+    if family.text_first and asked.reasoning == "disabled":
+        begin = ""
+    text = _text(family.excludes)
+    last = _last(family, begin, asked.content or text, end)
+    if not asked.functions:
+        return _sequence([*_thoughts(asked), last])
+    before = _tag(begin, text, end + family.joint)
+    if asked.content is not None:
+        before = _const(begin + end + family.joint)
+    section_begin, section_end = family.section or ("", "")
+    calls = [_call(way, function) for function in asked.functions for way in asked.ways]
+    inner = (
+        _any_of(calls) if asked.choice == "named" else _separated(calls, family.separator, asked.is_parallel)
+    )
+    called = _last(family, section_begin, inner, section_end)
+    answers = [_sequence([before, called])]
+    if not family.text_first:
+        answers = [called] if asked.choice != "auto" or asked.content else [called, *answers]
+    if asked.choice == "auto":
+        answers.append(last)
+    return _sequence([*_thoughts(asked), _any_of(answers)])
+
+
+def _last(family: Family, begin: str, content: Format, end: str) -> Format:
+    """The last block of an answer. A mark that ends the text in a vocabulary is not part of it there."""
+    closing, finish = (end, family.finish) if end else (family.finish, "")
+    block = _tag(begin, content, [closing, ""] if closing in family.stops else closing)
+    if not finish:
+        return block
+    last = _const(finish)
+    return _sequence([block, {"type": "optional", "content": last} if finish in family.stops else last])
 
 
 def _harmony(asked: _Asked) -> Format:
@@ -287,7 +300,7 @@ def _harmony_calls(function: Function) -> list[Format]:
 _LAYOUTS: Mapping[str, Callable[[_Asked], Format]] = {
     "text": _text_with_calls,
     "whole": _whole,
-    "kimi_k3": _kimi_k3,
+    "blocks": _blocks,
     "harmony": _harmony,
 }
 

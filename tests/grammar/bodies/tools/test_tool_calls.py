@@ -85,7 +85,9 @@ def test_a_call_without_its_arguments_is_not_accepted(family: str) -> None:
         r'"city": "Paris"|\n?<parameter=city>.*</parameter>|<parameter name="city">.*</parameter>'
         r"|<｜DSML｜ ?parameter.*</｜DSML｜ ?parameter>|<\|open\|>argument.*<\|close\|>argument<\|sep\|>"
         r"|\]<\]minimax\[>\[<city>.*</city>|<arg_key>.*</arg_value>|<cofl:value.*</cofl:value>"
-        r'|city="Paris"|city:<\|"\|>Paris<\|"\|>|<steptml:parameter.*</steptml:parameter>',
+        r'|city="Paris"|city:<\|"\|>Paris<\|"\|>|<steptml:parameter.*</steptml:parameter>'
+        r"|<arg_key:opensource>.*</arg_value:opensource>|<atem:parameter.*</atem:parameter>"
+        r"|<param .*</param>|city:<escape>Paris<escape>",
         re.DOTALL,
     )
     empty, count = argument.subn("", transcript.calls())
@@ -111,7 +113,13 @@ def test_a_named_call_is_the_only_one(family: str) -> None:
     assert not accepts(family, transcript.calls() + " Done.", NAMED)
 
 
-@pytest.mark.parametrize("family", sorted(set(TRANSCRIPTS) - {"harmony", "kimi_k3", "llama_4"}))
+FREE = sorted(name for name, family in TOOL_FAMILIES.items() if family.layout == "text")
+BLOCKS = sorted(name for name, family in TOOL_FAMILIES.items() if family.layout == "blocks")
+WITHOUT_MARKS = {"llama", "phi_4_mini", "firefunction_2", "command_r_plus"}
+"""Families whose calls begin with words that any text may contain."""
+
+
+@pytest.mark.parametrize("family", FREE)
 def test_text_may_stand_around_calls_that_are_not_required(family: str) -> None:
     call = TRANSCRIPTS[family].calls()
     assert accepts(family, "No calls at all.")
@@ -122,7 +130,7 @@ def test_text_may_stand_around_calls_that_are_not_required(family: str) -> None:
     assert not accepts(family, "No calls at all.", "required")
 
 
-@pytest.mark.parametrize("family", sorted(set(TRANSCRIPTS) - {"harmony", "kimi_k3", "llama", "phi_4_mini"}))
+@pytest.mark.parametrize("family", sorted({*FREE, "llama_4", "xlam", "pythonic"} - WITHOUT_MARKS))
 def test_no_call_is_made_if_none_may_be(family: str) -> None:
     assert accepts(family, "Only text.", "none")
     assert not accepts(family, TRANSCRIPTS[family].calls(), "none")
@@ -184,15 +192,34 @@ def test_arguments_in_python_are_literals_that_python_reads_as_the_schema_says(a
         assert isinstance(found["text"], str)
 
 
-def test_the_blocks_of_kimi_k3_follow_each_other() -> None:
-    call = TRANSCRIPTS["kimi_k3"].calls()
-    end = "<|close|>message<|sep|>"
-    assert accepts("kimi_k3", f"Hello.<|close|>response<|sep|>{end}", "none")
-    assert accepts("kimi_k3", f"Hello.<|close|>response<|sep|>{end}")
-    assert not accepts("kimi_k3", f"Hello.<|close|>response<|sep|>{end}", "required")
-    assert not accepts("kimi_k3", call, "none")
-    thoughts = "I look it up.<|close|>think<|sep|><|open|>response<|sep|>"
-    assert accepts("kimi_k3", thoughts + call, reasoning="enabled")
+@pytest.mark.parametrize("family", BLOCKS)
+def test_blocks_follow_each_other(family: str) -> None:
+    call, entry = TRANSCRIPTS[family].calls(), TOOL_FAMILIES[family]
+    begin, end = around(family)
+    text = f"{begin}Hello.{end}"
+    assert accepts(family, text, "none")
+    assert accepts(family, text)
+    assert not accepts(family, text, "required")
+    assert not accepts(family, call, "none")
+    assert not accepts(family, call + "x")
+    assert not accepts(family, "Hello.")
+    marks = entry.content or ("", "")
+    if not entry.text_first:
+        assert accepts(family, f"{begin}Let me see.{marks[1]}{entry.joint}{call}")
+    elif entry.thinking:
+        thoughts = f"I look it up.{entry.thinking[1]}{marks[0]}"
+        assert accepts(family, thoughts + call, reasoning="enabled")
+
+
+@pytest.mark.parametrize("family", [name for name in BLOCKS if TOOL_FAMILIES[name].stops])
+def test_a_mark_that_ends_the_text_may_be_missing_at_its_end(family: str) -> None:
+    """In most vocabularies it is a token that ends generation, and no part of what is generated then."""
+    begin, end = around(family)
+    call, stops = TRANSCRIPTS[family].calls(), TOOL_FAMILIES[family].stops
+    for text in (f"{begin}Hello.{end}", call):
+        last = next((stop for stop in stops if text.endswith(stop)), "")
+        assert accepts(family, text.removesuffix(last))
+        assert any(accepts(family, text.removesuffix(last) + stop) for stop in stops)
 
 
 def test_a_message_of_harmony_goes_to_its_channel() -> None:
@@ -310,17 +337,19 @@ def test_a_request_is_read_with_the_family_of_the_model_that_is_served() -> None
         SamplingParams.from_dict(body, tool_family="qwen")
 
 
-AROUND = {
-    "harmony": ("<|channel|>final<|message|>", ""),
-    "kimi_k3": ("", "<|close|>response<|sep|><|close|>message<|sep|>"),
-}
-"""What families of their own layout write around an answer."""
+def around(family: str) -> tuple[str, str]:
+    """What families of their own layout write around an answer that begins at once."""
+    if family == "harmony":
+        return "<|channel|>final<|message|>", ""
+    entry = TOOL_FAMILIES[family]
+    begin, end = entry.content or ("", "")
+    return ("" if entry.text_first else begin), end + entry.finish
 
 
 @pytest.mark.parametrize("family", TRANSCRIPTS)
 def test_an_answer_is_calls_or_what_is_asked_for(family: str) -> None:
     answer = {"type": "json_schema", "json_schema": {"type": "object", "properties": {"name": False}}}
-    begin, end = AROUND.get(family, ("", ""))
+    begin, end = around(family) if family not in FREE else ("", "")
     calls = TRANSCRIPTS[family].calls().replace("Let me see.", "")
     assert accepts(family, calls, answer=answer)
     assert accepts(family, f'{begin}{{"a": 1}}{end}', answer=answer)
