@@ -31,6 +31,8 @@ _COMMAND_R7B = Family(
     separator=",\n    ",
     trigger="<|START_ACTION|>",
     thinking=("<|START_THINKING|>", "<|END_THINKING|>"),
+    layout="blocks",
+    content=("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
 )
 _APRIEL = _json_list(
     "<tool_calls>",
@@ -149,7 +151,6 @@ JSON_FAMILIES: dict[str, Family] = {
     ),
     "command_a": replace(
         _COMMAND_R7B,
-        layout="blocks",
         content=("<|START_TEXT|>", "<|END_TEXT|>"),
         marks=("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
     ),
@@ -181,7 +182,9 @@ JSON_FAMILIES: dict[str, Family] = {
         stops=("<|end|>", "<|calls|>"),
         marks=("<|begin|>assistant",),
     ),
-    "reka_edge": Family(*_HERMES, trigger="<tool_call>", after_thinking="\n\n", variants=_HERMES_IN_A_LINE),
+    "reka_edge": Family(
+        *_HERMES, trigger="<tool_call>", after_thinking="\n\n", before=" ?", variants=_HERMES_IN_A_LINE
+    ),
     "functionary_3_1": Family("<function={name}>", "</function>", thinking=None),
     "functionary_3_2": Family(
         "{name}\n",

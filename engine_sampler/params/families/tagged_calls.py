@@ -140,7 +140,7 @@ TAGGED_FAMILIES: dict[str, Family] = {
         trigger="<start_function_call>",
         thinking=None,
     ),
-    "ling_3": Family("<tool_call>{name}", "</tool_call>", "glm_xml", before=r"\n?"),
+    "ling_3": Family("<tool_call>{name}\n", "\n</tool_call>", "glm_xml", before=r"\n?"),
     "dots": Family(
         '<invoke name="{name}">\n',
         "</invoke>\n",

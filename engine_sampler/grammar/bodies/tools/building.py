@@ -67,10 +67,8 @@ def formatted_answer(family: str, content: Format, reasoning: Reasoning) -> dict
     """
     if family not in TOOL_FAMILIES:
         raise ParameterError(f"family={quoted(family)} is not allowed: one of {', '.join(TOOL_FAMILIES)}")
-    asked = _Asked(TOOL_FAMILIES[family], (), "auto", True, reasoning)
-    if asked.family.layout != "text":
-        raise ParameterError(f"a response_format beside thoughts is not supported for family={family!r}")
-    return {"type": "structural_tag", "format": _sequence([*_thoughts(asked), content])}
+    asked = _Asked(TOOL_FAMILIES[family], (), "auto", True, reasoning, content)
+    return {"type": "structural_tag", "format": _LAYOUTS[asked.family.layout](asked)}
 
 
 class _Asked(NamedTuple):
