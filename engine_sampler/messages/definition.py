@@ -178,6 +178,7 @@ def family_definition(
         openers.append(Opener("thoughts", marks[0]))
         if family.skipped:
             openers.append(Opener("content", literal(family.skipped, alphabet), only_first=True))
+    openers += [Opener("content", exact(mark, alphabet)) for mark in family.content_marks or ()]
     if family.layout == "kimi_k3":
         openers += [Opener("content", literal(mark, alphabet)) for mark in _KIMI_K3]
     if has_calls:

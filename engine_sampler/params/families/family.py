@@ -23,7 +23,7 @@ class Family:
     """How the models of a family call tools, and how they think before that.
 
     begin      what precedes a call's arguments: `{name}` is the function's name, `{id}` a number
-    end        what follows them
+    end        what follows them; `{id}` may stand in it, too
     style      how the arguments are written: a style of the structural tag's json_schema
     section    what stands around all calls that are made at once; None: calls may stand anywhere in the text
     separator  what stands between the calls of a section
@@ -39,6 +39,7 @@ class Family:
                there is anything, calls do not begin in thoughts
     before     what may precede calls, a pattern, where nothing else may: white space of some templates
     id_pattern what `{id}` is, a pattern
+    content_marks  the marks around content, where the model writes either that or calls; None: none
     variants   other ways in which models of the family write calls: all but what concerns thoughts. Sections
                have the same ends and separators
     reads      ways in which such models write calls now and then: they are read, and never demanded
@@ -60,6 +61,7 @@ class Family:
     excludes: tuple[str, ...] = ()
     before: str = ""
     id_pattern: str = r"\d+"
+    content_marks: tuple[str, str] | None = None
     variants: tuple[Family, ...] = ()
     reads: tuple[Family, ...] = ()
     layout: str = "text"

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .family import THINK, Family
 
 _JSON_BEGIN, _JSON_ARGUMENTS = '{"name": "{name}", "arguments": ', "}"
 _HERMES = f"<tool_call>\n{_JSON_BEGIN}", f"{_JSON_ARGUMENTS}\n</tool_call>"
 _HERMES_IN_A_LINE = (Family(f"<tool_call>{_JSON_BEGIN}", "}</tool_call>", trigger="<tool_call>"),)
+_MISTRAL_ID = "[A-Za-z0-9]{9}"
 _DEEPSEEK = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
 _DEEPSEEK_FUNCTION = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n"
 
 
-def _json_list(begin: str, end: str, *others: str) -> Family:
-    """Calls as a list of JSON objects; `others` are what may precede it instead of `begin`."""
-    variants = tuple(_json_list(other, end) for other in others)
-    section = (f"{begin}[", f"]{end}")
-    return Family(_JSON_BEGIN, "}", section=section, separator=", ", thinking=None, variants=variants)
+def _json_list(begin: str, end: str, *others: str, ids: str = "") -> Family:
+    """Calls as a list of JSON objects; `others` are what may precede it instead of `begin`, and `ids` is a
+    pattern for ids after the arguments, which a call may have."""
+    form = Family(_JSON_BEGIN, "}", section=(f"{begin}[", f"]{end}"), separator=", ", thinking=None)
+    named = (replace(form, end=', "id": "{id}"}', id_pattern=ids),) if ids else ()
+    more = (_json_list(other, end, ids=ids) for other in others)
+    return replace(
+        form, variants=(*named, *(way for one in more for way in (replace(one, variants=()), *one.variants)))
+    )
 
 
 JSON_FAMILIES: dict[str, Family] = {
@@ -51,6 +58,7 @@ JSON_FAMILIES: dict[str, Family] = {
         separator=",\n    ",
         trigger="<|START_ACTION|>",
         thinking=("<|START_THINKING|>", "<|END_THINKING|>"),
+        content_marks=("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
     ),
     "harmony": Family(
         "",
@@ -59,13 +67,13 @@ JSON_FAMILIES: dict[str, Family] = {
         closing="<|start|>assistant<|channel|>final<|message|>",
         layout="harmony",
     ),
-    "mistral": _json_list("[TOOL_CALLS]", "", "[TOOL_CALLS] "),
+    "mistral": _json_list("[TOOL_CALLS]", "", "[TOOL_CALLS] ", ids=_MISTRAL_ID),
     "mistral_v11": Family(
         "[TOOL_CALLS]{name}[ARGS]",
         "",
         thinking=("[THINK]", "[/THINK]"),
         starts_inside=False,
-        variants=(Family("[TOOL_CALLS]{name}[CALL_ID]{id}[ARGS]", "", id_pattern="[A-Za-z0-9]{9}"),),
+        variants=(Family("[TOOL_CALLS]{name}[CALL_ID]{id}[ARGS]", "", id_pattern=_MISTRAL_ID),),
     ),
     "granite": _json_list("<|tool_call|>", "", "<|tool_call|> ", "<tool_call>", "<tool_call> "),
     "granite_4": Family(*_HERMES, trigger="<tool_call>", thinking=None, variants=_HERMES_IN_A_LINE),

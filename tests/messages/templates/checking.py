@@ -1,5 +1,7 @@
-"""Whether masks admit what a template writes, and whether a parser rebuilds the message: run as a module, it counts
-both for each family."""
+"""Whether masks admit what a template writes, and whether a parser rebuilds the message.
+
+`python -m tests.messages.templates.checking` counts both for each template.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ class Rendering(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a rendering: why a mask refuses it, and what a parser makes of it instead; "" for right."""
+    """What became of a rendering: why a mask refuses it, what a parser misreads; "" where all is well."""
 
     refused: str
     misread: str
@@ -55,7 +57,9 @@ def renderings(template: str, count: int) -> Iterator[Rendering]:
 
 def _written(message: Said, turn: Turn, family: str) -> Said:
     """What of a message is in the text: some templates leave out thoughts, or content beside calls."""
-    thoughts, content = (one if one in turn.text else "" for one in (message.thoughts, message.content))
+    thoughts, content = (
+        one if one and one in turn.text else "" for one in (message.thoughts, message.content)
+    )
     if family == "harmony" and message.calls and content:  # thoughts that precede a call
         thoughts, content = content, ""
     return message._replace(thoughts=thoughts, content=content)
@@ -126,7 +130,11 @@ def _misread(family: str, kind: str, ids: list[int], rendering: Rendering, reaso
         thoughts, content, calls = said(parser)
     except json.JSONDecodeError:
         return "the arguments are no JSON"
-    wanted = expected.thoughts.strip(), expected.content.strip(), [tuple(one) for one in expected.calls]
+    wanted = (
+        expected.thoughts.strip(),
+        (expected.content or "").strip(),
+        [tuple(one) for one in expected.calls],
+    )
     read = thoughts.strip(), content.strip(), calls
     return "" if read == wanted else f"{read} instead of {wanted}"
 
@@ -144,7 +152,10 @@ def main(count: int = 60) -> None:
                     print(f"    {what}, {rendering.seed}: {why}\n        {rendering.turn}")
                 counts[what] += bool(why)
         totals += counts
-        print(f"{template} ({entry.family}): {counts['tried']} tried, {counts['admitted']} admitted, {counts['read']} read")
+        print(
+            f"{template} ({entry.family}): {counts['tried']} tried, {counts['admitted']} admitted, "
+            f"{counts['read']} read"
+        )
     print(dict(totals))
 
 

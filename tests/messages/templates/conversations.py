@@ -1,4 +1,4 @@
-"""Random messages of assistants: names, nested arguments, unicode, empty arguments, several calls, thoughts."""
+"""Random messages of assistants, with nested and empty arguments, several calls, unicode, and thoughts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Said(NamedTuple):
     """What an assistant says."""
 
     thoughts: str
-    content: str
+    content: str | None
     calls: list[WrittenCall]
     tools: list[dict[str, Any]]
 
@@ -43,15 +43,16 @@ class Said(NamedTuple):
 
 
 def random_message(family: str, seed: int, *, most_calls: int, says_before_calls: bool) -> Said:
-    """A message: every second one has arguments of which the text is plain, without `true`, `null` and quotes."""
+    """A message; every second one has arguments whose text is plain, without `true`, `null` and quotes."""
     random = Random(seed)
     answer = random_answer(family, random, CalledTools(family))
     calls = answer.calls[:most_calls]
     if seed % 2:
         calls = [WrittenCall(name, _plain(arguments)) for name, arguments in calls]
-    content = answer.content if says_before_calls or not calls else ""
+    content = f"I say: {answer.content}" if answer.content else ""
+    thoughts = f"I think: {answer.thoughts}" if answer.thoughts and seed % 3 else ""
     tools = tools_of(calls) or tools_of([WrittenCall("f", {"a": 1})])
-    return Said(answer.thoughts if seed % 3 else "", content, calls, tools)
+    return Said(thoughts, content if says_before_calls or not calls else None, calls, tools)
 
 
 def _plain(value: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -16,13 +15,13 @@ FOLDER = Path(sys.prefix, "templates")
 
 _ENDS = re.compile(
     r"(?:<\|im_end\|>|<\|eot_id\|>|<\|eom_id\|>|<\|end_of_text\|>|<EOS>|<seed:eos>|\[e~\[|<turn\|>|<\|tool_response>"
-    r"|<\|end_of_msg\|>|<｜end▁of▁sentence｜>|<\|END_OF_TURN_TOKEN\|>[\s\S]*)\s*$"
+    r"|<\|end_of_msg\|>|<｜end▁of▁sentence｜>(?:<｜Assistant｜>)?|<\|END_OF_TURN_TOKEN\|>[\s\S]*)\s*$"
 )
 """What ends the turn of an assistant: tokens that end the text, and what a template writes after them."""
 
 
 class Turn(NamedTuple):
-    """The turn of an assistant: what a model would have written, and whether the prompt opens its thoughts."""
+    """What a model would have written, and whether the prompt has opened its thoughts."""
 
     text: str
     is_inside: bool
@@ -41,7 +40,7 @@ def _compiled(path: Path) -> Any:
     class Generation(Extension):
         """`{% generation %}`, which marks what the assistant says."""
 
-        tags = {"generation"}  # noqa: RUF012
+        tags = {"generation"}
 
         def parse(self, parser: Any) -> Any:
             line = next(parser.stream).lineno
@@ -91,10 +90,10 @@ def turn_of(
     before = render(messages=[user], add_generation_prompt=False, **options)
     prompt = render(messages=[user], add_generation_prompt=True, **options)
     whole = render(messages=[user, message], add_generation_prompt=False, **options)
-    begin = os.path.commonprefix([prompt, whole])
-    if begin != prompt:  # not within a mark
-        cut = max(begin.rfind(one) for one in (">", "\n", "]"))
-        begin = begin[: cut + 1]
+    begin = prompt
+    if not whole.startswith(prompt):  # up to the end of a mark or line that they have in common
+        same = next(i for i, (a, b) in enumerate(zip(prompt, whole, strict=False)) if a != b)
+        begin = prompt[: 1 + max(prompt.rfind(one, 0, same) for one in (">", "\n", "]"))]
     if len(begin) < len(before) and not before.startswith(begin):
         raise TemplateRefusesError("the conversation does not go on with the message")
     text = _ENDS.sub("", whole[len(begin) :])
