@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 from ..base.arguments import not_allowed
@@ -156,7 +157,7 @@ def family_definition(
     if family.layout == "harmony":
         return _harmony(schemas, alphabet)
     is_json = '"{name}"' in family.begin
-    ways = (family, *family.variants)
+    ways = (family, *family.variants, *family.reads)
     form = _call_form(family, schemas, alphabet)
     call_begin = call_template(family.begin, alphabet, schemas, is_json)
     has_calls = schemas is None or bool(schemas)
@@ -169,22 +170,30 @@ def family_definition(
             opening = replace(form, begin=begin)
             openers.append(Opener("section", begin, opening, only_first=family.layout == "whole"))
     elif has_calls:
-        forms = [_call_form(way, schemas, alphabet) for way in ways]
-        openers += [Opener("call", one.begin, one) for one in forms]
+        for way in ways:
+            form = _call_form(way, schemas, alphabet)
+            template = partial(call_template, alphabet=alphabet, names=schemas, is_json=is_json)
+            for begin, only_first in _block_begins(family, way.begin, template):
+                openers.append(Opener("call", begin, replace(form, begin=begin), only_first))
     thinking = family.thinking if reasoning != "disabled" else None
     marks = None
     if thinking is not None:
         marks = exact(thinking[0], alphabet), exact(thinking[1], alphabet)
-        openers.append(Opener("thoughts", marks[0]))
+        for begin, only_first in _block_begins(family, thinking[0], partial(exact, alphabet=alphabet)):
+            openers.append(Opener("thoughts", begin, only_first=only_first))
         if family.skipped:
             openers.append(Opener("content", literal(family.skipped, alphabet), only_first=True))
-    openers += [Opener("content", exact(mark, alphabet)) for mark in family.content_marks or ()]
-    if family.layout == "kimi_k3":
-        openers += [Opener("content", literal(mark, alphabet)) for mark in _KIMI_K3]
+    if family.layout != "text" or reasoning != "disabled":
+        if family.content and family.content[0]:
+            for begin, only_first in _block_begins(
+                family, family.content[0], partial(exact, alphabet=alphabet)
+            ):
+                openers.append(Opener("content", begin, only_first=only_first))
+        openers += [Opener("content", literal(mark, alphabet)) for mark in family.dropped]
     if has_calls:
         openers += _triggers(ways, alphabet, is_json)
     excluded: list[str] = [*(family.thinking or ()), *family.excludes]
-    openers += [Opener("excluded", literal(mark, alphabet)) for mark in excluded]
+    openers += [Opener("excluded", literal(mark.lstrip(), alphabet)) for mark in excluded]
     return AnswerDefinition(
         tuple(openers),
         marks[1] if marks else None,
@@ -197,7 +206,16 @@ def family_definition(
     )
 
 
-_KIMI_K3 = ("<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>")
+def _block_begins(
+    family: Family, mark: str, template: Callable[[str], Template]
+) -> Iterator[tuple[Template, bool]]:
+    """What begins a block of an answer that its mark begins, and whether only at the beginning of the answer:
+    behind what precedes blocks, anywhere; and by itself, anywhere if it looks like the name of a token."""
+    precedes = family.after_thinking if family.layout == "blocks" else ""
+    if precedes:
+        yield template(precedes + mark), False
+        mark = mark.lstrip()
+    yield template(mark), bool(precedes) and not mark.startswith("<")
 
 
 def _call_form(family: Family, schemas: Schemas | None, alphabet: MarkerAlphabet) -> CallForm:

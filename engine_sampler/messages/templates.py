@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from itertools import takewhile
+from string import ascii_letters, digits
 from typing import NamedTuple
 
 from ..grammar.structural_tag.marks import split_marks
@@ -25,6 +26,8 @@ MAX_GAP = 64
 
 _SPACE = re.compile(rf"[ \t\r\n]{{0,{MAX_GAP}}}")
 _NAME = re.compile(rf"[\w.:/-]{{1,{MAX_NAME + 1}}}")
+_NAME_CHARACTERS = frozenset(f"{ascii_letters}{digits}_.:/-")
+"""With which the name of a function is found where an answer may begin with one."""
 _ID = re.compile(rf"[\w.:/-]{{0,{MAX_NAME + 1}}}")
 _PIECES = re.compile(r"\s+|[{}\[\],:]|[^\s{}\[\],:]+")
 _RUNS = re.compile(r"\s+|\S+")
@@ -71,7 +74,9 @@ class Template:
 
     @property
     def first(self) -> frozenset[str]:
-        """The characters with which it may begin; all of them for a place at its beginning."""
+        """The characters with which it may begin."""
+        if self.parts and self.parts[0].kind in ("name", "both", "id"):
+            return _NAME_CHARACTERS
         return frozenset(next((part.text[0] for part in self.parts if part.text), ""))
 
     @property
@@ -156,7 +161,10 @@ def call_template(
             parts.append(Part(kinds[piece]))
         else:
             parts += _parts(piece, alphabet, is_json)
-    return Template(_joined(parts), names)
+    joined = _joined(parts)
+    if not any(part.text for part in joined):  # then its white space tells it from other words
+        joined += exact(text.rpartition("}")[2], alphabet).parts
+    return Template(joined, names)
 
 
 def _parts(text: str, alphabet: MarkerAlphabet, is_json: bool) -> list[Part]:

@@ -71,12 +71,12 @@ def _python(value: Any) -> str:
     return repr(value)
 
 
-def _gemma(value: Any) -> str:
+def _gemma(value: Any, quote: str) -> str:
     if isinstance(value, dict):
-        return "{" + ",".join(f"{key}:{_gemma(one)}" for key, one in value.items()) + "}"
+        return "{" + ",".join(f"{key}:{_gemma(one, quote)}" for key, one in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(map(_gemma, value)) + "]"
-    return f'<|"|>{value}<|"|>' if isinstance(value, str) else json.dumps(value)
+        return "[" + ",".join(_gemma(one, quote) for one in value) + "]"
+    return f"{quote}{value}{quote}" if isinstance(value, str) else json.dumps(value)
 
 
 def _kind(value: Any) -> str:
@@ -84,8 +84,16 @@ def _kind(value: Any) -> str:
     return kinds.get(type(value), "null")
 
 
-def _parameters(arguments: dict[str, Any], random: Random, before: str, after: str) -> str:
+def _parameters(
+    arguments: dict[str, Any],
+    random: Random,
+    before: str,
+    after: str,
+    quotes: tuple[str, str] | None = None,
+) -> str:
     def text(value: Any) -> str:
+        if quotes and isinstance(value, str) and any(one in value for one in "<&\n"):
+            return value.join(quotes)
         return value if isinstance(value, str) else _json(value, random)
 
     written = []
@@ -134,11 +142,18 @@ PARAMETER_MARKS = {
         "<|close|>argument<|sep|>",
     ),
     "step3_xml": ('<steptml:parameter name="{name}">', "</steptml:parameter>"),
+    "hunyuan_3_xml": (
+        "<arg_key:opensource>{name}</arg_key:opensource>\n<arg_value:opensource>",
+        "</arg_value:opensource>\n",
+    ),
+    "atem_xml": ('<atem:parameter name="{name}">', "</atem:parameter>\n"),
+    "minicpm_5_xml": ('<param name="{name}">', "</param>"),
 }
 _STYLES: dict[str, Callable[[dict[str, Any], Random], str]] = {
     "json": _json,
     "pythonic": lambda arguments, _: ", ".join(f"{key}={_python(one)}" for key, one in arguments.items()),
-    "gemma": lambda arguments, _: _gemma(arguments),
+    "gemma": lambda arguments, _: _gemma(arguments, '<|"|>'),
+    "function_gemma": lambda arguments, _: _gemma(arguments, "<escape>"),
     "cohere_xml": lambda arguments, _: "".join(_cohere(one, key) for key, one in arguments.items()),
     "minimax_m3_xml": lambda arguments, _: _minimax_m3(arguments),
 }
@@ -148,7 +163,8 @@ def _arguments(family: Family, arguments: dict[str, Any], random: Random) -> str
     if family.style == "qwen_xml" and not family.begin.endswith("\n"):  # MiMo: values without line breaks
         return _parameters(arguments, random, "<parameter={name}>", "</parameter>")
     if family.style in PARAMETER_MARKS:
-        return _parameters(arguments, random, *PARAMETER_MARKS[family.style])
+        quotes = ("<![CDATA[", "]]>") if family.style == "minicpm_5_xml" else None
+        return _parameters(arguments, random, *PARAMETER_MARKS[family.style], quotes)
     return _STYLES[family.style](arguments, random)
 
 
@@ -162,21 +178,30 @@ def write_answer(
     family = TOOL_FAMILIES[name]
     if family.thinking is None:
         thoughts = ""
-    if name == "llama_4" and calls:
+    if family.layout == "whole" and calls:
         content = ""
     if name == "harmony":
         text = _harmony(thoughts, content, calls, random)
-    elif name == "kimi_k3":
-        text = f"{thoughts}<|close|>think<|sep|><|open|>response<|sep|>" if thoughts else ""
-        text += (
-            f"{content}<|close|>response<|sep|>{write_calls(family, calls, random)}<|close|>message<|sep|>"
-        )
+    elif family.layout == "blocks":
+        text = _blocks(family, bool(thoughts), content, calls, random)
     else:
         text = content + write_calls(family, calls, random)
-        if thoughts and family.thinking:
-            begin = "" if family.starts_inside else family.thinking[0]
-            text = f"{begin}{thoughts}{family.thinking[1]}{family.after_thinking}{text}"
+    if thoughts and family.thinking and name != "harmony":
+        begin = "" if family.starts_inside else family.thinking[0]
+        text = f"{begin}{thoughts}{family.thinking[1]}{family.after_thinking}{text}"
     return WrittenAnswer(thoughts, content, list(calls), text)
+
+
+def _blocks(
+    family: Family, has_thoughts: bool, content: str, calls: Sequence[WrittenCall], random: Random
+) -> str:
+    """What follows thoughts, in the layout in which each block has its marks."""
+    begin, end = family.content or ("", "")
+    if family.text_first and not has_thoughts:
+        begin = ""
+    blocks = [f"{begin}{content}{end}"] if content or family.text_first or not calls else []
+    blocks += [write_calls(family, calls, random)] if calls else []
+    return family.joint.join(blocks) + family.finish
 
 
 def write_calls(family: Family, calls: Sequence[WrittenCall], random: Random) -> str:
@@ -184,6 +209,8 @@ def write_calls(family: Family, calls: Sequence[WrittenCall], random: Random) ->
     written = [_call(family, call, number, random) for number, call in enumerate(calls)]
     if not written:
         return ""
+    if family.section is None and family.layout == "blocks":
+        return family.separator.join(written)
     if family.section is None:
         return random.choice(["", "\n"]).join(written)
     return family.section[0] + family.separator.join(written) + family.section[1]

@@ -42,7 +42,7 @@ def markers() -> list[str]:
             one.end,
             *(one.section or ()),
             *(one.thinking or ()),
-            *(one.content_marks or ()),
+            *(one.content or ()),
             '<|"|>',
             "<|open|>",
         )

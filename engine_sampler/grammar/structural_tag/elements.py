@@ -55,6 +55,21 @@ class Notation:
     escapes: Mapping[str, str] = field(default_factory=dict)
 
 
+def _gemma(quote: str) -> Notation:
+    return Notation(
+        "{name}:",
+        "",
+        "",
+        "",
+        stop=quote,
+        quote=quote,
+        brackets={"object": ("{", "}"), "array": ("[", "]")},
+        separator=",",
+        is_spaced=False,
+        names=r"[A-Za-z_][A-Za-z0-9_.-]*",
+    )
+
+
 NOTATIONS = {
     "cohere_xml": Notation(
         '<cofl:value name="{name}" type="{kind}">',
@@ -74,20 +89,10 @@ NOTATIONS = {
         f"{_NAMESPACE}</item>",
         stop=_NAMESPACE,
     ),
-    "gemma": Notation(
-        "{name}:",
-        "",
-        "",
-        "",
-        stop='<|"|>',
-        quote='<|"|>',
-        brackets={"object": ("{", "}"), "array": ("[", "]")},
-        separator=",",
-        is_spaced=False,
-        names=r"[A-Za-z_][A-Za-z0-9_.-]*",
-    ),
+    "gemma": _gemma('<|"|>'),
+    "function_gemma": _gemma("<escape>"),
 }
-"""The notations by name: those of xgrammar, and that of Gemma 4."""
+"""The notations by name: those of xgrammar, and those of Gemma's models."""
 
 
 STYLE_NAMES = ("json", "pythonic", *STYLES, *NOTATIONS)

@@ -51,6 +51,7 @@ class Style:
             a string is text. Values of types with the same mark are not told apart
     value   what begins the value, white space before it
     escapes what replaces a character of a name
+    quotes  what may surround a text; None: nothing
     """
 
     before: str
@@ -59,6 +60,7 @@ class Style:
     types: Mapping[str, str] = field(default_factory=dict)
     value: str = ""
     escapes: Mapping[str, str] = field(default_factory=dict)
+    quotes: tuple[str, str] | None = None
 
 
 def _dsml(space: str) -> Style:
@@ -80,8 +82,16 @@ STYLES = {
         escapes={"&": "&amp;", '"': "&quot;"},
     ),
     "step3_xml": Style('<steptml:parameter name="', '">', "</steptml:parameter>"),
+    "hunyuan_3_xml": Style(
+        "<arg_key:opensource>",
+        "</arg_key:opensource>",
+        "</arg_value:opensource>",
+        value="<arg_value:opensource>",
+    ),
+    "atem_xml": Style('<atem:parameter name="', '">', "</atem:parameter>"),
+    "minicpm_5_xml": Style('<param name="', '">', "</param>", quotes=("<![CDATA[", "]]>")),
 }
-"""The styles by name: those of xgrammar, and that of Step-3."""
+"""The styles by name: those of xgrammar, and others."""
 
 
 @dataclass(frozen=True)
@@ -181,9 +191,8 @@ class _Parameters:
     def _bodies(self, literals: Literals) -> Iterator[Body]:
         style, strings = self._style, self._arguments.strings(literals)
         if strings is not None:
-            text = text_of(strings, style.closing, self._call.excludes, self._space)
-            if text != EMPTY:
-                yield self._typed("string", self._rules.terminal("TEXT", text))
+            for text in self._texts(strings):
+                yield self._typed("string", text)
             if not style.types and strings == TRUE:
                 return  # any JSON is such a text
         marks: dict[str, list[str]] = {}
@@ -193,6 +202,19 @@ class _Parameters:
         for same in marks.values():
             if values := self._arguments.json(literals, same):
                 yield self._typed(same[0], sequence(space, alternatives(*values), space))
+
+    def _texts(self, strings: Formula) -> Iterator[Body]:
+        """The texts of some strings, and those in the quotes of the style."""
+        style, marks, excludes = self._style, self._call.marks, self._call.excludes
+        begin, end = style.quotes or ("", "")
+        unquoted = excludes | {begin} if begin else excludes
+        text = text_of(strings, style.closing, unquoted, self._space)
+        if text != EMPTY:
+            yield sequence(self._rules.terminal("TEXT", text))
+        if begin:
+            text = text_of(strings, end + style.closing, excludes, EPSILON)
+            if text != EMPTY:
+                yield sequence(marks.text(begin), self._rules.terminal("TEXT", text), marks.text(end))
 
     def _typed(self, kind: str, content: Body) -> Body:
         style, marks = self._style, self._call.marks

@@ -17,7 +17,12 @@ __all__ = ["ArgumentsReader", "ReaderMaker", "reader_maker", "reads_types", "ski
 
 def reads_types(style: str) -> bool:
     """Whether the types of values in a style depend on their schemas."""
-    return style not in ("json", "pythonic", "gemma")
+    return style not in ("json", "pythonic") and not _quote_of(style)
+
+
+def _quote_of(style: str) -> str:
+    """What surrounds the strings of a style that is much like JSON."""
+    return NOTATIONS[style].quote if style in NOTATIONS else ""
 
 
 def reader_maker(style: str, alphabet: MarkerAlphabet, before: str) -> ReaderMaker:
@@ -31,8 +36,8 @@ def reader_maker(style: str, alphabet: MarkerAlphabet, before: str) -> ReaderMak
     if style == "pythonic":
         dialect = python_dialect()
         return lambda view: DialectReader(dialect)
-    if style == "gemma":
-        dialect = gemma_dialect(alphabet)
+    if quote := _quote_of(style):
+        dialect = gemma_dialect(quote, alphabet)
         return lambda view: DialectReader(dialect)
     if style in STYLES:
         parameters = marks_of_parameters(

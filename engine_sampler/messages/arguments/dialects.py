@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ...grammar.structural_tag.elements import NOTATIONS
 from ..alphabet import MarkerAlphabet
 from ..events import DeviationError
 from ..writing import NUMBER, escaped_json, quoted_json
@@ -44,10 +43,10 @@ def python_dialect() -> Dialect:
     return Dialect("", {"True": "true", "False": "false", "None": "null"}, is_called=True, bare_keys=False)
 
 
-def gemma_dialect(alphabet: MarkerAlphabet) -> Dialect:
-    """The objects of Gemma 4."""
+def gemma_dialect(quote: str, alphabet: MarkerAlphabet) -> Dialect:
+    """The objects of Gemma's models."""
     words = {word: word for word in ("true", "false", "null")}
-    return Dialect(alphabet.encode(NOTATIONS["gemma"].quote), words, is_called=False, bare_keys=True)
+    return Dialect(alphabet.encode(quote), words, is_called=False, bare_keys=True)
 
 
 class DialectReader(ArgumentsReader):

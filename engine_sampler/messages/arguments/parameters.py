@@ -13,7 +13,7 @@ from ..schemas import SchemaView
 from ..templates import FAILED, PARTIAL, Part, Template, literal
 from ..writing import escaped_json, quoted_json
 from .json_text import JsonReader
-from .reader import NOT_PLAIN, UNTYPED, ReaderInStates, held_from, skip_space, typed_json
+from .reader import NOT_PLAIN, UNTYPED, ReaderInStates, begins_with_rest, held_from, skip_space, typed_json
 
 MAX_PARAMETERS = 256
 """Maximum number of parameters in a call."""
@@ -21,7 +21,8 @@ MAX_PARAMETERS = 256
 
 @dataclass(frozen=True, eq=False)
 class _Marks:
-    """The marks of a style: `opening` up to the type or the value, what says a type, `value`, `closing`."""
+    """The marks of a style: `opening` up to the type or the value, what says a type, `value`, `closing`; and
+    what begins and ends a text in quotes, ("", "") if there are none."""
 
     opening: Template
     types: tuple[tuple[str, Template], ...]
@@ -30,6 +31,7 @@ class _Marks:
     special: Callable[[str], object]
     escapes: tuple[tuple[str, str], ...]
     is_padded: bool
+    quotes: tuple[str, str]
 
 
 def marks_of_parameters(style: Style, alphabet: MarkerAlphabet, is_padded: bool) -> _Marks:
@@ -43,12 +45,14 @@ def marks_of_parameters(style: Style, alphabet: MarkerAlphabet, is_padded: bool)
     value = Template([Part("space"), *literal(style.value, alphabet).parts]) if style.value else Template(())
     escapes = tuple((mark, character) for character, mark in reversed(tuple(style.escapes.items())))
     closing = alphabet.encode(style.closing)
-    return _Marks(opening, types, value, closing, special_in(closing), escapes, is_padded)
+    quotes = (style.quotes[0], style.quotes[1] + closing) if style.quotes else ("", "")
+    return _Marks(opening, types, value, closing, special_in(closing, quotes[1]), escapes, is_padded, quotes)
 
 
-def special_in(closing: str) -> Callable[[str], object]:
-    """Finds what does not just go on with a text that ends with `closing`."""
-    return re.compile(f"[{NOT_PLAIN}{re.escape(closing[0])}]").search
+def special_in(*closings: str) -> Callable[[str], object]:
+    """Finds what does not just go on with a text that ends with one of `closings`."""
+    first = "".join(re.escape(closing[0]) for closing in closings if closing)
+    return re.compile(f"[{NOT_PLAIN}{first}]").search
 
 
 def unescaped(name: str, escapes: tuple[tuple[str, str], ...]) -> str:
@@ -71,6 +75,7 @@ class ParametersReader(ReaderInStates):
         self._names: tuple[str, ...] = ()
         self._value_view = view
         self._at_begin = False
+        self._closing = marks.closing
 
     @property
     def special(self) -> Callable[[str], object] | None:
@@ -110,19 +115,26 @@ class ParametersReader(ReaderInStates):
         out.append(f"{', ' if self._names else ''}{quoted_json(name)}: ")
         self._names += (name,)
         self._value_view = self._view.member(name)
-        self._at_begin = True
+        self._at_begin, self._closing = True, self._marks.closing
         is_text = kind == "string" or (not kind and self._value_view.is_text)
         self._state = "text" if is_text else "held"
         if is_text:
             out.append('"')
 
     def _read_text(self, text: str, at: int, out: list[str]) -> int:
-        closing, is_padded = self._marks.closing, self._marks.is_padded
+        is_padded = self._marks.is_padded
         if self._at_begin and is_padded:
             if at == len(text):
                 return at
             at += text[at] == "\n"
+        quote, quote_end = self._marks.quotes
+        if self._at_begin and quote:
+            if begins_with_rest(quote, text, at):
+                return at
+            if text.startswith(quote, at):
+                at, self._closing = at + len(quote), quote_end
         self._at_begin = False
+        closing = self._closing
         found = text.find(closing, at)
         if found >= 0:
             end = found - (is_padded and found > at and text[found - 1] == "\n")
@@ -150,6 +162,10 @@ class ParametersReader(ReaderInStates):
     def _typed(self, text: str) -> str:
         if self._marks.is_padded:
             text = text.removeprefix("\n").removesuffix("\n")
+        quote, quote_end = self._marks.quotes
+        quote_end = quote_end.removesuffix(self._marks.closing)
+        if quote and text.startswith(quote) and text.endswith(quote_end):
+            text = text[len(quote) : len(text) - len(quote_end)]
         return typed_json(text, UNTYPED if self._marks.types else self._value_view)
 
     def _read_closing(self, text: str, at: int, out: list[str]) -> int:

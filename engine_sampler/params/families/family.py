@@ -23,7 +23,8 @@ class Family:
     """How the models of a family call tools, and how they think before that.
 
     begin      what precedes a call's arguments: `{name}` is the function's name, `{id}` a number
-    end        what follows them; `{id}` may stand in it, too
+    trailer    what may stand after them: a call's id, at `{id}`
+    end        what follows
     style      how the arguments are written: a style of the structural tag's json_schema
     section    what stands around all calls that are made at once; None: calls may stand anywhere in the text
     separator  what stands between the calls of a section
@@ -31,7 +32,7 @@ class Family:
     trigger    what can only be the beginning of a call in free text; "": all that precedes calls in
                `section`, or else `begin` up to the first placeholder
     thinking   the marks around the model's thoughts; None: it has none
-    after_thinking  what follows them
+    after_thinking  what follows them; in the layout "blocks", it precedes each block but the first one
     closing         what is put after the second mark where thoughts are cut short, so that an answer follows
     starts_inside   whether the chat template opens the thoughts, so that a text begins within them
     skipped    what may stand in place of thoughts that are left out
@@ -39,11 +40,17 @@ class Family:
                there is anything, calls do not begin in thoughts
     before     what may precede calls, a pattern, where nothing else may: white space of some templates
     id_pattern what `{id}` is, a pattern
-    content_marks  the marks around content, where the model writes either that or calls; None: none
     variants   other ways in which models of the family write calls: all but what concerns thoughts. Sections
                have the same ends and separators
     reads      ways in which such models write calls now and then: they are read, and never demanded
     layout     "text": free text with calls; others are functions in `grammar.bodies.tools.building`
+    content    the marks around the text of an answer; None: there are none. In the layout "blocks" each text
+               has them; in "text" they may follow thoughts
+    text_first whether calls always follow a text, be it empty, within which an answer without thoughts begins
+    joint      what stands between the text of an answer and its calls, in the layout "blocks"
+    finish     what follows the last of them there
+    stops      which of these marks end the text in most vocabularies: each may be missing at its end
+    marks      further marks of messages: they are no text, and never demanded
     """
 
     begin: str
@@ -51,6 +58,7 @@ class Family:
     style: str = "json"
     section: tuple[str, str] | None = None
     separator: str = ""
+    trailer: str = ""
     lead: str = ""
     trigger: str = ""
     thinking: tuple[str, str] | None = THINK
@@ -61,10 +69,21 @@ class Family:
     excludes: tuple[str, ...] = ()
     before: str = ""
     id_pattern: str = r"\d+"
-    content_marks: tuple[str, str] | None = None
     variants: tuple[Family, ...] = ()
     reads: tuple[Family, ...] = ()
     layout: str = "text"
+    content: tuple[str, str] | None = None
+    text_first: bool = False
+    joint: str = ""
+    finish: str = ""
+    stops: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """The marks that are no text, wherever they stand, but for what begins the text of an answer."""
+        found = ((self.content or ("", ""))[1], self.finish, *self.stops, *self.marks)
+        return tuple(dict.fromkeys(mark for mark in found if mark))
 
     @property
     def trigger_text(self) -> str:

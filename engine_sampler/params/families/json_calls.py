@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from .family import THINK, Family
 
@@ -14,15 +15,37 @@ _DEEPSEEK = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
 _DEEPSEEK_FUNCTION = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n"
 
 
-def _json_list(begin: str, end: str, *others: str, ids: str = "") -> Family:
-    """Calls as a list of JSON objects; `others` are what may precede it instead of `begin`, and `ids` is a
-    pattern for ids after the arguments, which a call may have."""
-    form = Family(_JSON_BEGIN, "}", section=(f"{begin}[", f"]{end}"), separator=", ", thinking=None)
-    named = (replace(form, end=', "id": "{id}"}', id_pattern=ids),) if ids else ()
-    more = (_json_list(other, end, ids=ids) for other in others)
-    return replace(
-        form, variants=(*named, *(way for one in more for way in (replace(one, variants=()), *one.variants)))
+def _json_list(begin: str, end: str, *others: str, **more: Any) -> Family:
+    """Calls as a list of JSON objects; `others` are what may precede it instead of `begin`, `more` are other
+    fields."""
+    form = Family(
+        _JSON_BEGIN, "}", section=(f"{begin}[", f"]{end}"), separator=", ", **{"thinking": None, **more}
     )
+    return replace(form, variants=tuple(replace(form, section=(f"{other}[", f"]{end}")) for other in others))
+
+
+_COMMAND_R7B = Family(
+    '{"tool_call_id": "{id}", "tool_name": "{name}", "parameters": ',
+    "}",
+    section=("<|START_ACTION|>[\n    ", "\n]<|END_ACTION|>"),
+    separator=",\n    ",
+    trigger="<|START_ACTION|>",
+    thinking=("<|START_THINKING|>", "<|END_THINKING|>"),
+)
+_APRIEL = _json_list(
+    "<tool_calls>",
+    "</tool_calls>",
+    thinking=("Here are my reasoning steps:\n", "[BEGIN FINAL RESPONSE]"),
+    after_thinking="\n",
+    starts_inside=False,
+    before=r"\n?",
+    marks=("[END FINAL RESPONSE]",),
+)
+_GIGACHAT = "<|message_sep|>\n\nfunction call<|role_sep|>\n"
+
+
+def _gigachat(begin: str, **more: Any) -> Family:
+    return Family(f"{begin}{_JSON_BEGIN}", "}", trigger=begin.rstrip(), thinking=None, **more)
 
 
 JSON_FAMILIES: dict[str, Family] = {
@@ -51,15 +74,7 @@ JSON_FAMILIES: dict[str, Family] = {
         section=("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
         excludes=("<|tool_call_begin|>",),
     ),
-    "command_r7b": Family(
-        '{"tool_call_id": "{id}", "tool_name": "{name}", "parameters": ',
-        "}",
-        section=("<|START_ACTION|>[\n    ", "\n]<|END_ACTION|>"),
-        separator=",\n    ",
-        trigger="<|START_ACTION|>",
-        thinking=("<|START_THINKING|>", "<|END_THINKING|>"),
-        content_marks=("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
-    ),
+    "command_r7b": replace(_COMMAND_R7B, layout="blocks", content=("<|START_RESPONSE|>", "<|END_RESPONSE|>")),
     "harmony": Family(
         "",
         "<|call|>",
@@ -67,7 +82,9 @@ JSON_FAMILIES: dict[str, Family] = {
         closing="<|start|>assistant<|channel|>final<|message|>",
         layout="harmony",
     ),
-    "mistral": _json_list("[TOOL_CALLS]", "", "[TOOL_CALLS] ", ids=_MISTRAL_ID),
+    "mistral": _json_list(
+        "[TOOL_CALLS]", "", "[TOOL_CALLS] ", trailer=', "id": "{id}"', id_pattern=_MISTRAL_ID
+    ),
     "mistral_v11": Family(
         "[TOOL_CALLS]{name}[ARGS]",
         "",
@@ -75,7 +92,16 @@ JSON_FAMILIES: dict[str, Family] = {
         starts_inside=False,
         variants=(Family("[TOOL_CALLS]{name}[CALL_ID]{id}[ARGS]", "", id_pattern=_MISTRAL_ID),),
     ),
-    "granite": _json_list("<|tool_call|>", "", "<|tool_call|> ", "<tool_call>", "<tool_call> "),
+    "granite": _json_list(
+        "<|tool_call|>",
+        "",
+        "<|tool_call|> ",
+        "<tool_call>",
+        "<tool_call> ",
+        thinking=THINK,
+        starts_inside=False,
+        content=("<response>", "</response>"),
+    ),
     "granite_4": Family(*_HERMES, trigger="<tool_call>", thinking=None, variants=_HERMES_IN_A_LINE),
     "exaone": Family(
         f"<tool_call>{_JSON_BEGIN}", "}</tool_call>", trigger="<tool_call>", after_thinking="\n\n"
@@ -94,10 +120,108 @@ JSON_FAMILIES: dict[str, Family] = {
         thinking=None,
     ),
     "jamba": _json_list("<tool_calls>", "</tool_calls>"),
-    "hunyuan_a13b": _json_list("<tool_calls>", "</tool_calls>"),
+    "hunyuan_a13b": _json_list(
+        "<tool_calls>",
+        "</tool_calls>",
+        thinking=THINK,
+        after_thinking="\n",
+        starts_inside=False,
+        content=("<answer>", "</answer>"),
+    ),
     "phi_4_mini": _json_list("functools", ""),
     "apertus": Family(
         '{"{name}": ', "}", section=("<|tools_prefix|>[", "]<|tools_suffix|>"), separator=", ", thinking=None
     ),
+    "inkling": Family(
+        '{name}<|content_invoke_tool_json|>{"name":"{name}","args":',
+        "}<|end_message|>",
+        separator="<|message_model|>",
+        trigger="<|content_invoke_tool_json|>",
+        thinking=("<|content_thinking|>", "<|end_message|>"),
+        after_thinking="<|message_model|>",
+        starts_inside=False,
+        excludes=("<|message_model|>", "<|content_text|>", "<|content_model_end_sampling|>"),
+        layout="blocks",
+        content=("<|content_text|>", "<|end_message|>"),
+        joint="<|message_model|>",
+        finish="<|content_model_end_sampling|>",
+        stops=("<|content_model_end_sampling|>",),
+        marks=("<|message_model|>", "<|content_tool_error|>"),
+        reads=(Family('<|content_invoke_tool_json|>{"name":"{name}","args":', "}<|end_message|>"),),
+    ),
+    "command_a": replace(
+        _COMMAND_R7B,
+        layout="blocks",
+        content=("<|START_TEXT|>", "<|END_TEXT|>"),
+        marks=("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
+    ),
+    "gigachat_3": _gigachat(_GIGACHAT, marks=("<|message_sep|>",), reads=(_gigachat("<|function_call|>"),)),
+    "gigachat_3_1": _gigachat("<|function_call|>", marks=("<|message_sep|>",), reads=(_gigachat(_GIGACHAT),)),
+    "granite_3_2": _json_list(
+        "<|tool_call|>",
+        "",
+        thinking=("Here is my thought process:", "Here is my response:"),
+        starts_inside=False,
+    ),
+    "granite_20b_fc": Family(f"<function_call> {_JSON_BEGIN}", "}", trigger="<function_call>", thinking=None),
+    "nemotron_nano_2": _json_list("<TOOLCALL>", "</TOOLCALL>", thinking=THINK, before=r"\n{0,2}"),
+    "apriel_1_5": _APRIEL,
+    "apriel_1_6": replace(_APRIEL, starts_inside=True),
+    "xlam": _json_list("", "", layout="whole"),
+    "solar_open": Family(
+        "<|tool_call:begin|>{id}<|tool_call:name|>{name}<|tool_call:args|>",
+        "<|tool_call:end|>",
+        section=("<|tool_calls|>", "<|calls|>"),
+        thinking=("<|think|>", "<|end|>"),
+        after_thinking="<|begin|>assistant",
+        starts_inside=False,
+        excludes=("<|begin|>", "<|content|>"),
+        id_pattern="[A-Za-z0-9_-]{1,64}",
+        layout="blocks",
+        content=("<|content|>", "<|end|>"),
+        joint="<|begin|>assistant",
+        stops=("<|end|>", "<|calls|>"),
+        marks=("<|begin|>assistant",),
+    ),
+    "reka_edge": Family(*_HERMES, trigger="<tool_call>", after_thinking="\n\n", variants=_HERMES_IN_A_LINE),
+    "functionary_3_1": Family("<function={name}>", "</function>", thinking=None),
+    "functionary_3_2": Family(
+        "{name}\n",
+        "",
+        separator=">>>",
+        trigger=">>>",
+        thinking=None,
+        after_thinking=">>>",
+        excludes=(">>>",),
+        layout="blocks",
+        content=("all\n", ""),
+        joint=">>>",
+    ),
+    "firefunction_2": _json_list("functools", "", before=" ?"),
+    "command_r_plus": Family(
+        '{\n        "tool_name": "{name}",\n        "parameters": ',
+        "\n    }",
+        section=("Action:\n```json\n[\n    ", "\n]```"),
+        separator=",\n    ",
+        trigger="Action:\n```json",
+        thinking=None,
+        before=r"\n?",
+    ),
+    "smollm_3": Family(
+        *_HERMES,
+        trigger="<tool_call>",
+        after_thinking="\n",
+        starts_inside=False,
+        variants=_HERMES_IN_A_LINE,
+    ),
+    "minimax_m1": Family(
+        _JSON_BEGIN,
+        "}",
+        section=("<tool_calls>\n", "\n</tool_calls>"),
+        separator="\n",
+        starts_inside=False,
+        before=r"\n{0,2}",
+    ),
+    "json_list": _json_list("", "", layout="whole"),
 }
 """By name."""

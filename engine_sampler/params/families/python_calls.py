@@ -12,7 +12,11 @@ PYTHON_FAMILIES: dict[str, Family] = {
         *_PYTHON, section=("<|tool_call_start|>[", "]<|tool_call_end|>"), separator=", ", thinking=None
     ),
     "olmo_3": Family(
-        *_PYTHON, section=("<function_calls>\n", "\n</function_calls>"), separator="\n", thinking=None
+        *_PYTHON,
+        section=("<function_calls>\n", "\n</function_calls>"),
+        separator="\n",
+        before=r"\n{0,2}",
     ),
+    "pythonic": Family(*_PYTHON, section=("[", "]"), separator=", ", thinking=None, layout="whole"),
 }
 """By name."""

@@ -20,6 +20,20 @@ def _dsml(calls: str, invoke: str, style: str) -> Family:
     )
 
 
+def _hunyuan_3(suffix: str, style: str, reads: tuple[Family, ...] = ()) -> Family:
+    """The family of Hunyuan 3; `suffix` ends the names of all marks."""
+    return Family(
+        f"<tool_call{suffix}>{{name}}<tool_sep{suffix}>",
+        f"</tool_call{suffix}>",
+        style,
+        section=(f"<tool_calls{suffix}>\n", f"\n</tool_calls{suffix}>"),
+        separator="\n",
+        trigger=f"<tool_calls{suffix}>",
+        thinking=(f"<think{suffix}>", f"</think{suffix}>"),
+        reads=reads,
+    )
+
+
 TAGGED_FAMILIES: dict[str, Family] = {
     "qwen_3_5": Family(*_XML, "qwen_xml", trigger="<tool_call>\n<function=", after_thinking="\n\n"),
     "qwen_3_coder": Family(*_XML, "qwen_xml", trigger="<tool_call>\n<function=", after_thinking="\n\n"),
@@ -50,7 +64,10 @@ TAGGED_FAMILIES: dict[str, Family] = {
         section=("<|open|>tools<|sep|>", "<|close|>tools<|sep|>"),
         thinking=("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
         excludes=("<|open|>", "<|close|>"),
-        layout="kimi_k3",
+        layout="blocks",
+        content=("<|open|>response<|sep|>", "<|close|>response<|sep|>"),
+        text_first=True,
+        finish="<|close|>message<|sep|>",
     ),
     "minimax": Family(
         '<invoke name="{name}">\n',
@@ -93,6 +110,44 @@ TAGGED_FAMILIES: dict[str, Family] = {
         "</steptml:invoke><｜tool_call_end｜>",
         "step3_xml",
         section=("<｜tool_calls_begin｜>", "<｜tool_calls_end｜>"),
+    ),
+    "hunyuan_3": _hunyuan_3(":opensource", "hunyuan_3_xml", reads=(_hunyuan_3("", "glm_xml"),)),
+    "hunyuan_3_preview": _hunyuan_3("", "glm_xml"),
+    "step_3_5": Family(*_XML, "qwen_xml", trigger="<tool_call>\n<function=", after_thinking="\n"),
+    "laguna": Family("<tool_call>{name}", "</tool_call>", "glm_xml", before=r"\n?"),
+    "muse_glimmer": Family(
+        ' to={name}<|message|><atem:function_calls>\n<atem:invoke name="{name}">\n',
+        "</atem:invoke>\n</atem:function_calls>",
+        "atem_xml",
+        separator="<|eom|><|start|>assistant",
+        trigger="<atem:function_calls>",
+        thinking=(" to=self<|message|>", "<|eom|>"),
+        after_thinking="<|start|>assistant",
+        starts_inside=False,
+        excludes=("<|start|>", "<|message|>", "<|eom|>", "<|eot|>"),
+        layout="blocks",
+        content=(" to=user<|message|>", ""),
+        joint="<|eom|><|start|>assistant",
+        finish="<|eot|>",
+        stops=("<|eot|>",),
+        marks=("<|eom|>", "<|start|>assistant"),
+    ),
+    "minicpm_5": Family('<function name="{name}">', "</function>", "minicpm_5_xml", after_thinking="\n\n"),
+    "function_gemma": Family(
+        "<start_function_call>call:{name}",
+        "<end_function_call>",
+        "function_gemma",
+        trigger="<start_function_call>",
+        thinking=None,
+    ),
+    "ling_3": Family("<tool_call>{name}", "</tool_call>", "glm_xml", before=r"\n?"),
+    "dots": Family(
+        '<invoke name="{name}">\n',
+        "</invoke>\n",
+        "minimax_xml",
+        section=("<dots_function_call>\n", "</dots_function_call>"),
+        trigger="<dots_function_call>",
+        before=r"\n{0,2}",
     ),
 }
 """By name."""

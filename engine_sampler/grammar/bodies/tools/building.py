@@ -68,13 +68,8 @@ def formatted_answer(family: str, content: Format, reasoning: Reasoning) -> dict
     """
     if family not in TOOL_FAMILIES:
         raise ParameterError(f"family={quoted(family)} is not allowed: one of {', '.join(TOOL_FAMILIES)}")
-    asked = _Asked(TOOL_FAMILIES[family], (), "auto", True, reasoning)
-    if asked.family.layout != "text":
-        raise ParameterError(f"a response_format beside thoughts is not supported for family={family!r}")
-    return {
-        "type": "structural_tag",
-        "format": _sequence([*_thoughts(asked), _marked(asked.family, content)]),
-    }
+    asked = _Asked(TOOL_FAMILIES[family], (), "auto", True, reasoning, content)
+    return {"type": "structural_tag", "format": _LAYOUTS[asked.family.layout](asked)}
 
 
 class _Asked(NamedTuple):
@@ -127,19 +122,15 @@ def _text_with_calls(asked: _Asked) -> Format:
 
 
 def _answer(asked: _Asked) -> Format:
-    family = asked.family
-    content = asked.content
-    if family.content_marks is not None:
-        content = _marked(family, content or _text(asked.excludes))
-    if content is not None and asked.choice == "auto":
-        calls_alone = asked._replace(choice="required", preamble=False)
-        return _either(_calls_at_once(calls_alone), content) if asked.functions else content
+    if asked.content is not None and asked.choice == "auto":
+        calls_alone = asked._replace(choice="required")
+        return _either(_calls_at_once(calls_alone), asked.content) if asked.functions else asked.content
     if not asked.functions:
         return _text([*asked.excludes, *(one for one in asked.triggers if one[0] in "<[]")])
     if asked.choice == "auto":
         return _triggered(asked, _tags(asked))
-    braces = asked.triggers[0].startswith("{")  # text would follow them
-    return _calls_at_once(asked) if content or braces or not asked.preamble else _text_before_calls(asked)
+    is_bare = asked.triggers[0].startswith("{")  # text would follow the braces
+    return _text_before_calls(asked) if asked.preamble and not is_bare else _calls_at_once(asked)
 
 
 def _tags(asked: _Asked) -> list[Format]:
@@ -207,10 +198,9 @@ def _thoughts(asked: _Asked) -> list[Format]:
     is_inside = asked.reasoning == "enabled" and family.starts_inside
     excludes = [*asked.excludes, *(asked.triggers if family.excludes else [])]
     parts = [_tag("" if is_inside else begin, _text(excludes), end)]
-    if family.after_thinking:
-        parts.append(
-            _any_of([_const(family.after_thinking[:end]) for end in range(len(family.after_thinking) + 1)])
-        )
+    if after := family.after_thinking:  # of line breaks, some templates write fewer
+        fewest = 0 if after.isspace() else len(after)
+        parts.append(_any_of([_const(after[:length]) for length in range(fewest, len(after) + 1)]))
     thoughts = _sequence(parts)
     if asked.reasoning == "enabled":
         return [thoughts]
@@ -222,7 +212,9 @@ def _thoughts(asked: _Asked) -> list[Format]:
 def _call(family: Family, function: Function) -> Format:
     """The tag of one call."""
     begin, *before = _parts(family.begin, family, function)
-    *after, end = _parts(family.end, family, function)
+    after: list[Format] = []
+    if family.trailer:
+        after = [{"type": "optional", "content": _sequence(_parts(family.trailer, family, function))}]
     arguments: Format = {
         "type": "json_schema",
         "json_schema": json_schema_of(function),
@@ -230,12 +222,11 @@ def _call(family: Family, function: Function) -> Format:
     }
     if family.style == "kimi_k3_xml":
         arguments["excludes"] = ["<|open|>", "<|close|>", "<|sep|>"]
-    return _tag(begin["value"], _sequence([*before, arguments, *after]), end["value"])
+    return _tag(begin["value"], _sequence([*before, arguments, *after]), family.end)
 
 
 def _parts(text: str, family: Family, function: Function) -> list[Format]:
-    """What stands before or after a call's arguments: strings, the first and the last one among them, and the
-    patterns of ids between them."""
+    """What stands before or after a call's arguments: strings, and the patterns of ids between them."""
     strings = text.replace("{name}", function.name).split("{id}")
     parts = [_const(strings[0])]
     for string in strings[1:]:
@@ -258,26 +249,39 @@ def _whole(asked: _Asked) -> Format:
     return _either(_any_of(_tags(asked)), text)
 
 
-def _kimi_k3(asked: _Asked) -> Format:
-    """Blocks one after the other: thoughts, a response, calls, and the end of the message. The chat template
-    opens the first one."""
+def _blocks(asked: _Asked) -> Format:
+    """Blocks one after the other, each with its marks: thoughts, then a text, calls, or calls behind a text.
+    The chat template may open the first one."""
     family = asked.family
-    is_inside = asked.reasoning == "disabled"
-    parts = [*_thoughts(asked)]
-    text = asked.content or _text(list(family.excludes))
-    opening, closing = "" if is_inside else "<|open|>response<|sep|>", "<|close|>response<|sep|>"
-    response, nothing = _tag(opening, text, closing), _const(opening + closing)
-    if asked.functions:
-        section = _any_of(_tags(asked))
-        if asked.choice != "auto":
-            response = _sequence([response if asked.preamble else nothing, section])
-        elif asked.content is None:
-            response = _sequence([response, {"type": "optional", "content": section}])
-        else:
-            response = _either(_sequence([nothing, section]), response)
-    parts.append(response)
-    parts.append(_const("<|close|>message<|sep|>"))
-    return _sequence(parts)
+    begin, end = family.content or ("", "")
+    if family.text_first and asked.reasoning == "disabled":
+        begin = ""
+    text = _text(family.excludes)
+    last = _last(family, begin, asked.content or text, end)
+    if not asked.functions:
+        return _sequence([*_thoughts(asked), last])
+    before = _tag(begin, text, end + family.joint)
+    if asked.content is not None or not (asked.choice == "auto" or asked.preamble):
+        before = _const(begin + end + family.joint)
+    section_begin, section_end = family.section or ("", "")
+    called = _last(family, section_begin, _section(asked, asked.ways), section_end)
+    answers = [_sequence([before, called])]
+    if not family.text_first:
+        is_alone = asked.content or not (asked.choice == "auto" or asked.preamble)
+        answers = [called] if is_alone else [called, *answers]
+    if asked.choice == "auto":
+        answers.append(last)
+    return _sequence([*_thoughts(asked), _any_of(answers)])
+
+
+def _last(family: Family, begin: str, content: Format, end: str) -> Format:
+    """The last block of an answer. A mark that ends the text in a vocabulary is not part of it there."""
+    closing, finish = (end, family.finish) if end else (family.finish, "")
+    block = _tag(begin, content, [closing, ""] if closing in family.stops else closing)
+    if not finish:
+        return block
+    last = _const(finish)
+    return _sequence([block, {"type": "optional", "content": last} if finish in family.stops else last])
 
 
 def _harmony(asked: _Asked) -> Format:
@@ -308,22 +312,19 @@ def _harmony_calls(function: Function) -> list[Format]:
         heads = (f"<|channel|>commentary {name}<|message|>", f" {name}<|channel|>commentary<|message|>")
         return [_tag(head, function.custom.format, ["<|call|>", ""]) for head in heads]
     arguments: Format = {"type": "json_schema", "json_schema": function.schema}
-    message = _const("<|message|>")
-    channel, kind = "(commentary|analysis)", "( json)?"
-    heads = [
-        ("<|channel|>", _pattern(f"{channel} {re.escape(name)}{kind}"), message, arguments),
-        (f" {name}<|channel|>", _pattern(f"{channel}{kind}"), message, arguments),
-        (f"<|channel|>commentary {name} <|constrain|>json<|message|>", arguments),
-        (f"<|channel|>commentary {name}<|constrain|>json<|message|>", arguments),
-        (f" {name}<|channel|>commentary <|constrain|>json<|message|>", arguments),
+    begins = [
+        begin
+        for channel in ("commentary", "analysis")
+        for kind in (" <|constrain|>json", "<|constrain|>json", " json", "")
+        for begin in (f"<|channel|>{channel} {name}{kind}", f" {name}<|channel|>{channel}{kind}")
     ]
-    return [_tag(begin, _sequence(rest), ["<|call|>", ""]) for begin, *rest in heads]
+    return [_tag(f"{begin}<|message|>", arguments, ["<|call|>", ""]) for begin in begins]
 
 
 _LAYOUTS: Mapping[str, Callable[[_Asked], Format]] = {
     "text": _text_with_calls,
     "whole": _whole,
-    "kimi_k3": _kimi_k3,
+    "blocks": _blocks,
     "harmony": _harmony,
 }
 
@@ -345,13 +346,6 @@ def _text(excludes: Sequence[str]) -> Format:
 
 def _tag(begin: str, content: Format, end: str | list[str]) -> Format:
     return {"type": "tag", "begin": begin, "content": content, "end": end}
-
-
-def _marked(family: Family, content: Format) -> Format:
-    """Content, within the family's marks if it has any."""
-    return (
-        _tag(family.content_marks[0], content, family.content_marks[1]) if family.content_marks else content
-    )
 
 
 def _sequence(elements: list[Format]) -> Format:

@@ -85,7 +85,9 @@ def test_a_call_without_its_arguments_is_not_accepted(family: str) -> None:
         r'"city": "Paris"|\n?<parameter=city>.*</parameter>|<parameter name="city">.*</parameter>'
         r"|<｜DSML｜ ?parameter.*</｜DSML｜ ?parameter>|<\|open\|>argument.*<\|close\|>argument<\|sep\|>"
         r"|\]<\]minimax\[>\[<city>.*</city>|<arg_key>.*</arg_value>|<cofl:value.*</cofl:value>"
-        r'|city="Paris"|city:<\|"\|>Paris<\|"\|>|<steptml:parameter.*</steptml:parameter>',
+        r'|city="Paris"|city:<\|"\|>Paris<\|"\|>|<steptml:parameter.*</steptml:parameter>'
+        r"|<arg_key:opensource>.*</arg_value:opensource>|<atem:parameter.*</atem:parameter>"
+        r"|<param .*</param>|city:<escape>Paris<escape>",
         re.DOTALL,
     )
     empty, count = argument.subn("", transcript.calls())
@@ -111,18 +113,33 @@ def test_a_named_call_is_the_only_one(family: str) -> None:
     assert not accepts(family, transcript.calls() + " Done.", NAMED)
 
 
-@pytest.mark.parametrize("family", sorted(set(TRANSCRIPTS) - {"harmony", "kimi_k3", "llama_4"}))
-def test_text_may_stand_around_calls_that_are_not_required(family: str) -> None:
+FREE = sorted(name for name, family in TOOL_FAMILIES.items() if family.layout == "text")
+BLOCKS = sorted(name for name, family in TOOL_FAMILIES.items() if family.layout == "blocks")
+WITHOUT_MARKS = {"llama", "phi_4_mini", "firefunction_2", "command_r_plus"}
+"""Families whose calls begin with words that any text may contain."""
+
+
+@pytest.mark.parametrize("family", FREE)
+def test_text_may_stand_around_calls(family: str) -> None:
     call = TRANSCRIPTS[family].calls()
     assert accepts(family, "No calls at all.")
     assert accepts(family, f"Let me see.{call}")
     assert accepts(family, f"Let me see.{call} That is all.")
     assert not accepts(family, f"Let me see.{call} That is all.", parallel_tool_calls=False)
-    assert not accepts(family, f"Let me see.{call}", "required")
     assert not accepts(family, "No calls at all.", "required")
+    assert not accepts(family, f"Let me see.{call}", "required", preamble=False)
+    for choice in ("required", NAMED) if family != "llama" else ():
+        assert accepts(family, f"Let me see.{call}", choice)
+        assert not accepts(family, f"Let me see.{call}{call}", choice, parallel_tool_calls=False)
 
 
-@pytest.mark.parametrize("family", sorted(set(TRANSCRIPTS) - {"harmony", "kimi_k3", "llama", "phi_4_mini"}))
+def test_calls_that_are_required_may_have_text_between_and_behind_them() -> None:
+    assert accepts("hermes", f"One.{HERMES}Two.{HERMES}Three.", "required")
+    assert not accepts("hermes", f"One.{HERMES}Two.", NAMED)
+    assert not accepts("hermes", f"One.{HERMES}Two.", "required", parallel_tool_calls=False)
+
+
+@pytest.mark.parametrize("family", sorted({*FREE, "llama_4", "xlam", "pythonic"} - WITHOUT_MARKS))
 def test_no_call_is_made_if_none_may_be(family: str) -> None:
     assert accepts(family, "Only text.", "none")
     assert not accepts(family, TRANSCRIPTS[family].calls(), "none")
@@ -184,15 +201,34 @@ def test_arguments_in_python_are_literals_that_python_reads_as_the_schema_says(a
         assert isinstance(found["text"], str)
 
 
-def test_the_blocks_of_kimi_k3_follow_each_other() -> None:
-    call = TRANSCRIPTS["kimi_k3"].calls()
-    end = "<|close|>message<|sep|>"
-    assert accepts("kimi_k3", f"Hello.<|close|>response<|sep|>{end}", "none")
-    assert accepts("kimi_k3", f"Hello.<|close|>response<|sep|>{end}")
-    assert not accepts("kimi_k3", f"Hello.<|close|>response<|sep|>{end}", "required")
-    assert not accepts("kimi_k3", call, "none")
-    thoughts = "I look it up.<|close|>think<|sep|><|open|>response<|sep|>"
-    assert accepts("kimi_k3", thoughts + call, reasoning="enabled")
+@pytest.mark.parametrize("family", BLOCKS)
+def test_blocks_follow_each_other(family: str) -> None:
+    call, entry = TRANSCRIPTS[family].calls(), TOOL_FAMILIES[family]
+    begin, end = around(family)
+    text = f"{begin}Hello.{end}"
+    assert accepts(family, text, "none")
+    assert accepts(family, text)
+    assert not accepts(family, text, "required")
+    assert not accepts(family, call, "none")
+    assert not accepts(family, call + "x")
+    assert not accepts(family, "Hello.")
+    marks = entry.content or ("", "")
+    if not entry.text_first:
+        assert accepts(family, f"{begin}Let me see.{marks[1]}{entry.joint}{call}")
+    elif entry.thinking:
+        thoughts = f"I look it up.{entry.thinking[1]}{marks[0]}"
+        assert accepts(family, thoughts + call, reasoning="enabled")
+
+
+@pytest.mark.parametrize("family", [name for name in BLOCKS if TOOL_FAMILIES[name].stops])
+def test_a_mark_that_ends_the_text_may_be_missing_at_its_end(family: str) -> None:
+    """In most vocabularies it is a token that ends generation, and no part of what is generated then."""
+    begin, end = around(family)
+    call, stops = TRANSCRIPTS[family].calls(), TOOL_FAMILIES[family].stops
+    for text in (f"{begin}Hello.{end}", call):
+        last = next((stop for stop in stops if text.endswith(stop)), "")
+        assert accepts(family, text.removesuffix(last))
+        assert any(accepts(family, text.removesuffix(last) + stop) for stop in stops)
 
 
 def test_a_message_of_harmony_goes_to_its_channel() -> None:
@@ -220,7 +256,7 @@ def test_marks_that_are_special_tokens_are_these_tokens(family: str) -> None:
 
 @pytest.mark.parametrize("family", ["qwen_3", "qwen_3_5", "glm_4_5", "glm_4_7", "exaone"])
 def test_marks_that_were_added_as_text_are_these_tokens(family: str) -> None:
-    tag = tool_calls(family, TOOLS, "required", reasoning="auto")
+    tag = tool_calls(family, TOOLS, "required", reasoning="auto", preamble=False)
     matcher = Grammar.from_structural_tag(tag).compile(ADDED).matcher()
     newline = {ord("\n")} if family == "glm_4_5" else set()  # as its chat template has it
     assert set(np.flatnonzero(allowed(matcher))) == {257, 259} | newline
@@ -233,7 +269,7 @@ def test_marks_that_were_added_as_text_are_these_tokens(family: str) -> None:
 
 def test_a_model_may_write_added_tokens_as_text() -> None:
     plain = Tokenizer(ADDED.token_bytes, [256])
-    tag = tool_calls("qwen_3", TOOLS, "required")
+    tag = tool_calls("qwen_3", TOOLS, "required", preamble=False)
     matcher = Grammar.from_structural_tag(tag).compile(plain).matcher()
     assert set(np.flatnonzero(allowed(matcher))) == {ord("<"), 257}
 
@@ -262,6 +298,54 @@ def test_strictness_decides_what_arguments_may_be() -> None:
     assert not accepts_arguments("[]", False)
 
 
+@pytest.mark.parametrize("choice", ["any", {"type": "any"}])
+def test_any_requires_a_call(choice: Any) -> None:
+    assert tool_calls("hermes", TOOLS, choice) == tool_calls("hermes", TOOLS, "required")
+
+
+@pytest.mark.parametrize("name", ["get weather", "R&D", "mcp__a.b:c/d-e", "名前"])
+def test_names_of_functions_may_have_blanks_and_ampersands(name: str) -> None:
+    tools = [{"type": "function", "function": {"name": name}}]
+    call = f'<tool_call>\n{{"name": "{name}", "arguments": {{}}}}\n</tool_call>'
+    assert Grammar.from_structural_tag(tool_calls("hermes", tools, "required")).check(call).valid
+    MessageParser("hermes", tools).feed(call)
+
+
+HARMONY_HEADS = [
+    f"{head}<|message|>"
+    for kind in (" <|constrain|>json", "<|constrain|>json", " json", "")
+    for channel in ("commentary", "analysis")
+    for head in (
+        f"<|channel|>{channel} to=functions.get_weather{kind}",
+        f" to=functions.get_weather<|channel|>{channel}{kind}",
+    )
+]
+
+
+@pytest.mark.parametrize("head", HARMONY_HEADS)
+def test_headers_of_harmony_need_not_say_what_a_call_is_written_in(head: str) -> None:
+    call = f'{head}{{"city": "Paris"}}<|call|>'
+    for choice in ("auto", "required", NAMED):
+        assert accepts("harmony", call, choice)
+        assert accepts(
+            "harmony", f"<|channel|>commentary<|message|>I look.<|end|><|start|>assistant{call}", choice
+        )
+
+
+def test_many_functions_fit_into_the_tag_of_harmony() -> None:
+    tools = [{"name": f"f{number}", "parameters": {"type": "object"}} for number in range(300)]
+    assert (
+        Grammar.from_structural_tag(tool_calls("harmony", tools)).check("<|channel|>final<|message|>").valid
+    )
+
+
+@pytest.mark.parametrize("choice", ["auto", "required", NAMED])
+def test_a_call_of_mistral_may_have_an_id_behind_its_arguments(choice: Any) -> None:
+    call = '{"name": "get_weather", "arguments": {"city": "Paris"}, "id": "%s"}'
+    assert accepts("mistral", f"[TOOL_CALLS][{call % 'a1B2c3D4e'}]", choice)
+    assert not accepts("mistral", f"[TOOL_CALLS][{call % 'short'}]", choice)
+
+
 def test_some_functions_may_be_allowed() -> None:
     for mode, text, valid in (("auto", "Hello.", True), ("required", "Hello.", False)):
         allowed = {"mode": mode, "tools": [{"type": "function", "function": {"name": "now"}}]}
@@ -281,6 +365,7 @@ def test_some_functions_may_be_allowed() -> None:
         (("llama", TOOLS, {"function": {"name": "f"}}), "tool_choice=.* is not allowed: auto, none"),
         (("llama", TOOLS, {"type": "allowed_tools", "mode": "none"}), "allowed_tools with the mode"),
         (("llama", TOOLS, 5), "tool_choice=5 is not allowed"),
+        (("llama", [*TOOLS, TOOLS[0]]), "tools has two functions of the name 'get_weather'"),
     ],
 )
 def test_what_is_not_allowed_is_named(arguments: Any, words: str) -> None:
@@ -298,7 +383,9 @@ def test_a_request_is_read_with_the_family_of_the_model_that_is_served() -> None
     for choice in ("auto", NAMED):
         params = SamplingParams.from_dict({"tools": TOOLS, "tool_choice": choice}, tool_family="qwen_3")
         assert json.loads(params.structural_tag) == tool_calls("qwen_3", TOOLS, choice)
-    for free in ({}, {"tools": TOOLS, "tool_choice": "none"}, {"tools": []}):
+    params = SamplingParams.from_dict({"tools": TOOLS, "tool_choice": "none"}, tool_family="qwen_3")
+    assert json.loads(params.structural_tag) == tool_calls("qwen_3", TOOLS, "none")
+    for free in ({}, {"tool_choice": "none"}, {"tools": []}):
         assert SamplingParams.from_dict(free, tool_family="qwen_3").structural_tag is None
     formatted = {"tools": TOOLS, "response_format": {"type": "json_object"}}
     answer = {"type": "json_schema", "json_schema": {"type": "object"}}
@@ -310,17 +397,19 @@ def test_a_request_is_read_with_the_family_of_the_model_that_is_served() -> None
         SamplingParams.from_dict(body, tool_family="qwen")
 
 
-AROUND = {
-    "harmony": ("<|channel|>final<|message|>", ""),
-    "kimi_k3": ("", "<|close|>response<|sep|><|close|>message<|sep|>"),
-}
-"""What families of their own layout write around an answer."""
+def around(family: str) -> tuple[str, str]:
+    """What families of their own layout write around an answer that begins at once."""
+    if family == "harmony":
+        return "<|channel|>final<|message|>", ""
+    entry = TOOL_FAMILIES[family]
+    begin, end = entry.content or ("", "")
+    return ("" if entry.text_first else begin), end + entry.finish
 
 
 @pytest.mark.parametrize("family", TRANSCRIPTS)
 def test_an_answer_is_calls_or_what_is_asked_for(family: str) -> None:
     answer = {"type": "json_schema", "json_schema": {"type": "object", "properties": {"name": False}}}
-    begin, end = AROUND.get(family, ("", ""))
+    begin, end = around(family) if family not in FREE else ("", "")
     calls = TRANSCRIPTS[family].calls().replace("Let me see.", "")
     assert accepts(family, calls, answer=answer)
     assert accepts(family, f'{begin}{{"a": 1}}{end}', answer=answer)

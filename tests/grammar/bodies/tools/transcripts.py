@@ -35,6 +35,9 @@ QWEN_XML = (
 R1 = f"<｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n{ARGUMENTS}\n```<｜tool▁call▁end｜>"
 PYTHON = 'get_weather(city="Paris")'
 M3 = "]<]minimax[>["
+GLM = "<tool_call>get_weather<arg_key>city</arg_key><arg_value>Paris</arg_value></tool_call>"
+GLM_IN_LINES = "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>"
+THOUGHTS = "I look it up.</think>"
 
 
 def dsml(space: str) -> str:
@@ -156,7 +159,7 @@ TRANSCRIPTS = {
         '<|tool_call>call:get_weather{city:<|"|>Paris<|"|>}<tool_call|>',
         thoughts="<|channel>thought\nI look it up.<channel|>",
     ),
-    "granite": Transcript(JSON, "<|tool_call|>[", "]", ", "),
+    "granite": Transcript(JSON, "<|tool_call|>[", "]", ", ", "<think>I look it up.</think>"),
     "granite_4": Transcript(HERMES, between="\n"),
     "exaone": Transcript(
         f"<tool_call>{JSON}</tool_call>", between="\n", thoughts="I look it up.</think>\n\n"
@@ -167,12 +170,14 @@ TRANSCRIPTS = {
         f"<|action_start|><|plugin|>\n{JSON.replace('arguments', 'parameters')}<|action_end|>", between="\n"
     ),
     "jamba": Transcript(JSON, "<tool_calls>[", "]</tool_calls>", ", "),
-    "hunyuan_a13b": Transcript(JSON, "<tool_calls>[", "]</tool_calls>", ", "),
+    "hunyuan_a13b": Transcript(
+        JSON, "<tool_calls>[", "]</tool_calls>", ", ", "<think>I look it up.</think>\n"
+    ),
     "phi_4_mini": Transcript(JSON, "functools[", "]", ", "),
     "apertus": Transcript(f'{{"get_weather": {ARGUMENTS}}}', "<|tools_prefix|>[", "]<|tools_suffix|>", ", "),
     "llama_4": Transcript(PYTHON, "[", "]", ", "),
     "lfm_2": Transcript(PYTHON, "<|tool_call_start|>[", "]<|tool_call_end|>", ", "),
-    "olmo_3": Transcript(PYTHON, "<function_calls>\n", "\n</function_calls>", "\n"),
+    "olmo_3": Transcript(PYTHON, "<function_calls>\n", "\n</function_calls>", "\n", THOUGHTS),
     "step_3": Transcript(
         '<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="get_weather">'
         '<steptml:parameter name="city">'
@@ -181,11 +186,121 @@ TRANSCRIPTS = {
         "<｜tool_calls_end｜>",
         thoughts="I look it up.</think>",
     ),
+    "hunyuan_3": Transcript(
+        "<tool_call:opensource>get_weather<tool_sep:opensource>\n<arg_key:opensource>city</arg_key:opensource>\n"
+        "<arg_value:opensource>Paris</arg_value:opensource>\n</tool_call:opensource>",
+        "<tool_calls:opensource>\n",
+        "\n</tool_calls:opensource>",
+        "\n",
+        "I look it up.</think:opensource>",
+    ),
+    "hunyuan_3_preview": Transcript(
+        "<tool_call>get_weather<tool_sep>\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>",
+        "<tool_calls>\n",
+        "\n</tool_calls>",
+        "\n",
+        THOUGHTS,
+    ),
+    "step_3_5": Transcript(QWEN_XML, thoughts="I look it up.</think>\n"),
+    "laguna": Transcript(GLM, thoughts=THOUGHTS),
+    "muse_glimmer": Transcript(
+        ' to=get_weather<|message|><atem:function_calls>\n<atem:invoke name="get_weather">\n'
+        '<atem:parameter name="city">Paris</atem:parameter>\n</atem:invoke>\n</atem:function_calls>',
+        between="<|eom|><|start|>assistant",
+        thoughts=" to=self<|message|>I look it up.<|eom|><|start|>assistant",
+    ),
+    "minicpm_5": Transcript(
+        '<function name="get_weather"><param name="city">Paris</param></function>',
+        between="\n",
+        thoughts="I look it up.</think>\n\n",
+    ),
+    "function_gemma": Transcript(
+        "<start_function_call>call:get_weather{city:<escape>Paris<escape>}<end_function_call>"
+    ),
+    "ling_3": Transcript(GLM_IN_LINES, between="\n", thoughts=THOUGHTS),
+    "dots": Transcript(
+        '<invoke name="get_weather">\n<parameter name="city">Paris</parameter>\n</invoke>\n',
+        "<dots_function_call>\n",
+        "</dots_function_call>",
+        thoughts=THOUGHTS,
+    ),
+    "inkling": Transcript(
+        f'get_weather<|content_invoke_tool_json|>{{"name":"get_weather","args":{ARGUMENTS}}}<|end_message|>',
+        between="<|message_model|>",
+        thoughts="<|content_thinking|>I look it up.<|end_message|><|message_model|>",
+    ),
+    "command_a": Transcript(
+        f'{{"tool_call_id": "0", "tool_name": "get_weather", "parameters": {ARGUMENTS}}}',
+        "<|START_ACTION|>[\n    ",
+        "\n]<|END_ACTION|>",
+        ",\n    ",
+        thoughts="I look it up.<|END_THINKING|>",
+    ),
+    "gigachat_3": Transcript(f"<|message_sep|>\n\nfunction call<|role_sep|>\n{JSON}"),
+    "gigachat_3_1": Transcript(f"<|function_call|>{JSON}"),
+    "granite_3_2": Transcript(
+        JSON,
+        "<|tool_call|>[",
+        "]",
+        ", ",
+        "Here is my thought process:I look it up.Here is my response:",
+    ),
+    "granite_20b_fc": Transcript(f"<function_call> {JSON}", between="\n"),
+    "nemotron_nano_2": Transcript(JSON, "<TOOLCALL>[", "]</TOOLCALL>", ", ", f"{THOUGHTS}\n\n"),
+    "apriel_1_5": Transcript(
+        JSON,
+        "<tool_calls>[",
+        "]</tool_calls>",
+        ", ",
+        "Here are my reasoning steps:\nI look it up.[BEGIN FINAL RESPONSE]\n",
+    ),
+    "apriel_1_6": Transcript(
+        JSON, "<tool_calls>[", "]</tool_calls>", ", ", "I look it up.[BEGIN FINAL RESPONSE]\n"
+    ),
+    "xlam": Transcript(JSON, "[", "]", ", "),
+    "solar_open": Transcript(
+        f"<|tool_call:begin|>call_1<|tool_call:name|>get_weather<|tool_call:args|>{ARGUMENTS}<|tool_call:end|>",
+        "<|tool_calls|>",
+        "<|calls|>",
+        thoughts="<|think|>I look it up.<|end|><|begin|>assistant",
+    ),
+    "reka_edge": Transcript(HERMES, thoughts="I look it up.</think>\n\n"),
+    "functionary_3_1": Transcript(f"<function=get_weather>{ARGUMENTS}</function>"),
+    "functionary_3_2": Transcript(f"get_weather\n{ARGUMENTS}", between=">>>"),
+    "firefunction_2": Transcript(JSON, "functools[", "]", ", "),
+    "command_r_plus": Transcript(
+        f'{{\n        "tool_name": "get_weather",\n        "parameters": {ARGUMENTS}\n    }}',
+        "Action:\n```json\n[\n    ",
+        "\n]```",
+        ",\n    ",
+    ),
+    "smollm_3": Transcript(HERMES, between="\n", thoughts="<think>I look it up.</think>\n"),
+    "minimax_m1": Transcript(
+        JSON, "<tool_calls>\n", "\n</tool_calls>", "\n", "<think>I look it up.</think>\n\n"
+    ),
+    "json_list": Transcript(JSON, "[", "]", ", "),
+    "pythonic": Transcript(PYTHON, "[", "]", ", "),
 }
 
 
 IN_A_LINE = f"<tool_call>{JSON}</tool_call>"
 VARIANTS: list[tuple[str, Transcript]] = [
+    ("smollm_3", Transcript(IN_A_LINE, between="\n", thoughts="<think>I look it up.</think>\n")),
+    ("reka_edge", Transcript(IN_A_LINE, thoughts="I look it up.</think>\n\n")),
+    ("firefunction_2", Transcript(JSON, " functools[", "]", ", ")),
+    ("laguna", Transcript(GLM_IN_LINES, "\n", between="\n", thoughts=THOUGHTS)),
+    (
+        "hunyuan_3_preview",
+        Transcript(
+            GLM.replace("<arg_key>", "<tool_sep><arg_key>", 1),
+            "<tool_calls>\n",
+            "\n</tool_calls>",
+            "\n",
+            THOUGHTS,
+        ),
+    ),
+    ("apriel_1_5", Transcript(JSON, "\n<tool_calls>[", "]</tool_calls>", ", ")),
+    ("command_r_plus", TRANSCRIPTS["command_r_plus"]._replace(begin="\nAction:\n```json\n[\n    ")),
     ("hermes", Transcript(IN_A_LINE, between="\n")),
     ("qwen_2_5", Transcript(IN_A_LINE)),
     ("qwen_3", Transcript(IN_A_LINE, between="\n", thoughts="I look it up.</think>\n\n")),
