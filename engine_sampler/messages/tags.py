@@ -197,8 +197,14 @@ def _arguments_of(content: Any) -> tuple[list[str | None], Mapping[str, Any]] | 
     """What precedes the arguments in the content of a call's tag, strings or None for an id, and their
     format; None for other tags."""
     inner = content.get("elements") if isinstance(content, Mapping) else None
-    elements = inner if isinstance(inner, list) and inner else [content]
-    if not all(isinstance(element, Mapping) for element in elements) or elements[-1].get("type") not in _JSON:
+    elements = list(inner) if isinstance(inner, list) and inner else [content]
+    if (
+        isinstance(elements[-1], Mapping) and elements[-1].get("type") == "optional"
+    ):  # what may say the call's id
+        elements.pop()
+    if not elements or not all(isinstance(element, Mapping) for element in elements):
+        return None
+    if elements[-1].get("type") not in _JSON:
         return None
     parts: list[str | None] = []
     for element in elements[:-1]:

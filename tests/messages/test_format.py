@@ -96,6 +96,39 @@ def test_a_format_of_the_response_comes_after_the_thoughts() -> None:
     assert ChatFormat.from_dict({"response_format": FORMAT}, "hermes").constraint == {"json_schema": SCHEMA}
 
 
+@pytest.mark.parametrize(
+    ("family", "text"),
+    [
+        (
+            "harmony",
+            "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>%s",
+        ),
+        (
+            "kimi_k3",
+            "Hm.<|close|>think<|sep|><|open|>response<|sep|>%s<|close|>response<|sep|><|close|>message<|sep|>",
+        ),
+        ("command_r7b", "Hm.<|END_THINKING|><|START_RESPONSE|>%s<|END_RESPONSE|>"),
+    ],
+)
+def test_a_format_of_the_response_stands_within_the_marks_of_content(family: str, text: str) -> None:
+    form = ChatFormat(family, response_format=FORMAT, reasoning="enabled")
+    grammar = Grammar.from_structural_tag(form.constraint["structural_tag"])
+    assert grammar.check(text % '{"a": 1}').valid
+    assert not grammar.check(text % '{"a": "1"}').valid
+    parser = form.parser()
+    parser.feed(text % '{"a": 1}')
+    parser.finish()
+    assert (parser.deviation, chat_message(parser)["content"]) == (None, '{"a": 1}')
+
+
+def test_a_choice_of_none_constrains_the_text() -> None:
+    form = ChatFormat("qwen_3", TOOLS, tool_choice="none", reasoning="disabled")
+    grammar = Grammar.from_structural_tag(form.constraint["structural_tag"])
+    assert grammar.check("Hello.").valid
+    assert not grammar.check('<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>').valid
+    assert "json_schema" in ChatFormat("hermes", TOOLS, tool_choice="none", response_format=FORMAT).constraint
+
+
 REMOTE = {"$ref": "urn:example:whole"}
 WHOLE = {"urn:example:whole": {"type": "integer", "const": 5}}
 ARGUMENTS = {"type": "object", "properties": {"a": REMOTE}, "required": ["a"]}
@@ -183,8 +216,6 @@ def test_what_is_not_allowed_is_named(body: dict[str, Any], words: str) -> None:
             read()
     with pytest.raises(ParameterError, match=r"stop=\[5\] is not allowed: a text or a list of texts"):
         ChatFormat("qwen_3").parser(stop=[5])
-    with pytest.raises(ParameterError, match="not supported for family='harmony'"):
-        ChatFormat("harmony", response_format=FORMAT)
 
 
 @pytest.mark.parametrize(

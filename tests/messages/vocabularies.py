@@ -37,7 +37,15 @@ def markers() -> list[str]:
     texts = [
         text
         for one in TOOL_FAMILIES.values()
-        for text in (one.begin, one.end, *(one.section or ()), *(one.thinking or ()), '<|"|>', "<|open|>")
+        for text in (
+            one.begin,
+            one.end,
+            *(one.section or ()),
+            *(one.thinking or ()),
+            *(one.content or ()),
+            '<|"|>',
+            "<|open|>",
+        )
     ]
     texts += ["<|channel|>", "<|start|>", "<|message|>", "<|end|>", "<|constrain|>", "<|close|>", "<|sep|>"]
     return sorted({mark for text in texts for mark in re.findall(look, text)})

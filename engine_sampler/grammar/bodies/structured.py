@@ -236,10 +236,10 @@ def tool_parameters(
     family   how the model writes calls, a name in `TOOL_FAMILIES`: then `structural_tag`, also for "auto".
              None, with "required": `json_schema`, a list of `{"name": ..., "parameters": {...}}`, as vLLM's
              server reads it; with a named function: its parameters alone; with "auto" and "none": {}
-    is_free  whether nothing else constrains the text: calls under "auto" are constrained then
+    is_free  whether nothing else constrains the text: "auto" and "none" constrain it then
     """
     is_forced = choice not in (None, "auto", "none")
-    if not is_forced and (family is None or not is_free or not tools or choice == "none"):
+    if not is_forced and (family is None or not is_free or not tools):
         return {}
     if family is not None:
         return {

@@ -31,7 +31,7 @@ DEFAULT_OPTIONS = SchemaOptions()
 MAX_DEPTH = 50
 """Maximum nesting depth of formats."""
 
-MAX_FORMATS = 2_000
+MAX_FORMATS = 5_000
 """Maximum number of formats in one structural tag."""
 
 MAX_LARK = 100_000
@@ -273,10 +273,13 @@ class _Builder:
             end = [end]
         if not end:
             raise GrammarError(f"{fields.path}.end is an empty list")
-        bodies = []
-        if "" in end:
-            bodies.append(self.build(content, path))
-        if ends := nonempty_strings([one for one in end if one != ""], f"{fields.path}.end"):
+        ends = nonempty_strings([one for one in end if one != ""], f"{fields.path}.end")
+        if content.get("type") == "json_schema":  # which ends by itself
+            optional = [sequence()] if "" in end else []
+            after = [self._marks.any_of(ends)] if ends else []
+            return begin, sequence(self.build(content, path), alternatives(*after, *optional))
+        bodies = [self.build(content, path)] if "" in end else []
+        if ends:
             bodies.append(self.build(content, path, ends))
         return begin, alternatives(*bodies)
 

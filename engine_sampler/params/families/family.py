@@ -23,7 +23,8 @@ class Family:
     """How the models of a family call tools, and how they think before that.
 
     begin      what precedes a call's arguments: `{name}` is the function's name, `{id}` a number
-    end        what follows them
+    trailer    what may stand after them: a call's id, at `{id}`
+    end        what follows
     style      how the arguments are written: a style of the structural tag's json_schema
     section    what stands around all calls that are made at once; None: calls may stand anywhere in the text
     separator  what stands between the calls of a section
@@ -57,6 +58,7 @@ class Family:
     style: str = "json"
     section: tuple[str, str] | None = None
     separator: str = ""
+    trailer: str = ""
     lead: str = ""
     trigger: str = ""
     thinking: tuple[str, str] | None = THINK

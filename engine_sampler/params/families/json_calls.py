@@ -10,6 +10,7 @@ from .family import THINK, Family
 _JSON_BEGIN, _JSON_ARGUMENTS = '{"name": "{name}", "arguments": ', "}"
 _HERMES = f"<tool_call>\n{_JSON_BEGIN}", f"{_JSON_ARGUMENTS}\n</tool_call>"
 _HERMES_IN_A_LINE = (Family(f"<tool_call>{_JSON_BEGIN}", "}</tool_call>", trigger="<tool_call>"),)
+_MISTRAL_ID = "[A-Za-z0-9]{9}"
 _DEEPSEEK = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
 _DEEPSEEK_FUNCTION = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n"
 
@@ -17,11 +18,10 @@ _DEEPSEEK_FUNCTION = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name
 def _json_list(begin: str, end: str, *others: str, **more: Any) -> Family:
     """Calls as a list of JSON objects; `others` are what may precede it instead of `begin`, `more` are other
     fields."""
-    variants = tuple(_json_list(other, end) for other in others)
-    section = (f"{begin}[", f"]{end}")
-    return Family(
-        _JSON_BEGIN, "}", section=section, separator=", ", variants=variants, **{"thinking": None, **more}
+    form = Family(
+        _JSON_BEGIN, "}", section=(f"{begin}[", f"]{end}"), separator=", ", **{"thinking": None, **more}
     )
+    return replace(form, variants=tuple(replace(form, section=(f"{other}[", f"]{end}")) for other in others))
 
 
 _COMMAND_R7B = Family(
@@ -76,7 +76,7 @@ JSON_FAMILIES: dict[str, Family] = {
         section=("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
         excludes=("<|tool_call_begin|>",),
     ),
-    "command_r7b": _COMMAND_R7B,
+    "command_r7b": replace(_COMMAND_R7B, layout="blocks", content=("<|START_RESPONSE|>", "<|END_RESPONSE|>")),
     "harmony": Family(
         "",
         "<|call|>",
@@ -84,13 +84,15 @@ JSON_FAMILIES: dict[str, Family] = {
         closing="<|start|>assistant<|channel|>final<|message|>",
         layout="harmony",
     ),
-    "mistral": _json_list("[TOOL_CALLS]", "", "[TOOL_CALLS] "),
+    "mistral": _json_list(
+        "[TOOL_CALLS]", "", "[TOOL_CALLS] ", trailer=', "id": "{id}"', id_pattern=_MISTRAL_ID
+    ),
     "mistral_v11": Family(
         "[TOOL_CALLS]{name}[ARGS]",
         "",
         thinking=("[THINK]", "[/THINK]"),
         starts_inside=False,
-        variants=(Family("[TOOL_CALLS]{name}[CALL_ID]{id}[ARGS]", "", id_pattern="[A-Za-z0-9]{9}"),),
+        variants=(Family("[TOOL_CALLS]{name}[CALL_ID]{id}[ARGS]", "", id_pattern=_MISTRAL_ID),),
     ),
     "granite": _json_list(
         "<|tool_call|>",

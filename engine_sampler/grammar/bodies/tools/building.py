@@ -13,8 +13,6 @@ from .requests import Function, chosen_functions, json_schema_of
 
 Format: TypeAlias = "dict[str, Any]"
 
-_PLACEHOLDER = re.compile(r"(\{name\}|\{id\})")
-
 
 def tool_calls(
     family: str,
@@ -25,14 +23,15 @@ def tool_calls(
     strict: bool | None = None,
     reasoning: Reasoning = "disabled",
     answer: Format | None = None,
+    preamble: bool = True,
 ) -> dict[str, Any]:
     """The structural tag of an answer of a model that may call tools.
 
     family       how the model writes calls: a name in `TOOL_FAMILIES`
     tools        functions in OpenAI's form or in Anthropic's; functions of Python, and classes such as
                  pydantic models (see `tool_of`); OpenAI's custom tools
-    tool_choice  "auto": text with calls in it; "none": text without; "required": a call at once; a function,
-                 `{"type": "function", "function": {"name": ...}}`: a call of it, and nothing else;
+    tool_choice  "auto": text with calls in it; "none": text without; "required" or "any": a call at least; a
+                 function, `{"type": "function", "function": {"name": ...}}`: a call of it, and no other;
                  `{"type": "allowed_tools", ...}`: of some functions
     parallel_tool_calls  False: one call at most, after which the answer ends
     strict       True: the arguments follow the function's schema, and objects that name properties have no
@@ -43,6 +42,8 @@ def tool_calls(
                  apply a grammar only after them
     answer       under "auto", a format of structural tags that the text has if it is not a call: it is either
                  this or calls then. None: text with calls in it
+    preamble     whether text may precede a call that is required or named, as chat templates write it; False:
+                 nothing but thoughts does. Where a model writes either text or calls, nothing does anyway
 
         Grammar.from_structural_tag(tool_calls("qwen_3", tools, "required"))
 
@@ -52,7 +53,7 @@ def tool_calls(
         raise ParameterError(f"family={quoted(family)} is not allowed: one of {', '.join(TOOL_FAMILIES)}")
     check_reasoning(reasoning)
     functions, choice = chosen_functions(tools, tool_choice, strict)
-    asked = _Asked(TOOL_FAMILIES[family], functions, choice, parallel_tool_calls, reasoning, answer)
+    asked = _Asked(TOOL_FAMILIES[family], functions, choice, parallel_tool_calls, reasoning, answer, preamble)
     return {"type": "structural_tag", "format": _LAYOUTS[asked.family.layout](asked)}
 
 
@@ -73,7 +74,7 @@ def formatted_answer(family: str, content: Format, reasoning: Reasoning) -> dict
 
 class _Asked(NamedTuple):
     """What one tag is built from; `choice` is "auto", "required" or "named", and `content` what an
-    answer under "auto" is that is not a call, if it is not free."""
+    answer under "auto" is that is not a call, if it is not free; `preamble` as in `tool_calls`."""
 
     family: Family
     functions: Sequence[Function]
@@ -81,6 +82,7 @@ class _Asked(NamedTuple):
     is_parallel: bool
     reasoning: str
     content: Format | None = None
+    preamble: bool = True
 
     @property
     def excludes(self) -> list[str]:
@@ -100,9 +102,16 @@ class _Asked(NamedTuple):
         return [one for one in texts if not any(one != other and one.startswith(other) for other in texts)]
 
     @property
-    def calls(self) -> list[Format]:
-        """One call of each function, in each of the ways."""
-        return [_call(way, function) for function in self.functions for way in self.ways]
+    def sections(self) -> dict[tuple[str, str], list[Family]]:
+        """The marks of all sections, each with the ways in which calls are written there."""
+        sections: dict[tuple[str, str], list[Family]] = {}
+        for way in self.ways:
+            sections.setdefault(way.section or ("", ""), []).append(way)
+        return sections
+
+    def calls(self, ways: Sequence[Family]) -> list[Format]:
+        """One call of each function, in each of some ways."""
+        return [_call(way, function) for function in self.functions for way in ways]
 
 
 # --- Free text with calls ---
@@ -113,38 +122,61 @@ def _text_with_calls(asked: _Asked) -> Format:
 
 
 def _answer(asked: _Asked) -> Format:
-    family, is_parallel = asked.family, asked.is_parallel
     if asked.content is not None and asked.choice == "auto":
         calls_alone = asked._replace(choice="required")
-        return _either(_answer(calls_alone), asked.content) if asked.functions else asked.content
+        return _either(_calls_at_once(calls_alone), asked.content) if asked.functions else asked.content
     if not asked.functions:
         return _text([*asked.excludes, *(one for one in asked.triggers if one[0] in "<[]")])
     if asked.choice == "auto":
-        tags = asked.calls if family.section is None else [_section(way, asked) for way in asked.ways]
-        return _triggered(asked, tags)
-    space = [{"type": "regex", "pattern": family.before}] if family.before else []
-    if family.section is not None:
-        return _sequence([*space, _any_of([_section_at_once(way, asked) for way in asked.ways])])
+        return _triggered(asked, _tags(asked))
+    is_bare = asked.triggers[0].startswith("{")  # text would follow the braces
+    return _text_before_calls(asked) if asked.preamble and not is_bare else _calls_at_once(asked)
+
+
+def _tags(asked: _Asked) -> list[Format]:
+    """The tags of calls within text: of sections, or of each call."""
+    if asked.family.section is None:
+        return asked.calls(asked.ways)
+    return [_tag(begin, _section(asked, ways), end) for (begin, end), ways in asked.sections.items()]
+
+
+def _section(asked: _Asked, ways: Sequence[Family]) -> Format:
+    """What stands in a section."""
+    calls = asked.calls(ways)
     if asked.choice == "named":
-        return _sequence([*space, _any_of(asked.calls)])
+        return _any_of(calls)
+    return _separated(calls, asked.family.separator, asked.is_parallel)
+
+
+def _calls_at_once(asked: _Asked) -> Format:
+    """Calls with which an answer begins."""
+    family = asked.family
+    space = [_pattern(family.before)] if family.before else []
+    if family.section is not None:
+        tags = [{**tag, "begin": family.lead + tag["begin"]} for tag in _tags(asked)]
+        return _sequence([*space, _any_of(tags)])
+    if asked.choice == "named":
+        return _sequence([*space, _any_of(_tags(asked))])
     if asked.triggers[0].startswith("{"):
-        return _sequence([*space, _separated(asked.calls, "", is_parallel)])  # text would follow the braces
-    return _sequence([*space, _triggered(asked, asked.calls)])
+        return _sequence([*space, _separated(_tags(asked), "", asked.is_parallel)])
+    return _sequence([*space, _triggered(asked, _tags(asked))])
 
 
-def _section(way: Family, asked: _Asked) -> Format:
-    """The tag of all calls that are made at once."""
-    begin, end = way.section or ("", "")
-    calls = [_call(way, function) for function in asked.functions]
-    return _tag(begin, _separated(calls, way.separator, asked.is_parallel), end)
-
-
-def _section_at_once(way: Family, asked: _Asked) -> Format:
-    """Such calls at the beginning of an answer."""
-    begin, end = way.section or ("", "")
-    calls = [_call(way, function) for function in asked.functions]
-    inner = calls[0] if asked.choice == "named" else _separated(calls, way.separator, asked.is_parallel)
-    return _sequence([_const(way.lead + begin), inner, _const(end)])
+def _text_before_calls(asked: _Asked) -> Format:
+    """Text that leads to calls: what `_triggered` is, with one of them at least, but not at once."""
+    tags, firsts = _tags(asked), []
+    for trigger in asked.triggers:
+        others = [one for one in asked.triggers if one != trigger]
+        rests = [
+            {**tag, "begin": tag["begin"].removeprefix(trigger)}
+            for tag in tags
+            if tag["begin"].startswith(trigger)
+        ]
+        firsts.append(_sequence([_tag("", _text([*asked.excludes, *others]), trigger), _any_of(rests)]))
+    called = _any_of(firsts)
+    if asked.family.section is not None or asked.choice == "named" or not asked.is_parallel:
+        return called
+    return _sequence([{"type": "plus", "content": called}, _text([*asked.excludes, *asked.triggers])])
 
 
 def _triggered(asked: _Asked, tags: list[Format]) -> Format:
@@ -166,8 +198,9 @@ def _thoughts(asked: _Asked) -> list[Format]:
     is_inside = asked.reasoning == "enabled" and family.starts_inside
     excludes = [*asked.excludes, *(asked.triggers if family.excludes else [])]
     parts = [_tag("" if is_inside else begin, _text(excludes), end)]
-    if family.after_thinking:
-        parts.append(_const(family.after_thinking))
+    if after := family.after_thinking:  # of line breaks, some templates write fewer
+        fewest = 0 if after.isspace() else len(after)
+        parts.append(_any_of([_const(after[:length]) for length in range(fewest, len(after) + 1)]))
     thoughts = _sequence(parts)
     if asked.reasoning == "enabled":
         return [thoughts]
@@ -178,31 +211,27 @@ def _thoughts(asked: _Asked) -> list[Format]:
 
 def _call(family: Family, function: Function) -> Format:
     """The tag of one call."""
-    begin, *parts = [part for part in _PLACEHOLDER.split(family.begin) if part]
-    while parts and parts[0] != "{id}":
-        begin += parts.pop(0)
-    content = [
-        {"type": "regex", "pattern": family.id_pattern}
-        if part == "{id}"
-        else _const(part.replace("{name}", function.name))
-        for part in _joined(parts)
-    ]
-    schema = json_schema_of(function)
-    arguments: Format = {"type": "json_schema", "json_schema": schema, "style": family.style}
+    begin, *before = _parts(family.begin, family, function)
+    after: list[Format] = []
+    if family.trailer:
+        after = [{"type": "optional", "content": _sequence(_parts(family.trailer, family, function))}]
+    arguments: Format = {
+        "type": "json_schema",
+        "json_schema": json_schema_of(function),
+        "style": family.style,
+    }
     if family.style == "kimi_k3_xml":
         arguments["excludes"] = ["<|open|>", "<|close|>", "<|sep|>"]
-    return _tag(begin.replace("{name}", function.name), _sequence([*content, arguments]), family.end)
+    return _tag(begin["value"], _sequence([*before, arguments, *after]), family.end)
 
 
-def _joined(parts: Sequence[str]) -> list[str]:
-    """The parts, with strings that follow each other made one."""
-    joined: list[str] = []
-    for part in parts:
-        if joined and "{id}" not in (part, joined[-1]):
-            joined[-1] += part
-        else:
-            joined.append(part)
-    return joined
+def _parts(text: str, family: Family, function: Function) -> list[Format]:
+    """What stands before or after a call's arguments: strings, and the patterns of ids between them."""
+    strings = text.replace("{name}", function.name).split("{id}")
+    parts = [_const(strings[0])]
+    for string in strings[1:]:
+        parts += [_pattern(family.id_pattern), _const(string)]
+    return parts
 
 
 # --- Layouts of their own ---
@@ -212,12 +241,12 @@ def _whole(asked: _Asked) -> Format:
     """An answer that is a section of calls, or text that begins otherwise."""
     family = asked.family
     mark = re.escape(family.section[0][0]) if family.section else ""
-    text = asked.content or {"type": "regex", "pattern": rf"([^\s{mark}][\s\S]*)?"}
+    text = asked.content or _pattern(rf"([^\s{mark}][\s\S]*)?")
     if not asked.functions:
         return text
     if asked.choice != "auto":
-        return _answer(asked)
-    return _either(_section(family, asked), text)
+        return _calls_at_once(asked)
+    return _either(_any_of(_tags(asked)), text)
 
 
 def _blocks(asked: _Asked) -> Format:
@@ -232,17 +261,14 @@ def _blocks(asked: _Asked) -> Format:
     if not asked.functions:
         return _sequence([*_thoughts(asked), last])
     before = _tag(begin, text, end + family.joint)
-    if asked.content is not None:
+    if asked.content is not None or not (asked.choice == "auto" or asked.preamble):
         before = _const(begin + end + family.joint)
     section_begin, section_end = family.section or ("", "")
-    calls = [_call(way, function) for function in asked.functions for way in asked.ways]
-    inner = (
-        _any_of(calls) if asked.choice == "named" else _separated(calls, family.separator, asked.is_parallel)
-    )
-    called = _last(family, section_begin, inner, section_end)
+    called = _last(family, section_begin, _section(asked, asked.ways), section_end)
     answers = [_sequence([before, called])]
     if not family.text_first:
-        answers = [called] if asked.choice != "auto" or asked.content else [called, *answers]
+        is_alone = asked.content or not (asked.choice == "auto" or asked.preamble)
+        answers = [called] if is_alone else [called, *answers]
     if asked.choice == "auto":
         answers.append(last)
     return _sequence([*_thoughts(asked), _any_of(answers)])
@@ -271,7 +297,7 @@ def _harmony(asked: _Asked) -> Format:
     separator = "<|start|>assistant"
     preamble = _tag("<|channel|>commentary<|message|>", _text([]), "<|end|>")
     between = [] if asked.reasoning == "disabled" else [analysis]
-    if calls and asked.choice != "named":
+    if calls and asked.preamble:
         between.append(preamble)
     most = _separated(last, separator, asked.is_parallel and bool(calls))
     if not between:
@@ -285,14 +311,14 @@ def _harmony_calls(function: Function) -> list[Format]:
     if function.custom is not None:  # a text, not marked as JSON
         heads = (f"<|channel|>commentary {name}<|message|>", f" {name}<|channel|>commentary<|message|>")
         return [_tag(head, function.custom.format, ["<|call|>", ""]) for head in heads]
-    arguments = {"type": "json_schema", "json_schema": function.schema}
-    begins = (
-        f"<|channel|>commentary {name} <|constrain|>json<|message|>",
-        f"<|channel|>commentary {name}<|constrain|>json<|message|>",
-        f" {name}<|channel|>commentary <|constrain|>json<|message|>",
-        f" {name}<|channel|>commentary json<|message|>",
-    )
-    return [_tag(begin, arguments, ["<|call|>", ""]) for begin in begins]
+    arguments: Format = {"type": "json_schema", "json_schema": function.schema}
+    begins = [
+        begin
+        for channel in ("commentary", "analysis")
+        for kind in (" <|constrain|>json", "<|constrain|>json", " json", "")
+        for begin in (f"<|channel|>{channel} {name}{kind}", f" {name}<|channel|>{channel}{kind}")
+    ]
+    return [_tag(f"{begin}<|message|>", arguments, ["<|call|>", ""]) for begin in begins]
 
 
 _LAYOUTS: Mapping[str, Callable[[_Asked], Format]] = {
@@ -308,6 +334,10 @@ _LAYOUTS: Mapping[str, Callable[[_Asked], Format]] = {
 
 def _const(value: str) -> Format:
     return {"type": "const_string", "value": value}
+
+
+def _pattern(pattern: str) -> Format:
+    return {"type": "regex", "pattern": pattern}
 
 
 def _text(excludes: Sequence[str]) -> Format:

@@ -13,7 +13,7 @@ from ....params.bodies import mapping
 from ..schemas import described_schema, without_additional_properties
 from .custom import CustomInput, custom_input
 
-_NAME = re.compile(r"[\w.:/-]{1,256}")
+_NAME = re.compile(r"(?=.{1,256}\Z)[\w.:/&-]+( [\w.:/&-]+)*")
 _CHOICES = "auto, none, required, or a function of tools"
 _ANY_OBJECT = {"type": "object"}
 _PLAIN = {"any": "required", "auto": "auto", "none": "none"}
@@ -55,8 +55,8 @@ def take_tools(body: dict[str, Any]) -> Tools:
 
 
 def _plain_choice(choice: Any) -> Any:
-    """A choice in OpenAI's form: Anthropic says `{"type": "any"}` for a call that is required."""
-    kind = choice.get("type") if isinstance(choice, Mapping) else None
+    """A choice in OpenAI's form: Mistral says "any" for "required", Anthropic `{"type": "any"}`."""
+    kind = choice.get("type") if isinstance(choice, Mapping) else choice
     return _PLAIN.get(kind, choice) if isinstance(kind, str) else choice
 
 
@@ -98,8 +98,10 @@ def functions_of(tools: Any) -> dict[str, Mapping[str, Any]]:
         function = plain.get("function", plain.get("custom", tool))
         name = mapping("tools.function", function).get("name")
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            allowed = "a function with a name of up to 256 letters, digits and _ . : / -"
+            allowed = "a function with a name of up to 256 letters, digits and _ . : / & -, or words of these"
             raise ParameterError(f"tools={quoted(tool)} is not allowed: {allowed}")
+        if name in functions:
+            raise ParameterError(f"tools has two functions of the name {quoted(name)}")
         functions[name] = tool if plain.get("type") == "custom" else _with_schema(function)
     return functions
 

@@ -120,14 +120,23 @@ WITHOUT_MARKS = {"llama", "phi_4_mini", "firefunction_2", "command_r_plus"}
 
 
 @pytest.mark.parametrize("family", FREE)
-def test_text_may_stand_around_calls_that_are_not_required(family: str) -> None:
+def test_text_may_stand_around_calls(family: str) -> None:
     call = TRANSCRIPTS[family].calls()
     assert accepts(family, "No calls at all.")
     assert accepts(family, f"Let me see.{call}")
     assert accepts(family, f"Let me see.{call} That is all.")
     assert not accepts(family, f"Let me see.{call} That is all.", parallel_tool_calls=False)
-    assert not accepts(family, f"Let me see.{call}", "required")
     assert not accepts(family, "No calls at all.", "required")
+    assert not accepts(family, f"Let me see.{call}", "required", preamble=False)
+    for choice in ("required", NAMED) if family != "llama" else ():
+        assert accepts(family, f"Let me see.{call}", choice)
+        assert not accepts(family, f"Let me see.{call}{call}", choice, parallel_tool_calls=False)
+
+
+def test_calls_that_are_required_may_have_text_between_and_behind_them() -> None:
+    assert accepts("hermes", f"One.{HERMES}Two.{HERMES}Three.", "required")
+    assert not accepts("hermes", f"One.{HERMES}Two.", NAMED)
+    assert not accepts("hermes", f"One.{HERMES}Two.", "required", parallel_tool_calls=False)
 
 
 @pytest.mark.parametrize("family", sorted({*FREE, "llama_4", "xlam", "pythonic"} - WITHOUT_MARKS))
@@ -247,7 +256,7 @@ def test_marks_that_are_special_tokens_are_these_tokens(family: str) -> None:
 
 @pytest.mark.parametrize("family", ["qwen_3", "qwen_3_5", "glm_4_5", "glm_4_7", "exaone"])
 def test_marks_that_were_added_as_text_are_these_tokens(family: str) -> None:
-    tag = tool_calls(family, TOOLS, "required", reasoning="auto")
+    tag = tool_calls(family, TOOLS, "required", reasoning="auto", preamble=False)
     matcher = Grammar.from_structural_tag(tag).compile(ADDED).matcher()
     newline = {ord("\n")} if family == "glm_4_5" else set()  # as its chat template has it
     assert set(np.flatnonzero(allowed(matcher))) == {257, 259} | newline
@@ -260,7 +269,7 @@ def test_marks_that_were_added_as_text_are_these_tokens(family: str) -> None:
 
 def test_a_model_may_write_added_tokens_as_text() -> None:
     plain = Tokenizer(ADDED.token_bytes, [256])
-    tag = tool_calls("qwen_3", TOOLS, "required")
+    tag = tool_calls("qwen_3", TOOLS, "required", preamble=False)
     matcher = Grammar.from_structural_tag(tag).compile(plain).matcher()
     assert set(np.flatnonzero(allowed(matcher))) == {ord("<"), 257}
 
@@ -289,6 +298,54 @@ def test_strictness_decides_what_arguments_may_be() -> None:
     assert not accepts_arguments("[]", False)
 
 
+@pytest.mark.parametrize("choice", ["any", {"type": "any"}])
+def test_any_requires_a_call(choice: Any) -> None:
+    assert tool_calls("hermes", TOOLS, choice) == tool_calls("hermes", TOOLS, "required")
+
+
+@pytest.mark.parametrize("name", ["get weather", "R&D", "mcp__a.b:c/d-e", "名前"])
+def test_names_of_functions_may_have_blanks_and_ampersands(name: str) -> None:
+    tools = [{"type": "function", "function": {"name": name}}]
+    call = f'<tool_call>\n{{"name": "{name}", "arguments": {{}}}}\n</tool_call>'
+    assert Grammar.from_structural_tag(tool_calls("hermes", tools, "required")).check(call).valid
+    MessageParser("hermes", tools).feed(call)
+
+
+HARMONY_HEADS = [
+    f"{head}<|message|>"
+    for kind in (" <|constrain|>json", "<|constrain|>json", " json", "")
+    for channel in ("commentary", "analysis")
+    for head in (
+        f"<|channel|>{channel} to=functions.get_weather{kind}",
+        f" to=functions.get_weather<|channel|>{channel}{kind}",
+    )
+]
+
+
+@pytest.mark.parametrize("head", HARMONY_HEADS)
+def test_headers_of_harmony_need_not_say_what_a_call_is_written_in(head: str) -> None:
+    call = f'{head}{{"city": "Paris"}}<|call|>'
+    for choice in ("auto", "required", NAMED):
+        assert accepts("harmony", call, choice)
+        assert accepts(
+            "harmony", f"<|channel|>commentary<|message|>I look.<|end|><|start|>assistant{call}", choice
+        )
+
+
+def test_many_functions_fit_into_the_tag_of_harmony() -> None:
+    tools = [{"name": f"f{number}", "parameters": {"type": "object"}} for number in range(300)]
+    assert (
+        Grammar.from_structural_tag(tool_calls("harmony", tools)).check("<|channel|>final<|message|>").valid
+    )
+
+
+@pytest.mark.parametrize("choice", ["auto", "required", NAMED])
+def test_a_call_of_mistral_may_have_an_id_behind_its_arguments(choice: Any) -> None:
+    call = '{"name": "get_weather", "arguments": {"city": "Paris"}, "id": "%s"}'
+    assert accepts("mistral", f"[TOOL_CALLS][{call % 'a1B2c3D4e'}]", choice)
+    assert not accepts("mistral", f"[TOOL_CALLS][{call % 'short'}]", choice)
+
+
 def test_some_functions_may_be_allowed() -> None:
     for mode, text, valid in (("auto", "Hello.", True), ("required", "Hello.", False)):
         allowed = {"mode": mode, "tools": [{"type": "function", "function": {"name": "now"}}]}
@@ -308,6 +365,7 @@ def test_some_functions_may_be_allowed() -> None:
         (("llama", TOOLS, {"function": {"name": "f"}}), "tool_choice=.* is not allowed: auto, none"),
         (("llama", TOOLS, {"type": "allowed_tools", "mode": "none"}), "allowed_tools with the mode"),
         (("llama", TOOLS, 5), "tool_choice=5 is not allowed"),
+        (("llama", [*TOOLS, TOOLS[0]]), "tools has two functions of the name 'get_weather'"),
     ],
 )
 def test_what_is_not_allowed_is_named(arguments: Any, words: str) -> None:
@@ -325,7 +383,9 @@ def test_a_request_is_read_with_the_family_of_the_model_that_is_served() -> None
     for choice in ("auto", NAMED):
         params = SamplingParams.from_dict({"tools": TOOLS, "tool_choice": choice}, tool_family="qwen_3")
         assert json.loads(params.structural_tag) == tool_calls("qwen_3", TOOLS, choice)
-    for free in ({}, {"tools": TOOLS, "tool_choice": "none"}, {"tools": []}):
+    params = SamplingParams.from_dict({"tools": TOOLS, "tool_choice": "none"}, tool_family="qwen_3")
+    assert json.loads(params.structural_tag) == tool_calls("qwen_3", TOOLS, "none")
+    for free in ({}, {"tool_choice": "none"}, {"tools": []}):
         assert SamplingParams.from_dict(free, tool_family="qwen_3").structural_tag is None
     formatted = {"tools": TOOLS, "response_format": {"type": "json_object"}}
     answer = {"type": "json_schema", "json_schema": {"type": "object"}}
