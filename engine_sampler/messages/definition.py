@@ -165,10 +165,10 @@ def family_definition(
     section_end = None
     if family.section is not None and has_calls:
         section_end = literal(family.section[1], alphabet, is_json)
-        for section_begin in dict.fromkeys(way.section[0].rstrip() for way in ways if way.section):
+        sections = {way.section[0].rstrip(): way.layout == "whole" for way in ways if way.section}
+        for section_begin, only_first in sections.items():
             begin = literal(section_begin, alphabet, is_json).then(call_begin)
-            opening = replace(form, begin=begin)
-            openers.append(Opener("section", begin, opening, only_first=family.layout == "whole"))
+            openers.append(Opener("section", begin, replace(form, begin=begin), only_first))
     elif has_calls:
         for way in ways:
             form = _call_form(way, schemas, alphabet)

@@ -50,7 +50,7 @@ class Family:
     joint      what stands between the text of an answer and its calls, in the layout "blocks"
     finish     what follows the last of them there
     stops      which of these marks end the text in most vocabularies: each may be missing at its end
-    marks      further marks of messages: they are no text, and never demanded
+    content_marks   further marks around content, or before calls, which are read and dropped
     """
 
     begin: str
@@ -77,12 +77,12 @@ class Family:
     joint: str = ""
     finish: str = ""
     stops: tuple[str, ...] = ()
-    marks: tuple[str, ...] = ()
+    content_marks: tuple[str, ...] = ()
 
     @property
     def dropped(self) -> tuple[str, ...]:
         """The marks that are no text, wherever they stand, but for what begins the text of an answer."""
-        found = ((self.content or ("", ""))[1], self.finish, *self.stops, *self.marks)
+        found = ((self.content or ("", ""))[1], self.finish, *self.stops, *self.content_marks)
         return tuple(dict.fromkeys(mark for mark in found if mark))
 
     @property

@@ -41,7 +41,7 @@ _APRIEL = _json_list(
     after_thinking="\n",
     starts_inside=False,
     before=r"\n?",
-    marks=("[END FINAL RESPONSE]",),
+    content_marks=("[END FINAL RESPONSE]",),
 )
 _GIGACHAT = "<|message_sep|>\n\nfunction call<|role_sep|>\n"
 
@@ -76,7 +76,7 @@ JSON_FAMILIES: dict[str, Family] = {
         section=("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
         excludes=("<|tool_call_begin|>",),
     ),
-    "command_r7b": replace(_COMMAND_R7B, layout="blocks", content=("<|START_RESPONSE|>", "<|END_RESPONSE|>")),
+    "command_r7b": _COMMAND_R7B,
     "harmony": Family(
         "",
         "<|call|>",
@@ -128,7 +128,7 @@ JSON_FAMILIES: dict[str, Family] = {
         thinking=THINK,
         after_thinking="\n",
         starts_inside=False,
-        content=("<answer>", "</answer>"),
+        content=("<answer>\n", "</answer>"),
     ),
     "phi_4_mini": _json_list("functools", ""),
     "apertus": Family(
@@ -148,16 +148,20 @@ JSON_FAMILIES: dict[str, Family] = {
         joint="<|message_model|>",
         finish="<|content_model_end_sampling|>",
         stops=("<|content_model_end_sampling|>",),
-        marks=("<|message_model|>", "<|content_tool_error|>"),
+        content_marks=("<|message_model|>", "<|content_tool_error|>"),
         reads=(Family('<|content_invoke_tool_json|>{"name":"{name}","args":', "}<|end_message|>"),),
     ),
     "command_a": replace(
         _COMMAND_R7B,
         content=("<|START_TEXT|>", "<|END_TEXT|>"),
-        marks=("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
+        content_marks=("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
     ),
-    "gigachat_3": _gigachat(_GIGACHAT, marks=("<|message_sep|>",), reads=(_gigachat("<|function_call|>"),)),
-    "gigachat_3_1": _gigachat("<|function_call|>", marks=("<|message_sep|>",), reads=(_gigachat(_GIGACHAT),)),
+    "gigachat_3": _gigachat(
+        _GIGACHAT, content_marks=("<|message_sep|>",), reads=(_gigachat("<|function_call|>"),)
+    ),
+    "gigachat_3_1": _gigachat(
+        "<|function_call|>", content_marks=("<|message_sep|>",), reads=(_gigachat(_GIGACHAT),)
+    ),
     "granite_3_2": _json_list(
         "<|tool_call|>",
         "",
@@ -168,7 +172,16 @@ JSON_FAMILIES: dict[str, Family] = {
     "nemotron_nano_2": _json_list("<TOOLCALL>", "</TOOLCALL>", thinking=THINK, before=r"\n{0,2}"),
     "apriel_1_5": _APRIEL,
     "apriel_1_6": replace(_APRIEL, starts_inside=True),
-    "xlam": _json_list("", "", layout="whole"),
+    "xlam": _json_list(
+        "",
+        "",
+        layout="whole",
+        reads=(
+            _json_list("```json\n", "\n```"),
+            _json_list("[TOOL_CALLS]", ""),
+            _json_list("<tool_call>", "</tool_call>"),
+        ),
+    ),
     "solar_open": Family(
         "<|tool_call:begin|>{id}<|tool_call:name|>{name}<|tool_call:args|>",
         "<|tool_call:end|>",
@@ -182,7 +195,7 @@ JSON_FAMILIES: dict[str, Family] = {
         content=("<|content|>", "<|end|>"),
         joint="<|begin|>assistant",
         stops=("<|end|>", "<|calls|>"),
-        marks=("<|begin|>assistant",),
+        content_marks=("<|begin|>assistant",),
     ),
     "reka_edge": Family(
         *_HERMES, trigger="<tool_call>", after_thinking="\n\n", before=" ?", variants=_HERMES_IN_A_LINE

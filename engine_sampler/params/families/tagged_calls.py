@@ -130,7 +130,7 @@ TAGGED_FAMILIES: dict[str, Family] = {
         joint="<|eom|><|start|>assistant",
         finish="<|eot|>",
         stops=("<|eot|>",),
-        marks=("<|eom|>", "<|start|>assistant"),
+        content_marks=("<|eom|>", "<|start|>assistant"),
     ),
     "minicpm_5": Family('<function name="{name}">', "</function>", "minicpm_5_xml", after_thinking="\n\n"),
     "function_gemma": Family(
