@@ -38,7 +38,9 @@ class Family:
     skipped    what may stand in place of thoughts that are left out
     excludes   what occurs neither in thoughts nor in free text, besides the marks around thoughts; if
                there is anything, calls do not begin in thoughts
-    before     what may precede calls, a pattern, where nothing else may: white space of some templates
+    before     what may precede thoughts, and calls where nothing else may, a pattern: white space of some
+               templates
+    after      what may follow calls where nothing else may, a pattern
     id_pattern what `{id}` is, a pattern
     variants   other ways in which models of the family write calls: all but what concerns thoughts. Sections
                have the same ends and separators
@@ -68,6 +70,7 @@ class Family:
     skipped: str = ""
     excludes: tuple[str, ...] = ()
     before: str = ""
+    after: str = ""
     id_pattern: str = r"\d+"
     variants: tuple[Family, ...] = ()
     reads: tuple[Family, ...] = ()

@@ -37,7 +37,9 @@ def _hunyuan_3(suffix: str, style: str, reads: tuple[Family, ...] = ()) -> Famil
 TAGGED_FAMILIES: dict[str, Family] = {
     "qwen_3_5": Family(*_XML, "qwen_xml", trigger="<tool_call>\n<function=", after_thinking="\n\n"),
     "qwen_3_coder": Family(*_XML, "qwen_xml", trigger="<tool_call>\n<function=", after_thinking="\n\n"),
-    "nemotron_3": Family(*_XML, "qwen_xml", trigger="<tool_call>\n<function=", after_thinking="\n\n"),
+    "nemotron_3": Family(
+        *_XML, "qwen_xml", trigger="<tool_call>\n<function=", after_thinking="\n\n", after=r"\n?"
+    ),
     "mimo": Family(
         "<tool_call><function={name}>",
         "</function></tool_call>",

@@ -49,7 +49,13 @@ def renderings(template: str, count: int) -> Iterator[Rendering]:
             entry.family, seed, most_calls=entry.most_calls, says_before_calls=entry.says_before_calls
         )
         try:
-            turn = turn_of(template, message.message, message.shown_tools, bool(message.thoughts), marks)
+            turn = turn_of(
+                template,
+                message.message(entry.arguments_as_text),
+                message.shown_tools,
+                bool(message.thoughts),
+                marks,
+            )
         except TemplateRefusesError:
             continue
         yield Rendering(template, seed, _written(message, turn, entry.family), turn)
@@ -73,7 +79,7 @@ def check(rendering: Rendering) -> Outcome:
     ids = list(text.encode()) if kind == "bytes" else random_ids(text, Random(rendering.seed))
     reasoning = _reasoning(family, rendering)
     refused = ""
-    for choice in _choices(rendering.expected):
+    for choice in _choices(rendering):
         refused = refused or _refused(family, kind, ids, rendering.expected.tools, choice, reasoning)
     return Outcome(refused, _misread(family, kind, ids, rendering, reasoning))
 
@@ -86,12 +92,13 @@ def _reasoning(family: str, rendering: Rendering) -> str:
     return "auto" if has_marks else "disabled"
 
 
-def _choices(expected: Said) -> list[Any]:
+def _choices(rendering: Rendering) -> list[Any]:
+    calls = rendering.expected.calls
     choices: list[Any] = ["auto"]
-    if expected.calls:
+    if calls:
         choices.append("required")
-    if len(expected.calls) == 1:
-        choices.append({"type": "function", "function": {"name": expected.calls[0].name}})
+    if len(calls) == 1 and not SERVED[rendering.template].says_behind_calls:
+        choices.append({"type": "function", "function": {"name": calls[0].name}})
     return choices
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from random import Random
 from typing import Any, NamedTuple
 
@@ -28,16 +29,22 @@ class Said(NamedTuple):
             shown.append({"type": "function", "function": function})
         return shown
 
-    @property
-    def message(self) -> dict[str, Any]:
+    def message(self, arguments_as_text: bool) -> dict[str, Any]:
         """The message as chat templates take it."""
         message: dict[str, Any] = {"role": "assistant", "content": self.content}
         if self.thoughts:
             message |= dict.fromkeys(("reasoning_content", "reasoning", "thinking"), self.thoughts)
         if self.calls:
             message["tool_calls"] = [
-                {"id": f"abc{number:06}", "type": "function", "function": call._asdict()}
-                for number, call in enumerate(self.calls)
+                {
+                    "id": f"abc{number:06}",
+                    "type": "function",
+                    "function": {
+                        "name": name,
+                        "arguments": json.dumps(arguments) if arguments_as_text else arguments,
+                    },
+                }
+                for number, (name, arguments) in enumerate(self.calls)
             ]
         return message
 

@@ -14,7 +14,8 @@ FOLDER = Path(sys.prefix, "templates")
 """Where `.ci/peers` puts llama.cpp's templates."""
 
 _ENDS = re.compile(
-    r"(?:<\|im_end\|>|<\|eot_id\|>|<\|eom_id\|>|<\|end_of_text\|>|<EOS>|<seed:eos>|\[e~\[|<turn\|>|<\|tool_response>"
+    r"(?:<\|message_sep\|>|<end_of_sentence>|<SPECIAL_12>|\n*<sep>|<\|role_end\|>|</assistant>|<｜hy_eos:opensource｜>"
+    r"|<\|im_end\|>|<\|eot_id\|>|<\|eom_id\|>|<\|end_of_text\|>|<EOS>|<seed:eos>|\[e~\[|<turn\|>|<\|tool_response>"
     r"|<\|end_of_msg\|>|<｜end▁of▁sentence｜>(?:<｜Assistant｜>)?|<\|END_OF_TURN_TOKEN\|>[\s\S]*)\s*$"
 )
 """What ends the turn of an assistant: tokens that end the text, and what a template writes after them."""
@@ -81,6 +82,8 @@ def turn_of(
     user = {"role": "user", "content": "Hi"}
     options = {
         "tools": tools,
+        "functions": json.dumps(tools),
+        "datetime": "2026-11-29",
         "bos_token": "<BOS>",
         "eos_token": "<EOS>",
         "enable_thinking": thinking,

@@ -118,7 +118,12 @@ class _Asked(NamedTuple):
 
 
 def _text_with_calls(asked: _Asked) -> Format:
-    return _sequence([*_thoughts(asked), _answer(asked)])
+    answer = _answer(asked)
+    if asked.family.after and (
+        asked.choice == "named" or not asked.is_parallel
+    ):  # else text may follow anyway
+        answer = _sequence([answer, _pattern(asked.family.after)])
+    return _sequence([*_thoughts(asked), answer])
 
 
 def _answer(asked: _Asked) -> Format:
@@ -197,7 +202,8 @@ def _thoughts(asked: _Asked) -> list[Format]:
     begin, end = family.thinking
     is_inside = asked.reasoning == "enabled" and family.starts_inside
     excludes = [*asked.excludes, *(asked.triggers if family.excludes else [])]
-    parts = [_tag("" if is_inside else begin, _text(excludes), end)]
+    space = [] if is_inside or not family.before else [_pattern(family.before)]
+    parts = [*space, _tag("" if is_inside else begin, _text(excludes), end)]
     if after := family.after_thinking:  # of line breaks, some templates write fewer
         fewest = 0 if after.isspace() else len(after)
         parts.append(_any_of([_const(after[:length]) for length in range(fewest, len(after) + 1)]))
