@@ -1,4 +1,4 @@
-"""Calls that are objects in JSON: `{"name": "f", "arguments": {...}, "id": "1"}`, their members in any order."""
+"""Calls that are objects in JSON, with members in any order: `{"name": "f", "arguments": {}, "id": "1"}`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from .alphabet import SURROGATES
 from .arguments.json_text import JSON_BEGINS
-from .templates import FAILED, NOT_FOUND, PARTLY, Found, Part, Template, WrappedFound, after_space
+from .templates import FAILED, NOT_FOUND, PARTIAL, PARTLY, Found, Part, Template, WrappedFound, after_space
 from .writing import json_value
 
 MAX_HEAD = 2_048
@@ -29,14 +29,24 @@ _SCALAR_BEGUN = re.compile(rf'(?:"{_CHARACTER}{{0,256}}(?:\\|"{_S})?|[-+.\w]{{0,
 
 
 def followed(found: Found, text: str, begins: Collection[str]) -> Found:
-    """What was found, if one of some texts comes next, after white space."""
+    """What was found, if one of some texts comes next, in which a blank is any white space."""
     if found.end < 0:
         return found
-    at = after_space(text, found.end)
-    if any(text.startswith(one, at) for one in begins):
-        return found
-    is_partial = any(one.startswith(text[at : at + len(one)]) for one in begins) and len(text) - at < 4
-    return PARTLY if is_partial else NOT_FOUND
+    ends = {_end_of(one, text, after_space(text, found.end)) for one in begins}
+    return found if max(ends) >= 0 else PARTLY if PARTIAL in ends else NOT_FOUND
+
+
+def _end_of(begin: str, text: str, at: int) -> int:
+    for character in begin:
+        if character == " ":
+            at = after_space(text, at)
+        elif at == len(text):
+            return PARTIAL
+        elif text[at] != character:
+            return FAILED
+        else:
+            at += 1
+    return at
 
 
 class FollowedTemplate:

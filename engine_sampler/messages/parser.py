@@ -41,7 +41,8 @@ class MessageParser(AnswerParser):
                     `structural_tag` says how they are written
     tools           the functions that may be called, in OpenAI's form, with the schemas that tell strings
                     from other values where a family does not; None: any
-    tool_choice     "none": no call is a part of the message, nor is its markup, which is content without tools
+    tool_choice     "none": no call is a part of the message, nor is its markup, unless there are no tools: then
+                    that is content
     reasoning       "auto": thoughts between their marks are read wherever they are; "enabled": the text
                     begins within them where the chat template opens them; "disabled": marks of thoughts
                     are content
@@ -58,9 +59,9 @@ class MessageParser(AnswerParser):
                     the family's models are served elsewhere
     unknown_tools   "call": a call of a function that is not one of `tools` is a call; "content": it is none
     malformed       what becomes of the text of a call that is not as defined, up to the next mark: "content",
-                    without marks; "drop": it is reported as events of the kind "malformed"; "error": `feed` or
-                    `finish` raises `MalformedCallError`. What was told of the call's arguments is closed, so
-                    that it is JSON, and an event "call_broken" says so
+                    without marks; "drop": it is reported as events of the kind "malformed"; "error":
+                    `feed` or `finish` raises `MalformedCallError`. What was told of the call's arguments is
+                    closed, so that it is JSON, and an event "call_broken" says so
     unfinished      a call that the end of the text cuts: "open": it has a part of its arguments; "close": the
                     shortest JSON completes them; "drop": it is none, and a call is reported once it is whole
     values          whether arguments are reported by their parts as well (events of the kind "value"), except

@@ -13,8 +13,9 @@ from .reader import NOT_PLAIN, ArgumentsReader, check_depth, skip_space
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-JSON_BEGINS = ("{", '"{', '""', "null")
-"""With what a call's arguments begin: an object, such a one encoded in a string, or nothing."""
+JSON_BEGINS = ('{ "', "{ '", "{ }", '" {', '" "', "null")
+"""With what a call's arguments begin, a blank for any white space: an object, such a one encoded in a string,
+or nothing."""
 
 MAX_GAP = 64
 """Maximum length of white space behind a comma that is kept."""
