@@ -38,7 +38,7 @@ ANSWERS = {
     "functionary_3_2": 'all\nI look.>>>f\n{"a": 1}>>>f\n{"a": 1}',
     "granite": "<think>Hm.</think><response>I look.</response><|tool_call|>"
     '[{"name": "f", "arguments": {"a": 1}}, {"name": "f", "arguments": {"a": 1}}]',
-    "hunyuan_a13b": "<think>Hm.</think>\n<answer>\nI look.</answer><tool_calls>"
+    "hunyuan_a13b": "<think>Hm.</think>\n<answer>I look.</answer><tool_calls>"
     '[{"name": "f", "arguments": {"a": 1}}, {"name": "f", "arguments": {"a": 1}}]</tool_calls>',
 }
 TOOLS = [

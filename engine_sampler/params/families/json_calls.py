@@ -52,7 +52,12 @@ def _gigachat(begin: str, **more: Any) -> Family:
 
 JSON_FAMILIES: dict[str, Family] = {
     "llama": Family(
-        '{"name": "{name}", "parameters": ', "}", trigger='{"name": ', thinking=None, excludes=THINK
+        '{"name": "{name}", "parameters": ',
+        "}",
+        trigger='{"name": ',
+        thinking=None,
+        excludes=THINK,
+        content_marks=("<|python_tag|>",),
     ),
     "hermes": Family(*_HERMES, trigger="<tool_call>", thinking=None, variants=_HERMES_IN_A_LINE),
     "qwen_2_5": Family(*_HERMES, trigger="<tool_call>", thinking=None, variants=_HERMES_IN_A_LINE),
@@ -75,6 +80,14 @@ JSON_FAMILIES: dict[str, Family] = {
         "<|tool_call_end|>",
         section=("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
         excludes=("<|tool_call_begin|>",),
+        reads=(
+            Family(
+                "<|tool_call_begin|>functions.{name}:{id}<|tool_call_argument_begin|>",
+                "<|tool_call_end|>",
+                section=("<|tool_call_section_begin|>", "<|tool_call_section_end|>"),
+            ),
+        ),
+        calls_end_thoughts=True,
     ),
     "command_r7b": _COMMAND_R7B,
     "harmony": Family(
@@ -82,6 +95,8 @@ JSON_FAMILIES: dict[str, Family] = {
         "<|call|>",
         thinking=("<|channel|>analysis<|message|>", "<|end|>"),
         closing="<|start|>assistant<|channel|>final<|message|>",
+        content_marks=("<|end|>", "<|return|>", "<|call|>", "<|start|>", "<|channel|>"),
+        calls_end_thoughts=True,
         layout="harmony",
     ),
     "mistral": _json_list(
@@ -93,6 +108,7 @@ JSON_FAMILIES: dict[str, Family] = {
         thinking=("[THINK]", "[/THINK]"),
         starts_inside=False,
         variants=(Family("[TOOL_CALLS]{name}[CALL_ID]{id}[ARGS]", "", id_pattern=_MISTRAL_ID),),
+        reads=(Family("[TOOL_CALLS]{name}", ""),),
     ),
     "granite": _json_list(
         "<|tool_call|>",
@@ -128,7 +144,7 @@ JSON_FAMILIES: dict[str, Family] = {
         thinking=THINK,
         after_thinking="\n",
         starts_inside=False,
-        content=("<answer>\n", "</answer>"),
+        content=("<answer>", "</answer>"),
     ),
     "phi_4_mini": _json_list("functools", ""),
     "apertus": Family(
@@ -148,7 +164,7 @@ JSON_FAMILIES: dict[str, Family] = {
         joint="<|message_model|>",
         finish="<|content_model_end_sampling|>",
         stops=("<|content_model_end_sampling|>",),
-        content_marks=("<|message_model|>", "<|content_tool_error|>"),
+        content_marks=("<|message_model|>", "<|content_tool_error|>", "<|content_invoke_tool_text|>"),
         reads=(Family('<|content_invoke_tool_json|>{"name":"{name}","args":', "}<|end_message|>"),),
     ),
     "command_a": replace(
