@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -209,23 +209,22 @@ class _FamilyReader:
         """What begins calls, and sections of them."""
         if self._family.layout == "harmony":
             return tuple(self._header(only_first) for only_first in (False, True))
-        found: list[Opener] = []
-        for way in self._ways:
-            before = way.section[0] if way.section else ""
-            prefix = way.begin.partition("{")[0]
-            if before and not has_mark(before):
-                only_first = way.layout == "whole"
-                found.append(Opener("section", *self._begin(way, before), only_first=only_first))
-                if only_first and self._calls.functions is not None:
-                    known = frozenset(self._calls.functions)
-                    found.append(Opener("section", *self._begin(way, before, known)))
-                continue
-            if before:
-                found.append(Opener("section", call_template(before.rstrip("[ \n"), self._alphabet)))
-            if prefix or not before:
-                for begin, only_first in self._block_begins(way.begin):
-                    found.append(Opener("call", *self._begin(replace(way, begin=begin)), only_first))
-        return tuple(found)
+        return tuple(one for way in self._ways for one in self._begins_of(way))
+
+    def _begins_of(self, way: Family) -> Iterator[Opener]:
+        """What begins calls that are written in one of the ways."""
+        before = way.section[0] if way.section else ""
+        if before and not has_mark(before):
+            only_first, functions = way.layout == "whole", self._calls.functions
+            yield Opener("section", *self._begin(way, before), only_first=only_first)
+            if only_first and functions is not None:
+                yield Opener("section", *self._begin(way, before, frozenset(functions)))
+            return
+        if before:
+            yield Opener("section", call_template(before.rstrip("[ \n"), self._alphabet))
+        if way.begin.partition("{")[0] or not before:
+            for begin, only_first in self._block_begins(way.begin):
+                yield Opener("call", *self._begin(replace(way, begin=begin)), only_first)
 
     def block(self, kind: str, mark: str) -> list[Opener]:
         """What begins a block of an answer, from its mark on."""

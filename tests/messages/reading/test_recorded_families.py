@@ -9,7 +9,7 @@ import pytest
 
 from engine_sampler.messages import MessageParser, chat_message
 
-from ..conftest import shared_data
+from ...conftest import shared_data
 
 FILE = "chat_cases_missing_families.jsonl"
 FAMILIES = {

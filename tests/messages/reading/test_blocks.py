@@ -57,16 +57,18 @@ TOOLS = [
 
 def parts(family: str, text: str, tools: Any = TOOLS, **options: Any) -> list[tuple[str, str]]:
     """What a text says, the same in any pieces."""
-    found = []
-    for pieces in ([text], list(text)):
-        parser = MessageParser(family, tools, **{"reasoning": "auto", **options})
-        for one in pieces:
-            parser.feed(one)
-        parser.finish()
-        assert parser.deviation is None
-        found.append([(one.name or one.kind, one.text) for one in parser.parts])
-    assert found[0] == found[1]
-    return found[0]
+    whole, cut = (_read(family, pieces, tools, options) for pieces in ([text], list(text)))
+    assert whole == cut
+    return whole
+
+
+def _read(family: str, pieces: list[str], tools: Any, options: dict[str, Any]) -> list[tuple[str, str]]:
+    parser = MessageParser(family, tools, **{"reasoning": "auto", **options})
+    for one in pieces:
+        parser.feed(one)
+    parser.finish()
+    assert parser.deviation is None
+    return [(one.name or one.kind, one.text) for one in parser.parts]
 
 
 @pytest.mark.parametrize("family", ANSWERS)
