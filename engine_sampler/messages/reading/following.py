@@ -74,6 +74,8 @@ class Following(MessagePlace):
             definition = self._automaton.definition
             if not (definition.ends_sections or self._is(held, definition.section, "section end")):
                 self._deviate(0, "the text ends within a section of calls")
+        elif mode == "free" and self._is_dropped(held):
+            pass
         elif mode != "stopped" and self._is(held, self._automaton.definition.openers, *_MARKS):
             self._text("malformed", held)
             self._deviate(0, "the text ends within markup")
@@ -90,6 +92,12 @@ class Following(MessagePlace):
     def _is(self, held: str, openers: Sequence[Opener], *kinds: str) -> bool:
         """Whether text that was held back at the end begins with what is of some kinds."""
         return any(one.kind in kinds and one.begin.match(held, 0).end >= 0 for one in openers)
+
+    def _is_dropped(self, held: str) -> bool:
+        """Whether text that was held back at the end is a mark around content, and white space at most."""
+        marks = (one.begin for one in self._automaton.definition.openers if one.kind == "content")
+        ends = (mark.match(held, 0).end for mark in marks)
+        return any(end >= 0 and not held[end:].strip(_SPACE) for end in ends)
 
     def _cut(self, held: str) -> None:
         """The text ends within arguments, or behind them, where no mark says so."""
