@@ -116,7 +116,7 @@ TAGGED_FAMILIES: dict[str, Family] = {
     "hunyuan_3": _hunyuan_3(":opensource", "hunyuan_3_xml", reads=(_hunyuan_3("", "glm_xml"),)),
     "hunyuan_3_preview": _hunyuan_3("", "glm_xml"),
     "step_3_5": Family(*_XML, "qwen_xml", trigger="<tool_call>\n<function=", after_thinking="\n"),
-    "laguna": Family("<tool_call>{name}", "</tool_call>", "glm_xml", before=r"\n?"),
+    "laguna": Family("<tool_call>{name}", "</tool_call>", "glm_xml", before=r"\n?", after=r"\n?"),
     "muse_glimmer": Family(
         ' to={name}<|message|><atem:function_calls>\n<atem:invoke name="{name}">\n',
         "</atem:invoke>\n</atem:function_calls>",
@@ -142,7 +142,7 @@ TAGGED_FAMILIES: dict[str, Family] = {
         trigger="<start_function_call>",
         thinking=None,
     ),
-    "ling_3": Family("<tool_call>{name}", "</tool_call>", "glm_xml", before=r"\n?"),
+    "ling_3": Family("<tool_call>{name}\n", "\n</tool_call>", "glm_xml", before=r"\n?"),
     "dots": Family(
         '<invoke name="{name}">\n',
         "</invoke>\n",
