@@ -129,8 +129,8 @@ class Tokenizer:
         return self._encode is not None
 
     def certain_ids(self, data: bytes, is_whole: bool = False) -> list[int]:
-        """The ids with which `encode` begins each text that begins with `data`, whatever follows; [] if `data`
-        does not begin with whole characters, or where `encode` puts a dummy prefix before a text.
+        """The ids with which `encode` begins each text that begins with `data`, whatever follows; none if it
+        does not begin with whole characters, or if `encode` puts a dummy prefix before a text.
 
         is_whole  whether nothing follows
 
