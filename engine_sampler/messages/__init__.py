@@ -13,7 +13,7 @@ read in the forms of these interfaces.
 
 from .anthropic import AnthropicStream, anthropic_content
 from .chat import chat_deltas, chat_message
-from .events import Event
+from .events import Event, MalformedCallError
 from .format import ChatFormat
 from .message import MessagePart
 from .parser import MessageParser
@@ -39,6 +39,7 @@ __all__ = [
     "ChatFormat",
     "ChatUsage",
     "Event",
+    "MalformedCallError",
     "MessageParser",
     "MessagePart",
     "ResponsesStream",

@@ -14,13 +14,14 @@ class MessagePart:
     index        which call, from 0; -1 for others
     name, id     of a call
     is_complete  whether a call's arguments are whole
+    is_hidden    whether it is no part of the message
     """
 
-    __slots__ = ("_joined", "_reader", "id", "index", "is_complete", "kind", "name", "pieces")
+    __slots__ = ("_joined", "_reader", "id", "index", "is_complete", "is_hidden", "kind", "name", "pieces")
 
     def __init__(self, kind: str, index: int = -1, name: str = "", call_id: str = "") -> None:
         self.kind, self.index, self.name, self.id = kind, index, name, call_id
-        self.is_complete = False
+        self.is_complete = self.is_hidden = False
         self.pieces: list[str] = []
         self._reader: tuple[ValueReader, int] | None = None
 
@@ -47,5 +48,5 @@ class MessagePart:
     def copy(self) -> MessagePart:
         """A part that grows independently."""
         new = MessagePart(self.kind, self.index, self.name, self.id)
-        new.is_complete, new.pieces = self.is_complete, self.pieces.copy()
+        new.is_complete, new.is_hidden, new.pieces = self.is_complete, self.is_hidden, self.pieces.copy()
         return new

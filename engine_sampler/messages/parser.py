@@ -6,9 +6,9 @@ import codecs
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from ..base.arguments import not_allowed
+from ..base.arguments import not_allowed, one_of
 from ..base.errors import quoted
 from ..contract import AnswerParser, ParameterError
 from ..grammar.bodies.tools.requests import functions_of
@@ -18,7 +18,7 @@ from ..grammar.grammar import Grammar
 from ..params.families import TOOL_FAMILIES, check_reasoning
 from ..tokenizer import Tokenizer, check_tokenizer
 from .alphabet import MarkerAlphabet, without_surrogates
-from .definition import AnswerDefinition, family_definition, stops_in, thinking_definition
+from .definition import AnswerDefinition, CallReading, family_definition, stops_in, thinking_definition
 from .events import Event
 from .message import MessagePart
 from .reading import MessageAutomaton, MessagePlace, MessageStep, Reading, SharedAutomata, joined
@@ -41,7 +41,8 @@ class MessageParser(AnswerParser):
                     `structural_tag` says how they are written
     tools           the functions that may be called, in OpenAI's form, with the schemas that tell strings
                     from other values where a family does not; None: any
-    tool_choice     "none": no call is read
+    tool_choice     "none": no call is a part of the message, nor is its markup, unless there are no tools:
+                    then that is content
     reasoning       "auto": thoughts between their marks are read wherever they are; "enabled": the text
                     begins within them where the chat template opens them; "disabled": marks of thoughts
                     are content
@@ -54,9 +55,15 @@ class MessageParser(AnswerParser):
                     arguments they have no effect. They are held back where they might begin; at most 32,768
                     bytes in all
     include_stop_str_in_output  whether the stop string is a part of what it ends
-    calls_end_thoughts  whether a call that begins within thoughts ends them; else it is a part of them
-    resume          whether calls are read again after a call that is not as defined; else all that follows
-                    is content
+    calls_end_thoughts  whether a call that begins within thoughts ends them, or is a part of them; None: as
+                    the family's models are served elsewhere
+    unknown_tools   "call": a call of a function that is not one of `tools` is a call; "content": it is none
+    malformed       what becomes of the text of a call that is not as defined, up to the next mark: "content",
+                    without marks; "drop": it is reported as events of the kind "malformed"; "error":
+                    `feed` or `finish` raises `MalformedCallError`. What was told of the call's arguments is
+                    closed, so that it is JSON, and an event "call_broken" says so
+    unfinished      a call that the end of the text cuts: "open": it has a part of its arguments; "close": the
+                    shortest JSON completes them; "drop": it is none, and a call is reported once it is whole
     values          whether arguments are reported by their parts as well (events of the kind "value"), except
                     within those nested more than 256 levels deep, from a number of more than 16,384
                     characters on, or from a pointer of more than 512 on: that is reported as a deviation
@@ -65,9 +72,10 @@ class MessageParser(AnswerParser):
                     None: the text's, or "call_" and digits that are random for each parser and fork; so it is
                     where it raises an exception or gives no string, which is reported as a deviation
 
-    The definition of a family is the one by which `tool_calls` constrains its answers, but white space is
-    free where it has a line break or stands in JSON. The answer need not be constrained: where it leaves its
-    definition, that is reported, and the rest is content, so that no text is lost.
+    The definition of a family is the one by which `tool_calls` constrains its answers, read generously: white
+    space is free around marks and in JSON, members of objects come in any order, what a family's models write
+    now and then is read as well. The answer need not be constrained: where it leaves its definition, that is
+    reported, and what follows is read on from the next mark.
 
         parser = MessageParser("qwen_3", tools, tokenizer=tokenizer)
         for token_id in answer:
@@ -94,8 +102,10 @@ class MessageParser(AnswerParser):
         skip_special_tokens: bool = True,
         stop: Sequence[str] = (),
         include_stop_str_in_output: bool = False,
-        calls_end_thoughts: bool = False,
-        resume: bool = False,
+        calls_end_thoughts: bool | None = None,
+        unknown_tools: Literal["call", "content"] = "call",
+        malformed: Literal["content", "drop", "error"] = "content",
+        unfinished: Literal["open", "close", "drop"] = "open",
         values: bool = False,
         grammar: Grammar | None = None,
         call_id: Callable[[int, str, str], str] | None = None,
@@ -104,11 +114,18 @@ class MessageParser(AnswerParser):
         check_reasoning(reasoning)
         if grammar is not None and not isinstance(grammar, Grammar):
             raise not_allowed("grammar", grammar, "a Grammar")
+        one_of(("call", "content"), "unknown_tools", unknown_tools)
+        one_of(("content", "drop", "error"), "malformed", malformed)
+        one_of(("open", "close", "drop"), "unfinished", unfinished)
         self._automaton = _automaton_of(
             MarkerAlphabet(tokenizer, skip_special_tokens),
-            resume,
             stops_in(stop),
-            (bool(include_stop_str_in_output), bool(calls_end_thoughts)),
+            (
+                bool(include_stop_str_in_output),
+                malformed == "drop",
+                unknown_tools == "content",
+                None if calls_end_thoughts is None else bool(calls_end_thoughts),
+            ),
             (family, tools, tool_choice, reasoning, starts_inside, structural_tag, reasoning_marks),
         )
         self._texts = self._automaton.texts
@@ -116,7 +133,8 @@ class MessageParser(AnswerParser):
         self._includes_stop = include_stop_str_in_output
         self._grammar = grammar
         self._place = self._automaton.start
-        self._reading = Reading(values, call_id)
+        hides = family is not None and tool_choice == "none"
+        self._reading = Reading(values, call_id, "hide" if hides else unfinished, malformed == "error")
         self._decoder = _Decoder("replace")
         self._bytes_wait = self._is_finished = self._captures_wait = False
         self._thinking_tokens = 0
@@ -322,7 +340,7 @@ class MessageParser(AnswerParser):
     @property
     def parts(self) -> Sequence[MessagePart]:
         """What has been read so far: thoughts, content and calls, in the order of the text."""
-        return self._reading.parts
+        return self._reading.shown
 
     @property
     def captures(self) -> Captures | None:
@@ -403,20 +421,22 @@ _Given: TypeAlias = tuple[Any, Any, Any, str, Any, Any, Any]
 
 def _automaton_of(
     alphabet: MarkerAlphabet,
-    resume: bool,
     stops: Sequence[str],
-    switches: tuple[bool, bool],
+    switches: tuple[bool, bool, bool, bool | None],
     arguments: _Given,
 ) -> MessageAutomaton:
     """The automaton of a parser with these arguments, shared by those for which all of it is the same."""
 
     def make(copies: _Given) -> MessageAutomaton:
-        definition = _definition(*copies, alphabet).stopping_at(stops)
-        includes_stop, calls_end_thoughts = switches
-        definition = replace(definition, includes_stop=includes_stop, calls_end_thoughts=calls_end_thoughts)
-        return MessageAutomaton(definition, alphabet, resume)
+        includes_stop, drops, only_known, end_thoughts = switches
+        family = TOOL_FAMILIES.get(copies[0] or "")
+        definition = _definition(*copies, only_known, alphabet)
+        if end_thoughts or (end_thoughts is None and family is not None and family.calls_end_thoughts):
+            definition = definition.interrupted()
+        definition = replace(definition, includes_stop=includes_stop, drops_malformed=drops)
+        return MessageAutomaton(definition.stopping_at(stops), alphabet)
 
-    options = (alphabet.skips, bool(resume), switches, tuple(stops))
+    options = (alphabet.skips, switches, tuple(stops))
     return SharedAutomata.of(alphabet.tokenizer).find(options, arguments, make)
 
 
@@ -428,22 +448,21 @@ def _definition(
     starts_inside: bool | None,
     structural_tag: Mapping[str, Any] | str | None,
     marks: tuple[str, str] | None,
+    only_known: bool,
     alphabet: MarkerAlphabet,
 ) -> AnswerDefinition:
-    """The definition that the arguments of a parser name."""
+    """The definition of the answers that a parser with some arguments reads."""
     schemas = None if tools is None else _schemas(tools)
-    if tool_choice == "none":
-        schemas = {}
     if family is not None:
         if family not in TOOL_FAMILIES:
             raise ParameterError(f"family={quoted(family)} is not allowed: one of {', '.join(TOOL_FAMILIES)}")
         if structural_tag is not None or marks is not None:
             raise ParameterError("family is not allowed beside structural_tag or reasoning_marks")
         entry = TOOL_FAMILIES[family]
-        inside = (
-            starts_inside if starts_inside is not None else reasoning == "enabled" and entry.starts_inside
-        )
-        return family_definition(entry, schemas, reasoning, inside, alphabet)
+        opens = reasoning == "enabled" and entry.starts_inside and entry.thinking is not None
+        calls = CallReading(schemas, bool(schemas) if tool_choice == "none" else schemas != {}, only_known)
+        inside = opens if starts_inside is None else starts_inside
+        return family_definition(entry, calls, reasoning, inside, alphabet)
     if marks is not None and (
         not isinstance(marks, tuple | list)
         or len(marks) != 2

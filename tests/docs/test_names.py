@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from engine_sampler.grammar import TOOL_FAMILIES
 from engine_sampler.registry import CORE_PARAMS, Registry
 from engine_sampler.scheduler import Scheduler
 
@@ -58,3 +59,11 @@ def test_what_is_named_in_the_repository_exists() -> None:
     for page in PAGES:
         for path in paths.findall(page.read_text(encoding="utf-8")):
             assert (root / path).exists(), f"{name_of(page)}: {path}"
+
+
+def test_every_family_of_models_is_listed() -> None:
+    section = (
+        (DOCS / "messages.md").read_text(encoding="utf-8").partition("## Families\n")[2].partition("\n\n#")[0]
+    )
+    first = [line.strip("|").split("|")[0] for line in section.splitlines() if line.startswith("| `")]
+    assert sorted(name for cell in first for name in CODE.findall(cell)) == sorted(TOOL_FAMILIES)

@@ -117,8 +117,11 @@ def _beside_calls(
 
 
 def _behind_thoughts(parameters: dict[str, Any], family: str | None, reasoning: Reasoning) -> dict[str, Any]:
-    """The parameters of a constraint on the content, which follows the family's thoughts."""
-    if reasoning == "disabled" or family not in TOOL_FAMILIES or TOOL_FAMILIES[family].thinking is None:
+    """The parameters of a constraint on the content, which follows the family's thoughts, or has marks."""
+    entry = TOOL_FAMILIES.get(family or "")
+    if family is None or entry is None:
+        return parameters
+    if entry.layout != "blocks" and (reasoning == "disabled" or entry.thinking is None):
         return parameters
     content, rest = _content_of(parameters)
     if content is None:

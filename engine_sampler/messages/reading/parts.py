@@ -8,7 +8,8 @@ from typing import Any
 
 from ...base.calling import call_plugin
 from ...base.errors import PluginFault, quoted
-from ..events import Event, EventKind
+from ..arguments import completion
+from ..events import Event, EventKind, MalformedCallError
 from ..message import MessagePart
 from ..value import ValueReader
 
@@ -22,11 +23,20 @@ class Reading:
     values   whether arguments are reported by their parts as well
     call_id  what gives a call's id, from its index, its name, and the id that the text gives it; None: the
              text's, or one of its own, other ones in each reading
+    unfinished  whether a call that the text cuts is left "open", or is made to "close"; "drop": a call is a
+                part of the answer once it is whole; "hide": no call is
+    fails       whether a call that is not as defined raises `MalformedCallError`
     length   how many characters are certain
     """
 
-    def __init__(self, values: bool, call_id: Callable[[int, str, str], str] | None) -> None:
-        self._values, self._call_id = values, call_id
+    def __init__(
+        self,
+        values: bool,
+        call_id: Callable[[int, str, str], str] | None,
+        unfinished: str = "open",
+        fails: bool = False,
+    ) -> None:
+        self._values, self._call_id, self._unfinished, self._fails = values, call_id, unfinished, fails
         self._prefix = f"call_{secrets.token_hex(10)}"
         self._ids: dict[tuple[int, str, str], tuple[str, str | None]] = {}
         """The ids of calls, which keep them when they are taken back and come again; and what was wrong."""
@@ -37,27 +47,37 @@ class Reading:
         self.deviation: str | None = None
         self.parts: list[MessagePart] = []
 
+    @property
+    def shown(self) -> list[MessagePart]:
+        """The parts of the message."""
+        is_whole = self._unfinished not in ("drop", "hide")
+        return self.parts if is_whole else [part for part in self.parts if not part.is_hidden]
+
     # --- State ---
 
     def state(self) -> tuple[Any, ...]:
         """The state, for `restore`."""
         parts = self.parts
-        last = (len(parts[-1].pieces), parts[-1].is_complete) if parts else (0, False)
+        last = (
+            (len(parts[-1].pieces), parts[-1].is_complete, parts[-1].is_hidden)
+            if parts
+            else (0, False, False)
+        )
         reader = self._value_reader and self._value_reader.copy()
         return self._calls, self._is_new, self.length, self.deviation, reader, len(parts), *last
 
     def restore(self, state: tuple[Any, ...]) -> None:
         """Go back to a state."""
-        self._calls, self._is_new, self.length, self.deviation, reader, count, pieces, is_complete = state
+        self._calls, self._is_new, self.length, self.deviation, reader, count, pieces, *last = state
         self._value_reader = reader and reader.copy()
         del self.parts[count:]
         if count:
             self.parts[-1].cut(pieces)
-            self.parts[-1].is_complete = is_complete
+            self.parts[-1].is_complete, self.parts[-1].is_hidden = last
 
     def fork(self) -> Reading:
         """A copy that goes on independently."""
-        new = Reading(self._values, self._call_id)
+        new = Reading(self._values, self._call_id, self._unfinished, self._fails)
         new._ids = self._ids.copy()
         new.parts = [part.copy() for part in self.parts]
         new.restore(self.state())
@@ -73,23 +93,29 @@ class Reading:
                 self.go_on(kind, fact.text, events)
                 continue
             if kind == "call_began":
-                fact = self._begin_call(fact.text, fact.id, events)
+                self._begin_call(fact.text, fact.id, events)
             elif kind == "call_complete":
-                self.parts[-1].is_complete = True
-                self._value_reader = None
-                fact = Event(kind, "", self._calls - 1)
+                self._show_call(events)
+                self._end_call(True, events)
+            elif kind == "call_broken":
+                self._close_call(fact.id == "cut", events)
             elif kind == "deviation":
-                self._deviate(f"at character {self.length + fact.call}: {fact.text}", events)
-                continue
+                why = f"at character {self.length + fact.call}: {fact.text}"
+                if fact.id and self._fails:
+                    raise MalformedCallError(why)
+                self._deviate(why, events)
             else:
-                self._is_new = True
-            events.append(fact)
+                self._is_new = self._is_new or kind != "malformed"
+                events.append(fact)
 
     def go_on(self, kind: EventKind, text: str, events: list[Event]) -> None:
         """Take text of a kind, which joins what has been read."""
         parts, call = self.parts, -1
         if kind == "arguments":
             call = self._calls - 1
+            if parts[-1].is_hidden:
+                parts[-1].pieces.append(text)
+                return
         elif self._is_new or not parts or parts[-1].kind != kind:
             parts.append(MessagePart(kind))
             self._is_new = False
@@ -118,7 +144,7 @@ class Reading:
             self.deviation = why
             events.append(Event("deviation", why))
 
-    def _begin_call(self, name: str, given: str, events: list[Event]) -> Event:
+    def _begin_call(self, name: str, given: str, events: list[Event]) -> None:
         call = self._calls
         known = self._ids.get((call, name, given))
         if known is None:
@@ -127,9 +153,40 @@ class Reading:
         if fault is not None:
             self._deviate(f"of call {call}: {fault}", events)
         self.parts.append(MessagePart("call", call, name, call_id))
+        if self._unfinished in ("drop", "hide"):
+            self.parts[-1].is_hidden = True
+        else:
+            self._tell_call(events)
+
+    def _tell_call(self, events: list[Event]) -> None:
+        part = self.parts[-1]
         self._calls += 1
         self._value_reader = ValueReader(values=False) if self._values else None
-        return Event("call_began", name, call, "", call_id)
+        events.append(Event("call_began", part.name, part.index, "", part.id))
+
+    def _show_call(self, events: list[Event]) -> None:
+        """Tell of a call that is whole, if that has not been done."""
+        part = self.parts[-1]
+        if part.is_hidden and self._unfinished == "drop":
+            text, part.is_hidden = part.text, False
+            part.cut(0)
+            self._tell_call(events)
+            self.go_on("arguments", text, events)
+
+    def _end_call(self, is_complete: bool, events: list[Event]) -> None:
+        part = self.parts[-1]
+        part.is_complete, self._value_reader = is_complete, None
+        if is_complete and not part.is_hidden:
+            events.append(Event("call_complete", "", part.index))
+
+    def _close_call(self, is_cut: bool, events: list[Event]) -> None:
+        """A call ends within its arguments: what was told of them becomes JSON, unless it is to stay open."""
+        part, text = self.parts[-1], self.parts[-1].text
+        if not part.is_hidden and (not is_cut or self._unfinished == "close"):
+            self.go_on("arguments", completion(text), events)
+        if not is_cut:
+            events.append(Event("call_broken", text, part.index))
+        self._end_call(False, events)
 
     def _new_id(self, call: int, name: str, own: str) -> tuple[str, str | None]:
         """The id of a call; where `call_id` gives none, the one that it would have without, and why."""

@@ -9,4 +9,4 @@ from .tagged_calls import TAGGED_FAMILIES
 __all__ = ["THINK", "TOOL_FAMILIES", "Family", "Reasoning", "check_reasoning"]
 
 TOOL_FAMILIES: dict[str, Family] = {**JSON_FAMILIES, **TAGGED_FAMILIES, **PYTHON_FAMILIES}
-"""The families by name: those of xgrammar under its names, and others that vLLM's tool parsers read."""
+"""The families by name: those of xgrammar under its names, and others that vLLM, SGLang or llama.cpp read."""

@@ -45,6 +45,9 @@ class Family:
     variants   other ways in which models of the family write calls: all but what concerns thoughts. Sections
                have the same ends and separators
     reads      ways in which such models write calls now and then: they are read, and never demanded
+    reads_thinking  other marks around thoughts, which are read as well
+    content_marks   marks around content, or before calls, which are read and dropped
+    calls_end_thoughts  whether a call that begins within thoughts ends them
     layout     "text": free text with calls; others are functions in `grammar.bodies.tools.building`
     content    the marks around the text of an answer; None: there are none. In the layout "blocks" each text
                has them; in "text" they may follow thoughts
@@ -52,7 +55,6 @@ class Family:
     joint      what stands between the text of an answer and its calls, in the layout "blocks"
     finish     what follows the last of them there
     stops      which of these marks end the text in most vocabularies: each may be missing at its end
-    marks      further marks of messages: they are no text, and never demanded
     """
 
     begin: str
@@ -74,18 +76,20 @@ class Family:
     id_pattern: str = r"\d+"
     variants: tuple[Family, ...] = ()
     reads: tuple[Family, ...] = ()
+    reads_thinking: tuple[tuple[str, str], ...] = ()
+    content_marks: tuple[str, ...] = ()
+    calls_end_thoughts: bool = False
     layout: str = "text"
     content: tuple[str, str] | None = None
     text_first: bool = False
     joint: str = ""
     finish: str = ""
     stops: tuple[str, ...] = ()
-    marks: tuple[str, ...] = ()
 
     @property
-    def dropped(self) -> tuple[str, ...]:
-        """The marks that are no text, wherever they stand, but for what begins the text of an answer."""
-        found = ((self.content or ("", ""))[1], self.finish, *self.stops, *self.marks)
+    def closing_marks(self) -> tuple[str, ...]:
+        """What may follow the text of an answer, or its last block."""
+        found = ((self.content or ("", ""))[1], self.finish, *self.stops)
         return tuple(dict.fromkeys(mark for mark in found if mark))
 
     @property

@@ -31,6 +31,8 @@ _COMMAND_R7B = Family(
     separator=",\n    ",
     trigger="<|START_ACTION|>",
     thinking=("<|START_THINKING|>", "<|END_THINKING|>"),
+    layout="blocks",
+    content=("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
 )
 _APRIEL = _json_list(
     "<tool_calls>",
@@ -39,7 +41,7 @@ _APRIEL = _json_list(
     after_thinking="\n",
     starts_inside=False,
     before=r"\n?",
-    marks=("[END FINAL RESPONSE]",),
+    content_marks=("[END FINAL RESPONSE]",),
 )
 _GIGACHAT = "<|message_sep|>\n\nfunction call<|role_sep|>\n"
 
@@ -50,7 +52,12 @@ def _gigachat(begin: str, **more: Any) -> Family:
 
 JSON_FAMILIES: dict[str, Family] = {
     "llama": Family(
-        '{"name": "{name}", "parameters": ', "}", trigger='{"name": ', thinking=None, excludes=THINK
+        '{"name": "{name}", "parameters": ',
+        "}",
+        trigger='{"name": ',
+        thinking=None,
+        excludes=THINK,
+        content_marks=("<|python_tag|>",),
     ),
     "hermes": Family(*_HERMES, trigger="<tool_call>", thinking=None, variants=_HERMES_IN_A_LINE),
     "qwen_2_5": Family(*_HERMES, trigger="<tool_call>", thinking=None, variants=_HERMES_IN_A_LINE),
@@ -73,13 +80,23 @@ JSON_FAMILIES: dict[str, Family] = {
         "<|tool_call_end|>",
         section=("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
         excludes=("<|tool_call_begin|>",),
+        reads=(
+            Family(
+                "<|tool_call_begin|>functions.{name}:{id}<|tool_call_argument_begin|>",
+                "<|tool_call_end|>",
+                section=("<|tool_call_section_begin|>", "<|tool_call_section_end|>"),
+            ),
+        ),
+        calls_end_thoughts=True,
     ),
-    "command_r7b": replace(_COMMAND_R7B, layout="blocks", content=("<|START_RESPONSE|>", "<|END_RESPONSE|>")),
+    "command_r7b": _COMMAND_R7B,
     "harmony": Family(
         "",
         "<|call|>",
         thinking=("<|channel|>analysis<|message|>", "<|end|>"),
         closing="<|start|>assistant<|channel|>final<|message|>",
+        content_marks=("<|end|>", "<|return|>", "<|call|>", "<|start|>", "<|channel|>"),
+        calls_end_thoughts=True,
         layout="harmony",
     ),
     "mistral": _json_list(
@@ -91,6 +108,7 @@ JSON_FAMILIES: dict[str, Family] = {
         thinking=("[THINK]", "[/THINK]"),
         starts_inside=False,
         variants=(Family("[TOOL_CALLS]{name}[CALL_ID]{id}[ARGS]", "", id_pattern=_MISTRAL_ID),),
+        reads=(Family("[TOOL_CALLS]{name}", ""),),
     ),
     "granite": _json_list(
         "<|tool_call|>",
@@ -146,17 +164,20 @@ JSON_FAMILIES: dict[str, Family] = {
         joint="<|message_model|>",
         finish="<|content_model_end_sampling|>",
         stops=("<|content_model_end_sampling|>",),
-        marks=("<|message_model|>", "<|content_tool_error|>"),
+        content_marks=("<|message_model|>", "<|content_tool_error|>", "<|content_invoke_tool_text|>"),
         reads=(Family('<|content_invoke_tool_json|>{"name":"{name}","args":', "}<|end_message|>"),),
     ),
     "command_a": replace(
         _COMMAND_R7B,
-        layout="blocks",
         content=("<|START_TEXT|>", "<|END_TEXT|>"),
-        marks=("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
+        content_marks=("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
     ),
-    "gigachat_3": _gigachat(_GIGACHAT, marks=("<|message_sep|>",), reads=(_gigachat("<|function_call|>"),)),
-    "gigachat_3_1": _gigachat("<|function_call|>", marks=("<|message_sep|>",), reads=(_gigachat(_GIGACHAT),)),
+    "gigachat_3": _gigachat(
+        _GIGACHAT, content_marks=("<|message_sep|>",), reads=(_gigachat("<|function_call|>"),)
+    ),
+    "gigachat_3_1": _gigachat(
+        "<|function_call|>", content_marks=("<|message_sep|>",), reads=(_gigachat(_GIGACHAT),)
+    ),
     "granite_3_2": _json_list(
         "<|tool_call|>",
         "",
@@ -167,7 +188,16 @@ JSON_FAMILIES: dict[str, Family] = {
     "nemotron_nano_2": _json_list("<TOOLCALL>", "</TOOLCALL>", thinking=THINK, before=r"\n{0,2}"),
     "apriel_1_5": _APRIEL,
     "apriel_1_6": replace(_APRIEL, starts_inside=True),
-    "xlam": _json_list("", "", layout="whole"),
+    "xlam": _json_list(
+        "",
+        "",
+        layout="whole",
+        reads=(
+            _json_list("```json\n", "\n```"),
+            _json_list("[TOOL_CALLS]", ""),
+            _json_list("<tool_call>", "</tool_call>"),
+        ),
+    ),
     "solar_open": Family(
         "<|tool_call:begin|>{id}<|tool_call:name|>{name}<|tool_call:args|>",
         "<|tool_call:end|>",
@@ -181,9 +211,11 @@ JSON_FAMILIES: dict[str, Family] = {
         content=("<|content|>", "<|end|>"),
         joint="<|begin|>assistant",
         stops=("<|end|>", "<|calls|>"),
-        marks=("<|begin|>assistant",),
+        content_marks=("<|begin|>assistant",),
     ),
-    "reka_edge": Family(*_HERMES, trigger="<tool_call>", after_thinking="\n\n", variants=_HERMES_IN_A_LINE),
+    "reka_edge": Family(
+        *_HERMES, trigger="<tool_call>", after_thinking="\n\n", before=" ?", variants=_HERMES_IN_A_LINE
+    ),
     "functionary_3_1": Family("<function={name}>", "</function>", thinking=None),
     "functionary_3_2": Family(
         "{name}\n",

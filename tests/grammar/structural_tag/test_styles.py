@@ -63,12 +63,23 @@ WRITTEN = {
     "cohere_xml": (COFL.format("city", "raw", "Ö < B"), COFL.format("days", "json", "3")),
     "minimax_m3_xml": (M3.format("city", "Ö < B"), M3.format("days", "3")),
     "gemma": ('city:<|"|>Ö < B<|"|>', "days:3"),
+    "function_gemma": ("city:<escape>Ö < B<escape>", "days:3"),
+    "hunyuan_3_xml": (
+        "<arg_key:opensource>city</arg_key:opensource>\n<arg_value:opensource>Ö < B</arg_value:opensource>",
+        "<arg_key:opensource>days</arg_key:opensource>\n<arg_value:opensource>3</arg_value:opensource>",
+    ),
+    "atem_xml": (
+        '<atem:parameter name="city">Ö < B</atem:parameter>',
+        '<atem:parameter name="days">3</atem:parameter>',
+    ),
+    "minicpm_5_xml": ('<param name="city">Ö < B</param>', '<param name="days">3</param>'),
 }
 """The members `city` and `days` in each style."""
+LIKE_JSON = {"gemma", "function_gemma"}
 
 
 def joined(style: str, *members: str) -> str:
-    return "{" + ",".join(members) + "}" if style == "gemma" else "".join(members)
+    return "{" + ",".join(members) + "}" if style in LIKE_JSON else "".join(members)
 
 
 def test_every_style_is_tested() -> None:
@@ -97,7 +108,7 @@ def test_members_can_be_kept_in_order(style: str) -> None:
     assert not accepts(last, joined(style, city))
 
 
-@pytest.mark.parametrize("style", sorted(set(WRITTEN) - {"gemma"}))
+@pytest.mark.parametrize("style", sorted(set(WRITTEN) - LIKE_JSON))
 def test_white_space_between_members_is_bounded(style: str) -> None:
     city, days = WRITTEN[style]
     assert accepts(of(style), f"\n{city}\n{days}\n")
@@ -208,6 +219,26 @@ def test_names_are_escaped_where_a_style_does_so() -> None:
     assert accepts(of("kimi_k3_xml", schema), K3.format("a&quot;&amp;b", "string", ""))
     assert accepts(of("cohere_xml", schema), COFL.format("a&quot;&amp;b", "raw", ""))
     assert not accepts(of("kimi_k3_xml", schema), K3.format('a"&b', "string", ""))
+
+
+def test_a_text_may_stand_in_the_quotes_of_a_style() -> None:
+    schema = {
+        "properties": {"s": {"type": "string"}, "e": {"enum": ["C", "F", 1]}, "n": {"type": "integer"}},
+        "additionalProperties": False,
+    }
+    for name, text, valid in (
+        ("s", "<![CDATA[a </param> <b>\n]]>", True),
+        ("s", "<![CDATA[a]] ]]>", True),
+        ("s", "a ]]>", True),
+        ("s", "<![CDATA[a", False),
+        ("s", "<![CDATA[a]]> b", False),
+        ("e", "<![CDATA[F]]>", True),
+        ("e", "<![CDATA[ F]]>", False),
+        ("e", "<![CDATA[G]]>", False),
+        ("n", "<![CDATA[1]]>", False),
+    ):
+        member = f'<param name="{name}">{text}</param>'
+        assert accepts(of("minicpm_5_xml", schema), member) is valid, text
 
 
 def test_texts_can_be_restricted() -> None:

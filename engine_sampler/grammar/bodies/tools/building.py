@@ -262,7 +262,7 @@ def _blocks(asked: _Asked) -> Format:
     begin, end = family.content or ("", "")
     if family.text_first and asked.reasoning == "disabled":
         begin = ""
-    text = _text(family.excludes)
+    text = _text([*asked.excludes, *asked.triggers])
     last = _last(family, begin, asked.content or text, end)
     if not asked.functions:
         return _sequence([*_thoughts(asked), last])
