@@ -322,4 +322,5 @@ def _vocabulary_of(engine: str, tokenizer: Tokenizer, limits: Limits) -> Any:
     from .engines.reference import ReferenceVocabulary  # no earlier: it takes long to load
 
     special = sorted(tokenizer.special_token_ids)
-    return ReferenceVocabulary(tokenizer.token_bytes, tokenizer.eos_token_ids, special)
+    split = tokenizer.certain_ids if tokenizer.has_encoding else None
+    return ReferenceVocabulary(tokenizer.token_bytes, tokenizer.eos_token_ids, special, split)

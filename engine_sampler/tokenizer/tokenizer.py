@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -121,6 +122,42 @@ class Tokenizer:
         except UnicodeDecodeError:
             return self._longest_match(data)
         return self.encode(text)
+
+    @property
+    def has_encoding(self) -> bool:
+        """Whether the model's own encoding is known; else `encode` takes the longest matching token."""
+        return self._encode is not None
+
+    def certain_ids(self, data: bytes, is_whole: bool = False) -> list[int]:
+        """The ids with which `encode` begins each text that begins with `data`, whatever follows; none if it
+        does not begin with whole characters, or if `encode` puts a dummy prefix before a text.
+
+        is_whole  whether nothing follows
+
+        A token that goes on behind `data` begins where the rest of `data` is the beginning of a longer token.
+        So what stands before each of these places, encoded by itself, agrees as far as is certain.
+        """
+        try:
+            text = data.decode()
+        except UnicodeDecodeError as error:
+            text = data[: error.start].decode()  # the last character is not whole
+        whole = text.encode()
+        ids = self.encode(text) if text else []
+        for start in range(max(0, len(whole) - self._longest), len(whole)):
+            if (
+                ids
+                and not is_whole
+                and whole[start] & 0xC0 != 0x80
+                and self._begins_longer_token(data[start:])
+            ):
+                before = self.encode(whole[:start].decode()) if start else []
+                ids = ids[: _common_length(ids, before)]
+        spelled = b"".join(self.token_bytes[i] for i in ids)
+        return ids if whole.startswith(spelled) else []
+
+    def _begins_longer_token(self, data: bytes) -> bool:
+        at = bisect_right(self._sorted, data)
+        return at < len(self._sorted) and self._sorted[at].startswith(data)
 
     def decode(self, token_ids: Iterable[int], *, skip_special_tokens: bool = True) -> str:
         """The text of `token_ids`; invalid UTF-8 becomes U+FFFD, EOS tokens have no text."""
@@ -315,6 +352,10 @@ class Tokenizer:
         return table
 
     @cached_property
+    def _sorted(self) -> list[bytes]:
+        return sorted(self._by_bytes)
+
+    @cached_property
     def _longest(self) -> int:
         return max(map(len, self._by_bytes), default=0)
 
@@ -329,6 +370,12 @@ class Tokenizer:
             ids.append(self._by_bytes[data[start:end]][0])
             start = end
         return ids
+
+
+def _common_length(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many ids two lists have in common at their beginning."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def check_tokenizer(value: Any) -> None:

@@ -13,6 +13,8 @@ if not VOCABULARIES:
 
 NOT_EXACT = ("nomic-bert-moe",)
 """Of kinds that `encode` takes the longest match for."""
+WITH_PREFIX = ("baichuan", "bert-bge", "llama-spm", "phi-3")
+"""Those that begin a text with a blank that it does not have."""
 
 
 def name_of(path):
@@ -58,3 +60,38 @@ def test_a_run_of_line_ends_gets_llama_cpps_ids(path):
         text = "a" + "\n" * length + "b"
         assert tokenizer.encode(text) == model.tokenize(text.encode(), add_bos=False, special=False)
     model.close()
+
+
+@pytest.mark.parametrize("path", VOCABULARIES, ids=name_of)
+def test_certain_ids_are_the_first_ones_of_each_longer_text(path):
+    tokenizer = Tokenizer.from_gguf(path)
+    if not tokenizer.has_encoding:
+        return
+    certain = 0
+    for text in (
+        '{"name": "get_weather", "arguments": {"city": "',
+        "<tool_call>\n<function=get_weather>\n",
+        "Paris été 東京  ",
+    ):
+        for end in range(1, len(text) + 1):
+            ids = tokenizer.certain_ids(text[:end].encode())
+            certain += len(ids)
+            for more in (
+                "",
+                "s",
+                "ing it",
+                " of",
+                "  ",
+                "\n\nThe",
+                '"}',
+                '": {',
+                "1",
+                "23",
+                "été",
+                "东京",
+                "_a",
+                "<|x|>",
+            ):
+                assert tokenizer.encode(text[:end] + more)[: len(ids)] == ids
+        assert tokenizer.certain_ids(text.encode(), is_whole=True) in ([], tokenizer.encode(text))
+    assert (certain > 100) is (name_of(path) not in WITH_PREFIX)

@@ -18,6 +18,7 @@ from ...tokenizer import Tokenizer
 from ..errors import GrammarError, GrammarLimitError
 from ..limits import MOST, Limits
 from ..program.rules import PROGRAM_ARRAYS, Program, arrays_of
+from .encoded import as_encoded
 from .excess import warn_of_excess
 from .token_texts import texts_of
 
@@ -115,6 +116,7 @@ class NativeVocabulary:
         self.size = len(tokenizer)
         self.words = bitmask_words(self.size)
         self.max_shared = limits.shared_memory
+        self.split = tokenizer.certain_ids if tokenizer.has_encoding else None
         texts = texts_of(tokenizer)
         kinds = np.zeros(self.size + 1, np.uint8)
         kinds[list(tokenizer.special_token_ids)] |= _SPECIAL
@@ -345,14 +347,16 @@ class NativeMatcher(ForkedByCopy):
     def forced_tokens(self, limit: int = 1024, work: Work | None = None) -> list[int]:
         """The tokens that must come next, at most `limit`; [] if there is a choice.
 
-        They are the longest tokens that encode the forced bytes, up to the point where a longer token could
-        reach past these bytes. Raises UnfinishedError if `work` is too little.
+        They are those in which the tokenizer's own encoding writes the forced text, as far as this does not
+        depend on what follows; without one, the longest tokens, up to the point where a longer token could
+        reach past the forced text. Raises UnfinishedError if `work` is too little.
         """
         out = self.grammar.ffi.new("int32_t[]", limit)
         count = self._count(
             self._library.es_matcher_forced_tokens(self._pointer, out, limit, _work_in_c(work))
         )
-        return list(self.grammar.ffi.unpack(out, count)) if count else []
+        longest = self.grammar.ffi.unpack(out, count) if count else []
+        return as_encoded(self, longest, self.grammar.vocabulary.split, limit)
 
     def next_bytes(self) -> bytes:
         """The bytes that may come next, ascending."""

@@ -161,7 +161,7 @@ TAGGED_FAMILIES: dict[str, Family] = {
         reads=_FUNCTION,
         calls_end_thoughts=True,
     ),
-    "laguna": Family("<tool_call>{name}", "</tool_call>", "glm_xml", before=r"\n?"),
+    "laguna": Family("<tool_call>{name}", "</tool_call>", "glm_xml", before=r"\n?", after=r"\n?"),
     "muse_glimmer": Family(
         ' to={name}<|message|><atem:function_calls>\n<atem:invoke name="{name}">\n',
         "</atem:invoke>\n</atem:function_calls>",

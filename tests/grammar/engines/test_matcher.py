@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from typing import Any
 
@@ -10,6 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine_sampler import Tokenizer
+from engine_sampler.grammar import Grammar
+from engine_sampler.grammar.compiled import CompiledGrammar
 from engine_sampler.grammar.program import expression as e
 from engine_sampler.grammar.program.rules import Rules, alternatives, repeated, sequence
 
@@ -181,6 +185,35 @@ def test_a_forced_token_that_a_longer_one_might_replace_is_left_out(engine: Engi
     matcher = phrase(engine, b"hello w", [*tokens[:4], b"o", b" w.", b" +", b""], more=True)
     assert matcher.accept(0)
     assert matcher.forced_tokens() == [2, 3]
+
+
+@pytest.mark.parametrize("engine", ["native", "reference"])
+def test_forced_text_is_divided_as_the_tokenizer_divides_it(engine: str) -> None:
+    pieces = [*(bytes([i]) for i in range(256)), b"<t", b"ool", b"<", b"tool", b"_call", b"_calls", b"<eos>"]
+    names = [b"<", b"tool", b"_call", b"_calls"]
+
+    def encode(text: str) -> list[int]:
+        """As by pretokens: words and what joins them."""
+        parts = re.findall(r"_calls|_call|tool|.", text, re.DOTALL)
+        return [
+            i
+            for part in parts
+            for i in ([pieces.index(part.encode())] if part.encode() in names else part.encode())
+        ]
+
+    tokenizer = Tokenizer(pieces, [len(pieces) - 1], encode=encode)
+    for pattern, forced in (
+        ("<tool_call>", names[:3]),
+        ("<tool_call>[a-z]", names[:3]),
+        ("<tool_call[s>]", names[:2]),
+    ):
+        matcher = CompiledGrammar(Grammar.from_regex(pattern).program, tokenizer, engine=engine).matcher()
+        ids = matcher.forced_tokens()
+        assert [pieces[i] for i in ids[:3]] == forced
+        assert matcher.validate(ids) == len(ids)
+    without = Tokenizer(pieces, [len(pieces) - 1])
+    matcher = CompiledGrammar(Grammar.from_regex("<tool_call>").program, without, engine=engine).matcher()
+    assert [pieces[i] for i in matcher.forced_tokens()] == [b"<t", b"ool", b"_call", b">"]
 
 
 @every_engine

@@ -15,8 +15,8 @@ FOLDER = Path(sys.prefix, "templates")
 
 _ENDS = re.compile(
     r"(?:<\|message_sep\|>|<end_of_sentence>|<SPECIAL_12>|\n*<sep>|<\|role_end\|>|</assistant>|<｜hy_eos:opensource｜>"
-    r"|<\|im_end\|>|<\|eot_id\|>|<\|eom_id\|>|<\|end_of_text\|>|<EOS>|<seed:eos>|\[e~\[|<turn\|>|<\|tool_response>"
-    r"|<\|end_of_msg\|>|<｜end▁of▁sentence｜>(?:<｜Assistant｜>)?|<\|END_OF_TURN_TOKEN\|>[\s\S]*)\s*$"
+    r"|<\|im_end\|>|<\|eot_id\|>(?:<\|start_header_id\|>assistant<\|end_header_id\|>)?|<\|eom_id\|>|<\|end_of_text\|>|(?:\n<\|end\|>\n)?<EOS>|<seed:eos>|\[e~\[|<turn\|>|<\|tool_response>"
+    r"|<\|end_of_msg\|>|<｜end▁of▁sentence｜>(?:<｜Assistant｜>)?|(?:<\|END_OF_TURN_TOKEN\|>|\n<\|START_OF_TURN_TOKEN\|><\|SYSTEM_TOKEN\|>)[\s\S]*)\s*$"
 )
 """What ends the turn of an assistant: tokens that end the text, and what a template writes after them."""
 
@@ -100,9 +100,10 @@ def turn_of(
     if len(begin) < len(before) and not before.startswith(begin):
         raise TemplateRefusesError("the conversation does not go on with the message")
     text = _ENDS.sub("", whole[len(begin) :])
+    text = text.removeprefix(prompt[prompt.rfind("<") :])  # what some write before it has changed since
     if marks is None:
         return Turn(text, False)
-    is_inside = begin.rfind(marks[0]) > begin.rfind(marks[1])
-    if not is_inside and text.startswith(marks[1]) and prompt.endswith(marks[1]):
+    if text.startswith(marks[1]) and prompt.endswith(marks[1]):
         text = text[len(marks[1]) :]  # the prompt ends thoughts that the history only ends
-    return Turn(text, is_inside)
+    is_open = any(one.rfind(marks[0]) > one.rfind(marks[1]) for one in (begin, prompt))
+    return Turn(text, is_open and marks[1] in text and marks[0] not in text)

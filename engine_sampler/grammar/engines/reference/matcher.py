@@ -14,6 +14,7 @@ from ....contract import checked_bitmask
 from ...derivatives.limits import MAX_SHARED_STATES
 from ...errors import GrammarError, GrammarLimitError
 from ...program.rules import Program
+from ..encoded import as_encoded
 from ..excess import warn_of_excess
 from .configurations import REJECTED
 from .forced import forced_bytes, forced_tokens, next_bytes
@@ -224,14 +225,16 @@ class ReferenceMatcher(ForkedByCopy):
     def forced_tokens(self, limit: int = 1024) -> list[int]:
         """The tokens that must come next, at most `limit`; [] if there is a choice.
 
-        They are the longest tokens that encode the forced bytes, up to the point where a longer token could
-        reach past these bytes.
+        They are those in which the tokenizer's own encoding writes the forced text, as far as this does not
+        depend on what follows; without one, the longest tokens, up to the point where a longer token could
+        reach past the forced text.
         """
         with self._call():
             if self._terminated:
                 return []
             masks, trie = self._tables.masks, self._vocabulary.trie
-            return forced_tokens(self._configurations, masks, trie, self._configuration, limit)
+            longest = forced_tokens(self._configurations, masks, trie, self._configuration, limit)
+        return as_encoded(self, longest, self._vocabulary.split, limit)
 
     def _after(self, place: Place, token_id: int) -> Place:
         """The place after a token; EOS does not change it. NOWHERE if the token may not follow."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -88,6 +88,7 @@ class ReferenceVocabulary:
     token_bytes        the bytes of each token; for a special token these are its name, which is not text
     eos_token_ids      tokens that end the text and have no other use
     special_token_ids  tokens that are not text: they may occur where a rule names them
+    split              `Tokenizer.certain_ids`; None for a tokenizer without an encoding of its own
     """
 
     def __init__(
@@ -95,8 +96,10 @@ class ReferenceVocabulary:
         token_bytes: Sequence[bytes],
         eos_token_ids: Sequence[int] = (),
         special_token_ids: Sequence[int] = (),
+        split: Callable[[bytes, bool], list[int]] | None = None,
     ) -> None:
         self.token_bytes = tuple(token_bytes)
+        self.split = split
         self.eos_ids = frozenset(eos_token_ids)
         self.special_ids = frozenset(special_token_ids) - self.eos_ids
         for token_id in sorted(self.special_ids | self.eos_ids):
