@@ -203,7 +203,7 @@ def _call_form(family: Family, schemas: Schemas | None, alphabet: MarkerAlphabet
     is_json = '"{name}"' in family.begin
     begin = call_template(family.begin, alphabet, schemas, is_json)
     end = literal(family.end, alphabet, is_json)
-    return CallForm(begin, end, reader_maker(family.style, alphabet, family.begin), schemas=schemas)
+    return CallForm(begin, end, reader_maker(family.style, alphabet), schemas=schemas)
 
 
 def _triggers(ways: Sequence[Family], alphabet: MarkerAlphabet, is_json: bool) -> list[Opener]:
@@ -218,7 +218,7 @@ def _harmony(schemas: Schemas | None, alphabet: MarkerAlphabet) -> AnswerDefinit
     openers = []
     for only_first in (False, True):
         header = HarmonyHeader(alphabet, schemas, only_first)
-        form = CallForm(header, Template(()), reader_maker("json", alphabet, ""), schemas=schemas)
+        form = CallForm(header, Template(()), reader_maker("json", alphabet), schemas=schemas)
         openers.append(Opener("header", header, form, only_first))
     ends = [literal(mark, alphabet) for mark in ("<|end|>", "<|return|>", "<|call|>")]
     openers += [Opener("content", end) for end in ends]

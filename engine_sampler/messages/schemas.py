@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ..base.errors import quoted
@@ -42,9 +42,9 @@ class SchemaView:
         self._items: SchemaView | None = None
 
     @property
-    def is_text(self) -> bool:
-        """Whether any text is one of its strings."""
-        return self.strings is None
+    def names(self) -> Collection[str]:
+        """The names of the members that it declares."""
+        return self._members.keys()
 
     def member(self, name: str) -> SchemaView:
         """The schema of a member of an object, the same one each time."""

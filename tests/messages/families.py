@@ -125,6 +125,7 @@ def _dsml(space: str) -> tuple[str, str]:
 
 PARAMETER_MARKS = {
     "qwen_xml": ("<parameter={name}>\n", "\n</parameter>\n"),
+    "mimo_xml": ("<parameter={name}>", "</parameter>"),
     "minimax_xml": ('<parameter name="{name}">', "</parameter>\n"),
     "deepseek_xml": _dsml(""),
     "deepseek_v4_1_xml": _dsml(" "),
@@ -145,8 +146,6 @@ _STYLES: dict[str, Callable[[dict[str, Any], Random], str]] = {
 
 
 def _arguments(family: Family, arguments: dict[str, Any], random: Random) -> str:
-    if family.style == "qwen_xml" and not family.begin.endswith("\n"):  # MiMo: values without line breaks
-        return _parameters(arguments, random, "<parameter={name}>", "</parameter>")
     if family.style in PARAMETER_MARKS:
         return _parameters(arguments, random, *PARAMETER_MARKS[family.style])
     return _STYLES[family.style](arguments, random)

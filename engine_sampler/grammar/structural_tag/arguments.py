@@ -32,6 +32,9 @@ from ..schema.scalars.texts import is_encodable
 TYPES = ("string", "number", "boolean", "null", "object", "array")
 """The types of JSON; whole numbers are of the type number."""
 
+MAX_NAME = 1_024
+"""Maximum number of characters of an argument's name as it is written: readers hold it back until its end."""
+
 MAX_STATES = 1_000
 """The most states of the names of parameters that a pattern describes, in a style that escapes characters."""
 

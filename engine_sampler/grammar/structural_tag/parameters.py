@@ -51,6 +51,7 @@ class Style:
             a string is text. Values of types with the same mark are not told apart
     value   what begins the value, white space before it
     escapes what replaces a character of a name
+    is_padded   whether a line break before a value, and one after it then, are none of it
     """
 
     before: str
@@ -59,6 +60,7 @@ class Style:
     types: Mapping[str, str] = field(default_factory=dict)
     value: str = ""
     escapes: Mapping[str, str] = field(default_factory=dict)
+    is_padded: bool = False
 
 
 def _dsml(space: str) -> Style:
@@ -67,7 +69,8 @@ def _dsml(space: str) -> Style:
 
 
 STYLES = {
-    "qwen_xml": Style("<parameter=", ">", "</parameter>"),
+    "qwen_xml": Style("<parameter=", ">", "</parameter>", is_padded=True),
+    "mimo_xml": Style("<parameter=", ">", "</parameter>"),
     "minimax_xml": Style('<parameter name="', '">', "</parameter>"),
     "deepseek_xml": _dsml(""),
     "deepseek_v4_1_xml": _dsml(" "),

@@ -6,7 +6,7 @@ A reader is fed a text that is still growing, and takes from it what is certain.
 from ...grammar.structural_tag.elements import NOTATIONS
 from ...grammar.structural_tag.parameters import STYLES
 from ..alphabet import MarkerAlphabet
-from .dialects import DialectReader, gemma_dialect, python_dialect
+from .dialects import KEYWORDS, DialectReader, gemma_dialect
 from .elements import ElementsReader, marks_of_elements
 from .json_text import JsonReader
 from .parameters import ParametersReader, marks_of_parameters
@@ -16,28 +16,19 @@ __all__ = ["ArgumentsReader", "ReaderMaker", "reader_maker", "reads_types", "ski
 
 
 def reads_types(style: str) -> bool:
-    """Whether the types of values in a style depend on their schemas."""
-    return style not in ("json", "pythonic", "gemma")
+    """Whether values in a style are read by their schemas."""
+    return style != "json"
 
 
-def reader_maker(style: str, alphabet: MarkerAlphabet, before: str) -> ReaderMaker:
-    """What makes readers of arguments in a style of the structural tag's json_schema.
-
-    before  what precedes the arguments: with a line break at its end, each value of Qwen's parameters stands
-            in lines of its own
-    """
+def reader_maker(style: str, alphabet: MarkerAlphabet) -> ReaderMaker:
+    """What makes readers of arguments in a style of the structural tag's json_schema."""
     if style == "json":
         return lambda view: JsonReader("{")
-    if style == "pythonic":
-        dialect = python_dialect()
-        return lambda view: DialectReader(dialect)
-    if style == "gemma":
-        dialect = gemma_dialect(alphabet)
-        return lambda view: DialectReader(dialect)
+    if style in ("pythonic", "gemma"):
+        dialect = KEYWORDS if style == "pythonic" else gemma_dialect(alphabet)
+        return lambda view: DialectReader(dialect, view)
     if style in STYLES:
-        parameters = marks_of_parameters(
-            STYLES[style], alphabet, style == "qwen_xml" and before.endswith("\n")
-        )
+        parameters = marks_of_parameters(STYLES[style], alphabet)
         return lambda view: ParametersReader(parameters, view)
     elements = marks_of_elements(NOTATIONS[style], alphabet)
     return lambda view: ElementsReader(elements, view)

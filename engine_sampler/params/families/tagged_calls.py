@@ -10,13 +10,15 @@ _GLM_MARKS = ("</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_v
 
 
 def _dsml(calls: str, invoke: str, style: str) -> Family:
+    section = (f"<｜DSML｜{calls}>\n", f"</｜DSML｜{calls}>")
     return Family(
         f'<｜DSML｜{invoke} name="{{name}}">\n',
         f"</｜DSML｜{invoke}>\n",
         style,
-        section=(f"<｜DSML｜{calls}>\n", f"</｜DSML｜{calls}>"),
+        section=section,
         lead="\n\n",
         trigger=f"<｜DSML｜{calls}>",
+        reads=(Family(f'<｜DSML｜{invoke} name="{{name}}"', "/>", style, section=section),),
     )
 
 
@@ -27,7 +29,7 @@ TAGGED_FAMILIES: dict[str, Family] = {
     "mimo": Family(
         "<tool_call><function={name}>",
         "</function></tool_call>",
-        "qwen_xml",
+        "mimo_xml",
         trigger="<tool_call>",
         starts_inside=False,
         excludes=("</tool_call>", "<function="),
