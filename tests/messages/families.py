@@ -125,6 +125,7 @@ def _dsml(space: str) -> tuple[str, str]:
 
 PARAMETER_MARKS = {
     "qwen_xml": ("<parameter={name}>\n", "\n</parameter>\n"),
+    "seed_xml": ("<parameter={name}>", "</parameter>\n"),
     "mimo_xml": ("<parameter={name}>", "</parameter>"),
     "minimax_xml": ('<parameter name="{name}">', "</parameter>\n"),
     "deepseek_xml": _dsml(""),

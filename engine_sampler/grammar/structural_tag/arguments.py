@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 from ..derivatives.states import byte_ranges, states_of
 from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
-from ..program.expression import Expression, literal, union, without
+from ..program.expression import Expression, both, literal, repeat, union, without
 from ..program.free_text import utf8
 from ..program.rules import Rules, alternatives, sequence
+from ..program.unicode import ANY_CHARACTER
 from ..schema.arrays import ArrayShape
 from ..schema.compiling import open_schema
 from ..schema.document import LATEST, Resource
@@ -37,6 +38,8 @@ MAX_NAME = 1_024
 
 MAX_STATES = 1_000
 """The most states of the names of parameters that a pattern describes, in a style that escapes characters."""
+
+_UP_TO_MAX_NAME = repeat(ANY_CHARACTER, 0, MAX_NAME)
 
 _MAX_CACHED_LENGTH = 200
 """Maximum length of a description of names whose escaped form is cached."""
@@ -123,9 +126,12 @@ class Arguments:
 
     def written_names(self, keys: str | Region) -> Expression:
         """A name, or those of a region, as they are written, in UTF-8."""
-        if isinstance(keys, str):
-            return literal(escaped(keys, self._escapes))
-        return _written(keys.names, self._escapes)
+        if not isinstance(keys, str):
+            return both(_written(keys.names, self._escapes), _UP_TO_MAX_NAME)
+        written = escaped(keys, self._escapes)
+        if len(written.decode()) > MAX_NAME:
+            raise UnsupportedKeywordError(f"a parameter's name has more than {MAX_NAME} characters")
+        return literal(written)
 
     def _objects(self, literals: Literals) -> Iterator[ObjectShape]:
         self.is_possible(literals)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .family import Family
 
-_XML = "<tool_call>\n<function={name}>\n", "\n</function>\n</tool_call>"
+_XML = "<tool_call>\n<function={name}>\n", "</function>\n</tool_call>"
 _MINIMAX = "]<]minimax[>["
 _GLM_MARKS = ("</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>")
 
@@ -36,8 +36,8 @@ TAGGED_FAMILIES: dict[str, Family] = {
     ),
     "seed_oss": Family(
         "<seed:tool_call>\n<function={name}>\n",
-        "\n</function>\n</seed:tool_call>",
-        "qwen_xml",
+        "</function>\n</seed:tool_call>",
+        "seed_xml",
         trigger="<seed:tool_call>",
         thinking=("<seed:think>", "</seed:think>"),
         starts_inside=False,
@@ -73,7 +73,7 @@ TAGGED_FAMILIES: dict[str, Family] = {
         skipped="</mm:think>",
         excludes=(f"{_MINIMAX}</tool_call>", f"{_MINIMAX}<invoke", f"{_MINIMAX}</invoke>"),
     ),
-    "glm_4_5": Family("<tool_call>{name}\n", "\n</tool_call>", "glm_xml", excludes=_GLM_MARKS, before=r"\n?"),
+    "glm_4_5": Family("<tool_call>{name}\n", "</tool_call>", "glm_xml", excludes=_GLM_MARKS, before=r"\n?"),
     "glm_4_7": Family("<tool_call>{name}", "</tool_call>", "glm_xml", excludes=_GLM_MARKS),
     "cohere": Family(
         '<cofl:tool_call id="{id}" name="{name}">',
