@@ -19,7 +19,14 @@ _MAX_DEPTH = 16
 """The deepest nesting of choices, parts and references of one value; what is deeper may be any value."""
 _SCHEMA, _LISTED = 4, 1 / 8
 """The steps of a schema, and of a listed value."""
-_NUMBERS = {"integer": "number"}
+_NAMES = {
+    **dict.fromkeys(("integer", "int", "float"), "number"),
+    "str": "string",
+    "bool": "boolean",
+    "dict": "object",
+    "list": "array",
+}
+"""Other names of types: those of Python occur in tools that are written by hand."""
 
 
 class SchemaView:
@@ -223,7 +230,7 @@ def _types_of(given: Any) -> frozenset[str]:
     if not isinstance(names, list):
         return TYPES
     spend(int(_LISTED * len(names)))
-    return frozenset(_NUMBERS.get(name, name) for name in names if isinstance(name, str)) & TYPES
+    return frozenset(_NAMES.get(name, name) for name in names if isinstance(name, str)) & TYPES or TYPES
 
 
 def type_of(value: Any) -> str:

@@ -153,6 +153,11 @@ class _Elements:
     # --- Objects and lists ---
 
     def _object(self, literals: Literals) -> int:
+        """Objects; those with members whose names the notation cannot write are JSON."""
+        if self._arguments.restricts_others(literals):
+            rule = self._rules.rule("object")
+            self._rules.define(rule, alternatives(*self._arguments.json(literals, ("object",))))
+            return rule
         return self._bracketed("object", self._arguments.object(literals, self, self._layout))
 
     def _array(self, literals: Literals) -> int:

@@ -154,7 +154,7 @@ class _Parameters:
 
     def __init__(self, schema: Any, style: Style, call: CallContext) -> None:
         self._style, self._call = style, call
-        self._rules = in_python(call.rules, style.python)
+        self._rules = in_python(call.rules, "all") if style.python == "all" else call.rules
         self._space = space_around(call.options.whitespace)
         names = "".join(one for one in _NOT_IN_NAMES if one not in style.escapes)
         writable = {"pattern": f"^[^\\x00-\\x20{names}]+$"}
@@ -210,6 +210,9 @@ class _Parameters:
         space = self._rules.terminal("SPACE", self._space)
         for same in marks.values():
             if values := self._arguments.json(literals, same):
+                if style.python:
+                    spelled = self._arguments.constants(literals, same)
+                    values = (*values, *(self._rules.terminal("CONSTANT", one) for one in spelled))
                 yield self._typed(same[0], sequence(space, alternatives(*values), space))
 
     def _typed(self, kind: str, content: Body) -> Body:

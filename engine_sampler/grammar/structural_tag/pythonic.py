@@ -1,9 +1,10 @@
 """Arguments of a call in Python: `city="Paris", days=3, exact=True`.
 
 The schema of a function's arguments declares the keywords. Each comes at most once, all required ones
-included. Values are those of JSON, as JSON or as Python writes them: `True`, `False`, `None`, and strings in
-either quotes, without the escapes that mean something else there (`\\/`, and halves of surrogate pairs). A
-string that is a keyword's value may also stand as it is between single quotes, line breaks included.
+included. Values are those of JSON as Python writes them: `True`, `False`, `None`, and strings in either
+quotes, without the escapes that mean something else there (`\\/`, and halves of surrogate pairs). Two more
+forms are those of chat templates: JSON's constants within objects and lists, and strings that stand between
+single quotes as they are, line breaks included.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 from ...base.errors import quoted
 from ..errors import GrammarError, UnsupportedKeywordError
-from ..program.expression import Expression, both, concat, literal, optional
+from ..program.expression import Expression, both, concat, literal, optional, union
 from ..regex.pattern import pattern_expression
 from ..schema.objects import Literals, Region
 from ..schema.scalars.strings import content_set
@@ -58,13 +59,18 @@ class _Keywords:
         return self._rules.terminal("OPENING", concat(self._arguments.written_names(keys), literal(b"=")))
 
     def rest(self, keys: str | Region, literals: Literals) -> tuple[int, ...]:
-        """The symbols of a keyword's value; a string may stand between single quotes as it is."""
-        strings = self._arguments.strings(literals)
+        """The symbols of a keyword's value: constants are Python's, while within lists and objects they may
+        be JSON's; a string may stand between single quotes as it is."""
+        values, terminal = self._arguments, self._rules.terminal
+        symbols = values.json(literals, ("string", "number", "object", "array"))
+        constants = tuple(values.constants(literals, ("boolean", "null")))
+        if constants:
+            symbols = (*symbols, terminal("CONSTANT", union(*constants)))
+        strings = values.strings(literals)
         if strings is None:
-            return self._arguments.json(literals)
+            return symbols
         quote, plain = literal(b"'"), both(content_set(strings), _unescaped())
-        raw = self._rules.terminal("TEXT", concat(quote, plain, quote))
-        return (*self._arguments.json(literals), raw)
+        return (*symbols, terminal("TEXT", concat(quote, plain, quote)))
 
 
 @lru_cache(maxsize=1)

@@ -27,11 +27,16 @@ def in_python(rules: Rules, values: str) -> Rules:
 
 
 class _InPython:
+    """All of the rules but their terminals of JSON."""
+
     def __init__(self, rules: Rules, values: str) -> None:
-        self._rules, self._values = rules, values
+        self.__dict__.update(_rules=rules, _values=values)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._rules, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._rules, name, value)
 
     def terminal(self, name: str, expression: Expression) -> int:
         """The symbol of a terminal."""

@@ -15,8 +15,8 @@ from ..writing import quoted_json
 from .marked import MarkedReader
 from .reader import NOT_PLAIN, begins_with_rest, held_from, skip_space
 
-MAX_PARAMETERS = 256
-"""Maximum number of parameters in a call."""
+MAX_NAMES = 256
+"""So many names of parameters are remembered: what may end a value whose mark is missing is none of them."""
 
 _NAME = re.compile(r"[\w.$-]{1,256}")
 
@@ -99,16 +99,13 @@ class ParametersReader(MarkedReader):
             out.append("}")
             self.is_done = True
             return at
-        self._begin(unescaped(name, marks.escapes), is_string, at, out)
+        self._begin(unescaped(name, marks.escapes), is_string, out)
         return end
 
-    def _begin(self, name: str, is_string: bool | None, at: int, out: list[str]) -> None:
-        if name in self._names:
-            raise DeviationError(at, "a parameter comes twice")
-        if len(self._names) == MAX_PARAMETERS:
-            raise DeviationError(at, f"a call has more than {MAX_PARAMETERS} parameters")
+    def _begin(self, name: str, is_string: bool | None, out: list[str]) -> None:
         out.append(f"{', ' if self._names else ''}{quoted_json(name)}: ")
-        self._names += (name,)
+        if len(self._names) < MAX_NAMES and name not in self._names:
+            self._names += (name,)
         self._begin_value(self._view.member(name), self._marks.closing, is_string)
 
     def _value_end(self, text: str, at: int) -> tuple[int, int]:
@@ -126,7 +123,7 @@ class ParametersReader(MarkedReader):
         return (end, after) if after >= 0 else (min(end, held_from(text, at, before)), -1)
 
     def _may_follow(self, name: str) -> bool:
-        if name in self._names or not _NAME.fullmatch(name):
+        if len(self._names) == MAX_NAMES or name in self._names or not _NAME.fullmatch(name):
             return False
         return self._view is ANYTHING or name in self._view.names
 

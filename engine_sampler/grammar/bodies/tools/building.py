@@ -190,10 +190,20 @@ def _call(family: Family, function: Function) -> Format:
         for part in _joined(parts)
     ]
     schema = json_schema_of(function)
-    arguments: Format = {"type": "json_schema", "json_schema": schema, "style": family.style}
+    arguments: Format = {
+        "type": "json_schema",
+        "json_schema": schema,
+        "style": family.style,
+        "name": _named_parameters(function),
+    }
     if family.style == "kimi_k3_xml":
         arguments["excludes"] = ["<|open|>", "<|close|>", "<|sep|>"]
     return _tag(begin.replace("{name}", function.name), _sequence([*content, arguments]), family.end)
+
+
+def _named_parameters(function: Function) -> str:
+    """What errors call the schema of a function's parameters."""
+    return f"tools: the parameters of {quoted(function.name)}"
 
 
 def _joined(parts: Sequence[str]) -> list[str]:
@@ -274,7 +284,11 @@ def _harmony_calls(function: Function) -> list[Format]:
     if function.custom is not None:  # a text, not marked as JSON
         heads = (f"<|channel|>commentary {name}<|message|>", f" {name}<|channel|>commentary<|message|>")
         return [_tag(head, function.custom.format, ["<|call|>", ""]) for head in heads]
-    arguments = {"type": "json_schema", "json_schema": function.schema}
+    arguments = {
+        "type": "json_schema",
+        "json_schema": function.schema,
+        "name": _named_parameters(function),
+    }
     begins = (
         f"<|channel|>commentary {name} <|constrain|>json<|message|>",
         f"<|channel|>commentary {name}<|constrain|>json<|message|>",
