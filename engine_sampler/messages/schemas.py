@@ -61,6 +61,10 @@ class SchemaView:
         """The schema of an item of a list, the same one each time."""
         return self._first[index] if index < len(self._first) else self._items or ANYTHING
 
+    def next_index(self, index: int) -> int:
+        """What counts as the index of the next item: that of any whose schema is the same, and never 0."""
+        return min(index, max(len(self._first) - 1, 0)) + 1
+
     def narrow(self, types: frozenset[str], strings: frozenset[str] | None) -> None:
         """Allow only values of these types, and only these strings, unless that is None."""
         self.types &= types

@@ -191,28 +191,32 @@ class DialectReader(ArgumentsReader):
         if inside.size:
             out.append(", ")
         self._view = inside.view.item(inside.size)
-        self._open = (*self._open[:-1], inside._replace(size=inside.size + 1))
+        self._open = (*self._open[:-1], inside._replace(size=inside.view.next_index(inside.size)))
 
     # --- Keys and values ---
 
     def _read_key(self, text: str, at: int, out: list[str]) -> int:
-        is_bare = self._open[-1].kind == "(" or self._dialect.is_bare
-        key = _KEY_RUN.match(text, at) if is_bare else None
-        if key is None and not (self._open[-1].kind == "(" and self._dialect.is_python):
+        is_keyword, dialect = self._open[-1].kind == "(", self._dialect
+        key = _KEY_RUN.match(text, at) if dialect.is_bare or dialect.is_python else None
+        if key is None and not is_keyword:
             return self._begin_string(text, at, out, "key")
-        if key is None or len(key[0]) > MAX_NAME:
-            raise DeviationError(at, "the arguments have a name that is none")
-        if key.end() == len(text):
+        if key is not None and key.end() == len(text) and len(key[0]) <= MAX_NAME:
             return at
-        self._put_key(quoted_json(key[0]), out)
-        return key.end()
+        name = key[0] if key else ""
+        json = quoted_json(name) if is_keyword or dialect.is_bare else scalar_json(name)
+        if json is None or not 0 < len(name) <= MAX_NAME:
+            raise DeviationError(at, "the arguments have a name that is none")
+        self._put_key(json, out)
+        return at + len(name)
 
     def _put_key(self, json: str, out: list[str]) -> None:
         """Give a key, in JSON; what is no string becomes one."""
         self._begin_item(out)
-        name = json_value(json) if json[0] == '"' else json
+        if json[0] != '"':
+            json = quoted_json(json)
+        name = json_value(json) if "\\" in json else json[1:-1]
         self._view = self._open[-1].view.member(name)
-        out.append(f"{json if json[0] == chr(34) else quoted_json(json)}: ")
+        out.append(f"{json}: ")
         self._state = "colon"
 
     def _read_value(self, text: str, at: int, out: list[str]) -> int:

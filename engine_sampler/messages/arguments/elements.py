@@ -98,7 +98,7 @@ class ElementsReader(MarkedReader):
             return at + len(closing)
         end, name, kind = (self._marks.item if inside.is_list else self._marks.member).match(text, at)
         may_close = begins_with_rest(closing, text, at)
-        is_mark = name.startswith("/") or self._is_end_mark(text, at)
+        is_mark = self._is_end_mark(text, at)
         if end >= 0 and not is_mark:
             self._begin(name, kind, at, out)
             return end
@@ -125,7 +125,7 @@ class ElementsReader(MarkedReader):
         out.append(", " if inside.size else "")
         if not inside.is_list:
             out.append(f"{quoted_json(name)}: ")
-        self._open = (*self._open[:-1], inside._replace(size=inside.size + 1))
+        self._open = (*self._open[:-1], inside._replace(size=inside.view.next_index(inside.size)))
         self._closing, self._value_view = end, view
         if not marks.kinds:
             self._state = "decide"
