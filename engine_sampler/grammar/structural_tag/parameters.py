@@ -205,14 +205,14 @@ class _Parameters:
             if not style.types and strings == TRUE:
                 return  # any JSON is such a text
         marks: dict[str, list[str]] = {}
-        for one in types_beside(strings, bool(style.types)):
-            marks.setdefault(style.types.get(one, ""), []).append(one)
+        for kind in types_beside(strings, bool(style.types)):
+            marks.setdefault(style.types.get(kind, ""), []).append(kind)
         space = self._rules.terminal("SPACE", self._space)
         for same in marks.values():
             if values := self._arguments.json(literals, same):
                 if style.python:
                     spelled = self._arguments.constants(literals, same)
-                    values = (*values, *(self._rules.terminal("CONSTANT", one) for one in spelled))
+                    values = (*values, *(self._rules.terminal("CONSTANT", word) for word in spelled))
                 yield self._typed(same[0], sequence(space, alternatives(*values), space))
 
     def _typed(self, kind: str, content: Body) -> Body:

@@ -17,11 +17,15 @@ from ...base.errors import quoted
 from ..errors import GrammarError, UnsupportedKeywordError
 from ..program.expression import Expression, both, concat, literal, optional, union
 from ..regex.pattern import pattern_expression
+from ..schema.formula import TRUE
 from ..schema.objects import Literals, Region
 from ..schema.scalars.strings import content_set
 from .arguments import Arguments, Separators
 from .parameters import CallContext
-from .spellings import in_python
+from .spellings import ESCAPED, in_python
+
+_RAW = r"[^'\\]"
+"""A character of a string that stands between single quotes as it is."""
 
 _NAMES = {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "not": {"enum": kwlist}}
 """The names that Python allows, as a schema."""
@@ -69,10 +73,11 @@ class _Keywords:
         strings = values.strings(literals)
         if strings is None:
             return symbols
-        quote, plain = literal(b"'"), both(content_set(strings), _unescaped())
-        return (*symbols, terminal("TEXT", concat(quote, plain, quote)))
+        quote, raw = literal(b"'"), _RAW + "|" + ESCAPED + r"|\\'" if strings == TRUE else _RAW
+        text = _repeated(raw) if strings == TRUE else both(content_set(strings), _repeated(raw))
+        return (*symbols, terminal("TEXT", concat(quote, text, quote)))
 
 
-@lru_cache(maxsize=1)
-def _unescaped() -> Expression:
-    return pattern_expression(r"[^'\\]*")
+@lru_cache(maxsize=2)
+def _repeated(character: str) -> Expression:
+    return pattern_expression(f"({character})*")

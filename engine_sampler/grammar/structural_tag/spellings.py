@@ -12,9 +12,10 @@ from ..regex.pattern import pattern_expression
 _STRINGS = ("KEY", "STRING")
 """The terminals of JSON that are strings."""
 _CONSTANTS = {b"true": b"True", b"false": b"False", b"null": b"None"}
-_ESCAPED = r'\\["\\bfnrt]|\\u([0-9a-cefA-CEF][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2})'
-_STRING = rf'"([^\x00-\x1f"\\]|{_ESCAPED})*"'
-_SINGLE = rf"([^\x00-\x1f\"'\\]|{_ESCAPED})*"
+ESCAPED = r'\\["\\bfnrt]|\\u([0-9a-cefA-CEF][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2})'
+"""An escape in JSON and in Python, as a pattern."""
+_STRING = rf'"([^\x00-\x1f"\\]|{ESCAPED})*"'
+_SINGLE = rf"([^\x00-\x1f\"'\\]|{ESCAPED})*"
 
 
 def in_python(rules: Rules, values: str) -> Rules:

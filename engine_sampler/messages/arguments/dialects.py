@@ -295,15 +295,14 @@ class DialectReader(ArgumentsReader):
     def _read_string(self, text: str, at: int, out: list[str]) -> int:
         quote = self._quote
         if quote == self._dialect.mark:
-            found = text.find(quote, at)
-            end = held_from(text, at, quote) if found < 0 else found
+            end = text.find(quote, at)
+            end = held_from(text, at, quote) if end < 0 else end
         else:
             end = _PLAIN[quote[0]].match(text, at).end()  # type: ignore[union-attr]
-            found = end if text.startswith(quote, end) else -1
         if end > at:
             self._put(escaped_json(text[at:end]), at, out)
-        if found >= 0:
-            return self._end_string(found, out)
+        if text.startswith(quote, end):
+            return self._end_string(end, out)
         if begins_with_rest(quote, text, end):
             return end
         if text[end] == quote[0]:  # within three quotes

@@ -38,8 +38,11 @@ def scalar_json(text: str) -> str | None:
 
 
 def kind_of(json: str) -> str:
-    """The type of a number or a constant in JSON."""
-    return {"t": "boolean", "f": "boolean", "n": "null"}.get(json[0], "number")
+    """The type of a value in JSON that is no string."""
+    return _KINDS.get(json[0], "number")
+
+
+_KINDS = {"t": "boolean", "f": "boolean", "n": "null", "{": "object", "[": "array"}
 
 
 def word_json(text: str, types: frozenset[str], strings: frozenset[str] | None) -> str | None:
@@ -67,23 +70,16 @@ def typed_json(
         return quoted_json(text)
     trimmed = text.strip(_SPACE)
     inside = _unquoted(trimmed)
-    for one in (text, trimmed, inside):
-        if one is not None and one in strings:
-            return quoted_json(one)
-    for one in (trimmed, inside):
-        if one is None:
-            continue
-        json = scalar_json(one)
+    for written in (text, trimmed, inside):
+        if written is not None and written in strings:
+            return quoted_json(written)
+    for written in (trimmed, inside or ""):
+        json = nested(written) if written[:1] in ("{", "[") else scalar_json(written)
         if json is not None and kind_of(json) in types:
-            return json
-        if one[:1] in ("{", "[") and (json := nested(one)) and _BRACKETS[json[0]] in types:
             return json
     if strings:
         return quoted_json(text)
     return scalar_json(trimmed) or (quoted_json(text) if inside is None else quoted_json(inside))
-
-
-_BRACKETS = {"{": "object", "[": "array"}
 
 
 def _unquoted(text: str) -> str | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
+from ..events import DeviationError
 from ..schemas import TYPES, SchemaView
 from ..templates import FAILED, PARTIAL, after_space
 from ..writing import escaped_json
 from .dialects import LITERALS, DialectReader, nested_json
 from .literals import NULLS, begins_json, typed_json
-from .reader import MAX_HELD, ArgumentsReader, DeviationError, begins_with_rest, held_from, skip_space
+from .reader import MAX_HELD, ArgumentsReader, begins_with_rest, held_from, skip_space
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -84,16 +84,20 @@ def _schema(random: Random, depth: int) -> dict[str, Any]:
 
 def marks_of(style: str) -> tuple[list[str], list[str]]:
     """The marks of a style, with names in their places, and what ends its values."""
-    one: Any = STYLES.get(style) or NOTATIONS.get(style)
-    if one is None:
+    written: Any = STYLES.get(style) or NOTATIONS.get(style)
+    if written is None:
         return [f"{name}=" for name in NAMES], []
-    if isinstance(one, Style):
-        types = sorted(set(one.types.values())) or [""]
-        opening = [f"{one.before}{{name}}{one.after}{kind}{one.value}" for kind in types]
-        parts, ends = [one.after, *types, one.value], [one.closing]
+    if isinstance(written, Style):
+        types = sorted(set(written.types.values())) or [""]
+        opening = [f"{written.before}{{name}}{written.after}{kind}{written.value}" for kind in types]
+        parts, ends = [written.after, *types, written.value], [written.closing]
     else:
-        opening, parts, ends = [one.member, one.item], ["]<]minimax[>[", ">"], [one.member_end, one.item_end]
-    kinds = sorted(set(one.kinds.values())) if isinstance(one, Notation) else []
+        opening, parts, ends = (
+            [written.member, written.item],
+            ["]<]minimax[>[", ">"],
+            [written.member_end, written.item_end],
+        )
+    kinds = sorted(set(written.kinds.values())) if isinstance(written, Notation) else []
     whole = [_named(text, name, kind) for text in opening for name in NAMES for kind in kinds or [""]]
     return [*whole, *filter(None, parts)], [_named(end, name, "") for end in ends for name in NAMES if end]
 
