@@ -240,7 +240,7 @@ class _Elements:
             text = text_of(strings, notation.stop, frozenset())
             if text != EMPTY:
                 quote = marks.text(notation.quote)
-                yield kinds["string"], sequence(quote, self._rules.terminal("TEXT", text), quote)
+                yield kinds["string"], sequence(quote, self._call.rules.terminal("TEXT", text), quote)
         space = self._unless_empty("SPACE", self._padding)
         is_listed = arguments.is_listed(literals)
         others = types_beside(strings, bool(notation.kinds or notation.quote))

@@ -201,7 +201,7 @@ class _Parameters:
         if strings is not None:
             text = text_of(strings, style.closing, self._excludes, style.is_padded)
             if text != EMPTY:
-                yield self._typed("string", self._rules.terminal("TEXT", text))
+                yield self._typed("string", self._call.rules.terminal("TEXT", text))
             if not style.types and strings == TRUE:
                 return  # any JSON is such a text
         marks: dict[str, list[str]] = {}

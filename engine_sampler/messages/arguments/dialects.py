@@ -108,7 +108,7 @@ class DialectReader(ArgumentsReader):
 
     @property
     def held(self) -> str:
-        return self._kept
+        return self._quote + self._kept if self._keeps else self._kept
 
     @property
     def special(self) -> Callable[[str], object] | None:

@@ -84,6 +84,13 @@ def test_constants_are_those_that_templates_write(style: str, words: tuple[str, 
         assert admits(style, text, a={"enum": [True, None]}) is (word in words), word
 
 
+def test_a_string_is_no_constant() -> None:
+    schema = {"type": "string", "enum": ["null", "true"]}
+    for style in ("gemma", "seed_xml", "qwen_xml", "pythonic"):
+        assert admits(style, STRINGS[style].format("null"), a=schema)
+        assert not admits(style, STRINGS[style].format("None"), a=schema)
+
+
 PYTHON = [
     ("a='x'", True),
     ('a="x"', True),
