@@ -13,11 +13,11 @@ from ..contract.values import stop_texts
 from ..grammar.structural_tag.marks import has_mark, split_marks
 from ..params.families import THINK, Family
 from .alphabet import SURROGATES, MarkerAlphabet
-from .arguments import ArgumentsReader, JsonReader, argument_begins, reader_maker, reads_types
+from .arguments import ArgumentsReader, argument_begins, reader_maker, reads_types
 from .harmony import HarmonyHeader
 from .objects import FollowedTemplate, ObjectBegin, ObjectEnd
 from .schemas import ANYTHING, SchemaView, function_views
-from .templates import Beginning, Ending, Part, Template, after_space, call_template, exact, literal
+from .templates import Beginning, Ending, Part, Template, call_template, exact, literal
 from .writing import json_value
 
 Schemas = Mapping[str, SchemaView]
@@ -36,7 +36,6 @@ class CallForm:
     functions   their schemas, by which a call without a name finds it
     names       the functions that can be called; None: any
     wrapped     the form of such a call that stands within another object
-    takes_json  whether the arguments may be an object in JSON instead
     """
 
     begin: Beginning
@@ -47,12 +46,9 @@ class CallForm:
     functions: Mapping[str, Any] | None = None
     names: frozenset[str] | None = None
     wrapped: CallForm | None = None
-    takes_json: bool = False
 
-    def reader(self, name: str, text: str, at: int) -> ArgumentsReader:
-        """A reader of the arguments of one call, which begin at a position, if they have come."""
-        if self.takes_json and text.startswith("{", after_space(text, at)):
-            return JsonReader("{")
+    def reader(self, name: str) -> ArgumentsReader:
+        """A reader of the arguments of one call."""
         return self.make(ANYTHING if self.schemas is None else self.schemas.get(name, ANYTHING))
 
     def allowed(self, name: str) -> str:
@@ -275,7 +271,7 @@ class _FamilyReader:
     ) -> tuple[Beginning, CallForm]:
         """How a call begins that is written in one of the ways, after more text, and its form."""
         alphabet, names = self._alphabet, names or self._names
-        make = reader_maker(way.style, alphabet, way.begin)
+        make = reader_maker(way.style, alphabet)
         end: Ending
         begin: Beginning
         after: Template | None = None
@@ -290,9 +286,8 @@ class _FamilyReader:
             template = call_template(before + way.begin, alphabet, names, is_json)
             begin = FollowedTemplate(template, begins) if begins else template
             end = literal(way.end, alphabet, is_json)
-        takes_json = reads_types(way.style)
         functions = self._calls.functions
-        form = CallForm(begin, end, make, "", self._schemas, functions, names, takes_json=takes_json)
+        form = CallForm(begin, end, make, "", self._schemas, functions, names)
         return begin, replace(
             form, wrapped=replace(form, end=ObjectEnd(after, 2))
         ) if after is not None else form
@@ -300,7 +295,7 @@ class _FamilyReader:
     def _header(self, only_first: bool) -> Opener:
         functions = self._calls.functions
         header = HarmonyHeader(self._alphabet, functions, only_first, self._calls.only_known)
-        form = CallForm(header, Template(()), reader_maker("json", self._alphabet, ""))
+        form = CallForm(header, Template(()), reader_maker("json", self._alphabet))
         return Opener("header", header, form, only_first)
 
 

@@ -254,7 +254,7 @@ class Following(MessagePlace):
         name = form.name or found.name
         if isinstance(found, WrappedFound) and form.wrapped is not None:
             form = form.wrapped
-        self.form, self.reader = form, form.reader(name, text, found.end)
+        self.form, self.reader = form, form.reader(name)
         given = "" if found.id.isdigit() else found.id
         if name:
             self._facts.append(Event("call_began", name, id=given))

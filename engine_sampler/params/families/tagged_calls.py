@@ -61,7 +61,7 @@ TAGGED_FAMILIES: dict[str, Family] = {
     "mimo": Family(
         "<tool_call><function={name}>",
         "</function></tool_call>",
-        "qwen_xml",
+        "mimo_xml",
         trigger="<tool_call>",
         starts_inside=False,
         excludes=("</tool_call>", "<function="),
@@ -70,7 +70,7 @@ TAGGED_FAMILIES: dict[str, Family] = {
     "seed_oss": Family(
         "<seed:tool_call>\n<function={name}>\n",
         "</function>\n</seed:tool_call>",
-        "qwen_xml",
+        "seed_xml",
         trigger="<seed:tool_call>",
         thinking=("<seed:think>", "</seed:think>"),
         starts_inside=False,

@@ -52,7 +52,6 @@ _NO_MARK = "a mark of the family is no text, wherever it stands"
 DECIDED = {
     "test_arg_key_without_value_emits_empty_call": _BROKEN,
     "test_orphan_key_followed_by_new_key_uses_new_key": _BROKEN,
-    "test_set_literal_falls_back_to_raw_string": _BROKEN,
     "test_truncated_after_complete_call_keeps_complete": _BROKEN,
     "test_incomplete_missing_function_end": _BROKEN,
     "test_incomplete_missing_function_end_v3": _BROKEN,
@@ -65,7 +64,6 @@ DECIDED = {
     "test_nonfinite_numbers_rejected_canonically_but_recovered": _BROKEN,
     "test_raw_text_tool_invocation_surfaces_as_a_call": _BROKEN,
     "test_recovery_uses_only_the_last_marker": _BROKEN,
-    "test_extract_tool_calls_missing_closing_parameter_tag": _BROKEN,
     "test_hunyuan_a13b_tool_parser_extract": _TEXT_IS_KEPT,
     "test_case_sensitive_param_name_invalid": _CHECKED,
     "test_case_sensitive_param_name_invalid_v3": _CHECKED,
