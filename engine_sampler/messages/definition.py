@@ -17,7 +17,7 @@ from .arguments import ArgumentsReader, JsonReader, argument_begins, reader_make
 from .harmony import HarmonyHeader
 from .objects import FollowedTemplate, ObjectBegin, ObjectEnd
 from .schemas import ANYTHING, SchemaView, function_views
-from .templates import Beginning, Ending, Part, Template, after_space, call_template, exact, literal
+from .templates import Beginning, CallEnding, Part, Template, after_space, call_template, exact, literal
 from .writing import json_value
 
 Schemas = Mapping[str, SchemaView]
@@ -40,7 +40,7 @@ class CallForm:
     """
 
     begin: Beginning
-    end: Ending
+    end: CallEnding
     make: Callable[[SchemaView], ArgumentsReader]
     name: str = ""
     schemas: Schemas | None = None
@@ -203,22 +203,22 @@ class _FamilyReader:
         """What begins calls, and sections of them."""
         if self._family.layout == "harmony":
             return tuple(self._header(only_first) for only_first in (False, True))
-        found: list[Opener] = []
+        openers: list[Opener] = []
         for way in self._ways:
             before = way.section[0] if way.section else ""
             prefix = way.begin.partition("{")[0]
             if before and not has_mark(before):
                 only_first = way.layout == "whole"
-                found.append(Opener("section", *self._begin(way, before), only_first=only_first))
+                openers.append(Opener("section", *self._begin(way, before), only_first=only_first))
                 if only_first and self._calls.functions is not None:
                     known = frozenset(self._calls.functions)
-                    found.append(Opener("section", *self._begin(way, before, known)))
+                    openers.append(Opener("section", *self._begin(way, before, known)))
                 continue
             if before:
-                found.append(Opener("section", call_template(before.rstrip("[ \n"), self._alphabet)))
+                openers.append(Opener("section", call_template(before.rstrip("[ \n"), self._alphabet)))
             if prefix or not before:
-                found.append(Opener("call", *self._begin(way)))
-        return tuple(found)
+                openers.append(Opener("call", *self._begin(way)))
+        return tuple(openers)
 
     def section(self) -> tuple[Opener, ...]:
         """What has a meaning within a section of calls."""
@@ -238,12 +238,12 @@ class _FamilyReader:
 
     def marks(self) -> list[str]:
         """Texts with the marks of calls."""
-        found = [
+        texts = [
             text
             for way in self._ways
             for text in (way.begin.rpartition("}")[2], way.end, *(way.section or ()))
         ]
-        return [_unbracketed(text).rstrip("[ \n") for text in found]
+        return [_unbracketed(text).rstrip("[ \n") for text in texts]
 
     def strays(self, texts: Sequence[str]) -> tuple[Opener, ...]:
         """Marks where they have no meaning."""
@@ -256,7 +256,7 @@ class _FamilyReader:
         """How a call begins that is written in one of the ways, after more text, and its form."""
         alphabet, names = self._alphabet, names or self._names
         make = reader_maker(way.style, alphabet, way.begin)
-        end: Ending
+        end: CallEnding
         begin: Beginning
         after: Template | None = None
         if _OBJECT.search(way.begin):

@@ -41,8 +41,8 @@ class MessageParser(AnswerParser):
                     `structural_tag` says how they are written
     tools           the functions that may be called, in OpenAI's form, with the schemas that tell strings
                     from other values where a family does not; None: any
-    tool_choice     "none": no call is a part of the message, nor is its markup, unless there are no tools: then
-                    that is content
+    tool_choice     "none": no call is a part of the message, nor is its markup, unless there are no tools:
+                    then that is content
     reasoning       "auto": thoughts between their marks are read wherever they are; "enabled": the text
                     begins within them where the chat template opens them; "disabled": marks of thoughts
                     are content

@@ -163,8 +163,7 @@ class Following(MessagePlace):
                 self._emit_section("calls", True)
                 self.in_section = True
             assert opener.form is not None
-            found = mark._replace(id="") if opener.kind == "header" else mark
-            self._begin_call(opener.form, found, text, at)
+            self._begin_call(opener.form, mark._replace(id="") if opener.kind == "header" else mark, text, at)
 
     def _end_segment(self, after: str) -> None:
         self.space, self.is_open, self.after = "", False, after
