@@ -31,7 +31,7 @@ def parts(parser: MessageParser) -> list[Any]:
 def read(family: str, text: str, **options: Any) -> list[Any]:
     """What is read of a text: whole, character by character, in pieces, and in ids, all the same."""
     results = []
-    ids = [[one] for one in random_ids(text, Random(0))]
+    ids = [[token_id] for token_id in random_ids(text, Random(0))]
     for pieces in ([text], list(text), random_cuts(text, Random(0)), ids):
         tokenizer = SPECIAL if pieces is ids else None
         parser = MessageParser(family, TOOLS, tokenizer=tokenizer, **options)
@@ -39,7 +39,7 @@ def read(family: str, text: str, **options: Any) -> list[Any]:
             parser.feed(piece)
         parser.finish()
         results.append(parts(parser))
-    assert all(one == results[0] for one in results), results
+    assert all(result == results[0] for result in results), results
     return results[0]
 
 
