@@ -17,7 +17,7 @@ from .arguments import ArgumentsReader, argument_begins, reader_maker, reads_typ
 from .harmony import HarmonyHeader
 from .objects import FollowedTemplate, ObjectBegin, ObjectEnd
 from .schemas import ANYTHING, SchemaView, function_views
-from .templates import Beginning, Ending, Part, Template, call_template, exact, literal
+from .templates import Beginning, CallEnding, Part, Template, call_template, exact, literal
 from .writing import json_value
 
 Schemas = Mapping[str, SchemaView]
@@ -39,7 +39,7 @@ class CallForm:
     """
 
     begin: Beginning
-    end: Ending
+    end: CallEnding
     make: Callable[[SchemaView], ArgumentsReader]
     name: str = ""
     schemas: Schemas | None = None
@@ -254,12 +254,12 @@ class _FamilyReader:
 
     def marks(self) -> list[str]:
         """Texts with the marks of calls."""
-        found = [
+        texts = [
             text
             for way in self._ways
             for text in (way.begin.rpartition("}")[2], way.end, *(way.section or ()))
         ]
-        return [_unbracketed(text).rstrip("[ \n") for text in found]
+        return [_unbracketed(text).rstrip("[ \n") for text in texts]
 
     def strays(self, texts: Sequence[str]) -> tuple[Opener, ...]:
         """Marks where they have no meaning."""
@@ -272,7 +272,7 @@ class _FamilyReader:
         """How a call begins that is written in one of the ways, after more text, and its form."""
         alphabet, names = self._alphabet, names or self._names
         make = reader_maker(way.style, alphabet)
-        end: Ending
+        end: CallEnding
         begin: Beginning
         after: Template | None = None
         if _OBJECT.search(way.begin):

@@ -172,8 +172,7 @@ class Following(MessagePlace):
                 self._emit_section("calls", True)
                 self.in_section = True
             assert opener.form is not None
-            found = mark._replace(id="") if opener.kind == "header" else mark
-            self._begin_call(opener.form, found, text, at)
+            self._begin_call(opener.form, mark._replace(id="") if opener.kind == "header" else mark, text, at)
 
     def _end_segment(self, after: str) -> None:
         self.space, self.is_open, self.after = "", False, after
@@ -250,16 +249,16 @@ class Following(MessagePlace):
 
     # --- Calls ---
 
-    def _begin_call(self, form: CallForm, found: Found, text: str, at: int) -> None:
-        name = form.name or found.name
-        if isinstance(found, WrappedFound) and form.wrapped is not None:
+    def _begin_call(self, form: CallForm, mark: Found, text: str, at: int) -> None:
+        name = form.name or mark.name
+        if isinstance(mark, WrappedFound) and form.wrapped is not None:
             form = form.wrapped
         self.form, self.reader = form, form.reader(name)
-        given = "" if found.id.isdigit() else found.id
+        given = "" if mark.id.isdigit() else mark.id
         if name:
             self._facts.append(Event("call_began", name, id=given))
         else:
-            self.unnamed = UnnamedCall(given, text[at : found.end])
+            self.unnamed = UnnamedCall(given, text[at : mark.end])
         self.has_parts = True
         self.mode = "arguments"
 

@@ -97,20 +97,16 @@ def cases() -> list[dict[str, Any]]:
 def read(case: dict[str, Any], pieces: list[str]) -> tuple[str, str, list[tuple[str, Any]]]:
     """Content, thoughts and calls."""
     name = case["peer_class"]
-    tools = [
-        {
-            "type": "function",
-            "function": {key: value for key, value in one["function"].items() if value is not None},
-        }
-        for one in case["tools"] or ()
-    ]
+    functions = [tool["function"] for tool in case["tools"] or ()]
+    given = [{key: value for key, value in function.items() if value is not None} for function in functions]
+    tools = [{"type": "function", "function": function} for function in given]
     inside = name in BEGIN_INSIDE
     parser = MessageParser(FAMILIES[name], tools or None, reasoning="auto", starts_inside=inside)
     for piece in pieces:
         parser.feed(piece)
     parser.finish()
     message = chat_message(parser)
-    calls = [one["function"] for one in message.get("tool_calls", ())]
+    calls = [call["function"] for call in message.get("tool_calls", ())]
     return parts_of({**message, "reasoning": message.get("reasoning_content"), "calls": calls})
 
 
