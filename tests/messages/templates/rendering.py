@@ -96,7 +96,7 @@ def turn_of(
     begin = prompt
     if not whole.startswith(prompt):  # up to the end of a mark or line that they have in common
         same = next(i for i, (a, b) in enumerate(zip(prompt, whole, strict=False)) if a != b)
-        begin = prompt[: 1 + max(prompt.rfind(one, 0, same) for one in (">", "\n", "]"))]
+        begin = prompt[: 1 + max(prompt.rfind(end, 0, same) for end in (">", "\n", "]"))]
     if len(begin) < len(before) and not before.startswith(begin):
         raise TemplateRefusesError("the conversation does not go on with the message")
     text = _ENDS.sub("", whole[len(begin) :])
@@ -105,5 +105,5 @@ def turn_of(
         return Turn(text, False)
     if text.startswith(marks[1]) and prompt.endswith(marks[1]):
         text = text[len(marks[1]) :]  # the prompt ends thoughts that the history only ends
-    is_open = any(one.rfind(marks[0]) > one.rfind(marks[1]) for one in (begin, prompt))
+    is_open = any(before.rfind(marks[0]) > before.rfind(marks[1]) for before in (begin, prompt))
     return Turn(text, is_open and marks[1] in text and marks[0] not in text)

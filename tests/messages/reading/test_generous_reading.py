@@ -10,8 +10,8 @@ import pytest
 
 from engine_sampler.messages import MessageParser
 
-from .families import WrittenCall, tools_of
-from .vocabularies import SPECIAL, random_cuts, random_ids
+from ..families import WrittenCall, tools_of
+from ..vocabularies import SPECIAL, random_cuts, random_ids
 
 TOOLS = tools_of([WrittenCall("f", {"a": 1}), WrittenCall("g_2", {"b": 2})])
 F, G = ("f", {"a": 1}), ("g_2", {"b": 2})

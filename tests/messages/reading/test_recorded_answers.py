@@ -13,8 +13,8 @@ import pytest
 from engine_sampler.grammar import TOOL_FAMILIES
 from engine_sampler.messages import MessageParser, chat_deltas, chat_message
 
-from ..conftest import shared_data
-from .vocabularies import random_cuts
+from ...conftest import shared_data
+from ..vocabularies import random_cuts
 
 Message = tuple[str, str | None, list[tuple[str, Any]]]
 """Content and thoughts without white space at their ends, None for thoughts that are not said, and calls."""
