@@ -71,7 +71,7 @@ def turn_of(
     message: Mapping[str, Any],
     tools: Sequence[Any],
     thinking: bool,
-    marks: tuple[str, str] | None,
+    marks: tuple[str, str],
 ) -> Turn:
     """The turn of an assistant who says `message`, after the beginning that it has in common with a prompt.
 
@@ -101,8 +101,6 @@ def turn_of(
         raise TemplateRefusesError("the conversation does not go on with the message")
     text = _ENDS.sub("", whole[len(begin) :])
     text = text.removeprefix(prompt[prompt.rfind("<") :])  # what some write before it has changed since
-    if marks is None:
-        return Turn(text, False)
     if text.startswith(marks[1]) and prompt.endswith(marks[1]):
         text = text[len(marks[1]) :]  # the prompt ends thoughts that the history only ends
     is_open = any(one.rfind(marks[0]) > one.rfind(marks[1]) for one in (begin, prompt))
