@@ -36,13 +36,13 @@ def markers() -> list[str]:
     )
     texts = [
         text
-        for one in TOOL_FAMILIES.values()
+        for family in TOOL_FAMILIES.values()
         for text in (
-            one.begin,
-            one.end,
-            *(one.section or ()),
-            *(one.thinking or ()),
-            *(one.content or ()),
+            family.begin,
+            family.end,
+            *(family.section or ()),
+            *(family.thinking or ()),
+            *(family.content or ()),
             '<|"|>',
             "<|open|>",
         )

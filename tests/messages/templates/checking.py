@@ -131,7 +131,7 @@ def _misread(family: str, kind: str, ids: list[int], rendering: Rendering, reaso
         starts_inside=rendering.turn.is_inside,
         tokenizer=VOCABULARIES[kind],
     )
-    deltas = [delta for one in ids for delta in chat_deltas(parser.feed([one]))]
+    deltas = [delta for token in ids for delta in chat_deltas(parser.feed([token]))]
     deltas += chat_deltas(parser.finish())
     assert summed(deltas) == chat_message(parser), rendering
     try:
@@ -141,7 +141,7 @@ def _misread(family: str, kind: str, ids: list[int], rendering: Rendering, reaso
     wanted = (
         expected.thoughts.strip(),
         (expected.content or "").strip(),
-        [tuple(one) for one in expected.calls],
+        [tuple(call) for call in expected.calls],
     )
     read = thoughts.strip(), content.strip(), calls
     return "" if read == wanted else f"{read} instead of {wanted}"

@@ -96,7 +96,7 @@ def turn_of(
     begin = prompt
     if not whole.startswith(prompt):  # up to the end of a mark or line that they have in common
         same = next(i for i, (a, b) in enumerate(zip(prompt, whole, strict=False)) if a != b)
-        begin = prompt[: 1 + max(prompt.rfind(one, 0, same) for one in (">", "\n", "]"))]
+        begin = prompt[: 1 + max(prompt.rfind(mark, 0, same) for mark in (">", "\n", "]"))]
     if len(begin) < len(before) and not before.startswith(begin):
         raise TemplateRefusesError("the conversation does not go on with the message")
     text = _ENDS.sub("", whole[len(begin) :])
