@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,11 +13,11 @@ from ..contract.values import stop_texts
 from ..grammar.structural_tag.marks import has_mark, split_marks
 from ..params.families import THINK, Family
 from .alphabet import SURROGATES, MarkerAlphabet
-from .arguments import ArgumentsReader, JsonReader, argument_begins, reader_maker, reads_types
+from .arguments import ArgumentsReader, argument_begins, reader_maker, reads_types
 from .harmony import HarmonyHeader
 from .objects import FollowedTemplate, ObjectBegin, ObjectEnd
 from .schemas import ANYTHING, SchemaView, function_views
-from .templates import Beginning, Ending, Part, Template, after_space, call_template, exact, literal
+from .templates import Beginning, CallEnding, Part, Template, call_template, exact, literal
 from .writing import json_value
 
 Schemas = Mapping[str, SchemaView]
@@ -36,23 +36,19 @@ class CallForm:
     functions   their schemas, by which a call without a name finds it
     names       the functions that can be called; None: any
     wrapped     the form of such a call that stands within another object
-    takes_json  whether the arguments may be an object in JSON instead
     """
 
     begin: Beginning
-    end: Ending
+    end: CallEnding
     make: Callable[[SchemaView], ArgumentsReader]
     name: str = ""
     schemas: Schemas | None = None
     functions: Mapping[str, Any] | None = None
     names: frozenset[str] | None = None
     wrapped: CallForm | None = None
-    takes_json: bool = False
 
-    def reader(self, name: str, text: str, at: int) -> ArgumentsReader:
-        """A reader of the arguments of one call, which begin at a position, if they have come."""
-        if self.takes_json and text.startswith("{", after_space(text, at)):
-            return JsonReader("{")
+    def reader(self, name: str) -> ArgumentsReader:
+        """A reader of the arguments of one call."""
         return self.make(ANYTHING if self.schemas is None else self.schemas.get(name, ANYTHING))
 
     def allowed(self, name: str) -> str:
@@ -209,23 +205,22 @@ class _FamilyReader:
         """What begins calls, and sections of them."""
         if self._family.layout == "harmony":
             return tuple(self._header(only_first) for only_first in (False, True))
-        found: list[Opener] = []
-        for way in self._ways:
-            before = way.section[0] if way.section else ""
-            prefix = way.begin.partition("{")[0]
-            if before and not has_mark(before):
-                only_first = way.layout == "whole"
-                found.append(Opener("section", *self._begin(way, before), only_first=only_first))
-                if only_first and self._calls.functions is not None:
-                    known = frozenset(self._calls.functions)
-                    found.append(Opener("section", *self._begin(way, before, known)))
-                continue
-            if before:
-                found.append(Opener("section", call_template(before.rstrip("[ \n"), self._alphabet)))
-            if prefix or not before:
-                for begin, only_first in self._block_begins(way.begin):
-                    found.append(Opener("call", *self._begin(replace(way, begin=begin)), only_first))
-        return tuple(found)
+        return tuple(one for way in self._ways for one in self._begins_of(way))
+
+    def _begins_of(self, way: Family) -> Iterator[Opener]:
+        """What begins calls that are written in one of the ways."""
+        before = way.section[0] if way.section else ""
+        if before and not has_mark(before):
+            only_first, functions = way.layout == "whole", self._calls.functions
+            yield Opener("section", *self._begin(way, before), only_first=only_first)
+            if only_first and functions is not None:
+                yield Opener("section", *self._begin(way, before, frozenset(functions)))
+            return
+        if before:
+            yield Opener("section", call_template(before.rstrip("[ \n"), self._alphabet))
+        if way.begin.partition("{")[0] or not before:
+            for begin, only_first in self._block_begins(way.begin):
+                yield Opener("call", *self._begin(replace(way, begin=begin)), only_first)
 
     def block(self, kind: str, mark: str) -> list[Opener]:
         """What begins a block of an answer, from its mark on."""
@@ -259,12 +254,12 @@ class _FamilyReader:
 
     def marks(self) -> list[str]:
         """Texts with the marks of calls."""
-        found = [
+        texts = [
             text
             for way in self._ways
             for text in (way.begin.rpartition("}")[2], way.end, *(way.section or ()))
         ]
-        return [_unbracketed(text).rstrip("[ \n") for text in found]
+        return [_unbracketed(text).rstrip("[ \n") for text in texts]
 
     def strays(self, texts: Sequence[str]) -> tuple[Opener, ...]:
         """Marks where they have no meaning."""
@@ -276,8 +271,8 @@ class _FamilyReader:
     ) -> tuple[Beginning, CallForm]:
         """How a call begins that is written in one of the ways, after more text, and its form."""
         alphabet, names = self._alphabet, names or self._names
-        make = reader_maker(way.style, alphabet, way.begin)
-        end: Ending
+        make = reader_maker(way.style, alphabet)
+        end: CallEnding
         begin: Beginning
         after: Template | None = None
         if _OBJECT.search(way.begin):
@@ -291,9 +286,8 @@ class _FamilyReader:
             template = call_template(before + way.begin, alphabet, names, is_json)
             begin = FollowedTemplate(template, begins) if begins else template
             end = literal(way.end, alphabet, is_json)
-        takes_json = reads_types(way.style)
         functions = self._calls.functions
-        form = CallForm(begin, end, make, "", self._schemas, functions, names, takes_json=takes_json)
+        form = CallForm(begin, end, make, "", self._schemas, functions, names)
         return begin, replace(
             form, wrapped=replace(form, end=ObjectEnd(after, 2))
         ) if after is not None else form
@@ -301,7 +295,7 @@ class _FamilyReader:
     def _header(self, only_first: bool) -> Opener:
         functions = self._calls.functions
         header = HarmonyHeader(self._alphabet, functions, only_first, self._calls.only_known)
-        form = CallForm(header, Template(()), reader_maker("json", self._alphabet, ""))
+        form = CallForm(header, Template(()), reader_maker("json", self._alphabet))
         return Opener("header", header, form, only_first)
 
 

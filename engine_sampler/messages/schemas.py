@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ..base.errors import quoted
@@ -19,7 +19,14 @@ _MAX_DEPTH = 16
 """The deepest nesting of choices, parts and references of one value; what is deeper may be any value."""
 _SCHEMA, _LISTED = 4, 1 / 8
 """The steps of a schema, and of a listed value."""
-_NUMBERS = {"integer": "number"}
+_NAMES = {
+    **dict.fromkeys(("integer", "int", "float"), "number"),
+    "str": "string",
+    "bool": "boolean",
+    "dict": "object",
+    "list": "array",
+}
+"""Other names of types: those of Python occur in tools that are written by hand."""
 
 
 class SchemaView:
@@ -42,9 +49,9 @@ class SchemaView:
         self._items: SchemaView | None = None
 
     @property
-    def is_text(self) -> bool:
-        """Whether any text is one of its strings."""
-        return self.strings is None
+    def names(self) -> Collection[str]:
+        """The names of the members that it declares."""
+        return self._members.keys()
 
     def member(self, name: str) -> SchemaView:
         """The schema of a member of an object, the same one each time."""
@@ -53,6 +60,10 @@ class SchemaView:
     def item(self, index: int) -> SchemaView:
         """The schema of an item of a list, the same one each time."""
         return self._first[index] if index < len(self._first) else self._items or ANYTHING
+
+    def next_index(self, index: int) -> int:
+        """What counts as the index of the next item: that of any whose schema is the same, and never 0."""
+        return min(index, max(len(self._first) - 1, 0)) + 1
 
     def narrow(self, types: frozenset[str], strings: frozenset[str] | None) -> None:
         """Allow only values of these types, and only these strings, unless that is None."""
@@ -223,7 +234,7 @@ def _types_of(given: Any) -> frozenset[str]:
     if not isinstance(names, list):
         return TYPES
     spend(int(_LISTED * len(names)))
-    return frozenset(_NUMBERS.get(name, name) for name in names if isinstance(name, str)) & TYPES
+    return frozenset(_NAMES.get(name, name) for name in names if isinstance(name, str)) & TYPES or TYPES
 
 
 def type_of(value: Any) -> str:

@@ -143,7 +143,7 @@ class _Reading:
         if not template.first:
             return
         end = Template(()) if "" in ends else self._literal(ends[0], is_json)
-        make: Callable[..., Any] = reader_maker(style, self._alphabet, begin)
+        make: Callable[..., Any] = reader_maker(style, self._alphabet)
         name = self._name_of(begin + "".join(part or "" for part in parts))
         views = {name: self._view(name, begin, schema)} if reads_types(style) else None
         self._calls.append(Opener("call", template, CallForm(template, end, make, name, views)))

@@ -32,8 +32,6 @@ _ID = re.compile(rf"[\w.:/-]{{0,{MAX_NAME + 1}}}")
 _PIECES = re.compile(r"\s+|[{}\[\],:]|[^\s{}\[\],:]+")
 _RUNS = re.compile(r"\s+|\S+")
 _PLACEHOLDERS = re.compile(r"((?:functions\.)?\{name\}:\{id\}|\{name\}|\{id\})")
-_COUNTED = re.compile(r"functions_(.+?)[_:]\d+|(?:functions[._])?(?!\d+$)(.+?)(?::\d+)?|\d+")
-"""What Kimi's models write in place of `functions.f:0`."""
 
 
 class Found(NamedTuple):
@@ -75,7 +73,7 @@ class Beginning(Protocol):
         ...
 
 
-class Ending(Protocol):
+class CallEnding(Protocol):
     """What can follow the arguments of a call."""
 
     def match(self, text: str, at: int) -> Found:
@@ -168,12 +166,21 @@ class Template:
                     return NOT_FOUND
                 name = run.group()
                 if kind == "both":
-                    counted = _COUNTED.fullmatch(name)
-                    assert counted is not None
-                    name, call_id = counted[1] or counted[2] or "", name
+                    name, call_id = _function_in(name), name
                 if len(name) > MAX_NAME or (self._names is not None and name not in self._names):
                     return NOT_FOUND
         return Found(at, name, call_id)
+
+
+def _function_in(call_id: str) -> str:
+    """The function that an id of Kimi's names: "" for one that is only a number."""
+    name = call_id.removeprefix("functions.").removeprefix("functions_")
+    separators = ":_" if call_id.startswith("functions_") else ":"
+    for separator in separators:
+        before, _, number = name.rpartition(separator)
+        if before and number.isdigit():
+            return before
+    return "" if name.isdigit() else name
 
 
 def after_space(text: str, at: int) -> int:

@@ -133,6 +133,8 @@ def _dsml(space: str) -> tuple[str, str]:
 
 PARAMETER_MARKS = {
     "qwen_xml": ("<parameter={name}>\n", "\n</parameter>\n"),
+    "seed_xml": ("<parameter={name}>", "</parameter>\n"),
+    "mimo_xml": ("<parameter={name}>", "</parameter>"),
     "minimax_xml": ('<parameter name="{name}">', "</parameter>\n"),
     "deepseek_xml": _dsml(""),
     "deepseek_v4_1_xml": _dsml(" "),
@@ -160,8 +162,6 @@ _STYLES: dict[str, Callable[[dict[str, Any], Random], str]] = {
 
 
 def _arguments(family: Family, arguments: dict[str, Any], random: Random) -> str:
-    if family.style == "qwen_xml" and not family.begin.endswith("\n"):  # MiMo: values without line breaks
-        return _parameters(arguments, random, "<parameter={name}>", "</parameter>")
     if family.style in PARAMETER_MARKS:
         quotes = ("<![CDATA[", "]]>") if family.style == "minicpm_5_xml" else None
         return _parameters(arguments, random, *PARAMETER_MARKS[family.style], quotes)
@@ -217,7 +217,7 @@ def write_calls(family: Family, calls: Sequence[WrittenCall], random: Random) ->
 
 
 def _call(family: Family, call: WrittenCall, number: int, random: Random) -> str:
-    call_id = str(number).zfill(9) if "9" in family.id_pattern else str(number)
+    call_id = str(number).zfill(9) if "{9}" in family.id_pattern else str(number)
     begin = family.begin.replace("{name}", call.name).replace("{id}", call_id)
     return begin + _arguments(family, call.arguments, random) + family.end
 

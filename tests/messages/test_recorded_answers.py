@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from functools import cache
-from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
@@ -15,9 +13,8 @@ import pytest
 from engine_sampler.grammar import TOOL_FAMILIES
 from engine_sampler.messages import MessageParser, chat_deltas, chat_message
 
+from ..conftest import shared_data
 from .vocabularies import random_cuts
-
-DATA = Path(os.environ.get("ENGINE_SAMPLER_TEST_DATA", "none")) / "chat_cases.jsonl"
 
 Message = tuple[str, str | None, list[tuple[str, Any]]]
 """Content and thoughts without white space at their ends, None for thoughts that are not said, and calls."""
@@ -43,7 +40,7 @@ DECIDED = {
     r"llama3_json.*(simple|surrounding_text)|function_call_parser.py::test_detect_and_parse_multiple_calls|echoed_tool_call|"
     r"nemotron_v3.py::test_no_tool_calls|schema::": "text beside calls is content: none is lost",
     r"empty_tool_call_block": "an empty block of calls is no content (vLLM does both)",
-    r"multiple_think_close|nested_think|duplicate_think": "a second end of thoughts is dropped (as by vLLM)",
+    r"multiple_think_close|nested_think|duplicate_think": "a second end of thoughts is dropped (vLLM)",
     r"thinking_disabled_with_close_tag|force_nonempty_content": "thoughts are disabled by an option",
     r"first_chunk_prepends_think": "content begins without thoughts unless `reasoning` says so",
     r"partial_think_tag_at_end|opening_bracket_only": "what is not a whole mark is text",
@@ -110,35 +107,26 @@ def _json(text: str) -> Any:
 @cache
 def cases() -> dict[str, list[Case]]:
     """The cases of each family."""
-    found: dict[str, list[Case]] = {}
-    for line in DATA.read_text().splitlines():
-        given = json.loads(line)
-        if given.get("why") in SET_ASIDE:
-            continue
-        want, options, tools = given["want"], given["options"], given["tools"]
-        options = {
-            key: value for key, value in options.items() if key not in ("resume", "calls_end_thoughts")
-        }
-        if "tool_choice_none" in given["source"]:
-            options["tool_choice"] = "none"
-        elif "skip_tool" in given["source"]:  # the peer's switch for no parser of calls
-            tools, options["tool_choice"] = None, "none"
-        thoughts = want["reasoning"].strip() if isinstance(want["reasoning"], str) else None
-        calls = [(one["name"], _json(one["arguments"])) for one in want["calls"] or ()]
-        message = (want["content"] or "").strip(), thoughts, calls
-        found.setdefault(given["family"], []).append(
-            Case(
-                given["source"],
-                given["family"],
-                given["text"],
-                tools,
-                options,
-                message,
-                given.get("why"),
-                given["verdict"],
-            )
-        )
-    return found
+    by_family: dict[str, list[Case]] = {}
+    for line in shared_data("chat_cases.jsonl").read_text(encoding="utf-8").splitlines():
+        record = json.loads(line)
+        if record.get("why") not in SET_ASIDE:
+            by_family.setdefault(record["family"], []).append(case_of(record))
+    return by_family
+
+
+def case_of(record: dict[str, Any]) -> Case:
+    source, want, options, tools = (record[key] for key in ("source", "want", "options", "tools"))
+    options = {key: value for key, value in options.items() if key not in ("resume", "calls_end_thoughts")}
+    if "tool_choice_none" in source:
+        options["tool_choice"] = "none"
+    elif "skip_tool" in source:  # the peer's switch for no parser of calls
+        tools, options["tool_choice"] = None, "none"
+    thoughts = want["reasoning"].strip() if isinstance(want["reasoning"], str) else None
+    calls = [(one["name"], _json(one["arguments"])) for one in want["calls"] or ()]
+    message = (want["content"] or "").strip(), thoughts, calls
+    why, verdict = record.get("why"), record["verdict"]
+    return Case(source, record["family"], record["text"], tools, options, message, why, verdict)
 
 
 def read(case: Case, pieces: list[str]) -> Message:
@@ -149,16 +137,15 @@ def read(case: Case, pieces: list[str]) -> Message:
     message = chat_message(parser)
     summed = {key: "".join(one.get(key, "") for one in deltas) for key in ("content", "reasoning_content")}
     assert {key: message.get(key) or "" for key in summed} == summed
-    arguments = ["" for _ in message.get("tool_calls", ())]
-    for call in (one for delta in deltas for one in delta.get("tool_calls", ())):
+    functions = [call["function"] for call in message.get("tool_calls", ())]
+    arguments = ["" for _ in functions]
+    for call in (call for delta in deltas for call in delta.get("tool_calls", ())):
         arguments[call["index"]] += call["function"]["arguments"]
-    calls = message.get("tool_calls", ())
-    assert [one["function"]["arguments"] for one in calls] == arguments
-    said = [(one["function"]["name"], _json(one["function"]["arguments"])) for one in calls]
+    assert [function["arguments"] for function in functions] == arguments
+    said = [(function["name"], _json(function["arguments"])) for function in functions]
     return summed["content"].strip(), summed["reasoning_content"].strip(), said
 
 
-@pytest.mark.skipif(not DATA.exists(), reason="needs ENGINE_SAMPLER_TEST_DATA with chat_cases.jsonl")
 @pytest.mark.parametrize("family", TOOL_FAMILIES)
 def test_recorded_answers_are_read_as_peers_read_them_unless_it_is_decided_otherwise(family: str) -> None:
     for number, case in enumerate(cases().get(family, ())):
@@ -174,7 +161,6 @@ def test_recorded_answers_are_read_as_peers_read_them_unless_it_is_decided_other
         assert is_equal or case.is_decided, (case, message)
 
 
-@pytest.mark.skipif(not DATA.exists(), reason="needs ENGINE_SAMPLER_TEST_DATA with chat_cases.jsonl")
 def test_every_decision_is_about_an_answer() -> None:
     sources = [case.source for some in cases().values() for case in some]
     whys = {case.why for some in cases().values() for case in some}

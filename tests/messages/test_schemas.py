@@ -44,7 +44,6 @@ def test_a_schema_says_which_types_and_strings_its_values_have(number: int) -> N
     view = view_of(schema)
     assert view.types == types
     assert view.strings == strings
-    assert view.is_text is (strings is None)
 
 
 def test_members_and_items_have_schemas_of_their_own() -> None:

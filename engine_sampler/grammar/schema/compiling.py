@@ -116,14 +116,14 @@ def add_schema(schema: Any, rules: Rules, options: SchemaOptions = DEFAULTS) -> 
 
 def open_schema(schema: Any, rules: Rules, options: SchemaOptions) -> tuple[Emitter, Literals]:
     """What converts the values of a schema to rules, and the literals of its root, whose object a caller
-    writes in its own way. White space, arguments and errors are those of `add_schema`."""
+    writes in its own way, before it calls `tell`. White space, arguments and errors are those of
+    `add_schema`."""
     document = Document(schema, options.draft, dict(options.resources))
     try:
         emitter, root = _opened(document, rules, options, _marks_within(rules, options))
     except GrammarError as error:
         locate(error, document.schema, None)
         raise
-    _tell(emitter.values.expander, rules, options)
     return emitter, root
 
 
@@ -158,11 +158,11 @@ def _add(schema: Any, rules: Rules, options: SchemaOptions, marks: Punctuation) 
     except GrammarError as error:
         locate(error, document.schema, schema if isinstance(schema, str) else None)
         raise
-    _tell(emitter.values.expander, rules, options)
+    tell(emitter.values.expander, rules, options)
     return symbol, emitter.unique_keys
 
 
-def _tell(expander: Expander, rules: Rules, options: SchemaOptions) -> None:
+def tell(expander: Expander, rules: Rules, options: SchemaOptions) -> None:
     """Record what the schema says without an effect, and warn of it."""
     rules.unenforced |= expander.unenforced | dict.fromkeys(expander.without_effect.lines())
     if options.unsupported != "ignore":

@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import combinations
 from typing import Any, Protocol
 
-from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
+from ..errors import GrammarError, GrammarLimitError
 from ..program.expression import EMPTY, Expression, literal
 from ..program.operations import Operation, any_clear, at_least, clause, clear, count, saturate, set_bit
 from ..program.rules import ACCEPT, UNIQUE_MARK, PlainEdge, Rules
@@ -56,6 +56,8 @@ class Emitter:
         self._keys: dict[str, int] = {}
         self.unique_keys = False
         """Whether it matters that no object repeats a key."""
+        self.reads_items = True
+        """Whether a matcher can read the items of arrays: what is written is JSON."""
 
     def emit(self, literals: Literals, name: str) -> int:
         """The symbol of a rule for the value; also defines all the rules that it uses."""
@@ -186,16 +188,16 @@ class Emitter:
         spend(2 * sum(map(len, automaton.states)))
         self._rules.define_automaton(rule, automaton.states, automaton.bits, automaton.counters)
 
-    def _mark(self, rule: int, states: list[list[PlainEdge]], marks: Punctuation) -> None:
-        """Have a matcher remember the items of an array."""
-        if marks is not self._marks:
-            raise UnsupportedKeywordError(
-                "uniqueItems is not supported here: the items are not written as JSON"
-            )
+    def _mark(self, rule: int, states: list[list[PlainEdge]], marks: Punctuation) -> bool:
+        """Have a matcher remember the items of an array, if it can."""
+        if marks is not self._marks or not self.reads_items:
+            self.values.expander.leave_out("uniqueItems", "the items are not written as JSON")
+            return False
         self._rules.unique_items = True
         _, target, operations = states[0][0]
         symbol = self._rules.terminal("UNIQUE_ARRAY", literal(b"[" + UNIQUE_MARK))
         states[0].append((symbol, target, operations))
+        return True
 
     def _may_repeat(self, rule: int, states: Sequence[Sequence[PlainEdge]], marks: Punctuation) -> None:
         """Note that an array may repeat items, as far as its rule says: behind them is a comma or the end."""
@@ -210,8 +212,7 @@ class Emitter:
             states, bits, counters = _counted_array(writer, marks, shape, self.values)
         else:
             states, bits, counters = _listed_array(writer, marks, shape, self.values), 0, 0
-        if shape.remembers:
-            self._mark(rule, states, marks)
+        if shape.remembers and self._mark(rule, states, marks):
             self._rules.indexed_items |= bool(shape.prefix or shape.counts)
         elif marks is self._marks:
             self._may_repeat(rule, states, marks)

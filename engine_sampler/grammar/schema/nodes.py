@@ -256,13 +256,17 @@ class Expander:
 
     def unsupported(self, keyword: str, reason: str) -> Formula:
         """TRUE, with a warning if `unsupported` is "warn"; UnsupportedKeywordError if it is "error"."""
-        text = f"{keyword} is not supported here: {reason}"
         if self._unsupported == "error":
-            raise UnsupportedKeywordError(text)
-        if self._unsupported == "warn":
+            raise UnsupportedKeywordError(f"{keyword} is not supported here: {reason}")
+        self.leave_out(keyword, reason)
+        return TRUE
+
+    def leave_out(self, keyword: str, reason: str) -> None:
+        """Note that a keyword is not enforced."""
+        text = f"{keyword} is not supported here: {reason}"
+        if self._unsupported != "ignore":
             self.without_effect.add(text)
         self.unenforced[text] = None
-        return TRUE
 
     def _with_null(self, value: dict[str, Any]) -> dict[str, Any]:
         """What a schema with OpenAPI's `nullable` means: null is one of its types."""

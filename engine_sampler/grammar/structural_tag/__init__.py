@@ -14,7 +14,8 @@ The first is short for `triggered_tags` over tags that contain `json_schema`. A 
                         in the order of the schema; max_whitespace_cnt: the most white space between tokens;
                         style: "json", or how the members of an object are written: "pythonic", as keyword
                         arguments, or one of `parameters.STYLES` and `elements.NOTATIONS`; excludes: not in
-                        the texts of `STYLES`
+                        the texts of `STYLES`; name: what errors call the schema, which is that of a call's
+                        arguments: unless `unsupported` is "error", they are any object where it is of no use
     grammar             grammar: a text of this grammar, in Lark's language, in GBNF or in EBNF
     regex               pattern: a text that this regular expression, in Python's syntax, matches; excludes:
                         not in it

@@ -7,20 +7,22 @@ written, and which texts and which JSON stand for a value.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ..derivatives.states import byte_ranges, states_of
 from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
-from ..program.expression import Expression, literal, union, without
+from ..program.expression import Expression, both, literal, repeat, union, without
 from ..program.free_text import utf8
 from ..program.rules import Rules, alternatives, sequence
+from ..program.unicode import ANY_CHARACTER
 from ..schema.arrays import ArrayShape
-from ..schema.compiling import open_schema
-from ..schema.document import LATEST, Resource
+from ..schema.compiling import open_schema, tell
+from ..schema.document import LATEST, Resource, locate
 from ..schema.emitting import ItemWriter
 from ..schema.formula import AND, NOT, WITHIN, Formula, conjunction
+from ..schema.keywords.contradictions import no_value
 from ..schema.layout import Punctuation
 from ..schema.objects import Literals, ObjectShape, Region
 from ..schema.options import SchemaOptions
@@ -32,8 +34,13 @@ from ..schema.scalars.texts import is_encodable
 TYPES = ("string", "number", "boolean", "null", "object", "array")
 """The types of JSON; whole numbers are of the type number."""
 
+MAX_NAME = 1_024
+"""Maximum number of characters of an argument's name as it is written: readers hold it back until its end."""
+
 MAX_STATES = 1_000
 """The most states of the names of parameters that a pattern describes, in a style that escapes characters."""
+
+_UP_TO_MAX_NAME = repeat(ANY_CHARACTER, 0, MAX_NAME)
 
 _MAX_CACHED_LENGTH = 200
 """Maximum length of a description of names whose escaped form is cached."""
@@ -69,8 +76,10 @@ class Arguments:
         names: dict[str, Any] | None,
         escapes: Mapping[str, str],
     ) -> None:
-        self._rules, self._names, self._escapes = rules, names, escapes
+        self._rules, self._options = rules, options
+        self._names, self._escapes = names, escapes
         self._emitter, root = open_schema(schema, rules, options)
+        self._emitter.reads_items = isinstance(rules, Rules)  # not in other spellings than those of JSON
         self._values = self._emitter.values
         self._own: dict[str, tuple[dict[str, Any], int]] = {}
         self._resource = Resource("", {}, LATEST)
@@ -78,7 +87,11 @@ class Arguments:
         rules.define(self._nothing, sequence())
         self.root = self.of_types(root, "object")
         if not self.is_possible(self.root):
-            raise GrammarError("the schema of a call's parameters must describe an object")
+            error = no_value(self._values, root)
+            if self.is_possible(root):
+                error = GrammarError("the schema of a call's parameters must describe an object")
+            locate(error, schema, None)
+            raise error
 
     # --- Values ---
 
@@ -108,6 +121,12 @@ class Arguments:
         of_type = self.of_types(literals, "string")
         return self._values.strings(of_type) if self.is_possible(of_type) else None
 
+    def constants(self, literals: Literals, types: Collection[str]) -> Iterator[Expression]:
+        """The constants of some types as Python writes them."""
+        for kind, value in (("boolean", True), ("boolean", False), ("null", None)):
+            if kind in types and self.is_possible(literals | {self._literal({"const": value})}):
+                yield literal(str(value).encode())
+
     def json(self, literals: Literals, types: Sequence[str] = TYPES) -> tuple[int, ...]:
         """The symbols of the values of some types, as JSON."""
         return self._emitter.symbols(literals if types is TYPES else self.of_types(literals, *types))
@@ -120,9 +139,16 @@ class Arguments:
 
     def written_names(self, keys: str | Region) -> Expression:
         """A name, or those of a region, as they are written, in UTF-8."""
-        if isinstance(keys, str):
-            return literal(escaped(keys, self._escapes))
-        return _written(keys.names, self._escapes)
+        if not isinstance(keys, str):
+            return both(_written(keys.names, self._escapes), _UP_TO_MAX_NAME)
+        written = escaped(keys, self._escapes)
+        if len(written.decode()) > MAX_NAME:
+            raise UnsupportedKeywordError(f"a parameter's name has more than {MAX_NAME} characters")
+        return literal(written)
+
+    def restricts_others(self, literals: Literals) -> bool:
+        """Whether members that the schema does not name have schemas, and the style cannot write them."""
+        return self._names is None and any(shape.restricts_others for shape in self._objects(literals))
 
     def _objects(self, literals: Literals) -> Iterator[ObjectShape]:
         self.is_possible(literals)
@@ -133,10 +159,6 @@ class Arguments:
 
     def object(self, literals: Literals, writer: MemberWriter, layout: Separators) -> int:
         """The symbol of the members of objects, each as `writer` writes it."""
-        if self._names is None and any(shape.restricts_others for shape in self._objects(literals)):
-            raise UnsupportedKeywordError(
-                "members that properties does not name cannot be written in this style"
-            )
         named = self.named(literals)
         writable = [*([{"enum": named}] if named else []), *([self._names] if self._names else [])]
         limited = literals | {self._literal({"propertyNames": {"anyOf": writable} if writable else False})}
@@ -166,8 +188,9 @@ class Arguments:
         return self._any_of("array", symbols)
 
     def finish(self) -> None:
-        """Define the rules of all JSON that is used."""
+        """Define the rules of all JSON that is used, and say what has no effect."""
         self._emitter.finish()
+        tell(self._values.expander, self._rules, self._options)
 
     def _any_of(self, name: str, symbols: Sequence[int]) -> int:
         found = self._rules.rule(name)

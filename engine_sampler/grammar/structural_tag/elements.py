@@ -17,8 +17,9 @@ from ..program.rules import Body, alternatives, sequence
 from ..schema.compiling import add_schema
 from ..schema.objects import Literals, Region
 from .arguments import TYPES, Arguments, Separators
-from .parameters import STYLES, CallContext, add_parameters, space_around, text_of
+from .parameters import STYLES, CallContext, add_parameters, space_around, text_of, types_beside
 from .pythonic import add_keywords
+from .spellings import in_python
 
 _NAMESPACE = "]<]minimax[>["
 
@@ -38,6 +39,7 @@ class Notation:
     names               a pattern for the names of members that a schema does not declare; "": they cannot
                         be written
     escapes             what replaces a character of a name
+    python              as in `Style`
     """
 
     member: str
@@ -53,6 +55,7 @@ class Notation:
     around_values: bool = False
     names: str = ""
     escapes: Mapping[str, str] = field(default_factory=dict)
+    python: str = ""
 
 
 def _gemma(quote: str) -> Notation:
@@ -67,6 +70,7 @@ def _gemma(quote: str) -> Notation:
         separator=",",
         is_spaced=False,
         names=r"[A-Za-z_][A-Za-z0-9_.-]*",
+        python="constants",
     )
 
 
@@ -126,12 +130,13 @@ class _Elements:
     """Writes members of objects and items of lists as elements: a `MemberWriter` and an `ItemWriter`."""
 
     def __init__(self, schema: Any, notation: Notation, call: CallContext) -> None:
-        self._notation, self._call, self._rules = notation, call, call.rules
+        self._notation, self._call = notation, call
+        self._rules = in_python(call.rules, notation.python)
         space = space_around(call.options.whitespace)
         self._space = space if notation.is_spaced else EPSILON
         self._padding = space if notation.around_values else EPSILON
         names = {"pattern": f"^{notation.names}$"} if notation.names else None
-        self._arguments = Arguments(schema, call.rules, call.options, names, notation.escapes)
+        self._arguments = Arguments(schema, self._rules, call.options, names, notation.escapes)
         separator, terminal = notation.separator.encode(), call.rules.terminal
         self._layout = Separators(
             terminal("COMMA", literal(separator)) if separator else None,
@@ -153,6 +158,11 @@ class _Elements:
     # --- Objects and lists ---
 
     def _object(self, literals: Literals) -> int:
+        """Objects; those with members whose names the notation cannot write are JSON."""
+        if self._arguments.restricts_others(literals):
+            rule = self._rules.rule("object")
+            self._rules.define(rule, alternatives(*self._arguments.json(literals, ("object",))))
+            return rule
         return self._bracketed("object", self._arguments.object(literals, self, self._layout))
 
     def _array(self, literals: Literals) -> int:
@@ -232,13 +242,14 @@ class _Elements:
         kinds = notation.kinds or dict.fromkeys(TYPES, "")
         strings = arguments.strings(literals)
         if strings is not None:
-            text = text_of(strings, notation.stop, frozenset(), self._padding)
+            text = text_of(strings, notation.stop, frozenset())
             if text != EMPTY:
                 quote = marks.text(notation.quote)
-                yield kinds["string"], sequence(quote, self._rules.terminal("TEXT", text), quote)
+                yield kinds["string"], sequence(quote, self._call.rules.terminal("TEXT", text), quote)
         space = self._unless_empty("SPACE", self._padding)
         is_listed = arguments.is_listed(literals)
-        if values := arguments.json(literals, TYPES[1:] if is_listed else TYPES[1:4]):
+        others = types_beside(strings, bool(notation.kinds or notation.quote))
+        if values := arguments.json(literals, others if is_listed else others[:3]):
             yield kinds["null"], sequence(space, alternatives(*values), space)
         for kind, build in () if is_listed else (("object", self._object), ("array", self._array)):
             of_kind = arguments.of_types(literals, kind)

@@ -3,12 +3,13 @@
 In the format of Qwen3-Coder, for one: `<parameter=city>Paris</parameter>`. A style says what surrounds names
 and values. The schema of a function's arguments declares the parameters. Each comes at most once, all
 required ones included, with white space around them. A value that may be a string is literal text up to
-its closing mark, any other is JSON, with white space around it.
+its closing mark, any other is JSON, with white space around it. White space around a string is a part of it,
+but for a line break before and after it in some styles.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +17,6 @@ from ..errors import GrammarError
 from ..program.expression import (
     ANYTHING,
     EMPTY,
-    EPSILON,
     Expression,
     both,
     complement,
@@ -28,15 +28,16 @@ from ..program.expression import (
 )
 from ..program.free_text import free_text
 from ..program.rules import Body, Rules, alternatives, sequence
-from ..schema.formula import AND, LENGTH, NOT, OR, TRUE, WITHIN, Formula
+from ..schema.formula import LENGTH, TRUE, WITHIN, Formula
 from ..schema.layout import spacing_of
 from ..schema.objects import Literals, Region
 from ..schema.options import SchemaOptions
 from ..schema.scalars.matching import is_empty
 from ..schema.scalars.strings import content_set
 from ..schema.scalars.texts import WHITESPACE, is_encodable
-from .arguments import TYPES, Arguments, Separators
+from .arguments import TYPES, Arguments, Separators, escaped
 from .marks import Marks
+from .spellings import in_python
 
 _NOT_IN_NAMES = '"<>'
 """What a parameter's name that the schema does not declare does not contain, besides white space and what a
@@ -51,6 +52,8 @@ class Style:
             a string is text. Values of types with the same mark are not told apart
     value   what begins the value, white space before it
     escapes what replaces a character of a name
+    is_padded   whether a line break before a value, and one after it then, are none of it
+    python      which values may stand as Python writes them: "", "constants" or "all"
     quotes  what may surround a text; None: nothing
     """
 
@@ -60,6 +63,8 @@ class Style:
     types: Mapping[str, str] = field(default_factory=dict)
     value: str = ""
     escapes: Mapping[str, str] = field(default_factory=dict)
+    is_padded: bool = False
+    python: str = ""
     quotes: tuple[str, str] | None = None
 
 
@@ -69,7 +74,9 @@ def _dsml(space: str) -> Style:
 
 
 STYLES = {
-    "qwen_xml": Style("<parameter=", ">", "</parameter>"),
+    "qwen_xml": Style("<parameter=", ">", "</parameter>", is_padded=True, python="constants"),
+    "seed_xml": Style("<parameter=", ">", "</parameter>", is_padded=True, python="all"),
+    "mimo_xml": Style("<parameter=", ">", "</parameter>", python="constants"),
     "minimax_xml": Style('<parameter name="', '">', "</parameter>"),
     "deepseek_xml": _dsml(""),
     "deepseek_v4_1_xml": _dsml(" "),
@@ -89,7 +96,7 @@ STYLES = {
         value="<arg_value:opensource>",
     ),
     "atem_xml": Style('<atem:parameter name="', '">', "</atem:parameter>"),
-    "minicpm_5_xml": Style('<param name="', '">', "</param>", quotes=("<![CDATA[", "]]>")),
+    "minicpm_5_xml": Style('<param name="', '">', "</param>", python="all", quotes=("<![CDATA[", "]]>")),
 }
 """The styles by name: those of xgrammar, and others."""
 
@@ -120,9 +127,12 @@ def space_around(whitespace: str | int) -> Expression:
     return optional(literal(b"\n")) if whitespace == "compact" else spacing.outer
 
 
-def text_of(strings: Formula, stop: str, excludes: frozenset[str], space: Expression) -> Expression:
-    """The texts of some strings: without `stop`, which ends them, and without `excludes`; unless all strings
-    are allowed, with white space around them. EMPTY if there are none."""
+def text_of(strings: Formula, stop: str, excludes: frozenset[str], is_padded: bool = False) -> Expression:
+    """The texts of some strings: without `stop`, which ends them, and without `excludes`. EMPTY if there are
+    none.
+
+    is_padded  a line break before the text and one after it are no part of it
+    """
     free = free_text((stop,), excludes)
     if strings == TRUE:
         return free
@@ -131,29 +141,37 @@ def text_of(strings: Formula, stop: str, excludes: frozenset[str], space: Expres
         given = (one for one in sorted(strings[1]) if is_encodable(one))
         texts = union(*(literal(one.encode()) for one in given if not any(bad in one for bad in unwanted)))
     else:
-        is_trimmed = space != EPSILON and _has_negation(strings)
-        texts = both(free, content_set(strings), *([_TRIMMED] if is_trimmed else []))
+        texts = both(free, content_set(strings))
     is_certain = strings[0] == LENGTH  # to search for a long text takes long
-    return EMPTY if not is_certain and is_empty(texts) else concat(space, texts, space)
+    if not is_certain and is_empty(texts):
+        return EMPTY
+    return union(concat(_LINE, texts, _LINE), both(texts, _NO_LINE)) if is_padded else texts
 
 
-_TRIMMED = complement(union(concat(WHITESPACE, ANYTHING), concat(ANYTHING, WHITESPACE)))
-"""What has no white space around it: where a string is ruled out, white space must not make it another."""
+def types_beside(strings: Formula | None, is_typed: bool) -> Sequence[str]:
+    """The types of the values that are written besides strings. Where no mark says a type and strings are not
+    listed, all that is not null is read as a string."""
+    is_text = strings is not None and strings[0] != WITHIN and not is_typed
+    return ("null",) if is_text else TYPES[1:]
 
 
-def _has_negation(formula: Formula) -> bool:
-    return formula[0] == NOT or (formula[0] in (AND, OR) and any(map(_has_negation, formula[1])))
+_LINE = literal(b"\n")
+_NO_LINE = complement(concat(_LINE, ANYTHING))
 
 
 class _Parameters:
     """Writes the members of an object as parameters: a `MemberWriter`."""
 
     def __init__(self, schema: Any, style: Style, call: CallContext) -> None:
-        self._style, self._call, self._rules = style, call, call.rules
+        self._style, self._call = style, call
+        self._rules = in_python(call.rules, "all") if style.python == "all" else call.rules
         self._space = space_around(call.options.whitespace)
         names = "".join(one for one in _NOT_IN_NAMES if one not in style.escapes)
         writable = {"pattern": f"^[^\\x00-\\x20{names}]+$"}
-        self._arguments = Arguments(schema, call.rules, call.options, writable, style.escapes)
+        self._arguments = Arguments(schema, self._rules, call.options, writable, style.escapes)
+        named = self._arguments.named(self._arguments.root)
+        beginnings = (f"{style.before}{escaped(one, style.escapes).decode()}{style.after}" for one in named)
+        self._excludes = call.excludes | frozenset(beginnings)
         self._openings: dict[str | Region, tuple[int, Body]] = {}
         self._rests: dict[tuple[Any, ...], int] = {}
 
@@ -196,25 +214,28 @@ class _Parameters:
             if not style.types and strings == TRUE:
                 return  # any JSON is such a text
         marks: dict[str, list[str]] = {}
-        for one in TYPES[1:]:
-            marks.setdefault(style.types.get(one, ""), []).append(one)
+        for kind in types_beside(strings, bool(style.types)):
+            marks.setdefault(style.types.get(kind, ""), []).append(kind)
         space = self._rules.terminal("SPACE", self._space)
         for same in marks.values():
             if values := self._arguments.json(literals, same):
+                if style.python:
+                    spelled = self._arguments.constants(literals, same)
+                    values = (*values, *(self._rules.terminal("CONSTANT", word) for word in spelled))
                 yield self._typed(same[0], sequence(space, alternatives(*values), space))
 
     def _texts(self, strings: Formula) -> Iterator[Body]:
         """The texts of some strings, and those in the quotes of the style."""
-        style, marks, excludes = self._style, self._call.marks, self._call.excludes
+        style, terminal = self._style, self._call.rules.terminal
         begin, end = style.quotes or ("", "")
-        unquoted = excludes | {begin} if begin else excludes
-        text = text_of(strings, style.closing, unquoted, self._space)
+        excludes = self._excludes | {begin} if begin else self._excludes
+        text = text_of(strings, style.closing, excludes, style.is_padded)
         if text != EMPTY:
-            yield sequence(self._rules.terminal("TEXT", text))
-        if begin:
-            text = text_of(strings, end + style.closing, excludes, EPSILON)
-            if text != EMPTY:
-                yield sequence(marks.text(begin), self._rules.terminal("TEXT", text), marks.text(end))
+            yield sequence(terminal("TEXT", text))
+        quoted = text_of(strings, end + style.closing, self._call.excludes) if begin else EMPTY
+        if quoted != EMPTY:
+            marks = self._call.marks
+            yield sequence(marks.text(begin), terminal("TEXT", quoted), marks.text(end))
 
     def _typed(self, kind: str, content: Body) -> Body:
         style, marks = self._style, self._call.marks

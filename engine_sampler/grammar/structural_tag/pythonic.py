@@ -1,29 +1,32 @@
 """Arguments of a call in Python: `city="Paris", days=3, exact=True`.
 
 The schema of a function's arguments declares the keywords. Each comes at most once, all required ones
-included. Values are those of JSON as Python writes them: `True`, `False`, `None`, and strings without the
-escapes that mean something else there (`\\/`, and halves of surrogate pairs).
+included. Values are those of JSON as Python writes them: `True`, `False`, `None`, and strings in either
+quotes, without the escapes that mean something else there (`\\/`, and halves of surrogate pairs). Two more
+forms are those of chat templates: JSON's constants within objects and lists, and strings that stand between
+single quotes as they are, line breaks included.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 from keyword import kwlist
-from typing import Any, cast
+from typing import Any
 
 from ...base.errors import quoted
 from ..errors import GrammarError, UnsupportedKeywordError
-from ..program.expression import LITERAL, UNION, Expression, both, concat, literal, optional, union
-from ..program.rules import Rules
+from ..program.expression import Expression, both, concat, literal, optional, union
 from ..regex.pattern import pattern_expression
+from ..schema.formula import TRUE
 from ..schema.objects import Literals, Region
+from ..schema.scalars.strings import content_set
 from .arguments import Arguments, Separators
 from .parameters import CallContext
+from .spellings import ESCAPED, in_python
 
-_STRINGS = ("KEY", "STRING")
-"""The terminals of JSON that are strings."""
-_CONSTANTS = {b"true": b"True", b"false": b"False", b"null": b"None"}
-_STRING = r'"([^\x00-\x1f"\\]|\\["\\bfnrt]|\\u([0-9a-cefA-CEF][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2}))*"'
+_RAW = r"[^'\\]"
+"""A character of a string that stands between single quotes as it is."""
+
 _NAMES = {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "not": {"enum": kwlist}}
 """The names that Python allows, as a schema."""
 
@@ -42,7 +45,7 @@ class _Keywords:
     """Writes the members of an object as keyword arguments: a `MemberWriter`."""
 
     def __init__(self, schema: Any, call: CallContext) -> None:
-        self._rules = cast(Rules, _AsPython(call.rules))
+        self._rules = in_python(call.rules, "only")
         self._arguments = Arguments(schema, self._rules, call.options, _NAMES, {})
         for name in self._arguments.named(self._arguments.root):
             if not name.isidentifier() or not name.isascii() or name in kwlist:
@@ -60,29 +63,21 @@ class _Keywords:
         return self._rules.terminal("OPENING", concat(self._arguments.written_names(keys), literal(b"=")))
 
     def rest(self, keys: str | Region, literals: Literals) -> tuple[int, ...]:
-        """The symbols of a keyword's value."""
-        return self._arguments.json(literals)
+        """The symbols of a keyword's value: constants are Python's, while within lists and objects they may
+        be JSON's; a string may stand between single quotes as it is."""
+        values, terminal = self._arguments, self._rules.terminal
+        symbols = values.json(literals, ("string", "number", "object", "array"))
+        constants = tuple(values.constants(literals, ("boolean", "null")))
+        if constants:
+            symbols = (*symbols, terminal("CONSTANT", union(*constants)))
+        strings = values.strings(literals)
+        if strings is None:
+            return symbols
+        quote, raw = literal(b"'"), _RAW + "|" + ESCAPED + r"|\\'" if strings == TRUE else _RAW
+        text = _repeated(raw) if strings == TRUE else both(content_set(strings), _repeated(raw))
+        return (*symbols, terminal("TEXT", concat(quote, text, quote)))
 
 
-class _AsPython:
-    """Rules to which the terminals of JSON are added as Python writes them."""
-
-    def __init__(self, rules: Rules) -> None:
-        self._rules = rules
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._rules, name)
-
-    def terminal(self, name: str, expression: Expression) -> int:
-        """The symbol of a terminal."""
-        words = expression[1] if expression[0] == UNION else (expression,)
-        if name in _STRINGS:
-            expression = both(expression, _strings())
-        elif all(word[0] == LITERAL and word[1] in _CONSTANTS for word in words):
-            expression = union(*(literal(_CONSTANTS[word[1]]) for word in words))
-        return self._rules.terminal(name, expression)
-
-
-@lru_cache(maxsize=1)
-def _strings() -> Expression:
-    return pattern_expression(_STRING)
+@lru_cache(maxsize=2)
+def _repeated(character: str) -> Expression:
+    return pattern_expression(f"({character})*")

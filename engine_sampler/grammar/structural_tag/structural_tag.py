@@ -17,6 +17,7 @@ from ..program.free_text import UNBOUNDED, free_text, text_bounds
 from ..program.rules import Body, Rules, alternatives, repeated, sequence
 from ..regex.pattern import pattern_expression
 from ..schema.compiling import add_schema
+from ..schema.keywords.without_effect import WithoutEffect
 from ..schema.options import MAX_WHITESPACE, SchemaOptions
 from ..work import counted_work, spend, spend_on_each
 from .document import REQUIRED, Fields, format_of, limits_named, nonempty_strings
@@ -111,12 +112,13 @@ class _Builder:
         return sequence(self._marks.text(value), self._marks.any_of(ends))
 
     def json_schema(self, fields: Fields, ends: Ends) -> Body:
-        schema, style, any_order, space, excludes = fields.take(
+        schema, style, any_order, space, excludes, name = fields.take(
             json_schema=((dict, bool, str), REQUIRED),
             style=(str, "json"),
             any_order=(bool, None),
             max_whitespace_cnt=(int, None),
             excludes=(list, []),
+            name=(str, ""),
         )
         if style not in STYLE_NAMES:
             raise GrammarError(
@@ -135,7 +137,25 @@ class _Builder:
         if any_order is not None:
             options = replace(options, key_order="any" if any_order else "schema")
         call = CallContext(self._rules, self._marks, options, excluded)
-        return sequence(self._schema(schema, style, fields.path, call), self._marks.any_of(ends))
+        if name and options.unsupported != "error":
+            schema = self._usable(schema, style, name, call)
+        return sequence(self._schema(schema, style, name or fields.path, call), self._marks.any_of(ends))
+
+    def _usable(self, schema: Any, style: str, name: str, call: CallContext) -> Any:
+        """A schema, or that of any object if it cannot be used, of which the grammar tells."""
+        rules = Rules()
+        try:
+            add_arguments(schema, style, replace(call, rules=rules, marks=Marks(rules)))
+        except GrammarLimitError:
+            raise
+        except GrammarError as error:
+            told = WithoutEffect()
+            told.add(f"{name} may be any object: {error}")
+            self._rules.unenforced |= dict.fromkeys(told.lines())
+            if call.options.unsupported == "warn":
+                told.warn()
+            return {"type": "object"}
+        return schema
 
     def qwen_xml_parameter(self, fields: Fields, ends: Ends) -> Body:
         (schema,) = fields.take(json_schema=((dict, bool, str), REQUIRED))

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from ...grammar.structural_tag.elements import NOTATIONS
 from ...grammar.structural_tag.parameters import STYLES
 from ..alphabet import MarkerAlphabet
-from .dialects import DialectReader, gemma_dialect, python_dialect
+from .dialects import KEYWORDS, DialectReader, gemma_dialect
 from .elements import ElementsReader, marks_of_elements
 from .json_text import JSON_BEGINS, JsonReader, completion
 from .parameters import ParametersReader, marks_of_parameters
@@ -27,8 +27,8 @@ __all__ = [
 
 
 def reads_types(style: str) -> bool:
-    """Whether the types of values in a style depend on their schemas."""
-    return style not in ("json", "pythonic") and not _quote_of(style)
+    """Whether values in a style are read by their schemas."""
+    return style != "json"
 
 
 def _quote_of(style: str) -> str:
@@ -49,24 +49,16 @@ def argument_begins(style: str, alphabet: MarkerAlphabet, end: str) -> Collectio
     return "{" + alphabet.encode(mark)[0] + (alphabet.encode(end.lstrip())[:1] or "<")
 
 
-def reader_maker(style: str, alphabet: MarkerAlphabet, before: str) -> ReaderMaker:
-    """What makes readers of arguments in a style of the structural tag's json_schema.
-
-    before  what precedes the arguments: with a line break at its end, each value of Qwen's parameters stands
-            in lines of its own
-    """
+def reader_maker(style: str, alphabet: MarkerAlphabet) -> ReaderMaker:
+    """What makes readers of arguments in a style of the structural tag's json_schema."""
     if style == "json":
         return lambda view: JsonReader("{")
-    if style == "pythonic":
-        dialect = python_dialect()
-        return lambda view: DialectReader(dialect)
-    if quote := _quote_of(style):
-        dialect = gemma_dialect(quote, alphabet)
-        return lambda view: DialectReader(dialect)
+    quote = _quote_of(style)
+    if quote or style == "pythonic":
+        dialect = gemma_dialect(quote, alphabet) if quote else KEYWORDS
+        return lambda view: DialectReader(dialect, view)
     if style in STYLES:
-        parameters = marks_of_parameters(
-            STYLES[style], alphabet, style == "qwen_xml" and before.endswith("\n")
-        )
+        parameters = marks_of_parameters(STYLES[style], alphabet)
         return lambda view: ParametersReader(parameters, view)
     elements = marks_of_elements(NOTATIONS[style], alphabet)
     return lambda view: ElementsReader(elements, view)

@@ -12,18 +12,10 @@ from ..alphabet import MarkerAlphabet
 from ..events import DeviationError
 from ..schemas import SchemaView
 from ..templates import MAX_GAP, PARTIAL, Part, Template
-from ..writing import escaped_json, quoted_json
-from .json_text import JsonReader
+from ..writing import quoted_json
+from .marked import MarkedReader
 from .parameters import special_in, unescaped
-from .reader import (
-    UNTYPED,
-    ReaderInStates,
-    begins_with_rest,
-    check_depth,
-    held_from,
-    skip_space,
-    typed_json,
-)
+from .reader import begins_with_rest, check_depth, skip_space
 
 _PLACES = re.compile(r"(\{name\}|\{kind\})")
 
@@ -77,22 +69,21 @@ def _template(mark: str) -> Template:
     return Template([part for part in parts if part.text])
 
 
-class ElementsReader(ReaderInStates):
+class ElementsReader(MarkedReader):
     """Reads the members of the arguments, and what is within them.
 
-    State: `_state` is between (members or items), decide (the type of a value, by what it begins with),
-    text, held, json or closing, as in `ParametersReader`.
+    State: `_state` may be decide (the type of a value, by what it begins with), besides those of every
+    `MarkedReader`.
     """
 
     def __init__(self, marks: _Marks, view: SchemaView) -> None:
-        super().__init__()
+        super().__init__(view)
         self._marks = marks
         self._open: tuple[_Open, ...] = (_Open(False, view, ""),)
-        self._element_end, self._element_view = "", view
 
     @property
-    def special(self) -> Callable[[str], object] | None:
-        return self._marks.special if self._state == "text" else None
+    def _special(self) -> Callable[[str], object]:
+        return self._marks.special
 
     # --- Members and items ---
 
@@ -107,7 +98,7 @@ class ElementsReader(ReaderInStates):
             return at + len(closing)
         end, name, kind = (self._marks.item if inside.is_list else self._marks.member).match(text, at)
         may_close = begins_with_rest(closing, text, at)
-        is_mark = name.startswith("/") or self._is_end_mark(text, at)
+        is_mark = self._is_end_mark(text, at)
         if end >= 0 and not is_mark:
             self._begin(name, kind, at, out)
             return end
@@ -134,8 +125,8 @@ class ElementsReader(ReaderInStates):
         out.append(", " if inside.size else "")
         if not inside.is_list:
             out.append(f"{quoted_json(name)}: ")
-        self._open = (*self._open[:-1], inside._replace(size=inside.size + 1))
-        self._element_end, self._element_view = end, view
+        self._open = (*self._open[:-1], inside._replace(size=inside.view.next_index(inside.size)))
+        self._closing, self._value_view = end, view
         if not marks.kinds:
             self._state = "decide"
         elif kind not in marks.kinds:
@@ -147,12 +138,12 @@ class ElementsReader(ReaderInStates):
         if kind in ("object", "array"):
             check_depth(len(self._open), at)
             out.append("[" if kind == "array" else "{")
-            self._open += (_Open(kind == "array", self._element_view, self._element_end),)
+            self._open += (_Open(kind == "array", self._value_view, self._closing),)
             self._state = "between"
         else:
-            self._state = "text" if kind == "string" else "held"
-            if kind == "string":
-                out.append('"')
+            self._begin_value(
+                self._value_view, self._closing, kind == "string" if self._marks.kinds else None
+            )
 
     def _close(self, out: list[str]) -> None:
         out.append("]" if self._open[-1].is_list else "}")
@@ -160,17 +151,17 @@ class ElementsReader(ReaderInStates):
 
     def _read_decide(self, text: str, at: int, out: list[str]) -> int:
         """The type of a value without one in its mark: elements begin an object or a list."""
-        types = self._element_view.types
+        types = self._value_view.types
         if not types & {"object", "array"}:
-            self._begin_typed("string" if self._element_view.is_text else "json", at, out)
+            self._begin_typed("text", at, out)
             return at
         after, first = skip_space(text, at), self._marks.member.parts[0].text
         is_element = after - at <= MAX_GAP and text.startswith(first, after)
         if after - at <= MAX_GAP and (after == len(text) or begins_with_rest(first, text, after)):
             return at
-        if is_element and text.startswith(self._element_end, after):
-            kind = "string" if "string" in types else "array" if "array" in types else "object"
-        elif is_element and begins_with_rest(self._element_end, text, after):
+        if is_element and text.startswith(self._closing, after):
+            kind = "text" if "string" in types else "array" if "array" in types else "object"
+        elif is_element and begins_with_rest(self._closing, text, after):
             return at
         elif is_element and not text.startswith(first + "/", after):
             is_item, item = text.startswith(self._marks.item.parts[0].text, after), "array" in types
@@ -178,43 +169,13 @@ class ElementsReader(ReaderInStates):
                 return at
             kind = "array" if is_item and item else "object"
         else:
-            kind = "string" if self._element_view.is_text else "json"
+            kind = "text"
         self._begin_typed(kind, at, out)
         return at
 
-    # --- Values ---
-
-    def _read_text(self, text: str, at: int, out: list[str]) -> int:
-        closing = text.find(self._element_end, at)
-        end = held_from(text, at, self._element_end) if closing < 0 else closing
-        if end > at:
-            out.append(escaped_json(text[at:end]))
-        if closing < 0:
-            return end
-        out.append('"')
-        self._state = "between"
-        return closing + len(self._element_end)
-
-    def _read_held(self, text: str, at: int, out: list[str]) -> int:
-        if not self._held:
-            after = skip_space(text, at)
-            if after < len(text) and text[after] in "{[":
-                self._state, self._inner = "json", JsonReader("{[")
-                return after
-        at, is_whole = self._hold(text, at, self._element_end)
-        if is_whole:
-            self._put_held(out, typed_json(self._held, UNTYPED if self._marks.kinds else self._element_view))
-        return at
-
-    def _read_closing(self, text: str, at: int, out: list[str]) -> int:
-        return self._read_mark(text, at, self._element_end, "an argument")
-
 
 ElementsReader.readers = {
+    **MarkedReader.readers,
     "between": ElementsReader._read_between,
     "decide": ElementsReader._read_decide,
-    "text": ElementsReader._read_text,
-    "held": ElementsReader._read_held,
-    "json": ElementsReader._read_json,
-    "closing": ElementsReader._read_closing,
 }

@@ -141,19 +141,19 @@ class JsonReader(ArgumentsReader):
                 out.append("" if inner.is_done else "{}")
                 self.is_done = True
                 return at + 1
-            found = _ENCODED.match(text, at) or _ESCAPE.match(text, at)
-            if found is None:
+            run = _ENCODED.match(text, at) or _ESCAPE.match(text, at)
+            if run is None:
                 if len(text) - at < 6 and text[at + 1 : at + 2] in ("", "u"):
                     return at
                 raise DeviationError(at, "a string of the arguments has an escape that is none")
-            piece = found[0] if text[at] != "\\" else json_value(f'"{found[0]}"')
+            piece = _decoded(run[0])
             if inner.is_done and piece.strip():
                 raise DeviationError(at, "the arguments are not JSON")
             try:
                 inner.read(piece, 0, out)
             except DeviationError as error:
                 raise DeviationError(at, str(error)) from None
-            at = found.end()
+            at = run.end()
         return at
 
     # --- JSON ---
@@ -276,6 +276,13 @@ class JsonReader(ArgumentsReader):
         check_depth(len(self._open), at)
         self._open += character
         self._state = "first key" if character == "{" else "first"
+
+
+def _decoded(piece: str) -> str:
+    """Plain characters, or what an escape stands for; itself, if only a string within can contain that."""
+    if piece[0] != "\\" or (piece[1] == "u" and int(piece[2:], 16) > 127):
+        return piece
+    return str(json_value(f'"{piece}"'))
 
 
 def completion(text: str) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, TypeAlias
 
 from ..alphabet import SURROGATES
 from ..events import DeviationError
-from ..schemas import SchemaView, type_of, view_of
-from ..writing import NUMBER, json_value, quoted_json
+from ..schemas import SchemaView
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -21,7 +20,8 @@ MAX_DEPTH = 256
 """Maximum depth to which values are nested: JSON that is nested deeper is refused by most readers."""
 
 MAX_HELD = 16_384
-"""Maximum number of characters of a number, or of another value whose type its end decides."""
+"""Maximum number of characters that are held back of a value whose type its end decides: a longer one is a
+string."""
 
 
 class ArgumentsReader:
@@ -62,84 +62,6 @@ class ArgumentsReader:
         return type(self), *self.__dict__.values()
 
 
-class ReaderInStates(ArgumentsReader):
-    """A reader of marks and values, which reads on as its state says.
-
-    readers  by state: (reader, text, at, out) → where it ends.
-    """
-
-    readers: ClassVar[Mapping[str, Callable[..., int]]]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._state = "start"
-        self._held = ""
-        self._inner: ArgumentsReader | None = None
-        """What reads an object or a list."""
-
-    @property
-    def held(self) -> str:
-        return self._held
-
-    def copy(self) -> Self:
-        new = super().copy()
-        new._inner = new._inner and new._inner.copy()
-        return new
-
-    def key(self) -> Hashable:
-        inner = self._inner
-        if inner is None:
-            return super().key()
-        values = (value for value in self.__dict__.values() if value is not inner)
-        return type(self), *values, inner.key()
-
-    def read(self, text: str, at: int, out: list[str]) -> int:
-        if self._state == "start":
-            out.append("{")
-            self._state = "between"
-        before: tuple[int, str] | None = None
-        while before != (at, self._state) and not self.is_done:
-            before = at, self._state
-            at = self.readers[self._state](self, text, at, out)
-        return at
-
-    def _read_json(self, text: str, at: int, out: list[str]) -> int:
-        assert self._inner is not None
-        at = self._inner.read(text, at, out)
-        if self._inner.is_done:
-            self._state, self._inner = "closing", None
-        return at
-
-    def _hold(self, text: str, at: int, closing: str) -> tuple[int, bool]:
-        """Hold back a value up to `closing`: where what is read ends, and whether the value has ended."""
-        closing_at = text.find(closing, at)
-        end = held_from(text, at, closing) if closing_at < 0 else closing_at
-        if end > at:
-            if len(self._held) + end - at > MAX_HELD:
-                text = f"a value that is not simply text has more than {MAX_HELD} characters"
-                raise DeviationError(at, text)
-            self._held += text[at:end]
-        return (end, False) if closing_at < 0 else (closing_at + len(closing), True)
-
-    def _put_held(self, out: list[str], json: str) -> None:
-        """Give the value that was held back, as JSON."""
-        out.append(json)
-        self._held, self._state = "", "between"
-
-    def _read_mark(self, text: str, at: int, mark: str, what: str) -> int:
-        """Read the mark behind a value of `what`."""
-        at = skip_space(text, at)
-        if text.startswith(mark, at):
-            self._state = "between"
-            return at + len(mark)
-        if not begins_with_rest(mark, text, at):
-            raise DeviationError(at, f"{what} does not end after its value")
-        return at
-
-
-UNTYPED = view_of({"type": ["number", "boolean", "null", "object", "array"]})
-"""Of values whose marks say that they are not strings."""
-
 ReaderMaker: TypeAlias = Callable[[SchemaView], ArgumentsReader]
 
 
@@ -159,23 +81,6 @@ def held_from(text: str, at: int, stop: str) -> int:
     while first < len(text) and not stop.startswith(text[first:]):
         first += 1
     return first
-
-
-def typed_json(text: str, view: SchemaView) -> str:
-    """The JSON of a value that is written as its text is, where its schema tells strings from others. What is
-    neither one of its strings nor JSON is a string."""
-    trimmed = text.strip(" \t\r\n")
-    strings = view.strings
-    if strings is None:
-        return quoted_json(text)
-    for one in (text, trimmed):
-        if one in strings:
-            return quoted_json(one)
-    try:  # Python cannot represent all numbers
-        kind = "number" if NUMBER.fullmatch(trimmed) else type_of(json_value(trimmed))
-    except ValueError:
-        return quoted_json(text)
-    return trimmed if kind in view.types or not strings else quoted_json(text)
 
 
 def check_depth(depth: int, at: int) -> None:

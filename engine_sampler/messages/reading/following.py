@@ -74,6 +74,8 @@ class Following(MessagePlace):
             definition = self._automaton.definition
             if not (definition.ends_sections or self._is(held, definition.section, "section end")):
                 self._deviate(0, "the text ends within a section of calls")
+        elif mode == "free" and self._is_dropped(held):
+            pass
         elif mode != "stopped" and self._is(held, self._automaton.definition.openers, *_MARKS):
             self._text("malformed", held)
             self._deviate(0, "the text ends within markup")
@@ -90,6 +92,12 @@ class Following(MessagePlace):
     def _is(self, held: str, openers: Sequence[Opener], *kinds: str) -> bool:
         """Whether text that was held back at the end begins with what is of some kinds."""
         return any(one.kind in kinds and one.begin.match(held, 0).end >= 0 for one in openers)
+
+    def _is_dropped(self, held: str) -> bool:
+        """Whether text that was held back at the end is a mark around content, and white space at most."""
+        marks = (one.begin for one in self._automaton.definition.openers if one.kind == "content")
+        ends = (mark.match(held, 0).end for mark in marks)
+        return any(end >= 0 and not held[end:].strip(_SPACE) for end in ends)
 
     def _cut(self, held: str) -> None:
         """The text ends within arguments, or behind them, where no mark says so."""
@@ -164,8 +172,7 @@ class Following(MessagePlace):
                 self._emit_section("calls", True)
                 self.in_section = True
             assert opener.form is not None
-            found = mark._replace(id="") if opener.kind == "header" else mark
-            self._begin_call(opener.form, found, text, at)
+            self._begin_call(opener.form, mark._replace(id="") if opener.kind == "header" else mark, text, at)
 
     def _end_segment(self, after: str) -> None:
         self.space, self.is_open, self.after = "", False, after
@@ -242,16 +249,16 @@ class Following(MessagePlace):
 
     # --- Calls ---
 
-    def _begin_call(self, form: CallForm, found: Found, text: str, at: int) -> None:
-        name = form.name or found.name
-        if isinstance(found, WrappedFound) and form.wrapped is not None:
+    def _begin_call(self, form: CallForm, mark: Found, text: str, at: int) -> None:
+        name = form.name or mark.name
+        if isinstance(mark, WrappedFound) and form.wrapped is not None:
             form = form.wrapped
-        self.form, self.reader = form, form.reader(name, text, found.end)
-        given = "" if found.id.isdigit() else found.id
+        self.form, self.reader = form, form.reader(name)
+        given = "" if mark.id.isdigit() else mark.id
         if name:
             self._facts.append(Event("call_began", name, id=given))
         else:
-            self.unnamed = UnnamedCall(given, text[at : found.end])
+            self.unnamed = UnnamedCall(given, text[at : mark.end])
         self.has_parts = True
         self.mode = "arguments"
 

@@ -175,6 +175,7 @@ JSON_FAMILIES: dict[str, Family] = {
         stops=("<|content_model_end_sampling|>",),
         content_marks=("<|message_model|>", "<|content_tool_error|>", "<|content_invoke_tool_text|>"),
         reads=(Family('<|content_invoke_tool_json|>{"name":"{name}","args":', "}<|end_message|>"),),
+        calls_end_thoughts=True,
     ),
     "command_a": replace(
         _COMMAND_R7B,
@@ -182,7 +183,9 @@ JSON_FAMILIES: dict[str, Family] = {
         content_marks=("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
     ),
     "gigachat_3": _gigachat(
-        _GIGACHAT, content_marks=("<|message_sep|>",), reads=(_gigachat("<|function_call|>"),)
+        _GIGACHAT,
+        content_marks=("<|message_sep|>",),
+        reads=(_gigachat("<|function_call|>"), _gigachat("function call<|role_sep|>\n")),
     ),
     "gigachat_3_1": _gigachat(
         "<|function_call|>", content_marks=("<|message_sep|>",), reads=(_gigachat(_GIGACHAT),)
@@ -191,6 +194,7 @@ JSON_FAMILIES: dict[str, Family] = {
         "<|tool_call|>",
         "",
         thinking=("Here is my thought process:", "Here is my response:"),
+        reads_thinking=(("Here's my thought process:", "Here's my response:"),),
         starts_inside=False,
     ),
     "granite_20b_fc": Family(f"<function_call> {_JSON_BEGIN}", "}", trigger="<function_call>", thinking=None),

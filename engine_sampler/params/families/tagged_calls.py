@@ -34,6 +34,7 @@ def _hunyuan_3(suffix: str, style: str, reads: tuple[Family, ...] = ()) -> Famil
         trigger=f"<tool_calls{suffix}>",
         thinking=(f"<think{suffix}>", f"</think{suffix}>"),
         reads=reads,
+        calls_end_thoughts=True,
     )
 
 
@@ -60,7 +61,7 @@ TAGGED_FAMILIES: dict[str, Family] = {
     "mimo": Family(
         "<tool_call><function={name}>",
         "</function></tool_call>",
-        "qwen_xml",
+        "mimo_xml",
         trigger="<tool_call>",
         starts_inside=False,
         excludes=("</tool_call>", "<function="),
@@ -69,7 +70,7 @@ TAGGED_FAMILIES: dict[str, Family] = {
     "seed_oss": Family(
         "<seed:tool_call>\n<function={name}>\n",
         "</function>\n</seed:tool_call>",
-        "qwen_xml",
+        "seed_xml",
         trigger="<seed:tool_call>",
         thinking=("<seed:think>", "</seed:think>"),
         starts_inside=False,
@@ -152,7 +153,14 @@ TAGGED_FAMILIES: dict[str, Family] = {
     ),
     "hunyuan_3": _hunyuan_3(":opensource", "hunyuan_3_xml", reads=(_hunyuan_3("", "glm_xml"),)),
     "hunyuan_3_preview": _hunyuan_3("", "glm_xml"),
-    "step_3_5": Family(*_XML, "qwen_xml", trigger="<tool_call>\n<function=", after_thinking="\n"),
+    "step_3_5": Family(
+        *_XML,
+        "qwen_xml",
+        trigger="<tool_call>\n<function=",
+        after_thinking="\n",
+        reads=_FUNCTION,
+        calls_end_thoughts=True,
+    ),
     "laguna": Family("<tool_call>{name}", "</tool_call>", "glm_xml", before=r"\n?", after=r"\n?"),
     "muse_glimmer": Family(
         ' to={name}<|message|><atem:function_calls>\n<atem:invoke name="{name}">\n',
@@ -169,7 +177,13 @@ TAGGED_FAMILIES: dict[str, Family] = {
         joint="<|eom|><|start|>assistant",
         finish="<|eot|>",
         stops=("<|eot|>",),
-        content_marks=("<|eom|>", "<|start|>assistant"),
+        content_marks=(
+            "<|eom|>",
+            "<|start|>assistant",
+            "<atem:function_calls>",
+            "</atem:function_calls>",
+        ),
+        reads=(Family('<atem:invoke name="{name}">\n', "</atem:invoke>\n", "atem_xml"),),
     ),
     "minicpm_5": Family('<function name="{name}">', "</function>", "minicpm_5_xml", after_thinking="\n\n"),
     "function_gemma": Family(
@@ -178,8 +192,11 @@ TAGGED_FAMILIES: dict[str, Family] = {
         "function_gemma",
         trigger="<start_function_call>",
         thinking=None,
+        content_marks=("<start_function_response>",),
     ),
-    "ling_3": Family("<tool_call>{name}\n", "\n</tool_call>", "glm_xml", before=r"\n?"),
+    "ling_3": Family(
+        "<tool_call>{name}\n", "\n</tool_call>", "glm_xml", before=r"\n?", calls_end_thoughts=True
+    ),
     "dots": Family(
         '<invoke name="{name}">\n',
         "</invoke>\n",
@@ -187,6 +204,7 @@ TAGGED_FAMILIES: dict[str, Family] = {
         section=("<dots_function_call>\n", "</dots_function_call>"),
         trigger="<dots_function_call>",
         before=r"\n{0,2}",
+        reads=(Family('{"name": "{name}", "arguments": ', "}"),),
     ),
 }
 """By name."""

@@ -230,6 +230,7 @@ def _call(family: Family, function: Function) -> Format:
         "type": "json_schema",
         "json_schema": json_schema_of(function),
         "style": family.style,
+        "name": _named_parameters(function),
     }
     if family.style == "kimi_k3_xml":
         arguments["excludes"] = ["<|open|>", "<|close|>", "<|sep|>"]
@@ -243,6 +244,11 @@ def _parts(text: str, family: Family, function: Function) -> list[Format]:
     for string in strings[1:]:
         parts += [_pattern(family.id_pattern), _const(string)]
     return parts
+
+
+def _named_parameters(function: Function) -> str:
+    """What errors call the schema of a function's parameters."""
+    return f"tools: the parameters of {quoted(function.name)}"
 
 
 # --- Layouts of their own ---
@@ -322,7 +328,11 @@ def _harmony_calls(function: Function) -> list[Format]:
     if function.custom is not None:  # a text, not marked as JSON
         heads = (f"<|channel|>commentary {name}<|message|>", f" {name}<|channel|>commentary<|message|>")
         return [_tag(head, function.custom.format, ["<|call|>", ""]) for head in heads]
-    arguments: Format = {"type": "json_schema", "json_schema": function.schema}
+    arguments: Format = {
+        "type": "json_schema",
+        "json_schema": function.schema,
+        "name": _named_parameters(function),
+    }
     begins = [
         begin
         for channel in ("commentary", "analysis")

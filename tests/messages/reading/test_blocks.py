@@ -57,16 +57,18 @@ TOOLS = [
 
 def parts(family: str, text: str, tools: Any = TOOLS, **options: Any) -> list[tuple[str, str]]:
     """What a text says, the same in any pieces."""
-    found = []
-    for pieces in ([text], list(text)):
-        parser = MessageParser(family, tools, **{"reasoning": "auto", **options})
-        for one in pieces:
-            parser.feed(one)
-        parser.finish()
-        assert parser.deviation is None
-        found.append([(one.name or one.kind, one.text) for one in parser.parts])
-    assert found[0] == found[1]
-    return found[0]
+    whole, cut = (_read(family, pieces, tools, options) for pieces in ([text], list(text)))
+    assert whole == cut
+    return whole
+
+
+def _read(family: str, pieces: list[str], tools: Any, options: dict[str, Any]) -> list[tuple[str, str]]:
+    parser = MessageParser(family, tools, **{"reasoning": "auto", **options})
+    for one in pieces:
+        parser.feed(one)
+    parser.finish()
+    assert parser.deviation is None
+    return [(one.name or one.kind, one.text) for one in parser.parts]
 
 
 @pytest.mark.parametrize("family", ANSWERS)
@@ -113,3 +115,25 @@ def test_quotes_of_a_text_are_not_part_of_it() -> None:
         ("<![CDAT", '{"s": "<![CDAT"}'),
     ):
         assert parts("minicpm_5", call % text) == [("f", value)]
+
+
+def test_a_mark_is_no_text_where_it_ends_an_answer_and_could_begin_more() -> None:
+    call = 'function call<|role_sep|>\n{"name": "f", "arguments": {"a": 1}}'
+    end = "<|message_sep|>\n\n"
+    assert parts("gigachat_3", f"Hi.{end}") == [("content", "Hi.")]
+    assert parts("gigachat_3", f"Hi.{end}{call}{end}") == [("content", "Hi."), ("f", '{"a": 1}')]
+    assert parts("gigachat_3", call) == [("f", '{"a": 1}')]
+
+
+def test_other_ways_of_a_family_are_read() -> None:
+    invoke = ATEM[ATEM.index("<atem:invoke") : ATEM.index("</atem:function_calls>")]
+    several = f"<atem:function_calls>\n{invoke}{invoke}</atem:function_calls>"
+    assert parts("muse_glimmer", several) == [("f", '{"a": 1}')] * 2
+    json = '<dots_function_call>{"name": "f", "arguments": {"a": 1}}</dots_function_call>'
+    assert parts("dots", json) == [("f", '{"a": 1}')]
+    thoughts = "Here's my thought process:Hm.Here's my response:Hi."
+    assert parts("granite_3_2", thoughts) == [("thought", "Hm."), ("content", "Hi.")]
+    bare = "<tool_calls>\n<tool_call>f<tool_sep>\n</tool_call>\n</tool_calls>"
+    assert parts("hunyuan_3", bare) == [("f", "{}")]
+    listed = 'I call.\n```json\n[{"name": "f", "arguments": {"a": 1}}]\n```'
+    assert parts("xlam", listed) == [("content", "I call.\n"), ("f", '{"a": 1}')]
