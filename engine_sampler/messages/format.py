@@ -32,6 +32,7 @@ class ChatFormat:
     reasoning    "enabled": thoughts come first, and the answer begins within them where the chat template
                  opens them; "auto": thoughts, with both their marks, or none; "disabled": none
     starts_inside  whether the answer begins within thoughts; None: as `reasoning` says
+    preamble     whether text may precede a call that is required, as in `tool_calls`
     draft        the draft of schemas without `$schema`, of tools and of `response_format`: "4", "6", "7",
                  "2019-09" or "2020-12"; None: 2020-12
     resources    schemas by URI, to which a `$ref` of these may lead. What the body of a request says of
@@ -54,6 +55,7 @@ class ChatFormat:
         reasoning: Reasoning = "auto",
         response_format: Mapping[str, Any] | None = None,
         starts_inside: bool | None = None,
+        preamble: bool = True,
         draft: str | None = None,
         resources: Mapping[str, Any] | str | None = None,
     ) -> None:
@@ -70,7 +72,7 @@ class ChatFormat:
             "response_format": response_format,
         }
         asked = {key: value for key, value in parameters.items() if value is not None}
-        self.constraint = structured_parameters(asked, family, reasoning)
+        self.constraint = structured_parameters(asked, family, reasoning, preamble)
         schemas: dict[str, Any] = {"draft": draft, "resources": resources}
         self._schemas = {name: value for name, value in schemas.items() if value is not None}
         if self._schemas:
@@ -84,6 +86,7 @@ class ChatFormat:
         *,
         reasoning: Reasoning = "auto",
         starts_inside: bool | None = None,
+        preamble: bool = True,
         draft: str | None = None,
         resources: Mapping[str, Any] | str | None = None,
     ) -> ChatFormat:
@@ -105,6 +108,7 @@ class ChatFormat:
             reasoning=reasoning,
             response_format=body.get("response_format"),
             starts_inside=starts_inside,
+            preamble=preamble,
             draft=draft,
             resources=resources,
         )

@@ -217,7 +217,7 @@ def write_calls(family: Family, calls: Sequence[WrittenCall], random: Random) ->
 
 
 def _call(family: Family, call: WrittenCall, number: int, random: Random) -> str:
-    call_id = str(number).zfill(9) if "9" in family.id_pattern else str(number)
+    call_id = str(number).zfill(9) if "{9}" in family.id_pattern else str(number)
     begin = family.begin.replace("{name}", call.name).replace("{id}", call_id)
     return begin + _arguments(family, call.arguments, random) + family.end
 

@@ -121,6 +121,16 @@ def test_a_format_of_the_response_stands_within_the_marks_of_content(family: str
     assert (parser.deviation, chat_message(parser)["content"]) == (None, '{"a": 1}')
 
 
+def test_text_before_a_required_call_may_be_forbidden() -> None:
+    call = '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'
+    body = {"tools": [{"name": "f"}], "tool_choice": "required"}
+    for preamble in (True, False):
+        form = ChatFormat.from_dict(body, "hermes", preamble=preamble)
+        grammar = Grammar.from_structural_tag(form.constraint["structural_tag"])
+        assert grammar.check(call).valid
+        assert grammar.check(f"I call.{call}").valid is preamble
+
+
 def test_a_choice_of_none_constrains_the_text() -> None:
     form = ChatFormat("qwen_3", TOOLS, tool_choice="none", reasoning="disabled")
     grammar = Grammar.from_structural_tag(form.constraint["structural_tag"])

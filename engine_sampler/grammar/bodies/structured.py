@@ -36,7 +36,10 @@ _IGNORED = ("guided_decoding_backend", "backend", "_backend", "_backend_was_auto
 
 
 def structured_parameters(
-    body: dict[str, Any], tool_family: str | None = None, reasoning: Reasoning = "disabled"
+    body: dict[str, Any],
+    tool_family: str | None = None,
+    reasoning: Reasoning = "disabled",
+    preamble: bool = True,
 ) -> dict[str, Any]:
     """The structured parameters that a request asks for; removes their keys from `body`.
 
@@ -64,7 +67,9 @@ def structured_parameters(
     named += [name for name in STRUCTURED_PARAMS if _is_given(body, name)]
     asked = take_tools(body)
     is_parallel = _is_parallel(body.pop("parallel_tool_calls", None))
-    call = tool_parameters(*asked, is_parallel, tool_family, reasoning, is_free=not formatted and not named)
+    call = tool_parameters(
+        *asked, is_parallel, tool_family, reasoning, is_free=not formatted and not named, preamble=preamble
+    )
     if call and named:
         raise ParameterError(
             f"{named[0]} is not allowed with tool_choice={quoted(asked.choice)}, which decides the text; "
@@ -229,7 +234,14 @@ def _agreeing(structured: Mapping[str, Any], formatted: Mapping[str, Any]) -> di
 
 
 def tool_parameters(
-    tools: Any, choice: Any, is_parallel: bool, family: str | None, reasoning: Reasoning, *, is_free: bool
+    tools: Any,
+    choice: Any,
+    is_parallel: bool,
+    family: str | None,
+    reasoning: Reasoning,
+    *,
+    is_free: bool,
+    preamble: bool = True,
 ) -> dict[str, Any]:
     """The structured parameter of `tools` and `tool_choice`.
 
@@ -237,16 +249,16 @@ def tool_parameters(
              None, with "required": `json_schema`, a list of `{"name": ..., "parameters": {...}}`, as vLLM's
              server reads it; with a named function: its parameters alone; with "auto" and "none": {}
     is_free  whether nothing else constrains the text: "auto" and "none" constrain it then
+    preamble as in `tool_calls`
     """
     is_forced = choice not in (None, "auto", "none")
     if not is_forced and (family is None or not is_free or not tools):
         return {}
     if family is not None:
-        return {
-            "structural_tag": tool_calls(
-                family, tools, choice, parallel_tool_calls=is_parallel, reasoning=reasoning
-            )
-        }
+        tag = tool_calls(
+            family, tools, choice, parallel_tool_calls=is_parallel, reasoning=reasoning, preamble=preamble
+        )
+        return {"structural_tag": tag}
     functions, how = chosen_functions(tools, choice)
     if how == "auto":
         return {}

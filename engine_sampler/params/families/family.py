@@ -73,7 +73,7 @@ class Family:
     excludes: tuple[str, ...] = ()
     before: str = ""
     after: str = ""
-    id_pattern: str = r"\d+"
+    id_pattern: str = "[0-9]+"
     variants: tuple[Family, ...] = ()
     reads: tuple[Family, ...] = ()
     reads_thinking: tuple[tuple[str, str], ...] = ()

@@ -18,10 +18,13 @@ _DEEPSEEK_FUNCTION = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name
 def _json_list(begin: str, end: str, *others: str, **more: Any) -> Family:
     """Calls as a list of JSON objects; `others` are what may precede it instead of `begin`, `more` are other
     fields."""
-    form = Family(
-        _JSON_BEGIN, "}", section=(f"{begin}[", f"]{end}"), separator=", ", **{"thinking": None, **more}
-    )
-    return replace(form, variants=tuple(replace(form, section=(f"{other}[", f"]{end}")) for other in others))
+
+    def form(begin: str) -> Family:
+        section, trigger = (f"{begin}[", f"]{end}"), "" if begin.isalpha() else begin.rstrip()
+        fields = {"thinking": None, **more}
+        return Family(_JSON_BEGIN, "}", section=section, separator=", ", trigger=trigger, **fields)
+
+    return replace(form(begin), variants=tuple(map(form, others)))
 
 
 _COMMAND_R7B = Family(
@@ -95,6 +98,7 @@ JSON_FAMILIES: dict[str, Family] = {
         "<|call|>",
         thinking=("<|channel|>analysis<|message|>", "<|end|>"),
         closing="<|start|>assistant<|channel|>final<|message|>",
+        starts_inside=False,
         content_marks=("<|end|>", "<|return|>", "<|call|>", "<|start|>", "<|channel|>"),
         calls_end_thoughts=True,
         layout="harmony",
@@ -148,7 +152,12 @@ JSON_FAMILIES: dict[str, Family] = {
     ),
     "phi_4_mini": _json_list("functools", ""),
     "apertus": Family(
-        '{"{name}": ', "}", section=("<|tools_prefix|>[", "]<|tools_suffix|>"), separator=", ", thinking=None
+        '{"{name}": ',
+        "}",
+        section=("<|tools_prefix|>[", "]<|tools_suffix|>"),
+        separator=", ",
+        trigger="<|tools_prefix|>",
+        thinking=None,
     ),
     "inkling": Family(
         '{name}<|content_invoke_tool_json|>{"name":"{name}","args":',

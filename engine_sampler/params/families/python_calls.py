@@ -19,6 +19,7 @@ PYTHON_FAMILIES: dict[str, Family] = {
         *_PYTHON,
         section=("<|tool_call_start|>[", "]<|tool_call_end|>"),
         separator=", ",
+        trigger="<|tool_call_start|>",
         thinking=None,
         reads=(Family('{"name": "{name}", "arguments": ', "}"),),
     ),

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from engine_sampler.grammar import TOOL_FAMILIES, Grammar, tool_calls
 from engine_sampler.messages import MessageParser, chat_deltas, chat_message
+from engine_sampler.params.families import THINK
 
 from ..batches import summed
 from ..laws import said
@@ -43,7 +44,7 @@ class Outcome(NamedTuple):
 def renderings(template: str, count: int) -> Iterator[Rendering]:
     """Some of the messages that a template can write."""
     entry = SERVED[template]
-    marks = TOOL_FAMILIES[entry.family].thinking
+    marks = TOOL_FAMILIES[entry.family].thinking or THINK
     for seed in range(count):
         message = random_message(
             entry.family, seed, most_calls=entry.most_calls, says_before_calls=entry.says_before_calls
@@ -87,8 +88,8 @@ def check(rendering: Rendering) -> Outcome:
 def _reasoning(family: str, rendering: Rendering) -> str:
     if rendering.turn.is_inside:
         return "enabled"
-    marks = TOOL_FAMILIES[family].thinking
-    has_marks = marks is not None and any(mark in rendering.turn.text for mark in marks)
+    marks = TOOL_FAMILIES[family].thinking or THINK
+    has_marks = any(mark in rendering.turn.text for mark in marks)
     return "auto" if has_marks else "disabled"
 
 
@@ -130,7 +131,7 @@ def _misread(family: str, kind: str, ids: list[int], rendering: Rendering, reaso
         starts_inside=rendering.turn.is_inside,
         tokenizer=VOCABULARIES[kind],
     )
-    deltas = [delta for token_id in ids for delta in chat_deltas(parser.feed([token_id]))]
+    deltas = [delta for token in ids for delta in chat_deltas(parser.feed([token]))]
     deltas += chat_deltas(parser.finish())
     assert summed(deltas) == chat_message(parser), rendering
     try:

@@ -35,7 +35,6 @@ MISREAD = (
     Difference(("lfm_2",), r"true|false|null|\n", "JSON within Python, and line breaks in strings"),
     Difference(("gemma_4",), "None", "None for null"),
     Difference(("minimax_m3",), r"", "nothing for null"),
-    Difference(("mistral",), '"id": ', "ids behind the arguments"),
 )
 """Of parsers."""
 

@@ -71,7 +71,7 @@ def turn_of(
     message: Mapping[str, Any],
     tools: Sequence[Any],
     thinking: bool,
-    marks: tuple[str, str] | None,
+    marks: tuple[str, str],
 ) -> Turn:
     """The turn of an assistant who says `message`, after the beginning that it has in common with a prompt.
 
@@ -96,14 +96,12 @@ def turn_of(
     begin = prompt
     if not whole.startswith(prompt):  # up to the end of a mark or line that they have in common
         same = next(i for i, (a, b) in enumerate(zip(prompt, whole, strict=False)) if a != b)
-        begin = prompt[: 1 + max(prompt.rfind(end, 0, same) for end in (">", "\n", "]"))]
+        begin = prompt[: 1 + max(prompt.rfind(mark, 0, same) for mark in (">", "\n", "]"))]
     if len(begin) < len(before) and not before.startswith(begin):
         raise TemplateRefusesError("the conversation does not go on with the message")
     text = _ENDS.sub("", whole[len(begin) :])
     text = text.removeprefix(prompt[prompt.rfind("<") :])  # what some write before it has changed since
-    if marks is None:
-        return Turn(text, False)
     if text.startswith(marks[1]) and prompt.endswith(marks[1]):
         text = text[len(marks[1]) :]  # the prompt ends thoughts that the history only ends
-    is_open = any(before.rfind(marks[0]) > before.rfind(marks[1]) for before in (begin, prompt))
+    is_open = any(one.rfind(marks[0]) > one.rfind(marks[1]) for one in (begin, prompt))
     return Turn(text, is_open and marks[1] in text and marks[0] not in text)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ....base.errors import quoted
 from ....contract import ParameterError
-from ....params.families import TOOL_FAMILIES, Family, Reasoning, check_reasoning
+from ....params.families import THINK, TOOL_FAMILIES, Family, Reasoning, check_reasoning
 from .requests import Function, chosen_functions, json_schema_of
 
 Format: TypeAlias = "dict[str, Any]"
@@ -87,8 +87,12 @@ class _Asked(NamedTuple):
     @property
     def excludes(self) -> list[str]:
         """What does not occur in free text."""
-        marks = self.family.thinking or ()
-        return list(dict.fromkeys((*marks, *self.family.excludes)))
+        return list(dict.fromkeys((*(self.thinking or ()), *self.family.excludes)))
+
+    @property
+    def thinking(self) -> tuple[str, str] | None:
+        """The marks around thoughts: where a family has none, free text with these is read as thoughts."""
+        return self.family.thinking or (THINK if self.family.layout == "text" else None)
 
     @property
     def ways(self) -> tuple[Family, ...]:
@@ -197,10 +201,11 @@ def _triggered(asked: _Asked, tags: list[Format]) -> Format:
 
 def _thoughts(asked: _Asked) -> list[Format]:
     family = asked.family
-    if family.thinking is None or asked.reasoning == "disabled":
+    if asked.thinking is None or asked.reasoning == "disabled":
         return []
-    begin, end = family.thinking
-    is_inside = asked.reasoning == "enabled" and family.starts_inside
+    begin, end = asked.thinking
+    must_think = asked.reasoning == "enabled" and family.thinking is not None
+    is_inside = must_think and family.starts_inside
     excludes = [*asked.excludes, *(asked.triggers if family.excludes else [])]
     space = [] if is_inside or not family.before else [_pattern(family.before)]
     parts = [*space, _tag("" if is_inside else begin, _text(excludes), end)]
@@ -208,7 +213,7 @@ def _thoughts(asked: _Asked) -> list[Format]:
         fewest = 0 if after.isspace() else len(after)
         parts.append(_any_of([_const(after[:length]) for length in range(fewest, len(after) + 1)]))
     thoughts = _sequence(parts)
-    if asked.reasoning == "enabled":
+    if must_think:
         return [thoughts]
     if family.skipped:
         thoughts = {"type": "or", "elements": [thoughts, _const(family.skipped)]}
@@ -311,7 +316,7 @@ def _harmony(asked: _Asked) -> Format:
     between = [] if asked.reasoning == "disabled" else [analysis]
     if calls and asked.preamble:
         between.append(preamble)
-    most = _separated(last, separator, asked.is_parallel and bool(calls))
+    most = _separated(last, separator, asked.is_parallel and bool(calls) and asked.choice != "named")
     if not between:
         return most
     before = _sequence([_separated(between, separator, True), _const(separator)])
