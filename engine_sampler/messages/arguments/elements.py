@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ...grammar.structural_tag.arguments import MAX_NAME
 from ...grammar.structural_tag.elements import Notation
-from ..alphabet import MarkerAlphabet
+from ..alphabet import SURROGATES, MarkerAlphabet
 from ..events import DeviationError
 from ..schemas import ANYTHING, SchemaView
 from ..templates import MAX_GAP, PARTIAL, Part, Template
@@ -20,6 +20,8 @@ from .marked import MarkedReader
 from .parameters import special_in, unescaped
 from .reader import MAX_HELD, begins_with_rest, check_depth, held_from, skip_space
 
+_PLAIN = re.compile(f"[^<{SURROGATES}]")
+"""What begins no mark."""
 _PLACES = re.compile(r"(\{name\}|\{kind\})")
 
 
@@ -111,9 +113,11 @@ class ElementsReader(MarkedReader):
         if may_close or (end == PARTIAL and not is_mark):
             return at
         sentinel = self._marks.sentinel
-        if sentinel and not inside.is_list and text.startswith(sentinel, at) and not is_mark:
-            self._state = "unmarked"
-            return at + len(sentinel)
+        if sentinel and not inside.is_list and text.startswith(sentinel, at):
+            after = at + len(sentinel)
+            if _PLAIN.match(text, after):
+                self._state = "unmarked"
+                return after
         if len(self._open) > 1:
             raise DeviationError(at, "an element within an argument does not end")
         out.append("}")
