@@ -7,22 +7,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ...grammar.structural_tag.arguments import MAX_NAME
 from ...grammar.structural_tag.elements import Notation
-from ..alphabet import MarkerAlphabet
+from ..alphabet import SURROGATES, MarkerAlphabet
 from ..events import DeviationError
-from ..schemas import SchemaView
+from ..schemas import ANYTHING, SchemaView
 from ..templates import MAX_GAP, PARTIAL, Part, Template
 from ..writing import quoted_json
+from .dialects import nested_json
+from .literals import typed_json
 from .marked import MarkedReader
 from .parameters import special_in, unescaped
-from .reader import begins_with_rest, check_depth, skip_space
+from .reader import MAX_HELD, begins_with_rest, check_depth, held_from, skip_space
 
+_PLAIN = re.compile(f"[^<{SURROGATES}]")
+"""What begins no mark."""
 _PLACES = re.compile(r"(\{name\}|\{kind\})")
 
 
 @dataclass(frozen=True, eq=False)
 class _Marks:
-    """The marks of a notation; `member_end` and `item_end` may contain `{name}`."""
+    """The marks of a notation; `member_end` and `item_end` may contain `{name}`. `sentinel` precedes the `<`
+    of all of them, if something does."""
 
     member: Template
     member_end: str
@@ -31,6 +37,7 @@ class _Marks:
     kinds: Mapping[str, str]
     special: Callable[[str], object]
     escapes: tuple[tuple[str, str], ...]
+    sentinel: str
 
 
 class _Open(NamedTuple):
@@ -56,6 +63,7 @@ def marks_of_elements(notation: Notation, alphabet: MarkerAlphabet) -> _Marks:
         kinds,
         special_in(encode(notation.item_end)),
         escapes,
+        encode(notation.member.partition("<{name}")[0]) if "<{name}>" in notation.member else "",
     )
 
 
@@ -72,8 +80,8 @@ def _template(mark: str) -> Template:
 class ElementsReader(MarkedReader):
     """Reads the members of the arguments, and what is within them.
 
-    State: `_state` may be decide (the type of a value, by what it begins with), besides those of every
-    `MarkedReader`.
+    State: `_state` may be decide (the type of a value, by what it begins with) or unmarked (a value without
+    the mark before it), besides those of every `MarkedReader`.
     """
 
     def __init__(self, marks: _Marks, view: SchemaView) -> None:
@@ -104,11 +112,48 @@ class ElementsReader(MarkedReader):
             return end
         if may_close or (end == PARTIAL and not is_mark):
             return at
+        sentinel = self._marks.sentinel
+        if sentinel and not inside.is_list and text.startswith(sentinel, at):
+            after = at + len(sentinel)
+            if _PLAIN.match(text, after):
+                self._state = "unmarked"
+                return after
         if len(self._open) > 1:
             raise DeviationError(at, "an element within an argument does not end")
         out.append("}")
         self.is_done = True
         return at
+
+    def _read_unmarked(self, text: str, at: int, out: list[str]) -> int:
+        """A member without the mark before its value, as MiniMax M3 writes first ones: the mark after it has
+        its name."""
+        end_mark = f"{self._marks.sentinel}</"
+        found = text.find(end_mark, at)
+        end = held_from(text, at, end_mark) if found < 0 else found
+        self._held += text[at:end]
+        if len(self._held) > MAX_HELD:
+            raise DeviationError(end, "an argument has no name before its value")
+        if found < 0:
+            return end
+        begin = end + len(end_mark)
+        name, mark, _ = text[begin : begin + MAX_NAME].partition(">")
+        if not mark and len(name) < MAX_NAME:
+            return end
+        inside = self._open[-1]
+        if not mark or (inside.view is not ANYTHING and name not in inside.view.names):
+            raise DeviationError(end, "an argument has no name")
+        view, held, self._held = inside.view.member(name), self._held, ""
+        self._begin_member(name, out)
+        out.append(typed_json(held, view.types, view.strings, nested_json))
+        self._state = "between"
+        return begin + len(name) + 1
+
+    def _begin_member(self, name: str, out: list[str]) -> None:
+        inside = self._open[-1]
+        out.append(", " if inside.size else "")
+        if not inside.is_list:
+            out.append(f"{quoted_json(name)}: ")
+        self._open = (*self._open[:-1], inside._replace(size=inside.view.next_index(inside.size)))
 
     def _is_end_mark(self, text: str, at: int) -> bool:
         """Whether an opening mark in the text is that of an end: `</`."""
@@ -122,10 +167,7 @@ class ElementsReader(MarkedReader):
         else:
             written, name = name, unescaped(name, marks.escapes)
             end, view = marks.member_end.replace("{name}", written), inside.view.member(name)
-        out.append(", " if inside.size else "")
-        if not inside.is_list:
-            out.append(f"{quoted_json(name)}: ")
-        self._open = (*self._open[:-1], inside._replace(size=inside.view.next_index(inside.size)))
+        self._begin_member(name, out)
         self._closing, self._value_view = end, view
         if not marks.kinds:
             self._state = "decide"
@@ -178,4 +220,5 @@ ElementsReader.readers = {
     **MarkedReader.readers,
     "between": ElementsReader._read_between,
     "decide": ElementsReader._read_decide,
+    "unmarked": ElementsReader._read_unmarked,
 }

@@ -94,7 +94,7 @@ def marks_of(style: str) -> tuple[list[str], list[str]]:
     else:
         opening, parts, ends = (
             [written.member, written.item],
-            ["]<]minimax[>[", ">"],
+            ["]<]minimax[>[", ">", written.quote],
             [written.member_end, written.item_end],
         )
     kinds = sorted(set(written.kinds.values())) if isinstance(written, Notation) else []
@@ -113,7 +113,7 @@ def admitted_text(style: str, schema: dict[str, Any], random: Random) -> str | N
     marks, ends = marks_of(style)
     halves = [mark[: len(mark) // 2] for mark in (*marks, *ends)]
     pieces = [piece.encode() for piece in {*_WORDS, *marks, *ends, *halves} if piece]
-    late = [piece.encode() for piece in {*marks, *ends, *'{}[]"', "'", '<|"|>', "5", "null", "true", '"a"'}]
+    late = [piece.encode() for piece in {*marks, *ends, *'{}[]"', "'", "5", "null", "true", '"a"'}]
     text = bytearray()
     for step in range(300):
         is_late = step > 20
