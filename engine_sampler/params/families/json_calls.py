@@ -77,14 +77,17 @@ JSON_FAMILIES: dict[str, Family] = {
         calls_end_thoughts=True,
         layout="harmony",
     ),
-    "mistral": _json_list("[TOOL_CALLS]", "", "[TOOL_CALLS] "),
+    "mistral": replace(
+        _json_list("[TOOL_CALLS]", "", "[TOOL_CALLS] "),
+        reads=(Family("[TOOL_CALLS]{name}[ARGS]", ""), Family("[TOOL_CALLS]{name}", "")),
+    ),
     "mistral_v11": Family(
         "[TOOL_CALLS]{name}[ARGS]",
         "",
         thinking=("[THINK]", "[/THINK]"),
         starts_inside=False,
         variants=(Family("[TOOL_CALLS]{name}[CALL_ID]{id}[ARGS]", "", id_pattern="[A-Za-z0-9]{9}"),),
-        reads=(Family("[TOOL_CALLS]{name}", ""),),
+        reads=(Family("[TOOL_CALLS]{name}", ""), _json_list("[TOOL_CALLS]", "")),
     ),
     "granite": replace(
         _json_list("<|tool_call|>", "", "<|tool_call|> ", "<tool_call>", "<tool_call> "),
