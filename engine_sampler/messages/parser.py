@@ -202,10 +202,14 @@ class MessageParser(AnswerParser):
         """
         events: list[Event] = []
         if not self._is_finished:
-            rest = self._decoder.decode(b"", final=True)
-            if rest:
-                self._apply(self._automaton.step(self._place, rest), events)
-            self._apply(self._automaton.last_step(self._place), events)
+            try:
+                rest = self._decoder.decode(b"", final=True)
+                if rest:
+                    self._apply(self._automaton.step(self._place, rest), events)
+                self._apply(self._automaton.last_step(self._place), events)
+            except BaseException:  # an interruption, or a call that is not as defined
+                self._return_to(len(self._log))
+                raise
             events = joined(events)
             self._is_finished = True
             self._captures_wait = self._grammar is not None and bool(self._grammar.program.captures)

@@ -226,6 +226,12 @@ def test_a_call_that_is_not_as_defined_can_be_an_error() -> None:
         with pytest.raises(MalformedCallError, match="at character"):
             parser.feed(text)
         assert (len(parser), [one.kind for one in parser.parts]) == (before, ["call"])
+    bytes_of_tokens = Tokenizer([bytes([i]) for i in range(256)])
+    parser = MessageParser("hermes", TOOLS, malformed="error", tokenizer=bytes_of_tokens)
+    parser.feed([*CALL[:-20].encode(), ord('"'), 0xE6])
+    for _ in range(2):
+        with pytest.raises(MalformedCallError, match="the arguments are not JSON"):
+            parser.finish()
 
 
 @pytest.mark.parametrize(

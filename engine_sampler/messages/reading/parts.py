@@ -120,8 +120,14 @@ class Reading:
             parts.append(MessagePart(kind))
             self._is_new = False
         parts[-1].pieces.append(text)
-        events.append(_new_tuple(Event, (kind, text, call, "", "")))
-        if self._value_reader is not None and call >= 0:
+        if call >= 0:
+            self._tell_arguments(text, call, events)
+        else:
+            events.append(_new_tuple(Event, (kind, text, call, "", "")))
+
+    def _tell_arguments(self, text: str, call: int, events: list[Event]) -> None:
+        events.append(_new_tuple(Event, ("arguments", text, call, "", "")))
+        if self._value_reader is not None:
             self._tell_parts(self._value_reader, text, call, events)
 
     def _tell_parts(self, reader: ValueReader, text: str, call: int, events: list[Event]) -> None:
@@ -168,10 +174,9 @@ class Reading:
         """Tell of a call that is whole, if that has not been done."""
         part = self.parts[-1]
         if part.is_hidden and self._unfinished == "drop":
-            text, part.is_hidden = part.text, False
-            part.cut(0)
+            part.is_hidden = False
             self._tell_call(events)
-            self.go_on("arguments", text, events)
+            self._tell_arguments(part.text, part.index, events)
 
     def _end_call(self, is_complete: bool, events: list[Event]) -> None:
         part = self.parts[-1]

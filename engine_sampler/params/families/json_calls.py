@@ -103,8 +103,9 @@ JSON_FAMILIES: dict[str, Family] = {
         calls_end_thoughts=True,
         layout="harmony",
     ),
-    "mistral": _json_list(
-        "[TOOL_CALLS]", "", "[TOOL_CALLS] ", trailer=', "id": "{id}"', id_pattern=_MISTRAL_ID
+    "mistral": replace(
+        _json_list("[TOOL_CALLS]", "", "[TOOL_CALLS] ", trailer=', "id": "{id}"', id_pattern=_MISTRAL_ID),
+        reads=(Family("[TOOL_CALLS]{name}[ARGS]", ""), Family("[TOOL_CALLS]{name}", "")),
     ),
     "mistral_v11": Family(
         "[TOOL_CALLS]{name}[ARGS]",
@@ -112,7 +113,7 @@ JSON_FAMILIES: dict[str, Family] = {
         thinking=("[THINK]", "[/THINK]"),
         starts_inside=False,
         variants=(Family("[TOOL_CALLS]{name}[CALL_ID]{id}[ARGS]", "", id_pattern=_MISTRAL_ID),),
-        reads=(Family("[TOOL_CALLS]{name}", ""),),
+        reads=(Family("[TOOL_CALLS]{name}", ""), _json_list("[TOOL_CALLS]", "")),
     ),
     "granite": _json_list(
         "<|tool_call|>",

@@ -73,6 +73,8 @@ def read(family: str, text: str, **options: Any) -> list[Any]:
             '{"name": "g_2", "arguments": {"b": 2}}]',
             [F, G],
         ),
+        ("mistral", '[TOOL_CALLS]f[ARGS]{"a": 1}[TOOL_CALLS]g_2{"b": 2}', [F, G]),
+        ("mistral_v11", '[TOOL_CALLS] [{"name": "f", "arguments": {"a": 1}}]', [F]),
         ("mistral_v11", '[TOOL_CALLS]f{"a": 1}[TOOL_CALLS] g_2 [ARGS] {"b": 2}', [F, G]),
         (
             "llama",
