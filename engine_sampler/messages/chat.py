@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .events import Event
 from .parser import MessageParser
 
 
-def chat_deltas(events: Iterable[Event]) -> list[dict[str, Any]]:
+REASONING_KEYS = ("reasoning", "reasoning_content")
+"""The keys of thoughts: OpenRouter's and vLLM's, and DeepSeek's, SGLang's and llama.cpp's. Clients read the one
+or the other, and those that know both take one of them."""
+
+
+def chat_deltas(
+    events: Iterable[Event], reasoning_keys: Sequence[str] = REASONING_KEYS
+) -> list[dict[str, Any]]:
     """The deltas of a stream (`choices[].delta`) for events of a parser, in their order.
 
-    Thoughts are `reasoning_content`. A call's first delta has its id and name, and no arguments yet. Deltas
-    are never taken back: in sum they are the `chat_message`.
+    reasoning_keys  the keys that have the thoughts; none of them: they are left out
+
+    A call's first delta has its id and name, and no arguments yet. Deltas are never taken back: in sum they
+    are the `chat_message`.
     """
     deltas: list[dict[str, Any]] = []
     for kind, text, index, _, call_id in events:
         if kind == "content":
             deltas.append({"content": text})
         elif kind == "thought":
-            deltas.append({"reasoning_content": text})
+            deltas += [dict.fromkeys(reasoning_keys, text)] if reasoning_keys else []
         elif kind == "call_began":
             function = {"name": text, "arguments": ""}
             call = {"index": index, "id": call_id, "type": "function", "function": function}
@@ -30,11 +39,13 @@ def chat_deltas(events: Iterable[Event]) -> list[dict[str, Any]]:
     return deltas
 
 
-def chat_message(parser: MessageParser) -> dict[str, Any]:
+def chat_message(parser: MessageParser, reasoning_keys: Sequence[str] = REASONING_KEYS) -> dict[str, Any]:
     """What a parser has read, as a message (`choices[].message`).
 
-    Its content is None if there is none beside calls or thoughts; `reasoning_content` and `tool_calls` are
-    left out if there are none. The last call has only a part of its arguments if the text ends within them.
+    reasoning_keys  the keys that have the thoughts
+
+    Its content is None if there is none beside calls or thoughts; thoughts and `tool_calls` are left out if
+    there are none. The last call has only a part of its arguments if the text ends within them.
     """
     thoughts = "".join(one.text for one in parser.parts if one.kind == "thought")
     contents = [one.text for one in parser.parts if one.kind == "content"]
@@ -47,7 +58,7 @@ def chat_message(parser: MessageParser) -> dict[str, Any]:
     if not contents and (calls or thoughts):
         message["content"] = None
     if thoughts:
-        message["reasoning_content"] = thoughts
+        message |= dict.fromkeys(reasoning_keys, thoughts)
     if calls:
         message["tool_calls"] = calls
     return message

@@ -121,9 +121,10 @@ class ChatChunk:
 def chat_finish_reason(parser: MessageParser, finish_reason: str | None) -> str | None:
     """Why an answer ended, as chat completions say it: `tool_calls` in place of `stop` if it calls tools.
 
-    finish_reason  the scheduler's; other reasons than stop and length are stop
+    finish_reason  the scheduler's. A repetition is a stop; length, error and abort stay what they are, as in
+                   vLLM and SGLang: whoever acts on calls must not take an answer that broke off for whole
     """
-    if finish_reason is None or finish_reason == "length":
+    if finish_reason in (None, "length", "error", "abort"):
         return finish_reason
     has_calls = any(part.kind == "call" and part.is_complete for part in parser.parts)
     return "tool_calls" if has_calls else "stop"

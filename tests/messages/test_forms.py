@@ -29,7 +29,7 @@ def message_of(deltas: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """The message that a client of OpenAI's puts together."""
     message: dict[str, Any] = {"role": "assistant", "content": None}
     for delta in deltas:
-        for field in {"content", "reasoning_content"} & delta.keys():
+        for field in {"content", "reasoning", "reasoning_content"} & delta.keys():
             message[field] = (message.get(field) or "") + delta[field]
         for call in delta.get("tool_calls", ()):
             calls = message.setdefault("tool_calls", [])
@@ -121,11 +121,20 @@ def test_a_message_of_openai() -> None:
     assert chat_message(parser) == {
         "role": "assistant",
         "content": "I call it.",
+        "reasoning": "Hm.",
         "reasoning_content": "Hm.",
         "tool_calls": [{"id": "call_0", **call}, {"id": "call_1", **call}],
     }
     assert chat_message(read_whole(HERMES)[0])["content"] is None
     assert chat_message(read_whole("")[0]) == {"role": "assistant", "content": ""}
+
+
+@pytest.mark.parametrize("keys", [("reasoning",), ("reasoning_content",), ()], ids=str)
+def test_thoughts_have_the_keys_that_a_server_wants(keys: tuple[str, ...]) -> None:
+    parser, events = read_whole("<think>Hm.</think>Hi")
+    thoughts = dict.fromkeys(keys, "Hm.")
+    assert chat_deltas(events, keys) == [*([thoughts] if keys else []), {"content": "Hi"}]
+    assert chat_message(parser, keys) == {"role": "assistant", "content": "Hi", **thoughts}
 
 
 def test_blocks_of_anthropic() -> None:

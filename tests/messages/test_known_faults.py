@@ -79,7 +79,7 @@ def test_a_call_may_end_thoughts() -> None:
     assert message(text) == {
         "role": "assistant",
         "content": None,
-        "reasoning_content": text.removeprefix("<think>"),
+        **dict.fromkeys(("reasoning", "reasoning_content"), text.removeprefix("<think>")),
     }
 
 

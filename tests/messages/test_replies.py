@@ -147,7 +147,14 @@ def test_an_answer_with_calls_ended_by_them() -> None:
     ]
     parser.feed('<tool_call>{"name": "f", "arguments": {}}</tool_call>')
     assert chat_finish_reason(parser, "stop") == "tool_calls"
-    assert chat_finish_reason(parser, "length") == "length"
+
+
+@pytest.mark.parametrize("reason", ["length", "error", "abort"])
+def test_an_answer_that_broke_off_says_so_whatever_it_calls(reason: str) -> None:
+    parser = MessageParser("qwen_3")
+    assert chat_finish_reason(parser, reason) == reason
+    parser.feed('<tool_call>{"name": "f", "arguments": {}}</tool_call>')
+    assert chat_finish_reason(parser, reason) == reason
 
 
 @pytest.mark.parametrize(
