@@ -7,11 +7,11 @@ from typing import Any
 
 from .events import Event
 from .parser import MessageParser
-
+from .reading import INPUT
 
 REASONING_KEYS = ("reasoning", "reasoning_content")
-"""The keys of thoughts: OpenRouter's and vLLM's, and DeepSeek's, SGLang's and llama.cpp's. Clients read the one
-or the other, and those that know both take one of them."""
+"""The keys of thoughts: OpenRouter's and vLLM's, and DeepSeek's, SGLang's and llama.cpp's. Clients read
+one of them, also those that know both."""
 
 
 def chat_deltas(
@@ -25,17 +25,17 @@ def chat_deltas(
     are the `chat_message`.
     """
     deltas: list[dict[str, Any]] = []
-    for kind, text, index, _, call_id in events:
+    for kind, text, index, pointer, call_id in events:
         if kind == "content":
             deltas.append({"content": text})
         elif kind == "thought":
             deltas += [dict.fromkeys(reasoning_keys, text)] if reasoning_keys else []
         elif kind == "call_began":
-            function = {"name": text, "arguments": ""}
-            call = {"index": index, "id": call_id, "type": "function", "function": function}
-            deltas.append({"tool_calls": [call]})
+            call = _call(call_id, text, "", pointer == INPUT)
+            deltas.append({"tool_calls": [{"index": index, **call}]})
         elif kind == "arguments":
-            deltas.append({"tool_calls": [{"index": index, "function": {"arguments": text}}]})
+            form, field = _FORMS[pointer == INPUT]
+            deltas.append({"tool_calls": [{"index": index, form: {field: text}}]})
     return deltas
 
 
@@ -49,11 +49,7 @@ def chat_message(parser: MessageParser, reasoning_keys: Sequence[str] = REASONIN
     """
     thoughts = "".join(one.text for one in parser.parts if one.kind == "thought")
     contents = [one.text for one in parser.parts if one.kind == "content"]
-    calls = [
-        {"id": one.id, "type": "function", "function": {"name": one.name, "arguments": one.text}}
-        for one in parser.parts
-        if one.kind == "call"
-    ]
+    calls = [_call(one.id, one.name, one.text, one.is_custom) for one in parser.parts if one.kind == "call"]
     message: dict[str, Any] = {"role": "assistant", "content": "".join(contents)}
     if not contents and (calls or thoughts):
         message["content"] = None
@@ -62,3 +58,12 @@ def chat_message(parser: MessageParser, reasoning_keys: Sequence[str] = REASONIN
     if calls:
         message["tool_calls"] = calls
     return message
+
+
+_FORMS = (("function", "arguments"), ("custom", "input"))
+
+
+def _call(call_id: str, name: str, text: str, is_custom: bool) -> dict[str, Any]:
+    """A call, of a function or of a custom tool."""
+    form, field = _FORMS[is_custom]
+    return {"id": call_id, "type": form, form: {"name": name, field: text}}

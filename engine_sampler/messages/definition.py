@@ -12,9 +12,9 @@ from ..base.giving_way import unhurried
 from ..contract.values import stop_texts
 from ..params.families import Family
 from .alphabet import SURROGATES, MarkerAlphabet
-from .arguments import ArgumentsReader, reader_maker, reads_types
+from .arguments import ArgumentsReader, TextReader, reader_maker, reads_types
 from .harmony import HarmonyHeader
-from .schemas import ANYTHING, SchemaView, function_views
+from .schemas import ANYTHING, CUSTOM_INPUT, TEXT, SchemaView, function_views
 from .templates import FAILED, PARTIAL, Found, Part, Template, call_template, exact, literal
 
 Schemas = Mapping[str, SchemaView]
@@ -154,7 +154,8 @@ def family_definition(
             function_views(functions) if reads_types(family.style) else dict.fromkeys(functions, ANYTHING)
         )
     if family.layout == "harmony":
-        return _harmony(schemas, alphabet)
+        texts = {name: TEXT for name, one in (functions or {}).items() if one is CUSTOM_INPUT}
+        return _harmony(None if schemas is None else {**schemas, **texts}, alphabet)
     is_json = '"{name}"' in family.begin
     ways = (family, *family.variants)
     form = _call_form(family, schemas, alphabet)
@@ -216,9 +217,15 @@ def _triggers(ways: Sequence[Family], alphabet: MarkerAlphabet, is_json: bool) -
 
 def _harmony(schemas: Schemas | None, alphabet: MarkerAlphabet) -> AnswerDefinition:
     openers = []
+    marks = [alphabet.encode(mark) for mark in ("<|call|>", "<|end|>", "<|return|>")]
+    json_reader = reader_maker("json", alphabet, "")
+
+    def make(view: SchemaView) -> ArgumentsReader:
+        return TextReader(marks) if view is TEXT else json_reader(view)
+
     for only_first in (False, True):
         header = HarmonyHeader(alphabet, schemas, only_first)
-        form = CallForm(header, Template(()), reader_maker("json", alphabet, ""), schemas=schemas)
+        form = CallForm(header, Template(()), make, schemas=schemas)
         openers.append(Opener("header", header, form, only_first))
     ends = [literal(mark, alphabet) for mark in ("<|end|>", "<|return|>", "<|call|>")]
     openers += [Opener("content", end) for end in ends]

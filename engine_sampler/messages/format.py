@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ..base.arguments import not_allowed
 from ..base.errors import quoted
 from ..contract import ParameterError
 from ..grammar.bodies.structured import structured_parameters
@@ -12,12 +13,29 @@ from ..params import SamplingParams
 from ..params.bodies import mapping
 from ..params.families import TOOL_FAMILIES, Reasoning, check_reasoning
 from ..params.openai import parameters_of
+from ..params.thinking_keys import thoughts_are_off
 from ..registry import GRAMMAR_OPTIONS, structured_in
 from ..tokenizer import Tokenizer
+from .chat import REASONING_KEYS, chat_deltas, chat_message
 from .definition import stops_in
+from .events import Event
+from .format_keys import asked_of_prefix, asked_of_replies
 from .parser import MessageParser
 
-KEYS = ("tools", "tool_choice", "functions", "function_call", "parallel_tool_calls", "response_format")
+KEYS = (
+    "tools",
+    "tool_choice",
+    "functions",
+    "function_call",
+    "parallel_tool_calls",
+    "response_format",
+    "separate_reasoning",
+    "reasoning_format",
+    "include_reasoning",
+    "parse_tool_calls",
+    "continue_final_message",
+    "echo",
+)
 """What of a request body a format is made of."""
 
 _ENDS = {"harmony": ("<|return|>", "<|call|>")}
@@ -32,6 +50,10 @@ class ChatFormat:
     reasoning    "enabled": thoughts come first, and the answer begins within them where the chat template
                  opens them; "auto": thoughts, with both their marks, or none; "disabled": none
     starts_inside  whether the answer begins within thoughts; None: as `reasoning` says
+    separate_reasoning  False: thoughts stay in the content, between their marks
+    parse_tool_calls    False: calls stay in the content, as they are written
+    reasoning_keys      the keys of thoughts in messages and deltas (`chat_message`)
+    prefix, echo        what the answer goes on from, and whether that is given as well (`MessageParser`)
     draft        the draft of schemas without `$schema`, of tools and of `response_format`: "4", "6", "7",
                  "2019-09" or "2020-12"; None: 2020-12
     resources    schemas by URI, to which a `$ref` of these may lead. What the body of a request says of
@@ -40,6 +62,8 @@ class ChatFormat:
         format = ChatFormat("qwen_3", tools, tool_choice="required")
         scheduler.add(format.params(body, tokenizer), prompt_token_ids)
         parser = format.parser(tokenizer)
+        send(format.deltas(parser.feed(tokens)))
+        message = format.message(parser)
 
     Raises `ParameterError` for what is not allowed.
     """
@@ -54,6 +78,11 @@ class ChatFormat:
         reasoning: Reasoning = "auto",
         response_format: Mapping[str, Any] | None = None,
         starts_inside: bool | None = None,
+        separate_reasoning: bool = True,
+        parse_tool_calls: bool = True,
+        reasoning_keys: Sequence[str] = REASONING_KEYS,
+        prefix: str = "",
+        echo: bool = False,
         draft: str | None = None,
         resources: Mapping[str, Any] | str | None = None,
     ) -> None:
@@ -63,14 +92,19 @@ class ChatFormat:
         self.family, self.tools, self.reasoning = family, tools, reasoning
         self.tool_choice = "none" if tool_choice is None and not tools else tool_choice
         self.starts_inside = starts_inside
+        self.separate_reasoning, self.parse_tool_calls = separate_reasoning, parse_tool_calls
+        self.prefix, self.echo = prefix, echo
+        if isinstance(reasoning_keys, str):
+            raise not_allowed("reasoning_keys", reasoning_keys, "a list of keys")
+        self.reasoning_keys = tuple(reasoning_keys)
         parameters = {
             "tools": tools,
             "tool_choice": tool_choice,
             "parallel_tool_calls": parallel_tool_calls,
             "response_format": response_format,
         }
-        asked = {key: value for key, value in parameters.items() if value is not None}
-        self.constraint = structured_parameters(asked, family, reasoning)
+        self._asked = {key: value for key, value in parameters.items() if value is not None}
+        self.constraint = structured_parameters(self._asked.copy(), family, reasoning)
         schemas: dict[str, Any] = {"draft": draft, "resources": resources}
         self._schemas = {name: value for name, value in schemas.items() if value is not None}
         if self._schemas:
@@ -83,16 +117,17 @@ class ChatFormat:
         family: str,
         *,
         reasoning: Reasoning = "auto",
-        starts_inside: bool | None = None,
-        draft: str | None = None,
-        resources: Mapping[str, Any] | str | None = None,
+        **options: Any,
     ) -> ChatFormat:
-        """The format that the body of a chat request asks for. `chat_template_kwargs` with a false
-        `enable_thinking` (or `thinking`) disables thoughts."""
+        """The format that the body of a chat request asks for.
+
+        reasoning  as above; a body that turns thoughts off (see `docs/reasoning.md`) disables them
+        options    further arguments, which hold for all bodies. What a body says in SGLang's
+                   `separate_reasoning`, llama.cpp's `reasoning_format` and `parse_tool_calls`, or vLLM's
+                   `include_reasoning`, `continue_final_message` and `echo`, takes their place
+        """
         body = mapping("body", body)
-        template = body.get("chat_template_kwargs")
-        switches = template if isinstance(template, Mapping) else {}
-        if switches.get("enable_thinking") is False or switches.get("thinking") is False:
+        if thoughts_are_off(body):
             reasoning = "disabled"
         tools, choice = body.get("tools"), body.get("tool_choice")
         if tools is None and body.get("functions") is not None:
@@ -104,9 +139,7 @@ class ChatFormat:
             parallel_tool_calls=body.get("parallel_tool_calls"),
             reasoning=reasoning,
             response_format=body.get("response_format"),
-            starts_inside=starts_inside,
-            draft=draft,
-            resources=resources,
+            **{**options, **asked_of_replies(body), **asked_of_prefix(body, family)},
         )
 
     def params(self, body: Mapping[str, Any], tokenizer: Tokenizer | None = None) -> SamplingParams:
@@ -118,21 +151,20 @@ class ChatFormat:
         Raises `ParameterError`, for another constraint beside this one, too.
         """
         rest = {key: value for key, value in mapping("body", body).items() if key not in KEYS}
-        if self.reasoning == "disabled":
-            rest["thinking"] = False
-        parameters = parameters_of(rest, self.family, self.reasoning)
-        if self.starts_inside is not None and "thinking" in parameters:
-            parameters["thinking"].setdefault("starts_inside", self.starts_inside)
-        named = structured_in(parameters)
+        named = structured_in(rest)
         if named and self.constraint:
             raise ParameterError(f"{named[0]} is not allowed beside tools or a response_format")
+        if self.reasoning == "disabled":
+            rest["thinking"] = False
+        parameters = parameters_of({**rest, **self._asked}, self.family, self.reasoning)
+        if self.starts_inside is not None and "thinking" in parameters:
+            parameters["thinking"].setdefault("starts_inside", self.starts_inside)
         ends = self.stop_token_ids(tokenizer)
         if ends:
             parameters["stop_token_ids"] = [*(parameters.get("stop_token_ids") or ()), *ends]
-        constraint = {**parameters, **self.constraint}
-        if any(constraint.get(name) is not None for name in GRAMMAR_OPTIONS["resources"]):
-            constraint = {**self._schemas, **constraint}
-        return SamplingParams(**constraint)
+        if any(parameters.get(name) is not None for name in GRAMMAR_OPTIONS["resources"]):
+            parameters = {**self._schemas, **parameters}
+        return SamplingParams(**parameters)
 
     def stop_token_ids(self, tokenizer: Tokenizer | None) -> list[int]:
         """The tokens that end an answer besides a tokenizer's EOS tokens."""
@@ -149,13 +181,23 @@ class ChatFormat:
         stop     the stop strings of the request
         options  further arguments of `MessageParser`
         """
+        options = {"prefix": self.prefix, "echo": self.echo, **options}
         return MessageParser(
             self.family,
             self.tools,
-            tool_choice="none" if self.tool_choice == "none" else "auto",
+            tool_choice="auto" if self.parse_tool_calls and self.tool_choice != "none" else "none",
             reasoning=self.reasoning,
             starts_inside=self.starts_inside,
+            separate_reasoning=self.separate_reasoning,
             tokenizer=tokenizer,
             stop=() if stop is None else stops_in(stop),
             **options,
         )
+
+    def deltas(self, events: Iterable[Event]) -> list[dict[str, Any]]:
+        """The deltas of a stream for events of a parser (`chat_deltas`)."""
+        return chat_deltas(events, self.reasoning_keys)
+
+    def message(self, parser: MessageParser) -> dict[str, Any]:
+        """What a parser has read, as a message (`chat_message`)."""
+        return chat_message(parser, self.reasoning_keys)

@@ -8,20 +8,30 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ..base.arguments import not_allowed
+from ..base.arguments import not_allowed, one_of
 from ..base.errors import quoted
 from ..contract import AnswerParser, ParameterError
 from ..grammar.bodies.tools.requests import functions_of
 from ..grammar.engines.steps import Steps
 from ..grammar.errors import GrammarError, GrammarLimitError
 from ..grammar.grammar import Grammar
-from ..params.families import TOOL_FAMILIES, check_reasoning
+from ..params.families import THINK, TOOL_FAMILIES, check_reasoning
 from ..tokenizer import Tokenizer, check_tokenizer
 from .alphabet import MarkerAlphabet, without_surrogates
 from .definition import AnswerDefinition, family_definition, stops_in, thinking_definition
 from .events import Event
 from .message import MessagePart
-from .reading import MessageAutomaton, MessagePlace, MessageStep, Reading, SharedAutomata, joined
+from .reading import (
+    TRIMS,
+    MessageAutomaton,
+    MessagePlace,
+    MessageStep,
+    Reading,
+    ReadingOptions,
+    SharedAutomata,
+    joined,
+)
+from .schemas import CUSTOM_INPUT
 from .tags import tag_definition
 from .templates import MAX_MARK
 
@@ -60,6 +70,14 @@ class MessageParser(AnswerParser):
     values          whether arguments are reported by their parts as well (events of the kind "value"), except
                     within those nested more than 256 levels deep, from a number of more than 16,384
                     characters on, or from a pointer of more than 512 on: that is reported as a deviation
+    trim            what is given without white space at its ends, which waits until something follows it:
+                    "thoughts", and then content that follows them without line breaks at its beginning;
+                    "all": content, too, which calls may interrupt; "nothing"
+    separate_reasoning  False: thoughts are content, between their marks, and nothing of them is trimmed
+    prefix          what the answer begins with, a text or ids: the text goes on from there. Neither a
+                    rollback nor the number of tokens counts it
+    echo            whether what `prefix` says is given as well, by the first call of `feed` or `finish`; else
+                    that is so for a call that it does not complete, of which a part would be of no use
     grammar         the one that the content is under: its captures are reported at the end
     call_id         what gives a call's id, from its index, its name, and the id that the text gives it or "".
                     None: the text's, or "call_" and digits that are random for each parser and fork; so it is
@@ -97,6 +115,10 @@ class MessageParser(AnswerParser):
         calls_end_thoughts: bool = False,
         resume: bool = False,
         values: bool = False,
+        trim: str = "thoughts",
+        separate_reasoning: bool = True,
+        prefix: str | Sequence[int] = "",
+        echo: bool = False,
         grammar: Grammar | None = None,
         call_id: Callable[[int, str, str], str] | None = None,
     ) -> None:
@@ -104,11 +126,15 @@ class MessageParser(AnswerParser):
         check_reasoning(reasoning)
         if grammar is not None and not isinstance(grammar, Grammar):
             raise not_allowed("grammar", grammar, "a Grammar")
+        one_of(TRIMS, "trim", trim)
+        marks = None
+        if not separate_reasoning:
+            trim, marks = "all" if trim == "all" else "nothing", _thinking_marks(family, reasoning_marks)
         self._automaton = _automaton_of(
             MarkerAlphabet(tokenizer, skip_special_tokens),
             resume,
             stops_in(stop),
-            (bool(include_stop_str_in_output), bool(calls_end_thoughts)),
+            (bool(include_stop_str_in_output), bool(calls_end_thoughts), marks is None),
             (family, tools, tool_choice, reasoning, starts_inside, structural_tag, reasoning_marks),
         )
         self._texts = self._automaton.texts
@@ -116,11 +142,14 @@ class MessageParser(AnswerParser):
         self._includes_stop = include_stop_str_in_output
         self._grammar = grammar
         self._place = self._automaton.start
-        self._reading = Reading(values, call_id)
+        if grammar is not None and trim != "nothing":
+            trim = "thoughts"  # the content is text of the grammar
+        self._reading = Reading(ReadingOptions(values, call_id, trim, marks, _customs(tools)))
         self._decoder = _Decoder("replace")
         self._bytes_wait = self._is_finished = self._captures_wait = False
         self._thinking_tokens = 0
         self._log: list[int | str] = []
+        self._first = self._begin_inside(prefix, echo) if prefix else []
         self._kept = [self._state()]
 
     # --- Feeding ---
@@ -133,6 +162,8 @@ class MessageParser(AnswerParser):
         Raises ValueError after `finish`, and `ParameterError` for text where a tokenizer is given, or for ids
         where none is; nothing has changed then.
         """
+        if self._first:
+            return self._with_first(lambda: self.feed(pieces))
         events: list[Event] = []
         is_whole = self._takes_ids and not self._bytes_wait and not self._is_finished
         if is_whole and type(pieces) is list and len(pieces) == 1 and self._feed_one(pieces[0], events):
@@ -149,6 +180,29 @@ class MessageParser(AnswerParser):
             self._return_to(length)
             raise
         return joined(events)
+
+    def _begin_inside(self, prefix: str | Sequence[int], echo: bool) -> list[Event]:
+        """Begin after a prefix; returns the events of what it says that are to be given."""
+        events: list[Event] = []
+        if isinstance(prefix, str):
+            text = self._automaton.alphabet.marked(prefix)
+            self._apply(self._automaton.step(self._place, text), events)
+        elif not self._takes_ids:
+            raise not_allowed("prefix", prefix, "text, without a tokenizer")
+        else:
+            for token_id in prefix:
+                self._take(token_id, events)
+        self._thinking_tokens = 0
+        return joined(events) if echo else self._reading.begin_anew()
+
+    def _with_first(self, feed: Callable[[], list[Event]]) -> list[Event]:
+        """The events of a prefix, which are given once, with those that follow."""
+        first, self._first = self._first, []
+        try:
+            return joined(first + feed())
+        except BaseException:  # nothing has been given
+            self._first = first
+            raise
 
     def _feed_one(self, piece: int, events: list[Event]) -> bool:
         """Take a token that is whole characters, as most are; else nothing has changed."""
@@ -182,6 +236,8 @@ class MessageParser(AnswerParser):
                may share; where they take more, they come from another call. None: as many as
                there, and none come where they take more
         """
+        if self._first:
+            return self._with_first(lambda: self.finish(steps=steps))
         events: list[Event] = []
         if not self._is_finished:
             rest = self._decoder.decode(b"", final=True)
@@ -405,15 +461,20 @@ def _automaton_of(
     alphabet: MarkerAlphabet,
     resume: bool,
     stops: Sequence[str],
-    switches: tuple[bool, bool],
+    switches: tuple[bool, bool, bool],
     arguments: _Given,
 ) -> MessageAutomaton:
     """The automaton of a parser with these arguments, shared by those for which all of it is the same."""
 
     def make(copies: _Given) -> MessageAutomaton:
         definition = _definition(*copies, alphabet).stopping_at(stops)
-        includes_stop, calls_end_thoughts = switches
-        definition = replace(definition, includes_stop=includes_stop, calls_end_thoughts=calls_end_thoughts)
+        includes_stop, calls_end_thoughts, is_separate = switches
+        definition = replace(
+            definition,
+            includes_stop=includes_stop,
+            calls_end_thoughts=calls_end_thoughts,
+            after_thinking=definition.after_thinking if is_separate else "",
+        )
         return MessageAutomaton(definition, alphabet, resume)
 
     options = (alphabet.skips, bool(resume), switches, tuple(stops))
@@ -462,4 +523,18 @@ def _definition(
 
 
 def _schemas(tools: Any) -> dict[str, Any]:
-    return {name: one.get("parameters", True) for name, one in functions_of(tools).items()}
+    return {
+        name: CUSTOM_INPUT if one.get("type") == "custom" else one.get("parameters", True)
+        for name, one in functions_of(tools).items()
+    }
+
+
+def _customs(tools: Iterable[Any] | None) -> frozenset[str]:
+    """The names of the custom tools."""
+    customs = [one for one in tools or () if isinstance(one, Mapping) and one.get("type") == "custom"]
+    return frozenset(functions_of(customs))
+
+
+def _thinking_marks(family: str | None, marks: tuple[str, str] | None) -> tuple[str, str]:
+    """The marks between which thoughts stay in the content."""
+    return marks or (TOOL_FAMILIES[family].thinking if family in TOOL_FAMILIES else None) or THINK

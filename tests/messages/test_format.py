@@ -151,7 +151,7 @@ def test_marks_that_end_an_answer_stop_it() -> None:
 @pytest.mark.parametrize("thinks", [False, True], ids=["content", "thoughts"])
 def test_a_stop_string_ends_what_is_read(thinks: bool) -> None:
     form = ChatFormat("qwen_3", reasoning="enabled" if thinks else "auto")
-    parser = form.parser(stop=["END", "\n\n"])
+    parser = form.parser(stop=["END", "\n\n"], trim="nothing")
     kind = "thought" if thinks else "content"
     assert [(one.kind, one.text) for one in parser.feed("One. E") if one.kind == kind] == [(kind, "One. ")]
     assert [(one.kind, one.text) for one in parser.feed("N.\n")] == [(kind, "EN.")]

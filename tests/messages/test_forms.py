@@ -80,7 +80,8 @@ def done_items(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
             text += event["delta"]
         elif event["type"] == "response.output_item.done":
             item = event["item"]
-            assert text == (item["arguments"] if "arguments" in item else item["content"][0]["text"])
+            called = item.get("arguments", item.get("input"))
+            assert text == (item["content"][0]["text"] if called is None else called)
             items.append(item)
     return items
 

@@ -11,8 +11,9 @@ from .elements import ElementsReader, marks_of_elements
 from .json_text import JsonReader
 from .parameters import ParametersReader, marks_of_parameters
 from .reader import ArgumentsReader, ReaderMaker, skip_space
+from .text import TextReader
 
-__all__ = ["ArgumentsReader", "ReaderMaker", "reader_maker", "reads_types", "skip_space"]
+__all__ = ["ArgumentsReader", "ReaderMaker", "TextReader", "reader_maker", "reads_types", "skip_space"]
 
 
 def reads_types(style: str) -> bool:

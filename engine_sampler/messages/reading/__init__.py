@@ -3,7 +3,17 @@
 
 from .automaton import MessageAutomaton, SharedAutomata
 from .following import joined
-from .parts import Reading
+from .parts import INPUT, TRIMS, Reading, ReadingOptions
 from .places import MessagePlace, MessageStep
 
-__all__ = ["MessageAutomaton", "MessagePlace", "MessageStep", "Reading", "SharedAutomata", "joined"]
+__all__ = [
+    "INPUT",
+    "TRIMS",
+    "MessageAutomaton",
+    "MessagePlace",
+    "MessageStep",
+    "Reading",
+    "ReadingOptions",
+    "SharedAutomata",
+    "joined",
+]

@@ -61,6 +61,8 @@ class Following(MessagePlace):
             if not self.has_parts:
                 self._text("content", self.space)
         elif mode != "stopped":
+            if mode == "arguments" and self._arguments_end(held):
+                return self._step(0)
             if mode == "end":
                 self._complete()
             self._leave(0, "the text ends within a call")
@@ -214,6 +216,16 @@ class Following(MessagePlace):
         if self.reader.is_done:
             self.mode = "end"
         return at
+
+    def _arguments_end(self, held: str) -> bool:
+        """Whether a call is whole at the end of the text, which is within its arguments."""
+        assert self.reader is not None
+        out: list[str] = []
+        self.reader.finish(held, out)
+        if self.reader.is_done:
+            self._emit_arguments(out)
+            self._end("", 0)
+        return bool(out)
 
     def _emit_arguments(self, out: list[str]) -> None:
         self._emit("arguments", self._automaton.alphabet.json("".join(out)))

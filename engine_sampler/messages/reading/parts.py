@@ -4,29 +4,61 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...base.calling import call_plugin
 from ...base.errors import PluginFault, quoted
 from ..events import Event, EventKind
 from ..message import MessagePart
 from ..value import ValueReader
+from .following import MAX_SPACE
 
 _new_tuple = tuple.__new__
 """Makes named tuples three times as fast."""
 
 
-class Reading:
-    """The parts of an answer, which grow with what its text says.
+INPUT = "/input"
+"""The pointer of what the call of a custom tool is given: its text."""
+
+TRIMS = {"nothing": (), "thoughts": ("thought",), "all": ("thought", "content")}
+"""What is read without the white space at its ends, by what `trim` may be."""
+
+_SPACE = " \t\r\n"
+
+
+class ReadingOptions(NamedTuple):
+    """How what has been read is told.
 
     values   whether arguments are reported by their parts as well
     call_id  what gives a call's id, from its index, its name, and the id that the text gives it; None: the
              text's, or one of its own, other ones in each reading
+    trim     what is without the white space at its ends, as in `MessageParser`
+    marks    between which thoughts are content; None: they are not
+    customs  the custom tools, whose calls have a text in place of JSON
+    """
+
+    values: bool = False
+    call_id: Callable[[int, str, str], str] | None = None
+    trim: str = "nothing"
+    marks: tuple[str, str] | None = None
+    customs: frozenset[str] = frozenset()
+
+
+class Reading:
+    """The parts of an answer, which grow with what its text says.
+
     length   how many characters are certain
     """
 
-    def __init__(self, values: bool, call_id: Callable[[int, str, str], str] | None) -> None:
-        self._values, self._call_id = values, call_id
+    def __init__(self, options: ReadingOptions) -> None:
+        self._options, self._values, self._call_id = options, options.values, options.call_id
+        self._marks = options.marks
+        self._trimmed: tuple[str, ...] = TRIMS[options.trim]
+        self._spaces: dict[str, str | None] = dict.fromkeys(
+            ("thought", "content"), "" if options.trim == "nothing" else None
+        )
+        """White space of each kind that waits for more; None before anything has come."""
+        self._has_thought = False
         self._prefix = f"call_{secrets.token_hex(10)}"
         self._ids: dict[tuple[int, str, str], tuple[str, str | None]] = {}
         """The ids of calls, which keep them when they are taken back and come again; and what was wrong."""
@@ -44,11 +76,14 @@ class Reading:
         parts = self.parts
         last = (len(parts[-1].pieces), parts[-1].is_complete) if parts else (0, False)
         reader = self._value_reader and self._value_reader.copy()
-        return self._calls, self._is_new, self.length, self.deviation, reader, len(parts), *last
+        spaces = self._has_thought, *self._spaces.values()
+        return self._calls, self._is_new, self.length, self.deviation, reader, spaces, len(parts), *last
 
     def restore(self, state: tuple[Any, ...]) -> None:
         """Go back to a state."""
-        self._calls, self._is_new, self.length, self.deviation, reader, count, pieces, is_complete = state
+        self._calls, self._is_new, self.length, self.deviation, reader, spaces, *last = state
+        self._has_thought, self._spaces["thought"], self._spaces["content"] = spaces
+        count, pieces, is_complete = last
         self._value_reader = reader and reader.copy()
         del self.parts[count:]
         if count:
@@ -57,11 +92,24 @@ class Reading:
 
     def fork(self) -> Reading:
         """A copy that goes on independently."""
-        new = Reading(self._values, self._call_id)
+        new = Reading(self._options)
         new._ids = self._ids.copy()
         new.parts = [part.copy() for part in self.parts]
         new.restore(self.state())
         return new
+
+    def begin_anew(self) -> list[Event]:
+        """Forget what has been said, but for a call that goes on; returns the events that say this one."""
+        self._is_new = True
+        self._spaces = {kind: space and "" for kind, space in self._spaces.items()}
+        last = self.parts[-1:]
+        if not last or last[0].kind != "call" or last[0].is_complete:
+            self.parts, self._calls = [], 0
+            return []
+        self.parts, self._calls, last[0].index = last, 1, 0
+        pointer = INPUT if last[0].is_custom else ""
+        began = Event("call_began", last[0].name, 0, pointer, last[0].id)
+        return [began, Event("arguments", last[0].text, 0, pointer)] if last[0].pieces else [began]
 
     # --- Growth ---
 
@@ -81,6 +129,12 @@ class Reading:
             elif kind == "deviation":
                 self._deviate(f"at character {self.length + fact.call}: {fact.text}", events)
                 continue
+            elif fact.text == "thoughts":
+                self._has_thought = True
+                if self._marks is not None:
+                    self.go_on("content", self._marks[kind == "section_ended"], events)
+                    continue
+                self._is_new = True
             else:
                 self._is_new = True
             events.append(fact)
@@ -90,13 +144,53 @@ class Reading:
         parts, call = self.parts, -1
         if kind == "arguments":
             call = self._calls - 1
-        elif self._is_new or not parts or parts[-1].kind != kind:
+            if parts[-1].is_custom:
+                self._tell_input(text, call, events)
+                return
+        else:
+            if kind == "thought" and self._marks is not None:
+                kind = "content"
+            if self._spaces[kind] != "" or text[-1] in _SPACE:
+                text = self._without_ends(kind, text)
+                if not text:
+                    return
+        if call < 0 and (self._is_new or not parts or parts[-1].kind != kind):
             parts.append(MessagePart(kind))
             self._is_new = False
         parts[-1].pieces.append(text)
         events.append(_new_tuple(Event, (kind, text, call, "", "")))
         if self._value_reader is not None and call >= 0:
             self._tell_parts(self._value_reader, text, call, events)
+
+    def _without_ends(self, kind: EventKind, text: str) -> str:
+        """What of thoughts or content is given: white space at an end waits until more of them follows, and
+        so do line breaks between thoughts and the content after them, unless they are part of it."""
+        space = self._spaces[kind]
+        if kind not in self._trimmed:
+            if space is None and self._has_thought:
+                text = text.lstrip("\r\n")
+            if text:
+                self._spaces[kind] = ""
+            return text
+        text = text.lstrip(_SPACE) if space is None else space + text
+        if not text:
+            return text
+        waiting = text[len(text.rstrip(_SPACE)) :][-MAX_SPACE:]
+        self._spaces[kind] = waiting
+        return text[: len(text) - len(waiting)]
+
+    def _tell_input(self, text: str, call: int, events: list[Event]) -> None:
+        """Take what the arguments of a custom tool's call go on with: its text is that of their members."""
+        grown: list[tuple[str, str]] = []
+        try:
+            assert self._value_reader is not None
+            self._value_reader.feed_into(text, grown)
+        except ValueError as error:
+            self._deviate(f"the input of call {call} cannot be read: {error}", events)
+        given = "".join(one for _, one in grown)
+        if given:
+            self.parts[-1].pieces.append(given)
+            events.append(Event("arguments", given, call, INPUT))
 
     def _tell_parts(self, reader: ValueReader, text: str, call: int, events: list[Event]) -> None:
         """Report what the arguments of a call go on with by their parts, as far as that can be done."""
@@ -126,10 +220,11 @@ class Reading:
         call_id, fault = known
         if fault is not None:
             self._deviate(f"of call {call}: {fault}", events)
-        self.parts.append(MessagePart("call", call, name, call_id))
+        is_custom = name in self._options.customs
+        self.parts.append(MessagePart("call", call, name, call_id, is_custom))
         self._calls += 1
-        self._value_reader = ValueReader(values=False) if self._values else None
-        return Event("call_began", name, call, "", call_id)
+        self._value_reader = ValueReader(values=False) if self._values or is_custom else None
+        return Event("call_began", name, call, INPUT if is_custom else "", call_id)
 
     def _new_id(self, call: int, name: str, own: str) -> tuple[str, str | None]:
         """The id of a call; where `call_id` gives none, the one that it would have without, and why."""
