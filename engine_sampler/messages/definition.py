@@ -154,7 +154,7 @@ def family_definition(
             function_views(functions) if reads_types(family.style) else dict.fromkeys(functions, ANYTHING)
         )
     if family.layout == "harmony":
-        texts = {name: TEXT for name, one in (functions or {}).items() if one is CUSTOM_INPUT}
+        texts = {name: TEXT for name, schema in (functions or {}).items() if schema is CUSTOM_INPUT}
         return _harmony(None if schemas is None else {**schemas, **texts}, alphabet)
     is_json = '"{name}"' in family.begin
     ways = (family, *family.variants)

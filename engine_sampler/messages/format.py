@@ -10,17 +10,17 @@ from ..base.errors import quoted
 from ..contract import ParameterError
 from ..grammar.bodies.structured import structured_parameters
 from ..params import SamplingParams
-from ..params.bodies import mapping
+from ..params.bodies import is_unset, mapping
 from ..params.families import TOOL_FAMILIES, Reasoning, check_reasoning
 from ..params.openai import parameters_of
 from ..params.thinking_keys import thoughts_are_off
 from ..registry import GRAMMAR_OPTIONS, structured_in
 from ..tokenizer import Tokenizer
-from .chat import REASONING_KEYS, chat_deltas, chat_message
 from .definition import stops_in
 from .events import Event
 from .format_keys import asked_of_prefix, asked_of_replies
 from .parser import MessageParser
+from .replies import REASONING_KEYS, chat_deltas, chat_message
 
 KEYS = (
     "tools",
@@ -150,7 +150,8 @@ class ChatFormat:
 
         Raises `ParameterError`, for another constraint beside this one, too.
         """
-        rest = {key: value for key, value in mapping("body", body).items() if key not in KEYS}
+        given = mapping("body", body).items()
+        rest = {key: value for key, value in given if key not in KEYS and not is_unset(key, value)}
         named = structured_in(rest)
         if named and self.constraint:
             raise ParameterError(f"{named[0]} is not allowed beside tools or a response_format")

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..base.arguments import instance_of, not_allowed, one_of
 from ..params.families import TOOL_FAMILIES
-from .chat import REASONING_KEYS
+from .replies import REASONING_KEYS
 
 _FORMATS = ("none", "auto", "deepseek", "deepseek-legacy")
 """What llama.cpp's `reasoning_format` may be."""

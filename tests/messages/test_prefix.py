@@ -88,8 +88,8 @@ def test_a_prefix_is_no_part_of_what_is_taken_back() -> None:
     with pytest.raises(ValueError, match="n=1 is not allowed"):
         parser.rollback(1)
     parser.feed("!</think>b")
-    assert [one.text for one in parser.parts] == ["!", "b"]
-    assert [one.text for one in fork.parts] == [".", "a"]
+    assert [part.text for part in parser.parts] == ["!", "b"]
+    assert [part.text for part in fork.parts] == [".", "a"]
     echoed = MessageParser("qwen_3", prefix="Hi", echo=True)
     other = echoed.fork()
     with pytest.raises(ParameterError):

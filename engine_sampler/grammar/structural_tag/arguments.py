@@ -78,7 +78,10 @@ class Arguments:
         rules.define(self._nothing, sequence())
         self.root = self.of_types(root, "object")
         if not self.is_possible(self.root):
-            raise GrammarError("the schema of a call's parameters must describe an object")
+            raise GrammarError(
+                "no object is valid under the schema of a call's parameters: it must allow objects, and a "
+                "value of each property that it requires"
+            )
 
     # --- Values ---
 

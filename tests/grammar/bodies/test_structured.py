@@ -135,7 +135,7 @@ def test_each_form_becomes_parameters(body: dict[str, Any], parameters: dict[str
             {"tools": [{"name": "f"}], "tool_choice": "required", "regex": "a"},
             "^regex is not allowed with tool_choice='required'",
         ),
-        ({"tools": [{"name": "f"}], "tool_choice": "any"}, "tool_choice='any' is not allowed: auto, none"),
+        ({"tools": [{"name": "f"}], "tool_choice": "some"}, "tool_choice='some' is not allowed: auto, none"),
         (
             {"tools": [{"name": "f", "parameters": "{}"}], "tool_choice": "required"},
             "tools: the parameters '{}' are not allowed: a JSON Schema",

@@ -55,8 +55,8 @@ def take_tools(body: dict[str, Any]) -> Tools:
 
 
 def _plain_choice(choice: Any) -> Any:
-    """A choice in OpenAI's form: Anthropic says `{"type": "any"}` for a call that is required."""
-    kind = choice.get("type") if isinstance(choice, Mapping) else None
+    """A choice in OpenAI's form: Anthropic requires a call by `{"type": "any"}`, Mistral by "any"."""
+    kind = choice.get("type") if isinstance(choice, Mapping) else choice
     return _PLAIN.get(kind, choice) if isinstance(kind, str) else choice
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .events import Event
-from .parser import MessageParser
-from .reading import INPUT
+from ..events import Event
+from ..parser import MessageParser
+from ..reading import INPUT
 
 REASONING_KEYS = ("reasoning", "reasoning_content")
 """The keys of thoughts: OpenRouter's and vLLM's, and DeepSeek's, SGLang's and llama.cpp's. Clients read

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import codecs
 import json
-import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..arithmetic import Logprobs
-from ..tokenizer import Tokenizer
-from .parser import MessageParser
-
-_NAMED = re.compile(r"(?:unknown parameter:? '?)?(\w[\w.]*)(?==|: |'| is | has | requires )")
+from ...arithmetic import Logprobs
+from ...tokenizer import Tokenizer
+from ..parser import MessageParser
 
 
 def _now() -> int:
@@ -198,18 +195,3 @@ def completion_logprobs(
         form["text_offset"].append(place.characters)
         place.pass_by(row[0][0])
     return form
-
-
-def error_body(error: BaseException) -> dict[str, Any]:
-    """The body of the answer to a request that is not allowed, for HTTP 400: what is wrong, and with which
-    parameter."""
-    text = str(error)
-    named = _NAMED.match(text)
-    return {
-        "error": {
-            "message": text,
-            "type": "invalid_request_error",
-            "param": named[1] if named else None,
-            "code": None,
-        }
-    }

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ..events import Event
+from ..parser import MessageParser
 from .blocks import BlockChange, BlockSequence, block_of
-from .events import Event
-from .parser import MessageParser
 
 _IDS = {"thought": "rs", "content": "msg", "call": "fc", "custom call": "ctc"}
 _CALLS = {

@@ -20,9 +20,9 @@ from engine_sampler.messages import (
     response_items,
 )
 
-from .families import random_answer
-from .laws import FAMILIES, feed, parser_of, pieces_of
-from .test_laws import ROUNDS
+from ..families import random_answer
+from ..laws import FAMILIES, feed, parser_of, pieces_of
+from ..test_laws import ROUNDS
 
 
 def message_of(deltas: Iterable[dict[str, Any]]) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
-from .events import Event
-from .message import MessagePart
-from .reading import INPUT
+from ..events import Event
+from ..message import MessagePart
+from ..reading import INPUT
 
 _TEXTS = ("thought", "content", "arguments")
 _CALLS = ("call", "custom call")

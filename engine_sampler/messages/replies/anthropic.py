@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ..events import Event
+from ..message import MessagePart
+from ..parser import MessageParser
+from ..writing import escaped_json
 from .blocks import BlockChange, BlockSequence
-from .events import Event
-from .message import MessagePart
-from .parser import MessageParser
-from .writing import escaped_json
 
 _DELTAS = {
     "thought": ("thinking_delta", "thinking"),
