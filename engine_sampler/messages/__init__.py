@@ -11,6 +11,7 @@
 interfaces.
 """
 
+from ..params.families.templates import family_of
 from .events import Event
 from .format import ChatFormat
 from .message import MessagePart
@@ -54,5 +55,6 @@ __all__ = [
     "chat_message",
     "completion_logprobs",
     "error_body",
+    "family_of",
     "response_items",
 ]

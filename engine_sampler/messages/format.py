@@ -12,6 +12,7 @@ from ..grammar.bodies.structured import structured_parameters
 from ..params import SamplingParams
 from ..params.bodies import is_unset, mapping
 from ..params.families import TOOL_FAMILIES, Reasoning, check_reasoning
+from ..params.families.templates import family_of
 from ..params.openai import parameters_of
 from ..params.thinking_keys import thoughts_are_off
 from ..registry import GRAMMAR_OPTIONS, structured_in
@@ -45,7 +46,8 @@ _ENDS = {"harmony": ("<|return|>", "<|call|>")}
 class ChatFormat:
     """How an answer to a chat request is written: what constrains it, what ends it, and what reads it.
 
-    family       how the model that is served writes thoughts and calls: a name in `TOOL_FAMILIES`
+    family       how the model that is served writes thoughts and calls: a name in `TOOL_FAMILIES`, or "auto":
+                 as `chat_template` says (`family_of`). The attribute is the name that was found
     tools, tool_choice, parallel_tool_calls, response_format    as in OpenAI's request bodies
     reasoning    "enabled": thoughts come first, and the answer begins within them where the chat template
                  opens them; "auto": thoughts, with both their marks, or none; "disabled": none
@@ -54,6 +56,7 @@ class ChatFormat:
     parse_tool_calls    False: calls stay in the content, as they are written
     reasoning_keys      the keys of thoughts in messages and deltas (`chat_message`)
     prefix, echo        what the answer goes on from, and whether that is given as well (`MessageParser`)
+    chat_template   the text of the model's template, or a tokenizer with one
     draft        the draft of schemas without `$schema`, of tools and of `response_format`: "4", "6", "7",
                  "2019-09" or "2020-12"; None: 2020-12
     resources    schemas by URI, to which a `$ref` of these may lead. What the body of a request says of
@@ -83,9 +86,12 @@ class ChatFormat:
         reasoning_keys: Sequence[str] = REASONING_KEYS,
         prefix: str = "",
         echo: bool = False,
+        chat_template: Any = None,
         draft: str | None = None,
         resources: Mapping[str, Any] | str | None = None,
     ) -> None:
+        if family == "auto":
+            family = family_of(chat_template)
         if family not in TOOL_FAMILIES:
             raise ParameterError(f"family={quoted(family)} is not allowed: one of {', '.join(TOOL_FAMILIES)}")
         check_reasoning(reasoning)
@@ -127,6 +133,8 @@ class ChatFormat:
                    `include_reasoning`, `continue_final_message` and `echo`, takes their place
         """
         body = mapping("body", body)
+        if family == "auto":
+            family = family_of(options.pop("chat_template", None))
         if thoughts_are_off(body):
             reasoning = "disabled"
         tools, choice = body.get("tools"), body.get("tool_choice")
