@@ -9,11 +9,16 @@ from typing import Any
 import pytest
 
 from engine_sampler import ParameterError
+from engine_sampler.grammar import TOOL_FAMILIES
 from engine_sampler.messages import ChatFormat, family_of
 
+from ...messages.templates.rendering import FOLDER
+from ...messages.templates.table import SERVED
+
 CALL = """'<tool_call>\\n{"name": "' + call.name + '", "arguments": ' + call.arguments|tojson"""
-HERMES = f"{{{{ {CALL} + '}}\\\\n</tool_call>' }}}}"
+HERMES = f"{{{{ {CALL} + '}}\\n</tool_call>' }}}}"
 THINKS = "{{ '<think>\\n' + message.reasoning_content + '\\n</think>\\n\\n' }}"
+SPACED = '<think> </think> <tool_call> {"name": "x", "arguments": y} </tool_call>'
 TEMPLATES = {
     "hermes": HERMES,
     "qwen_3": THINKS + HERMES,
@@ -58,7 +63,7 @@ def test_a_tokenizer_may_have_the_template(templates: Any) -> None:
             "{{ messages[0].content }}",
             "has the marks of no family that is known: give one of llama, hermes, ",
         ),
-        ((THINKS + HERMES).replace(":", " :").replace("\\n{", "  {"), "may be that of several families: give one of qwen_3, exaone"),
+        (SPACED, "may be that of several families: give one of qwen_3, exaone, ernie_4_5"),
         (None, "template=None is not allowed: the text of a chat template, or a tokenizer"),
         (SimpleNamespace(chat_template=None), "is not allowed: the text of a chat template"),
     ],
@@ -66,3 +71,12 @@ def test_a_tokenizer_may_have_the_template(templates: Any) -> None:
 def test_what_tells_no_family_is_an_error(template: Any, words: str) -> None:
     with pytest.raises(ParameterError, match=words):
         family_of(template)
+
+
+@pytest.mark.skipif(not FOLDER.is_dir(), reason="the chat templates of llama.cpp are not there")
+@pytest.mark.parametrize("name", SERVED)
+def test_chat_templates_of_llama_cpp_tell_their_families(name: str) -> None:
+    entry = TOOL_FAMILIES[family_of((FOLDER / f"{name}.jinja").read_text(encoding="utf-8"))]
+    expected = TOOL_FAMILIES[SERVED[name].family]
+    calls = [(one.section, one.begin, one.end, one.style, one.layout) for one in (entry, expected)]
+    assert calls[0] == calls[1]
