@@ -8,16 +8,17 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
-from engine_sampler import ParameterError
+from engine_sampler import ParameterError, Scheduler
 from engine_sampler.grammar import TOOL_FAMILIES
 from engine_sampler.messages import ChatFormat, MessageParser, chat_deltas, chat_message
 
 from .batches import summed
 from .families import random_answer
 from .laws import FAMILIES, feed, parser_of, pieces_of
-from .vocabularies import SPECIAL
+from .vocabularies import EOS, SPECIAL, random_ids
 
 DATA = Path(os.environ.get("ENGINE_SAMPLER_TEST_DATA", "/nowhere"))
 CALL = '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'
@@ -139,3 +140,19 @@ def test_prefilled_cases_of_llama_cpp_are_read() -> None:
         parser.feed(case["text"])
         parser.finish()
         assert texts(form.message(parser)) == (want["reasoning"], want["content"]), case["source"]
+
+
+def test_a_mask_and_its_parser_go_on_from_output_that_is_there() -> None:
+    tools = [{"name": "f", "parameters": {"properties": {"a": {"enum": [1]}}}}]
+    form = ChatFormat("qwen_3", tools, tool_choice="required", reasoning="disabled")
+    begun = random_ids('<tool_call>\n{"name": "f", "argu', Random(0))
+    scheduler = Scheduler(len(SPECIAL), SPECIAL, eos_token_ids=[EOS])
+    parser = form.parser(SPECIAL)
+    params = form.params({"max_tokens": 400, "seed": 1}, SPECIAL)
+    request_id = scheduler.add(params, [1], output_token_ids=begun, parser=parser)
+    random = np.random.default_rng(0)
+    while scheduler.request_ids:
+        scheduler.step(random.normal(0, 1, (1, len(SPECIAL))).astype(np.float32))
+    assert scheduler.record(request_id).finish_reason != "error"
+    assert parser.deviation is None
+    assert form.message(parser)["tool_calls"][0]["function"]["name"] == "f"
