@@ -143,7 +143,7 @@ def test_prefilled_cases_of_llama_cpp_are_read() -> None:
 
 
 def test_a_mask_and_its_parser_go_on_from_output_that_is_there() -> None:
-    tools = [{"name": "f", "parameters": {"properties": {"a": {"enum": [1]}}}}]
+    tools = [{"name": "f", "parameters": {"type": "object", "properties": {"a": {"enum": [1]}}}}]
     form = ChatFormat("qwen_3", tools, tool_choice="required", reasoning="disabled")
     begun = random_ids('<tool_call>\n{"name": "f", "argu', Random(0))
     scheduler = Scheduler(len(SPECIAL), SPECIAL, eos_token_ids=[EOS])
