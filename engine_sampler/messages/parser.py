@@ -65,7 +65,8 @@ class MessageParser(AnswerParser):
                     characters on, or from a pointer of more than 512 on: that is reported as a deviation
     trim            what is given without white space at its ends, which waits until something follows it:
                     "thoughts", and then content that follows them without line breaks at its beginning;
-                    "all": content, too, which calls may interrupt; "nothing"
+                    "all": content, too, which calls may interrupt; "nothing". Content under a `grammar` is
+                    left as it is
     separate_reasoning  False: thoughts are content, between their marks, and nothing of them is trimmed
     prefix          what the answer begins with, a text or ids: the text goes on from there. Neither a
                     rollback nor the number of tokens counts it
@@ -135,9 +136,8 @@ class MessageParser(AnswerParser):
         self._includes_stop = include_stop_str_in_output
         self._grammar = grammar
         self._place = self._automaton.start
-        if grammar is not None and trim != "nothing":
-            trim = "thoughts"  # the content is text of the grammar
-        self._reading = Reading(ReadingOptions(values, call_id, trim, marks, custom_tools(tools)))
+        options = ReadingOptions(values, call_id, trim, grammar is not None, marks, custom_tools(tools))
+        self._reading = Reading(options)
         self._decoder = _Decoder("replace")
         self._bytes_wait = self._is_finished = self._captures_wait = False
         self._thinking_tokens = 0
@@ -156,7 +156,7 @@ class MessageParser(AnswerParser):
         where none is; nothing has changed then.
         """
         if self._first:
-            return self._with_first(lambda: self.feed(pieces))
+            return self._with_first(self.feed, pieces)
         events: list[Event] = []
         is_whole = self._takes_ids and not self._bytes_wait and not self._is_finished
         if is_whole and type(pieces) is list and len(pieces) == 1 and self._feed_one(pieces[0], events):
@@ -188,11 +188,11 @@ class MessageParser(AnswerParser):
         self._thinking_tokens = 0
         return joined(events) if echo else self._reading.begin_anew()
 
-    def _with_first(self, feed: Callable[[], list[Event]]) -> list[Event]:
+    def _with_first(self, feed: Callable[..., list[Event]], *pieces: Any, **options: Any) -> list[Event]:
         """The events of a prefix, which are given once, with those that follow."""
         first, self._first = self._first, []
         try:
-            return joined(first + feed())
+            return joined(first + feed(*pieces, **options))
         except BaseException:  # nothing has been given
             self._first = first
             raise
@@ -230,7 +230,7 @@ class MessageParser(AnswerParser):
                there, and none come where they take more
         """
         if self._first:
-            return self._with_first(lambda: self.finish(steps=steps))
+            return self._with_first(self.finish, steps=steps)
         events: list[Event] = []
         if not self._is_finished:
             rest = self._decoder.decode(b"", final=True)

@@ -33,6 +33,7 @@ class ReadingOptions(NamedTuple):
     call_id  what gives a call's id, from its index, its name, and the id that the text gives it; None: the
              text's, or one of its own, other ones in each reading
     trim     what is without the white space at its ends, as in `MessageParser`
+    keeps_content  whether content is never
     marks    between which thoughts are content; None: they are not
     customs  the custom tools, whose calls have a text in place of JSON
     """
@@ -40,6 +41,7 @@ class ReadingOptions(NamedTuple):
     values: bool = False
     call_id: Callable[[int, str, str], str] | None = None
     trim: str = "nothing"
+    keeps_content: bool = False
     marks: tuple[str, str] | None = None
     customs: frozenset[str] = frozenset()
 
@@ -53,12 +55,17 @@ class Reading:
     def __init__(self, options: ReadingOptions) -> None:
         self._options, self._values, self._call_id = options, options.values, options.call_id
         self._marks = options.marks
-        self._trimmed: tuple[str, ...] = TRIMS[options.trim]
-        self._spaces: dict[str, str | None] = dict.fromkeys(
-            ("thought", "content"), "" if options.trim == "nothing" else None
-        )
+        kept = ("content",) if options.keeps_content else ()
+        self._trimmed = frozenset(TRIMS[options.trim]).difference(kept)
+        first = "" if options.trim == "nothing" else None
+        self._spaces: dict[str, str | None] = {
+            "thought": first,
+            "content": "" if options.keeps_content else first,
+        }
         """White space of each kind that waits for more; None before anything has come."""
         self._has_thought = False
+        self._calm = ""
+        """The kind of which text goes on with the last part as it is, unless it ends with white space."""
         self._prefix = f"call_{secrets.token_hex(10)}"
         self._ids: dict[tuple[int, str, str], tuple[str, str | None]] = {}
         """The ids of calls, which keep them when they are taken back and come again; and what was wrong."""
@@ -82,6 +89,7 @@ class Reading:
     def restore(self, state: tuple[Any, ...]) -> None:
         """Go back to a state."""
         self._calls, self._is_new, self.length, self.deviation, reader, spaces, *last = state
+        self._calm = ""
         self._has_thought, self._spaces["thought"], self._spaces["content"] = spaces
         count, pieces, is_complete = last
         self._value_reader = reader and reader.copy()
@@ -100,7 +108,7 @@ class Reading:
 
     def begin_anew(self) -> list[Event]:
         """Forget what has been said, but for a call that goes on; returns the events that say this one."""
-        self._is_new = True
+        self._is_new, self._calm = True, ""
         self._spaces = {kind: space and "" for kind, space in self._spaces.items()}
         last = self.parts[-1:]
         if not last or last[0].kind != "call" or last[0].is_complete:
@@ -129,14 +137,12 @@ class Reading:
             elif kind == "deviation":
                 self._deviate(f"at character {self.length + fact.call}: {fact.text}", events)
                 continue
-            elif fact.text == "thoughts":
-                self._has_thought = True
-                if self._marks is not None:
+            else:
+                self._has_thought |= fact.text == "thoughts"
+                if self._marks is not None and fact.text == "thoughts":
                     self.go_on("content", self._marks[kind == "section_ended"], events)
                     continue
-                self._is_new = True
-            else:
-                self._is_new = True
+                self._is_new, self._calm = True, ""
             events.append(fact)
 
     def go_on(self, kind: EventKind, text: str, events: list[Event]) -> None:
@@ -147,20 +153,24 @@ class Reading:
             if parts[-1].is_custom:
                 self._tell_input(text, call, events)
                 return
-        else:
-            if kind == "thought" and self._marks is not None:
-                kind = "content"
-            if self._spaces[kind] != "" or text[-1] in _SPACE:
-                text = self._without_ends(kind, text)
-                if not text:
-                    return
-        if call < 0 and (self._is_new or not parts or parts[-1].kind != kind):
-            parts.append(MessagePart(kind))
-            self._is_new = False
+        elif kind != self._calm or text[-1] in _SPACE:
+            kind, text = self._told_as(kind, text)
+            if not text:
+                return
         parts[-1].pieces.append(text)
         events.append(_new_tuple(Event, (kind, text, call, "", "")))
         if self._value_reader is not None and call >= 0:
             self._tell_parts(self._value_reader, text, call, events)
+
+    def _told_as(self, kind: EventKind, text: str) -> tuple[EventKind, str]:
+        """As what text of a kind is given, and how much of it; it belongs to the last part then."""
+        told: EventKind = "content" if kind == "thought" and self._marks is not None else kind
+        text = self._without_ends(told, text)
+        if text and (self._is_new or not self.parts or self.parts[-1].kind != told):
+            self.parts.append(MessagePart(told))
+            self._is_new = False
+        self._calm = kind if text and told == kind and self._spaces[kind] == "" else ""
+        return told, text
 
     def _without_ends(self, kind: EventKind, text: str) -> str:
         """What of thoughts or content is given: white space at an end waits until more of them follows, and
@@ -220,6 +230,7 @@ class Reading:
         call_id, fault = known
         if fault is not None:
             self._deviate(f"of call {call}: {fault}", events)
+        self._calm = ""
         is_custom = name in self._options.customs
         self.parts.append(MessagePart("call", call, name, call_id, is_custom))
         self._calls += 1

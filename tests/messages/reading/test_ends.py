@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine_sampler import ParameterError, Tokenizer
+from engine_sampler.grammar import Grammar
 from engine_sampler.messages import Event, MessageParser, chat_message
 from engine_sampler.messages.reading.following import MAX_SPACE
 
@@ -111,6 +112,15 @@ def test_tokens_within_thoughts_count_where_they_are_content() -> None:
     parser = MessageParser("qwen_3", tokenizer=tokenizer, separate_reasoning=False)
     assert parser.feed([0, 2, 1, 3]) == [Event("content", "<think>a</think>b")]
     assert parser.thinking_tokens == 2
+
+
+@pytest.mark.parametrize("trim", ["thoughts", "all"])
+def test_content_under_a_grammar_is_left_as_it_is(trim: str) -> None:
+    grammar = Grammar.from_lark('start: /\\n/ word "\\n"\nword[capture]: /[a-z]+/\n')
+    parser = MessageParser("qwen_3", grammar=grammar, trim=trim)
+    parser.feed("<think> Hm. </think>\n\n\nhello\n")
+    assert [(one.text, one.id) for one in parser.finish()] == [("hello", "word")]
+    assert [one.text for one in parser.parts] == ["Hm.", "\nhello\n"]
 
 
 def test_what_is_not_allowed_is_named() -> None:
