@@ -40,7 +40,7 @@ def asked_of_prefix(body: Mapping[str, Any], family: str) -> dict[str, Any]:
     thoughts = next((_text(last[key]) for key in REASONING_KEYS if last.get(key)), "")
     entry = TOOL_FAMILIES.get(family)
     if not thoughts or entry is None or entry.thinking is None:
-        return {"prefix": content}
+        return {"prefix": content, "starts_inside": False}  # it has begun to answer
     begin, end = entry.thinking
     after = f"{end}{entry.closing or entry.after_thinking}{content}" if content else ""
     return {"prefix": f"{begin}{thoughts}{after}"}

@@ -117,6 +117,14 @@ def test_a_body_may_ask_for_the_rest_of_a_message(family: str) -> None:
     assert ChatFormat.from_dict({**body, "continue_final_message": False}, family).prefix == ""
 
 
+def test_a_message_that_has_begun_without_thoughts_has_none() -> None:
+    body = {"messages": [{"role": "assistant", "content": "Hello, ", "prefix": True}]}
+    parser = ChatFormat.from_dict(body, "qwen_3", reasoning="enabled").parser()
+    assert not parser.is_thinking
+    parser.feed("world")
+    assert texts(chat_message(parser)) == ("", "world")
+
+
 @pytest.mark.skipif(
     not (DATA / "chat_cases.jsonl").exists(), reason="ENGINE_SAMPLER_TEST_DATA has no chat_cases.jsonl"
 )

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...contract import ParameterError
 from ...grammar.bodies.tools.requests import functions_of
 from ...grammar.errors import GrammarError
 from ...params.openai import RENAMED
@@ -78,15 +79,17 @@ def _value_at(body: Any, path: str) -> Any:
 def _tool_in(text: str, error: BaseException, body: Mapping[str, Any]) -> str | None:
     """The schema of the tool in whose calls an error is; None if it is not in a call."""
     key = "tools" if body.get("tools") else "functions"
-    names = list(functions_of(body.get(key)))
+    try:
+        names = list(functions_of(body.get(key)))
+    except ParameterError:  # they were not read
+        return None
     tag = error.__cause__.tag if isinstance(error.__cause__, GrammarError) else None
     in_a_list = _IN_A_LIST.search(text)
     if in_a_list is not None:
         index: int | None = int(in_a_list[1])
     else:
-        choice = body.get("tool_choice") or body.get("function_call")
-        texts = " ".join(_texts(choice if tag is None and isinstance(choice, Mapping) else tag))
-        named = [n for n, name in enumerate(names) if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", texts)]
+        said = _chosen_name(body) if tag is None else " ".join(_texts(tag))
+        named = [n for n, name in enumerate(names) if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", said)]
         index = max(named, key=lambda number: len(names[number]), default=None)
     if index is None or index >= len(names):
         return key if tag is not None and names else None
@@ -96,8 +99,16 @@ def _tool_in(text: str, error: BaseException, body: Mapping[str, Any]) -> str | 
     return f"{key}[{index}]{inner}" + (".parameters" if inner != ".custom" else "")
 
 
+def _chosen_name(body: Mapping[str, Any]) -> str:
+    """The name of the function that a body demands to be called."""
+    choice = body.get("tool_choice") or body.get("function_call")
+    named = choice.get("function", choice) if isinstance(choice, Mapping) else None
+    name = named.get("name") if isinstance(named, Mapping) else None
+    return name if isinstance(name, str) else ""
+
+
 def _texts(part: Any) -> Iterator[str]:
-    """The texts of a tag or choice, but for those of schemas."""
+    """The texts of a tag, but for those of schemas."""
     if isinstance(part, str):
         yield part
     elif isinstance(part, Mapping):

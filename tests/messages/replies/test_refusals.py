@@ -100,3 +100,23 @@ def test_what_requires_a_property_without_a_value_is_no_object() -> None:
         error = refusal(body, family)
         assert error["param"] == "tools[0].function.parameters"
         assert "is valid under the" in error["message"]
+
+
+def deep(value: Any) -> Any:
+    for _ in range(500):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("tools", ["ls", [5], [{}], {"a": 1}, deep({})], ids=lambda one: repr(one)[:12])
+@pytest.mark.parametrize(
+    "choice", [None, "auto", {"name": deep("f")}, {"function": 5}], ids=lambda one: repr(one)[:12]
+)
+def test_whatever_else_is_wrong_the_error_is_told(tools: Any, choice: Any) -> None:
+    sent = {"response_format": {"type": "json_schema", "json_schema": {"schema": WRONG}}}
+    body = {**sent, "tools": tools, "tool_choice": choice}
+    with pytest.raises(ParameterError) as refused:
+        Scheduler(len(TOKENIZER), TOKENIZER).add(SamplingParams.from_dict(sent), [1])
+    assert error_body(refused.value, body)["error"]["param"] == "response_format.json_schema.schema"
+    for other in (None, [], "x", 5):
+        assert error_body(refused.value, other)["error"]["param"] == "json_schema"
