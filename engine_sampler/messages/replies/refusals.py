@@ -12,7 +12,6 @@ from ...grammar.errors import GrammarError
 from ...params.openai import RENAMED
 
 _NAMED = re.compile(r"(?:unknown parameter:? '?)?(\w[\w.\[\]]*)(?==|: |'| is | has | requires )")
-_PLACE = re.compile(r"\w+: (?:format[\w.\[\]]*: )?")
 _IN_A_LIST = re.compile(r"#/items/anyOf/(\d+)/properties/parameters")
 """Where the parameters of a function stand in the schema of calls without a family (`call_list`)."""
 
@@ -65,8 +64,12 @@ def _as_sent(name: str, text: str, error: BaseException, body: Mapping[str, Any]
     sent = sent or next((path for path in _PATHS[name] if _value_at(body, path) is not None), None)
     if sent is None:
         return name, text
-    place = _PLACE.match(text)
-    rest = f": {text[place.end() :]}" if place else text[len(name) :]
+    rest = text[len(name) :]
+    place, _, why = rest.removeprefix(": ").partition(": ")
+    if (
+        place.startswith("format") and " " not in place
+    ):  # a place in our structural tag
+        rest = f": {why}"
     return sent, sent + _IN_A_LIST.sub("#", rest)
 
 
@@ -89,7 +92,7 @@ def _tool_in(text: str, error: BaseException, body: Mapping[str, Any]) -> str | 
         index: int | None = int(in_a_list[1])
     else:
         said = _chosen_name(body) if tag is None else " ".join(_texts(tag))
-        named = [n for n, name in enumerate(names) if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", said)]
+        named = [number for number, name in enumerate(names) if _stands_in(said, name)]
         index = max(named, key=lambda number: len(names[number]), default=None)
     if index is None or index >= len(names):
         return key if tag is not None and names else None
@@ -97,6 +100,17 @@ def _tool_in(text: str, error: BaseException, body: Mapping[str, Any]) -> str | 
     kinds = ("function", "custom") if key == "tools" and isinstance(tool, Mapping) else ()
     inner = "".join(f".{kind}" for kind in kinds if kind in tool)
     return f"{key}[{index}]{inner}" + (".parameters" if inner != ".custom" else "")
+
+
+def _stands_in(text: str, name: str) -> bool:
+    """Whether a name stands in a text, not as a part of another word."""
+    at = text.find(name)
+    while at >= 0:
+        around = text[at - 1 : at] + text[at + len(name) :][:1]
+        if not any(one.isalnum() or one == "_" for one in around):
+            return True
+        at = text.find(name, at + 1)
+    return False
 
 
 def _chosen_name(body: Mapping[str, Any]) -> str:
