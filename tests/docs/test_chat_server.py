@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -119,6 +120,13 @@ def test_what_is_no_request_is_a_bad_request(address: str, body: bytes) -> None:
     error = json.loads(text)["error"]
     assert (status, error["type"]) == (400, "invalid_request_error")
     assert error["param"] == ("messages" if body.startswith(b"{") and len(body) > 1 else error["param"])
+
+
+def test_a_request_without_a_body_is_a_bad_request(address: str) -> None:
+    connection = http.client.HTTPConnection(address.removeprefix("http://"))
+    connection.putrequest("POST", "/v1/chat/completions")
+    connection.endheaders()
+    assert connection.getresponse().status == 400
 
 
 @pytest.mark.parametrize("messages", ["x", {"a": 1}, [5], [{"role": "user"}], [None], [["a"]]], ids=repr)
