@@ -12,7 +12,7 @@ interfaces.
 """
 
 from ..params.families.templates import family_of
-from .events import Event
+from .events import Event, MalformedCallError
 from .format import ChatFormat
 from .message import MessagePart
 from .parser import MessageParser
@@ -43,6 +43,7 @@ __all__ = [
     "ChatFormat",
     "ChatUsage",
     "Event",
+    "MalformedCallError",
     "MessageParser",
     "MessagePart",
     "ResponsesStream",

@@ -4,43 +4,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any
 
 from ..base.arguments import not_allowed
 from ..base.giving_way import unhurried
 from ..contract.values import stop_texts
-from ..params.families import Family
+from ..grammar.structural_tag.marks import has_mark, split_marks
+from ..params.families import THINK, Family
 from .alphabet import SURROGATES, MarkerAlphabet
-from .arguments import ArgumentsReader, TextReader, reader_maker, reads_types
+from .arguments import (
+    ArgumentsReader,
+    JsonReader,
+    TextReader,
+    argument_begins,
+    reader_maker,
+    reads_types,
+)
 from .harmony import HarmonyHeader
+from .objects import FollowedTemplate, ObjectBegin, ObjectEnd
 from .schemas import ANYTHING, CUSTOM_INPUT, TEXT, SchemaView, function_views
-from .templates import FAILED, PARTIAL, Found, Part, Template, call_template, exact, literal
+from .templates import Beginning, CallEnding, Part, Template, after_space, call_template, exact, literal
+from .writing import json_value
 
 Schemas = Mapping[str, SchemaView]
 """The schemas of functions by name."""
-
-
-class Beginning(Protocol):
-    """What can be found at a place of a text.
-
-    first       the characters with which it may begin
-    beginnings  the texts and white space of which one must stand there, before what else decides
-    is_plain    whether nothing else does
-    """
-
-    @property
-    def first(self) -> frozenset[str]: ...
-
-    @property
-    def beginnings(self) -> Sequence[Sequence[Part]]: ...
-
-    @property
-    def is_plain(self) -> bool: ...
-
-    def match(self, text: str, at: int) -> Found:
-        """How the text from `at` on begins with it."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,31 +39,58 @@ class CallForm:
     end         what follows them
     make        what makes the reader of its arguments
     name        the function's, if `begin` has no place for it
-    schemas     the functions; None: any
+    schemas     the functions whose types are known; None: none
+    functions   their schemas, by which a call without a name finds it
+    names       the functions that can be called; None: any
+    wrapped     the form of such a call that stands within another object
+    takes_json  whether the arguments may be an object in JSON instead
     """
 
     begin: Beginning
-    end: Template
+    end: CallEnding
     make: Callable[[SchemaView], ArgumentsReader]
     name: str = ""
     schemas: Schemas | None = None
+    functions: Mapping[str, Any] | None = None
+    names: frozenset[str] | None = None
+    wrapped: CallForm | None = None
+    takes_json: bool = False
 
-    def reader(self, name: str) -> ArgumentsReader:
-        """A reader of the arguments of one call."""
+    def reader(self, name: str, text: str, at: int) -> ArgumentsReader:
+        """A reader of the arguments of one call, which begin at a position, if they have come."""
+        if self.takes_json and text.startswith("{", after_space(text, at)):
+            return JsonReader("{")
         return self.make(ANYTHING if self.schemas is None else self.schemas.get(name, ANYTHING))
+
+    def allowed(self, name: str) -> str:
+        """A name that came behind the arguments; "" if the function cannot be called."""
+        return name if self.names is None or name in self.names else ""
+
+    def named_by(self, arguments: str) -> str:
+        """The only function that has all of some arguments; "" if there is none."""
+        keys = json_value(arguments).keys()
+        names = [name for name, one in (self.functions or {}).items() if keys <= _members_of(one)]
+        return names[0] if len(names) == 1 else ""
+
+
+def _members_of(schema: Any) -> frozenset[str]:
+    members = schema.get("properties") if isinstance(schema, Mapping) else None
+    return frozenset(members) if isinstance(members, Mapping) else frozenset()
 
 
 @dataclass(frozen=True)
 class Opener:
     """What has a meaning in free text, by `kind`:
 
-    call       begins a call; section: also begins the section in which it stands
+    call       begins a call; section: begins the section in which it stands, with the first one if it has a
+               form
     thoughts   begins thoughts; thinking end: ends them
     content    begins content, and is dropped; so are other marks around it
     header     begins thoughts, content or a call, as it says itself
     stop       ends the answer, and is a part of it only if the definition says so; it ends thoughts, too
-    excluded   does not occur in free text; it is text
-    trigger    can only be the beginning of a call; where none follows, the text is not as defined
+    text       ends thoughts, and is text
+    trigger    can only be the beginning of a call; where none follows, a call is not as defined
+    stray      any other mark of calls or thoughts, where it has no meaning: it is dropped
     """
 
     kind: str
@@ -84,43 +99,42 @@ class Opener:
     only_first: bool = False
 
 
+_CALLS = ("call", "section", "header", "text")
+
+
 @dataclass(frozen=True)
 class AnswerDefinition:
     """How an answer is written.
 
     openers          what has a meaning in free text
-    thinking_end     what ends thoughts; None: there are none
+    thinking_begins  what begins thoughts
+    thinking_ends    what ends thoughts
     after_thinking   what then precedes the text
     starts_inside    whether the text begins within thoughts
-    thinking_begin   what may stand there nonetheless; None: nothing
-    forms            the calls of a section
-    section_end      what ends a section; None: there are none
-    separator        what stands between its calls
-    calls_end_thoughts   whether a call ends thoughts that it interrupts; else it is a part of them
+    section          what has a meaning within a section: calls, and its ends
     includes_stop    whether a stop string is a part of what it ends
+    drops_malformed  whether the text of a call that is not as defined is no content
     """
 
     openers: tuple[Opener, ...] = ()
-    thinking_end: Template | None = None
+    thinking_begins: tuple[Opener, ...] = ()
+    thinking_ends: tuple[Opener, ...] = ()
     after_thinking: str = ""
     starts_inside: bool = False
-    thinking_begin: Template | None = None
-    forms: tuple[CallForm, ...] = ()
-    section_end: Template | None = None
-    separator: Template = field(default_factory=lambda: Template(()))
-    calls_end_thoughts: bool = False
+    section: tuple[Opener, ...] = ()
     includes_stop: bool = False
+    drops_malformed: bool = False
 
     def stopping_at(self, strings: Sequence[str]) -> AnswerDefinition:
         """This definition, of answers that end at one of some strings."""
-        stops = (Opener("stop", Template([Part("text", one)])) for one in unhurried(strings))
-        return replace(self, openers=(*stops, *self.openers)) if strings else self
+        stops = tuple(Opener("stop", Template([Part("text", one)])) for one in unhurried(strings))
+        ends = (*stops, *self.thinking_ends)
+        return replace(self, openers=(*stops, *self.openers), thinking_ends=ends) if strings else self
 
-    def thinking_ends(self) -> tuple[Opener, ...]:
-        """What ends thoughts."""
-        ends = [Opener("thinking end", self.thinking_end)] if self.thinking_end else []
-        kinds = ("stop", "call", "section") if self.calls_end_thoughts else ("stop",)
-        return (*ends, *(one for one in self.openers if one.kind in kinds and not one.only_first))
+    def interrupted(self) -> AnswerDefinition:
+        """This definition, of answers in which calls end thoughts."""
+        calls = (one for one in self.openers if one.kind in _CALLS and not one.only_first)
+        return replace(self, thinking_ends=(*self.thinking_ends, *calls)) if self.thinking_ends else self
 
     def candidates(self, is_first: bool) -> re.Pattern[str]:
         """Finds where in free text something may begin; `is_first`: at the beginning of an answer."""
@@ -135,124 +149,178 @@ def character_class(characters: frozenset[str]) -> re.Pattern[str]:
     return re.compile(f"[{SURROGATES}{inside}]")
 
 
+@dataclass(frozen=True)
+class CallReading:
+    """What is read of calls.
+
+    functions   the schemas of the functions that may be called, by name; None: any functions
+    is_read     whether calls are read; else they are text
+    only_known  whether calls of other functions are none
+    """
+
+    functions: Mapping[str, Any] | None = None
+    is_read: bool = True
+    only_known: bool = False
+
+
 def family_definition(
-    family: Family,
-    functions: Mapping[str, Any] | None,
-    reasoning: str,
-    starts_inside: bool,
-    alphabet: MarkerAlphabet,
+    family: Family, calls: CallReading, reasoning: str, starts_inside: bool, alphabet: MarkerAlphabet
 ) -> AnswerDefinition:
     """The definition of a family's answers.
 
-    functions          the schemas of the functions that may be called, by name; None: any functions
     reasoning      as in `tool_calls`
     starts_inside  whether the text begins within thoughts
     """
-    schemas: Schemas | None = None
-    if functions is not None:
-        schemas = (
-            function_views(functions) if reads_types(family.style) else dict.fromkeys(functions, ANYTHING)
-        )
-    if family.layout == "harmony":
-        texts = {name: TEXT for name, schema in (functions or {}).items() if schema is CUSTOM_INPUT}
-        return _harmony(None if schemas is None else {**schemas, **texts}, alphabet)
-    is_json = '"{name}"' in family.begin
-    ways = (family, *family.variants)
-    form = _call_form(family, schemas, alphabet)
-    call_begin = call_template(family.begin, alphabet, schemas, is_json)
-    has_calls = schemas is None or bool(schemas)
-    openers: list[Opener] = []
-    section_end = None
-    if family.section is not None and has_calls:
-        section_end = literal(family.section[1], alphabet, is_json)
-        for section_begin in dict.fromkeys(way.section[0].rstrip() for way in ways if way.section):
-            begin = literal(section_begin, alphabet, is_json).then(call_begin)
-            opening = replace(form, begin=begin)
-            openers.append(Opener("section", begin, opening, only_first=family.layout == "whole"))
-    elif has_calls:
-        forms = [_call_form(way, schemas, alphabet) for way in ways]
-        openers += [Opener("call", one.begin, one) for one in forms]
-    thinking = family.thinking if reasoning != "disabled" else None
-    marks = None
-    if thinking is not None:
-        marks = exact(thinking[0], alphabet), exact(thinking[1], alphabet)
-        openers.append(Opener("thoughts", marks[0]))
-        if family.skipped:
-            openers.append(Opener("content", literal(family.skipped, alphabet), only_first=True))
-    if family.layout == "kimi_k3":
-        openers += [Opener("content", literal(mark, alphabet)) for mark in _KIMI_K3]
-    if has_calls:
-        openers += _triggers(ways, alphabet, is_json)
-    excluded: list[str] = [*(family.thinking or ()), *family.excludes]
-    openers += [Opener("excluded", literal(mark, alphabet)) for mark in excluded]
+    reader = _FamilyReader(family, calls, alphabet)
+    is_read = calls.is_read or family.layout == "harmony"
+    thinking = (family.thinking or THINK, *family.reads_thinking) if reasoning != "disabled" else ()
+    begins = tuple(Opener("thoughts", exact(begin, alphabet)) for begin, _ in thinking)
+    ends = tuple(
+        Opener("thinking end", exact(end, alphabet)) for end in dict.fromkeys(one[1] for one in thinking)
+    )
+    content = [family.skipped] if family.skipped and thinking else []
+    marks = [Opener("content", call_template(mark, alphabet)) for mark in (*content, *family.content_marks)]
+    openers = reader.openers() if is_read else ()
+    marked = [mark for pair in thinking for mark in pair]
+    strays = reader.strays([*family.excludes, *marked, *reader.marks()] if is_read else marked)
+    triggers = reader.triggers("trigger" if is_read else "text")
     return AnswerDefinition(
-        tuple(openers),
-        marks[1] if marks else None,
+        (*openers, *marks, *begins, *triggers, *strays),
+        begins,
+        ends,
         family.after_thinking,
-        starts_inside and marks is not None,
-        marks[0] if marks else None,
-        (form,),
-        section_end,
-        literal(family.separator, alphabet, is_json),
+        starts_inside and bool(thinking),
+        reader.section(),
     )
 
 
-_KIMI_K3 = ("<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>")
+class _FamilyReader:
+    """What has a meaning in the answers of a family: what it writes, and what is read besides."""
+
+    def __init__(self, family: Family, calls: CallReading, alphabet: MarkerAlphabet) -> None:
+        self._family, self._alphabet, self._calls = family, alphabet, calls
+        self._ways = (family, *family.variants, *family.reads)
+        functions = calls.functions
+        self._names = None if functions is None or not calls.only_known else frozenset(functions)
+        self._schemas: Schemas | None = None
+        if functions is not None and any(reads_types(way.style) for way in self._ways):
+            self._schemas = function_views(functions)
+
+    def openers(self) -> tuple[Opener, ...]:
+        """What begins calls, and sections of them."""
+        if self._family.layout == "harmony":
+            return tuple(self._header(only_first) for only_first in (False, True))
+        openers: list[Opener] = []
+        for way in self._ways:
+            before = way.section[0] if way.section else ""
+            prefix = way.begin.partition("{")[0]
+            if before and not has_mark(before):
+                only_first = way.layout == "whole"
+                openers.append(Opener("section", *self._begin(way, before), only_first=only_first))
+                if only_first and self._calls.functions is not None:
+                    known = frozenset(self._calls.functions)
+                    openers.append(Opener("section", *self._begin(way, before, known)))
+                continue
+            if before:
+                openers.append(Opener("section", call_template(before.rstrip("[ \n"), self._alphabet)))
+            if prefix or not before:
+                openers.append(Opener("call", *self._begin(way)))
+        return tuple(openers)
+
+    def section(self) -> tuple[Opener, ...]:
+        """What has a meaning within a section of calls."""
+        calls = [Opener("call", *self._begin(way)) for way in self._ways if self._family.layout != "harmony"]
+        sections = dict.fromkeys(way.section[1] for way in self._ways if way.section)
+        ends = dict.fromkeys(one for end in sections for one in (end, _unbracketed(end)) if one)
+        return (*calls, *(Opener("section end", literal(end, self._alphabet, True)) for end in ends))
+
+    def triggers(self, kind: str) -> tuple[Opener, ...]:
+        """What can only be the beginning of a call, as openers of a kind."""
+        texts = [way.section[0] for way in self._ways if way.section] + [way.begin for way in self._ways]
+        begins = (text.partition("{")[0].rstrip("[ \n") for text in texts)
+        return tuple(
+            Opener(kind, call_template(piece, self._alphabet))
+            for piece in dict.fromkeys(one for text in begins for one in _pieces(text)[:2])
+        )
+
+    def marks(self) -> list[str]:
+        """Texts with the marks of calls."""
+        texts = [
+            text
+            for way in self._ways
+            for text in (way.begin.rpartition("}")[2], way.end, *(way.section or ()))
+        ]
+        return [_unbracketed(text).rstrip("[ \n") for text in texts]
+
+    def strays(self, texts: Sequence[str]) -> tuple[Opener, ...]:
+        """Marks where they have no meaning."""
+        marks = dict.fromkeys(one for text in texts for one in _pieces(text))
+        return tuple(Opener("stray", call_template(mark, self._alphabet)) for mark in marks)
+
+    def _begin(
+        self, way: Family, before: str = "", names: frozenset[str] | None = None
+    ) -> tuple[Beginning, CallForm]:
+        """How a call begins that is written in one of the ways, after more text, and its form."""
+        alphabet, names = self._alphabet, names or self._names
+        make = reader_maker(way.style, alphabet, way.begin)
+        end: CallEnding
+        begin: Beginning
+        after: Template | None = None
+        if _OBJECT.search(way.begin):
+            prefix = before + way.begin.partition("{")[0]
+            begin = ObjectBegin(call_template(prefix, alphabet), names, has_mark(prefix) or bool(way.section))
+            after = literal(way.end.removeprefix("}"), alphabet, True)
+            end = ObjectEnd(after, 1)
+        else:
+            is_json = '"{name}"' in way.begin
+            begins = argument_begins(way.style, alphabet, way.end)
+            template = call_template(before + way.begin, alphabet, names, is_json)
+            begin = FollowedTemplate(template, begins) if begins else template
+            end = literal(way.end, alphabet, is_json)
+        takes_json = reads_types(way.style)
+        functions = self._calls.functions
+        form = CallForm(begin, end, make, "", self._schemas, functions, names, takes_json=takes_json)
+        return begin, replace(
+            form, wrapped=replace(form, end=ObjectEnd(after, 2))
+        ) if after is not None else form
+
+    def _header(self, only_first: bool) -> Opener:
+        functions = self._calls.functions
+        customs = {name: TEXT for name, schema in (functions or {}).items() if schema is CUSTOM_INPUT}
+        header = HarmonyHeader(self._alphabet, functions, only_first, self._calls.only_known, customs)
+        marks = [self._alphabet.encode(mark) for mark in ("<|call|>", "<|end|>", "<|return|>")]
+        json_reader = reader_maker("json", self._alphabet, "")
+
+        def make(view: SchemaView) -> ArgumentsReader:
+            return TextReader(marks) if view is TEXT else json_reader(view)
+
+        return Opener("header", header, CallForm(header, Template(()), make, schemas=customs), only_first)
 
 
-def _call_form(family: Family, schemas: Schemas | None, alphabet: MarkerAlphabet) -> CallForm:
-    is_json = '"{name}"' in family.begin
-    begin = call_template(family.begin, alphabet, schemas, is_json)
-    end = literal(family.end, alphabet, is_json)
-    return CallForm(begin, end, reader_maker(family.style, alphabet, family.begin), schemas=schemas)
+_OBJECT = re.compile(r'name": "\{name\}"')
+"""How a call begins that is an object in JSON."""
+_BRACKETS = re.compile(r"\A[\s})]*(?:\](?!<\]))?\s*")
 
 
-def _triggers(ways: Sequence[Family], alphabet: MarkerAlphabet, is_json: bool) -> list[Opener]:
-    """What can only be the beginning of a call; nothing where a whole answer is one."""
-    if ways[0].layout == "whole":
+def _unbracketed(text: str) -> str:
+    """A text without the brackets and white space before a mark."""
+    return _BRACKETS.sub("", text)
+
+
+def _pieces(text: str) -> list[str]:
+    """A text with marks, and each of these marks."""
+    if "<" not in text and not has_mark(text):
         return []
-    texts = dict.fromkeys(way.trigger_text for way in ways)
-    return [Opener("trigger", literal(text, alphabet, is_json)) for text in texts if text]
-
-
-def _harmony(schemas: Schemas | None, alphabet: MarkerAlphabet) -> AnswerDefinition:
-    openers = []
-    marks = [alphabet.encode(mark) for mark in ("<|call|>", "<|end|>", "<|return|>")]
-    json_reader = reader_maker("json", alphabet, "")
-
-    def make(view: SchemaView) -> ArgumentsReader:
-        return TextReader(marks) if view is TEXT else json_reader(view)
-
-    for only_first in (False, True):
-        header = HarmonyHeader(alphabet, schemas, only_first)
-        form = CallForm(header, Template(()), make, schemas=schemas)
-        openers.append(Opener("header", header, form, only_first))
-    ends = [literal(mark, alphabet) for mark in ("<|end|>", "<|return|>", "<|call|>")]
-    openers += [Opener("content", end) for end in ends]
-    openers += [Opener("trigger", literal(mark, alphabet)) for mark in ("<|start|>", "<|channel|>")]
-    return AnswerDefinition(tuple(openers), ends[0])
+    return [text, *(piece for piece, is_mark in split_marks(text) if is_mark and piece[0] in "<[")]
 
 
 def thinking_definition(
     begin: str, end: str, starts_inside: bool, alphabet: MarkerAlphabet
 ) -> AnswerDefinition:
     """The definition of text with thoughts, and no calls."""
-    marks = exact(begin, alphabet), exact(end, alphabet)
-    openers = [Opener("thoughts", marks[0]), Opener("excluded", marks[1])]
-    return AnswerDefinition(tuple(openers), marks[1], "", starts_inside, marks[0])
-
-
-def longest(candidates: Sequence[Any], text: str, at: int) -> tuple[Any, Found]:
-    """Which of some beginnings, each with a `begin`, the text has from `at` on: the longest one; or a partial
-    match, if there is any; or one that failed."""
-    best: tuple[Any, Found] = (None, Found(FAILED))
-    for one in candidates:
-        found = one.begin.match(text, at)
-        if found.end == PARTIAL:
-            return one, found
-        if found.end > best[1].end:
-            best = one, found
-    return best
+    opener, mark = Opener("thoughts", exact(begin, alphabet)), exact(end, alphabet)
+    openers = opener, Opener("stray", mark)
+    return AnswerDefinition(openers, (opener,), (Opener("thinking end", mark),), "", starts_inside)
 
 
 def stops_in(stop: Any) -> tuple[str, ...]:

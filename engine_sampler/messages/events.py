@@ -13,6 +13,8 @@ EventKind = Literal[
     "arguments",
     "value",
     "call_complete",
+    "call_broken",
+    "malformed",
     "capture",
     "deviation",
 ]
@@ -32,6 +34,10 @@ class Event(NamedTuple):
              value                           pointer: which part of the arguments (RFC 6901); text: what it
                                              goes on with, the characters of a string, or other JSON
              call_complete                   the call's arguments are whole
+             call_broken                     the call ends before its arguments are whole, which are closed
+                                             then; text: what they were
+             malformed                       text: what markup goes on with that says nothing, and is no
+                                             content
              capture                         id: the name of a rule of the grammar; text: what it matches.
                                              It comes at the end, in the order in which they end
              deviation                       text: where the answer leaves its definition, and how; or what
@@ -47,6 +53,10 @@ class Event(NamedTuple):
     call: int = -1
     pointer: str = ""
     id: str = ""
+
+
+class MalformedCallError(ValueError):
+    """A call is not as defined, and the parser's `malformed` is "error"."""
 
 
 class DeviationError(Exception):

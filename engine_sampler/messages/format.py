@@ -193,7 +193,7 @@ class ChatFormat:
         options = {"prefix": self.prefix, "echo": self.echo, **options}
         return MessageParser(
             self.family,
-            self.tools,
+            self.tools if self.parse_tool_calls else None,
             tool_choice="auto" if self.parse_tool_calls and self.tool_choice != "none" else "none",
             reasoning=self.reasoning,
             starts_inside=self.starts_inside,

@@ -12,7 +12,7 @@ from ..contract import ParameterError
 from ..grammar.bodies.tools.requests import functions_of
 from ..params.families import THINK, TOOL_FAMILIES
 from .alphabet import MarkerAlphabet
-from .definition import AnswerDefinition, family_definition, thinking_definition
+from .definition import AnswerDefinition, CallReading, family_definition, thinking_definition
 from .reading import MessageAutomaton, SharedAutomata
 from .schemas import CUSTOM_INPUT
 from .tags import tag_definition
@@ -24,25 +24,27 @@ _Given: TypeAlias = tuple[Any, Any, Any, str, Any, Any, Any]
 
 def automaton_of(
     alphabet: MarkerAlphabet,
-    resume: bool,
     stops: Sequence[str],
-    switches: tuple[bool, bool, bool],
+    switches: tuple[bool, bool, bool, bool | None, bool],
     arguments: _Given,
 ) -> MessageAutomaton:
     """The automaton of a parser with these arguments, shared by those for which all of it is the same."""
 
     def make(copies: _Given) -> MessageAutomaton:
-        definition = _definition(*copies, alphabet).stopping_at(stops)
-        includes_stop, calls_end_thoughts, is_separate = switches
+        includes_stop, drops, only_known, end_thoughts, is_separate = switches
+        family = TOOL_FAMILIES.get(copies[0] or "")
+        definition = _definition(*copies, only_known, alphabet)
+        if end_thoughts or (end_thoughts is None and family is not None and family.calls_end_thoughts):
+            definition = definition.interrupted()
         definition = replace(
             definition,
             includes_stop=includes_stop,
-            calls_end_thoughts=calls_end_thoughts,
+            drops_malformed=drops,
             after_thinking=definition.after_thinking if is_separate else "",
         )
-        return MessageAutomaton(definition, alphabet, resume)
+        return MessageAutomaton(definition.stopping_at(stops), alphabet)
 
-    options = (alphabet.skips, bool(resume), switches, tuple(stops))
+    options = (alphabet.skips, switches, tuple(stops))
     return SharedAutomata.of(alphabet.tokenizer).find(options, arguments, make)
 
 
@@ -54,22 +56,21 @@ def _definition(
     starts_inside: bool | None,
     structural_tag: Mapping[str, Any] | str | None,
     marks: tuple[str, str] | None,
+    only_known: bool,
     alphabet: MarkerAlphabet,
 ) -> AnswerDefinition:
-    """The definition that the arguments of a parser name."""
+    """The definition of the answers that a parser with some arguments reads."""
     schemas = None if tools is None else _schemas(tools)
-    if tool_choice == "none":
-        schemas = {}
     if family is not None:
         if family not in TOOL_FAMILIES:
             raise ParameterError(f"family={quoted(family)} is not allowed: one of {', '.join(TOOL_FAMILIES)}")
         if structural_tag is not None or marks is not None:
             raise ParameterError("family is not allowed beside structural_tag or reasoning_marks")
         entry = TOOL_FAMILIES[family]
-        inside = (
-            starts_inside if starts_inside is not None else reasoning == "enabled" and entry.starts_inside
-        )
-        return family_definition(entry, schemas, reasoning, inside, alphabet)
+        opens = reasoning == "enabled" and entry.starts_inside and entry.thinking is not None
+        calls = CallReading(schemas, bool(schemas) if tool_choice == "none" else schemas != {}, only_known)
+        inside = opens if starts_inside is None else starts_inside
+        return family_definition(entry, calls, reasoning, inside, alphabet)
     if marks is not None and (
         not isinstance(marks, tuple | list)
         or len(marks) != 2

@@ -6,6 +6,8 @@ import re
 from collections.abc import Collection, Sequence
 
 from .alphabet import MarkerAlphabet
+from .arguments import argument_begins
+from .objects import followed
 from .templates import FAILED, PARTIAL, Found, Part
 
 MAX_HEADER = 512
@@ -14,22 +16,36 @@ MAX_HEADER = 512
 _RECIPIENT = re.compile(r"\bto=([\w.:/-]{1,270})")
 _WORD = re.compile(r"\s*(\w+)")
 
+_BUILT_IN = ("assistant", "python", "browser", "container")
+"""To whom messages go that are no calls of functions."""
+
 
 class HarmonyHeader:
     """Finds headers: `<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>`.
 
     The name in a match is that of the function it calls; its id says what the message is: "thoughts",
-    "content" or "call".
+    "content", "call", "trigger" (a call whose arguments are no JSON), or "other" (a message that is neither
+    for the user nor a call of one of the functions).
 
-    names     the functions that may be called; None: any
-    is_first  whether it begins with ` to=functions.f`, after what the prompt ends with
-    is_plain  False: there is more to a header than its beginning
+    functions   the functions that are known; None: none
+    is_first    whether it begins with ` to=functions.f`, after what the prompt ends with
+    only_known  whether other functions cannot be called
+    customs     the custom tools among them, whose input is any text
+    is_plain    False: there is more to a header than its beginning
     """
 
     is_plain = False
 
-    def __init__(self, alphabet: MarkerAlphabet, names: Collection[str] | None, is_first: bool) -> None:
-        self._names = names
+    def __init__(
+        self,
+        alphabet: MarkerAlphabet,
+        functions: Collection[str] | None,
+        is_first: bool,
+        only_known: bool,
+        customs: Collection[str] = (),
+    ) -> None:
+        self._functions, self._only_known, self._customs = functions or (), only_known, customs
+        self._arguments = argument_begins("json", alphabet, "")
         self._start, self._channel, self._message = map(
             alphabet.encode, ("<|start|>", "<|channel|>", "<|message|>")
         )
@@ -53,7 +69,11 @@ class HarmonyHeader:
         end = text.find(self._message, at, at + MAX_HEADER)
         if end < 0:
             return Found(PARTIAL if len(text) - at < MAX_HEADER else FAILED)
-        return self._read(text[at:end], end + len(self._message))
+        found = self._read(text[at:end], end + len(self._message))
+        if found.id != "call" or found.name in self._customs:
+            return found
+        called = followed(found, text, self._arguments)
+        return found._replace(id="trigger") if called.end == FAILED else called
 
     def _may_begin(self, text: str, at: int) -> bool:
         return any(
@@ -61,14 +81,14 @@ class HarmonyHeader:
         )
 
     def _read(self, header: str, end: int) -> Found:
-        _before, mark, after = header.partition(self._channel)
+        _before, mark, after = header.rpartition(self._channel)
         channel = _WORD.match(after)
         recipient = _RECIPIENT.search(header)
         if not mark or channel is None:
             return Found(FAILED)
-        if recipient is None:
+        if recipient is None or channel[1] == "final":
             return Found(end, "", "thoughts" if channel[1] == "analysis" else "content")
         name = recipient[1].removeprefix("functions.")
-        if self._names is not None and name not in self._names:
-            return Found(FAILED)
-        return Found(end, name, "call")
+        is_builtin = name == recipient[1] and name.partition(".")[0] in _BUILT_IN
+        is_call = name in self._functions or not (is_builtin or self._only_known)
+        return Found(end, name, "call" if is_call else "other")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..base.arguments import not_allowed, one_of
 from ..contract import AnswerParser
@@ -44,7 +44,8 @@ class MessageParser(AnswerParser):
                     `structural_tag` says how they are written
     tools           the functions that may be called, in OpenAI's form, with the schemas that tell strings
                     from other values where a family does not; None: any
-    tool_choice     "none": no call is read
+    tool_choice     "none": no call is a part of the message, nor is its markup, unless there are no tools:
+                    then that is content
     reasoning       "auto": thoughts between their marks are read wherever they are; "enabled": the text
                     begins within them where the chat template opens them; "disabled": marks of thoughts
                     are content
@@ -57,9 +58,15 @@ class MessageParser(AnswerParser):
                     arguments they have no effect. They are held back where they might begin; at most 32,768
                     bytes in all
     include_stop_str_in_output  whether the stop string is a part of what it ends
-    calls_end_thoughts  whether a call that begins within thoughts ends them; else it is a part of them
-    resume          whether calls are read again after a call that is not as defined; else all that follows
-                    is content
+    calls_end_thoughts  whether a call that begins within thoughts ends them, or is a part of them; None: as
+                    the family's models are served elsewhere
+    unknown_tools   "call": a call of a function that is not one of `tools` is a call; "content": it is none
+    malformed       what becomes of the text of a call that is not as defined, up to the next mark: "content",
+                    without marks; "drop": it is reported as events of the kind "malformed"; "error":
+                    `feed` or `finish` raises `MalformedCallError`. What was told of the call's arguments is
+                    closed, so that it is JSON, and an event "call_broken" says so
+    unfinished      a call that the end of the text cuts: "open": it has a part of its arguments; "close": the
+                    shortest JSON completes them; "drop": it is none, and a call is reported once it is whole
     values          whether arguments are reported by their parts as well (events of the kind "value"), except
                     within those nested more than 256 levels deep, from a number of more than 16,384
                     characters on, or from a pointer of more than 512 on: that is reported as a deviation
@@ -77,9 +84,10 @@ class MessageParser(AnswerParser):
                     None: the text's, or "call_" and digits that are random for each parser and fork; so it is
                     where it raises an exception or gives no string, which is reported as a deviation
 
-    The definition of a family is the one by which `tool_calls` constrains its answers, but white space is
-    free where it has a line break or stands in JSON. The answer need not be constrained: where it leaves its
-    definition, that is reported, and the rest is content, so that no text is lost.
+    The definition of a family is the one by which `tool_calls` constrains its answers, read generously: white
+    space is free around marks and in JSON, members of objects come in any order, what a family's models write
+    now and then is read as well. The answer need not be constrained: where it leaves its definition, that is
+    reported, and what follows is read on from the next mark.
 
         parser = MessageParser("qwen_3", tools, tokenizer=tokenizer)
         for token_id in answer:
@@ -106,8 +114,10 @@ class MessageParser(AnswerParser):
         skip_special_tokens: bool = True,
         stop: Sequence[str] = (),
         include_stop_str_in_output: bool = False,
-        calls_end_thoughts: bool = False,
-        resume: bool = False,
+        calls_end_thoughts: bool | None = None,
+        unknown_tools: Literal["call", "content"] = "call",
+        malformed: Literal["content", "drop", "error"] = "content",
+        unfinished: Literal["open", "close", "drop"] = "open",
         values: bool = False,
         trim: str = "thoughts",
         separate_reasoning: bool = True,
@@ -120,15 +130,23 @@ class MessageParser(AnswerParser):
         check_reasoning(reasoning)
         if grammar is not None and not isinstance(grammar, Grammar):
             raise not_allowed("grammar", grammar, "a Grammar")
+        one_of(("call", "content"), "unknown_tools", unknown_tools)
+        one_of(("content", "drop", "error"), "malformed", malformed)
+        one_of(("open", "close", "drop"), "unfinished", unfinished)
         one_of(TRIMS, "trim", trim)
         marks = None
         if not separate_reasoning:
             trim, marks = "all" if trim == "all" else "nothing", thinking_marks(family, reasoning_marks)
         self._automaton = automaton_of(
             MarkerAlphabet(tokenizer, skip_special_tokens),
-            resume,
             stops_in(stop),
-            (bool(include_stop_str_in_output), bool(calls_end_thoughts), marks is None),
+            (
+                bool(include_stop_str_in_output),
+                malformed == "drop",
+                unknown_tools == "content",
+                None if calls_end_thoughts is None else bool(calls_end_thoughts),
+                marks is None,
+            ),
             (family, tools, tool_choice, reasoning, starts_inside, structural_tag, reasoning_marks),
         )
         self._texts = self._automaton.texts
@@ -136,8 +154,19 @@ class MessageParser(AnswerParser):
         self._includes_stop = include_stop_str_in_output
         self._grammar = grammar
         self._place = self._automaton.start
-        options = ReadingOptions(values, call_id, trim, grammar is not None, marks, custom_tools(tools))
-        self._reading = Reading(options)
+        hides = family is not None and tool_choice == "none"
+        self._reading = Reading(
+            ReadingOptions(
+                values,
+                call_id,
+                "hide" if hides else unfinished,
+                malformed == "error",
+                trim,
+                grammar is not None,
+                marks,
+                custom_tools(tools),
+            )
+        )
         self._decoder = _Decoder("replace")
         self._bytes_wait = self._is_finished = self._captures_wait = False
         self._thinking_tokens = 0
@@ -371,7 +400,7 @@ class MessageParser(AnswerParser):
     @property
     def parts(self) -> Sequence[MessagePart]:
         """What has been read so far: thoughts, content and calls, in the order of the text."""
-        return self._reading.parts
+        return self._reading.shown
 
     @property
     def captures(self) -> Captures | None:

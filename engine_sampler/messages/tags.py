@@ -76,17 +76,19 @@ class _Reading:
     def definition(self, starts_inside: bool) -> AnswerDefinition:
         """What has been read."""
         openers = list(self._calls)
-        begin = end = None
+        begins: tuple[Opener, ...] = ()
+        ends: tuple[Opener, ...] = ()
         if self._thoughts:
             begin, end = (exact(mark, self._alphabet) for mark in self._thoughts)
-            openers.append(Opener("thoughts", begin))
+            begins, ends = (Opener("thoughts", begin),), (Opener("thinking end", end),)
+            openers += begins
         known = set(self._thoughts or ())
         for mark in self._dropped:
             template = self._literal(mark)
             if template and mark not in known:
                 openers.append(Opener("content", template))
-        inside = end is not None and (starts_inside or self._starts_inside)
-        return AnswerDefinition(tuple(openers), end, "", inside, begin)
+        inside = bool(ends) and (starts_inside or self._starts_inside)
+        return AnswerDefinition(tuple(openers), begins, ends, "", inside)
 
     def walk(self, part: Any) -> None:
         """Reads a format and those within it."""

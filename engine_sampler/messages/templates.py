@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from itertools import takewhile
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ..grammar.structural_tag.marks import split_marks
 from .alphabet import MarkerAlphabet
@@ -28,7 +28,7 @@ _NAME = re.compile(rf"[\w.:/-]{{1,{MAX_NAME + 1}}}")
 _ID = re.compile(rf"[\w.:/-]{{0,{MAX_NAME + 1}}}")
 _PIECES = re.compile(r"\s+|[{}\[\],:]|[^\s{}\[\],:]+")
 _RUNS = re.compile(r"\s+|\S+")
-_PLACEHOLDERS = re.compile(r"(\{name\}:\{id\}|\{name\}|\{id\})")
+_PLACEHOLDERS = re.compile(r"((?:functions\.)?\{name\}:\{id\}|\{name\}|\{id\})")
 
 
 class Found(NamedTuple):
@@ -39,7 +39,43 @@ class Found(NamedTuple):
     id: str = ""
 
 
-_PARTIAL, _FAILED = Found(PARTIAL), Found(FAILED)
+class WrappedFound(Found):
+    """The beginning of a call that is an object within another one."""
+
+    __slots__ = ()
+
+
+PARTLY, NOT_FOUND = Found(PARTIAL), Found(FAILED)
+
+
+class Beginning(Protocol):
+    """What can be found at a place of a text.
+
+    first       the characters with which it may begin
+    beginnings  the texts and white space of which one must stand there, before what else decides
+    is_plain    whether nothing else does
+    """
+
+    @property
+    def first(self) -> frozenset[str]: ...
+
+    @property
+    def beginnings(self) -> Sequence[Sequence[Part]]: ...
+
+    @property
+    def is_plain(self) -> bool: ...
+
+    def match(self, text: str, at: int) -> Found:
+        """How the text from `at` on begins with it."""
+        ...
+
+
+class CallEnding(Protocol):
+    """What can follow the arguments of a call."""
+
+    def match(self, text: str, at: int) -> Found:
+        """How the text from `at` on begins with it."""
+        ...
 
 
 class Part(NamedTuple):
@@ -48,7 +84,7 @@ class Part(NamedTuple):
     text   these characters
     space  white space, or none
     name   a function's name
-    both   a function's name, a colon, and a call's id
+    both   a function's name and a number, as in Kimi's ids of calls: `functions.f:0`, `f:0`, `functions_f_0`
     id     a call's id
     until  anything up to these characters, which are not part of it: a name if the template has none yet
     """
@@ -98,14 +134,14 @@ class Template:
             if kind == "text":
                 if not text.startswith(literal, at):
                     is_partial = end - at < len(literal) and literal.startswith(text[at:])
-                    return _PARTIAL if is_partial else _FAILED
+                    return PARTLY if is_partial else NOT_FOUND
                 at += len(literal)
             elif kind == "space":
                 at = after_space(text, at)
             elif kind == "until":
                 behind = text.find(literal, at, at + MAX_FREE_NAME + len(literal))
                 if behind < 0:
-                    return _PARTIAL if end - at <= MAX_FREE_NAME else _FAILED
+                    return PARTLY if end - at <= MAX_FREE_NAME else NOT_FOUND
                 if name:
                     call_id = text[at:behind]
                 else:
@@ -114,19 +150,30 @@ class Template:
             else:
                 run = (_ID if kind == "id" else _NAME).match(text, at)
                 if run is None:
-                    return _PARTIAL if at == end else _FAILED
+                    return PARTLY if at == end else NOT_FOUND
                 if run.end() == end and run.end() - at <= MAX_NAME:
-                    return _PARTIAL
+                    return PARTLY
                 at = run.end()
                 if kind == "id":
                     call_id = run.group()
                     continue
                 name = run.group()
-                if kind == "both":  # of Kimi, whose ids are these words
-                    name, call_id = name.rpartition(":")[0], f"functions.{name}"
+                if kind == "both":
+                    name, call_id = _function_in(name), name
                 if len(name) > MAX_NAME or (self._names is not None and name not in self._names):
-                    return _FAILED
+                    return NOT_FOUND
         return Found(at, name, call_id)
+
+
+def _function_in(call_id: str) -> str:
+    """The function that an id of Kimi's names: "" for one that is only a number."""
+    name = call_id.removeprefix("functions.").removeprefix("functions_")
+    separators = ":_" if call_id.startswith("functions_") else ":"
+    for separator in separators:
+        before, _, number = name.rpartition(separator)
+        if before and number.isdigit():
+            return before
+    return "" if name.isdigit() else name
 
 
 def after_space(text: str, at: int) -> int:
@@ -141,32 +188,39 @@ def literal(text: str, alphabet: MarkerAlphabet, is_json: bool = False) -> Templ
 
 
 def exact(text: str, alphabet: MarkerAlphabet) -> Template:
-    """The template of a string, with its white space as it is."""
-    return Template([Part("text", alphabet.encode(text))])
+    """The template of a string with its white space as it is, and more of it beside marks within."""
+    parts = [part for string, is_mark in split_marks(text) for part in _mark_parts(string, is_mark, alphabet)]
+    return Template(_begun(_joined(parts)))
 
 
 def call_template(
-    text: str, alphabet: MarkerAlphabet, names: Collection[str] | None, is_json: bool
+    text: str, alphabet: MarkerAlphabet, names: Collection[str] | None = None, is_json: bool = False
 ) -> Template:
-    """The template of what precedes a call's arguments: `{name}` and `{id}` are places for those."""
+    """The template of what begins something: `{name}` and `{id}` are places for those of a call."""
     parts: list[Part] = []
-    kinds = {"{name}": "name", "{id}": "id", "{name}:{id}": "both"}
-    for piece in _PLACEHOLDERS.split(text):
-        if piece in kinds:
-            parts.append(Part(kinds[piece]))
+    for number, piece in enumerate(_PLACEHOLDERS.split(text)):
+        if number % 2:
+            parts.append(Part({"{name}": "name", "{id}": "id"}.get(piece, "both")))
         else:
             parts += _parts(piece, alphabet, is_json)
-    return Template(_joined(parts), names)
+    return Template(_begun(_joined(parts)), names)
 
 
 def _parts(text: str, alphabet: MarkerAlphabet, is_json: bool) -> list[Part]:
+    """The parts of a string. White space is free around marks."""
     parts: list[Part] = []
     for string, is_mark in split_marks(text):
         if is_mark:
-            parts.append(Part("text", alphabet.encode(string)))
+            parts += _mark_parts(string, is_mark, alphabet)
         else:
             parts += _json_parts(string) if is_json else _text_parts(string)
     return parts
+
+
+def _mark_parts(text: str, is_mark: bool, alphabet: MarkerAlphabet) -> list[Part]:
+    """A mark with free white space around it; marks that stand within others have none."""
+    part = Part("text", alphabet.encode(text))
+    return [Part("space"), part, Part("space")] if is_mark and text[0] in "<[" else [part]
 
 
 def _text_parts(text: str) -> list[Part]:
@@ -181,6 +235,11 @@ def _json_parts(text: str) -> list[Part]:
         else:
             parts.append(Part("space") if piece.isspace() else Part("text", piece))
     return parts
+
+
+def _begun(parts: list[Part]) -> list[Part]:
+    """The parts without white space at the beginning."""
+    return parts[1:] if parts[:1] == [Part("space")] else parts
 
 
 def _joined(parts: Sequence[Part]) -> list[Part]:

@@ -51,7 +51,7 @@ def check_batch(family: str, name: str, size: int = ANSWERS) -> BatchCounts:
             counts.faults.append(f"answer {number}: {traceback.format_exc()}")
     for number in range(MUTATIONS):
         try:
-            counts.mutations += check_mutations(family, random, bool(number % 2))
+            counts.mutations += check_mutations(family, random)
         except Exception:
             counts.faults.append(f"mutation {number}: {traceback.format_exc()}")
     return counts

@@ -93,22 +93,33 @@ def mutated(text: str, random: Random) -> str:
     return text[:first] + inserted + text[last:]
 
 
-def check_mutations(family: str, random: Random, resume: bool) -> int:
+def check_mutations(family: str, random: Random) -> int:
     """Read a mutated answer, cut in three ways; returns how many texts that is: one."""
     answer = random_answer(family, random)
     text = answer.text
     for _ in range(random.randint(1, 3)):
         text = mutated(text, random)
+    options = {
+        "malformed": random.choice(["content", "drop"]),
+        "unfinished": random.choice(["open", "close", "drop"]),
+    }
     results = []
     for pieces in ([text], random_cuts(text, random), list(text)):
-        parser = parser_of(family, answer, resume=resume)
-        for piece in pieces:
-            feed(parser, piece)
-        parser.finish()
-        results.append((read(parser), parser.deviation))
+        parser = parser_of(family, answer, **options)
+        events = [event for piece in pieces for event in feed(parser, piece)] + parser.finish()
+        results.append((read(parser), parser.deviation, rebuilt(events)))
+        assert rebuilt(events) == told(parser), text
     assert results[0] == results[1] == results[2], text
-    if parser.deviation is not None and not resume and "mark that it never" not in parser.deviation:
-        at = int(parser.deviation.split(":")[0].removeprefix("at character "))
-        contents = "".join(one.text for one in parser.parts if one.kind == "content")
-        assert contents.endswith(text[at:]), text
+    calls = [one for one in parser.parts if one.kind == "call"]
+    for number, call in enumerate(calls):
+        if call.is_complete or number < len(calls) - 1 or options["unfinished"] != "open":
+            assert isinstance(json.loads(call.text), dict), text
     return 1
+
+
+def told(parser: MessageParser) -> tuple[str, str, list[tuple[str, str]]]:
+    """Thoughts, content and calls of the message, with arguments as they are."""
+    thoughts, content = (
+        "".join(one.text for one in parser.parts if one.kind == kind) for kind in ("thought", "content")
+    )
+    return thoughts, content, [(one.name, one.text) for one in parser.parts if one.kind == "call"]

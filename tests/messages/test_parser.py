@@ -10,11 +10,13 @@ import pytest
 
 from engine_sampler import ParameterError, Tokenizer
 from engine_sampler.grammar import Grammar, GrammarError, GrammarLimitError, tool_calls
-from engine_sampler.messages import Event, MessageParser
+from engine_sampler.messages import Event, MalformedCallError, MessageParser
 
 from ..grammar.bodies.tools.transcripts import TOOLS, TRANSCRIPTS
 from .vocabularies import ADDED, MARKERS, SPECIAL
 
+END = ("content", "Z")
+NEXT = ("get_weather", '{"city": "Paris"}')
 CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>'
 
 
@@ -158,7 +160,7 @@ def test_arguments_come_as_they_are_written() -> None:
         ("<think>a</think>\n\n\nb", [("thought", "a"), ("content", "b")]),
         ("<think>a</think>b<think>c</think>", [("thought", "a"), ("content", "b"), ("thought", "c")]),
         (f"{CALL}\n\n{CALL} Done.", [*[("get_weather", '{"city": "Paris"}')] * 2, ("content", " Done.")]),
-        ("a </think> b", [("content", "a </think> b")]),
+        ("a </think> b", [("content", "a  b")]),
     ],
 )
 def test_white_space_is_free_and_counts_only_within_content(
@@ -170,24 +172,24 @@ def test_white_space_is_free_and_counts_only_within_content(
 @pytest.mark.parametrize(
     ("text", "where", "expected"),
     [
-        ('<tool_call>\n{"name": "f"}', "0: what can only be", [("content", '<tool_call>\n{"name": "f"}')]),
-        ("<tool_call>Hm", "0: what can only be", [("content", "<tool_call>Hm")]),
-        ("a </think> b", "2: free text contains a mark", [("content", "a </think> b")]),
+        ("<tool_call>Hm", "0: what can only be", [("content", "Hm")]),
+        ("a </think> b", "2: free text contains a mark", [("content", "a  b")]),
         (CALL[:-20], "text ends within a call", [("get_weather", '{"city": "P')]),
+        ("<tool_call>\n{", "text ends within markup", []),
         (
             CALL.replace('"Paris"', "Paris") + " Bye.",
             "58: the arguments are not JSON",
-            [("get_weather", '{"city": '), ("content", "Paris}}\n</tool_call> Bye.")],
+            [("get_weather", '{"city": null}'), ("content", "Paris}}\n Bye.")],
         ),
         (
             CALL.replace("}}", "}") + " Bye.",
             "a call does not end",
-            [("get_weather", '{"city": "Paris"}'), ("content", "\n</tool_call> Bye.")],
+            [("get_weather", '{"city": "Paris"}'), ("content", " Bye.")],
         ),
     ],
-    ids=["unknown name", "no call", "stray mark", "cut", "wrong arguments", "wrong end"],
+    ids=["no call", "stray mark", "cut", "cut before arguments", "wrong arguments", "wrong end"],
 )
-def test_the_first_deviation_is_reported_and_the_rest_is_content(
+def test_the_first_deviation_is_reported_and_what_follows_is_read(
     text: str, where: str, expected: list[tuple[str, str]]
 ) -> None:
     parser, events = read(text, tools=TOOLS)
@@ -196,11 +198,73 @@ def test_the_first_deviation_is_reported_and_the_rest_is_content(
     assert [(one.name or one.kind, one.text) for one in parser.parts] == expected
 
 
-def test_a_parser_may_read_on_after_a_call_that_is_none() -> None:
-    text = f"<tool_call>Hm{CALL}"
-    assert parts(text, tools=TOOLS) == [("content", text)]
-    expected = [("content", "<tool_call>Hm"), ("get_weather", '{"city": "Paris"}')]
-    assert parts(text, tools=TOOLS, resume=True) == expected
+BROKEN = CALL.replace('"Paris"', "?")
+
+
+@pytest.mark.parametrize(
+    ("malformed", "expected"),
+    [
+        ("content", [("content", "A"), ("get_weather", '{"city": null}'), ("content", "?}}\n"), NEXT, END]),
+        ("drop", [("content", "A"), ("get_weather", '{"city": null}'), NEXT, END]),
+    ],
+)
+def test_what_becomes_of_a_call_that_is_not_as_defined_can_be_chosen(malformed: str, expected: Any) -> None:
+    text = f"A{BROKEN}{CALL}Z"
+    parser, events = read(text, tools=TOOLS, malformed=malformed)
+    assert [(one.name or one.kind, one.text) for one in parser.parts] == expected
+    assert Event("call_broken", '{"city": ', 0) in events
+    assert ("".join(one.text for one in events if one.kind == "malformed") == "?}}\n") == (
+        malformed == "drop"
+    )
+
+
+def test_a_call_that_is_not_as_defined_can_be_an_error() -> None:
+    parser = MessageParser("qwen_3", TOOLS, malformed="error")
+    parser.feed(CALL)
+    before = len(parser)
+    for text in (f"A{BROKEN}", "<tool_call>Hm"):
+        with pytest.raises(MalformedCallError, match="at character"):
+            parser.feed(text)
+        assert (len(parser), [one.kind for one in parser.parts]) == (before, ["call"])
+
+
+@pytest.mark.parametrize(
+    ("unfinished", "expected"),
+    [
+        ("open", [NEXT, ("get_weather", '{"city": "P')]),
+        ("close", [NEXT, ("get_weather", '{"city": "P"}')]),
+        ("drop", [NEXT]),
+    ],
+)
+def test_a_call_that_is_cut_stays_open_or_is_closed_or_dropped(unfinished: str, expected: Any) -> None:
+    parser, events = read(CALL + CALL[:-20], tools=TOOLS, unfinished=unfinished)
+    assert [(one.name, one.text) for one in parser.parts] == expected
+    assert [one.is_complete for one in parser.parts] == [True, False][: len(expected)]
+    assert "".join(one.text for one in events if one.kind == "arguments") == "".join(
+        text for _, text in expected
+    )
+
+
+def test_a_call_of_an_unknown_function_is_a_call_or_content() -> None:
+    text = CALL.replace("get_weather", "f")
+    assert parts(text, tools=TOOLS) == [("f", '{"city": "Paris"}')]
+    left = text.removeprefix("<tool_call>").removesuffix("</tool_call>").lstrip()
+    assert parts(text, tools=TOOLS, unknown_tools="content") == [("content", f"\n{left}")]
+
+
+@pytest.mark.parametrize("option", ["malformed", "unfinished", "unknown_tools"])
+def test_options_are_some_words(option: str) -> None:
+    with pytest.raises(ParameterError, match=f"{option}='x' is not allowed: one of"):
+        MessageParser("qwen_3", **{option: "x"})  # type: ignore[arg-type]
+
+
+def test_a_parser_reads_on_after_a_call_that_is_none() -> None:
+    assert parts(f"<tool_call>Hm{CALL}", tools=TOOLS) == [("content", "Hm"), NEXT]
+
+
+def test_calls_are_hidden_where_none_may_be_made() -> None:
+    text = f"A{CALL}B<tool_call>"
+    assert parts(text, tools=TOOLS, tool_choice="none") == [("content", "A"), ("content", "B")]
 
 
 def test_no_call_is_read_where_none_may_be_made() -> None:
@@ -217,7 +281,7 @@ def test_thoughts_begin_where_it_is_said() -> None:
     assert parts(text, reasoning="enabled") == [("thought", "Hm."), ("content", "Hello.")]
     assert parts(f"<think>{text}", reasoning="enabled") == [("thought", "Hm."), ("content", "Hello.")]
     assert parts(text, starts_inside=True) == [("thought", "Hm."), ("content", "Hello.")]
-    assert parts(text, "mimo", reasoning="enabled") == [("content", text)]
+    assert parts(text, "mimo", reasoning="enabled") == [("content", "Hm.\n\nHello.")]
     assert parts(f"<think>{text}", reasoning="disabled") == [("content", f"<think>{text}")]
     parser = MessageParser("qwen_3", reasoning="enabled")
     assert parser.is_thinking
@@ -243,7 +307,7 @@ def test_a_marker_that_is_a_token_is_that_token(tokenizer: Tokenizer) -> None:
     begin, end = (first + MARKERS.index(mark) for mark in ("<tool_call>", "</tool_call>"))
     ids = [begin, *CALL[len("<tool_call>") : -len("</tool_call>")].encode(), end]
     assert parts(ids, tokenizer=tokenizer) == [("get_weather", '{"city": "Paris"}')]
-    assert parts([end], tokenizer=tokenizer) == [("content", "</tool_call>")]
+    assert parts([end], tokenizer=tokenizer) == []
 
 
 def test_a_marker_within_an_argument_is_its_name_there() -> None:

@@ -3,11 +3,10 @@
 
 from .automaton import MessageAutomaton, SharedAutomata
 from .following import joined
-from .parts import INPUT, TRIMS, Reading, ReadingOptions
+from .parts import TRIMS, Reading, ReadingOptions
 from .places import MessagePlace, MessageStep
 
 __all__ = [
-    "INPUT",
     "TRIMS",
     "MessageAutomaton",
     "MessagePlace",

@@ -35,16 +35,17 @@ class MessageAutomaton:
     start  where an answer begins
     """
 
-    def __init__(self, definition: AnswerDefinition, alphabet: MarkerAlphabet, resume: bool) -> None:
-        self.definition, self.alphabet, self.resume = definition, alphabet, resume
+    def __init__(self, definition: AnswerDefinition, alphabet: MarkerAlphabet) -> None:
+        self.definition, self.alphabet = definition, alphabet
         self.texts = alphabet.texts
         self.scans = definition.candidates(False), definition.candidates(True)
         first = OpenerIndex(definition.openers)
         later = [one for one in definition.openers if not one.only_first]
         self.openers = first if len(later) == len(definition.openers) else OpenerIndex(later), first
-        ends = definition.thinking_ends()
-        self.thinking_ends = OpenerIndex(ends)
-        begins = (one.begin.first for one in ends)
+        self.section = OpenerIndex(definition.section)
+        self.thinking_begins = OpenerIndex(definition.thinking_begins)
+        self.thinking_ends = OpenerIndex(definition.thinking_ends)
+        begins = (one.begin.first for one in definition.thinking_ends)
         self.thinking_first = character_class(frozenset().union(*begins))
         self._places: dict[Hashable, MessagePlace] = {}
         self._count = 0
@@ -98,18 +99,13 @@ class MessageAutomaton:
         place.is_thinking = mode == "thoughts" or mode == "inside"
         if place.pending:
             return
-        if mode == "arguments":
+        if mode == "arguments" and place.unnamed is None:
             assert place.reader is not None
             place.special, place.going_on = place.reader.special, "arguments"
         elif mode == "thoughts":
             place.special, place.going_on = self.thinking_first.search, "thought"
         elif mode == "free" and place.is_open:
             place.special = self.scans[0].search
-        elif mode == "rest" and place.is_open:
-            place.special = _MARKER
-
-
-_MARKER = character_class(frozenset()).search
 
 
 MAX_SHARED = 32

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from ..arguments import skip_space
-from ..definition import CallForm, Opener, longest
+from ..arguments.reader import MAX_HELD
+from ..definition import CallForm, Opener
 from ..events import DeviationError, Event, EventKind
-from ..templates import FAILED, MAX_GAP, PARTIAL, Found
-from .places import MessagePlace, MessageStep
+from ..templates import FAILED, MAX_GAP, PARTIAL, Found, WrappedFound
+from .places import MessagePlace, MessageStep, UnnamedCall
 
 if TYPE_CHECKING:
     from .automaton import MessageAutomaton
@@ -18,10 +21,19 @@ if TYPE_CHECKING:
 MAX_SPACE = 4_096
 """Maximum length of white space that is held back: after so much, it is content."""
 
-GROWING = ("thought", "content", "arguments")
+PARTS = ("thought", "content", "arguments")
+"""The kinds of events whose texts are parts of the message."""
+
+GROWING = (*PARTS, "malformed")
 """The kinds of events whose texts go on with each other."""
 
 _SPACE = " \t\r\n"
+_BETWEEN = {"call": f"{_SPACE},;"}
+"""What is not content between calls, besides white space."""
+_GAP = re.compile(r"[\s,;\[]*")
+"""What stands between the calls of a section."""
+_SCRAPS = re.compile(r"[\s}\])`]*")
+"""What may be left of the end of a call that is not as defined."""
 _new_tuple = tuple.__new__
 """Makes named tuples three times as fast."""
 
@@ -33,7 +45,7 @@ class Following(MessagePlace):
 
     def __init__(self, automaton: MessageAutomaton, place: MessagePlace) -> None:
         self.mode, self.pending, self.space = place.mode, place.pending, place.space
-        self.is_open, self.was_thinking = place.is_open, place.was_thinking
+        self.is_open, self.after, self.unnamed = place.is_open, place.after, place.unnamed
         self.in_section, self.has_parts = place.in_section, place.has_parts
         reader = place.reader
         self.form, self.reader = place.form, reader and reader.copy()
@@ -51,29 +63,55 @@ class Following(MessagePlace):
         return self._step(at)
 
     def finish(self) -> MessageStep:
-        """What the end of the text does: what was held back is what it looks like."""
+        """What the end of the text does: what was held back is what it looks like, unless it is markup."""
         held, self.pending = self.pending, ""
         mode = self.mode
-        if mode in ("thoughts", "inside"):
+        if mode == "arguments":
+            self._cut(held)
+        elif mode == "end":
+            self._complete("", "")
+        elif mode == "section":
+            if not self._is(held, self._automaton.definition.section, "section end"):
+                self._deviate(0, "the text ends within a section of calls")
+        elif mode != "stopped" and self._is(held, self._automaton.definition.openers, *_MARKS):
+            self._text("malformed", held)
+            self._deviate(0, "the text ends within markup")
+        elif mode in ("thoughts", "inside"):
             self._text("thought", held)
-        elif mode in ("free", "rest"):
-            self._content(held)
-            if not self.has_parts:
-                self._text("content", self.space)
-        elif mode != "stopped":
-            if mode == "arguments" and self._arguments_end(held):
-                return self._step(0)
-            if mode == "end":
-                self._complete()
-            self._leave(0, "the text ends within a call")
-            self._content(held)
+        elif mode in ("free", "malformed"):
+            self._out(held)
+        if self.in_section:
+            self._emit_section("calls", False)
+        elif mode == "free" and not self.has_parts:
+            self._text("content", self.space)
         return self._step(0)
+
+    def _is(self, held: str, openers: Sequence[Opener], *kinds: str) -> bool:
+        """Whether text that was held back at the end begins with what is of some kinds."""
+        return any(one.kind in kinds and one.begin.match(held, 0).end >= 0 for one in openers)
+
+    def _cut(self, held: str) -> None:
+        """The text ends within arguments, or behind them, where no mark says so."""
+        out: list[str] = []
+        assert self.reader is not None
+        self.reader.finish(held, out)
+        if not self.reader.is_done:
+            with suppress(DeviationError):
+                self.reader.read(held + _NO_MARK, 0, out)
+        if self.reader.is_done:
+            self._take_arguments(held, out)
+            self._complete("", "")
+            self.mode = "end"
+        else:
+            self._deviate(0, "the text ends within a call")
+            self._text("malformed", self.reader.held + held)
+            self._facts.append(Event("call_broken", id="cut"))
 
     def _step(self, length: int) -> MessageStep:
         facts = self._facts
         place = self._automaton.known(self)
         del self._automaton, self._facts
-        if len(facts) == 1 and facts[0][0] in GROWING:
+        if len(facts) == 1 and facts[0][0] in PARTS:
             return _new_tuple(MessageStep, (place, length, facts[0][0], facts[0][1], ()))
         return _new_tuple(MessageStep, (place, length, None, "", tuple(joined(facts))))
 
@@ -85,69 +123,73 @@ class Following(MessagePlace):
             is_first = not self.has_parts and not self.is_open and begin == at
             candidate = self._automaton.scans[is_first].search(text, at)
             if candidate is None:
-                self._content(text[begin:])
+                self._out(text[begin:])
                 return len(text)
             at = candidate.start()
             if is_first and text[begin:at].strip(_SPACE):
                 is_first = False
             opener, mark = self._automaton.openers[is_first].find(text, at)
             if mark.end == PARTIAL:
-                self._content(text[begin:at])
+                self._out(text[begin:at])
                 return at
-            if (
-                opener is None
-                or opener.kind == "excluded"
-                or (opener.kind == "trigger" and self._automaton.resume)
-            ):
-                if opener is not None:
-                    self._deviate(at, _EXCLUDED if opener.kind == "excluded" else _NO_CALL)
+            if opener is None or opener.kind == "text":
                 at = max(at + 1, mark.end)
                 continue
+            if opener.kind == "stop" and self._automaton.definition.includes_stop:
+                at = mark.end
+            self._out(text[begin:at])
             if opener.kind == "stop":
                 self.mode = "stopped"
-                at = mark.end if self._automaton.definition.includes_stop else at
-            self._content(text[begin:at])
-            if opener.kind == "stop":
                 return at
-            if opener.kind == "trigger":
-                return self._leave(at, _NO_CALL)
-            self._begin(opener, mark)
+            self._begin(opener, mark, text, at)
             return mark.end
 
-    def _begin(self, opener: Opener, mark: Found) -> None:
+    def _begin(self, opener: Opener, mark: Found, text: str, at: int) -> None:
         """What an opener begins."""
         kind = opener.kind if opener.kind != "header" else mark.id
-        self._end_segment()
+        self.mode = "free"
+        if kind in ("trigger", "stray"):
+            self._deviate(at, _NO_CALL if kind == "trigger" else _STRAY, kind == "trigger")
+        if kind == "other" or (kind == "trigger" and self._automaton.definition.drops_malformed):
+            self.mode = "malformed"
+        if kind == "stray":
+            return
+        self._end_segment("")
         if kind == "thoughts":
-            self._emit_section("thoughts", True)
-            self.mode = "thoughts"
+            self.mode = "inside"
+        elif kind == "section" and opener.form is None:
+            self._emit_section("calls", True)
+            self.in_section, self.mode = True, "section"
         elif kind in ("call", "section"):
             if kind == "section":
                 self._emit_section("calls", True)
                 self.in_section = True
             assert opener.form is not None
-            self._begin_call(opener.form, mark._replace(id="") if opener.kind == "header" else mark)
+            self._begin_call(opener.form, mark._replace(id="") if opener.kind == "header" else mark, text, at)
 
-    def _end_segment(self) -> None:
-        self.space, self.is_open, self.was_thinking = "", False, False
+    def _end_segment(self, after: str) -> None:
+        self.space, self.is_open, self.after = "", False, after
+
+    def _out(self, text: str) -> None:
+        """Text that is free: content, or what is none."""
+        if self.mode == "malformed":
+            self._text("malformed", text)
+        else:
+            self._content(text)
 
     def _content(self, text: str) -> None:
         """Text that is content, but for white space beside thoughts and calls."""
         if not self.is_open:
-            inside = text.lstrip(_SPACE)
+            inside = text.lstrip(_BETWEEN.get(self.after, _SPACE))
             self.space += text[: len(text) - len(inside)]
             if not inside and len(self.space) <= MAX_SPACE:
                 return
             space, self.space = self.space, ""
-            if self.was_thinking:
+            if self.after == "thoughts":
                 space = space.removeprefix(self._automaton.definition.after_thinking)
             text, self.is_open = space + inside, True
         if text:
             self._text("content", text)
-
-    def _rest(self, text: str, at: int) -> int:
-        self._content(text[at:])
-        return len(text)
 
     def _stopped(self, text: str, at: int) -> int:
         return len(text)
@@ -155,18 +197,18 @@ class Following(MessagePlace):
     # --- Thoughts ---
 
     def _inside(self, text: str, at: int) -> int:
-        """The beginning of an answer within thoughts: the mark that opens them may come once more."""
-        begin, after = self._automaton.definition.thinking_begin, at
-        if begin is not None:
-            after = skip_space(text, at)
-            if after == len(text) and after - at <= MAX_GAP:
+        """The beginning of thoughts: the mark that opens them may come once more."""
+        after = skip_space(text, at)
+        if after - at <= MAX_GAP:
+            if after == len(text):
                 return at
-            end = begin.match(text, after).end
-            if end == PARTIAL and after < len(text):
+            opener, mark = self._automaton.thinking_begins.find(text, after)
+            if mark.end == PARTIAL:
                 return at
-            at = end if end >= 0 and after - at <= MAX_GAP else at
+            if opener is not None:
+                return mark.end
         self._emit_section("thoughts", True)
-        self.mode = "thoughts"
+        self.mode, self.has_parts = "thoughts", True
         return at
 
     def _thoughts(self, text: str, at: int) -> int:
@@ -181,109 +223,139 @@ class Following(MessagePlace):
             if opener is None:
                 at += 1
                 continue
-            if opener.kind == "stop" and mark.end >= 0:
-                self.mode = "stopped"
-                at = mark.end if self._automaton.definition.includes_stop else at
+            is_stop = opener.kind == "stop" and mark.end >= 0
+            if is_stop and self._automaton.definition.includes_stop:
+                at = mark.end
             self._text("thought", text[begin:at])
-            if mark.end == PARTIAL or opener.kind == "stop":
+            if mark.end == PARTIAL:
+                return at
+            if is_stop:
+                self.mode = "stopped"
                 return at
             self._emit_section("thoughts", False)
-            self.mode, self.was_thinking = "free", True
-            if opener.kind != "thinking end":
-                self._deviate(at, "a call begins within thoughts")
-                self._begin(opener, mark)
-            return mark.end
+            self.mode = "free"
+            self._end_segment("thoughts")
+            if opener.kind == "thinking end":
+                return mark.end
+            self._deviate(at, "a call begins within thoughts")
+            return at
 
     # --- Calls ---
 
-    def _begin_call(self, form: CallForm, found: Found) -> None:
+    def _begin_call(self, form: CallForm, found: Found, text: str, at: int) -> None:
         name = form.name or found.name
-        self.form, self.reader = form, form.reader(name)
+        if isinstance(found, WrappedFound) and form.wrapped is not None:
+            form = form.wrapped
+        self.form, self.reader = form, form.reader(name, text, found.end)
         given = "" if found.id.isdigit() else found.id
-        self._facts.append(Event("call_began", name, id=given))
+        if name:
+            self._facts.append(Event("call_began", name, id=given))
+        else:
+            self.unnamed = UnnamedCall(given, text[at : found.end])
         self.has_parts = True
         self.mode = "arguments"
 
     def _arguments(self, text: str, at: int) -> int:
         assert self.reader is not None
         out: list[str] = []
+        begin = at
         try:
             at = self.reader.read(text, at, out)
         except DeviationError as error:
-            self._emit_arguments(out)
-            return self._leave(error.at, str(error))
-        self._emit_arguments(out)
+            self._take_arguments(text[begin : error.at], out)
+            return self._break(error.at, str(error))
+        self._take_arguments(text[begin:at], out)
+        if self.unnamed is not None and len(self.unnamed.text) > MAX_HELD:
+            return self._break(at, "the name of a call does not come")
         if self.reader.is_done:
             self.mode = "end"
         return at
 
-    def _arguments_end(self, held: str) -> bool:
-        """Whether a call is whole at the end of the text, which is within its arguments."""
-        assert self.reader is not None
-        out: list[str] = []
-        self.reader.finish(held, out)
-        if self.reader.is_done:
-            self._emit_arguments(out)
-            self._end("", 0)
-        return bool(out)
-
-    def _emit_arguments(self, out: list[str]) -> None:
-        self._emit("arguments", self._automaton.alphabet.json("".join(out)))
+    def _take_arguments(self, text: str, out: list[str]) -> None:
+        arguments = self._automaton.alphabet.json("".join(out))
+        if self.unnamed is None:
+            self._emit("arguments", arguments)
+        else:
+            _, before, known = self.unnamed
+            self.unnamed = self.unnamed._replace(text=before + text, arguments=known + arguments)
 
     def _end(self, text: str, at: int) -> int:
         assert self.form is not None
-        end = self.form.end.match(text, at).end
+        end, name, call_id = self.form.end.match(text, at)
         if end == PARTIAL:
             return at
-        self._complete()
+        if self.unnamed is not None:
+            name = self._known_name(name)
+            if not name:
+                return self._break(at, "a call has no name")
+        self._complete(name, call_id)
         if end == FAILED:
-            return self._leave(at, "a call does not end after its arguments")
+            self._deviate(at, "a call does not end after its arguments")
+            end = _SCRAPS.match(text, at).end()  # type: ignore[union-attr]
         self.mode = "section" if self.in_section else "free"
-        self._end_segment()
+        self._end_segment("call")
         return end
 
-    def _complete(self) -> None:
+    def _known_name(self, name: str) -> str:
+        """The name of a call that did not come before its arguments."""
+        assert self.form is not None
+        assert self.unnamed is not None
+        return self.form.allowed(name) if name else self.form.named_by(self.unnamed.arguments)
+
+    def _complete(self, name: str, call_id: str) -> None:
+        unnamed, self.unnamed = self.unnamed, None
+        if unnamed is not None:
+            self._facts.append(
+                Event("call_began", name, id=unnamed.id or ("" if call_id.isdigit() else call_id))
+            )
+            self._emit("arguments", unnamed.arguments)
         self._facts.append(Event("call_complete"))
         self.reader = self.form = None
 
     def _section(self, text: str, at: int) -> int:
-        definition = self._automaton.definition
-        at = skip_space(text, at)
+        at = _GAP.match(text, at).end()  # type: ignore[union-attr]
         if at == len(text):
             return at
-        assert definition.section_end is not None
-        end = definition.section_end.match(text, at).end if definition.section_end else at
-        separated = definition.separator.match(text, at).end if definition.separator else at
-        form, mark = longest(definition.forms, text, max(separated, at))
-        if mark.end >= 0:
-            self._begin_call(form, mark)
-            return mark.end
-        if end >= 0:
-            self._emit_section("calls", False)
-            self.in_section, self.mode = False, "free"
-            self._end_segment()
-            return end
-        if PARTIAL in (end, separated, mark.end):
+        opener, mark = self._automaton.section.find(text, at)
+        if mark.end == PARTIAL:
             return at
-        return self._leave(at, "what follows a call is neither another one nor the end")
+        if opener is not None and opener.form is not None:
+            self._begin_call(opener.form, mark, text, at)
+            return mark.end
+        self._emit_section("calls", False)
+        self.in_section, self.mode = False, "free"
+        self._end_segment("call")
+        if opener is None:
+            return self._fail(at, "what stands in a section of calls is none, nor its end")
+        return mark.end
 
     # --- Leaving the definition ---
 
-    def _deviate(self, at: int, why: str) -> None:
-        """Say that the text leaves its definition."""
-        self._facts.append(Event("deviation", why, at))
+    def _deviate(self, at: int, why: str, is_fault: bool = False) -> None:
+        """Say that the text leaves its definition; with a fault, a call is none."""
+        self._facts.append(Event("deviation", why, at, "", "fault" if is_fault else ""))
 
-    def _leave(self, at: int, why: str) -> int:
-        """From here on, the text is content."""
-        self._deviate(at, why)
+    def _break(self, at: int, why: str) -> int:
+        """A call is not as defined within its arguments, or has no name."""
+        assert self.reader is not None
+        unnamed, held = self.unnamed, self.reader.held
+        self.reader = self.form = self.unnamed = None
         if self.in_section:
             self._emit_section("calls", False)
-        held = self.reader.held if self.reader is not None else ""
-        self.reader = self.form = None
         self.in_section = False
-        self.mode = "free" if self._automaton.resume else "rest"
-        self.is_open = True
-        self._content(held)
+        if unnamed is None:
+            self._facts.append(Event("call_broken"))
+        else:
+            held = unnamed.text
+        self._end_segment("")
+        self._fail(at, why)
+        self._out(held)
+        return at
+
+    def _fail(self, at: int, why: str) -> int:
+        """What follows is of a call that is not as defined, up to the next mark."""
+        self._deviate(at, why, True)
+        self.mode = "malformed" if self._automaton.definition.drops_malformed else "free"
         return at
 
     # --- Facts ---
@@ -292,12 +364,12 @@ class Following(MessagePlace):
         self._facts.append(Event("section_began" if begins else "section_ended", name))
 
     def _text(self, kind: EventKind, text: str) -> None:
-        """Thoughts or content."""
+        """Thoughts, content, or what is neither."""
         self._emit(kind, self._automaton.alphabet.plain(text))
 
     def _emit(self, kind: EventKind, text: str) -> None:
         if text:
-            self.has_parts = True
+            self.has_parts = self.has_parts or kind != "malformed"
             self._facts.append(Event(kind, text))
 
 
@@ -318,11 +390,14 @@ def _continued(event: Event) -> tuple[EventKind, int, str]:
     return event.kind, event.call, event.pointer
 
 
+_NO_MARK = "\x00"
+"""What no argument begins with: the end of arguments that end where none follows."""
+_MARKS = ("trigger", "stray", "content", "thoughts")
 _NO_CALL = "what can only be the beginning of a call is none"
-_EXCLUDED = "free text contains a mark that it never does"
+_STRAY = "free text contains a mark that it never does"
 _READ: dict[str, Callable[[Following, str, int], int]] = {
     "free": Following._free,
-    "rest": Following._rest,
+    "malformed": Following._free,
     "stopped": Following._stopped,
     "inside": Following._inside,
     "thoughts": Following._thoughts,

@@ -8,17 +8,15 @@ from typing import Any, NamedTuple
 
 from ...base.calling import call_plugin
 from ...base.errors import PluginFault, quoted
-from ..events import Event, EventKind
-from ..message import MessagePart
+from ..arguments import completion
+from ..events import Event, EventKind, MalformedCallError
+from ..message import INPUT, MessagePart
 from ..value import ValueReader
 from .following import MAX_SPACE
 
 _new_tuple = tuple.__new__
 """Makes named tuples three times as fast."""
 
-
-INPUT = "/input"
-"""The pointer of what the call of a custom tool is given: its text."""
 
 TRIMS = {"nothing": (), "thoughts": ("thought",), "all": ("thought", "content")}
 """What is read without the white space at its ends, by what `trim` may be."""
@@ -32,6 +30,9 @@ class ReadingOptions(NamedTuple):
     values   whether arguments are reported by their parts as well
     call_id  what gives a call's id, from its index, its name, and the id that the text gives it; None: the
              text's, or one of its own, other ones in each reading
+    unfinished  whether a call that the text cuts is left "open", or is made to "close"; "drop": a call is a
+                part of the answer once it is whole; "hide": no call is
+    fails       whether a call that is not as defined raises `MalformedCallError`
     trim     what is without the white space at its ends, as in `MessageParser`
     keeps_content  whether content is never
     marks    between which thoughts are content; None: they are not
@@ -40,6 +41,8 @@ class ReadingOptions(NamedTuple):
 
     values: bool = False
     call_id: Callable[[int, str, str], str] | None = None
+    unfinished: str = "open"
+    fails: bool = False
     trim: str = "nothing"
     keeps_content: bool = False
     marks: tuple[str, str] | None = None
@@ -54,7 +57,7 @@ class Reading:
 
     def __init__(self, options: ReadingOptions) -> None:
         self._options, self._values, self._call_id = options, options.values, options.call_id
-        self._marks = options.marks
+        self._marks, self._unfinished, self._fails = options.marks, options.unfinished, options.fails
         kept = ("content",) if options.keeps_content else ()
         self._trimmed = frozenset(TRIMS[options.trim]).difference(kept)
         first = "" if options.trim == "nothing" else None
@@ -76,12 +79,22 @@ class Reading:
         self.deviation: str | None = None
         self.parts: list[MessagePart] = []
 
+    @property
+    def shown(self) -> list[MessagePart]:
+        """The parts of the message."""
+        is_whole = self._unfinished not in ("drop", "hide")
+        return self.parts if is_whole else [part for part in self.parts if not part.is_hidden]
+
     # --- State ---
 
     def state(self) -> tuple[Any, ...]:
         """The state, for `restore`."""
         parts = self.parts
-        last = (len(parts[-1].pieces), parts[-1].is_complete) if parts else (0, False)
+        last = (
+            (len(parts[-1].pieces), parts[-1].is_complete, parts[-1].is_hidden)
+            if parts
+            else (0, False, False)
+        )
         reader = self._value_reader and self._value_reader.copy()
         spaces = self._has_thought, *self._spaces.values()
         return self._calls, self._is_new, self.length, self.deviation, reader, spaces, len(parts), *last
@@ -91,12 +104,12 @@ class Reading:
         self._calls, self._is_new, self.length, self.deviation, reader, spaces, *last = state
         self._calm = ""
         self._has_thought, self._spaces["thought"], self._spaces["content"] = spaces
-        count, pieces, is_complete = last
+        count, pieces, *last = last
         self._value_reader = reader and reader.copy()
         del self.parts[count:]
         if count:
             self.parts[-1].cut(pieces)
-            self.parts[-1].is_complete = is_complete
+            self.parts[-1].is_complete, self.parts[-1].is_hidden = last
 
     def fork(self) -> Reading:
         """A copy that goes on independently."""
@@ -114,10 +127,12 @@ class Reading:
         if not last or last[0].kind != "call" or last[0].is_complete:
             self.parts, self._calls = [], 0
             return []
-        self.parts, self._calls, last[0].index = last, 1, 0
-        pointer = INPUT if last[0].is_custom else ""
-        began = Event("call_began", last[0].name, 0, pointer, last[0].id)
-        return [began, Event("arguments", last[0].text, 0, pointer)] if last[0].pieces else [began]
+        part = last[0]
+        self.parts, part.index, self._calls = last, 0, 0 if part.is_hidden else 1
+        if part.is_hidden:
+            return []
+        began = Event("call_began", part.name, 0, part.pointer, part.id)
+        return [began, Event("arguments", part.text, 0, part.pointer)] if part.pieces else [began]
 
     # --- Growth ---
 
@@ -129,27 +144,34 @@ class Reading:
                 self.go_on(kind, fact.text, events)
                 continue
             if kind == "call_began":
-                fact = self._begin_call(fact.text, fact.id, events)
+                self._begin_call(fact.text, fact.id, events)
             elif kind == "call_complete":
-                self.parts[-1].is_complete = True
-                self._value_reader = None
-                fact = Event(kind, "", self._calls - 1)
+                self._show_call(events)
+                self._end_call(True, events)
+            elif kind == "call_broken":
+                self._close_call(fact.id == "cut", events)
             elif kind == "deviation":
-                self._deviate(f"at character {self.length + fact.call}: {fact.text}", events)
-                continue
+                why = f"at character {self.length + fact.call}: {fact.text}"
+                if fact.id and self._fails:
+                    raise MalformedCallError(why)
+                self._deviate(why, events)
             else:
                 self._has_thought |= fact.text == "thoughts"
                 if self._marks is not None and fact.text == "thoughts":
                     self.go_on("content", self._marks[kind == "section_ended"], events)
                     continue
-                self._is_new, self._calm = True, ""
-            events.append(fact)
+                if kind != "malformed":
+                    self._is_new, self._calm = True, ""
+                events.append(fact)
 
     def go_on(self, kind: EventKind, text: str, events: list[Event]) -> None:
         """Take text of a kind, which joins what has been read."""
         parts, call = self.parts, -1
         if kind == "arguments":
             call = self._calls - 1
+            if parts[-1].is_hidden:
+                parts[-1].pieces.append(text)
+                return
             if parts[-1].is_custom:
                 self._tell_input(text, call, events)
                 return
@@ -222,7 +244,7 @@ class Reading:
             self.deviation = why
             events.append(Event("deviation", why))
 
-    def _begin_call(self, name: str, given: str, events: list[Event]) -> Event:
+    def _begin_call(self, name: str, given: str, events: list[Event]) -> None:
         call = self._calls
         known = self._ids.get((call, name, given))
         if known is None:
@@ -231,11 +253,42 @@ class Reading:
         if fault is not None:
             self._deviate(f"of call {call}: {fault}", events)
         self._calm = ""
-        is_custom = name in self._options.customs
-        self.parts.append(MessagePart("call", call, name, call_id, is_custom))
+        self.parts.append(MessagePart("call", call, name, call_id, name in self._options.customs))
+        if self._unfinished in ("drop", "hide"):
+            self.parts[-1].is_hidden = True
+        else:
+            self._tell_call(events)
+
+    def _tell_call(self, events: list[Event]) -> None:
+        part = self.parts[-1]
         self._calls += 1
-        self._value_reader = ValueReader(values=False) if self._values or is_custom else None
-        return Event("call_began", name, call, INPUT if is_custom else "", call_id)
+        self._value_reader = ValueReader(values=False) if self._values or part.is_custom else None
+        events.append(Event("call_began", part.name, part.index, part.pointer, part.id))
+
+    def _show_call(self, events: list[Event]) -> None:
+        """Tell of a call that is whole, if that has not been done."""
+        part = self.parts[-1]
+        if part.is_hidden and self._unfinished == "drop":
+            text, part.is_hidden = part.text, False
+            part.cut(0)
+            self._tell_call(events)
+            self.go_on("arguments", text, events)
+
+    def _end_call(self, is_complete: bool, events: list[Event]) -> None:
+        part = self.parts[-1]
+        part.is_complete, self._value_reader = is_complete, None
+        if is_complete and not part.is_hidden:
+            events.append(Event("call_complete", "", part.index))
+
+    def _close_call(self, is_cut: bool, events: list[Event]) -> None:
+        """A call ends within its arguments: what was told of them becomes JSON, unless it is to stay open."""
+        part, text = self.parts[-1], self.parts[-1].text
+        is_json = not part.is_hidden and not part.is_custom
+        if is_json and (not is_cut or self._unfinished == "close"):
+            self.go_on("arguments", completion(text), events)
+        if not is_cut:
+            events.append(Event("call_broken", text, part.index))
+        self._end_call(False, events)
 
     def _new_id(self, call: int, name: str, own: str) -> tuple[str, str | None]:
         """The id of a call; where `call_id` gives none, the one that it would have without, and why."""

@@ -31,20 +31,28 @@ class MessageStep(NamedTuple):
     facts: tuple[Event, ...]
 
 
+class UnnamedCall(NamedTuple):
+    """A call whose name has not come yet: its id, its text, and its arguments so far."""
+
+    id: str
+    text: str = ""
+    arguments: str = ""
+
+
 class MessagePlace:
     """Where a text is: a value, which does not change.
 
-    mode        free (text), thoughts, inside (the beginning of an answer within thoughts), section (between
-                its calls), arguments, end (of a call), rest (all that follows is content) or stopped (nothing
-                counts)
+    mode        free (text), malformed (text that is no content), inside (the beginning of thoughts),
+                thoughts, section (between its calls), arguments, end (of a call), or stopped (nothing counts)
     pending     text that might be the beginning of something, and is not certain yet: at most as long as a
                 beginning may be
     space       white space that is content if other content follows it
     is_open     whether the text is within content
-    was_thinking    whether thoughts have just ended
+    after       what has just ended: "thoughts", "call" or ""
     in_section  whether it is in a section of calls
     has_parts   whether anything has been read
     form, reader    of the call within which the text is
+    unnamed     that call, while its name has not come
 
     special     finds in a text what may be more than text that goes on; None: any text may be
     going_on    the kind of the event of a text in which it finds nothing
@@ -53,6 +61,7 @@ class MessagePlace:
     """
 
     __slots__ = (
+        "after",
         "form",
         "going_on",
         "has_parts",
@@ -65,18 +74,19 @@ class MessagePlace:
         "space",
         "special",
         "steps",
-        "was_thinking",
+        "unnamed",
     )
 
     mode: str
     pending: str
     space: str
     is_open: bool
-    was_thinking: bool
+    after: str
     in_section: bool
     has_parts: bool
     form: CallForm | None
     reader: ArgumentsReader | None
+    unnamed: UnnamedCall | None
     special: Callable[[str], object] | None
     going_on: EventKind
     is_thinking: bool
@@ -86,6 +96,7 @@ class MessagePlace:
         """The place as a value; None if it is long."""
         reader = self.reader
         held = len(reader.held) if reader is not None else 0
+        held += sum(map(len, self.unnamed or ()))
         if len(self.pending) + len(self.space) + held > MAX_KEY:
             return None
         return _values(self), reader and reader.key()
@@ -98,9 +109,11 @@ class FirstPlace(MessagePlace):
 
     def __init__(self, starts_inside: bool) -> None:
         self.mode = "inside" if starts_inside else "free"
-        self.pending = self.space = ""
-        self.is_open = self.was_thinking = self.in_section = self.has_parts = False
-        self.form = self.reader = None
+        self.pending = self.space = self.after = ""
+        self.is_open = self.in_section = self.has_parts = False
+        self.form = self.reader = self.unnamed = None
 
 
-_values = attrgetter("mode", "pending", "space", "is_open", "was_thinking", "in_section", "has_parts", "form")
+_values = attrgetter(
+    "mode", "pending", "space", "is_open", "after", "in_section", "has_parts", "form", "unnamed"
+)

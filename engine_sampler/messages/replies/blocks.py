@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from ..events import Event
-from ..message import MessagePart
-from ..reading import INPUT
+from ..message import INPUT, MessagePart
 
 _TEXTS = ("thought", "content", "arguments")
 _CALLS = ("call", "custom call")

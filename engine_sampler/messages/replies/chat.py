@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..events import Event
+from ..message import INPUT
 from ..parser import MessageParser
-from ..reading import INPUT
 
 REASONING_KEYS = ("reasoning", "reasoning_content")
 """The keys of thoughts: OpenRouter's and vLLM's, and DeepSeek's, SGLang's and llama.cpp's. Clients read

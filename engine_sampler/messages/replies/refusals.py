@@ -66,9 +66,7 @@ def _as_sent(name: str, text: str, error: BaseException, body: Mapping[str, Any]
         return name, text
     rest = text[len(name) :]
     place, _, why = rest.removeprefix(": ").partition(": ")
-    if (
-        place.startswith("format") and " " not in place
-    ):  # a place in our structural tag
+    if place.startswith("format") and " " not in place:  # a place in our structural tag
         rest = f": {why}"
     return sent, sent + _IN_A_LIST.sub("#", rest)
 

@@ -42,6 +42,9 @@ class Family:
     variants   other ways in which models of the family write calls: all but what concerns thoughts. Sections
                have the same ends and separators
     reads      ways in which such models write calls now and then: they are read, and never demanded
+    reads_thinking  other marks around thoughts, which are read as well
+    content_marks   marks around content, or before calls, which are read and dropped
+    calls_end_thoughts  whether a call that begins within thoughts ends them
     layout     "text": free text with calls; others are functions in `grammar.bodies.tools.building`
     """
 
@@ -62,6 +65,9 @@ class Family:
     id_pattern: str = r"\d+"
     variants: tuple[Family, ...] = ()
     reads: tuple[Family, ...] = ()
+    reads_thinking: tuple[tuple[str, str], ...] = ()
+    content_marks: tuple[str, ...] = ()
+    calls_end_thoughts: bool = False
     layout: str = "text"
 
     @property

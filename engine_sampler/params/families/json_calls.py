@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .family import THINK, Family
 
 _JSON_BEGIN, _JSON_ARGUMENTS = '{"name": "{name}", "arguments": ', "}"
@@ -20,7 +22,12 @@ def _json_list(begin: str, end: str, *others: str) -> Family:
 
 JSON_FAMILIES: dict[str, Family] = {
     "llama": Family(
-        '{"name": "{name}", "parameters": ', "}", trigger='{"name": ', thinking=None, excludes=THINK
+        '{"name": "{name}", "parameters": ',
+        "}",
+        trigger='{"name": ',
+        thinking=None,
+        excludes=THINK,
+        content_marks=("<|python_tag|>",),
     ),
     "hermes": Family(*_HERMES, trigger="<tool_call>", thinking=None, variants=_HERMES_IN_A_LINE),
     "qwen_2_5": Family(*_HERMES, trigger="<tool_call>", thinking=None, variants=_HERMES_IN_A_LINE),
@@ -43,6 +50,14 @@ JSON_FAMILIES: dict[str, Family] = {
         "<|tool_call_end|>",
         section=("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
         excludes=("<|tool_call_begin|>",),
+        reads=(
+            Family(
+                "<|tool_call_begin|>functions.{name}:{id}<|tool_call_argument_begin|>",
+                "<|tool_call_end|>",
+                section=("<|tool_call_section_begin|>", "<|tool_call_section_end|>"),
+            ),
+        ),
+        calls_end_thoughts=True,
     ),
     "command_r7b": Family(
         '{"tool_call_id": "{id}", "tool_name": "{name}", "parameters": ',
@@ -51,12 +66,15 @@ JSON_FAMILIES: dict[str, Family] = {
         separator=",\n    ",
         trigger="<|START_ACTION|>",
         thinking=("<|START_THINKING|>", "<|END_THINKING|>"),
+        content_marks=("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
     ),
     "harmony": Family(
         "",
         "<|call|>",
         thinking=("<|channel|>analysis<|message|>", "<|end|>"),
         closing="<|start|>assistant<|channel|>final<|message|>",
+        content_marks=("<|end|>", "<|return|>", "<|call|>", "<|start|>", "<|channel|>"),
+        calls_end_thoughts=True,
         layout="harmony",
     ),
     "mistral": _json_list("[TOOL_CALLS]", "", "[TOOL_CALLS] "),
@@ -66,8 +84,12 @@ JSON_FAMILIES: dict[str, Family] = {
         thinking=("[THINK]", "[/THINK]"),
         starts_inside=False,
         variants=(Family("[TOOL_CALLS]{name}[CALL_ID]{id}[ARGS]", "", id_pattern="[A-Za-z0-9]{9}"),),
+        reads=(Family("[TOOL_CALLS]{name}", ""),),
     ),
-    "granite": _json_list("<|tool_call|>", "", "<|tool_call|> ", "<tool_call>", "<tool_call> "),
+    "granite": replace(
+        _json_list("<|tool_call|>", "", "<|tool_call|> ", "<tool_call>", "<tool_call> "),
+        content_marks=("<response>", "</response>"),
+    ),
     "granite_4": Family(*_HERMES, trigger="<tool_call>", thinking=None, variants=_HERMES_IN_A_LINE),
     "exaone": Family(
         f"<tool_call>{_JSON_BEGIN}", "}</tool_call>", trigger="<tool_call>", after_thinking="\n\n"
@@ -86,7 +108,9 @@ JSON_FAMILIES: dict[str, Family] = {
         thinking=None,
     ),
     "jamba": _json_list("<tool_calls>", "</tool_calls>"),
-    "hunyuan_a13b": _json_list("<tool_calls>", "</tool_calls>"),
+    "hunyuan_a13b": replace(
+        _json_list("<tool_calls>", "</tool_calls>"), content_marks=("<answer>", "</answer>")
+    ),
     "phi_4_mini": _json_list("functools", ""),
     "apertus": Family(
         '{"{name}": ', "}", section=("<|tools_prefix|>[", "]<|tools_suffix|>"), separator=", ", thinking=None

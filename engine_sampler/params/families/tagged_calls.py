@@ -5,6 +5,7 @@ from __future__ import annotations
 from .family import Family
 
 _XML = "<tool_call>\n<function={name}>\n", "\n</function>\n</tool_call>"
+_FUNCTION = (Family("<function={name}>\n", "\n</function>", "qwen_xml"),)
 _MINIMAX = "]<]minimax[>["
 _GLM_MARKS = ("</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>")
 
@@ -17,13 +18,34 @@ def _dsml(calls: str, invoke: str, style: str) -> Family:
         section=(f"<｜DSML｜{calls}>\n", f"</｜DSML｜{calls}>"),
         lead="\n\n",
         trigger=f"<｜DSML｜{calls}>",
+        reads=(Family(f'<｜DSML｜{invoke} name="{{name}}"/>\n', "", style),),
+        calls_end_thoughts=True,
     )
 
 
 TAGGED_FAMILIES: dict[str, Family] = {
-    "qwen_3_5": Family(*_XML, "qwen_xml", trigger="<tool_call>\n<function=", after_thinking="\n\n"),
-    "qwen_3_coder": Family(*_XML, "qwen_xml", trigger="<tool_call>\n<function=", after_thinking="\n\n"),
-    "nemotron_3": Family(*_XML, "qwen_xml", trigger="<tool_call>\n<function=", after_thinking="\n\n"),
+    "qwen_3_5": Family(
+        *_XML,
+        "qwen_xml",
+        trigger="<tool_call>\n<function=",
+        after_thinking="\n\n",
+        reads=_FUNCTION,
+        calls_end_thoughts=True,
+    ),
+    "qwen_3_coder": Family(
+        *_XML,
+        "qwen_xml",
+        trigger="<tool_call>\n<function=",
+        after_thinking="\n\n",
+        reads=_FUNCTION,
+    ),
+    "nemotron_3": Family(
+        *_XML,
+        "qwen_xml",
+        trigger="<tool_call>\n<function=",
+        after_thinking="\n\n",
+        reads=_FUNCTION,
+    ),
     "mimo": Family(
         "<tool_call><function={name}>",
         "</function></tool_call>",
@@ -31,6 +53,7 @@ TAGGED_FAMILIES: dict[str, Family] = {
         trigger="<tool_call>",
         starts_inside=False,
         excludes=("</tool_call>", "<function="),
+        reads=(Family("<function={name}>", "</function>", "qwen_xml"),),
     ),
     "seed_oss": Family(
         "<seed:tool_call>\n<function={name}>\n",
@@ -39,6 +62,7 @@ TAGGED_FAMILIES: dict[str, Family] = {
         trigger="<seed:tool_call>",
         thinking=("<seed:think>", "</seed:think>"),
         starts_inside=False,
+        reads=_FUNCTION,
     ),
     "deepseek_v3_2": _dsml("function_calls", "invoke", "deepseek_xml"),
     "deepseek_v4": _dsml("tool_calls", "invoke", "deepseek_xml"),
@@ -50,6 +74,11 @@ TAGGED_FAMILIES: dict[str, Family] = {
         section=("<|open|>tools<|sep|>", "<|close|>tools<|sep|>"),
         thinking=("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
         excludes=("<|open|>", "<|close|>"),
+        content_marks=(
+            "<|open|>response<|sep|>",
+            "<|close|>response<|sep|>",
+            "<|close|>message<|sep|>",
+        ),
         layout="kimi_k3",
     ),
     "minimax": Family(
@@ -71,8 +100,17 @@ TAGGED_FAMILIES: dict[str, Family] = {
         skipped="</mm:think>",
         excludes=(f"{_MINIMAX}</tool_call>", f"{_MINIMAX}<invoke", f"{_MINIMAX}</invoke>"),
     ),
-    "glm_4_5": Family("<tool_call>{name}\n", "\n</tool_call>", "glm_xml", excludes=_GLM_MARKS, before=r"\n?"),
-    "glm_4_7": Family("<tool_call>{name}", "</tool_call>", "glm_xml", excludes=_GLM_MARKS),
+    "glm_4_5": Family(
+        "<tool_call>{name}\n",
+        "\n</tool_call>",
+        "glm_xml",
+        excludes=_GLM_MARKS,
+        before=r"\n?",
+        calls_end_thoughts=True,
+    ),
+    "glm_4_7": Family(
+        "<tool_call>{name}", "</tool_call>", "glm_xml", excludes=_GLM_MARKS, calls_end_thoughts=True
+    ),
     "cohere": Family(
         '<cofl:tool_call id="{id}" name="{name}">',
         "</cofl:tool_call>",
@@ -87,12 +125,21 @@ TAGGED_FAMILIES: dict[str, Family] = {
         trigger="<|tool_call>",
         thinking=("<|channel>thought\n", "<channel|>"),
         starts_inside=False,
+        reads_thinking=(("<|channel>", "<channel|>"),),
+        content_marks=("<|channel>thought<channel|>", "<|tool_response>"),
     ),
     "step_3": Family(
         '<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="{name}">',
         "</steptml:invoke><｜tool_call_end｜>",
         "step3_xml",
         section=("<｜tool_calls_begin｜>", "<｜tool_calls_end｜>"),
+        reads=(
+            Family(
+                '<｜tool_call_begin｜><steptml:invoke name="{name}">',
+                "</steptml:invoke><｜tool_call_end｜>",
+                "step3_xml",
+            ),
+        ),
     ),
 }
 """By name."""

@@ -94,11 +94,11 @@ def test_a_token_during_which_the_id_of_a_call_is_interrupted_has_not_come() -> 
 
     tokenizer = vocabulary(True)
     first = len(tokenizer) - len(MARKERS) + MARKERS.index("<tool_call>")
-    ids = [*b"Hm.", first, *b'\n{"name": "f", "arguments"']
+    ids = [*b"Hm.", first, *b'\n{"name": "f", "arguments": {']
     parser = MessageParser("hermes", tokenizer=tokenizer, call_id=interrupt)
     for token_id in ids:
         parser.feed([token_id])
-    for pieces in ([ord(":")], [ord(":"), ord("{")]):
+    for pieces in ([ord("}")], [ord("}"), ord("}")]):
         with pytest.raises(KeyboardInterrupt):
             parser.feed(pieces)
         assert (len(parser), [one.text for one in parser.parts]) == (len(ids), ["Hm."])

@@ -23,8 +23,7 @@ def one_by_one(openers: Sequence[Opener], text: str, at: int) -> tuple[Opener | 
         found = opener.begin.match(text, at)
         if found.end == PARTIAL:
             return opener, found
-        is_text = opener.kind in ("excluded", "trigger")
-        if found.end >= 0 and (best[0] is None or (not is_text and found.end > best[1].end)):
+        if found.end > best[1].end:
             best = opener, found
     return best
 
