@@ -23,8 +23,8 @@ HARMONY = "<|channel|>final<|message|>Done<|return|>"
 
 def parts(parser: MessageParser) -> list[Any]:
     return [
-        (one.name, json.loads(one.text)) if one.kind == "call" else (one.kind, one.text)
-        for one in parser.parts
+        (part.name, json.loads(part.text)) if part.kind == "call" else (part.kind, part.text)
+        for part in parser.parts
     ]
 
 

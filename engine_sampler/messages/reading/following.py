@@ -242,16 +242,16 @@ class Following(MessagePlace):
 
     # --- Calls ---
 
-    def _begin_call(self, form: CallForm, found: Found, text: str, at: int) -> None:
-        name = form.name or found.name
-        if isinstance(found, WrappedFound) and form.wrapped is not None:
+    def _begin_call(self, form: CallForm, mark: Found, text: str, at: int) -> None:
+        name = form.name or mark.name
+        if isinstance(mark, WrappedFound) and form.wrapped is not None:
             form = form.wrapped
-        self.form, self.reader = form, form.reader(name, text, found.end)
-        given = "" if found.id.isdigit() else found.id
+        self.form, self.reader = form, form.reader(name, text, mark.end)
+        given = "" if mark.id.isdigit() else mark.id
         if name:
             self._facts.append(Event("call_began", name, id=given))
         else:
-            self.unnamed = UnnamedCall(given, text[at : found.end])
+            self.unnamed = UnnamedCall(given, text[at : mark.end])
         self.has_parts = True
         self.mode = "arguments"
 

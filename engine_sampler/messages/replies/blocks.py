@@ -45,7 +45,7 @@ class BlockSequence:
                 yield from self._begin(_CALLS[pointer == INPUT], text, call_id)
             elif kind in _TEXTS:
                 yield from self._grow(_CALLS[pointer == INPUT] if kind == "arguments" else kind, text)
-            elif kind in ("section_began", "section_ended", "call_complete"):
+            elif kind in ("section_began", "section_ended", "call_complete", "call_broken"):
                 yield from self.end()
 
     def end(self) -> Iterator[BlockChange]:
