@@ -32,9 +32,10 @@ def family_of(template: Any) -> str:
               the one for tools
 
     The marks of the family's calls must all be in the template; of several such families it is the one of
-    which the template has most, white space counted last. Where several are the same, it is the first of
-    them. The logger `engine_sampler` says which it is. Raises `ParameterError`, which lists the candidates,
-    if there is none, or if several are left.
+    which the template has most: of its calls, of these with their white space, and of its thoughts. Where
+    the calls of several look the same but for white space, it is the first of them. The logger
+    `engine_sampler` says which it is. Raises `ParameterError`, which lists the candidates, if there is none,
+    or if several are left.
     """
     text = getattr(template, "chat_template", template)
     if isinstance(text, Mapping):
@@ -65,32 +66,33 @@ def _family_in(text: str) -> str:
     return names[0]
 
 
-def _score(family: Family, text: str, dense: str) -> tuple[int, int] | None:
-    """How much of a family a template has: characters of what is in it less those of what is not, and
-    characters with white space; None if it is not of the family.
+def _score(family: Family, text: str, dense: str) -> tuple[int, int, int] | None:
+    """How much of a family a template has: characters of its calls less those of what is not there,
+    characters with white space, and the same of thoughts; None if it is not of the family.
 
     dense  the text without white space
     """
     pieces = list(_pieces(family))
-    around = [_SPACE.sub("", piece) for piece in (*pieces, *(set(family.excludes) - set(THINK)))]
+    around = [_SPACE.sub("", piece) for piece in pieces]
     marks = {mark for piece in around for mark in _MARKS.findall(piece)}
     words = {word for piece in around for word in _WORDS.findall(_MARKS.sub(" ", piece))}
     needed = marks or words
-    if not needed or not all(one in dense for one in needed):
+    if marks:
+        needed = needed.union(*(_MARKS.findall(one) or [one] for one in set(family.excludes) - set(THINK)))
+    if not needed or not all(_SPACE.sub("", one) in dense for one in needed):
         return None
-    score = sum(len(one) if one in dense else -len(one) for one in marks | words)
-    thinks = all(_SPACE.sub("", mark) in dense for mark in family.thinking or THINK)
-    if family.thinking is not None or thinks:
-        length = sum(map(len, family.thinking or THINK))
-        score += length if thinks and family.thinking is not None else -length
+    calls = sum(len(one) if one in dense else -len(one) for one in marks | words)
     after = (family.thinking[1] + family.after_thinking,) if family.thinking and family.after_thinking else ()
-    return score, sum(len(piece) for piece in (*pieces, *after) if piece in text)
+    exact = sum(len(piece) for piece in (*pieces, *after) if piece in text)
+    thinks = all(_SPACE.sub("", mark) in dense for mark in family.thinking or THINK)
+    length = sum(map(len, family.thinking or THINK))
+    thoughts = length if thinks and family.thinking is not None else -length
+    return calls, exact, thoughts if thinks or family.thinking is not None else 0
 
 
 def _shown(family: Family) -> tuple[Any, ...]:
-    """What a template can show of a family."""
-    calls = family.section, family.begin, family.end, family.separator, family.style, family.layout
-    return *calls, family.thinking, family.after_thinking
+    """What a template can show of a family's calls."""
+    return _SPACE.sub("", "".join(_pieces(family))), family.style, family.layout
 
 
 def _pieces(family: Family) -> Iterator[str]:
