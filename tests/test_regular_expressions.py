@@ -65,6 +65,7 @@ SLOWER = {
     "backends.library.header: re.findall": "the text is our own header",
     "grammar.engines.unique_items.vocabulary._STRING_OR_SPACE": "it reads single tokens, each once",
     "grammar.engines.unique_items.vocabulary._WHOLE": "it reads single tokens, each once",
+    "params.families.templates._WORDS": "it reads what our own families write",
     "messages.harmony._WORD": "it is matched once, in a header of 512 characters at most",
 }
 """Patterns that could take quadratic time if they were tried everywhere in a text, and why they do not."""

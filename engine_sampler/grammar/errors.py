@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..contract import ConstraintError
@@ -17,6 +18,7 @@ class GrammarError(ConstraintError):
     pointer       the JSON pointer of the keyword or subschema of a JSON Schema, such as
                   `#/properties/name/maxLength`; None if unknown, and for other grammars
     excerpt       the line with a caret below the column; "" if unknown
+    tag           the tag of a structural tag in whose content it is, the innermost one; None elsewhere
     """
 
     def __init__(self, text: str, line: int | None = None, column: int | None = None) -> None:
@@ -26,6 +28,7 @@ class GrammarError(ConstraintError):
         self.column = column
         self.pointer: str | None = None
         self.excerpt = ""
+        self.tag: Mapping[str, Any] | None = None
         self.place: tuple[Any, str] | None = None
         """While a schema is read: the subschema, and its keyword or ""."""
 

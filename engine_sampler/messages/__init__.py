@@ -7,28 +7,32 @@
     message = chat_message(parser)
 
 `definition` makes of a family, `tags` of a structural tag, what `reading` follows through a text;
-`arguments` has a reader for each way to write arguments. `chat`, `responses` and `anthropic` say what was
-read in the forms of these interfaces.
+`arguments` has a reader for each way to write arguments. `replies` say what was read in the forms of
+interfaces.
 """
 
-from .anthropic import AnthropicStream, anthropic_content
-from .chat import chat_deltas, chat_message
+from ..params.families.templates import family_of
 from .events import Event, MalformedCallError
 from .format import ChatFormat
 from .message import MessagePart
 from .parser import MessageParser
 from .replies import (
+    AnthropicStream,
     ChatChoice,
     ChatChunk,
     ChatCompletion,
     ChatUsage,
+    ResponsesStream,
     TextOffset,
+    anthropic_content,
+    chat_deltas,
     chat_finish_reason,
     chat_logprobs,
+    chat_message,
     completion_logprobs,
     error_body,
+    response_items,
 )
-from .responses import ResponsesStream, response_items
 from .value import ValueReader
 
 __all__ = [
@@ -52,5 +56,6 @@ __all__ = [
     "chat_message",
     "completion_logprobs",
     "error_body",
+    "family_of",
     "response_items",
 ]

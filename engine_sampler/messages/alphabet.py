@@ -51,6 +51,11 @@ class MarkerAlphabet:
             self._by_id.update(dict.fromkeys(ids, character))
         return self._characters[name]
 
+    def marked(self, text: str) -> str:
+        """A text that is given by hand, in which the names of markers of the definition are these."""
+        parts = split_marks(without_surrogates(text))
+        return "".join(self._characters.get(part, part) if is_mark else part for part, is_mark in parts)
+
     def is_marker(self, text: str) -> bool:
         """Whether a text is the character of a marker."""
         return text in self._names

@@ -13,10 +13,16 @@ from ..contract.values import stop_texts
 from ..grammar.structural_tag.marks import has_mark, split_marks
 from ..params.families import THINK, Family
 from .alphabet import SURROGATES, MarkerAlphabet
-from .arguments import ArgumentsReader, argument_begins, reader_maker, reads_types
+from .arguments import (
+    ArgumentsReader,
+    TextReader,
+    argument_begins,
+    reader_maker,
+    reads_types,
+)
 from .harmony import HarmonyHeader
 from .objects import FollowedTemplate, ObjectBegin, ObjectEnd
-from .schemas import ANYTHING, SchemaView, function_views
+from .schemas import ANYTHING, CUSTOM_INPUT, TEXT, SchemaView, function_views
 from .templates import Beginning, CallEnding, Part, Template, call_template, exact, literal
 from .writing import json_value
 
@@ -294,9 +300,15 @@ class _FamilyReader:
 
     def _header(self, only_first: bool) -> Opener:
         functions = self._calls.functions
-        header = HarmonyHeader(self._alphabet, functions, only_first, self._calls.only_known)
-        form = CallForm(header, Template(()), reader_maker("json", self._alphabet))
-        return Opener("header", header, form, only_first)
+        customs = {name: TEXT for name, schema in (functions or {}).items() if schema is CUSTOM_INPUT}
+        header = HarmonyHeader(self._alphabet, functions, only_first, self._calls.only_known, customs)
+        marks = [self._alphabet.encode(mark) for mark in ("<|call|>", "<|end|>", "<|return|>")]
+        json_reader = reader_maker("json", self._alphabet)
+
+        def make(view: SchemaView) -> ArgumentsReader:
+            return TextReader(marks) if view is TEXT else json_reader(view)
+
+        return Opener("header", header, CallForm(header, Template(()), make, schemas=customs), only_first)
 
 
 _OBJECT = re.compile(r'name": ?"\{name\}"')

@@ -29,6 +29,8 @@ class Event(NamedTuple):
              thought, content                text: what the answer goes on with
              call_began                      text: the function's name; id: the call's
              arguments                       text: what the call's arguments go on with, as JSON
+                                             (of a custom tool: what its input goes on with, as it is;
+                                             pointer: "/input", as that of call_began is then)
              value                           pointer: which part of the arguments (RFC 6901); text: what it
                                              goes on with, the characters of a string, or other JSON
              call_complete                   the call's arguments are whole

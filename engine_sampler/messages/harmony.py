@@ -30,6 +30,7 @@ class HarmonyHeader:
     functions   the functions that are known; None: none
     is_first    whether it begins with ` to=functions.f`, after what the prompt ends with
     only_known  whether other functions cannot be called
+    customs     the custom tools among them, whose input is any text
     is_plain    False: there is more to a header than its beginning
     """
 
@@ -41,8 +42,9 @@ class HarmonyHeader:
         functions: Collection[str] | None,
         is_first: bool,
         only_known: bool,
+        customs: Collection[str] = (),
     ) -> None:
-        self._functions, self._only_known = functions or (), only_known
+        self._functions, self._only_known, self._customs = functions or (), only_known, customs
         self._arguments = argument_begins("json", alphabet, "")
         self._start, self._channel, self._message = map(
             alphabet.encode, ("<|start|>", "<|channel|>", "<|message|>")
@@ -68,7 +70,7 @@ class HarmonyHeader:
         if end < 0:
             return Found(PARTIAL if len(text) - at < MAX_HEADER else FAILED)
         found = self._read(text[at:end], end + len(self._message))
-        if found.id != "call":
+        if found.id != "call" or found.name in self._customs:
             return found
         called = followed(found, text, self._arguments)
         return found._replace(id="trigger") if called.end == FAILED else called

@@ -5,25 +5,28 @@ from __future__ import annotations
 import codecs
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..base.arguments import not_allowed, one_of
-from ..base.errors import quoted
-from ..contract import AnswerParser, ParameterError
-from ..grammar.bodies.tools.requests import functions_of
+from ..contract import AnswerParser
 from ..grammar.engines.steps import Steps
 from ..grammar.errors import GrammarError, GrammarLimitError
 from ..grammar.grammar import Grammar
-from ..params.families import TOOL_FAMILIES, check_reasoning
+from ..params.families import check_reasoning
 from ..tokenizer import Tokenizer, check_tokenizer
 from .alphabet import MarkerAlphabet, without_surrogates
-from .definition import AnswerDefinition, CallReading, family_definition, stops_in, thinking_definition
+from .definition import stops_in
 from .events import Event
+from .given import automaton_of, custom_tools, thinking_marks
 from .message import MessagePart
-from .reading import MessageAutomaton, MessagePlace, MessageStep, Reading, SharedAutomata, joined
-from .tags import tag_definition
-from .templates import MAX_MARK
+from .reading import (
+    TRIMS,
+    MessagePlace,
+    MessageStep,
+    Reading,
+    ReadingOptions,
+    joined,
+)
 
 if TYPE_CHECKING:
     from ..grammar.engines.captures import Captures
@@ -67,6 +70,15 @@ class MessageParser(AnswerParser):
     values          whether arguments are reported by their parts as well (events of the kind "value"), except
                     within those nested more than 256 levels deep, from a number of more than 16,384
                     characters on, or from a pointer of more than 512 on: that is reported as a deviation
+    trim            what is given without white space at its ends, which waits until something follows it:
+                    "thoughts", and then content that follows them without line breaks at its beginning;
+                    "all": content, too, which calls may interrupt; "nothing". Content under a `grammar` is
+                    left as it is
+    separate_reasoning  False: thoughts are content, between their marks, and nothing of them is trimmed
+    prefix          what the answer begins with, a text or ids: the text goes on from there. Neither a
+                    rollback nor the number of tokens counts it
+    echo            whether what `prefix` says is given as well, by the first call of `feed` or `finish`; else
+                    that is so for a call that it does not complete, of which a part would be of no use
     grammar         the one that the content is under: its captures are reported at the end
     call_id         what gives a call's id, from its index, its name, and the id that the text gives it or "".
                     None: the text's, or "call_" and digits that are random for each parser and fork; so it is
@@ -107,6 +119,10 @@ class MessageParser(AnswerParser):
         malformed: Literal["content", "drop", "error"] = "content",
         unfinished: Literal["open", "close", "drop"] = "open",
         values: bool = False,
+        trim: str = "thoughts",
+        separate_reasoning: bool = True,
+        prefix: str | Sequence[int] = "",
+        echo: bool = False,
         grammar: Grammar | None = None,
         call_id: Callable[[int, str, str], str] | None = None,
     ) -> None:
@@ -117,7 +133,11 @@ class MessageParser(AnswerParser):
         one_of(("call", "content"), "unknown_tools", unknown_tools)
         one_of(("content", "drop", "error"), "malformed", malformed)
         one_of(("open", "close", "drop"), "unfinished", unfinished)
-        self._automaton = _automaton_of(
+        one_of(TRIMS, "trim", trim)
+        marks = None
+        if not separate_reasoning:
+            trim, marks = "all" if trim == "all" else "nothing", thinking_marks(family, reasoning_marks)
+        self._automaton = automaton_of(
             MarkerAlphabet(tokenizer, skip_special_tokens),
             stops_in(stop),
             (
@@ -125,6 +145,7 @@ class MessageParser(AnswerParser):
                 malformed == "drop",
                 unknown_tools == "content",
                 None if calls_end_thoughts is None else bool(calls_end_thoughts),
+                marks is None,
             ),
             (family, tools, tool_choice, reasoning, starts_inside, structural_tag, reasoning_marks),
         )
@@ -134,11 +155,23 @@ class MessageParser(AnswerParser):
         self._grammar = grammar
         self._place = self._automaton.start
         hides = family is not None and tool_choice == "none"
-        self._reading = Reading(values, call_id, "hide" if hides else unfinished, malformed == "error")
+        self._reading = Reading(
+            ReadingOptions(
+                values,
+                call_id,
+                "hide" if hides else unfinished,
+                malformed == "error",
+                trim,
+                grammar is not None,
+                marks,
+                custom_tools(tools),
+            )
+        )
         self._decoder = _Decoder("replace")
         self._bytes_wait = self._is_finished = self._captures_wait = False
         self._thinking_tokens = 0
         self._log: list[int | str] = []
+        self._first = self._begin_inside(prefix, echo) if prefix else []
         self._kept = [self._state()]
 
     # --- Feeding ---
@@ -151,6 +184,8 @@ class MessageParser(AnswerParser):
         Raises ValueError after `finish`, and `ParameterError` for text where a tokenizer is given, or for ids
         where none is; nothing has changed then.
         """
+        if self._first:
+            return self._with_first(self.feed, pieces)
         events: list[Event] = []
         is_whole = self._takes_ids and not self._bytes_wait and not self._is_finished
         if is_whole and type(pieces) is list and len(pieces) == 1 and self._feed_one(pieces[0], events):
@@ -167,6 +202,29 @@ class MessageParser(AnswerParser):
             self._return_to(length)
             raise
         return joined(events)
+
+    def _begin_inside(self, prefix: str | Sequence[int], echo: bool) -> list[Event]:
+        """Begin after a prefix; returns the events of what it says that are to be given."""
+        events: list[Event] = []
+        if isinstance(prefix, str):
+            text = self._automaton.alphabet.marked(prefix)
+            self._apply(self._automaton.step(self._place, text), events)
+        elif not self._takes_ids:
+            raise not_allowed("prefix", prefix, "text, without a tokenizer")
+        else:
+            for token_id in prefix:
+                self._take(token_id, events)
+        self._thinking_tokens = 0
+        return joined(events) if echo else self._reading.begin_anew()
+
+    def _with_first(self, feed: Callable[..., list[Event]], *pieces: Any, **options: Any) -> list[Event]:
+        """The events of a prefix, which are given once, with those that follow."""
+        first, self._first = self._first, []
+        try:
+            return joined(first + feed(*pieces, **options))
+        except BaseException:  # nothing has been given
+            self._first = first
+            raise
 
     def _feed_one(self, piece: int, events: list[Event]) -> bool:
         """Take a token that is whole characters, as most are; else nothing has changed."""
@@ -200,6 +258,8 @@ class MessageParser(AnswerParser):
                may share; where they take more, they come from another call. None: as many as
                there, and none come where they take more
         """
+        if self._first:
+            return self._with_first(self.finish, steps=steps)
         events: list[Event] = []
         if not self._is_finished:
             try:
@@ -417,72 +477,3 @@ class MessageParser(AnswerParser):
     def __bool__(self) -> bool:
         """True, also before any has come."""
         return True
-
-
-_Given: TypeAlias = tuple[Any, Any, Any, str, Any, Any, Any]
-"""What `_definition` takes, but for the alphabet."""
-
-
-def _automaton_of(
-    alphabet: MarkerAlphabet,
-    stops: Sequence[str],
-    switches: tuple[bool, bool, bool, bool | None],
-    arguments: _Given,
-) -> MessageAutomaton:
-    """The automaton of a parser with these arguments, shared by those for which all of it is the same."""
-
-    def make(copies: _Given) -> MessageAutomaton:
-        includes_stop, drops, only_known, end_thoughts = switches
-        family = TOOL_FAMILIES.get(copies[0] or "")
-        definition = _definition(*copies, only_known, alphabet)
-        if end_thoughts or (end_thoughts is None and family is not None and family.calls_end_thoughts):
-            definition = definition.interrupted()
-        definition = replace(definition, includes_stop=includes_stop, drops_malformed=drops)
-        return MessageAutomaton(definition.stopping_at(stops), alphabet)
-
-    options = (alphabet.skips, switches, tuple(stops))
-    return SharedAutomata.of(alphabet.tokenizer).find(options, arguments, make)
-
-
-def _definition(
-    family: str | None,
-    tools: Sequence[Mapping[str, Any]] | None,
-    tool_choice: Any,
-    reasoning: str,
-    starts_inside: bool | None,
-    structural_tag: Mapping[str, Any] | str | None,
-    marks: tuple[str, str] | None,
-    only_known: bool,
-    alphabet: MarkerAlphabet,
-) -> AnswerDefinition:
-    """The definition of the answers that a parser with some arguments reads."""
-    schemas = None if tools is None else _schemas(tools)
-    if family is not None:
-        if family not in TOOL_FAMILIES:
-            raise ParameterError(f"family={quoted(family)} is not allowed: one of {', '.join(TOOL_FAMILIES)}")
-        if structural_tag is not None or marks is not None:
-            raise ParameterError("family is not allowed beside structural_tag or reasoning_marks")
-        entry = TOOL_FAMILIES[family]
-        opens = reasoning == "enabled" and entry.starts_inside and entry.thinking is not None
-        calls = CallReading(schemas, bool(schemas) if tool_choice == "none" else schemas != {}, only_known)
-        inside = opens if starts_inside is None else starts_inside
-        return family_definition(entry, calls, reasoning, inside, alphabet)
-    if marks is not None and (
-        not isinstance(marks, tuple | list)
-        or len(marks) != 2
-        or not all(isinstance(one, str) and 0 < len(one) <= MAX_MARK for one in marks)
-    ):
-        allowed = f"what begins thoughts, and what ends them, two strings of up to {MAX_MARK:,} characters"
-        raise not_allowed("reasoning_marks", marks, allowed)
-    if reasoning == "disabled":
-        marks = None
-    inside = bool(starts_inside) if starts_inside is not None else reasoning == "enabled"
-    if structural_tag is not None:
-        return tag_definition(structural_tag, schemas, marks, inside, alphabet)
-    if marks is None:
-        return AnswerDefinition()
-    return thinking_definition(marks[0], marks[1], inside, alphabet)
-
-
-def _schemas(tools: Any) -> dict[str, Any]:
-    return {name: one.get("parameters", True) for name, one in functions_of(tools).items()}

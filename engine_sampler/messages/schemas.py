@@ -92,6 +92,13 @@ ANYTHING = SchemaView()
 """The schema of any value."""
 
 
+CUSTOM_INPUT = {"type": "object", "properties": {"input": {"type": "string"}}}
+"""The schema of a custom tool's arguments, as far as readers need it."""
+
+TEXT = SchemaView()
+"""The view of what is no JSON, but the input of a custom tool as it is."""
+
+
 def view_of(schema: Any, what: str = "the arguments") -> SchemaView:
     """The view of a schema. References are followed within it.
 

@@ -15,7 +15,7 @@ from ..contract.values import id_of_digits
 from ..registry import default_registry
 from .bodies import check_text, is_unset, mapping
 from .families import Reasoning
-from .thinking_keys import take_thinking
+from .thinking_keys import take_thinking, thoughts_are_off
 
 logger = logging.getLogger("engine_sampler")
 
@@ -29,10 +29,11 @@ LEFT_TO_THE_SERVER: Mapping[str, tuple[str, ...]] = {
         "how the model is to answer": "reasoning_effort verbosity prediction web_search_options",
         "how the answer is sent": "stream stream_options echo detokenize output_kind "
         "output_text_buffer_length flat_logprobs spaces_between_special_tokens return_token_ids "
-        "return_tokens_as_token_ids include_reasoning separate_reasoning stream_reasoning modalities audio",
+        "return_tokens_as_token_ids include_reasoning separate_reasoning stream_reasoning reasoning_format "
+        "parse_tool_calls modalities audio",
         "who asks, and what the server keeps": "user store metadata service_tier safety_identifier priority "
         "request_id previous_response_id keep_alive "
-        "prompt_cache_key prompt_cache_retention cache_salt kv_transfer_params "
+        "cache_prompt prompt_cache_key prompt_cache_retention cache_salt kv_transfer_params "
         "skip_reading_prefix_cache",
     }.items()
 }
@@ -81,6 +82,8 @@ def parameters_of(
     unsupported forms.
     """
     unread = dict(mapping("body", body))
+    if thoughts_are_off(unread):
+        reasoning = "disabled"
     structured = structured_keys(unread, tool_family, reasoning)
     thoughts = take_thinking(unread, thinking, tool_family, covers=reasoning != "disabled")
     unread = without_transport(unread, TRANSPORT)

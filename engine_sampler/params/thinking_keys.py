@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..base.arguments import not_allowed, one_of
 from ..base.errors import quoted
 from ..contract import ParameterError
 from .bodies import mapping
@@ -24,6 +25,36 @@ MARKS: Mapping[str, str] = {
 _SWITCHES = ("enable_thinking", "thinking")
 """The variables of chat templates that turn thoughts on and off."""
 
+_KINDS = ("enabled", "disabled", "adaptive", "auto")
+_LEVELS = ("low", "medium", "high", "max")
+"""What Ollama's `think` may be besides a switch: how much, which is left to the server."""
+
+
+def thoughts_are_off(body: Mapping[str, Any]) -> bool:
+    """Whether a body turns thoughts off, by any of its keys: a false `enable_thinking`, Ollama's `think`,
+    `thinking` that is false or of Anthropic's type disabled, OpenRouter's and OpenAI's `reasoning` with a
+    false `enabled` or the effort none, the `reasoning_effort` none, and the variables of chat templates.
+
+    Raises `ParameterError` for values of other kinds.
+    """
+    thinking = body.get("thinking")
+    if isinstance(thinking, Mapping) and "type" in thinking:
+        one_of(_KINDS, "thinking.type", thinking["type"])
+        thinking = thinking["type"] != "disabled"
+    think = body.get("think")
+    if think is not None and not isinstance(think, bool):
+        one_of(_LEVELS, "think", think)
+    plain = body.get("enable_thinking")
+    if plain is not None and not isinstance(plain, bool):
+        raise not_allowed("enable_thinking", plain, "true or false")
+    reasoning = mapping("reasoning", body.get("reasoning") or {})
+    variables = body.get("chat_template_kwargs")
+    switches = [variables.get(name) for name in _SWITCHES] if isinstance(variables, Mapping) else []
+    switches += [thinking, think, plain, reasoning.get("enabled")]
+    efforts = (body.get("reasoning_effort"), reasoning.get("effort"))
+    has_none = any(isinstance(one, str) and one == "none" for one in efforts)
+    return has_none or any(one is False for one in switches)
+
 
 def take_thinking(
     body: dict[str, Any], thinking: Any = None, family: str | None = None, *, covers: bool = False
@@ -39,10 +70,11 @@ def take_thinking(
     request's own. Raises `ParameterError` for values
     of other kinds, and for budgets that contradict each other.
     """
+    is_off = thoughts_are_off(body)
     asked = _asked(body)
     budget = _budget(body, asked)
     of_body = _marks(body)
-    if asked.pop("is_off") or _is_off(body):
+    if is_off:
         body |= mapping("answer", body.pop("answer", None) or {})  # all of the text is the answer
         return {}
     marks = asked.pop("marks") or thinking
@@ -58,23 +90,16 @@ def take_thinking(
 
 
 def _asked(body: dict[str, Any]) -> dict[str, Any]:
-    """What `thinking`, ours or Anthropic's, and OpenRouter's `reasoning` say."""
+    """What `thinking`, ours or Anthropic's, and OpenRouter's `reasoning` say; removes the switches, too."""
+    for name in ("enable_thinking", "think"):
+        body.pop(name, None)
     value = body.pop("thinking", None)
-    said: dict[str, Any] = {"is_off": False, "marks": None, "budget": None}
+    said: dict[str, Any] = {"marks": None, "budget": None}
     if isinstance(value, Mapping) and "type" in value:
-        kind = value["type"]
-        if kind not in ("enabled", "disabled", "adaptive", "auto"):
-            raise ParameterError(
-                f"thinking.type={quoted(kind)} is not allowed: enabled, disabled or adaptive"
-            )
-        said |= {"is_off": kind == "disabled", "budget": value.get("budget_tokens")}
-    elif isinstance(value, bool):
-        said["is_off"] = not value
-    else:
+        said["budget"] = value.get("budget_tokens")
+    elif not isinstance(value, bool):
         said["marks"] = value
     reasoning = mapping("reasoning", body.pop("reasoning", None) or {})
-    if reasoning.get("enabled") is False:
-        said["is_off"] = True
     if reasoning.get("max_tokens") is not None:
         said["budget"] = reasoning["max_tokens"]
     return said
@@ -98,11 +123,3 @@ def _marks(body: dict[str, Any]) -> dict[str, Any]:
     for key in MARKS:
         body.pop(key, None)
     return {name: value for name, value in given.items() if value not in ("", [])}
-
-
-def _is_off(body: Mapping[str, Any]) -> bool:
-    """Whether the variables of the chat template turn thoughts off."""
-    variables = body.get("chat_template_kwargs")
-    if not isinstance(variables, Mapping):
-        return False
-    return any(variables.get(name) is False for name in _SWITCHES)

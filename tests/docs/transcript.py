@@ -36,9 +36,10 @@ def serving() -> Iterator[str]:
         threading.Thread(target=web.shutdown).start()
 
 
-def post(address: str, body: dict[str, Any]) -> tuple[int, str]:
+def post(address: str, body: dict[str, Any] | bytes) -> tuple[int, str]:
     """The status and the text of an answer."""
-    request = urllib.request.Request(f"{address}/v1/chat/completions", json.dumps(body).encode())
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    request = urllib.request.Request(f"{address}/v1/chat/completions", data)
     try:
         with urllib.request.urlopen(request) as reply:
             return reply.status, reply.read().decode()

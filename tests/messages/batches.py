@@ -174,7 +174,7 @@ class Told:
 
 def summed(deltas: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The message that a client makes of the deltas of a stream."""
-    texts: dict[str, list[str]] = {"content": [], "reasoning_content": []}
+    texts: dict[str, list[str]] = {"content": [], "reasoning": [], "reasoning_content": []}
     calls: list[dict[str, Any]] = []
     for delta in deltas:
         for key in delta.keys() & texts.keys():
@@ -187,6 +187,5 @@ def summed(deltas: Sequence[dict[str, Any]]) -> dict[str, Any]:
     has_others = calls or texts["reasoning_content"]
     content = "".join(texts["content"]) if texts["content"] or not has_others else None
     message: dict[str, Any] = {"role": "assistant", "content": content}
-    if texts["reasoning_content"]:
-        message["reasoning_content"] = "".join(texts["reasoning_content"])
+    message |= {key: "".join(pieces) for key, pieces in texts.items() if pieces and key != "content"}
     return message | ({"tool_calls": calls} if calls else {})

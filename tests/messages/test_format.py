@@ -45,12 +45,23 @@ def test_parameters_are_those_of_the_body_with_the_constraint() -> None:
     assert ChatFormat.from_dict({}, "qwen_3").params({}) == SamplingParams.from_dict({})
 
 
-@pytest.mark.parametrize("switch", ["enable_thinking", "thinking"])
-def test_a_body_may_switch_thoughts_off(switch: str) -> None:
-    body: dict[str, Any] = {"chat_template_kwargs": {switch: False}}
-    assert ChatFormat.from_dict(body, "qwen_3", reasoning="enabled").reasoning == "disabled"
-    body["chat_template_kwargs"][switch] = True
-    assert ChatFormat.from_dict(body, "qwen_3", reasoning="enabled").reasoning == "enabled"
+@pytest.mark.parametrize(
+    ("off", "on"),
+    [
+        ({"chat_template_kwargs": {"enable_thinking": False}}, {"chat_template_kwargs": {"thinking": True}}),
+        ({"enable_thinking": False}, {"enable_thinking": True}),
+        ({"think": False}, {"think": "high"}),
+        ({"thinking": {"type": "disabled"}}, {"thinking": {"type": "enabled", "budget_tokens": 9}}),
+        ({"reasoning": {"enabled": False}}, {"reasoning": {"effort": "low"}}),
+        ({"reasoning_effort": "none"}, {"reasoning_effort": "low"}),
+    ],
+)
+def test_a_body_may_switch_thoughts_off(off: dict[str, Any], on: dict[str, Any]) -> None:
+    body = {**off, "tools": TOOLS}
+    form = ChatFormat.from_dict(body, "qwen_3", reasoning="enabled")
+    assert form.reasoning == "disabled"
+    assert form.params(body) == ChatFormat("qwen_3", TOOLS, reasoning="disabled").params({})
+    assert ChatFormat.from_dict(on, "qwen_3", reasoning="enabled").reasoning == "enabled"
 
 
 @pytest.mark.parametrize("key", ["thinking_token_budget", "reasoning_budget"])
@@ -194,7 +205,7 @@ def test_marks_that_end_an_answer_stop_it() -> None:
 @pytest.mark.parametrize("thinks", [False, True], ids=["content", "thoughts"])
 def test_a_stop_string_ends_what_is_read(thinks: bool) -> None:
     form = ChatFormat("qwen_3", reasoning="enabled" if thinks else "auto")
-    parser = form.parser(stop=["END", "\n\n"])
+    parser = form.parser(stop=["END", "\n\n"], trim="nothing")
     kind = "thought" if thinks else "content"
     assert [(one.kind, one.text) for one in parser.feed("One. E") if one.kind == kind] == [(kind, "One. ")]
     assert [(one.kind, one.text) for one in parser.feed("N.\n")] == [(kind, "EN.")]
@@ -246,3 +257,73 @@ def test_a_body_whose_family_is_known_is_constrained_behind_the_thoughts(asked: 
     assert not grammar.check("So.</think>\n\nno").valid
     plain = SamplingParams.from_dict(asked, tool_family="qwen_3")
     assert plain.structural_tag is None
+
+
+CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>'
+WRITTEN = f"<think>\nHm.\n</think>\n\nHi\n{CALL}"
+
+
+@pytest.mark.parametrize(
+    ("asked", "content", "thoughts"),
+    [
+        ({}, "Hi\n", "Hm."),
+        ({"separate_reasoning": False}, "<think>\nHm.\n</think>\n\nHi\n", None),
+        ({"reasoning_format": "none"}, "<think>\nHm.\n</think>\n\nHi\n", None),
+        ({"reasoning_format": "deepseek", "cache_prompt": True}, "Hi\n", "Hm."),
+        ({"include_reasoning": False}, "Hi\n", None),
+        ({"parse_tool_calls": False}, f"Hi\n{CALL}", "Hm."),
+    ],
+    ids=str,
+)
+def test_a_body_says_how_its_answer_is_sent(
+    asked: dict[str, Any], content: str, thoughts: str | None
+) -> None:
+    body = {"tools": TOOLS, **asked}
+    form = ChatFormat.from_dict(body, "qwen_3")
+    assert form.params(body) == ChatFormat.from_dict({"tools": TOOLS}, "qwen_3").params({})
+    assert SamplingParams.from_dict(body) == SamplingParams.from_dict({"tools": TOOLS})
+    parser = form.parser()
+    events = parser.feed(WRITTEN) + parser.finish()
+    message = form.message(parser)
+    assert message["content"] == content
+    assert message.get("reasoning") == message.get("reasoning_content") == thoughts
+    assert "".join(delta.get("content", "") for delta in form.deltas(events)) == content
+    assert ("tool_calls" in message) is (asked.get("parse_tool_calls") is not False)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"separate_reasoning": "no"}, "separate_reasoning='no' is not allowed: true or false"),
+        ({"reasoning_format": "some"}, "reasoning_format='some' is not allowed: one of 'none', 'auto'"),
+        (
+            {"continue_final_message": True, "messages": [{"role": "assistant", "content": 5}]},
+            "messages=5 is",
+        ),
+    ],
+)
+def test_what_a_body_may_not_say_of_its_answer_is_named(asked: dict[str, Any], words: str) -> None:
+    with pytest.raises(ParameterError, match=words):
+        ChatFormat.from_dict(asked, "qwen_3")
+    with pytest.raises(ParameterError, match="reasoning_keys='reasoning' is not allowed: a list of keys"):
+        ChatFormat("qwen_3", reasoning_keys="reasoning")
+
+
+BODIES: list[dict[str, Any]] = [
+    {"structured_outputs": {"regex": "a+"}, "tools": TOOLS},
+    {"structured_outputs": {"json": SCHEMA}, "tools": TOOLS, "tool_choice": "auto"},
+    {"guided_json": SCHEMA, "tools": TOOLS},
+    {"response_format": FORMAT, "tools": TOOLS},
+    {"response_format": FORMAT, "structured_outputs": {"disable_any_whitespace": True}},
+    {"tools": TOOLS, "tool_choice": "any"},
+    {"tools": TOOLS, "tool_choice": "required", "regex": ""},
+    {"functions": [TOOLS[0]["function"]], "function_call": {"name": "get_weather"}},
+]
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: ",".join(body))
+@pytest.mark.parametrize("reasoning", ["disabled", "enabled", "auto"])
+def test_a_format_constrains_as_parameters_alone_do(body: dict[str, Any], reasoning: Any) -> None:
+    form = ChatFormat.from_dict(body, "qwen_3", reasoning=reasoning)
+    alone = SamplingParams.from_dict(body, tool_family="qwen_3", reasoning=reasoning)
+    assert form.params(body) == alone

@@ -157,7 +157,7 @@ def test_arguments_come_as_they_are_written() -> None:
         ("  Hello.\n", [("content", "  Hello.\n")]),
         ("\n \n", [("content", "\n \n")]),
         ("<think>", []),
-        ("<think>a</think>\n\n\nb", [("thought", "a"), ("content", "\nb")]),
+        ("<think>a</think>\n\n\nb", [("thought", "a"), ("content", "b")]),
         ("<think>a</think>b<think>c</think>", [("thought", "a"), ("content", "b"), ("thought", "c")]),
         (f"{CALL}\n\n{CALL} Done.", [*[("get_weather", '{"city": "Paris"}')] * 2, ("content", " Done.")]),
         ("a </think> b", [("content", "a  b")]),

@@ -38,7 +38,19 @@ OFF: list[dict[str, Any]] = [
     {"chat_template_kwargs": {"thinking": False}},
     {"thinking": {"type": "disabled"}},
     {"thinking": False},
+    {"enable_thinking": False},
+    {"think": False},
     {"reasoning": {"enabled": False}},
+    {"reasoning": {"effort": "none"}},
+    {"reasoning_effort": "none"},
+]
+ON: list[dict[str, Any]] = [
+    {"chat_template_kwargs": {"enable_thinking": True}, "thinking": {"type": "adaptive"}},
+    {"enable_thinking": True},
+    {"think": True},
+    {"think": "low"},
+    {"reasoning": {"effort": "high"}},
+    {"reasoning_effort": "high"},
 ]
 
 
@@ -50,8 +62,18 @@ def test_thoughts_that_are_off_have_no_phases(body: dict[str, Any]) -> None:
     assert answered == SamplingParams(order="vllm", temperature=0.3)
 
 
-def test_thoughts_that_are_on_have_phases() -> None:
-    body = {"chat_template_kwargs": {"enable_thinking": True}, "thinking": {"type": "adaptive"}}
+TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+
+
+@pytest.mark.parametrize("body", OFF, ids=repr)
+def test_a_mask_admits_no_thoughts_that_are_off(body: dict[str, Any]) -> None:
+    asked = {"tools": TOOLS, "tool_choice": "required"}
+    given = SamplingParams.from_dict({**asked, **body}, tool_family="qwen_3", reasoning="enabled")
+    assert given == SamplingParams.from_dict(asked, tool_family="qwen_3", reasoning="disabled")
+
+
+@pytest.mark.parametrize("body", ON, ids=repr)
+def test_thoughts_that_are_on_have_phases(body: dict[str, Any]) -> None:
     assert SamplingParams.from_dict(body, thinking="qwen_3").thinking == (("family", "qwen_3"),)
 
 
@@ -85,6 +107,8 @@ def test_a_grammar_that_covers_the_thoughts_holds_in_them() -> None:
         ({"thinking": {"type": "maybe"}}, "thinking.type='maybe' is not allowed"),
         ({"thinking": 3}, "thinking=3 is not allowed"),
         ({"reasoning": "high"}, "reasoning='high' is not allowed: an object"),
+        ({"think": "much"}, "think='much' is not allowed: one of 'low', 'medium', 'high', 'max'"),
+        ({"enable_thinking": "no"}, "enable_thinking='no' is not allowed: true or false"),
         ({"thinking": "nobody", "thinking_budget": 3}, "names the family 'nobody'"),
     ],
 )

@@ -17,6 +17,7 @@ from engine_sampler.messages import (
 )
 
 from ..messages.families import random_answer, tools_of
+from ..messages.test_custom_tools import FORMS, INPUT, read
 
 pytest.importorskip("openai")
 pydantic = pytest.importorskip("pydantic")
@@ -50,3 +51,19 @@ def test_messages_and_chunks_of_chats_are_of_their_types(seed: int) -> None:
         assert read.choices[0].delta.to_dict() == delta
     usage = types.ChatCompletionChunk.model_validate(ChatChunk("1", "m", usage=ChatUsage(3, 4, 2)).as_dict())
     assert usage.usage.completion_tokens_details.reasoning_tokens == 2
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_calls_of_custom_tools_are_of_their_types(form: str) -> None:
+    chats, responses = (pytest.importorskip(f"openai.types.{name}") for name in ("chat", "responses"))
+    parser, events = read(form, 3)
+    message = chats.ChatCompletionMessage.model_validate(chat_message(parser), strict=True)
+    assert [(one.type, one.custom.name, one.custom.input) for one in message.tool_calls] == [
+        ("custom", "patch", INPUT)
+    ]
+    stream = ResponsesStream("1")
+    for event in stream.feed(events) + stream.finish():
+        known = pydantic.TypeAdapter(responses.ResponseStreamEvent).validate_python(event)
+        assert known.to_dict() == event
+    (item,) = response_items(parser, "1")
+    assert pydantic.TypeAdapter(responses.ResponseOutputItem).validate_python(item).to_dict() == item

@@ -279,6 +279,13 @@ class _Builder:
 
     def _tag(self, fields: Fields) -> tuple[Any, Body]:
         """The beginning of a tag, and the body that follows it."""
+        try:
+            return self._begin_and_rest(fields)
+        except GrammarError as error:
+            error.tag = error.tag or fields.given
+            raise
+
+    def _begin_and_rest(self, fields: Fields) -> tuple[Any, Body]:
         begin, content, end = fields.take(
             begin=((str, dict), REQUIRED), content=(dict, REQUIRED), end=((str, list, dict), REQUIRED)
         )

@@ -13,11 +13,13 @@ from .elements import ElementsReader, marks_of_elements
 from .json_text import JSON_BEGINS, JsonReader, completion
 from .parameters import ParametersReader, marks_of_parameters
 from .reader import ArgumentsReader, ReaderMaker, skip_space
+from .text import TextReader
 
 __all__ = [
     "ArgumentsReader",
     "JsonReader",
     "ReaderMaker",
+    "TextReader",
     "argument_begins",
     "completion",
     "reader_maker",

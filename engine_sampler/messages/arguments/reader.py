@@ -40,6 +40,9 @@ class ArgumentsReader:
         follows it must be given again, with more text. Raises DeviationError, after what is right before."""
         raise NotImplementedError
 
+    def finish(self, text: str, out: list[str]) -> None:
+        """Take the rest of a text that ends: some arguments are complete then."""
+
     @property
     def held(self) -> str:
         """What was taken and is not in `out` yet: it depends on what follows."""

@@ -3,7 +3,16 @@
 
 from .automaton import MessageAutomaton, SharedAutomata
 from .following import joined
-from .parts import Reading
+from .parts import TRIMS, Reading, ReadingOptions
 from .places import MessagePlace, MessageStep
 
-__all__ = ["MessageAutomaton", "MessagePlace", "MessageStep", "Reading", "SharedAutomata", "joined"]
+__all__ = [
+    "TRIMS",
+    "MessageAutomaton",
+    "MessagePlace",
+    "MessageStep",
+    "Reading",
+    "ReadingOptions",
+    "SharedAutomata",
+    "joined",
+]

@@ -103,8 +103,10 @@ class Following(MessagePlace):
         """The text ends within arguments, or behind them, where no mark says so."""
         out: list[str] = []
         assert self.reader is not None
-        with suppress(DeviationError):
-            self.reader.read(held + _NO_MARK, 0, out)
+        self.reader.finish(held, out)
+        if not self.reader.is_done:
+            with suppress(DeviationError):
+                self.reader.read(held + _NO_MARK, 0, out)
         if self.reader.is_done:
             self._take_arguments(held, out)
             self._complete("", "")

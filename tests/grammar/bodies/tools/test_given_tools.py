@@ -68,10 +68,15 @@ def test_calls_follow_tools_of_all_forms(tools: list[Any], text: str, valid: boo
 
 @pytest.mark.parametrize(
     ("choice", "plain"),
-    [({"type": "any"}, "required"), ({"type": "auto"}, "auto"), ({"type": "none"}, "none")],
-    ids=["any", "auto", "none"],
+    [
+        ({"type": "any"}, "required"),
+        ({"type": "auto"}, "auto"),
+        ({"type": "none"}, "none"),
+        ("any", "required"),
+    ],
+    ids=["any", "auto", "none", "Mistral"],
 )
-def test_anthropics_choices_are_openais(choice: Any, plain: str) -> None:
+def test_choices_of_anthropic_and_mistral_are_openais(choice: Any, plain: str) -> None:
     asked = SamplingParams.from_dict({"tools": [ANTHROPICS], "tool_choice": choice}, tool_family="hermes")
     same = SamplingParams.from_dict({"tools": [ANTHROPICS], "tool_choice": plain}, tool_family="hermes")
     assert asked == same

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
-from .events import Event
+from ..events import Event
+from ..message import INPUT, MessagePart
 
-_TEXTS = {"thought": "thought", "content": "content", "arguments": "call"}
+_TEXTS = ("thought", "content", "arguments")
+_CALLS = ("call", "custom call")
 
 
 class BlockChange(NamedTuple):
@@ -38,11 +40,11 @@ class BlockSequence:
 
     def feed(self, events: Iterable[Event]) -> Iterator[BlockChange]:
         """The changes that events make."""
-        for kind, text, _, _, call_id in events:
+        for kind, text, _, pointer, call_id in events:
             if kind == "call_began":
-                yield from self._begin("call", text, call_id)
+                yield from self._begin(_CALLS[pointer == INPUT], text, call_id)
             elif kind in _TEXTS:
-                yield from self._grow(_TEXTS[kind], text)
+                yield from self._grow(_CALLS[pointer == INPUT] if kind == "arguments" else kind, text)
             elif kind in ("section_began", "section_ended", "call_complete", "call_broken"):
                 yield from self.end()
 
@@ -65,3 +67,9 @@ class BlockSequence:
         assert self._began is not None
         self._pieces.append(text)
         yield self._began._replace(change="grew", text=text)
+
+
+def block_of(part: MessagePart, number: int) -> BlockChange:
+    """A part that has been read, as a block that has ended."""
+    kind = _CALLS[part.is_custom] if part.kind == "call" else part.kind
+    return BlockChange("ended", kind, number, part.text, part.name, part.id)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import codecs
 import json
-import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..arithmetic import Logprobs
-from ..tokenizer import Tokenizer
-from .parser import MessageParser
-
-_NAMED = re.compile(r"(?:unknown parameter:? '?)?(\w[\w.]*)(?==|: |'| is | has | requires )")
+from ...arithmetic import Logprobs
+from ...tokenizer import Tokenizer
+from ..parser import MessageParser
 
 
 def _now() -> int:
@@ -121,9 +118,10 @@ class ChatChunk:
 def chat_finish_reason(parser: MessageParser, finish_reason: str | None) -> str | None:
     """Why an answer ended, as chat completions say it: `tool_calls` in place of `stop` if it calls tools.
 
-    finish_reason  the scheduler's; other reasons than stop and length are stop
+    finish_reason  the scheduler's. A repetition is a stop; length, error and abort stay what they are, as in
+                   vLLM and SGLang: whoever acts on calls must not take an answer that broke off for whole
     """
-    if finish_reason is None or finish_reason == "length":
+    if finish_reason in (None, "length", "error", "abort"):
         return finish_reason
     has_calls = any(part.kind == "call" and part.is_complete for part in parser.parts)
     return "tool_calls" if has_calls else "stop"
@@ -197,18 +195,3 @@ def completion_logprobs(
         form["text_offset"].append(place.characters)
         place.pass_by(row[0][0])
     return form
-
-
-def error_body(error: BaseException) -> dict[str, Any]:
-    """The body of the answer to a request that is not allowed, for HTTP 400: what is wrong, and with which
-    parameter."""
-    text = str(error)
-    named = _NAMED.match(text)
-    return {
-        "error": {
-            "message": text,
-            "type": "invalid_request_error",
-            "param": named[1] if named else None,
-            "code": None,
-        }
-    }

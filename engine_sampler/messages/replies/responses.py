@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from .blocks import BlockChange, BlockSequence
-from .events import Event
-from .parser import MessageParser
+from ..events import Event
+from ..parser import MessageParser
+from .blocks import BlockChange, BlockSequence, block_of
 
-_IDS = {"thought": "rs", "content": "msg", "call": "fc"}
+_IDS = {"thought": "rs", "content": "msg", "call": "fc", "custom call": "ctc"}
+_CALLS = {
+    "call": ("function_call", "function_call_arguments", "arguments"),
+    "custom call": ("custom_tool_call", "custom_tool_call_input", "input"),
+}
+"""The types of items and events of calls, and what has their text."""
 _TEXTS = {"thought": "reasoning_text", "content": "output_text"}
 
 
@@ -46,9 +51,9 @@ def _events(change: BlockChange, response_id: str) -> list[dict[str, Any]]:
     """The events about one change; those of an item's end follow those of its part's."""
     item_id = f"{_IDS[change.kind]}_{response_id}_{change.number}"
     where: dict[str, Any] = {"item_id": item_id, "output_index": change.number}
-    is_call = change.kind == "call"
+    is_call = change.kind in _CALLS
     inside = where if is_call else {**where, "content_index": 0}
-    name = "function_call_arguments" if is_call else _TEXTS[change.kind]
+    name = _CALLS[change.kind][1] if is_call else _TEXTS[change.kind]
     logprobs: dict[str, Any] = {"logprobs": []} if change.kind == "content" else {}
     if change.change == "grew":
         return [{"type": f"response.{name}.delta", **inside, "delta": change.text, **logprobs}]
@@ -62,7 +67,9 @@ def _events(change: BlockChange, response_id: str) -> list[dict[str, Any]]:
             {"type": f"response.content_part.{'done' if is_end else 'added'}", **inside, "part": part}
         )
     if is_end:
-        text = {"arguments": change.text, "name": change.name} if is_call else {"text": change.text}
+        text = {_CALLS[change.kind][2] if is_call else "text": change.text}
+        if change.kind == "call":
+            text["name"] = change.name
         events.append({"type": f"response.{name}.done", **inside, **text, **logprobs})
         events.reverse()
     return events
@@ -75,13 +82,14 @@ def _part(kind: str, text: str) -> dict[str, Any]:
 
 def _item(block: BlockChange, item_id: str, is_end: bool, is_complete: bool = True) -> dict[str, Any]:
     status = "in_progress" if not is_end else "completed" if is_complete else "incomplete"
-    if block.kind == "call":
+    if block.kind in _CALLS:
+        kind, _, field = _CALLS[block.kind]
         return {
-            "type": "function_call",
+            "type": kind,
             "id": item_id,
             "call_id": block.id,
             "name": block.name,
-            "arguments": block.text,
+            field: block.text,
             "status": status,
         }
     content = [_part(block.kind, block.text)] if is_end else []
@@ -91,13 +99,14 @@ def _item(block: BlockChange, item_id: str, is_end: bool, is_complete: bool = Tr
 
 
 def response_items(parser: MessageParser, response_id: str) -> list[dict[str, Any]]:
-    """What a parser has read, as the items of a response's output: reasoning, message and function_call.
+    """What a parser has read, as the items of a response's output: reasoning, message, function_call and
+    custom_tool_call.
 
     response_id  what the ids of items are made of
     """
     found = []
     for number, one in enumerate(parser.parts):
-        block = BlockChange("ended", one.kind, number, one.text, one.name, one.id)
-        item_id = f"{_IDS[one.kind]}_{response_id}_{number}"
+        block = block_of(one, number)
+        item_id = f"{_IDS[block.kind]}_{response_id}_{number}"
         found.append(_item(block, item_id, True, one.is_complete or one.kind != "call"))
     return found

@@ -20,16 +20,16 @@ from engine_sampler.messages import (
     response_items,
 )
 
-from .families import random_answer
-from .laws import FAMILIES, feed, parser_of, pieces_of
-from .test_laws import ROUNDS
+from ..families import random_answer
+from ..laws import FAMILIES, feed, parser_of, pieces_of
+from ..test_laws import ROUNDS
 
 
 def message_of(deltas: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """The message that a client of OpenAI's puts together."""
     message: dict[str, Any] = {"role": "assistant", "content": None}
     for delta in deltas:
-        for field in {"content", "reasoning_content"} & delta.keys():
+        for field in {"content", "reasoning", "reasoning_content"} & delta.keys():
             message[field] = (message.get(field) or "") + delta[field]
         for call in delta.get("tool_calls", ()):
             calls = message.setdefault("tool_calls", [])
@@ -80,7 +80,8 @@ def done_items(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
             text += event["delta"]
         elif event["type"] == "response.output_item.done":
             item = event["item"]
-            assert text == (item["arguments"] if "arguments" in item else item["content"][0]["text"])
+            called = item.get("arguments", item.get("input"))
+            assert text == (item["content"][0]["text"] if called is None else called)
             items.append(item)
     return items
 
@@ -121,11 +122,20 @@ def test_a_message_of_openai() -> None:
     assert chat_message(parser) == {
         "role": "assistant",
         "content": "I call it.",
+        "reasoning": "Hm.",
         "reasoning_content": "Hm.",
         "tool_calls": [{"id": "call_0", **call}, {"id": "call_1", **call}],
     }
     assert chat_message(read_whole(HERMES)[0])["content"] is None
     assert chat_message(read_whole("")[0]) == {"role": "assistant", "content": ""}
+
+
+@pytest.mark.parametrize("keys", [("reasoning",), ("reasoning_content",), ()], ids=str)
+def test_thoughts_have_the_keys_that_a_server_wants(keys: tuple[str, ...]) -> None:
+    parser, events = read_whole("<think>Hm.</think>Hi")
+    thoughts = dict.fromkeys(keys, "Hm.")
+    assert chat_deltas(events, keys) == [*([thoughts] if keys else []), {"content": "Hi"}]
+    assert chat_message(parser, keys) == {"role": "assistant", "content": "Hi", **thoughts}
 
 
 def test_blocks_of_anthropic() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine_sampler import Logprobs, ParameterError, SamplingParams, Tokenizer
+from engine_sampler import Logprobs, Tokenizer
 from engine_sampler.messages import (
     ChatChoice,
     ChatChunk,
@@ -20,7 +20,6 @@ from engine_sampler.messages import (
     chat_finish_reason,
     chat_logprobs,
     completion_logprobs,
-    error_body,
 )
 from engine_sampler.requests.detokenizer import Detokenizer
 
@@ -147,21 +146,11 @@ def test_an_answer_with_calls_ended_by_them() -> None:
     ]
     parser.feed('<tool_call>{"name": "f", "arguments": {}}</tool_call>')
     assert chat_finish_reason(parser, "stop") == "tool_calls"
-    assert chat_finish_reason(parser, "length") == "length"
 
 
-@pytest.mark.parametrize(
-    ("body", "name"),
-    [
-        ({"top_p": 7}, "top_p"),
-        ({"top_q": 1}, "top_q"),
-        ({"stop": 5}, "stop"),
-        ({"logit_bias": 1}, "logit_bias"),
-    ],
-)
-def test_an_error_names_its_parameter(body: dict[str, object], name: str) -> None:
-    with pytest.raises(ParameterError) as refused:
-        SamplingParams.from_dict(body)
-    error = error_body(refused.value)["error"]
-    assert (error["param"], error["type"]) == (name, "invalid_request_error")
-    assert error["message"] == str(refused.value)
+@pytest.mark.parametrize("reason", ["length", "error", "abort"])
+def test_an_answer_that_broke_off_says_so_whatever_it_calls(reason: str) -> None:
+    parser = MessageParser("qwen_3")
+    assert chat_finish_reason(parser, reason) == reason
+    parser.feed('<tool_call>{"name": "f", "arguments": {}}</tool_call>')
+    assert chat_finish_reason(parser, reason) == reason
