@@ -17,7 +17,7 @@ from engine_sampler.messages import (
 )
 
 from ..messages.families import random_answer, tools_of
-from ..messages.test_custom_tools import FORMS, INPUT, read
+from ..messages.replies.test_custom_tools import FORMS, INPUT, read
 
 pytest.importorskip("openai")
 pydantic = pytest.importorskip("pydantic")

@@ -27,9 +27,6 @@ TEMPLATES = {
     + "{{ '<tool_call>\\n<function=' + call.name + '>\\n' }}<parameter={{ k }}>\n{{ v }}\n</parameter>\n"
     + "</function>\n</tool_call>",
     "llama": """{{ '{"name": "' + call.name + '", "parameters": ' }}{{ call.arguments | tojson }}{{ "}" }}""",
-    "glm_4_5": THINKS
-    + "<tool_call>{{ call.name }}{% for k, v in a %}<arg_key>{{ k }}</arg_key><arg_value>{{ v }}</arg_value>"
-    + "{% endfor %}</tool_call>",
     "mistral": "[TOOL_CALLS] [{% for call in calls %}{{ call.function|tojson }}{% endfor %}]",
     "mistral_v11": "[TOOL_CALLS]{{ call.name }}[ARGS]{{ call.arguments }}",
     "deepseek_v3_2": "{% set mark = '｜DSML｜' %}<{{ mark }}function_calls>\n<{{ mark }}invoke name=",

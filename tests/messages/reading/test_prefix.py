@@ -15,10 +15,10 @@ from engine_sampler import ParameterError, Scheduler
 from engine_sampler.grammar import TOOL_FAMILIES
 from engine_sampler.messages import ChatFormat, MessageParser, chat_deltas, chat_message
 
-from .batches import summed
-from .families import random_answer
-from .laws import FAMILIES, feed, parser_of, pieces_of
-from .vocabularies import EOS, SPECIAL, random_ids
+from ..batches import summed
+from ..families import random_answer
+from ..laws import FAMILIES, feed, parser_of, pieces_of
+from ..vocabularies import EOS, SPECIAL, random_ids
 
 DATA = Path(os.environ.get("ENGINE_SAMPLER_TEST_DATA", "/nowhere"))
 CALL = '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'

@@ -19,7 +19,7 @@ from engine_sampler.messages import (
     response_items,
 )
 
-from .replies.test_forms import anthropic_blocks, done_items
+from .test_forms import anthropic_blocks, done_items
 
 TOOLS: list[dict[str, Any]] = [{"type": "custom", "custom": {"name": "patch"}}]
 INPUT = '*** Begin "x"\n\\d <|ca'
