@@ -112,6 +112,7 @@ class ChatFormat:
             "response_format": response_format,
         }
         self._asked = {key: value for key, value in parameters.items() if value is not None}
+        self.preamble = preamble
         self.constraint = structured_parameters(self._asked.copy(), family, reasoning, preamble)
         schemas: dict[str, Any] = {"draft": draft, "resources": resources}
         self._schemas = {name: value for name, value in schemas.items() if value is not None}
@@ -167,7 +168,9 @@ class ChatFormat:
             raise ParameterError(f"{named[0]} is not allowed beside tools or a response_format")
         if self.reasoning == "disabled":
             rest["thinking"] = False
-        parameters = parameters_of({**rest, **self._asked}, self.family, self.reasoning)
+        rest |= self._asked
+        rest |= structured_parameters(rest, self.family, self.reasoning, self.preamble)
+        parameters = parameters_of(rest, self.family, self.reasoning)
         if self.starts_inside is not None and "thinking" in parameters:
             parameters["thinking"].setdefault("starts_inside", self.starts_inside)
         ends = self.stop_token_ids(tokenizer)
