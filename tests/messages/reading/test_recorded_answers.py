@@ -69,13 +69,6 @@ DECIDED = {
 }
 """Other differences, by the name of the test that the case is from."""
 
-OF_VALUES = (
-    r"nullable_param|null_stays_string|json_literals|missing_closing|next_parameter_tag|"
-    r"Seed-OSS#6|LFM2-8B-A1B#7|mixed_types|boolean_argument|mixed_argument|boolean argument|"
-    r"mixed argument|function_call_parser.py::test_multiple_tool_calls"
-)
-"""Differences of arguments' values."""
-
 
 class Case(NamedTuple):
     """A recorded answer; `tools` None with the tool_choice "none": the peer reads no calls."""
@@ -94,7 +87,7 @@ class Case(NamedTuple):
         """Whether it is known that and why it is read otherwise."""
         if self.why in DECIDED_BY_WHY or self.verdict == "quirk":
             return True
-        return any(re.search(one, self.source) for one in (*DECIDED, OF_VALUES))
+        return any(re.search(one, self.source) for one in DECIDED)
 
 
 def _json(text: str) -> Any:
