@@ -86,8 +86,8 @@ def shared_data(name: str) -> Path:
 
 
 LONGEST = 900.0
-"""Seconds that a test may take at least: one that hangs is ended and named within a minute more, with the stack
-of each of its threads, and the others go on. pytest's `faulthandler_timeout` does so with a thread for each
+"""Seconds that a test may take at least: one that hangs is ended and named within a minute more, with the
+stack of each of its threads, and the others go on. pytest's `faulthandler_timeout` does so with a thread for each
 test, which costs ten milliseconds on a busy machine; here one watches the tests of a minute."""
 
 _STDERR: list[int] = []
