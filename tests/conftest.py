@@ -86,9 +86,9 @@ def shared_data(name: str) -> Path:
 
 
 LONGEST = 900.0
-"""Seconds that a test may take at least: one that hangs is ended and named within a minute more, with the
-stack of each of its threads, and the others go on. pytest's `faulthandler_timeout` does so with a thread for each
-test, which costs ten milliseconds on a busy machine; here one watches the tests of a minute."""
+"""Seconds that a test may take at least: one that hangs is ended within a minute more, and named, with the
+stack of each of its threads. pytest's `faulthandler_timeout` does so with a thread for each test, which costs
+ten milliseconds on a busy machine; here one watches the tests of a minute."""
 
 _STDERR: list[int] = []
 _armed_at = float("-inf")
