@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import os
 import re
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,3 +83,34 @@ def shared_data(name: str) -> Path:
     if not path.exists():
         pytest.skip(f"{name} is missing from {root}; set ENGINE_SAMPLER_TEST_DATA")
     return path
+
+
+LONGEST = 900.0
+"""Seconds that a test may take at least: one that hangs is ended within a minute more, and named, with the
+stack of each of its threads. pytest's `faulthandler_timeout` does so with a thread for each test, which costs
+ten milliseconds on a busy machine; here one watches the tests of a minute."""
+
+_STDERR: list[int] = []
+_armed_at = float("-inf")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
+    global _armed_at
+    now = time.monotonic()
+    if now > _armed_at + 60:
+        faulthandler.dump_traceback_later(LONGEST + 60, exit=True, file=_stderr(item.config))
+        _armed_at = now
+    return (yield)
+
+
+def pytest_sessionfinish() -> None:
+    faulthandler.cancel_dump_traceback_later()
+
+
+def _stderr(config: pytest.Config) -> int:
+    """The standard error of the process, which pytest captures."""
+    if not _STDERR:
+        with config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():  # type: ignore[union-attr]
+            _STDERR.append(os.dup(2))
+    return _STDERR[0]

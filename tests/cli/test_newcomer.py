@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from ..conftest import ROUNDS
+
 NAME = "gap"
 FORMULA = "stays: np.ndarray = logits >= logits.max(axis=1, keepdims=True) - margin"
 OWN = "stays: np.ndarray = logits >= logits.max(axis=1, keepdims=True) - margin / 2"
@@ -67,6 +69,7 @@ class Newcomer:
         return self.runs("-m", "engine_sampler", *command, expect=expect)
 
 
+@pytest.mark.skipif(ROUNDS < 2, reason="only with ENGINE_SAMPLER_TEST_ROUNDS=2")
 def test_a_newcomer_writes_tests_and_uses_a_sampler(tmp_path: Path) -> None:
     newcomer = Newcomer(tmp_path)
     assert "engine-sampler check gap" in newcomer.types("new", "sampler", NAME)

@@ -17,6 +17,8 @@ os.environ.setdefault("TRITON_INTERPRET", "1")
 PLUGIN = Path(__file__).parents[1]
 sys.path[:0] = [str(PLUGIN), str(PLUGIN / "benchmarks"), str(PLUGIN.parents[1])]
 
+from tests.conftest import pytest_runtest_protocol, pytest_sessionfinish  # noqa: E402, F401
+
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Without torch, only what says so is collected."""

@@ -1,13 +1,12 @@
 """Compile kernels for cards that are not there, and read what came out. Run as a script, without the
-interpreter: `python compiling.py SPECS.json` prints one line of JSON for each specification: what of its
-code is not exact, and what it needs."""
+interpreter, it answers each line of JSON, a specification, with another: what of its code is not exact, and
+what it needs."""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
-from pathlib import Path
 from typing import Any
 
 from on_device.machine_code import compiled, disassembled, resources_of
@@ -42,5 +41,5 @@ def report(spec: dict[str, Any], architecture: int | str, aligned: bool) -> dict
 
 
 if __name__ == "__main__":
-    for line in json.loads(Path(sys.argv[1]).read_text()):
-        print(json.dumps(report(*line)), flush=True)
+    for line in sys.stdin:
+        print(json.dumps(report(*json.loads(line))), flush=True)
