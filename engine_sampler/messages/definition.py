@@ -294,9 +294,9 @@ class _FamilyReader:
             end = literal(way.end, alphabet, is_json)
         functions = self._calls.functions
         form = CallForm(begin, end, make, "", self._schemas, functions, names)
-        return begin, replace(
-            form, wrapped=replace(form, end=ObjectEnd(after, 2))
-        ) if after is not None else form
+        if after is not None:
+            form = replace(form, wrapped=replace(form, end=ObjectEnd(after, 2)))
+        return begin, form
 
     def _header(self, only_first: bool) -> Opener:
         functions = self._calls.functions
