@@ -89,7 +89,10 @@ class Arguments:
         if not self.is_possible(self.root):
             error = no_value(self._values, root)
             if self.is_possible(root):
-                error = GrammarError("the schema of a call's parameters must describe an object")
+                error = GrammarError(
+                    "no object is valid under the schema of a call's parameters: it must allow objects, and a "
+                    "value of each property that it requires"
+                )
             locate(error, schema, None)
             raise error
 
