@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from random import Random
 
-import jsonschema
 import pytest
 
 from engine_sampler.grammar.structural_tag.elements import NOTATIONS
@@ -13,6 +12,8 @@ from engine_sampler.grammar.structural_tag.parameters import STYLES
 
 from .random_values import admitted_text, random_schema
 from .reading import arguments_of
+
+jsonschema = pytest.importorskip("jsonschema")
 
 ROUNDS = 12 * int(os.environ.get("ENGINE_SAMPLER_TEST_ROUNDS", "1"))
 
