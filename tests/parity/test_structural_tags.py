@@ -127,6 +127,9 @@ WIDER = {
     "llama": "there",  # a text may follow a required call
     "deepseek_r1": "here",  # line breaks behind the thoughts
     "qwen_3": "here",  # calls in one line
+    "qwen_3_5": "here",  # fewer line breaks behind the thoughts
+    "qwen_3_coder": "here",
+    "mimo": "there",  # the beginning of another parameter within a text
 }
 """Models whose tags allow more on one side."""
 
@@ -134,7 +137,8 @@ WIDER = {
 @pytest.mark.parametrize(
     ("model", "modes"),
     [
-        *((model, ALL) for model in MODELS if re.match("llama|qwen|mimo|deepseek|glm|kimi_k3", model)),
+        ("llama", ("disabled",)),  # here, there may be thoughts
+        *((model, ALL) for model in MODELS if re.match("qwen|mimo|deepseek|glm|kimi_k3", model)),
         ("kimi", ("disabled",)),  # there, a call may begin in thoughts
         *((model, ("disabled", "auto")) for model in ("cohere", "exaone")),  # and thoughts in thoughts
         ("minimax", ("auto",)),  # there, "disabled" closes thoughts that a prompt has opened
@@ -145,7 +149,8 @@ def test_the_builder_gives_tags_that_mean_the_same(model: str, modes: tuple[Any,
         for reasoning in modes:
             for is_parallel in (True, False):
                 options: Any = {"reasoning": reasoning, "parallel_tool_calls": is_parallel}
-                pair = Pair(tool_calls(model, TOOLS, choice, **options), theirs(model, choice, **options))
+                tag = tool_calls(model, TOOLS, choice, preamble=model == "kimi_k3", **options)
+                pair = Pair(tag, theirs(model, choice, **options))
                 pair.walk(number, wider=WIDER.get(model, ""))
 
 
@@ -212,7 +217,7 @@ def test_a_format_means_the_same(name: str) -> None:
     tag = {"type": "structural_tag", "format": FORMATS[name]}
     pair = Pair(tag, tag)
     for seed in range(20):
-        pair.walk(seed)
+        pair.walk(seed, wider="here" if name == "qwen_xml" else "")  # True and False, as templates write them
 
 
 def thoughts(most: int, end: Any = "</think>", **more: Any) -> Any:

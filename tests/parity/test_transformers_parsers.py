@@ -1,8 +1,9 @@
 """Parsers against transformers' response templates: the same thoughts, content and calls in the same texts.
 
-A template is written here from the definition of each family whose calls end with a mark of their own, and
-whose arguments are JSON or parameters between marks. White space at the edges of texts is not compared:
-transformers takes it away from all of them, arguments that are strings excepted.
+A template is written here from the definition of each family whose calls end with a mark of their own, whose
+texts have none, and whose arguments are JSON or parameters between marks, without quotes. White space at the
+edges of texts is not compared: transformers takes it away from all of them, arguments that are strings
+excepted.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from engine_sampler.grammar import TOOL_FAMILIES
+from engine_sampler.grammar.structural_tag.parameters import STYLES
 from engine_sampler.messages import MessageParser, chat_message
 
 from ..messages.families import PARAMETER_MARKS, WrittenAnswer, random_answer, tools_of
@@ -36,7 +38,8 @@ FAMILIES = [
     for name, family in TOOL_FAMILIES.items()
     if (family.style == "json" or family.style in PARAMETER_MARKS)
     and has_mark(family.end)
-    and family.layout not in ("harmony", "kimi_k3", "whole")
+    and family.layout == "text"
+    and not (family.style in STYLES and STYLES[family.style].quotes)
     and "{id}" not in family.begin
 ]
 
