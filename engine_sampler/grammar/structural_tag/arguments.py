@@ -90,8 +90,8 @@ class Arguments:
             error = no_value(self._values, root)
             if self.is_possible(root):
                 error = GrammarError(
-                    "no object is valid under the schema of a call's parameters: it must allow objects, and a "
-                    "value of each property that it requires"
+                    "no object is valid under the schema of a call's parameters: it must allow objects, and "
+                    "a value of each property that it requires"
                 )
             locate(error, schema, None)
             raise error
