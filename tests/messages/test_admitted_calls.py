@@ -56,3 +56,15 @@ def check(family: str, choice: Any, kind: str, text: str) -> None:
         parser.feed([one])
     parser.finish()
     assert (parser.deviation, said(parser)) == (None, ("", "", [tuple(CALL)])), text
+
+
+READ_AS_THOUGHTS = [
+    (name, begin) for name, family in TOOL_FAMILIES.items() for begin, _ in family.reads_thinking
+]
+
+
+@pytest.mark.parametrize(("family", "begin"), READ_AS_THOUGHTS)
+def test_text_before_a_call_is_not_what_is_read_as_thoughts(family: str, begin: str) -> None:
+    grammar = Grammar.from_structural_tag(tool_calls(family, TOOLS, "required", reasoning="auto"))
+    assert grammar.check("I look it up").viable
+    assert not grammar.check(f"I look {begin}it up").viable

@@ -86,8 +86,9 @@ class _Asked(NamedTuple):
 
     @property
     def excludes(self) -> list[str]:
-        """What does not occur in free text."""
-        return list(dict.fromkeys((*(self.thinking or ()), *self.family.excludes)))
+        """What does not occur in free text, since it would be read as thoughts, or as something else."""
+        begins = [begin for begin, _ in self.family.reads_thinking]
+        return list(dict.fromkeys((*(self.thinking or ()), *begins, *self.family.excludes)))
 
     @property
     def thinking(self) -> tuple[str, str] | None:
