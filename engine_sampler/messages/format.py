@@ -168,8 +168,13 @@ class ChatFormat:
             raise ParameterError(f"{named[0]} is not allowed beside tools or a response_format")
         if self.reasoning == "disabled":
             rest["thinking"] = False
-        rest |= self._asked
-        rest |= structured_parameters(rest, self.family, self.reasoning, self.preamble)
+        asked = (self.family, self.reasoning, self.preamble)
+        unread = rest.copy()
+        if structured_parameters(unread, *asked) or unread != rest:  # it asks for more
+            rest |= self._asked
+            rest |= structured_parameters(rest, *asked)
+        else:
+            rest |= self.constraint
         parameters = parameters_of(rest, self.family, self.reasoning)
         if self.starts_inside is not None and "thinking" in parameters:
             parameters["thinking"].setdefault("starts_inside", self.starts_inside)
