@@ -11,8 +11,13 @@ import numpy as np
 from engine_sampler import Tokenizer
 from engine_sampler.samplers.logits_processors import Forbid
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
+READMES = sorted([*ROOT.glob("*.md"), *ROOT.glob("plugins/*/README.md"), ROOT / "benchmarks" / "README.md"])
+READ_BY_PEOPLE = [*PAGES, *READMES]
+"""All pages of the repository: those of the site, and those beside what they are about."""
+
 VOCAB = 128
 
 
@@ -26,8 +31,8 @@ class Model:
 
 
 def name_of(page: Path) -> str:
-    """A page by its path in `docs/`."""
-    return page.relative_to(DOCS).as_posix()
+    """A page by its path in `docs/`, or in the repository if it is not there."""
+    return page.relative_to(DOCS if DOCS in page.parents else ROOT).as_posix()
 
 
 def blocks_of(page: Path) -> list[str]:

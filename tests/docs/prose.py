@@ -31,6 +31,14 @@ def sentences(page: str) -> list[str]:
     return [sentence for sentence in found if WORD.search(sentence)]
 
 
+def cells(page: str) -> list[str]:
+    """The cells of the tables of a page, in its order."""
+    rows = TABLE_ROW.findall(FENCE.sub("", page))
+    texts = (INLINE_CODE.sub("code", LINK.sub(r"\1", TAG.sub("", row))) for row in rows)
+    found = (cell.strip() for text in texts for cell in text.strip().strip("|").split("|"))
+    return [cell for cell in found if WORD.search(cell)]
+
+
 def words(text: str) -> int:
     """How many words a text has."""
     return len(WORD.findall(text))
