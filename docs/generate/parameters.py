@@ -25,6 +25,16 @@ TRANSFORMERS = {
 }
 """What `generate` calls a parameter, where the name differs."""
 
+GRAMMAR_PAGES = {
+    "regex": "grammars.md#choices-and-patterns",
+    "choice": "grammars.md#choices-and-patterns",
+    "grammar": "grammars/lark.md",
+    "lexer": "grammars/lark.md",
+    "start": "grammars/lark.md",
+    "structural_tag": "grammars/tool-calls.md",
+}
+"""Where a parameter of grammars is described, if not on the page about JSON Schema."""
+
 
 def names_elsewhere() -> dict[str, list[str]]:
     """For each parameter, what other systems call it if the name differs: "llama.cpp `repeat_penalty`"."""
@@ -80,7 +90,7 @@ def _groups(catalogue: Catalogue) -> Iterator[tuple[str, list[Param], Mapping[st
         owners = {p.name: f"samplers/{part.name}.md" for part in members for p in part.params}
         yield title, [p for part in members for p in part.params], owners
     structure = {**STRUCTURED_PARAMS, **{name: CORE_PARAMS[name] for name in GRAMMAR_OPTIONS}}
-    yield "Structure", list(structure.values()), dict.fromkeys(structure, "grammars.md")
+    yield "Structure", list(structure.values()), {**dict.fromkeys(structure, "grammars/json-schema.md"), **GRAMMAR_PAGES}
     criteria = catalogue.stopping_criteria.values()
     owners = {p.name: f"criteria/{part.name}.md" for part in criteria for p in part.params}
     yield "Ends", [p for part in criteria for p in part.params], owners

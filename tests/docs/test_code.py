@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .pages import DOCS, PAGES, blocks_of, given_names, name_of, sketches_of
+from .pages import DOCS, PAGES, READ_BY_PEOPLE, blocks_of, given_names, name_of, sketches_of
 
 SERVERS = ("class Server", "class ChatServer")
 """In the blocks that `test_serving_engine.py` and `test_chat_server.py` run."""
@@ -23,14 +24,17 @@ PRINTED = {
     "coming-from/vllm.md": "vllm [a-z]+",
     "criteria/index.md": "[ True]",
     "embed.md": "[122, 122]",
-    "grammars.md": "True False False\n",
     "parameters.md": "0.95 0.0\n|50 2 vllm",
     "plugins.md": "test_nothing_rests_on_libm the result differs with another np.exp|None 1\n-1 sentences\n",
 }
 """What comments on a page say that its code prints, divided by bars."""
 
+VALUE = r"(?:True|False|None|-?\d+(?:\.\d+)?)"
+CLAIM = re.compile(rf"^(?:print\(.*)?\)  # ({VALUE}(?: {VALUE})*|\[.*\]|\{{.*\}})(?=$|[,:;])", re.MULTILINE)
+"""A comment behind a call of `print` that says which values it prints."""
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks_of(page)], ids=name_of)
+
+@pytest.mark.parametrize("page", [page for page in READ_BY_PEOPLE if blocks_of(page)], ids=name_of)
 def test_the_code_of_a_page_runs(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sent: list[Any] = []
     names = given_names(sent)
@@ -39,6 +43,10 @@ def test_the_code_of_a_page_runs(page: Path, capsys: pytest.CaptureFixture[str])
             exec(compile(block, name_of(page), "exec", dont_inherit=True), names)
     assert all(finish_reason in (None, "stop", "length") for _, _, finish_reason in sent)
     printed = capsys.readouterr().out
+    rest = " ".join(printed.split()).replace("[ ", "[")
+    for claim in (claim for block in blocks_of(page) for claim in CLAIM.findall(block)):
+        _, found, rest = rest.partition(claim)
+        assert found, claim
     assert all(text in printed for text in PRINTED.get(name_of(page), "").split("|"))
 
 
@@ -62,7 +70,7 @@ def imported(tree: ast.Module) -> dict[str, Any]:
     }
 
 
-SKETCHES = [page for page in PAGES if page.parent.name != "reference" and sketches_of(page)]
+SKETCHES = [page for page in READ_BY_PEOPLE if page.parent.name != "reference" and sketches_of(page)]
 
 
 @pytest.mark.parametrize("page", SKETCHES, ids=name_of)

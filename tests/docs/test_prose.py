@@ -41,7 +41,9 @@ def test_cells_of_tables_are_short(page: Path) -> None:
 
 
 def test_a_sentence_is_counted_without_code_links_and_headings() -> None:
-    page = "# Five words that do not count\n\nOne [two](a-link.md) `three = 3`. Four\nfive:\n\n- six\n- seven\n"
+    page = (
+        "# Five words that do not count\n\nOne [two](a-link.md) `three = 3`. Four\nfive:\n\n- six\n- seven\n"
+    )
     assert [words(sentence) for sentence in sentences(page)] == [3, 2, 1, 1]
 
 
