@@ -24,7 +24,8 @@ PRINTED = {
     "coming-from/vllm.md": "vllm [a-z]+",
     "criteria/index.md": "[ True]",
     "embed.md": "[122, 122]",
-    "parameters.md": "0.95 0.0\n|50 2 vllm",
+    "bodies.md": "50 2 vllm",
+    "parameters.md": "0.95 0.0\n",
     "plugins.md": "test_nothing_rests_on_libm the result differs with another np.exp|None 1\n-1 sentences\n",
 }
 """What comments on a page say that its code prints, divided by bars."""
