@@ -11,7 +11,7 @@ from engine_sampler.grammar import TOOL_FAMILIES
 from engine_sampler.registry import CORE_PARAMS, Registry
 from engine_sampler.scheduler import Scheduler
 
-from .pages import DOCS, PAGES, name_of
+from .pages import DOCS, PAGES, READ_BY_PEOPLE, name_of
 
 PARAMS = Registry(CORE_PARAMS).catalogue.params
 CODE = re.compile(r"`([^`]+)`")
@@ -41,11 +41,21 @@ def test_our_names_in_the_tables_of_other_systems_are_parameters(page: Path) -> 
     assert named >= 4 or page.name == "index.md"
 
 
-def test_links_and_pictures_exist() -> None:
-    for page in PAGES:
-        text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
-            assert (page.parent / target).exists(), f"{name_of(page)}: {target}"
+@pytest.mark.parametrize("page", READ_BY_PEOPLE, ids=name_of)
+def test_links_and_pictures_exist(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)", text):
+        place = page.parent / target if target else page
+        assert place.exists(), target
+        assert not anchor or anchor in anchors_of(place), f"{target}#{anchor}"
+
+
+def anchors_of(page: Path) -> set[str]:
+    """The places of a page to which links lead: its headings, as the site and repositories name them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.*?) *$", text, re.MULTILINE)
+    words = (re.sub(r"[^\w\s-]", "", re.sub(r"<[^>]*>|\]\([^)]*\)", "", heading)) for heading in headings)
+    return {re.sub(r"\s+", "-", word.strip().lower()) for word in words} | set(re.findall(r'id="([\w-]+)"', text))
 
 
 def test_the_site_shows_every_page() -> None:
