@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import fields
 
 from engine_sampler.contract.params import MAX_SIZE
@@ -47,65 +46,74 @@ def parameters(catalogue: Catalogue) -> str:
         if limit is not None and limit != MAX_SIZE and param.choices is None:
             limits.setdefault(limit, []).append(f"`{param.name}`")
     rows = [[f"{limit:,}", " ".join(sorted(names))] for limit, names in sorted(limits.items())]
-    return table(["default limit", "parameters"], [*rows, [f"{MAX_SIZE:,}", "every other text or list, of plugins too"]])
+    return table(
+        ["default limit", "parameters"],
+        [*rows, [f"{MAX_SIZE:,}", "every other text or list, of plugins too"]],
+    )
 
 
 def requests() -> str:
     """What holds for a request besides the limits of its parameters."""
     return _constants(
-        ("passes of the samplers of one row", MAX_PASSES, "no"),
+        ("passes of the samplers of one row", MAX_PASSES),
         ("passes of the samplers of all rows", MAX_ROW_PASSES, "`RequestLimits(passes=…)`"),
-        ("how often an `order` names one sampler", MAX_REPEATS, "no"),
-        ("tokens in the prompts of all rows, where phases change penalties", MAX_HISTORIES, "`RequestLimits(histories=…)`"),
-        ("bytes of `stop`, and of other lists of texts", MAX_TEXT_BYTES, "no"),
-        ("bytes of a pattern in `stop_regex`", MAX_PATTERN_BYTES, "no"),
-        ("phases", MAX_PHASES, "no"),
-        ("markers of one kind in a phase", MAX_MARKERS, "no"),
-        ("changes of phase", MAX_CHANGES, "no"),
+        ("how often an `order` names one sampler", MAX_REPEATS),
+        (
+            "tokens of all rows' prompts, where phases change penalties",
+            MAX_HISTORIES,
+            "`RequestLimits(histories=…)`",
+        ),
+        ("bytes of `stop`, whatever `RequestLimits(stop=…)` allows", MAX_TEXT_BYTES),
+        ("bytes of a pattern of `stop_regex`, likewise", MAX_PATTERN_BYTES),
+        ("phases", MAX_PHASES),
+        ("markers of one kind in a phase", MAX_MARKERS),
+        ("changes of phase", MAX_CHANGES),
     )  # fmt: skip
 
 
 def steps() -> str:
     """What one step of a scheduler spends on work that clients cause."""
     return _constants(
-        ("steps for all masks and accepts, at most 50 ms", STEP_WORK, "no"),
-        ("steps for one request, at most 20 ms", REQUEST_WORK, "no"),
-        ("steps for the captures of answers that end", CAPTURE_STEPS_AT_ONCE, "no"),
+        ("steps for all masks and accepts, at most 50 ms", STEP_WORK),
+        ("steps for one request, at most 20 ms", REQUEST_WORK),
+        ("steps for the captures of answers that end", CAPTURE_STEPS_AT_ONCE),
     )
 
 
 def grammars() -> str:
     """The fields of `Limits`, and what holds besides."""
     defaults = Limits()
-    rows = [(FIELDS[field.name], getattr(defaults, field.name), f"`Limits({field.name}=…)`") for field in fields(Limits)]
+    rows = [
+        (FIELDS[field.name], getattr(defaults, field.name), f"`Limits({field.name}=…)`")
+        for field in fields(Limits)
+    ]
     return _constants(
         *rows,
         ("steps of finding the captures of a text", CAPTURE_STEPS, "`captures(steps=…)`"),
-        ("compiled grammars in the cache of a tokenizer", MAX_GRAMMARS, "no"),
-        ("bytes of that cache", MAX_BYTES, "no"),
-        ("items of an array with `uniqueItems`", MAX_UNIQUE_ITEMS, "no"),
-        ("alternatives of one value of a schema", MAX_CLAUSES, "no"),
-        ("subschemas of one value within each other", MAX_DEPTH, "no"),
-        ("grammars within one, by name", MAX_NAMED, "no"),
-        ("uses of Lark rules with a parameter, by value", MAX_INSTANCES, "no"),
-        ("different sets of sampling parameters in rules", MAX_SETTINGS, "no"),
-        ("rules with `max_tokens` within each other", MAX_WITHIN, "no"),
+        ("compiled grammars in the cache of a tokenizer", MAX_GRAMMARS),
+        ("bytes of that cache", MAX_BYTES),
+        ("items of an array with `uniqueItems`", MAX_UNIQUE_ITEMS),
+        ("alternatives of one value of a schema", MAX_CLAUSES),
+        ("subschemas of one value within each other", MAX_DEPTH),
+        ("grammars within one, by name", MAX_NAMED),
+        ("uses of Lark rules with a parameter, by value", MAX_INSTANCES),
+        ("different sets of sampling parameters in rules", MAX_SETTINGS),
+        ("rules with `max_tokens` within each other", MAX_WITHIN),
     )
 
 
 def messages() -> str:
     """What the parser of answers holds back or follows."""
     return _constants(
-        ("levels of nested arguments whose parts are reported", MAX_LEVELS, "no"),
-        ("characters of a number in them", MAX_SCALAR, "no"),
-        ("characters of a JSON pointer", MAX_POINTER, "no"),
-        ("characters of white space that are held back", MAX_SPACE, "no"),
+        ("levels of nested arguments whose parts are reported", MAX_LEVELS),
+        ("characters of a number in them", MAX_SCALAR),
+        ("characters of a JSON pointer", MAX_POINTER),
+        ("characters of white space that are held back", MAX_SPACE),
     )
 
 
-def _constants(*rows: tuple[str, int, str]) -> str:
-    return table(["what", "limit", "can be changed"], _written(rows))
-
-
-def _written(rows: Iterable[tuple[str, int, str]]) -> Iterable[list[str]]:
-    return ([what, f"{limit:,}", changed] for what, limit, changed in rows)
+def _constants(*rows: tuple[str, int] | tuple[str, int, str]) -> str:
+    return table(
+        ["what", "limit", "changed by"],
+        [[what, f"{limit:,}", *(changed or [""])] for what, limit, *changed in rows],
+    )

@@ -90,7 +90,11 @@ def _groups(catalogue: Catalogue) -> Iterator[tuple[str, list[Param], Mapping[st
         owners = {p.name: f"samplers/{part.name}.md" for part in members for p in part.params}
         yield title, [p for part in members for p in part.params], owners
     structure = {**STRUCTURED_PARAMS, **{name: CORE_PARAMS[name] for name in GRAMMAR_OPTIONS}}
-    yield "Structure", list(structure.values()), {**dict.fromkeys(structure, "grammars/json-schema.md"), **GRAMMAR_PAGES}
+    yield (
+        "Structure",
+        list(structure.values()),
+        {**dict.fromkeys(structure, "grammars/json-schema.md"), **GRAMMAR_PAGES},
+    )
     criteria = catalogue.stopping_criteria.values()
     owners = {p.name: f"criteria/{part.name}.md" for part in criteria for p in part.params}
     yield "Ends", [p for part in criteria for p in part.params], owners

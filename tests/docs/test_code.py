@@ -36,7 +36,7 @@ CLAIM = re.compile(rf"^(?:print\(.*)?\)  # ({VALUE}(?: {VALUE})*|\[.*\]|\{{.*\}}
 
 
 def spaced_once(text: str) -> str:
-    """A text whose white space is single blanks, none of them behind a bracket, where NumPy aligns columns."""
+    """A text with single blanks, and none behind a bracket, where NumPy aligns columns."""
     return " ".join(text.split()).replace("[ ", "[")
 
 

@@ -11,7 +11,7 @@ from engine_sampler.grammar import TOOL_FAMILIES
 from engine_sampler.registry import CORE_PARAMS, Registry
 from engine_sampler.scheduler import Scheduler
 
-from .pages import DOCS, PAGES, READ_BY_PEOPLE, name_of
+from .pages import DOCS, PAGES, READ_BY_PEOPLE, ROOT, name_of
 
 PARAMS = Registry(CORE_PARAMS).catalogue.params
 CODE = re.compile(r"`([^`]+)`")
@@ -55,7 +55,9 @@ def anchors_of(page: Path) -> set[str]:
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     headings = re.findall(r"^#+ (.*?) *$", text, re.MULTILINE)
     words = (re.sub(r"[^\w\s-]", "", re.sub(r"<[^>]*>|\]\([^)]*\)", "", heading)) for heading in headings)
-    return {re.sub(r"\s+", "-", word.strip().lower()) for word in words} | set(re.findall(r'id="([\w-]+)"', text))
+    return {re.sub(r"\s+", "-", word.strip().lower()) for word in words} | set(
+        re.findall(r'id="([\w-]+)"', text)
+    )
 
 
 def test_the_site_shows_every_page() -> None:
@@ -77,3 +79,13 @@ def test_every_family_of_models_is_listed() -> None:
     )
     first = [line.strip("|").split("|")[0] for line in section.splitlines() if line.startswith("| `")]
     assert sorted(name for cell in first for name in CODE.findall(cell)) == sorted(TOOL_FAMILIES)
+
+
+def test_the_first_pages_claim_the_same_speed() -> None:
+    claim = re.compile(r"(\d+ µs)\*\*.*?(\d+ times faster than llama.cpp)", re.DOTALL)
+    found = [
+        claim.search(page.read_text(encoding="utf-8")) for page in (DOCS / "index.md", ROOT / "README.md")
+    ]
+    assert found[0] is not None
+    assert found[1] is not None
+    assert found[0].groups() == found[1].groups()

@@ -48,7 +48,7 @@ def test_a_sentence_is_counted_without_code_links_and_headings() -> None:
 
 
 def test_fenced_code_and_tables_are_no_prose() -> None:
-    page = "One.\n\n```python\nnot_prose = 1\n```\n\n| a | b |\n| --- | --- |\n| no | prose |\n\n    indented code\n"
+    page = "One.\n\n```python\nnot_prose = 1\n```\n\n| a | b |\n| --- | --- |\n| no | prose |\n\n    code\n"
     assert sentences(page) == ["One."]
 
 

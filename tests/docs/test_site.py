@@ -4,9 +4,31 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from .pages import DOCS, PAGES, name_of
 
 CONFIGURATION = (DOCS.parent / "zensical.toml").read_text(encoding="utf-8")
+
+
+SOUGHT = {
+    "install": "deploy.md",
+    "streaming": "start.md",
+    "fastapi": "index.md",
+    "asyncio": "index.md",
+    "notebook": "start.md",
+    "security": "security.md",
+    "versions": "policies.md",
+    "speculative": "exactness.md",
+    "memory": "deploy.md",
+    "deprecation": "policies.md",
+}
+"""What people look for, and a page that helps them."""
+
+
+@pytest.mark.parametrize(("word", "page"), SOUGHT.items())
+def test_what_people_look_for_is_found(word: str, page: str) -> None:
+    assert word in (DOCS / page).read_text(encoding="utf-8").lower()
 
 
 def test_every_block_of_code_names_its_language() -> None:
