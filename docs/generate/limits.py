@@ -23,7 +23,7 @@ from engine_sampler.messages.value import MAX_POINTER, MAX_SCALAR
 from engine_sampler.params.costs import MAX_HISTORIES, MAX_PASSES, MAX_REPEATS, MAX_ROW_PASSES
 from engine_sampler.registry import Catalogue
 from engine_sampler.registry.phase_params import MAX_MARKERS, MAX_PHASES
-from engine_sampler.requests.phases.phases import MAX_CHANGES
+from engine_sampler.requests.phases.phases import DEAR_CHANGES, MAX_CHANGES, MAX_RULE_CHANGES, TOKENS_PER_DEAR
 
 from .tables import table
 
@@ -68,6 +68,8 @@ def requests() -> str:
         ("phases", MAX_PHASES),
         ("markers of one kind in a phase", MAX_MARKERS),
         ("changes of phase", MAX_CHANGES),
+        (f"those that count the history anew; one more for every {TOKENS_PER_DEAR} tokens", DEAR_CHANGES),
+        ("changes of the part of a grammar in which other parameters hold", MAX_RULE_CHANGES),
     )  # fmt: skip
 
 
