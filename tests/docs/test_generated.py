@@ -50,6 +50,15 @@ def test_every_part_has_a_page_and_a_picture(generated: Mapping[str, str], catal
         assert {f"criteria/{name}.md", f"pictures/{name}.svg"} <= set(generated)
 
 
+def test_a_new_page_of_a_part_or_of_the_reference_is_in_the_navigation_by_itself(
+    generated: Mapping[str, str],
+) -> None:
+    navigation = generated["../zensical.toml"]
+    for name in generated:
+        if name.startswith(("samplers/", "criteria/", "reference/")) and not name.endswith("index.md"):
+            assert navigation.count(f'"{name}"') == 1, name
+
+
 def test_every_parameter_is_on_the_page_of_parameters(
     generated: Mapping[str, str], catalogue: Catalogue
 ) -> None:

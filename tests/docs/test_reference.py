@@ -66,6 +66,10 @@ def test_the_pages_are_those_of_the_list(pages: Mapping[str, str]) -> None:
     assert list(pages) == ["reference/index.md", *(f"reference/{page.file}.md" for page in PAGES)]
 
 
+def test_a_page_can_be_read_in_one_sitting(pages: Mapping[str, str]) -> None:
+    assert [file for file, text in pages.items() if len(text.split()) > 2500] == []
+
+
 def test_a_method_is_shown_with_its_signature_its_parameters_as_a_table_and_links(
     pages: Mapping[str, str],
 ) -> None:
@@ -73,7 +77,7 @@ def test_a_method_is_shown_with_its_signature_its_parameters_as_a_table_and_link
     assert "    request_id: RequestId | None = None,\n" in text
     assert "| name | meaning |\n| --- | --- |\n| `output_token_ids` | output that it already has: " in text
     assert "[`suspend`](#schedulersuspend)" in text
-    assert "[`GrammarCompiler.submit`](grammar.md#grammarcompilersubmit)" in text
+    assert "[`GrammarCompiler.submit`](compiling.md#grammarcompilersubmit)" in text
 
 
 # --- signatures ----------------------------------------------------------------------------------
