@@ -172,7 +172,7 @@ GROUPS: Mapping[str, Sequence[Page]] = {
             "samplers",
             "Samplers and selectors",
             "What samplers and selectors subclass and are given. "
-            "[Write a plugin](../plugins/index.md) has examples.",
+            "[Write a plugin](../plugins.md) has examples.",
             _CONTRACT,
             _words("Sampler Selector Truncation Selection Stateful Example Rows"),
         ),
@@ -211,7 +211,7 @@ GROUPS: Mapping[str, Sequence[Page]] = {
             "testing",
             "Kits for plugins",
             "The laws of samplers, selectors, criteria and observers. "
-            "[Prove it](../plugins/index.md#3-prove-it) runs one.",
+            "[Prove it](../plugins.md#3-prove-it) runs one.",
             _TESTING,
             _words(
                 "Contract SamplerContract SelectorContract StoppingContract ObserverContract failing_laws "
