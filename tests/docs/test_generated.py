@@ -81,7 +81,7 @@ def test_a_picture_shows_what_the_sampler_does(catalogue: Catalogue) -> None:
 
 
 def test_the_figure_of_speed_has_the_numbers_of_the_benchmarks() -> None:
-    text = (DOCS.parent / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    text = (DOCS / "benchmarks" / "samplers.md").read_text(encoding="utf-8")
     for name, times in speed.results().items():
         assert times["native"] > 0
         assert f"| {name} |" in text

@@ -1,4 +1,4 @@
-"""The figure of speed: the time of one token for several chains, from the table in benchmarks/README.md."""
+"""The figure of speed: the time of one token, from the table in docs/benchmarks/samplers.md."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..svg import FAINT, ORANGE, PURPLE, TEAL, Drawing
 
-RESULTS = Path(__file__).resolve().parents[3] / "benchmarks" / "README.md"
+RESULTS = Path(__file__).resolve().parents[3] / "docs" / "benchmarks" / "samplers.md"
 SIDES = {"native": ORANGE, "llama.cpp": TEAL, "transformers": PURPLE}
 NAMES = {"native": "engine-sampler"}
 
