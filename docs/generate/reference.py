@@ -62,7 +62,7 @@ class Reference:
             sections.append(f"## {title}")
             for page in pages:
                 names = (self._name(entry) for entry in self.contents[page.file])
-                sections += [f"### [{page.title}]({page.file}.md)", page.about, " ".join(names)]
+                sections += [f"### [{page.title}]({page.file}.md)", page.about, "; ".join(names)]
         return "\n\n".join(sections) + "\n"
 
     def _name(self, entry: Entry) -> str:

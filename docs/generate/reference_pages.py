@@ -65,14 +65,14 @@ GROUPS: Mapping[str, Sequence[Page]] = {
             "What an engine holds. Requests join it, and each step takes logits and returns a `StepResult`. "
             "[Embed it in an engine](../embed.md) shows it at work.",
             _CORE,
-            _words("Scheduler BegunStep"),
+            _words("Scheduler"),
         ),
         Page(
             "results",
             "Results of a step",
             "What a step says of each request, and what is left of one that has ended.",
             _CORE,
-            _words("StepResult Record RequestError Logprobs LOGPROBS_KINDS"),
+            _words("StepResult BegunStep Record RequestError Logprobs LOGPROBS_KINDS"),
         ),
         Page(
             "params",
@@ -237,6 +237,17 @@ GROUPS: Mapping[str, Sequence[Page]] = {
             "What samplers compute with. [Exactness](../exactness.md#the-contract) has the formulas.",
             ("engine_sampler.arithmetic",),
         ),
+        Page(
+            "draws",
+            "Weights and draws",
+            "Integer weights of tokens, and random numbers that follow from seed and position.",
+            ("engine_sampler.arithmetic",),
+            _words(
+                "weights distances weight_of_share ONE_WEIGHT WEIGHT_TERMS settle mass_within mass_reaching "
+                "MASS_SLACK log2_mass information entropy_bits keep_heavy pick_by_weight draw64 scale_draw coin "
+                "philox4x32 child_seed stream_of SELECTOR_STREAM DrawsAhead"
+            ),
+        ),
     ),
     "Backends and bridges": (
         Page(
@@ -318,6 +329,14 @@ GROUPS: Mapping[str, Sequence[Page]] = {
             "llama.cpp: the package",
             _packaged("llama.cpp"),
             ("engine_sampler_llama_cpp",),
+            stable=False,
+        ),
+        Page(
+            "llama_cpp_requests",
+            "llama.cpp: requests and rows",
+            _packaged("llama.cpp"),
+            ("engine_sampler_llama_cpp",),
+            _words("from_request Candidates candidates"),
             stable=False,
         ),
         Page(

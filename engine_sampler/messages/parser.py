@@ -84,9 +84,9 @@ class MessageParser(AnswerParser):
                     None: the text's, or "call_" and digits that are random for each parser and fork; so it is
                     where it raises an exception or gives no string, which is reported as a deviation
 
-    The definition of a family is the one by which `tool_calls` constrains its answers, read generously: white
-    space is free around marks and in JSON, members of objects come in any order, what a family's models write
-    now and then is read as well. The answer need not be constrained: where it leaves its definition, that is
+    The definition of a family is the one by which `tool_calls` constrains its answers, read generously. White
+    space is free around marks and in JSON, and members of objects come in any order. What a family's models
+    write now and then is read as well. The answer need not be constrained: where it leaves its definition, that is
     reported, and what follows is read on from the next mark.
 
         parser = MessageParser("qwen_3", tools, tokenizer=tokenizer)
