@@ -244,8 +244,8 @@ GROUPS: Mapping[str, Sequence[Page]] = {
             ("engine_sampler.arithmetic",),
             _words(
                 "weights distances weight_of_share ONE_WEIGHT WEIGHT_TERMS settle mass_within mass_reaching "
-                "MASS_SLACK log2_mass information entropy_bits keep_heavy pick_by_weight draw64 scale_draw coin "
-                "philox4x32 child_seed stream_of SELECTOR_STREAM DrawsAhead"
+                "MASS_SLACK log2_mass information entropy_bits keep_heavy pick_by_weight draw64 scale_draw "
+                "coin philox4x32 child_seed stream_of SELECTOR_STREAM DrawsAhead"
             ),
         ),
     ),

@@ -219,7 +219,8 @@ class Backend:
         """How many draws and cuts bounds of the weights have decided, and how many they left open.
 
         Counted for the requests of `slots` so far, of `plan` or of all plans. A row whose outcome is decided
-        was read once; where it is left open, the whole row was weighed. Called between steps; (0, 0) for a backend that knows no such bounds."""
+        was read once; where it is left open, the whole row was weighed. Called between steps; (0, 0) for a
+        backend that knows no such bounds."""
         return 0, 0
 
     def logprobs(self, logits: LogitRows, token_ids: np.ndarray, top_n: int) -> Logprobs | None:

@@ -86,8 +86,8 @@ class MessageParser(AnswerParser):
 
     The definition of a family is the one by which `tool_calls` constrains its answers, read generously. White
     space is free around marks and in JSON, and members of objects come in any order. What a family's models
-    write now and then is read as well. The answer need not be constrained: where it leaves its definition, that is
-    reported, and what follows is read on from the next mark.
+    write now and then is read as well. The answer need not be constrained: where it leaves its definition,
+    that is reported, and what follows is read on from the next mark.
 
         parser = MessageParser("qwen_3", tools, tokenizer=tokenizer)
         for token_id in answer:

@@ -50,11 +50,11 @@ class Dry(Sampler):
     refused.
     None means newline, colon, double quote and asterisk if there is a tokenizer, else no breakers.
 
-    dry_multiplier 0 is neutral; dry_penalty_last_n 0 turns it off, −1 is the whole history.
-    Source: p-e-w 2024, as computed by llama.cpp. There the exponent is limited by an estimate of where
-    base^j leaves float32. A product with the multiplier beyond float32 is −inf there, which may remove a row's
-    last token; here no penalty removes a token, and one at −FLT_MAX is drawn only if all others are there or
-    removed. There, a base below 1 turns the sampler off, special tokens count as text, and −1 is off.
+    dry_multiplier 0 is neutral; dry_penalty_last_n 0 turns it off, −1 is the whole history. Source: p-e-w
+    2024, as computed by llama.cpp. There the exponent is limited by an estimate of where base^j leaves
+    float32. A product with the multiplier beyond float32 is −inf there, which may remove a row's last token;
+    here no penalty removes a token, and one at −FLT_MAX is drawn only if all others are there or removed.
+    There, a base below 1 turns the sampler off, special tokens count as text, and −1 is off.
     """
 
     name = "dry"

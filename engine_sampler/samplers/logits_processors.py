@@ -50,9 +50,9 @@ class LogitsProcessors(Sampler):
 
     A function changes `logits` and returns None, or returns another row: an array, or a torch tensor on the
     host. A removed token stays removed. It is called on the host, for each row by itself, also where a
-    backend runs the rest of the chain. It may be called more than once for a step, so what it does must follow
-    from its arguments. One that raises, or whose row has another shape, NaN, +inf or no
-    token left, ends its request with an error, and no other.
+    backend runs the rest of the chain. It may be called more than once for a step, so what it does must
+    follow from its arguments. One that raises, or whose row has another shape, NaN, +inf or no token left,
+    ends its request with an error, and no other.
 
     Its place is directly after masks and biases, before the penalties, as in vLLM; with the order
     "transformers", behind the penalties and before temperature. An explicit order puts it anywhere.

@@ -155,8 +155,8 @@ class LogitsProcessor(_Follower):
     a vocabulary without EOS always needs it, and `settings` then holds it. Not for use with a `draft_model`:
     llama-cpp-python shows processors its drafts as if they were accepted.
 
-    Nor for use with llama-cpp-python's `logit_bias` or a grammar of its own, which may refuse the drawn token:
-    `grammar`, `response_format` with json_object, `tool_choice` with the name of a tool.
+    Nor for use with llama-cpp-python's `logit_bias` or a grammar of its own, which may refuse the drawn
+    token: `grammar`, `response_format` with json_object, `tool_choice` with the name of a tool.
     `SamplingParams` take all of these. With the tokenizer of `tokenizer_of` a completion raises
     `ParameterError`, for a grammar in place of its second token; with another tokenizer, a warning is logged
     once the grammar has replaced a token.
