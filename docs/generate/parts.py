@@ -117,7 +117,13 @@ def _list(parts: Iterable[Part]) -> str:
 
 
 def _head(part: Part, alternative: str) -> list[str]:
-    return [f"# {part.name}", summary(type(part)), f"![{alternative}](../pictures/{part.name}.svg)"]
+    picture = f"![{alternative}](../pictures/{part.name}.svg)"
+    if not isinstance(part, StoppingCriteria):
+        picture = (
+            f'<picture><source media="(max-width: 45em)" srcset="../pictures/narrow/{part.name}.svg">'
+            f'<img alt="{alternative}" src="../pictures/{part.name}.svg"></picture>'
+        )
+    return [f"# {part.name}", summary(type(part)), picture]
 
 
 def _caption(part: Sampler | Selector, scene: Scene) -> str:

@@ -41,6 +41,7 @@ def files() -> Mapping[str, str]:
     for part in parts.in_chain_order(catalogue):
         texts[f"samplers/{part.name}.md"] = parts.sampler_page(part, catalogue)
         texts[f"pictures/{part.name}.svg"] = bars.draw(part)
+        texts[f"pictures/narrow/{part.name}.svg"] = bars.draw(part, narrow=True)
     for criterion in catalogue.stopping_criteria.values():
         texts[f"criteria/{criterion.name}.md"] = parts.criterion_page(criterion)
         texts[f"pictures/{criterion.name}.svg"] = timelines.draw(criterion)

@@ -39,7 +39,12 @@ def test_the_committed_files_are_up_to_date(generated: Mapping[str, str]) -> Non
 
 def test_nothing_is_left_of_parts_that_are_gone(generated: Mapping[str, str]) -> None:
     folders = ("pictures", "samplers", "criteria", "reference")
-    present = {path.relative_to(DOCS).as_posix() for folder in folders for path in (DOCS / folder).iterdir()}
+    present = {
+        path.relative_to(DOCS).as_posix()
+        for folder in folders
+        for path in (DOCS / folder).rglob("*")
+        if path.is_file()
+    }
     assert present <= set(generated), REGENERATE
 
 

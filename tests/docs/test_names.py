@@ -44,7 +44,7 @@ def test_our_names_in_the_tables_of_other_systems_are_parameters(page: Path) -> 
 def test_links_and_pictures_exist() -> None:
     for page in PAGES:
         text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+        for target in re.findall(r"(?:\]\(|(?:src|srcset)=\")([^)#\s\"]+)", text):
             assert (page.parent / target).exists(), f"{name_of(page)}: {target}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from .pages import DOCS, PAGES, name_of
 
@@ -34,6 +35,26 @@ def test_nothing_of_the_site_is_loaded_from_the_network() -> None:
         assert "http" not in path.read_text(encoding="utf-8"), path.name
     assert "http" not in CONFIGURATION
     assert "font = false" in CONFIGURATION
+
+
+def test_a_narrow_screen_shows_both_rows_of_a_sampler() -> None:
+    for page in (DOCS / "samplers").glob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        if page.stem != "index":
+            source = f'<source media="(max-width: 45em)" srcset="../pictures/narrow/{page.stem}.svg">'
+            assert source in text, page.name
+            narrow, wide = (DOCS / "pictures" / folder / f"{page.stem}.svg" for folder in ("narrow", "."))
+            assert width_of(narrow) <= 360 < width_of(wide)
+            assert [narrow.read_text("utf-8").count(row) for row in (">peaked<", ">flat<")] == [
+                wide.read_text("utf-8").count(row) for row in (">peaked<", ">flat<")
+            ]
+
+
+def width_of(picture: Path) -> float:
+    """The width of a picture in pixels."""
+    found = re.search(r' width="([\d.]+)"', picture.read_text(encoding="utf-8"))
+    assert found
+    return float(found[1])
 
 
 def test_pictures_lie_where_the_style_finds_them() -> None:
