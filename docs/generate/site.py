@@ -48,6 +48,7 @@ def files() -> Mapping[str, str]:
     texts |= Reference().files()
     texts["pictures/order_of_sums.svg"] = exactness.draw()
     texts["pictures/speed.svg"] = speed.draw()
+    texts["pictures/narrow/speed.svg"] = speed.draw(speed.NARROW)
     for path in sorted(DOCS.rglob("*.md")):
         name = path.relative_to(DOCS).as_posix()
         if name not in texts and _MARKED.search(text := path.read_text(encoding="utf-8")):
