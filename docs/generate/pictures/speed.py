@@ -18,7 +18,7 @@ MARGIN, TOP, FOOT = 6.0, 34.0, 26.0
 
 @dataclass(frozen=True)
 class Layout:
-    """Where things are: the axis from `left` to `right`, lines `line` apart, ratios in columns `column` apart."""
+    """Where things are: the axis from `left` to `right`, lines and columns of ratios so far apart."""
 
     width: float
     left: float
