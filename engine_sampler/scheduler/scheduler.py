@@ -161,8 +161,8 @@ class Scheduler:
         """Add a request; returns its id (`request_id`, or a new integer).
 
         output_token_ids  output that it already has: it continues exactly as if these tokens had been drawn
-                          here, except that selectors which learn from their own draws (mirostat, adaptive_p)
-                          start from scratch, and that no logprobs of these tokens are known. To preempt a
+                          here. But selectors which learn from their own draws (mirostat, adaptive_p) start
+                          from scratch, and no logprobs of these tokens are known. To preempt a
                           request and continue it later with both, use `suspend` and `resume`.
         grammar           a compiled grammar, any object with a matcher's methods
                           (`engine_sampler.grammar.Matcher`), Lark text, or the name of a grammar. Text and
