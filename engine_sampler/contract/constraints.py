@@ -124,8 +124,8 @@ class ConstraintReader:
     def read_body(self, body: dict[str, Any], tool_family: str | None, reasoning: str) -> Mapping[str, Any]:
         """Take from a body the keys that ask for structured output in other words.
 
-        These are `response_format`, `tools` and others. Returns the structured parameters that they stand for.
-        All readers are asked, whichever of them a scheduler uses.
+        These are `response_format`, `tools` and others. Returns the structured parameters that they stand
+        for. All readers are asked, whichever of them a scheduler uses.
 
         tool_family, reasoning  as in `SamplingParams.from_dict`
         """

@@ -209,8 +209,8 @@ class Grammar:
                      to so many white-space characters; other strings: a regular expression for it
         numbers      how they are written. A number: up to so many digits before the point, and after it, and
                      up to 3 of an exponent. More are allowed where the schema itself needs more; integers
-                     have no point and no exponent. "any": as JSON Schema has it, for which `1.0` and `1e5` are
-                     integers, of any length. None: 40
+                     have no point and no exponent. "any": as JSON Schema has it, for which `1.0` and `1e5`
+                     are integers, of any length. None: 40
         key_order    "any", or "schema": the keys of `properties` in its order, then all others
         draft        of schemas without `$schema`: "4", "6", "7", "2019-09" or "2020-12" (None)
         resources    schemas by URI, each as `schema`, to which a `$ref` may lead; nothing is ever fetched
