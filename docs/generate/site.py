@@ -10,6 +10,7 @@ from engine_sampler import arithmetic
 from engine_sampler.registry import CORE_PARAMS, Catalogue, Registry
 
 from . import grammar_engine, parameters, parts
+from .copies import copies
 from .docstrings import outline
 from .pictures import bars, exactness, speed, timelines
 from .reference import HERE, Reference
@@ -46,6 +47,7 @@ def files() -> Mapping[str, str]:
         texts[f"criteria/{criterion.name}.md"] = parts.criterion_page(criterion)
         texts[f"pictures/{criterion.name}.svg"] = timelines.draw(criterion)
     texts |= Reference().files()
+    texts |= copies()
     texts["pictures/order_of_sums.svg"] = exactness.draw()
     texts["pictures/speed.svg"] = speed.draw()
     texts["pictures/narrow/speed.svg"] = speed.draw(speed.NARROW)

@@ -5,7 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from docs.generate.copies import page_of
+
 from .pages import DOCS, PAGES, name_of
+
+SEARCHED = ("benchmarks", "contributing", "performance", "speculative", "streaming")
+"""The search has no stemming, and looks at titles and headings first."""
 
 CONFIGURATION = (DOCS.parent / "zensical.toml").read_text(encoding="utf-8")
 
@@ -55,6 +60,24 @@ def width_of(picture: Path) -> float:
     found = re.search(r' width="([\d.]+)"', picture.read_text(encoding="utf-8"))
     assert found
     return float(found[1])
+
+
+def test_a_page_of_the_repository_is_shown_with_links_that_lead_to_pages_of_the_site() -> None:
+    links = "[a](docs/b.md#c) [d](CHANGELOG.md) [e](plugins/f) [g](#h)"
+    code = "```python\ndef f():\n\n    x\n```\n"
+    text = f"{links}\n\n    make it\n\n{code}"
+    shown = "[a](b.md#c) [d](changelog.md) e [g](#h)\n\n```sh\nmake it\n```\n\n"
+    assert page_of(text) == shown + code.replace("python", "py")
+
+
+def test_words_that_people_search_for_are_in_headings() -> None:
+    headings = " ".join(
+        heading.lower()
+        for page in PAGES
+        if page.parent.name != "reference"
+        for heading in re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    assert [word for word in SEARCHED if not re.search(rf"\b{word}\b", headings)] == []
 
 
 def test_pictures_lie_where_the_style_finds_them() -> None:
