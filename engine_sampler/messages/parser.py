@@ -51,7 +51,7 @@ class MessageParser(AnswerParser):
                     are content
     starts_inside   whether the text begins within thoughts; None: as `reasoning` says
     structural_tag  a structural tag that constrains the answer (`Grammar.from_structural_tag`)
-    reasoning_marks what begins and what ends thoughts, for a model without a family
+    reasoning_marks  what begins and what ends thoughts, for a model without a family
     tokenizer       whose ids are fed; None: text is fed
     skip_special_tokens  whether special tokens that mark nothing have no text
     stop            strings at the first of which thoughts or content end, and with them what is read; within

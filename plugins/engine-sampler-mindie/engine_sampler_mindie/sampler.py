@@ -61,7 +61,7 @@ class Sampler:
                   A temperature of 0 is greedy in both.
     pad_token_id  the token with which the callers pad rows of ids, from −1 to the width of the logits; −1
                   and that width are padding in any case.
-    eos_token_ids the tokens that end a text. One of them is never padding, even as pad_token_id: a row may
+    eos_token_ids  the tokens that end a text. One of them is never padding, even as pad_token_id: a row may
                   end with it. Callers whose pad token is an EOS token pad with −1 or the width, as
                   MindIE's document recommends.
     logprobs      False: without logprobs, which cost more than the draw; `logits_or_logprobs` is None, and
