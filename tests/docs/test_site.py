@@ -42,6 +42,13 @@ def test_nothing_of_the_site_is_loaded_from_the_network() -> None:
     assert "font = false" in CONFIGURATION
 
 
+def test_a_name_in_a_table_stays_in_one_piece() -> None:
+    style = (DOCS / "site.css").read_text(encoding="utf-8")
+    rule = re.search(r"table:not\(\[class\]\) td code {([^}]*word-break[^}]*)}", style)
+    assert rule
+    assert "word-break: normal" in rule[1]
+
+
 def test_a_narrow_screen_shows_both_rows_of_a_sampler() -> None:
     for page in (DOCS / "samplers").glob("*.md"):
         text = page.read_text(encoding="utf-8")
