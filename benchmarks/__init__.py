@@ -1,4 +1,4 @@
-"""Sampling times, compared with the peers and with reading the logits once; see README.md.
+"""Sampling times, compared with the peers and with reading the logits once; see docs/benchmarks.
 
 Importing this package limits NumPy and torch to one thread, as long as they are imported afterwards.
 """

@@ -1,4 +1,4 @@
-"""Write a run's numbers into README.md, between the markers, and draw speed.svg.
+"""Write a run's numbers into docs/benchmarks/samplers.md, between the markers.
 
 python -m benchmarks.render results.json
 """
@@ -27,7 +27,6 @@ from .cases import (
     TINY,
     Shape,
 )
-from .plot import draw
 from .results import (
     ADAPTER,
     ADD_AND_REMOVE,
@@ -53,7 +52,7 @@ from .results import (
     prompt_of,
 )
 
-HERE = Path(__file__).parent
+PAGES = Path(__file__).parents[1] / "docs" / "benchmarks"
 START, END = "<!-- results -->", "<!-- end of results -->"
 CPUS = {(6, 207): "Emerald Rapids", (25, 17): "Zen 4"}
 """(family, model) → the microarchitecture of CPUs whose name does not reveal it."""
@@ -62,15 +61,14 @@ CPUS = {(6, 207): "Emerald Rapids", (25, 17): "Zen 4"}
 def main(path: str) -> None:
     results = Results.read(Path(path))
     write_between(START, END, report(results))
-    draw(results, HERE / "speed.svg")
 
 
 def write_between(start: str, end: str, text: str) -> None:
-    """Put `text` between two markers of benchmarks/README.md."""
-    readme = HERE / "README.md"
-    before, _, rest = readme.read_text("utf-8").partition(start)
+    """Put `text` between two markers of the page of docs/benchmarks that has them."""
+    page = next(page for page in PAGES.glob("*.md") if start in page.read_text("utf-8"))
+    before, _, rest = page.read_text("utf-8").partition(start)
     _, _, after = rest.partition(end)
-    readme.write_text(f"{before}{start}\n\n{text}\n\n{end}{after}", "utf-8")
+    page.write_text(f"{before}{start}\n\n{text}\n\n{end}{after}", "utf-8")
 
 
 def report(results: Results) -> str:
@@ -262,9 +260,9 @@ def around_a_step(results: Results) -> str:
 def noise(results: Results) -> str:
     return (
         f"Every number is the median of its rounds; every ratio is that of two medians from the same loop. "
-        f"The interquartile range of the rounds is at most {results.spread(0.5):.0%} of the median for half "
-        f"of the {len(results.entries)} numbers, at most {results.spread(0.9):.0%} for nine in ten, and "
-        f"{results.spread(1.0):.0%} in the worst case."
+        f"The interquartile range of the rounds, of {len(results.entries)} numbers: at most "
+        f"{results.spread(0.5):.0%} of the median for half of them, {results.spread(0.9):.0%} for nine in "
+        f"ten, {results.spread(1.0):.0%} in the worst case."
     )
 
 

@@ -1,7 +1,7 @@
-"""Measures whole engines: python -m benchmarks.generation [--engine NAME ...] [--seconds N] [--readme]
+"""Measures whole engines: python -m benchmarks.generation [--engine NAME ...] [--seconds N] [--write]
 
-Prints Markdown tables, and a line with the ratios that docs/performance.md quotes. --readme also writes the
-tables into benchmarks/README.md. An engine whose libraries are missing is left out.
+Prints Markdown tables, and a line with the ratios that docs/performance.md quotes. --write also writes the
+tables into docs/benchmarks. An engine whose libraries are missing is left out.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main() -> None:
             speeds[engine] = _measure(engine, options.vocabulary, options.seconds)
     text = report(speeds)
     print(text, f"docs/performance.md: {headline(speeds)}", sep="\n\n")
-    if options.readme:
+    if options.write:
         write_between(START, END, text)
 
 
@@ -44,7 +44,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--engine", nargs="+", default=list(NEEDED), choices=NEEDED)
     parser.add_argument("--vocabulary", type=int, default=MAIN, help="the number of tokens")
     parser.add_argument("--seconds", type=float, default=8.0, help="per case, at least five rounds; 0: one")
-    parser.add_argument("--readme", action="store_true", help="write the tables into benchmarks/README.md")
+    parser.add_argument("--write", action="store_true", help="write the tables into docs/benchmarks")
     return parser.parse_args()
 
 

@@ -1,6 +1,6 @@
 """How often a draft is accepted, by how it was drawn: python -m benchmarks.generation.drafts
 
-Prints a Markdown table; --readme also writes it into benchmarks/README.md. Nothing is timed.
+Prints a Markdown table; --write also writes it into docs/benchmarks. Nothing is timed.
 
 The draft model's logits are the model's with noise N(0, σ). Both go through the same chain. A draft is
 accepted if it is what the model's row draws: with the same seed and position both draws take the same random
@@ -45,11 +45,11 @@ def main() -> None:
     )
     parser.add_argument("--vocabulary", type=int, default=32_000, help="the number of tokens")
     parser.add_argument("--rows", type=int, default=500, help="per line")
-    parser.add_argument("--readme", action="store_true", help="write the table into benchmarks/README.md")
+    parser.add_argument("--write", action="store_true", help="write the table into docs/benchmarks")
     given = parser.parse_args()
     text = report(given.vocabulary, given.rows)
     print(text)
-    if given.readme:
+    if given.write:
         write_between(START, END, text)
 
 

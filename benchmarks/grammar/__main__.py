@@ -1,11 +1,11 @@
 """Compares grammar engines: ours, llguidance and xgrammar, on one core, with the same tasks, in one session.
 
-python -m benchmarks.grammar --harness HARNESS --data DATA [--out FOLDER] [--only PART ...] [--readme]
+python -m benchmarks.grammar --harness HARNESS --data DATA [--out FOLDER] [--only PART ...] [--write]
 
 HARNESS is a program that runs an engine over a file of tasks and times every call (`run`, `exact`). DATA is
 the folder that contains maskbench_dev.jsonl and json_schema_test_suite_2020-12.jsonl. The environment
-variables GRAMMAR_HARNESS and GRAMMAR_DATA are their defaults. Prints a Markdown table; --readme also writes
-it into benchmarks/README.md. Parts that have already been measured are read from FOLDER unless --only names
+variables GRAMMAR_HARNESS and GRAMMAR_DATA are their defaults. Prints a Markdown table; --write also writes
+it into docs/benchmarks. Parts that have already been measured are read from FOLDER unless --only names
 them.
 """
 
@@ -20,6 +20,7 @@ from pathlib import Path
 
 from engine_sampler.grammar.engines import native
 
+from ..render import write_between
 from . import tasks as grammar_tasks
 from .report import report
 from .results import collect_all
@@ -51,8 +52,8 @@ def main() -> None:
                 _measure(args, engine, part, tasks)
     text = report(collect_all(args.engines, args.out))
     print(text)
-    if args.readme:
-        _write_readme(text)
+    if args.write:
+        write_between(START, END, text)
 
 
 def _arguments() -> argparse.Namespace:
@@ -73,7 +74,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--core", type=int, default=max(os.sched_getaffinity(0), default=0), help="the core to run on"
     )
-    parser.add_argument("--readme", action="store_true", help="write the table into README.md")
+    parser.add_argument("--write", action="store_true", help="write the table into docs/benchmarks")
     given = parser.parse_args()
     for name in ("harness", "data"):
         if getattr(given, name) is None:
@@ -126,13 +127,6 @@ def _run(command: Sequence[str], folder: Path) -> bool:
     if done.returncode:
         print(f"failed with status {done.returncode}; skipped", file=sys.stderr, flush=True)
     return done.returncode == 0
-
-
-def _write_readme(text: str) -> None:
-    readme = BENCHMARKS / "README.md"
-    before, _, rest = readme.read_text("utf-8").partition(START)
-    _, _, after = rest.partition(END)
-    readme.write_text(f"{before}{START}\n\n{text}\n\n{END}{after}", "utf-8")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Our sampler beside engines' own: python -m benchmarks.peers [--engine NAME ...] [--rows N ...] [--readme]
+"""Our sampler beside engines' own: python -m benchmarks.peers [--engine NAME ...] [--rows N ...] [--write]
 
-Prints Markdown tables; --readme also writes them into benchmarks/README.md. An engine whose libraries are
+Prints Markdown tables; --write also writes them into docs/benchmarks. An engine whose libraries are
 missing is left out.
 """
 
@@ -48,7 +48,7 @@ def main() -> None:
         costs[engine] = _measure(engine, module, options)
     text = report(costs)
     print(text)
-    if options.readme:
+    if options.write:
         write_between(START, END, text)
 
 
@@ -61,7 +61,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--seconds", type=float, default=2.0, help="per number, at least three rounds; 0: one"
     )
-    parser.add_argument("--readme", action="store_true", help="write the tables into benchmarks/README.md")
+    parser.add_argument("--write", action="store_true", help="write the tables into docs/benchmarks")
     return parser.parse_args()
 
 

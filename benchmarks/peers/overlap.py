@@ -1,4 +1,4 @@
-"""Sampling on the CPU beside a simulated device: python -m benchmarks.peers.overlap [--rows N ...] [--readme]
+"""Sampling on the CPU beside a simulated device: python -m benchmarks.peers.overlap [--rows N ...] [--write]
 
 The requests are halved: while the device runs the forward pass of one half, the CPU draws the tokens of the
 other, which its next pass needs. A pass takes a given time, and no processor time. What draws take is
@@ -129,7 +129,7 @@ def main() -> None:
     parser.add_argument("--vocabulary", type=int, default=MAIN, help="the number of tokens")
     parser.add_argument("--rows", type=int, nargs="+", default=list(ROWS))
     parser.add_argument("--steps", type=int, default=512, help="row-steps measured for each size")
-    parser.add_argument("--readme", action="store_true", help="write the tables into benchmarks/README.md")
+    parser.add_argument("--write", action="store_true", help="write the tables into docs/benchmarks")
     options = parser.parse_args()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
@@ -139,7 +139,7 @@ def main() -> None:
         measured[chain] = sample_seconds(settings, options.vocabulary, options.rows, options.steps)
     text = report(measured)
     print(text)
-    if options.readme:
+    if options.write:
         write_between(START, END, text)
 
 

@@ -1,7 +1,7 @@
 """Reads of the logits that chains take, by instruction set: python -m benchmarks.peers.reads
 
-Prints a Markdown table, with the bars beside the numbers that have one; --readme also writes it into
-benchmarks/README.md. Takes about three minutes. `--before LIBRARY` compares flat rows with
+Prints a Markdown table, with the bars beside the numbers that have one; --write also writes it into
+docs/benchmarks. Takes about three minutes. `--before LIBRARY` compares flat rows with
 another build of the library.
 """
 
@@ -71,11 +71,11 @@ def main() -> None:
     parser.add_argument("--before", type=Path, help="another build of the library")
     parser.add_argument("--vocabulary", type=int, default=MAIN, help="the number of tokens")
     parser.add_argument("--seconds", type=float, default=0.4, help="per number, at least five rounds")
-    parser.add_argument("--readme", action="store_true", help="write the table into benchmarks/README.md")
+    parser.add_argument("--write", action="store_true", help="write the table into docs/benchmarks")
     given = parser.parse_args()
     text = report(dict(_measure([isa for isa in ISAS if _runs(isa)][:3], given)))
     print(text)
-    if given.readme:
+    if given.write:
         write_between(START, END, text)
 
 

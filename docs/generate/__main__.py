@@ -14,7 +14,7 @@ def main() -> None:
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8", newline="\n")
             print(name)
-    for path in (*DOCS.glob("pictures/*.svg"), *DOCS.glob("reference/*.md")):
+    for path in (*DOCS.glob("pictures/**/*.svg"), *DOCS.glob("reference/*.md")):
         if path.relative_to(DOCS).as_posix() not in texts:
             path.unlink()
 

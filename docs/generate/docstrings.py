@@ -21,6 +21,9 @@ _LATER = re.compile(r" (?=(?:Sources?|Semantics): )")
 _NUMBERED = re.compile(r"^(\d+\.|-) ")
 _NAME = re.compile(r"(?<![\w.])([A-Za-z][A-Za-z0-9]*_\w+(?:=\w+|\(\w*\))?)(?!\w)")
 
+LONGEST_CELL = 40
+"""The most words in a cell of a table."""
+
 _POWER = re.compile(r"\^(?:\(([^()]*)\)|([−-]?[\w.]*\w))")
 
 
@@ -98,9 +101,11 @@ def _kind(line: str) -> str:
 
 
 def _terms(items: list[list[str]]) -> str:
-    """A list of terms, as a table."""
+    """A list of terms, as a table; as points if one of them says more than fits a cell."""
     matches = [(_TERM.match(lines[0]), lines[1:]) for lines in items]
     rows = [[_names(m[1]), inline(" ".join([m[2], *more]))] for m, more in matches if m]
+    if any(len(meaning.split()) > LONGEST_CELL for _, meaning in rows):
+        return "\n".join(f"- {name}: {meaning}" for name, meaning in rows)
     return table(["name", "meaning"], rows)
 
 

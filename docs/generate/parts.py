@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from engine_sampler.contract import Example, Sampler, Selector, StoppingCriteria, Truncation
@@ -53,6 +53,12 @@ def in_chain_order(catalogue: Catalogue) -> list[Sampler | Selector]:
     return sorted([*parts, *catalogue.selectors.values()], key=lambda part: groups.index(group_of(part)))
 
 
+def by_group(catalogue: Catalogue) -> Mapping[str, Sequence[Sampler | Selector]]:
+    """The samplers and selectors of each group, by its key in `GROUPS`."""
+    members = in_chain_order(catalogue)
+    return {group: [part for part in members if group_of(part) == group] for group in GROUPS}
+
+
 # --- pages ---------------------------------------------------------------------------------------
 
 
@@ -90,9 +96,8 @@ def criterion_page(part: StoppingCriteria) -> str:
 def sampler_list(catalogue: Catalogue) -> str:
     """Tables of all samplers and selectors, by group."""
     sections = []
-    for group, title in GROUPS.items():
-        members = [part for part in in_chain_order(catalogue) if group_of(part) == group]
-        sections += [f"## {title}", INTRODUCTIONS[group], _list(members)]
+    for group, members in by_group(catalogue).items():
+        sections += [f"## {GROUPS[group]}", INTRODUCTIONS[group], _list(members)]
     return "\n\n".join(sections)
 
 
@@ -112,7 +117,13 @@ def _list(parts: Iterable[Part]) -> str:
 
 
 def _head(part: Part, alternative: str) -> list[str]:
-    return [f"# {part.name}", summary(type(part)), f"![{alternative}](../pictures/{part.name}.svg)"]
+    picture = f"![{alternative}](../pictures/{part.name}.svg)"
+    if not isinstance(part, StoppingCriteria):
+        picture = (
+            f'<picture><source media="(max-width: 45em)" srcset="../pictures/narrow/{part.name}.svg">'
+            f'<img alt="{alternative}" src="../pictures/{part.name}.svg"></picture>'
+        )
+    return [f"# {part.name}", summary(type(part)), picture]
 
 
 def _caption(part: Sampler | Selector, scene: Scene) -> str:

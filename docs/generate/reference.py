@@ -10,7 +10,7 @@ from typing import Any
 import engine_sampler
 
 from .docstrings import first_sentence, markdown
-from .reference_pages import HOOKS, PAGES, Entry, contents
+from .reference_pages import GROUPS, HOOKS, PAGES, Entry, contents
 from .signatures import attribute_docs, call_line, class_line
 from .tables import table
 
@@ -49,27 +49,27 @@ class Reference:
         first = [entry for entries in self.contents.values() for entry in entries if _is_first(entry)]
         sections = [
             "# API reference",
-            "Every public name, with its signature and its docstring, as `help` has it. What is *stable* "
-            "keeps its name, its parameters and its meaning from 0.1 to 1.0, or warns for one release "
-            "first; what is *experimental* may change in any release, as the changelog then says.",
+            "Every public name, with its signature and its docstring, as `help` has it.",
+            "- *stable*: it keeps its name, its parameters and its meaning from 0.1 to 1.0, or warns for one "
+            "release first.\n"
+            "- *experimental*: it may change in any release, as the changelog then says.",
             "## What an engine holds",
             "All of `engine_sampler`. What plugins subclass is in `engine_sampler.contract`; the kits that "
             "prove them are in `engine_sampler.testing`.",
             self._table(first),
         ]
-        for page in PAGES:
-            sections += [
-                f"## [{page.title}]({page.file}.md)",
-                page.about,
-                self._table(self.contents[page.file]),
-            ]
+        for title, pages in GROUPS.items():
+            sections.append(f"## {title}")
+            for page in pages:
+                names = (self._name(entry) for entry in self.contents[page.file])
+                sections += [f"### [{page.title}]({page.file}.md)", page.about, "; ".join(names)]
         return "\n\n".join(sections) + "\n"
 
+    def _name(self, entry: Entry) -> str:
+        return f"[`{entry.label}`]({self.places[entry.label]})"
+
     def _table(self, entries: Sequence[Entry]) -> str:
-        rows = [
-            [f"[`{entry.label}`]({self.places[entry.label]})", _state(entry), first_sentence(entry.doc)]
-            for entry in entries
-        ]
+        rows = [[self._name(entry), _state(entry), first_sentence(entry.doc)] for entry in entries]
         return table(["name", "state", "what it is"], rows)
 
     def _entry(self, entry: Entry) -> Iterator[str]:

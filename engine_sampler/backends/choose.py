@@ -61,10 +61,9 @@ def target_of(backend: Backend) -> str:
 def named_backend(name: str | Backend) -> Backend | None:
     """The backend that `name` or the environment selects; None if the choice is automatic.
 
-    "library:PATH" is the shared library at PATH, loaded once, with the time limit for its steps that
-    ENGINE_SAMPLER_LIBRARY_TIMEOUT sets in seconds, if it is set. Raises ValueError for a name that
-    no plugin registers and for a backend that cannot be used here, `LibraryError` for a library that cannot
-    be used.
+    "library:PATH" is the shared library at PATH, loaded once. ENGINE_SAMPLER_LIBRARY_TIMEOUT sets a time
+    limit for its steps, in seconds. Raises ValueError for a name that no plugin registers and for a backend
+    that cannot be used here. A library that cannot be used raises `LibraryError`.
     """
     choice = named_choice(name)
     if choice is None:

@@ -45,8 +45,9 @@ class HostRun:
             self.count(batch, rows, why)
 
     def resume(self, batch: Batch, group: Group, step: int, survivors: Survivors, why: Reason) -> None:
-        """Run the chain of `group`, its plan, from its sampler number `step` on, for the rows of `batch` in
-        `survivors`, which the samplers before it have left."""
+        """Run the chain of `group` from its sampler number `step` on.
+
+        It runs for the rows of `batch` in `survivors`, with the tokens that the samplers before have left."""
         _numpy().resume(batch, group, step, survivors)
         self.count(batch, survivors, why)
 

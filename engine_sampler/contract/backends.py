@@ -210,15 +210,17 @@ class Backend:
         bitmask  int32 [requests, ceil(vocab / 32)]; it changes after this call.
         rows     which of its rows hold masks.
 
-        The next step passes what this returns to `run`, as `Batch.prepared_masks`, if its logits have one row
-        for each of these requests in the same order. None: nothing is prepared.
+        The next step passes what this returns to `run`, as `Batch.prepared_masks`. It does so if its logits
+        have one row for each of these requests in the same order. None: nothing is prepared.
         """
         return None
 
     def decisions(self, slots: SlotTable, plan: Any = None) -> tuple[int, int]:
-        """How many draws and cuts of `plan` or of all plans bounds of the weights have decided for the
-        requests of `slots` so far, so that the row was read once; and how many they left open, so that
-        the whole row was weighed. Called between steps; (0, 0) for a backend that knows no such bounds."""
+        """How many draws and cuts bounds of the weights have decided, and how many they left open.
+
+        Counted for the requests of `slots` so far, of `plan` or of all plans. A row whose outcome is decided
+        was read once; where it is left open, the whole row was weighed. Called between steps; (0, 0) for a
+        backend that knows no such bounds."""
         return 0, 0
 
     def logprobs(self, logits: LogitRows, token_ids: np.ndarray, top_n: int) -> Logprobs | None:

@@ -122,9 +122,10 @@ class ConstraintReader:
         """Do the work now that the first constraint for a vocabulary would do; by default there is none."""
 
     def read_body(self, body: dict[str, Any], tool_family: str | None, reasoning: str) -> Mapping[str, Any]:
-        """Take from the body of a request the keys that ask for structured output in other words
-        (`response_format`, `tools`, …), and return the structured parameters that they stand for. All
-        readers are asked, whichever of them a scheduler uses.
+        """Take from a body the keys that ask for structured output in other words.
+
+        These are `response_format`, `tools` and others. Returns the structured parameters that they stand
+        for. All readers are asked, whichever of them a scheduler uses.
 
         tool_family, reasoning  as in `SamplingParams.from_dict`
         """

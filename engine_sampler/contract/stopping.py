@@ -73,8 +73,8 @@ class StoppingCriteria(Stateful):
         """Which rows of `input_ids` [rows, length] end with their last token: bool [rows], as a NumPy array,
         or as a tensor on the same device if a torch tensor is given.
 
-        Unless a subclass documents otherwise, a row is treated as the output of a request without
-        parameters, whose tokens are all that is known about it.
+        A row is treated as the output of a request without parameters, unless a subclass documents
+        otherwise. Its tokens are all that is known about it.
         """
         rows = token_rows(input_ids)
         return flags_like(input_ids, [self.ends(row.tolist()) for row in rows])

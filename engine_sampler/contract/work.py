@@ -73,8 +73,8 @@ class Work:
 def spending(work: Work | None) -> Callable[[int], None]:
     """A function that counts the steps of one call, which begins now; without `work` it counts nothing.
 
-    It is called before anything is done, with the steps that this will take, and raises UnfinishedError if
-    the call has used up what it may do.
+    It is called before anything is done, with the steps that this will take. It raises UnfinishedError if the
+    call has used up what it may do.
     """
     if work is None:
         return _count_nothing

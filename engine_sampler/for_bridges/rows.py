@@ -161,9 +161,10 @@ def follow_update(
 ) -> None:
     """Apply a change of a persistent batch to what is kept for its rows: removals, then arrivals, then moves.
 
-    update  None for no change; else it has `removed`, rows; `added`, each a row and the arguments of `enter`,
-            which gives what is kept for it, or None; and `moved`, each a row, another one that it takes the
-            place of, and a direction, whose name is "SWAP" if that one gets the first row in return.
+    update  None for no change; else it has `removed`, `added` and `moved`. Removed are rows. Added is each a
+            row and the arguments of `enter`, which gives what is kept for it, or None. Moved is each a row,
+            another one that it takes the place of, and a direction: its name is "SWAP" if the two change
+            places.
     leave   called with what is no longer there.
     """
     if update is None:

@@ -52,7 +52,7 @@ class Grammar:
              grammar, and for one in GBNF whose texts another rule than `root` derives
 
     The `from_` methods raise `GrammarError` for input that cannot be read, with line and column where they
-    are known, and `GrammarLimitError` for input that exceeds a limit; equal arguments give the same object.
+    are known. Input that exceeds a limit raises `GrammarLimitError`. Equal arguments give the same object.
     """
 
     def __init__(
@@ -100,8 +100,8 @@ class Grammar:
         grammars      those for `@name`, by name: texts in Lark's language, and schemas that are no text
         limits        bounds the length of the texts, and the work of reading them
 
-        Beyond lark's syntax, `<|name|>` and `<[12,20-30]>` are special tokens, `<[^5]>` is any token but one,
-        `%json {...}` is a JSON Schema, `@name` one of `grammars`, and `rule[lazy]: ...` ends early.
+        Beyond lark's syntax, `<|name|>` and `<[12,20-30]>` are special tokens, and `<[^5]>` is any token but
+        one. `%json {...}` is a JSON Schema, `@name` one of `grammars`, and `rule[lazy]: ...` ends early.
         """
         from .lark.grammar import rules_from_lark
         from .lark.messages import limits_named
@@ -160,8 +160,9 @@ class Grammar:
         start: str | None = None,
         limits: Limits = LIMITS,
     ) -> Grammar:
-        """From a grammar in Lark's language, or in GBNF or EBNF if it defines its rules by `::=`, or from a
-        list of grammars as JSON, see `engine_sampler.grammar.lark.named_grammars`.
+        """From a grammar in Lark's language, or in GBNF or EBNF if it defines its rules by `::=`.
+
+        It may also be a list of grammars as JSON, see `engine_sampler.grammar.lark.named_grammars`.
 
         lexer   as in `from_lark`; GBNF has no terminals, so that it is "dynamic_complete"
         start   the rule that derives the whole text; None: `start`, and `root` in GBNF
@@ -207,9 +208,9 @@ class Grammar:
                      any amount; "compact": none, but for one blank after a comma or a colon; a number: up
                      to so many white-space characters; other strings: a regular expression for it
         numbers      how they are written. A number: up to so many digits before the point, and after it, and
-                     up to 3 of an exponent (more where the schema itself needs more), and integers without
-                     point and exponent; "any": as JSON Schema has it, for which `1.0` and `1e5` are
-                     integers, of any length. None: 40
+                     up to 3 of an exponent. More are allowed where the schema itself needs more; integers
+                     have no point and no exponent. "any": as JSON Schema has it, for which `1.0` and `1e5`
+                     are integers, of any length. None: 40
         key_order    "any", or "schema": the keys of `properties` in its order, then all others
         draft        of schemas without `$schema`: "4", "6", "7", "2019-09" or "2020-12" (None)
         resources    schemas by URI, each as `schema`, to which a `$ref` may lead; nothing is ever fetched

@@ -23,29 +23,29 @@ EventKind = Literal[
 class Event(NamedTuple):
     """One thing that is certain about an answer.
 
-    kind     what it is:
-
-             section_began, section_ended    text: "thoughts" or "calls"
-             thought, content                text: what the answer goes on with
-             call_began                      text: the function's name; id: the call's
-             arguments                       text: what the call's arguments go on with, as JSON
-                                             (of a custom tool: what its input goes on with, as it is;
-                                             pointer: "/input", as that of call_began is then)
-             value                           pointer: which part of the arguments (RFC 6901); text: what it
-                                             goes on with, the characters of a string, or other JSON
-             call_complete                   the call's arguments are whole
-             call_broken                     the call ends before its arguments are whole, which are closed
-                                             then; text: what they were
-             malformed                       text: what markup goes on with that says nothing, and is no
-                                             content
-             capture                         id: the name of a rule of the grammar; text: what it matches.
-                                             It comes at the end, in the order in which they end
-             deviation                       text: where the answer leaves its definition, and how; or what
-                                             else could not be told of it
-    text     see above
+    kind     what it is: one of the kinds below
+    text     of the answer or about it, by kind
     call     which call, from 0; -1 for what belongs to none
-    pointer  see above
-    id       see above
+    pointer  which part of the arguments, by kind
+    id       the call's or a rule's, by kind
+
+    The kinds, and what the fields of each say:
+
+    section_began, section_ended  text: "thoughts" or "calls"
+    thought, content              text: what the answer goes on with
+    call_began                    text: the function's name; id: the call's
+    arguments                     text: what the call's arguments go on with, as JSON. Of a custom tool: what
+                                  its input goes on with, as it is; pointer: "/input", as for call_began then
+    value                         pointer: which part of the arguments (RFC 6901); text: what it goes on with,
+                                  the characters of a string, or other JSON
+    call_complete                 the call's arguments are whole
+    call_broken                   the call ends before its arguments are whole, which are closed then; text:
+                                  what they were
+    malformed                     text: what markup goes on with that says nothing, and is no content
+    capture                       id: the name of a rule of the grammar; text: what it matches. It comes at
+                                  the end, in the order in which they end
+    deviation                     text: where the answer leaves its definition, and how; or what else could
+                                  not be told of it
     """
 
     kind: EventKind

@@ -51,7 +51,7 @@ class MessageParser(AnswerParser):
                     are content
     starts_inside   whether the text begins within thoughts; None: as `reasoning` says
     structural_tag  a structural tag that constrains the answer (`Grammar.from_structural_tag`)
-    reasoning_marks what begins and what ends thoughts, for a model without a family
+    reasoning_marks  what begins and what ends thoughts, for a model without a family
     tokenizer       whose ids are fed; None: text is fed
     skip_special_tokens  whether special tokens that mark nothing have no text
     stop            strings at the first of which thoughts or content end, and with them what is read; within
@@ -67,9 +67,9 @@ class MessageParser(AnswerParser):
                     closed, so that it is JSON, and an event "call_broken" says so
     unfinished      a call that the end of the text cuts: "open": it has a part of its arguments; "close": the
                     shortest JSON completes them; "drop": it is none, and a call is reported once it is whole
-    values          whether arguments are reported by their parts as well (events of the kind "value"), except
-                    within those nested more than 256 levels deep, from a number of more than 16,384
-                    characters on, or from a pointer of more than 512 on: that is reported as a deviation
+    values          whether arguments are reported by their parts as well (events of the kind "value"). Not
+                    within those nested more than 256 levels deep, nor from a number of more than 16,384
+                    characters on, or a pointer of more than 512: that is reported as a deviation
     trim            what is given without white space at its ends, which waits until something follows it:
                     "thoughts", and then content that follows them without line breaks at its beginning;
                     "all": content, too, which calls may interrupt; "nothing". Content under a `grammar` is
@@ -84,10 +84,10 @@ class MessageParser(AnswerParser):
                     None: the text's, or "call_" and digits that are random for each parser and fork; so it is
                     where it raises an exception or gives no string, which is reported as a deviation
 
-    The definition of a family is the one by which `tool_calls` constrains its answers, read generously: white
-    space is free around marks and in JSON, members of objects come in any order, what a family's models write
-    now and then is read as well. The answer need not be constrained: where it leaves its definition, that is
-    reported, and what follows is read on from the next mark.
+    The definition of a family is the one by which `tool_calls` constrains its answers, read generously. White
+    space is free around marks and in JSON, and members of objects come in any order. What a family's models
+    write now and then is read as well. The answer need not be constrained: where it leaves its definition,
+    that is reported, and what follows is read on from the next mark.
 
         parser = MessageParser("qwen_3", tools, tokenizer=tokenizer)
         for token_id in answer:

@@ -27,8 +27,8 @@ class ValueReader:
     parts   whether `feed` says what the value goes on with
     values  whether `value` is kept; a number that Python cannot represent is none then
 
-    Raises ValueError for what is not JSON, for values nested more than 256 levels deep, numbers of more than
-    16,384 characters, and, with `parts`, for pointers of more than 512; in all later calls too.
+    Raises ValueError for what is not JSON, in all later calls too. The same holds for values nested more than
+    256 levels deep, numbers of more than 16,384 characters, and, with `parts`, pointers of more than 512.
     """
 
     def __init__(self, *, parts: bool = True, values: bool = True) -> None:

@@ -345,8 +345,8 @@ _SHORTEST_PREFIX = 3
 
 
 def unknown(name: str, others: Iterable[str] = ()) -> ParameterError:
-    """The error for a name that is not a parameter, with what it is called here if another system has it,
-    or else with similar names of parameters and of `others`."""
+    """The error for a name that is not a parameter. It says what another system's name is called here, or
+    else names similar parameters and `others`."""
     registry = default_registry()
     known = {**dict.fromkeys(others), **registry.catalogue.params}
     if name in FAMILIAR_NAMES:

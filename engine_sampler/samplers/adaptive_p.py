@@ -35,8 +35,8 @@ class Average:
 class AdaptiveP(Selector):
     """Reshape the distribution to favour probabilities near a target that adapts to past choices.
 
-    Formula: p = w/Σw, T = min(max(2·target − W/N, 0), 1), d = |p − T|/0.3,
-    l' = float32(5 − 10·d·d/(1 + d)) for every surviving token, in float64 from left to right; then a
+    Formula: `p = w/Σw`, `T = min(max(2·target − W/N, 0), 1)`, `d = |p − T|/0.3` and
+    `l' = float32(5 − 10·d·d/(1 + d))` for every surviving token, in float64 from left to right. Then a
     draw from the softmax of l' as in `dist`. When the token is accepted, with p its probability before
     the reshaping: W ← p + decay·W, N ← 1 + decay·N, starting from W = target/(1 − decay),
     N = 1/(1 − decay). A token chosen elsewhere does not change the average.

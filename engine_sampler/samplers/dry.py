@@ -34,8 +34,8 @@ class Dry(Sampler):
     """Lower each token's logit by multiplier·base^(n − allowed), where n is the length of the repeat that
     the token would extend.
 
-    For every earlier position in the last dry_penalty_last_n tokens of prompt and output, n is the
-    length of the longest run that ends just before it and also ends the history; the token at that
+    The history is the last dry_penalty_last_n tokens of prompt and output. For each of its positions, n is
+    the length of the longest run that ends just before it and also ends the history. The token at that
     position would extend the run. Tokens with n ≥ dry_allowed_length are penalised; a token's largest
     n counts.
 
@@ -50,11 +50,11 @@ class Dry(Sampler):
     refused.
     None means newline, colon, double quote and asterisk if there is a tokenizer, else no breakers.
 
-    dry_multiplier 0 is neutral; dry_penalty_last_n 0 turns it off, −1 is the whole history.
-    Source: p-e-w 2024, as computed by llama.cpp. There the exponent is limited by an estimate of where
-    base^j leaves float32, and a product with the multiplier beyond float32 is −inf, which may remove a row's
-    last token; here no penalty removes a token, and one at −FLT_MAX is drawn only if all others are there or
-    removed. There, a base below 1 turns the sampler off, special tokens count as text, and −1 is off.
+    dry_multiplier 0 is neutral; dry_penalty_last_n 0 turns it off, −1 is the whole history. Source: p-e-w
+    2024, as computed by llama.cpp. There the exponent is limited by an estimate of where base^j leaves
+    float32. A product with the multiplier beyond float32 is −inf there, which may remove a row's last token;
+    here no penalty removes a token, and one at −FLT_MAX is drawn only if all others are there or removed.
+    There, a base below 1 turns the sampler off, special tokens count as text, and −1 is off.
     """
 
     name = "dry"

@@ -41,9 +41,9 @@ class Infill(Sampler):
     the work grows with the number of remaining tokens times their length. False is neutral. Needs a
     tokenizer and EOS ids.
 
-    The forced end is the one token that comes back after a cut, never against a constraint: if the
-    grammar's mask, allowed_token_ids, bad_words, ignore_eos or a bias of −inf excludes it, or fewer
-    than min_tokens tokens have been generated, the row is left as it is instead.
+    The forced end is the one token that comes back after a cut, never against a constraint. The row is left
+    as it is if the grammar's mask, allowed_token_ids, bad_words, ignore_eos or a bias of −inf excludes it.
+    The same holds before min_tokens tokens have been generated.
 
     Source: llama.cpp, which in step 3 forces the end whatever excludes it, and also if other ends are left.
     """

@@ -49,10 +49,10 @@ class LogitsProcessors(Sampler):
     logits     float32 [vocab], the row as it is at this place of the order, −inf = removed. It belongs to f.
 
     A function changes `logits` and returns None, or returns another row: an array, or a torch tensor on the
-    host. A removed token stays removed. It is called for every request that has it, for each row by itself,
-    on the host, also where a backend runs the rest of the chain; perhaps more than once for a step, so what
-    it does must follow from its arguments. One that raises, or whose row has another shape, NaN, +inf or no
-    token left, ends its request with an error, and no other.
+    host. A removed token stays removed. It is called on the host, for each row by itself, also where a
+    backend runs the rest of the chain. It may be called more than once for a step, so what it does must
+    follow from its arguments. One that raises, or whose row has another shape, NaN, +inf or no token left,
+    ends its request with an error, and no other.
 
     Its place is directly after masks and biases, before the penalties, as in vLLM; with the order
     "transformers", behind the penalties and before temperature. An explicit order puts it anywhere.

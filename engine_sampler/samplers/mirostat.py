@@ -98,10 +98,10 @@ def current_mu(rows: Rows) -> np.ndarray:
 class Mirostat(SurpriseControl):
     """Keep the k likeliest tokens, with k chosen so that a Zipf distribution of this slope has surprise mu.
 
-    Formula: bᵢ = dᵢ₊₁ − dᵢ bits between neighbours among the first 100 tokens,
-    s = Σ tᵢ·bᵢ / Σ tᵢ², ε = s − 1, g = ε / (1 − N^−ε) with N the vocabulary's size,
-    k = (g·2^mu)^(1/s) = exp2_64((log2_64(g) + mu) / s), rounded down, at least 1.
-    Then one of those k is drawn, and mu is adjusted as in `SurpriseControl`.
+    Formula: bᵢ = dᵢ₊₁ − dᵢ bits between neighbours among the first 100 tokens, s = Σ tᵢ·bᵢ / Σ tᵢ².
+    Then ε = s − 1 and g = ε / (1 − N^−ε), with N the vocabulary's size.
+    At last k = (g·2^mu)^(1/s) = exp2_64((log2_64(g) + mu) / s), rounded down, at least 1.
+    One of those k is drawn, and mu is adjusted as in `SurpriseControl`.
 
     All in float64, the sums in ascending order, d at most FLT_MAX and s at least 2^−60.
     N^−ε = exp2_64(−ε·log2_64(N)). Near ε = 0, for |x| < 2^−10 with x = ε·ln N,

@@ -12,9 +12,9 @@ class Smoothing(Sampler):
     """Flatten the distribution near the best token and steepen it far away (quadratic sampling).
 
     Formula, with f = smoothing_factor, c = smoothing_curve, d = l − max:
-    (max − ((3 − c)/2·f)·d²) + ((c − 1)/2·f)·d³, d³ = d²·d, in float64 in this order, rounded to
-    float32 once and clamped to ±FLT_MAX. c = 1 is quadratic; for c > 3 the curve rises at first, so
-    that tokens near the best one overtake it. Removed tokens stay removed.
+    (max − ((3 − c)/2·f)·d²) + ((c − 1)/2·f)·d³, with d³ = d²·d. It is computed in float64 in this order,
+    rounded to float32 once and clamped to ±FLT_MAX. c = 1 is quadratic. For c > 3 the curve rises at first,
+    so that tokens near the best one overtake it. Removed tokens stay removed.
 
     smoothing_factor 0 is neutral. The best token is not invariant: rounding can make a token with a
     lower id equal to it, and c > 3 lets others overtake it. Source: kalomaze's quadratic sampling, with

@@ -14,9 +14,9 @@ from ..contract import Example, Param, Rows, Truncation
 class TopK(Truncation):
     """Keep exactly the first k tokens in (logit descending, id ascending) order.
 
-    Of the tokens that tie with the k-th logit, only as many stay as k allows (llama.cpp keeps an
-    unspecified choice among them, transformers keeps them all): a request never has more candidates
-    than it requested. 0 and −1 are off. `min_keep` has no effect, as in llama.cpp; transformers'
+    Of the tokens that tie with the k-th logit, only as many stay as k allows: a request never has more
+    candidates than it requested. llama.cpp keeps an unspecified choice among them, transformers keeps them
+    all. 0 and −1 are off. `min_keep` has no effect, as in llama.cpp; transformers'
     min_tokens_to_keep raises k. Source: Fan et al. 2018, arXiv 1805.04833.
     """
 

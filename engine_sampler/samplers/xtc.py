@@ -14,9 +14,9 @@ from ..contract import Example, Param, Rows, Truncation
 class Xtc(Truncation):
     """With probability xtc_probability, drop all tokens that pass a threshold except the last of them.
 
-    One coin is tossed per step. If it shows heads, the tokens above the threshold are the longest
-    prefix in (logit desc, id asc) order with w ≥ ceil(xtc_threshold·(1 − 2^−20)·S); if there are two
-    or more, all of them except the last in that order are dropped. Nothing is removed if fewer than
+    One coin is tossed per step. If it shows heads, all tokens above the threshold except the last are
+    dropped. These are the longest prefix in (logit desc, id asc) order with
+    w ≥ ceil(xtc_threshold·(1 − 2^−20)·S). Nothing is removed if fewer than
     max(1, min_keep) tokens would remain.
 
     A probability of 0 is neutral. A threshold above 1/2 is off, since no two tokens can pass it.

@@ -63,10 +63,9 @@ class Scheduler:
     raises has changed nothing, and can be repeated: a step with the same logits gives the same tokens. A
     `remove`, `rollback` or `suspend` that had begun is brought to its end, `resume` is taken back; `record`
     and `request_ids` tell which. Only an interruption after the last change, while observers are told or the
-    call returns, finds the work done: `last_result` is then another one than before the step. What ends
-    there, with `error`, is a request whose grammar is an object of your own that was interrupted in the
-    middle of a change, one whose own part has run out of memory before, and one whose sampler or criterion
-    does.
+    call returns, finds the work done: `last_result` is then another one than before the step. Some
+    requests end there with `error`: one whose own part has run out of memory before, and one whose sampler or
+    criterion does. So does one whose grammar is an object of your own that was interrupted in a change.
 
     In the child of `os.fork` a scheduler goes on, unless another thread was inside one of its methods: then
     they raise RuntimeError, and the child needs another one. Compiled grammars may be used there (a fork
@@ -162,8 +161,8 @@ class Scheduler:
         """Add a request; returns its id (`request_id`, or a new integer).
 
         output_token_ids  output that it already has: it continues exactly as if these tokens had been drawn
-                          here, except that selectors which learn from their own draws (mirostat, adaptive_p)
-                          start from scratch, and that no logprobs of these tokens are known. To preempt a
+                          here. But selectors which learn from their own draws (mirostat, adaptive_p) start
+                          from scratch, and no logprobs of these tokens are known. To preempt a
                           request and continue it later with both, use `suspend` and `resume`.
         grammar           a compiled grammar, any object with a matcher's methods
                           (`engine_sampler.grammar.Matcher`), Lark text, or the name of a grammar. Text and

@@ -21,8 +21,8 @@ def logprobs(logits: Any, token_ids: Sequence[int] | np.ndarray, top_n: int = 0)
     top_n      how many of the most likely tokens to list in addition; −1 = all.
 
     A faulty row (NaN, +inf, a logit above 2^100, or nothing but −inf) has no logprobs (NaN) and rank 0.
-    Raises ValueError for wrong shapes and for ids outside the vocabulary, and `BackendError` if a backend
-    gives something that is not the logprobs of these rows.
+    Raises ValueError for wrong shapes and for ids outside the vocabulary. A backend that gives something that
+    is not the logprobs of these rows raises `BackendError`.
     """
     rows = LogitRows(logits, 1)
     chosen = np.asarray(token_ids, np.int64)

@@ -28,7 +28,7 @@ class StopStringCriteria(TextCriteria):
     tokens do not count. Text that may still become a stop string is held back.
 
     Special tokens: a string that is the name of a special token, such as `<|im_end|>`, ends the request at
-    that token, too, though `skip_special_tokens` leaves its name out of the text, also with
+    that token, too. `skip_special_tokens` leaves the name out of the text, also with
     `include_stop_str_in_output`. `min_tokens` masks that token. A name within a longer string counts only if
     it is in the text. Semantics: vLLM, which goes on at special tokens; SGLang, TGI and transformers do not.
 

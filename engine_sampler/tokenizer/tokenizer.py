@@ -215,9 +215,9 @@ class Tokenizer:
     ) -> Tokenizer:
         """From a `tokenizers.Tokenizer`, which does not declare an EOS token.
 
-        It may be byte-level BPE, of SentencePiece's kind (Metaspace, byte fallback), WordPiece (a space
-        before every piece except "##" ones and those from which its decoder's cleanup takes it, such as
-        "." and "'s") or BPE with word ends.
+        It may be byte-level BPE, of SentencePiece's kind (Metaspace, byte fallback), WordPiece, or BPE with
+        word ends. WordPiece has a space before every piece except "##" ones, and except those from which its
+        decoder's cleanup takes it, such as "." and "'s".
         Raises ValueError for others, whose tokens have no bytes of their own.
         """
         from . import huggingface

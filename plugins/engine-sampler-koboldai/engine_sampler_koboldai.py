@@ -150,8 +150,8 @@ def from_request(
     tokenizer  for use_default_badwordsids in KoboldAI, and for biases given as text.
     system     "koboldai": its order and its cutoffs. KoboldAI fills omitted keys from its settings page; here
                they are neutral.
-               "koboldcpp": llama.cpp's cutoffs, DRY first and XTC last, and its own defaults (temperature
-               0.75, top_k 100, top_p 0.92, a penalty window of 320 tokens, sampler_order 6 0 1 3 4 2 5).
+               "koboldcpp": llama.cpp's cutoffs, DRY first and XTC last, and its own defaults: temperature
+               0.75, top_k 100, top_p 0.92, a penalty window of 320 tokens; sampler_order 6 0 1 3 4 2 5.
 
         >>> from_request({"sampler_order": [0, 5, 1, 2, 3, 4], "temperature": 0.5}).order
         (0, 5, 1, 2, 3, 4)

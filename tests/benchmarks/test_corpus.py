@@ -141,7 +141,10 @@ def test_a_report_has_a_table_for_each_size_of_samples(tmp_path: Path) -> None:
     assert "\n\n7 schemas:\n\n|  | ours |\n" in first
     assert "| passing: all instances judged rightly | 1 |\n" in first
     assert "| mask, µs: average | 2 |\n" in first
-    assert "**ours** refuses 1: ValueError: no 1." in first
+    assert (
+        "**ours** refuses 1, most often for:\n\n| reason | schemas |\n| --- | ---: |\n| ValueError: no | 1 |"
+        in first
+    )
     assert "**ours**, timed out, 1: f." in first
     assert first.endswith("\n\n3 schemas:\n\n")
     assert "| compiled | 3 | 2 |" in second

@@ -26,7 +26,8 @@ PRINTED = {
     "embed.md": "[122, 122]",
     "bodies.md": "50 2 vllm",
     "parameters.md": "0.95 0.0\n",
-    "plugins.md": "test_nothing_rests_on_libm the result differs with another np.exp|None 1\n-1 sentences\n",
+    "plugins.md": "test_nothing_rests_on_libm the result differs with another np.exp",
+    "plugins/criteria.md": "None 1\n-1 sentences\n",
 }
 """What comments on a page say that its code prints, divided by bars."""
 

@@ -39,7 +39,12 @@ def test_the_committed_files_are_up_to_date(generated: Mapping[str, str]) -> Non
 
 def test_nothing_is_left_of_parts_that_are_gone(generated: Mapping[str, str]) -> None:
     folders = ("pictures", "samplers", "criteria", "reference")
-    present = {path.relative_to(DOCS).as_posix() for folder in folders for path in (DOCS / folder).iterdir()}
+    present = {
+        path.relative_to(DOCS).as_posix()
+        for folder in folders
+        for path in (DOCS / folder).rglob("*")
+        if path.is_file()
+    }
     assert present <= set(generated), REGENERATE
 
 
@@ -48,6 +53,15 @@ def test_every_part_has_a_page_and_a_picture(generated: Mapping[str, str], catal
         assert {f"samplers/{name}.md", f"pictures/{name}.svg"} <= set(generated)
     for name in catalogue.stopping_criteria:
         assert {f"criteria/{name}.md", f"pictures/{name}.svg"} <= set(generated)
+
+
+def test_a_new_page_of_a_part_or_of_the_reference_is_in_the_navigation_by_itself(
+    generated: Mapping[str, str],
+) -> None:
+    navigation = generated["../zensical.toml"]
+    for name in generated:
+        if name.startswith(("samplers/", "criteria/", "reference/")) and not name.endswith("index.md"):
+            assert navigation.count(f'"{name}"') == 1, name
 
 
 def test_every_parameter_is_on_the_page_of_parameters(
@@ -72,7 +86,7 @@ def test_a_picture_shows_what_the_sampler_does(catalogue: Catalogue) -> None:
 
 
 def test_the_figure_of_speed_has_the_numbers_of_the_benchmarks() -> None:
-    text = (DOCS.parent / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    text = (DOCS / "benchmarks" / "samplers.md").read_text(encoding="utf-8")
     for name, times in speed.results().items():
         assert times["native"] > 0
         assert f"| {name} |" in text

@@ -66,14 +66,18 @@ def test_the_pages_are_those_of_the_list(pages: Mapping[str, str]) -> None:
     assert list(pages) == ["reference/index.md", *(f"reference/{page.file}.md" for page in PAGES)]
 
 
-def test_a_method_is_shown_with_its_signature_its_parameters_as_a_table_and_links(
+def test_a_page_can_be_read_in_one_sitting(pages: Mapping[str, str]) -> None:
+    assert [file for file, text in pages.items() if len(text.split()) > 2500] == []
+
+
+def test_a_method_is_shown_with_its_signature_its_parameters_and_links(
     pages: Mapping[str, str],
 ) -> None:
     text = pages["reference/scheduler.md"].partition("### `Scheduler.add`\n")[2].partition("\n### ")[0]
     assert "    request_id: RequestId | None = None,\n" in text
-    assert "| name | meaning |\n| --- | --- |\n| `output_token_ids` | output that it already has: " in text
+    assert "\n- `output_token_ids`: output that it already has: " in text
     assert "[`suspend`](#schedulersuspend)" in text
-    assert "[`GrammarCompiler.submit`](grammar.md#grammarcompilersubmit)" in text
+    assert "[`GrammarCompiler.submit`](compiling.md#grammarcompilersubmit)" in text
 
 
 # --- signatures ----------------------------------------------------------------------------------
@@ -130,6 +134,11 @@ def test_terms_become_tables_and_indented_code_gets_colours() -> None:
         "```py\nadd(1, 2)\n```",
     ]
     assert first_sentence(text) == "Sum two."
+
+
+def test_terms_that_say_more_than_fits_a_cell_become_points() -> None:
+    long = "word " * 41
+    assert markdown(f"a  a number\nb  {long}") == f"- `a`: a number\n- `b`: {long.strip()}"
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,15 @@
 """Runs collections of JSON Schemas with their instances on our engine and on llguidance and xgrammar.
 
     python -m benchmarks.grammar.corpus PATH... [--engines NAME ...] [--sample [ENGINE=]N]... [--seed S]
-                                       [--out FOLDER] [--again] [--readme]
+                                       [--out FOLDER] [--again] [--write]
 
 PATH is a folder or a file that holds schemas as they are published (see `collections`): JSONSchemaBench's,
 MaskBench's `data`, the `tests` of JSON-Schema-Test-Suite, whose drafts are reported one by one. Nothing is
 downloaded. Every engine that is installed runs in a process of its own, one after the other, with the tokens
 of mistral-common's tekken. Results are kept in FOLDER, a line for each schema in a file for each collection
 and engine: a run that was interrupted goes on where it ended, and --again begins anew. The tables are
-printed and written to FOLDER, a file for each collection; --readme writes all of these into
-benchmarks/README.md.
+printed and written to FOLDER, a file for each collection; --write writes all of these into
+docs/benchmarks.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(text)
     except (ValueError, OSError, SettingsError, StartError) as error:
         parser.exit(2, f"{parser.prog}: {error}\n")
-    if options.readme:
+    if options.write:
         texts = [file.read_text("utf-8").strip() for file in sorted(options.out.glob("*.md"))]
         write_between(_START, _END, "\n\n".join(texts))
 
@@ -160,7 +160,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--processor-time", action="store_true", help="measure it, for a busy machine")
     parser.add_argument("--seconds", type=_seconds, default=60.0, help="of processor time per schema (60)")
     parser.add_argument("--memory", type=_gibibytes, default=16, help="GiB of address space per engine (16)")
-    parser.add_argument("--readme", action="store_true", help="write the tables into benchmarks/README.md")
+    parser.add_argument("--write", action="store_true", help="write the tables into docs/benchmarks")
     return parser
 
 

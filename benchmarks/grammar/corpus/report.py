@@ -15,6 +15,8 @@ from .summary import Result, Summary
 SHARES = (50, 99, 99.9, 100)
 _NAMED = 12
 """Names of schemas that are listed at most."""
+_REASONS = 8
+"""Reasons of refusals that are listed at most."""
 
 Count = tuple[str, Callable[[Summary], int]]
 
@@ -129,8 +131,9 @@ def _by_group(results: Mapping[str, Sequence[Result]], groups: Iterable[str]) ->
 def _reasons(engine: str, summary: Summary) -> Iterable[str]:
     """What an engine refuses, by reason, and at which schemas its process ended."""
     if summary.refusals:
-        listed = "; ".join(f"{reason} {count:,}" for reason, count in summary.refusals.most_common(20))
-        yield f"**{engine}** refuses {summary.refusals.total():,}: {listed}."
+        rows = [[reason, f"{count:,}"] for reason, count in summary.refusals.most_common(_REASONS)]
+        yield f"**{engine}** refuses {summary.refusals.total():,}, most often for:"
+        yield table(["reason", "schemas"], rows)
     else:
         yield f"**{engine}** refuses nothing."
     for kind, names in summary.ended.items():

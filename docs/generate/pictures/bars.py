@@ -23,9 +23,12 @@ REQUESTS = 100
 COLOURS = {"edit": PURPLE, "penalty": TEAL, "warp": BLUE, "selector": ORANGE}
 WIDTH, MARGIN, GAP = 720.0, 6.0, 28.0
 PANEL = (WIDTH - 2 * MARGIN - GAP) / 2
+NARROW = PANEL + 2 * MARGIN
 TOP, BARS, FOOT = 52.0, 104.0, 34.0
 """Heights within a line of panels: its headings, the longest bar, and the words."""
-HISTORY, LEGEND = 30.0, 26.0
+STACKED = TOP - 20 + BARS + FOOT
+"""How far below the first panel of some settings the second one is, if they are below each other."""
+HISTORY = 30.0
 BAR, INNER = 0.8, 0.5
 """Widths of the bars before and after, as shares of a word's width."""
 
@@ -39,25 +42,26 @@ class Change:
     removed: np.ndarray
 
 
-def draw(part: Sampler | Selector) -> str:
-    """The picture of a sampler or selector, as SVG."""
+def draw(part: Sampler | Selector, *, narrow: bool = False) -> str:
+    """The picture of a sampler or selector, as SVG; a narrow one has its panels below each other."""
     scene = scene_of(part)
     colour = COLOURS["selector" if isinstance(part, Selector) else part.role]
-    line, top = TOP + BARS + FOOT, MARGIN + (HISTORY if scene.history else 0)
-    picture = Drawing(WIDTH, top + line * len(scene.settings) + LEGEND, f"{part.name}: before and after")
-    if scene.history:
-        _history(picture, scene)
+    right, down = (0.0, STACKED) if narrow else (PANEL + GAP, 0.0)
+    picture = Drawing(NARROW if narrow else WIDTH, 0, f"{part.name}: before and after")
+    y = MARGIN + (_history(picture, scene) if scene.history else 0)
     removes = False
-    for number, settings in enumerate(scene.settings):
-        y = top + number * line
+    for settings in scene.settings:
         heading = settings_text(settings) or "no settings"
-        picture.text(MARGIN, y + 14, heading, 13, colour, mono=True, bold=True)
-        for column, (name, row) in enumerate(rows().items()):
+        size = min(13.0, (picture.width - 2 * MARGIN) / (len(heading) * MONO_WIDTH))
+        picture.text(MARGIN, y + 14, heading, size, colour, mono=True, bold=True)
+        for number, (name, row) in enumerate(rows().items()):
             change = _change(part, scene, settings, row)
             removes = removes or bool(change.removed.any())
-            picture.text(x := MARGIN + column * (PANEL + GAP), y + 34, name, 12.5, bold=True)
-            _panel(picture, x, y, scene.words, change, colour)
-    _legend(picture, picture.height - 9, colour, removes)
+            x, top = MARGIN + number * right, y + number * down
+            picture.text(x, top + 34, name, 12.5, bold=True)
+            _panel(picture, x, top, scene.words, change, colour)
+        y += TOP + BARS + FOOT + down
+    picture.height = _legend(picture, y + 17, colour, removes) + 9
     return picture.svg()
 
 
@@ -130,20 +134,23 @@ def _label(picture: Drawing, x: float, top: float, removed: bool, after: float) 
     picture.text(x, top - 4, text, 9.5, anchor="middle")
 
 
-def _history(picture: Drawing, scene: Scene) -> None:
-    """The words so far, as boxes."""
-    x = MARGIN
-    picture.text(x, MARGIN + 14, "so far", 11.5)
-    x += 42
+def _history(picture: Drawing, scene: Scene) -> float:
+    """The words so far, as boxes; returns their height."""
+    x, y = MARGIN + 42, MARGIN
+    picture.text(MARGIN, y + 14, "so far", 11.5)
     for word in scene.history:
         width = len(word) * 11 * MONO_WIDTH + 10
-        picture.rect(x, MARGIN, width, 20, FAINT, opacity=0.25, radius=3)
-        picture.text(x + width / 2, MARGIN + 14, word, 11, anchor="middle", mono=True)
+        if x + width > picture.width - MARGIN:
+            x, y = MARGIN + 42, y + 24
+        picture.rect(x, y, width, 20, FAINT, opacity=0.25, radius=3)
+        picture.text(x + width / 2, y + 14, word, 11, anchor="middle", mono=True)
         x += width + 4
-    picture.text(x + 2, MARGIN + 14, "…", 12)
+    picture.text(x + 2, y + 14, "…", 12)
+    return y - MARGIN + HISTORY
 
 
-def _legend(picture: Drawing, y: float, colour: str, removes: bool) -> None:
+def _legend(picture: Drawing, y: float, colour: str, removes: bool) -> float:
+    """What the bars mean; returns the place of its last line."""
     x, is_selector = MARGIN, colour == COLOURS["selector"]
     after = "how often it is drawn, %" if is_selector else "probability after, %"
     gone = "never drawn" if is_selector else "removed"
@@ -152,5 +159,8 @@ def _legend(picture: Drawing, y: float, colour: str, removes: bool) -> None:
         picture.text(x + 15, y + 1, text, 11)
         x += 32 + 6.0 * len(text)
     if removes:
+        if x + 13 + 6.0 * len(gone) > picture.width:
+            x, y = MARGIN, y + 18
         picture.text(x, y + 2, "×", 13, PINK, bold=True)
         picture.text(x + 13, y + 1, gone, 11)
+    return y

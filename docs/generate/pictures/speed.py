@@ -1,35 +1,52 @@
-"""The figure of speed: the time of one token for several chains, from the table in benchmarks/README.md."""
+"""The figure of speed: the time of one token, from the table in docs/benchmarks/samplers.md."""
 
 from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..svg import FAINT, ORANGE, PURPLE, TEAL, Drawing
 
-RESULTS = Path(__file__).resolve().parents[3] / "benchmarks" / "README.md"
+RESULTS = Path(__file__).resolve().parents[3] / "docs" / "benchmarks" / "samplers.md"
 SIDES = {"native": ORANGE, "llama.cpp": TEAL, "transformers": PURPLE}
 NAMES = {"native": "engine-sampler"}
 
-WIDTH, MARGIN, LABELS, LINE, TOP, FOOT = 720.0, 6.0, 190.0, 24.0, 34.0, 26.0
-LEFT, RIGHT = LABELS, 560.0
+MARGIN, TOP, FOOT = 6.0, 34.0, 26.0
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where things are: the axis from `left` to `right`, lines and columns of ratios so far apart."""
+
+    width: float
+    left: float
+    right: float
+    line: float
+    column: float
+    ratios: str
+
+
+WIDE = Layout(720.0, 190.0, 560.0, 24.0, 62.0, "times faster than")
+NARROW = Layout(360.0, MARGIN + 4, 252.0, 36.0, 48.0, "faster than")
 DECADES = (3.0, 30_000.0)
 """The range of the axis, in microseconds."""
 
 
-def draw() -> str:
+def draw(layout: Layout = WIDE) -> str:
     """The figure, as SVG."""
     rows = sorted(results().items(), key=lambda item: item[1]["native"])
-    picture = Drawing(WIDTH, TOP + LINE * len(rows) + FOOT, "Microseconds from logits to a token")
-    bottom = TOP + LINE * len(rows)
+    bottom = TOP + layout.line * len(rows)
+    picture = Drawing(layout.width, bottom + FOOT, "Microseconds from logits to a token")
     for time, label in ((10, "10 µs"), (100, "100 µs"), (1000, "1 ms"), (10_000, "10 ms")):
-        picture.line(_x(time), TOP - 6, _x(time), bottom, dashed=True)
-        picture.text(_x(time), TOP - 12, label, 10.5, anchor="middle")
-    picture.text(RIGHT + 24, TOP - 12, "times faster than", 10.5)
+        x = _x(layout, time)
+        picture.line(x, TOP - 6, x, bottom, dashed=True)
+        picture.text(x, TOP - 12, label, 10.5, anchor="middle")
+    picture.text(layout.right + 24, TOP - 12, layout.ratios, 10.5)
     for number, (name, times) in enumerate(rows):
-        _line(picture, TOP + LINE * number + LINE / 2, name, times)
-    x = LABELS
+        _line(picture, layout, TOP + layout.line * (number + 0.5), name, times)
+    x = layout.left
     for side, colour in SIDES.items():
         picture.dot(x, bottom + 16, 5, colour)
         picture.text(x + 10, bottom + 20, NAMES.get(side, side), 11)
@@ -48,20 +65,25 @@ def results() -> dict[str, dict[str, float]]:
     return {line[0]: {c: x for c in columns if (x := _number(line[heading.index(c)]))} for line in lines}
 
 
-def _line(picture: Drawing, y: float, name: str, times: dict[str, float]) -> None:
-    picture.text(LABELS - 12, y + 4, name, 11.5, anchor="end")
+def _line(picture: Drawing, layout: Layout, y: float, name: str, times: dict[str, float]) -> None:
+    if layout is NARROW:
+        picture.text(MARGIN, y - 6, name, 11.5)
+        y += 8
+    else:
+        picture.text(layout.left - 12, y + 4, name, 11.5, anchor="end")
     shown = {side: times[side] for side in SIDES if side in times}
-    picture.line(_x(min(shown.values())), y, _x(max(shown.values())), y, FAINT, width=2)
+    picture.line(_x(layout, min(shown.values())), y, _x(layout, max(shown.values())), y, FAINT, width=2)
     for side, time in reversed(shown.items()):
-        picture.dot(_x(time), y, 5, SIDES[side])
+        picture.dot(_x(layout, time), y, 5, SIDES[side])
     for column, side in enumerate(list(SIDES)[1:]):
         if gain := times.get(f"than {side}"):
-            picture.text(RIGHT + 24 + 62 * column, y + 4, f"{gain:,.0f}×", 11.5, SIDES[side])
+            x = layout.right + 24 + layout.column * column
+            picture.text(x, y + 4, f"{gain:,.0f}×", 11.5, SIDES[side])
 
 
-def _x(time: float) -> float:
+def _x(layout: Layout, time: float) -> float:
     low, high = map(math.log10, DECADES)
-    return LEFT + (RIGHT - LEFT) * (math.log10(time) - low) / (high - low)
+    return layout.left + (layout.right - layout.left) * (math.log10(time) - low) / (high - low)
 
 
 def _cells(line: str) -> list[str]:

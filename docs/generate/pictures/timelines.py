@@ -17,7 +17,7 @@ from engine_sampler.stopping import max_time
 
 from ..svg import BLUE, FAINT, MONO_WIDTH, ORANGE, PINK, TEXT, Drawing
 
-WIDTH, MARGIN, LABELS = 720.0, 6.0, 74.0
+MARGIN, LABELS = 6.0, 74.0
 SIZE, GAP = 12.0, 5.0
 BOX = 26.0
 END = "<end>"
@@ -80,7 +80,7 @@ def draw(criterion: StoppingCriteria) -> str:
     """The timeline of a criterion, as SVG."""
     story = STORIES[criterion.name]
     course = _run(story)
-    picture = Drawing(WIDTH, 182, f"{criterion.name}: where a request ends")
+    picture = Drawing(0, 182, f"{criterion.name}: where a request ends")
     picture.text(MARGIN, 20, settings_text(story.params) or "no settings", 13, ORANGE, mono=True, bold=True)
     for y, label in ((72, "tokens"), (106, "streamed"), (140, "the text"), (166, "the end")):
         picture.text(MARGIN, y, label, 11.5)
@@ -92,6 +92,7 @@ def draw(criterion: StoppingCriteria) -> str:
     _mono(picture, LABELS, 140, _quoted(course.text))
     end = f"finish_reason={course.finish_reason!r}  stop_reason={course.stop_reason!r}"
     _mono(picture, LABELS, 166, end, ORANGE)
+    picture.width = max(x, LABELS + len(end) * SIZE * MONO_WIDTH) + MARGIN
     return picture.svg()
 
 

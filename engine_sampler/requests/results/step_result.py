@@ -23,9 +23,8 @@ class StepResult(WithTensors):
 
     token_ids       int64 [rows], −1 where a row gave no token: a fault, a draft row after a mismatch or a
                     stop, or a postponed request. A request is postponed when its grammar or a sampler needs
-                    more work than one step may do (`grammar.limits`): nothing about it has changed, it has no
-                    finish reason, and given the same logits again it continues exactly as if it had not been
-                    postponed.
+                    more work than one step may do (`grammar.limits`). Nothing about it has changed, and it
+                    has no finish reason: given the same logits again it continues as if not postponed.
     first_rows      int64 [requests], the first row of each request.
     logprobs        `Logprobs` over the rows; None if no request needs any. If a request needs several modes,
                     its `modes` has them all.

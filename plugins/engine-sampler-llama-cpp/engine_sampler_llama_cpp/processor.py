@@ -127,8 +127,8 @@ class LogitsProcessor(_Follower):
     """One whole request, draw included, as a `logits_processor` of llama-cpp-python.
 
     It draws the token itself and removes all others: 0 for the drawn token, −1e12 for the rest. Any later
-    sampler of llama-cpp-python must choose it, so the tokens are those that a `Scheduler` draws from the same
-    logits with the same seed, and llama-cpp-python's `seed` has no effect.
+    sampler of llama-cpp-python must choose it, and llama-cpp-python's `seed` has no effect. So the tokens are
+    those that a `Scheduler` draws from the same logits with the same seed.
 
         llm = llama_cpp.Llama("model.gguf")
         processor = LogitsProcessor(SamplingParams(top_k=40, xtc_probability=0.5, seed=7), tokenizer_of(llm))
@@ -155,8 +155,8 @@ class LogitsProcessor(_Follower):
     a vocabulary without EOS always needs it, and `settings` then holds it. Not for use with a `draft_model`:
     llama-cpp-python shows processors its drafts as if they were accepted.
 
-    Nor for use with a grammar of llama-cpp-python's own (`grammar`, `response_format` with json_object,
-    `tool_choice` with the name of a tool), which may refuse the drawn token, or with its `logit_bias`:
+    Nor for use with llama-cpp-python's `logit_bias` or a grammar of its own, which may refuse the drawn
+    token: `grammar`, `response_format` with json_object, `tool_choice` with the name of a tool.
     `SamplingParams` take all of these. With the tokenizer of `tokenizer_of` a completion raises
     `ParameterError`, for a grammar in place of its second token; with another tokenizer, a warning is logged
     once the grammar has replaced a token.
@@ -314,7 +314,7 @@ class LogitsProcessor(_Follower):
         """The request's criteria as a `stopping_criteria`: whether the request has ended after `input_ids`.
 
         llama-cpp-python calls this before it appends the token it has just drawn, and drops that token if it
-        stops, so the result refers to the preceding tokens. Raises ValueError for a completion with an error.
+        stops. So the result refers to the preceding tokens. Raises ValueError for a completion with an error.
         """
         record = self.record
         if record is not None and record.error is not None:

@@ -39,7 +39,7 @@ class SamplingOutput:
     cumulative_logprobs  float32, the given sums plus `logprobs`, where they exist. In a beam search this sum
                          divided by the text's length, by which its rows are ordered.
     num_new_tokens       int64, 1, or 0 for a faulty row.
-    num_new_tokens_numpy accepted for MindIE's callers; None.
+    num_new_tokens_numpy  accepted for MindIE's callers; None.
     num_top_tokens       int64, the number that each row requested.
     seeds                uint64, the seeds of the draws, 0 in a beam search; those of siblings are below 2^63.
     is_structured_accepted  bool, whether a token allowed by `guided_bitmask` was found; None without one.

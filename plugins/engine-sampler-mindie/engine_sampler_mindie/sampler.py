@@ -61,7 +61,7 @@ class Sampler:
                   A temperature of 0 is greedy in both.
     pad_token_id  the token with which the callers pad rows of ids, from −1 to the width of the logits; −1
                   and that width are padding in any case.
-    eos_token_ids the tokens that end a text. One of them is never padding, even as pad_token_id: a row may
+    eos_token_ids  the tokens that end a text. One of them is never padding, even as pad_token_id: a row may
                   end with it. Callers whose pad token is an EOS token pad with −1 or the width, as
                   MindIE's document recommends.
     logprobs      False: without logprobs, which cost more than the draw; `logits_or_logprobs` is None, and
@@ -72,8 +72,8 @@ class Sampler:
                   `all_input_ids` then.
     return_tensors  return arrays of the logits' library, on its device, instead of NumPy arrays.
     idle_rounds   a request is forgotten when the other requests have drawn this many tokens each since
-                  its last one, or after this many calls in which all rows draw their first token; None: only
-                  for `cache_bytes`.
+                  its last one. So it is after this many calls in which all rows draw their first token.
+                  None: only for `cache_bytes`.
     cache_bytes   requests are kept until `clear_cache`, but no more than about this many bytes of them, and
                   at most 4096 (those of one call always): the longest idle are forgotten first. A token
                   takes about 56 bytes. None: only the number counts.

@@ -67,13 +67,13 @@ def custom_generate(
     ended gets pad_token_id (else the first EOS id, else 0) while others continue. A row that ends with an
     error is reported by a warning.
 
-    Returns int64 [rows, length], or with return_dict_in_generate transformers' output object: its `scores`
-    are those after the chain and before the choice, as criteria and `compute_transition_scores` expect them
-    (temperature 0 is part of the choice), and it also has `records` (a `Record` per row) and `steps` (the
+    Returns int64 [rows, length], or with return_dict_in_generate transformers' output object. Its `scores`
+    are those after the chain and before the choice, as criteria and `compute_transition_scores` expect them;
+    temperature 0 is part of the choice. It also has `records` (a `Record` per row) and `steps` (the
     `StepResult` of every step, whose request ids are row numbers).
 
-    Raises `ParameterError`, before the model runs, naming a setting that requests beams, an assistant or
-    another generation mode, and for everything that `SamplingParams` and `Scheduler.add` refuse.
+    Raises `ParameterError`, before the model runs, for everything that `SamplingParams` and `Scheduler.add`
+    refuse. A setting that requests beams, an assistant or another generation mode is named in one.
     """
     arguments = arguments_of_generate()
     check_mode(generation_config, arguments)

@@ -45,8 +45,8 @@ class ChainLogitsProcessor:
     does `reset()`. `generate` alone ends rows: limits are
     ignored, and a row continues after a stop. After the end of its grammar a row gets only EOS.
 
-    Raises ValueError naming the row if no token is left to draw or the chain failed, `ParameterError`
-    for settings that do not fit the vocabulary, and for a grammar without EOS ids.
+    Raises ValueError naming the row if no token is left to draw or the chain failed. Settings that do not fit
+    the vocabulary, and a grammar without EOS ids, raise `ParameterError`.
     """
 
     supports_continuous_batching = False

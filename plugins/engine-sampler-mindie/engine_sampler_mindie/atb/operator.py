@@ -58,8 +58,8 @@ class TopkToppSampling:
     a share of all probabilities as given. `SamplingParams(top_k=…, top_p=…, order=("top_p", "top_k"))` keeps
     the same tokens of probabilities that add up to 1.
 
-    In both modes `sampled_probs` is the chosen token's entry of `probs`, not rescaled to the kept tokens,
-    and new parameters take effect at once, seeds included. `mode` is one of these names. Bad parameters
+    In both modes `sampled_probs` is the chosen token's entry of `probs`, not rescaled to the kept tokens.
+    New parameters take effect at once, seeds included. `mode` is one of these names. Bad parameters
     raise `ParameterError` naming them, tensors with a wrong dtype or shape TypeError or ValueError, before
     anything is drawn. A wrong value in one row of a tensor costs that row alone its token.
     Source: the public documentation of ATB; Holtzman et al. 2019 (top-p), Fan et al. 2018 (top-k).
