@@ -56,6 +56,18 @@ def test_no_kit_fails_without_words() -> None:
         assert [ast.unparse(node) for node in asserted if node.msg is None] == [], path.name
 
 
+def test_an_assertion_of_a_plugin_without_words_is_named_by_its_line() -> None:
+    class Asserts(Near):
+        """Holds something to be impossible."""
+
+        def keep(self, logits: np.ndarray, rows: Any) -> np.ndarray:
+            raise AssertionError
+
+    said = laws_broken_by(Asserts(), **NEAR)["test_a_token_is_left"]
+    assert said.startswith("fails without words at")
+    assert said.endswith(": raise AssertionError")
+
+
 def test_a_kit_without_parameters_to_try_fails() -> None:
     class Unexplained(Near):
         examples = ()
