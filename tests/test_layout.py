@@ -92,7 +92,7 @@ def modules_by_folder() -> dict[str, set[str]]:
     for top in ("benchmarks", "docs", "engine_sampler", "native", "plugins", "tests"):
         for path in (ROOT / top).rglob("*.*"):
             inside = path.relative_to(ROOT)
-            if path.suffix not in SOURCES or "build" in inside.parts:
+            if path.suffix not in SOURCES or {"build", "_native"} & set(inside.parts):
                 continue
             if path.stem not in ("__init__", "__main__"):
                 modules[str(inside.parent)].add(path.name)

@@ -39,6 +39,15 @@ def test_whole_bits_have_powers_of_two_as_weights() -> None:
     assert a.weights(y).tolist() == [2 ** (30 - i) for i in range(31)]
 
 
+@pytest.mark.parametrize("size", [3, 1 << 15])
+def test_logits_in_place_of_distances_are_refused_with_an_example(size: int) -> None:
+    logits = random_row(1, size, 3.0)
+    for wrong in (logits, logits.max() - logits):
+        with pytest.raises(ValueError, match=r"at most 0, as in weights\(distances\(logits\)\)"):
+            a.weights(wrong)
+    assert a.weights(np.empty(0, np.float32)).size == 0
+
+
 def test_a_token_more_than_thirty_one_bits_below_has_weight_zero() -> None:
     below = np.nextafter(a.LOWEST_BITS, np.float32(-np.inf))
     assert a.weights(np.array([below, -1e30, -np.inf], np.float32)).tolist() == [0, 0, 0]

@@ -96,7 +96,7 @@ runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 TESTS = (
     "tests/samplers/test_contracts.py",
     "tests/stopping/test_contract.py",
-    "tests/params",
+    *(f"tests/params/test_{name}.py" for name in ("chain", "chain_costs", "costs", "orders", "typed")),
     "tests/backends/test_numpy.py",
     "tests/native/test_equality.py",
     "tests/registry",
