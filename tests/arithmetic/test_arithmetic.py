@@ -417,4 +417,4 @@ def test_the_extremes_of_the_draw_are_the_first_and_last_token_with_weight(m: in
 def test_the_docstring_gives_the_coefficients_of_the_weights() -> None:
     text = inspect.getdoc(a) or ""
     found = {name: np.float32(value) for name, value in re.findall(r"(c\d) = ([\d.e-]*\d)", text)}
-    assert found == {f"c{i}": getattr(integer_weights, f"_C{i}") for i in range(6)}
+    assert found == {f"c{i}": term for i, term in enumerate(integer_weights.WEIGHT_TERMS)}
