@@ -13,8 +13,8 @@ from engine_sampler.arithmetic import LogitRows
 from engine_sampler.backends.numpy import NumpyBackend
 from engine_sampler.contract import Batch, Chain, Group, Rows, Vocabulary
 from engine_sampler.params import SamplingParams, build_chain
-from engine_sampler.params.orders import DEFAULT, NAMED
-from engine_sampler.registry import default_registry
+from engine_sampler.params.orders import NAMED, full_order
+from engine_sampler.registry import CORE_PARAMS, Registry, default_registry
 from engine_sampler.requests.history import History
 from engine_sampler.requests.slots import Slots
 from engine_sampler.requests.state import RequestState
@@ -63,7 +63,17 @@ def _one_of(*settings: Settings) -> Callable[[Random, int], Settings]:
     return lambda random, size: settings[random.integers(len(settings))]
 
 
-SAMPLERS: Mapping[str, Callable[[Random, int], Settings]] = {
+BUILT_IN = Registry(CORE_PARAMS).catalogue.samplers
+ORDERED = full_order("llama.cpp", BUILT_IN)
+"""Those that can be ordered, in the default order."""
+
+
+def by_examples(name: str) -> list[Settings]:
+    """Settings that enable a sampler, as its file gives them."""
+    return [example.params for example in BUILT_IN[name].examples]
+
+
+_CHOSEN: Mapping[str, Callable[[Random, int], Settings]] = {
     "allowed_token_ids": lambda random, size: {"allowed_token_ids": _some_ids(random, size, size)},
     "bad_words": _bad_words,
     "ignore_eos": _one_of({"ignore_eos": True}),
@@ -111,7 +121,11 @@ SAMPLERS: Mapping[str, Callable[[Random, int], Settings]] = {
     ),
     "infill": _one_of({"infill": True}),
 }
-"""Settings that enable each sampler."""
+
+SAMPLERS: Mapping[str, Callable[[Random, int], Settings]] = _CHOSEN | {
+    name: _one_of(*by_examples(name)) for name in BUILT_IN if name not in _CHOSEN
+}
+"""Settings that enable each sampler: chosen ones, or those of its examples."""
 
 SELECTORS: Mapping[str, Settings] = {
     "dist": {},
@@ -141,7 +155,7 @@ def _order(random: Random) -> Any:
     """A named order, or a random permutation of all samplers."""
     named = list(NAMED)
     choice = int(random.integers(len(named) + 3))
-    return named[choice] if choice < len(named) else random.permutation(DEFAULT).tolist()
+    return named[choice] if choice < len(named) else random.permutation(ORDERED).tolist()
 
 
 def random_logits(random: Random, n: int, vocab_size: int) -> np.ndarray:

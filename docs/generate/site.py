@@ -30,6 +30,7 @@ def files() -> Mapping[str, str]:
     catalogue = Registry(CORE_PARAMS).catalogue
     tables: dict[str, Callable[[], str]] = {
         "parameters": lambda: parameters.sections(catalogue),
+        "costs": lambda: parameters.cost_table(catalogue),
         "keys of a body": parameters.body_table,
         "arithmetic": lambda: outline(arithmetic.__doc__ or ""),
         "samplers": lambda: parts.sampler_list(catalogue),

@@ -42,7 +42,7 @@ WEIGHT_TERMS = tuple(
 )
 """c0 … c5: 2^r on [−1/2, 1/2], relative error 2.2e−7."""
 
-_C0, _C1, _C2, _C3, _C4, _C5 = WEIGHT_TERMS
+_C0, _C1, _C2, _C3, _C4, _C5 = (np.float32(ONE_WEIGHT) * c for c in WEIGHT_TERMS)
 
 
 def require_ieee() -> None:
@@ -79,7 +79,11 @@ def distances(logits: np.ndarray) -> np.ndarray:
 
 
 def weights(y: np.ndarray) -> np.ndarray:
-    """w = rint(2^(y + 30)) as int64, 0 where y < −31, for float32 distances `y` of any shape."""
+    """w = rint(2^(y + 30)) as int64, 0 where y < −31, for float32 distances `y` of any shape.
+
+    They are those of `distances`, at most 0: `weights(distances(logits))`. Raises ValueError for others, such
+    as logits themselves, or distances with the other sign.
+    """
     if y.size >= _SPARSE_SIZE:
         heavy = y >= LOWEST_BITS
         if 3 * np.count_nonzero(heavy) < y.size:  # most tokens of a peaked row weigh nothing
@@ -91,6 +95,10 @@ def weights(y: np.ndarray) -> np.ndarray:
 
 
 def _dense_weights(y: np.ndarray) -> np.ndarray:
+    if y.size and y.max() > 0:
+        raise ValueError(
+            f"y={y.max():g} is not allowed: a distance is at most 0, as in weights(distances(logits))"
+        )
     clamped = np.maximum(y, LOWEST_BITS)  # where the result is 2^−1, which rounds to 0
     n = np.rint(clamped)
     r = np.subtract(clamped, n, out=clamped)
@@ -106,9 +114,9 @@ def _dense_weights(y: np.ndarray) -> np.ndarray:
     low += _C0
     p += low
     exponent = n.astype(np.int32)
-    exponent += 157  # 30, and the bias 127
     exponent <<= 23
-    p *= exponent.view(np.float32)
+    bits = p.view(np.int32)
+    bits += exponent  # times 2^n; the terms are those of 2^(r + 30)
     np.rint(p, out=p)
     return p.astype(np.int64)
 

@@ -34,6 +34,7 @@ class HostRun:
     def __init__(self, backend: str) -> None:
         self.backend = backend
         self.rows: dict[Reason, int] = {}
+        self._scheduler = ""
 
     def run(self, batch: Batch, groups: Sequence[Group], why: Reason | None) -> None:
         """Run the chains of `groups`, which are their plans. `why` is None for rows that are counted
@@ -55,12 +56,13 @@ class HostRun:
         """Count those of `rows` that have no error, once the host has run them."""
         if served := sum(batch.errors[row] is None for row in rows):
             self.rows[why] = self.rows.get(why, 0) + served
+            self._scheduler = batch.groups[0].rows.vocabulary.scheduler
 
     def tell(self) -> None:
         """Tell observers of the rows so far."""
         counts, self.rows = self.rows, {}
         for why, rows in counts.items():
-            default_registry().notify("rows_on_host", self.backend, rows, why)
+            default_registry().notify("rows_on_host", self.backend, rows, why, scheduler=self._scheduler)
 
 
 def clear_rows(batch: Batch, rows: np.ndarray) -> None:

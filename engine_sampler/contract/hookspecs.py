@@ -44,6 +44,9 @@ def register_observers(register: Callable[[Any], None]) -> None:
     """Register observers: objects with any of these methods, each called where the event happens.
 
     request_added(request_id, params)      a request has joined.
+    first_token(request_id)                its output has its first token.
+    request_suspended(request_id)          `Scheduler.suspend` has taken a request out of the steps.
+    request_resumed(request_id)            `Scheduler.resume` has taken it back.
     step_finished(result)                  a copy of the `StepResult`.
     step_measured(measures)                `StepMeasures` of the same step: times, rows, drafts, faults.
     request_finished(record)               the `Record` of a request that has ended.
@@ -51,6 +54,10 @@ def register_observers(register: Callable[[Any], None]) -> None:
     rows_on_host(backend, rows, reason)    once a step for each reason: `rows` rows ran on the host: a backend
                                            has "declined" them, their chain is "unsupported", or it is "lost".
                                            Rows that end with an error are not among them.
+
+    Ids of requests are those of one scheduler. A method with a parameter `scheduler`, or with `**kwargs`, is
+    also told whose event it is, by name: `request_added(request_id, params, scheduler)`. The name is that of
+    `Scheduler(name=…)`, "" for what no scheduler has asked for.
 
     An observer that fails is logged, and changes nothing. What none of them watches is not measured.
     """

@@ -26,12 +26,14 @@ class StoppingCriteria(Stateful):
     passed to `Scheduler.add(stopping_criteria=…)`, or called.
 
     `examples` are parameter sets that turn it on, which the contract kit tries: {"max_tokens": 9}.
+    `texts` are outputs that end by it under one of these, if random ones rarely do: ("f(x)",).
     """
 
     api: ClassVar[int] = PLUGIN_API
     name: ClassVar[str]
     params: ClassVar[tuple[Param, ...]] = ()
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
+    texts: ClassVar[tuple[str, ...]] = ()
     is_limit: ClassVar[bool] = False
     """True for limits on length or time, which are checked after all other criteria."""
     waits_for_min_tokens: ClassVar[bool] = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..base.errors import ParameterError, quoted
@@ -21,6 +21,8 @@ class Vocabulary:
     tokenizer      their bytes; None if they are not known.
     grammar_limits  what grammars that requests bring as text may need, `grammar.Limits`; None: the default.
     grammar_engine  the name of what reads them, a `ConstraintReader`; None: the default.
+    scheduler      the name of the scheduler whose tokens these are, for observers; "" without one. It is not
+                   compared.
     """
 
     size: int
@@ -28,6 +30,7 @@ class Vocabulary:
     tokenizer: Tokenizer | None = None
     grammar_limits: Any = None
     grammar_engine: str | None = None
+    scheduler: str = field(default="", compare=False)
 
     def check_ids(self, parameter: str, token_ids: Iterable[int]) -> None:
         """Raise `ParameterError` for the first id of `parameter` outside 0..size-1."""

@@ -17,7 +17,7 @@ PASSES: Mapping[Cost, int] = {"pass": 1, "select": 2, "history": 4, "sort": 16, 
 kernels, for 131,072 tokens of which none has been removed; up to twenty times as much in NumPy."""
 
 MAX_PASSES = 144
-"""The most that a chain may cost; all built-in samplers at once cost 96."""
+"""The most that a chain may cost; all built-in samplers at once cost less."""
 
 MAX_ROW_PASSES = 10 * MAX_PASSES
 """The most that the chains of all rows of a request may cost together, by default."""

@@ -1,6 +1,6 @@
 """The registry of samplers, criteria, backends, grammars and observers, both built-in and from plugins."""
 
-from .catalogue import EVENTS, Catalogue, PluginError, check_object
+from .catalogue import EVENTS, Catalogue, PluginError, check_object, handler_of
 from .core_params import (
     CORE_PARAMS,
     GRAMMAR_OPTIONS,
@@ -39,6 +39,7 @@ __all__ = [
     "check_taken",
     "constraint_reader",
     "default_registry",
+    "handler_of",
     "mask_filler",
     "objects_in",
     "structured_in",

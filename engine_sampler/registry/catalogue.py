@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import keyword
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,9 @@ from ..contract.samplers import PLUGIN_API, Cost, Role
 KINDS = ("samplers", "selectors", "stopping_criteria", "backends", "grammars", "constraints", "observers")
 EVENTS = (
     "request_added",
+    "first_token",
+    "request_suspended",
+    "request_resumed",
     "step_finished",
     "step_measured",
     "request_finished",
@@ -44,6 +48,22 @@ class MissingSamplerError(PluginError):
 _EDITS_FIRST = "edits come before all others"
 
 
+Handler = Callable[[str, tuple[Any, ...]], None]
+"""Tells an observer of an event: of the scheduler's name, and the values."""
+
+
+def handler_of(method: Callable[..., Any]) -> Handler:
+    """What calls the method of an observer, with the name of the scheduler if it takes that."""
+    try:
+        parameters = inspect.signature(method).parameters
+    except (TypeError, ValueError):  # some functions of C tell nothing
+        parameters = {}  # type: ignore[assignment]
+    keywords = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    if keywords or "scheduler" in parameters:
+        return lambda scheduler, values: method(*values, scheduler=scheduler)
+    return lambda scheduler, values: method(*values)
+
+
 @dataclass
 class Catalogue:
     """Named objects by kind, and the parameters that they own."""
@@ -56,7 +76,7 @@ class Catalogue:
     constraints: dict[str, ConstraintReader] = field(default_factory=dict)
     """The readers of constraints: grammar engines."""
     observers: dict[str, Any] = field(default_factory=dict)
-    handlers: dict[str, tuple[tuple[str, Callable[..., Any]], ...]] = field(default_factory=dict)
+    handlers: dict[str, tuple[tuple[str, Handler], ...]] = field(default_factory=dict)
     """The methods of the observers, each with the name of its observer, by the event that they handle."""
     params: dict[str, Param] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
@@ -80,8 +100,8 @@ class Catalogue:
 
     def _add_handlers(self, name: str, observer: Any) -> None:
         for event in EVENTS:
-            if handler := getattr(observer, event, None):
-                self.handlers[event] = *self.handlers.get(event, ()), (name, handler)
+            if method := getattr(observer, event, None):
+                self.handlers[event] = *self.handlers.get(event, ()), (name, handler_of(method))
 
     def merged(self, other: Catalogue) -> Catalogue:
         """A new catalogue with the contents of both; raises if a name is in both."""

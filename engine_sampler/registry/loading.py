@@ -106,12 +106,13 @@ class Registry:
         """Whether any observer handles `event`."""
         return event in self.catalogue.handlers
 
-    def notify(self, event: str, *values: Any) -> None:
-        """Call the observers; one that fails is logged, and changes nothing. So is one that would end the
-        program: what it is told has been done, and the caller must learn of it, too."""
+    def notify(self, event: str, *values: Any, scheduler: str) -> None:
+        """Call the observers, with the name of the scheduler whose event this is; one that fails is logged,
+        and changes nothing. So is one that would end the program: what it is told has been done, and the
+        caller must learn of it, too."""
         for name, handle in self.catalogue.handlers.get(event, ()):
             try:
-                handle(*values)
+                handle(scheduler, values)
             except KeyboardInterrupt:
                 raise
             except BaseException:

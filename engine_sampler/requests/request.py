@@ -61,6 +61,7 @@ class Request(RequestEnd):
     backlog         tokens chosen elsewhere, each with its logprob, which its grammar has not accepted yet:
                     that takes more work than a step may do. Replaced, never changed in place.
     is_reported     whether observers have been told that it has finished.
+    has_begun       whether they have been told of its first token, or it came with tokens.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class Request(RequestEnd):
         self.score: float | None = None
         self.backlog: list[tuple[int, float]] = []
         self.is_reported = False
+        self.has_begun = len(history.output_token_ids) > 0
         self.phases.open(self)
         self._resume(history.output_token_ids.tolist())
 
@@ -126,6 +128,11 @@ class Request(RequestEnd):
         samplers that prepare, and no grammar that is not our own."""
         is_plain = self.phases.is_single and not self.chain.preparing
         return is_plain and (self.grammar is None or self.grammar.is_own)
+
+    def begins(self) -> bool:
+        """Whether its output has its first token, said once."""
+        began, self.has_begun = self.has_begun, self.has_begun or len(self.history.output_token_ids) > 0
+        return self.has_begun and not began
 
     def record(self, finish_reason: str | None = None) -> Record:
         """All that is known of it now; `finish_reason` if it has not finished."""

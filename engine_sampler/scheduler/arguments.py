@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,8 +17,20 @@ from ..requests.results import RequestId
 POSITION = Param("position", int, None, low=0, high=2**62)
 """The index of the next token of a request."""
 
+_NUMBERS = itertools.count()
+_LONGEST_NAME = 100
+
 _NO_TOKENS = np.empty(0, np.int64)
 _NO_TOKENS.flags.writeable = False
+
+
+def scheduler_name(name: Any) -> str:
+    """The name of a scheduler; the next number without one."""
+    if name is None:
+        return str(next(_NUMBERS))
+    if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME:
+        raise ParameterError(f"name={quoted(name)} is not allowed: 1 to {_LONGEST_NAME} characters")
+    return name
 
 
 def token_ids_in(name: str, token_ids: Any, vocabulary: Vocabulary) -> np.ndarray:

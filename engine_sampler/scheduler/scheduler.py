@@ -21,7 +21,7 @@ from ..requests.ending import RequestError
 from ..requests.results import BegunStep, Record, RequestId, StepResult
 from ..requests.slots import Slots
 from ..tokenizer import Tokenizer, check_tokenizer
-from .arguments import POSITION, check_at_least_one, chosen_tokens_in, drafts_in
+from .arguments import POSITION, check_at_least_one, chosen_tokens_in, drafts_in, scheduler_name
 from .beam_groups import check_beam_rows
 from .membership.joining import Newcomers, check_single, checked_count, matcher_for
 from .membership.live_requests import LiveRequests
@@ -52,6 +52,7 @@ class Scheduler:
     postpone        whether a step leaves out a request whose grammar or samplers need more work than a step
                     may do: its row gives no token (`StepResult.token_ids`). False: steps take what they need.
     keep_faulty     whether requests go on whose rows are faulty (NaN, +inf, nothing left), but for beams.
+    name            what observers are told of it, 1 to 100 characters; default: a number.
 
     `add`, `add_group`, `accept` and `remove` may be called from any thread, and by plugins: they take effect
     at once, or after the step that is running. All other methods that change or run requests belong to one
@@ -88,14 +89,16 @@ class Scheduler:
         on_ready: Callable[[], Any] | None = None,
         postpone: bool = True,
         keep_faulty: bool = False,
+        name: str | None = None,
     ) -> None:
         check_at_least_one(vocab_size=vocab_size, max_model_len=max_model_len, num_threads=num_threads)
         check_tokenizer(tokenizer)
+        self.name = scheduler_name(name)
         default_eos = () if tokenizer is None else tokenizer.eos_token_ids
         eos = tuple(integers_of("eos_token_ids", eos_token_ids)) or default_eos
         if grammar_limits is not None or grammar_engine is not None:
             constraint_reader(grammar_engine).check_limits(grammar_limits)
-        self.vocabulary = Vocabulary(vocab_size, eos, tokenizer, grammar_limits, grammar_engine)
+        self.vocabulary = Vocabulary(vocab_size, eos, tokenizer, grammar_limits, grammar_engine, self.name)
         self.vocabulary.check_ids("eos_token_ids", eos)
         self.max_model_len = max_model_len
         self.num_threads = num_threads
@@ -284,18 +287,21 @@ class Scheduler:
         the states of its samplers, selector, grammar and criteria, and its text. Returns its record.
 
         This is how to preempt a request, whose cache the engine frees. It is not in `request_ids`, and cannot
-        be stepped or changed until `resume`; `remove` ends it with `abort`. Observers see neither. In another
+        be stepped or changed until `resume`; `remove` ends it with `abort`. In another
         process it continues with `params.replace(seed=record.seed)` and the record's tokens, see `add`.
         """
         with self._step_lock.lock, self._step_lock:
             request = self._requests.find_single(request_id)
             self._requests.suspend(request)
-            return request.record()
+            record = request.record()
+        self._requests.observers.notify("request_suspended", request_id)
+        return record
 
     def resume(self, request_id: RequestId) -> None:
         """Take a suspended request back into the steps: it continues exactly as if it had stayed."""
         with self._step_lock.lock, self._step_lock:
             self._requests.resume(self._requests.find_suspended(request_id))
+        self._requests.observers.notify("request_resumed", request_id)
 
     def rollback(self, request_id: RequestId, n: int) -> None:
         """Undo the last n output tokens of a live request, in every part of its state.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import sys
+import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, ClassVar
+from unittest import SkipTest
 
 import numpy as np
 
@@ -16,6 +18,7 @@ from ..contract import Example, Param, ParameterError, Rows, Sampler, Selector
 from ..registry import check_object
 from ..tokenizer import Tokenizer
 from .cases import Case, Random, cases
+from .results import FAILED, NOT_PROMISED, PASSED, CheckResult
 from .search.drawing import LARGEST, draw_case, draw_sizes, draw_value
 from .search.elsewhere import OutcomeElsewhere
 from .search.live import Live
@@ -407,13 +410,28 @@ def laws_of(kit: type) -> list[str]:
     return sorted(name for name in dir(kit) if name.startswith("test_"))
 
 
-def problem_with(kit: type, law: str) -> str | None:
-    """Why `kit` finds a law broken; None if it is kept."""
+def result_of(kit: type, law: str) -> CheckResult:
+    """Whether `kit` finds a law kept or broken, or not promised, and why."""
     try:
         getattr(kit(), law)()
+    except SkipTest as reason:
+        return CheckResult(law, NOT_PROMISED, str(reason))
     except (Exception, SystemExit) as error:
-        return str(error) if isinstance(error, AssertionError) else repr(error)
-    return None
+        said = str(error) if isinstance(error, AssertionError) else repr(error)
+        return CheckResult(law, FAILED, said or _line_of(error))
+    return CheckResult(law, PASSED)
+
+
+def _line_of(error: BaseException) -> str:
+    """Where an assertion without words, of a plugin, failed."""
+    at = traceback.extract_tb(error.__traceback__)[-1]
+    return f"fails without words at {at.filename}:{at.lineno}: {at.line}"
+
+
+def problem_with(kit: type, law: str) -> str | None:
+    """Why `kit` finds a law broken; None if it does not."""
+    result = result_of(kit, law)
+    return result.detail if result.outcome == FAILED else None
 
 
 def failing_laws(kit: type) -> dict[str, str]:

@@ -18,7 +18,7 @@ import engine_sampler_metrics
 import numpy as np
 import pytest
 from engine_sampler_metrics import DASHBOARD, MetricsObserver
-from engine_sampler_metrics.observer import MOST_UNCOUNTED, BatchHistogram
+from engine_sampler_metrics.observer import MOST_SCHEDULERS, MOST_UNCOUNTED, BatchHistogram
 from prometheus_client import CollectorRegistry, Histogram, generate_latest, start_http_server
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.parser import text_string_to_metric_families
@@ -46,7 +46,8 @@ class Watched:
     def register_observers(self, register: Any) -> None:
         register(self._observer)
 
-    def __call__(self, name: str, **labels: str) -> float:
+    def __call__(self, name: str, scheduler: str = "tested", **labels: str) -> float:
+        labels = {"scheduler": scheduler, **labels}
         return self.registry.get_sample_value(f"engine_sampler_{name}", labels) or 0.0
 
 
@@ -59,7 +60,7 @@ def metrics() -> Iterator[Watched]:
 
 @pytest.fixture
 def scheduler(metrics: Watched) -> Scheduler:
-    return Scheduler(len(VOCABULARY), Tokenizer(VOCABULARY, [EOS], [EOS]))
+    return Scheduler(len(VOCABULARY), Tokenizer(VOCABULARY, [EOS], [EOS]), name="tested")
 
 
 def flat_rows(scheduler: Scheduler) -> np.ndarray:
@@ -88,8 +89,43 @@ def test_steps_tokens_and_ends_are_counted(metrics: Watched, scheduler: Schedule
     assert metrics("requests_running") == metrics("row_faults_total") == 0
 
 
+def test_two_schedulers_with_requests_of_the_same_ids_are_counted_apart(metrics: Watched) -> None:
+    schedulers = {name: Scheduler(len(VOCABULARY), name=name) for name in ("small", "large")}
+    for n, scheduler in enumerate(schedulers.values(), 2):
+        scheduler.add(SamplingParams(max_tokens=n, ignore_eos=True, seed=n))
+    schedulers["small"].suspend(0)
+    assert [metrics("requests_running", name) for name in schedulers] == [0, 1]
+    assert [metrics("requests_suspended", name) for name in schedulers] == [1, 0]
+    schedulers["small"].resume(0)
+    for scheduler in schedulers.values():
+        run(scheduler)
+    assert [metrics("tokens_total", name) for name in schedulers] == [2, 3]
+    for name in schedulers:
+        assert (
+            metrics("first_token_seconds_count", name)
+            == metrics("finished_total", name, reason="length")
+            == 1
+        )
+        assert metrics("requests_running", name) == metrics("requests_suspended", name) == 0
+
+
+def test_a_request_that_ends_while_it_is_suspended_is_neither_running_nor_suspended(
+    metrics: Watched, scheduler: Scheduler
+) -> None:
+    scheduler.suspend(scheduler.add(SamplingParams()))
+    scheduler.remove(0)
+    assert metrics("requests_running") == metrics("requests_suspended") == 0
+    assert metrics("finished_total", reason="abort") == 1
+
+
+def test_schedulers_without_end_have_labels_with_an_end(metrics: Watched) -> None:
+    for _ in range(MOST_SCHEDULERS + 3):
+        Scheduler(len(VOCABULARY)).add(SamplingParams())
+    assert metrics("requests_running", "other") == 3
+
+
 def test_rows_are_counted_by_whether_bounds_decided_them(metrics: Watched) -> None:
-    scheduler = Scheduler(2000, backend="native")
+    scheduler = Scheduler(2000, backend="native", name="tested")
     for _ in range(3):
         scheduler.add(SamplingParams(top_p=0.9, seed=1))
     rows = np.zeros((3, 2000), np.float32)
@@ -151,7 +187,7 @@ def test_steps_that_nobody_scrapes_are_kept_in_bounded_memory() -> None:
     seconds = [Seconds(1) for _ in range(3 * MOST_UNCOUNTED + 5)]
     kept = WeakSet(seconds)
     while seconds:
-        observer.step_measured(StepMeasures("native", seconds.pop(), 0.0, 1, 1, 0, 0))
+        observer.step_measured(StepMeasures("native", seconds.pop(), 0.0, 1, 1, 0, 0), "tested")
         assert len(kept) - len(seconds) < MOST_UNCOUNTED
 
 
@@ -160,7 +196,7 @@ class Seconds(float):
 
 
 def test_several_schedulers_count_in_several_threads_while_they_are_scraped(metrics: Watched) -> None:
-    schedulers = [Scheduler(len(VOCABULARY)) for _ in range(3)]
+    schedulers = [Scheduler(len(VOCABULARY), name="tested") for _ in range(3)]
     tokens = 2 * MOST_UNCOUNTED + 7
 
     def generate(scheduler: Scheduler) -> None:
@@ -186,8 +222,9 @@ def test_another_process_reads_every_step(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", THREE_STEPS], check=True, env=environment, cwd=here)
     registry = CollectorRegistry()
     MultiProcessCollector(registry, str(tmp_path))  # type: ignore[no-untyped-call]
-    assert registry.get_sample_value("engine_sampler_tokens_total") == 3
-    assert registry.get_sample_value("engine_sampler_step_rows_count") == 3
+    tested = {"scheduler": "tested"}
+    assert registry.get_sample_value("engine_sampler_tokens_total", tested) == 3
+    assert registry.get_sample_value("engine_sampler_step_rows_count", tested) == 3
 
 
 THREE_STEPS = """
@@ -195,7 +232,7 @@ import engine_sampler_metrics
 from engine_sampler.contract import StepMeasures
 observer = engine_sampler_metrics.MetricsObserver()
 for _ in range(3):
-    observer.step_measured(StepMeasures("native", 1e-4, 0.0, 1, 1, 0, 0))
+    observer.step_measured(StepMeasures("native", 1e-4, 0.0, 1, 1, 0, 0), "tested")
 """
 
 
@@ -211,7 +248,10 @@ def test_everything_can_be_scraped_over_http(metrics: Watched, scheduler: Schedu
         server.server_close()
         thread.join()
     assert families["engine_sampler_tokens"].samples[0].value == 3
-    assert families["engine_sampler_finished"].samples[0].labels == {"reason": "length"}
+    assert families["engine_sampler_finished"].samples[0].labels == {
+        "reason": "length",
+        "scheduler": "tested",
+    }
 
 
 def test_the_dashboard_shows_every_metric_and_no_other(metrics: Watched) -> None:

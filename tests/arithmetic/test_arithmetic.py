@@ -39,6 +39,15 @@ def test_whole_bits_have_powers_of_two_as_weights() -> None:
     assert a.weights(y).tolist() == [2 ** (30 - i) for i in range(31)]
 
 
+@pytest.mark.parametrize("size", [3, 1 << 15])
+def test_logits_in_place_of_distances_are_refused_with_an_example(size: int) -> None:
+    logits = random_row(1, size, 3.0)
+    for wrong in (logits, logits.max() - logits):
+        with pytest.raises(ValueError, match=r"at most 0, as in weights\(distances\(logits\)\)"):
+            a.weights(wrong)
+    assert a.weights(np.empty(0, np.float32)).size == 0
+
+
 def test_a_token_more_than_thirty_one_bits_below_has_weight_zero() -> None:
     below = np.nextafter(a.LOWEST_BITS, np.float32(-np.inf))
     assert a.weights(np.array([below, -1e30, -np.inf], np.float32)).tolist() == [0, 0, 0]
@@ -408,4 +417,4 @@ def test_the_extremes_of_the_draw_are_the_first_and_last_token_with_weight(m: in
 def test_the_docstring_gives_the_coefficients_of_the_weights() -> None:
     text = inspect.getdoc(a) or ""
     found = {name: np.float32(value) for name, value in re.findall(r"(c\d) = ([\d.e-]*\d)", text)}
-    assert found == {f"c{i}": getattr(integer_weights, f"_C{i}") for i in range(6)}
+    assert found == {f"c{i}": term for i, term in enumerate(integer_weights.WEIGHT_TERMS)}

@@ -11,9 +11,10 @@ from engine_sampler.arithmetic import NARROW, RowFault, checked_row
 from engine_sampler.backends.numpy import NumpyBackend
 from engine_sampler.contract import Chain, Rows, Sampler, Selection, Selector, Truncation, unpack_bitmask
 from engine_sampler.params import SamplingParams
-from engine_sampler.params.orders import DEFAULT, NAMED
+from engine_sampler.params.orders import NAMED
 from engine_sampler.registry import default_registry
 from tests.random_chains import (
+    ORDERED,
     ROUNDS,
     expect_fused_equals_plain,
     random_logits,
@@ -41,7 +42,7 @@ def test_random_chains_of_every_order_run_as_on_full_rows(size: int, order: str)
     random = np.random.default_rng([size, len(order)])
     for _ in range(8 * ROUNDS):
         settings = random_settings(random, size)
-        settings["order"] = random.permutation(DEFAULT).tolist() if order == "any" else order
+        settings["order"] = random.permutation(ORDERED).tolist() if order == "any" else order
         chain, rows = random_rows(random, SamplingParams(**settings), 6, size)
         expect_fused_equals_plain(chain, rows, random_logits(random, 6, size))
 

@@ -12,7 +12,7 @@ from engine_sampler.arithmetic import draw64, scale_draw
 from engine_sampler.backends.native import NativeBackend
 from engine_sampler.contract import Chain, Rows
 from engine_sampler.params import SamplingParams
-from engine_sampler.params.orders import DEFAULT, NAMED
+from engine_sampler.params.orders import NAMED
 from engine_sampler.requests.history import History
 from tests.native.comparing import (
     accept_tokens,
@@ -24,7 +24,7 @@ from tests.native.comparing import (
     random_group,
     times,
 )
-from tests.random_chains import ROUNDS, SAMPLERS, SELECTORS, Random, random_settings
+from tests.random_chains import ORDERED, ROUNDS, SAMPLERS, SELECTORS, Random, random_settings
 
 GROUPS: Mapping[int, int] = {1: 3, 5: 5, 100: 13, 257: 10, 600: 8, 3000: 3}
 """Random chains by vocabulary size, each for `REQUESTS` requests and `STEPS` steps."""
@@ -111,7 +111,7 @@ def test_chains_of_every_order_agree(size: int, order: str) -> None:
     for number in range(times(6)):
         random = np.random.default_rng([size, len(order), number])
         settings = random_settings(random, size, without=() if size < 100 else SLOW)
-        settings["order"] = random.permutation(DEFAULT).tolist() if order == "any" else order
+        settings["order"] = random.permutation(ORDERED).tolist() if order == "any" else order
         run_steps(random, size, 24, 2, settings)
 
 

@@ -8,12 +8,14 @@ import pytest
 from engine_sampler.contract import Chain, Param, Sampler, hookimpl
 from engine_sampler.params import SamplingParams, build_chain, takes_grammar, without_takers
 from engine_sampler.params.chain import EDITS
-from engine_sampler.params.orders import DEFAULT
 from engine_sampler.registry import CORE_PARAMS, Registry, default_registry
 
 from ..engines import registered
+from ..random_chains import BUILT_IN, ORDERED, by_examples
 
+EDITS_THEN = (*EDITS, *sorted(name for name, s in BUILT_IN.items() if s.role == "edit" and name not in EDITS))
 EVERYTHING: dict[str, Any] = {
+    **{name: value for one in BUILT_IN for name, value in by_examples(one)[0].items()},
     "allowed_token_ids": [1, 2, 3],
     "bad_words": [[1, 2]],
     "ignore_eos": True,
@@ -52,7 +54,7 @@ def test_neutral_parameters_leave_only_the_selector() -> None:
 
 
 def test_everything_is_in_the_default_order_after_the_edits() -> None:
-    assert key(**EVERYTHING) == (*EDITS, *DEFAULT, "dist")
+    assert key(**EVERYTHING) == (*EDITS_THEN, *ORDERED, "dist")
 
 
 def test_the_key_does_not_depend_on_values() -> None:
@@ -115,7 +117,7 @@ def test_mirostat_keeps_only_edits_penalties_and_temperature(version: int) -> No
 
 
 def test_adaptive_p_keeps_all_samplers() -> None:
-    assert key(**EVERYTHING, adaptive_target=0.3)[:-1] == (*EDITS, *DEFAULT)
+    assert key(**EVERYTHING, adaptive_target=0.3)[:-1] == (*EDITS_THEN, *ORDERED)
 
 
 # --- parts of a chain ----------------------------------------------------------------------------

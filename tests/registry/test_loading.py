@@ -173,7 +173,7 @@ def test_a_catalogue_that_was_read_before_is_unchanged(registry: Registry) -> No
         (Plugin(backends=["slow"]), "'slow' is registered but is not a Backend object"),
         (
             Plugin(observers=[object()]),
-            "is not an observer: it has none of request_added, step_finished, step_m",
+            "is not an observer: it has none of request_added, first_token, request_s",
         ),
         (Plugin(grammars={"a b": ""}), "a grammar has name='a b'; it must be an identifier"),
         (Plugin(variant(Shift, api=2)), "Variant has api=2; this version takes 1"),

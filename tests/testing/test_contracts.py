@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import random
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from engine_sampler.registry import default_registry
 from engine_sampler.testing import (
     BackendContract,
     MatcherContract,
+    ObserverContract,
     SamplerContract,
     SelectorContract,
     StoppingContract,
@@ -54,6 +56,26 @@ def test_no_kit_fails_without_words() -> None:
     for path in Path(testing.__file__).parent.rglob("*.py"):
         asserted = [n for n in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(n, ast.Assert)]
         assert [ast.unparse(node) for node in asserted if node.msg is None] == [], path.name
+
+
+def test_an_assertion_of_a_plugin_without_words_is_named_by_its_line() -> None:
+    class Asserts(Near):
+        """Holds something to be impossible."""
+
+        def keep(self, logits: np.ndarray, rows: Any) -> np.ndarray:
+            raise AssertionError
+
+    said = laws_broken_by(Asserts(), **NEAR)["test_a_token_is_left"]
+    assert said.startswith("fails without words at")
+    assert said.endswith(": raise AssertionError")
+
+
+def test_an_observer_may_draw_the_ids_of_its_spans_from_random() -> None:
+    class Traces:
+        def request_added(self, request_id: Any, params: Any, scheduler: str) -> None:
+            random.getrandbits(64)
+
+    assert failing_laws(type("Kit", (ObserverContract,), {"observer": Traces()})) == {}
 
 
 def test_a_kit_without_parameters_to_try_fails() -> None:

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from engine_sampler.base.packaged import grammar_names
+from engine_sampler.cli.main import main
 from engine_sampler.registry import CORE_PARAMS, PluginStatus, Registry
-from engine_sampler.testing.plugins import Search, check_plugin
+from engine_sampler.testing.plugins import KINDS, Search, check_plugin
 
 from ..conftest import ROUNDS
 from ..registry.test_loading import Plugin
@@ -16,7 +18,7 @@ from .briefly import broken_by, searched_briefly
 from .wrong.backends import ScoresNaN
 from .wrong.grammars import AllowsEmptyTokens
 from .wrong.observers import TakesTheTokens
-from .wrong.right import Automaton, Budget, Last, Near, Plain, Tokens
+from .wrong.right import Automaton, Balanced, Budget, Last, Near, Plain, Tokens
 from .wrong.truncations import Resurrects
 
 MASKS, NEUTRAL = "the_mask_is_what_accept_takes", "neutral_values_change_nothing"
@@ -113,11 +115,12 @@ def test_built_in_parts_and_grammars_can_be_checked_too() -> None:
 
 
 BUILT_IN = Registry(CORE_PARAMS).catalogue
-PARTS = [*BUILT_IN.stopping_criteria, *BUILT_IN.selectors, *BUILT_IN.samplers][:: 1 if ROUNDS > 1 else 4]
+PARTS = [own for kind in KINDS for own in getattr(BUILT_IN, kind)] + list(grammar_names())
+TRIED = PARTS[:: 1 if ROUNDS > 1 else 4]
 """All of them, in a quick run every fourth: their own tests try each."""
 
 
-@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("name", TRIED)
 def test_every_built_in_part_keeps_the_laws_however_long_they_are_tried(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,11 +128,31 @@ def test_every_built_in_part_keeps_the_laws_however_long_they_are_tried(
     assert broken_by(name, Registry(CORE_PARAMS)) == {}
 
 
-def test_that_a_criterion_ends_no_random_output_is_for_its_own_tests_to_judge() -> None:
-    law = "some_outputs_end_by_it"
+ENDS = "some_outputs_end_by_it"
+
+
+@pytest.mark.parametrize("name", BUILT_IN.stopping_criteria)
+def test_a_criterion_that_is_called_on_no_arrays_passes_with_seconds_too(name: str) -> None:
+    arguments = ["check", name, "--seconds", "0.02", "--only", "rows_are_answered_one_by_one"]
+    assert main([*arguments, "--only", "tensors_get_tensors"]) == 0
+
+
+def test_that_a_criterion_ends_no_random_output_is_not_promised_unless_it_names_texts() -> None:
     late = type("Late", (SmallBudget,), {"examples": ({"budget": 10**9},), "__doc__": "Ends late."})
-    for budget, outcome in ((SmallBudget(), "passed"), (late(), "not promised")):
-        assert outcomes("budget", registry_with(criteria=[budget]), law) == {"budget": {law: outcome}}
+    never = type("Never", (late,), {"texts": ("abc",), "__doc__": "Ends late, it says by abc."})
+    for budget, outcome in ((SmallBudget(), "passed"), (late(), "not promised"), (never(), "failed")):
+        [checked] = check_plugin("budget", registry_with(criteria=[budget]), Search([ENDS]))
+        [result] = checked.results
+        assert result.outcome == outcome
+        assert (result.detail == "") == (outcome == "passed")
+
+
+def test_a_criterion_that_balances_brackets_passes_every_law() -> None:
+    found = outcomes("balanced", registry_with(criteria=[Balanced()]))["balanced"]
+    assert set(found.values()) == {"passed"}
+    without = type("Without", (Balanced,), {"texts": (), "__doc__": "Names no texts."})
+    found = outcomes("balanced", registry_with(criteria=[without()]), ENDS)["balanced"]
+    assert found[ENDS] in ("passed", "not promised")
 
 
 def test_a_library_has_checks_of_its_own() -> None:

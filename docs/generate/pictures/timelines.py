@@ -66,6 +66,14 @@ STORIES: Mapping[str, Story] = {
 }  # fmt: skip
 
 
+def story_of(criterion: StoppingCriteria) -> Story:
+    """The story of a criterion; without one of its own, its first example, and a text that ends by it."""
+    if criterion.name in STORIES:
+        return STORIES[criterion.name]
+    tokens = _tokens("One| two| three| four| five| six")
+    return Story(criterion.examples[0], tuple(criterion.texts[0]) if criterion.texts else tokens)
+
+
 @dataclass
 class Course:
     """What happened: the text streamed with each token, how it ended, and the whole text."""
@@ -78,7 +86,7 @@ class Course:
 
 def draw(criterion: StoppingCriteria) -> str:
     """The timeline of a criterion, as SVG."""
-    story = STORIES[criterion.name]
+    story = story_of(criterion)
     course = _run(story)
     picture = Drawing(0, 182, f"{criterion.name}: where a request ends")
     picture.text(MARGIN, 20, settings_text(story.params) or "no settings", 13, ORANGE, mono=True, bold=True)

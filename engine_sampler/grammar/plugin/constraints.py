@@ -31,7 +31,7 @@ def constraint_of(params: Mapping[str, Any], vocabulary: Vocabulary) -> Any:
         tokenizer = vocabulary.need_tokenizer(name)
         with _errors_of(name):
             source = _source(name, params[name], _options(name, params, vocabulary))
-            return _compiled(source, _fitted_tokenizer(tokenizer, vocabulary))
+            return _compiled(source, tokenizer, vocabulary)
     return None
 
 
@@ -70,7 +70,7 @@ def _compiled_argument(constraint: Any, vocabulary: Vocabulary) -> Any:
         constraint = _checked(constraint, vocabulary)
         if not hasattr(constraint, "matcher"):
             tokenizer = vocabulary.need_tokenizer("grammar")
-            constraint = _compiled(constraint, _fitted_tokenizer(tokenizer, vocabulary))
+            constraint = _compiled(constraint, tokenizer, vocabulary)
         with_attributes(("matcher",), "grammar", constraint, "what it gives must have `matcher()`")
         tokens = len(getattr(constraint, "tokenizer", ()))
         if tokens > vocabulary.size:
@@ -131,7 +131,7 @@ def start_compiling(
             return None
         tokenizer = _fitted_tokenizer(vocabulary.need_tokenizer(name), vocabulary)
         compiling = compiler.submit(grammar, tokenizer, client=client)
-        return Compilation(name, watched(compiling), takes_grammar(params))
+        return Compilation(name, watched(compiling, vocabulary.scheduler), takes_grammar(params))
 
 
 def prepare_for(vocabulary: Vocabulary) -> None:
@@ -192,9 +192,10 @@ def _fitted_tokenizer(tokenizer: Tokenizer, vocabulary: Vocabulary) -> Tokenizer
     return tokenizer if same else _resized(tokenizer, vocabulary.size, eos)
 
 
-def _compiled(grammar: Any, tokenizer: Tokenizer) -> CompiledGrammar | Any:
+def _compiled(grammar: Any, tokenizer: Tokenizer, vocabulary: Vocabulary) -> CompiledGrammar | Any:
     """A grammar for the tokenizer; plugins may register a function of the tokenizer."""
-    return measured(lambda: _compile(grammar, tokenizer))
+    fitted = _fitted_tokenizer(tokenizer, vocabulary)
+    return measured(lambda: _compile(grammar, fitted), vocabulary.scheduler)
 
 
 def _compile(grammar: Any, tokenizer: Tokenizer) -> CompiledGrammar | Any:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
 from ...base.errors import INTERRUPTIONS
 from ...registry import Registry
 from ...requests.request import Request
-from ...requests.results import Record, RequestId
+from ...requests.results import Record, RequestId, StepResult
 from ...requests.slots import Slots
 from ..beam_groups import BeamGroup
 from .directory import Directory
@@ -37,7 +37,7 @@ class LiveRequests(Directory):
         self._planning = Planning(self, slots, self.step_lock)
         self.plan = self._planning.plan
         self._seats = Seats(slots, self._planning, self.step_lock)
-        self.observers = Observers(registry, self.step_lock)
+        self.observers = Observers(registry, self.step_lock, slots.vocabulary.scheduler, self.begun_with)
 
     def find(self, request_id: RequestId) -> Request:
         """The request of this id, after everything that waits; see `Directory.find`."""
@@ -99,6 +99,13 @@ class LiveRequests(Directory):
         self.keeping.keep_shorter(request, n)
         request.rollback(self.slots, n)
         self.retire_if_done(request)
+
+    def begun_with(self, result: StepResult) -> Iterator[RequestId]:
+        """The live requests of a step whose outputs have begun since they were last looked at."""
+        for request_id in result.request_ids:
+            request = self.live.get(request_id)
+            if request is not None and request.begins():
+                yield request_id
 
     # --- pausing ---------------------------------------------------------------------------------
 
@@ -214,6 +221,8 @@ class LiveRequests(Directory):
         if not request.is_reported:
             request.is_reported = True
             if self.observers.are_there:
+                if request.begins():
+                    self.observers.notify("first_token", request.id)
                 self.observers.notify("request_finished", request.record())
 
     def _free_replaced(self, members: Sequence[Request]) -> None:

@@ -19,10 +19,12 @@ PIECES = (
     "é".encode()[:1],
     "é".encode()[1:],
     *(b"\n", b"", b".\n\nb", "€".encode()[:2], "€".encode()[2:], "🙂".encode()),
+    *(bytes([byte]) for byte in b"()[]{}<>\"',:-AZ"),
+    *(b"()", b"a)", b'{"', b'"}', b"Ab", b"</"),
     b"<end>",
 )
-"""The tokens of outputs: letters, overlapping pieces, half characters, lines, nothing, and EOS, which is a
-special token."""
+"""The tokens of outputs: letters, overlapping pieces, half characters, lines, nothing, brackets and quotes,
+capitals, and EOS, which is a special token."""
 
 
 class StoppingTrial:
@@ -35,6 +37,7 @@ class StoppingTrial:
         self._criterion = criterion
         self._state = criterion.new_state(values, prompt, vocabulary)
         self._stream = Detokenizer(vocabulary.tokenizer or Tokenizer(()))
+        self._size = vocabulary.size
         self.watch = criterion.watch(values, prompt, vocabulary)
 
     def check(self, *token_ids: int) -> StopVerdict | None:
@@ -42,7 +45,11 @@ class StoppingTrial:
         before = len(self._stream.text)
         for token_id in token_ids:
             self._stream.push(token_id)
-        more = {"logprobs": [logprob(t) for t in token_ids]} if self._criterion.wants_logprobs else {}
+        more = (
+            {"logprobs": [logprob(t, self._size) for t in token_ids]}
+            if self._criterion.wants_logprobs
+            else {}
+        )
         verdict = self._criterion.check(self._state, list(token_ids), self._stream.text[before:], **more)
         good = verdict is None or isinstance(verdict, StopVerdict)
         assert good, f"check gives {verdict!r}; allowed are None and a StopVerdict"
@@ -72,26 +79,30 @@ def row_for(token: int, size: int) -> np.ndarray:
     return row
 
 
-def logprob(token: int) -> float:
-    """The logprob of `token` in a scheduler whose rows are those of `row_for`, for the kit's tokens."""
-    row = row_for(token, max(len(PIECES), token + 1)).astype(np.float64)
+def logprob(token: int, size: int) -> float:
+    """The logprob of `token` in a scheduler whose rows are those of `row_for`."""
+    row = row_for(token, size).astype(np.float64)
     return float(np.float32(row[token] - np.log(np.exp(row).sum())))
 
 
-def spelled_texts(values: Iterable[Mapping[str, Any]]) -> Iterator[list[int]]:
-    """The texts among `values` in the kit's tokens, as far as they can be spelled."""
-    numbers = {piece: token for token, piece in enumerate(PIECES)}
-    for text in _texts_in(values):
-        tokens = [numbers.get(letter.encode(), -1) for letter in text]
-        if min(tokens) >= 0:
-            yield tokens
+def pieces_for(texts: Iterable[str]) -> list[bytes]:
+    """`PIECES`, and the characters of `texts` that are not among them."""
+    letters = (letter.encode() for text in texts for letter in text)
+    return list(dict.fromkeys((*PIECES, *letters)))
 
 
-def vocabulary_for(values: Sequence[Mapping[str, Any]], random: Random) -> Vocabulary:
-    """The kit's tokens, and parts of the texts among `values`, so that outputs have such texts."""
-    texts = _texts_in(values)
+def spelled(text: str, pieces: Sequence[bytes]) -> list[int]:
+    """A text in tokens of one character each, [] if one of them is missing."""
+    letters = [letter.encode() for letter in text]
+    return [*map(pieces.index, letters)] if set(letters) <= set(pieces) else []
+
+
+def vocabulary_for(
+    values: Sequence[Mapping[str, Any]], random: Random, texts: Sequence[str] = ()
+) -> Vocabulary:
+    """The kit's tokens, and parts of `texts` and of those among `values`, so that outputs have such texts."""
     pieces = list(PIECES[:-1])
-    for text in texts:
+    for text in (*texts, *texts_in(values)):
         data = text.encode()[:64]
         cut = int(random.integers(len(data) + 1))
         pieces += [part for part in (data, data[:cut], data[cut:]) if part]
@@ -99,7 +110,7 @@ def vocabulary_for(values: Sequence[Mapping[str, Any]], random: Random) -> Vocab
     return Vocabulary(end + 1, (end,), Tokenizer([*pieces, PIECES[-1]], special_token_ids=[end]))
 
 
-def _texts_in(values: Iterable[Mapping[str, Any]]) -> list[str]:
+def texts_in(values: Iterable[Mapping[str, Any]]) -> list[str]:
     """The texts among parameters, none of them empty, each once."""
     return sorted({text for one in values for text in _texts_of(list(one.values())) if text})
 

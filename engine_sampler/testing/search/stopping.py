@@ -46,7 +46,7 @@ class OutputMachine(RandomMachine):
 
     def begin(self) -> None:
         self._values = self._kit.mixed_values(self.random)
-        self._vocabulary = vocabulary_for(self._values, self.random)
+        self._vocabulary = vocabulary_for(self._values, self.random, self._kit.texts_of_ends)
         self._likely = self.random.integers(0, self._vocabulary.size, 6).tolist()
         self.join()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress, zip_longest
 from typing import Any, TypeVar
@@ -43,12 +44,16 @@ COMPILE_SECONDS = tuple([n * MILLISECOND for n in (0.5, 1, 2.5, 5, 10, 25, 50, 1
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 FINISH_REASONS = frozenset(("stop", "length", "repetition", "abort", "error"))
+SCHEDULER = "scheduler"
 OTHER = "other"
 """The label of everything that would make labels grow without bound."""
 
 MOST_POSITIONS = 32
 """Drafts beyond this position share one label."""
 
+
+MOST_SCHEDULERS = 64
+"""Schedulers beyond these share one label: a process may make them without end."""
 
 MOST_UNCOUNTED = 128
 """The most steps that are kept until they are counted."""
@@ -78,11 +83,12 @@ class MetricsObserver(Collector):
             return metric
 
         def counter(name: str, text: str, *labels: str) -> Counter:
-            return added(Counter(f"engine_sampler_{name}", text, labels, registry=None))
+            return added(Counter(f"engine_sampler_{name}", text, (SCHEDULER, *labels), registry=None))
 
         def batch_histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> BatchHistogram:
+            names = (SCHEDULER, *labels)
             return added(
-                BatchHistogram(f"engine_sampler_{name}", text, labels, buckets=buckets, registry=None)
+                BatchHistogram(f"engine_sampler_{name}", text, names, buckets=buckets, registry=None)
             )
 
         self._step_seconds = batch_histogram("step_seconds", "Duration of a step", STEP_SECONDS, "backend")
@@ -95,7 +101,15 @@ class MetricsObserver(Collector):
         self._weighed = counter("weighed_rows", "Draws and cuts that took a second pass over the row")
         self._drafts = counter("draft_tokens", "Draft tokens", "position")
         self._accepted = counter("draft_accepted", "Draft tokens that were accepted", "position")
-        self._running = added(Gauge("engine_sampler_requests_running", "Live requests", registry=None))
+        self._running = added(
+            Gauge("engine_sampler_requests_running", "Requests in steps", (SCHEDULER,), registry=None)
+        )
+        self._suspended = added(
+            Gauge("engine_sampler_requests_suspended", "Suspended requests", (SCHEDULER,), registry=None)
+        )
+        self._first_seconds = batch_histogram(
+            "first_token_seconds", "From the arrival of a request to its first token", COMPILE_SECONDS
+        )
         self._finished = counter("finished", "Requests that have ended", "reason")
         self._mask_seconds = batch_histogram(
             "grammar_mask_seconds", "Grammar masks of all rows of a step", STEP_SECONDS
@@ -105,36 +119,63 @@ class MetricsObserver(Collector):
         )
         self._cache_hits = counter("grammar_cache_hits", "Requests whose grammar was compiled already")
         self._failures = counter("grammar_failures", "Grammars that could not be compiled")
-        self._uncounted: list[StepMeasures] = []
+        self._labels: dict[str, str] = {}
+        self._arrivals: dict[tuple[str, Any], float] = {}
+        self._paused: set[tuple[str, Any]] = set()
+        self._uncounted: list[tuple[str, StepMeasures]] = []
         self._most_uncounted = 1 if "PROMETHEUS_MULTIPROC_DIR" in os.environ else MOST_UNCOUNTED
         self._counting = threading.Lock()
         registry.register(self)
 
     # --- events ----------------------------------------------------------------------------------
 
-    def request_added(self, request_id: Any, params: SamplingParams) -> None:
-        self._running.inc()
+    def request_added(self, request_id: Any, params: SamplingParams, scheduler: str) -> None:
+        self._arrivals[scheduler, request_id] = time.monotonic()
+        self._running.labels(self._label(scheduler)).inc()
 
-    def request_finished(self, record: Record) -> None:
-        reason = record.finish_reason
-        self._running.dec()
-        self._finished.labels(reason if reason in FINISH_REASONS else OTHER).inc()
+    def first_token(self, request_id: Any, scheduler: str) -> None:
+        if (arrived := self._arrivals.pop((scheduler, request_id), None)) is not None:
+            self._first_seconds.labels(self._label(scheduler)).observe(time.monotonic() - arrived)
 
-    def step_measured(self, measures: StepMeasures) -> None:
-        self._uncounted.append(measures)
+    def request_suspended(self, request_id: Any, scheduler: str) -> None:
+        self._paused.add((scheduler, request_id))
+        self._running.labels(self._label(scheduler)).dec()
+        self._suspended.labels(self._label(scheduler)).inc()
+
+    def request_resumed(self, request_id: Any, scheduler: str) -> None:
+        self._paused.discard((scheduler, request_id))
+        self._running.labels(self._label(scheduler)).inc()
+        self._suspended.labels(self._label(scheduler)).dec()
+
+    def request_finished(self, record: Record, scheduler: str) -> None:
+        key, label, reason = (scheduler, record.request_id), self._label(scheduler), record.finish_reason
+        self._arrivals.pop(key, None)
+        (self._suspended if key in self._paused else self._running).labels(label).dec()
+        self._paused.discard(key)
+        self._finished.labels(label, reason if reason in FINISH_REASONS else OTHER).inc()
+
+    def step_measured(self, measures: StepMeasures, scheduler: str) -> None:
+        self._uncounted.append((self._label(scheduler), measures))
         if len(self._uncounted) >= self._most_uncounted:
             self._count_steps()
 
-    def grammar_compiled(self, measures: GrammarMeasures) -> None:
+    def grammar_compiled(self, measures: GrammarMeasures, scheduler: str) -> None:
+        label = self._label(scheduler)
         if measures.error is not None:
-            self._failures.inc()
+            self._failures.labels(label).inc()
         elif measures.cached:
-            self._cache_hits.inc()
+            self._cache_hits.labels(label).inc()
         else:
-            self._compile_seconds.observe(measures.seconds)
+            self._compile_seconds.labels(label).observe(measures.seconds)
 
-    def rows_on_host(self, backend: str, rows: int, reason: str) -> None:
-        self._fallback_rows.labels(reason).inc(rows)
+    def rows_on_host(self, backend: str, rows: int, reason: str, scheduler: str) -> None:
+        self._fallback_rows.labels(self._label(scheduler), reason).inc(rows)
+
+    def _label(self, scheduler: str) -> str:
+        """The label of a scheduler."""
+        if scheduler not in self._labels and len(self._labels) < MOST_SCHEDULERS:
+            self._labels[scheduler] = scheduler
+        return self._labels.get(scheduler, OTHER)
 
     # --- scraping --------------------------------------------------------------------------------
 
@@ -152,28 +193,29 @@ class MetricsObserver(Collector):
     def _count_steps(self) -> None:
         """Count the steps that are not yet counted. Other threads may go on adding some."""
         with self._counting:
-            if steps := self._uncounted.copy():
-                del self._uncounted[: len(steps)]
-                self._count(steps)
+            steps = self._uncounted.copy()
+            del self._uncounted[: len(steps)]
+            for label in {label for label, _ in steps}:
+                self._count(label, [measures for other, measures in steps if other == label])
 
-    def _count(self, steps: Sequence[StepMeasures]) -> None:
+    def _count(self, label: str, steps: Sequence[StepMeasures]) -> None:
         columns: Any = StepMeasures._make(zip(*steps, strict=True))
         for backend in set(columns.backend):
             is_its_own = map(backend.__eq__, columns.backend)
-            self._step_seconds.labels(backend).observe_all([*compress(columns.seconds, is_its_own)])
-        self._step_rows.observe_all(columns.rows)
+            self._step_seconds.labels(label, backend).observe_all([*compress(columns.seconds, is_its_own)])
+        self._step_rows.labels(label).observe_all(columns.rows)
         if any(columns.mask_seconds):
-            self._mask_seconds.observe_all([*filter(None, columns.mask_seconds)])
-        self._tokens.inc(sum(columns.tokens))
-        self._postponed.inc(sum(columns.postponed))
-        self._row_faults.inc(sum(columns.faults))
-        self._certain.inc(sum(columns.certain))
-        self._weighed.inc(sum(columns.weighed))
-        _count_by_position(self._drafts, columns.drafted)
-        _count_by_position(self._accepted, columns.accepted)
+            self._mask_seconds.labels(label).observe_all([*filter(None, columns.mask_seconds)])
+        self._tokens.labels(label).inc(sum(columns.tokens))
+        self._postponed.labels(label).inc(sum(columns.postponed))
+        self._row_faults.labels(label).inc(sum(columns.faults))
+        self._certain.labels(label).inc(sum(columns.certain))
+        self._weighed.labels(label).inc(sum(columns.weighed))
+        _count_by_position(self._drafts, label, columns.drafted)
+        _count_by_position(self._accepted, label, columns.accepted)
 
 
-def _count_by_position(counter: Counter, steps: Iterable[tuple[int, ...]]) -> None:
+def _count_by_position(counter: Counter, label: str, steps: Iterable[tuple[int, ...]]) -> None:
     """Add what each step counts at each position."""
     for position, counts in enumerate(zip_longest(*steps, fillvalue=0)):
-        counter.labels(str(position) if position < MOST_POSITIONS else OTHER).inc(sum(counts))
+        counter.labels(label, str(position) if position < MOST_POSITIONS else OTHER).inc(sum(counts))

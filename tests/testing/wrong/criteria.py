@@ -32,9 +32,11 @@ class IsNeverOn(Budget):
         return False
 
 
-@breaks("some_outputs_end_by_it")
+@breaks("some_outputs_end_by_it", says="'abc', one of its texts, does not end by budget")
 class NeverEnds(Budget):
-    """Has no verdict."""
+    """Has no verdict, although it names a text."""
+
+    texts = ("abc",)
 
     def check(self, state: Any, token_ids: Any, text: str) -> Any:
         return None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .collection import breaks
+import numpy as np
+
+from .collection import ANY, breaks
 from .right import Tokens
 
 
@@ -31,6 +33,28 @@ class KnowsOneReason(Tokens):
 
     def request_finished(self, record: Any) -> None:
         self.ended[record.finish_reason] += 1
+
+
+@breaks("no_event_makes_it_fail", ANY, says="request_finished fails: KeyError")
+class KnowsOneScheduler(Tokens):
+    """Knows requests by their ids alone, which another scheduler has, too."""
+
+    def __init__(self) -> None:
+        self.live: dict[Any, Any] = {}
+
+    def request_added(self, request_id: Any, params: Any) -> None:
+        self.live[request_id] = params
+
+    def request_finished(self, record: Any) -> None:
+        del self.live[record.request_id]
+
+
+@breaks("surroundings_do_not_matter", says="changes the state of np.random")
+class DrawsFromNumPy(Tokens):
+    """Draws the ids of its spans from a generator that others seed."""
+
+    def step_finished(self, result: Any) -> None:
+        np.random.random()  # noqa: NPY002
 
 
 @breaks("what_it_is_shown_is_only_read", says="step_finished changes")

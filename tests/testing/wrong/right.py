@@ -231,6 +231,36 @@ class Budget(StoppingCriteria):
         del state["tokens"][len(state["tokens"]) - n :]
 
 
+class Balanced(StoppingCriteria):
+    """Ends an output when as many parentheses have been closed as were opened."""
+
+    name = "balanced"
+    params = (Param("balanced", bool, False),)
+    examples = ({"balanced": True},)
+    texts = ("f(x)", '("Ab" (c))')
+
+    def new_state(self, params: Any, prompt_token_ids: Any, vocabulary: Any) -> Any:
+        return [(vocabulary.tokenizer, 0, False)]
+
+    def check(self, state: Any, token_ids: Any, text: str) -> Any:
+        verdict = None
+        for token_id in token_ids:
+            tokenizer, depth, ended = state[-1]
+            for byte in tokenizer.text_bytes(token_id):
+                depth += byte == ord("(")
+                ended |= byte == ord(")") and depth == 1
+                depth -= byte == ord(")") and depth > 0
+            verdict = verdict or (StopVerdict("balanced") if ended else None)
+            state.append((tokenizer, depth, False))
+        return verdict
+
+    def rollback(self, state: Any, n: int) -> None:
+        del state[len(state) - n :]
+
+    def fork(self, state: Any) -> Any:
+        return state.copy()
+
+
 class Word(TextMatcher):
     """Finds a word; a state is how much of it has been read."""
 
@@ -477,6 +507,7 @@ ATTRIBUTES: Mapping[type, Mapping[str, Any]] = {
     Last: {"params": [{"last": True}]},
     Uniform: {"params": [{"uniform": True}]},
     Budget: {"params": [{"budget": 60}, {"budget": 150}]},
+    Balanced: {},
     AtWord: {"params": [{"word": "ab"}, {"word": "xy"}, {"word": "é"}]},
     Steps: {"texts": [b"d!", b"abacd!"], "other_texts": [b"ab", b"abd", b""]},
     BoundedSteps: {"texts": [b"d!", b"abacd!"], "other_texts": [b"ab", b"abd", b""]},
