@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..events import DeviationError
 from ..writing import escaped_json, json_value
-from .reader import NOT_PLAIN, ArgumentsReader, check_depth, skip_space
+from .reader import MAX_HELD, NOT_PLAIN, ArgumentsReader, check_depth, skip_space
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -115,6 +115,15 @@ class JsonReader(ArgumentsReader):
         elif state == "value":
             end = "null"
         return end + "".join("}" if one == "{" else "]" for one in reversed(self._open))
+
+    @property
+    def is_dangling(self) -> bool:
+        """Whether what has come last says nothing by itself: a key without a value, a comma, a part of an
+        escape, a sign."""
+        state = self._state
+        is_key = self._is_key and state == "string"
+        is_part = state in ("escape", *_HEX_STATES) or (state in _MOVES and state not in _WHOLE)
+        return is_key or is_part or state in ("key", "colon", "value")
 
     # --- What stands in place of an object ---
 
@@ -283,6 +292,42 @@ def _decoded(piece: str) -> str:
     if piece[0] != "\\" or (piece[1] == "u" and int(piece[2:], 16) > 127):
         return piece
     return str(json_value(f'"{piece}"'))
+
+
+class CertainJson:
+    """What of the growing text of a JSON object stays if it is cut: all but what is dangling at its end. That
+    is held back, up to a limit."""
+
+    def __init__(self) -> None:
+        self._reader = self._before = JsonReader("{")
+        self._held = ""
+
+    def copy(self) -> CertainJson:
+        """One in the same state, which goes on independently."""
+        new = CertainJson()
+        new._reader, new._before, new._held = self._reader.copy(), self._before, self._held
+        return new
+
+    def feed(self, text: str) -> str:
+        """What is certain now: the text, or nothing of it."""
+        if not self._held:
+            self._before = self._reader.copy()
+        self._reader.read(text, 0, [])
+        self._held += text
+        is_held = self._reader.is_dangling and len(self._held) <= MAX_HELD
+        return "" if is_held else self._take(len(self._held))
+
+    def cut(self) -> str:
+        """What is certain of the rest if the text ends here."""
+        certain, reader = 0, self._before.copy()
+        for number, character in enumerate(self._held, 1):
+            reader.read(character, 0, [])
+            certain = certain if reader.is_dangling else number
+        return self._take(certain)
+
+    def _take(self, length: int) -> str:
+        text, self._held = self._held[:length], ""
+        return text
 
 
 def completion(text: str) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from ...base.arguments import one_of
 
 THINK = ("<think>", "</think>")
+PLACES = re.compile(r"\{name\}|\{id\}")
+"""The places in the texts of a `Family`."""
 
 Reasoning = Literal["disabled", "enabled", "auto"]
 """Whether an answer has thoughts before its calls."""

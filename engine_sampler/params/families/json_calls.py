@@ -11,6 +11,7 @@ _JSON_BEGIN, _JSON_ARGUMENTS = '{"name": "{name}", "arguments": ', "}"
 _HERMES = f"<tool_call>\n{_JSON_BEGIN}", f"{_JSON_ARGUMENTS}\n</tool_call>"
 _HERMES_IN_A_LINE = (Family(f"<tool_call>{_JSON_BEGIN}", "}</tool_call>", trigger="<tool_call>"),)
 _MISTRAL_ID = "[A-Za-z0-9]{9}"
+_MISTRAL_WITH_ID = Family("[TOOL_CALLS]{name}[CALL_ID]{id}[ARGS]", "", id_pattern=_MISTRAL_ID)
 _DEEPSEEK = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
 _DEEPSEEK_FUNCTION = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n"
 
@@ -105,14 +106,14 @@ JSON_FAMILIES: dict[str, Family] = {
     ),
     "mistral": replace(
         _json_list("[TOOL_CALLS]", "", "[TOOL_CALLS] ", trailer=', "id": "{id}"', id_pattern=_MISTRAL_ID),
-        reads=(Family("[TOOL_CALLS]{name}[ARGS]", ""), Family("[TOOL_CALLS]{name}", "")),
+        reads=(Family("[TOOL_CALLS]{name}[ARGS]", ""), _MISTRAL_WITH_ID, Family("[TOOL_CALLS]{name}", "")),
     ),
     "mistral_v11": Family(
         "[TOOL_CALLS]{name}[ARGS]",
         "",
         thinking=("[THINK]", "[/THINK]"),
         starts_inside=False,
-        variants=(Family("[TOOL_CALLS]{name}[CALL_ID]{id}[ARGS]", "", id_pattern=_MISTRAL_ID),),
+        variants=(_MISTRAL_WITH_ID,),
         reads=(Family("[TOOL_CALLS]{name}", ""), _json_list("[TOOL_CALLS]", "")),
     ),
     "granite": _json_list(

@@ -12,11 +12,10 @@ from ...base.arguments import not_allowed
 from ...base.errors import quoted
 from ...contract import ParameterError
 from . import TOOL_FAMILIES
-from .family import THINK, Family
+from .family import PLACES, THINK, Family
 
 logger = logging.getLogger("engine_sampler")
 
-_PLACES = re.compile(r"\{name\}|\{id\}")
 _BARE = r"｜\w+｜"
 _MARKS = re.compile(rf"\]<\]\w+\[>\[|{_BARE}(?!>)|<(?!/?{_BARE}[^>])[^\s<>=\"']+>|\[/?[A-Z_]+\]")
 """What looks like the name of a special token: without all of these a template is not that of a family."""
@@ -125,4 +124,4 @@ def _shown(family: Family) -> tuple[Any, ...]:
 def _pieces(family: Family) -> Iterator[str]:
     """The texts that stand around the names, ids and arguments of calls."""
     for text in (*(family.section or ()), family.begin, family.end):
-        yield from (piece for piece in _PLACES.split(text) if piece.strip())
+        yield from (piece for piece in PLACES.split(text) if piece.strip())
