@@ -45,7 +45,8 @@ def test_keywords_of_python_are_read(text: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a=", "a=,", "1", "a", "a='x' 'y'", "a=b", "a=[1", "a={'x' 1}", "a=1+2", "a=12x", "a=1.e", "'a'=1"]
+    "text",
+    ["a=", "a=,", "1", "a", "a='x' 'y'", "a=b", "a=[1", "a={'x' 1}", "a=1+2", "a=12x", "a=1.e", "'a'=1"],
 )
 def test_what_is_no_literal_is_a_deviation(text: str) -> None:
     with pytest.raises((DeviationError, AssertionError)):
