@@ -173,6 +173,17 @@ def test_a_call_without_a_name_leaves_no_marks(family: str, marks: str) -> None:
     assert read(family, text) == [("content", rest), F]
 
 
+@pytest.mark.parametrize("family", ["qwen_3_coder", "glm_4_5", "seed_oss"])
+@pytest.mark.parametrize("written", ["\n five\n", "five", " {five\n\n"])
+def test_what_no_schema_allows_is_a_string_without_space_around_it(family: str, written: str) -> None:
+    texts = {
+        "qwen_3_coder": f"<tool_call>\n{XML}\n</tool_call>".replace("\n1\n", written),
+        "glm_4_5": f"<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>{written}</arg_value>\n</tool_call>",
+        "seed_oss": f"<seed:tool_call>\n{XML}\n</seed:tool_call>".replace("\n1\n", written),
+    }
+    assert read(family, texts[family]) == [("f", {"a": written.strip()})]
+
+
 def test_arguments_are_streamed_as_soon_as_the_name_is_known() -> None:
     parser = MessageParser("qwen_3", TOOLS)
     parser.feed('<tool_call>{"name": "f", "arguments": {"a": ')
