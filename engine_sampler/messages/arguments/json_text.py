@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ..events import DeviationError
@@ -11,7 +11,7 @@ from ..writing import escaped_json, json_value
 from .reader import MAX_HELD, NOT_PLAIN, ArgumentsReader, check_depth, skip_space
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    pass
 
 JSON_BEGINS = ('{ "', "{ '", "{ }", '" {', '" "', "null")
 """With what a call's arguments begin, a blank for any white space: an object, such a one encoded in a string,
@@ -69,30 +69,19 @@ class JsonReader(ArgumentsReader):
         self._open = self._rest = self._gap = ""
         self._quote = '"'
         self._is_key = False
-        self._encoded: JsonReader | None = None
 
     @property
     def special(self) -> Callable[[str], object] | None:
         return _SPECIAL[self._quote] if self._state == "string" else None
-
-    def copy(self) -> Self:
-        new = super().copy()
-        new._encoded = new._encoded and new._encoded.copy()
-        return new
-
-    def key(self) -> Hashable:
-        inner = self._encoded
-        values = (value for value in self.__dict__.values() if value is not inner or inner is None)
-        return type(self), *values, inner and inner.key()
 
     def read(self, text: str, at: int, out: list[str]) -> int:
         if self._state == "start":
             at = skip_space(text, at)
             if at < len(text) and self._first == "{" and text[at] != "{":
                 at = self._read_other(text, at, out)
-                if self._encoded is None:
+                if self._inner is None:
                     return at
-        return self._read(text, at, out) if self._encoded is None else self._read_encoded(text, at, out)
+        return self._read(text, at, out) if self._inner is None else self._read_encoded(text, at, out)
 
     @property
     def closing(self) -> str:
@@ -129,7 +118,7 @@ class JsonReader(ArgumentsReader):
 
     def _read_other(self, text: str, at: int, out: list[str]) -> int:
         if text[at] == '"':
-            self._encoded, self._state = JsonReader("{"), "encoded"
+            self._inner, self._state = JsonReader("{"), "encoded"
             return at + 1
         if text[at] == "}" or text.startswith("null", at):
             out.append("{}")
@@ -141,8 +130,7 @@ class JsonReader(ArgumentsReader):
 
     def _read_encoded(self, text: str, at: int, out: list[str]) -> int:
         """An object that is encoded in a string."""
-        inner = self._encoded
-        assert inner is not None
+        inner = self._inner
         while at < len(text):
             if text[at] == '"':
                 if not inner.is_done and inner._state != "start":
