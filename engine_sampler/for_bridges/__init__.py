@@ -35,6 +35,7 @@ from ..params.bodies import check_text, mapping
 from ..params.chain import EDITS
 from ..params.costs import check_repeats
 from ..params.families import Reasoning
+from ..params.families.templates import family_named
 from ..params.openai import TRANSPORT, canonical_keys, openai_logprobs, without_transport
 from ..params.orders import KOBOLDAI_IDS
 from ..params.thinking_keys import MARKS, take_thinking
@@ -107,6 +108,7 @@ __all__ = [
     "divided",
     "dtype_name",
     "entries_of",
+    "family_named",
     "fill_texts",
     "follow_slots",
     "follow_update",

@@ -11,7 +11,7 @@ from ..base.arguments import not_allowed
 from ..base.giving_way import unhurried
 from ..contract.values import stop_texts
 from ..grammar.structural_tag.marks import has_mark, split_marks
-from ..params.families import THINK, Family
+from ..params.families import PLACES, THINK, Family
 from .alphabet import SURROGATES, MarkerAlphabet
 from .arguments import (
     ArgumentsReader,
@@ -263,9 +263,11 @@ class _FamilyReader:
         texts = [
             text
             for way in self._ways
-            for text in (way.begin.rpartition("}")[2], way.end, *(way.section or ()))
+            for text in (PLACES.split(way.begin)[-1], way.end, *(way.section or ()))
         ]
-        return [_unbracketed(text).rstrip("[ \n") for text in texts]
+        between = [text for way in self._ways for text in PLACES.split(way.begin)[1:-1]]
+        marks = [piece for text in between for piece in _pieces(text)[1:]]
+        return [*(_unbracketed(text).rstrip("[ \n") for text in texts), *marks]
 
     def strays(self, texts: Sequence[str]) -> tuple[Opener, ...]:
         """Marks where they have no meaning."""

@@ -6,13 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..base.arguments import not_allowed
-from ..base.errors import quoted
 from ..contract import ParameterError
 from ..grammar.bodies.structured import structured_parameters
 from ..params import SamplingParams
 from ..params.bodies import is_unset, mapping
-from ..params.families import TOOL_FAMILIES, Reasoning, check_reasoning
-from ..params.families.templates import family_of
+from ..params.families import Reasoning, check_reasoning
+from ..params.families.templates import family_named
 from ..params.openai import parameters_of
 from ..params.thinking_keys import thoughts_are_off
 from ..registry import GRAMMAR_OPTIONS, structured_in
@@ -92,10 +91,7 @@ class ChatFormat:
         draft: str | None = None,
         resources: Mapping[str, Any] | str | None = None,
     ) -> None:
-        if family == "auto":
-            family = family_of(chat_template)
-        if family not in TOOL_FAMILIES:
-            raise ParameterError(f"family={quoted(family)} is not allowed: one of {', '.join(TOOL_FAMILIES)}")
+        family = family_named("family", family, chat_template)
         check_reasoning(reasoning)
         self.family, self.tools, self.reasoning = family, tools, reasoning
         self.tool_choice = "none" if tool_choice is None and not tools else tool_choice
@@ -136,8 +132,7 @@ class ChatFormat:
                    `include_reasoning`, `continue_final_message` and `echo`, takes their place
         """
         body = mapping("body", body)
-        if family == "auto":
-            family = family_of(options.pop("chat_template", None))
+        family = family_named("family", family, options.pop("chat_template", None))
         if thoughts_are_off(body):
             reasoning = "disabled"
         tools, choice = body.get("tools"), body.get("tool_choice")

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from ..base.arguments import not_allowed
-from ..base.errors import quoted
 from ..contract import ParameterError
 from ..grammar.bodies.tools.requests import functions_of
 from ..params.families import THINK, TOOL_FAMILIES
+from ..params.families.templates import family_named
 from .alphabet import MarkerAlphabet
 from .definition import AnswerDefinition, CallReading, family_definition, thinking_definition
 from .reading import MessageAutomaton, SharedAutomata
@@ -62,8 +62,7 @@ def _definition(
     """The definition of the answers that a parser with some arguments reads."""
     schemas = None if tools is None else _schemas(tools)
     if family is not None:
-        if family not in TOOL_FAMILIES:
-            raise ParameterError(f"family={quoted(family)} is not allowed: one of {', '.join(TOOL_FAMILIES)}")
+        family = family_named("family", family)
         if structural_tag is not None or marks is not None:
             raise ParameterError("family is not allowed beside structural_tag or reasoning_marks")
         entry = TOOL_FAMILIES[family]

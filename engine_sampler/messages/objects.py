@@ -8,7 +8,18 @@ from typing import Any
 
 from .alphabet import SURROGATES
 from .arguments.json_text import JSON_BEGINS
-from .templates import FAILED, NOT_FOUND, PARTIAL, PARTLY, Found, Part, Template, WrappedFound, after_space
+from .templates import (
+    FAILED,
+    MAX_GAP,
+    NOT_FOUND,
+    PARTIAL,
+    PARTLY,
+    Found,
+    Part,
+    Template,
+    WrappedFound,
+    after_space,
+)
 from .writing import json_value
 
 MAX_HEAD = 2_048
@@ -20,10 +31,10 @@ _KINDS = {
     **dict.fromkeys(("arguments", "parameters", "args"), "arguments"),
     **dict.fromkeys(("type", "index"), ""),
 }
-_S = r"[ \t\r\n]{0,64}"
+_S = rf"[ \t\r\n]{{0,{MAX_GAP}}}"
 _CHARACTER = rf'(?:[^"\\\x00-\x1f{SURROGATES}]|\\[^{SURROGATES}])'
 _KEY = re.compile(rf'{_S}"({_CHARACTER}{{0,64}})"{_S}:{_S}')
-_KEY_BEGUN = re.compile(rf'{_S}(?:"({_CHARACTER}{{0,64}})(?:"{_S}:?{_S})?)?\Z')
+_KEY_BEGUN = re.compile(rf'{_S}(?:"({_CHARACTER}{{0,64}})(?:"{_S}(?::{_S})?)?)?\Z')
 _SCALAR = re.compile(rf'("{_CHARACTER}{{0,256}}"|[-+.\w]{{1,32}}){_S}(?=[,}}])')
 _SCALAR_BEGUN = re.compile(rf'(?:"{_CHARACTER}{{0,256}}(?:\\|"{_S})?|[-+.\w]{{0,32}}{_S})\Z')
 
@@ -141,6 +152,8 @@ class ObjectEnd:
 
     depth  how many objects it ends
     """
+
+    is_spaced = True
 
     def __init__(self, after: Template, depth: int) -> None:
         self._after, self._depth = after, depth

@@ -21,8 +21,8 @@ MAX_FREE_NAME = 1024
 MAX_MARK = 4_096
 """Maximum length of a mark that a client writes: as much is held back where it might begin."""
 
-MAX_GAP = 64
-"""Maximum length of the white space within a beginning or an end."""
+MAX_GAP = 256
+"""Maximum length of the white space within a beginning or an end. Before an end, there may be more."""
 
 _SPACE = re.compile(rf"[ \t\r\n]{{0,{MAX_GAP}}}")
 _NAME = re.compile(rf"[\w.:/-]{{1,{MAX_NAME + 1}}}")
@@ -74,7 +74,13 @@ class Beginning(Protocol):
 
 
 class CallEnding(Protocol):
-    """What can follow the arguments of a call."""
+    """What can follow the arguments of a call.
+
+    is_spaced  whether white space may precede it
+    """
+
+    @property
+    def is_spaced(self) -> bool: ...
 
     def match(self, text: str, at: int) -> Found:
         """How the text from `at` on begins with it."""
@@ -124,6 +130,11 @@ class Template:
     def is_plain(self) -> bool:
         """Whether it is nothing but one text."""
         return len(self.parts) == 1 and self.parts[0].kind == "text"
+
+    @property
+    def is_spaced(self) -> bool:
+        """Whether white space may precede it."""
+        return self.parts[:1] == (Part("space"),)
 
     def then(self, other: Template) -> Template:
         """This template with another one after it."""

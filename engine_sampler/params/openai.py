@@ -82,10 +82,12 @@ def parameters_of(
     unsupported forms.
     """
     unread = dict(mapping("body", body))
-    if thoughts_are_off(unread):
+    is_off = thoughts_are_off(unread)
+    if is_off:
         reasoning = "disabled"
     structured = structured_keys(unread, tool_family, reasoning)
-    thoughts = take_thinking(unread, thinking, tool_family, covers=reasoning != "disabled")
+    covers = reasoning != "disabled"
+    thoughts = take_thinking(unread, thinking, tool_family, covers=covers, is_off=is_off)
     unread = without_transport(unread, TRANSPORT)
     parameters: dict[str, Any] = {"order": "vllm"}
     for key in ("extra_args", "vllm_xargs"):

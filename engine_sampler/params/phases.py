@@ -294,14 +294,9 @@ def _calls(given: Mapping[str, Any], family: Family | None) -> Sequence[Phrase]:
     asked = given.get("tool_call", False)
     if asked is not True:
         return asked or ()
-    begin = "" if family is None else call_begin(family)
+    begin = "" if family is None else family.trigger_text
     if not begin:
         raise ParameterError(
             "thinking.tool_call=True is not allowed: it needs a family, whose calls begin in a known way"
         )
     return (begin,)
-
-
-def call_begin(family: Family) -> str:
-    """What can only be the beginning of a call in free text; "" if nothing is."""
-    return family.trigger or (family.section[0] if family.section else family.begin.partition("{")[0])

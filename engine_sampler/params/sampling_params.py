@@ -105,14 +105,16 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
         body: Mapping[str, Any],
         *,
         tool_family: str | None = None,
+        chat_template: Any = None,
         reasoning: Reasoning = "disabled",
         thinking: Any = None,
     ) -> SamplingParams:
         """Settings from the JSON body of an OpenAI or vLLM request.
 
         tool_family  how the model that is served writes calls of tools, one of
-                     `engine_sampler.grammar.TOOL_FAMILIES`; None: only calls that `tool_choice` forces are
-                     constrained, as JSON
+                     `engine_sampler.grammar.TOOL_FAMILIES`, or "auto": as `chat_template` says, which the log
+                     tells; None: only calls that `tool_choice` forces are constrained, as JSON
+        chat_template  the text of the model's chat template, or a tokenizer that has one
         reasoning    whether the grammar of such calls covers the thoughts before them, as in `tool_calls`
         thinking     how the model that is served marks its thoughts, as in the parameter of this name; None:
                      as the body says, or as in `tool_family` if the body has a budget for them. A body that
@@ -124,9 +126,11 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
         `params.openai.parameters_of` describes what is converted. Raises `ParameterError`, and nothing else,
         whatever the body contains.
         """
+        from .families.templates import family_named
         from .openai import parameters_of
 
-        return guarded(lambda: cls(**parameters_of(body, tool_family, reasoning, thinking)), "the request")
+        family = None if tool_family is None else family_named("tool_family", tool_family, chat_template)
+        return guarded(lambda: cls(**parameters_of(body, family, reasoning, thinking)), "the request")
 
     @staticmethod
     def parameters() -> Mapping[str, Param]:

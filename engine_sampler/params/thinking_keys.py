@@ -57,7 +57,12 @@ def thoughts_are_off(body: Mapping[str, Any]) -> bool:
 
 
 def take_thinking(
-    body: dict[str, Any], thinking: Any = None, family: str | None = None, *, covers: bool = False
+    body: dict[str, Any],
+    thinking: Any = None,
+    family: str | None = None,
+    *,
+    covers: bool = False,
+    is_off: bool | None = None,
 ) -> dict[str, Any]:
     """The parameters `thinking` and `thinking_token_budget` of a body; removes their keys, and only reads
     `chat_template_kwargs`.
@@ -65,12 +70,13 @@ def take_thinking(
     thinking  the marks of the model that is served; None: those of `family`, if there is a budget.
     family    the family of the model that is served.
     covers    whether the grammar covers the thoughts, too.
+    is_off    what `thoughts_are_off` says of the body; None: it is asked.
 
     Where the body turns thoughts off, there are none of these parameters, and those in `answer` are the
-    request's own. Raises `ParameterError` for values
-    of other kinds, and for budgets that contradict each other.
+    request's own. Raises `ParameterError` for values of other kinds, and for budgets that contradict each
+    other.
     """
-    is_off = thoughts_are_off(body)
+    is_off = thoughts_are_off(body) if is_off is None else is_off
     asked = _asked(body)
     budget = _budget(body, asked)
     of_body = _marks(body)

@@ -230,7 +230,7 @@ def _llama_cpp() -> Iterator[Entry]:
     yield Entry(
         "llama_cpp.from_request",
         llama_cpp.from_request,
-        {**request, "vocab_size": 8, "tool_family": None, "reasoning": "disabled"},
+        {**request, "vocab_size": 8, "tool_family": None, "chat_template": None, "reasoning": "disabled"},
         takes=_BODIES,
     )
     yield Entry(

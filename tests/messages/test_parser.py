@@ -251,6 +251,43 @@ def test_a_call_that_is_cut_stays_open_or_is_closed_or_dropped(unfinished: str, 
     )
 
 
+CUT = [
+    ('{"a": 12, "b', '{"a": 12}'),
+    ('{"a": 12, "b": ', '{"a": 12}'),
+    ('{"a": ', "{}"),
+    ('{"a": [1, {"k": -', '{"a": [1, {}]}'),
+    ('{"a": 1.', '{"a": 1}'),
+    ('{"a": "x\\u00', '{"a": "x"}'),
+    ('{"a": "', '{"a": ""}'),
+    ('{"a": n', '{"a": null}'),
+]
+
+
+@pytest.mark.parametrize("size", [1, 4, 1000])
+@pytest.mark.parametrize(("written", "expected"), CUT)
+def test_a_call_that_is_closed_has_nothing_that_was_not_written(
+    written: str, expected: str, size: int
+) -> None:
+    text = f'<tool_call>\n{{"name": "get_weather", "arguments": {written}'
+    parser = MessageParser("qwen_3", TOOLS, unfinished="close")
+    events = [event for at in range(0, len(text), size) for event in parser.feed(text[at : at + size])]
+    events += parser.finish()
+    assert [one.text for one in parser.parts] == [expected]
+    assert "".join(one.text for one in events if one.kind == "arguments") == expected
+
+
+def test_keys_that_wait_for_values_are_bounded_and_taken_back() -> None:
+    parser = MessageParser("hermes", TOOLS, unfinished="close")
+    parser.feed('<tool_call>\n{"name": "get_weather", "arguments": {"a": 1, "')
+    before = parser.fork()
+    assert parser.feed("k" * 16_384)[0].text.startswith('{"a": 1, "kkk')
+    parser.rollback(1)
+    for one in (parser, before):
+        one.feed('b": 2}}\n</tool_call>')
+        one.finish()
+        assert [part.text for part in one.parts] == ['{"a": 1, "b": 2}']
+
+
 def test_a_call_of_an_unknown_function_is_a_call_or_content() -> None:
     text = CALL.replace("get_weather", "f")
     assert parts(text, tools=TOOLS) == [("f", '{"city": "Paris"}')]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from ...base.cached import cached_property
@@ -45,6 +45,8 @@ class _Order:
         self._cap = plan.low if plan.high is None else plan.high
         self._names = [(name, literals, name in plan.required) for name, literals in plan.names.items()]
         self._slots = plan.slots
+        self._after: dict[_Progress, Sequence[_Member]] = {}
+        """The members that may follow, at each point that has been looked at."""
 
     @cached_property
     def _last_required(self) -> int:
@@ -56,34 +58,55 @@ class _Order:
         is_filled = len(self._slots) == len(at.filled)
         return at.members >= self._plan.low and is_filled and at.position > self._last_required
 
-    def members(self, at: _Progress) -> Iterator[_Member]:
-        """The members that may follow."""
+    def members(self, at: _Progress) -> Sequence[_Member]:
+        """The members that may follow: where a key may be left out, all that may follow behind it, too."""
         if self._plan.high is not None and at.members == self._plan.high:
-            return
+            return ()
+        last, position = len(self._names), at.position
+        while (
+            position < last
+            and not self._names[position][2]
+            and at._replace(position=position) not in self._after
+        ):
+            position += 1
         count = min(at.members + 1, self._cap)
-        for position in range(at.position, len(self._names)):
-            name, literals, required = self._names[position]
-            yield _Member(name, literals, _Progress(position + 1, count, at.filled))
-            if required:
-                return
-        last = len(self._names)
-        for region in self._plan.regions:
-            yield _Member(region, region.literals, _Progress(last, count, at.filled))
-        for number, slot in enumerate(self._slots):
-            if number not in at.filled:
-                yield _Member(slot, slot.literals, _Progress(last, count, at.filled | {number}))
+        for place in range(position, at.position - 1, -1):
+            here = at._replace(position=place)
+            if here not in self._after:
+                self._after[here] = self._members_at(here, count)
+        return self._after[at]
 
-    def states(self) -> dict[_Progress, list[_Member]]:
+    def _members_at(self, at: _Progress, count: int) -> Sequence[_Member]:
+        """The members that may follow, of which those behind the next key are known."""
+        last = len(self._names)
+        if at.position < last:
+            name, literals, required = self._names[at.position]
+            following = () if required else self._after[at._replace(position=at.position + 1)]
+            return (_Member(name, literals, _Progress(at.position + 1, count, at.filled)), *following)
+        regions = (
+            _Member(region, region.literals, _Progress(last, count, at.filled))
+            for region in self._plan.regions
+        )
+        slots = (
+            _Member(slot, slot.literals, _Progress(last, count, at.filled | {number}))
+            for number, slot in enumerate(self._slots)
+            if number not in at.filled
+        )
+        return (*regions, *slots)
+
+    def states(self) -> dict[_Progress, Sequence[_Member]]:
         """All states on a path to the end of an object, the first one first."""
         first = _Progress()
-        states: dict[_Progress, list[_Member]] = {}
+        states: dict[_Progress, Sequence[_Member]] = {}
         waiting = [first]
         while waiting:
             state = waiting.pop()
             if state not in states:
-                spend(5)
-                states[state] = list(spend_on_each(self.members(state), 2))
+                states[state] = self.members(state)
+                spend(5 + 2 * len(states[state]))
                 waiting += [member.target for member in states[state] if member.target not in states]
+        if not (self._slots or self._plan.low or self._plan.high is not None):
+            return states  # all of them are
         steps = ((state, member.target) for state, members in states.items() for member in members)
         alive = nodes_reaching(steps, filter(self.accepts, states))
         return {
@@ -105,6 +128,8 @@ def ordered_object(writer: MemberWriter, marks: Punctuation, plan: Plan) -> list
         *([] for _ in range(1 + 2 * len(states_of_order))),
     ]
     values: dict[tuple[tuple[int, ...], int], int] = {}
+    known: dict[int, Edge] = {}
+    """The edges of members, which states share."""
 
     def member(entry: _Member) -> Edge:
         symbols, target = writer.rest(entry.keys, entry.literals), after[entry.target]
@@ -113,12 +138,13 @@ def ordered_object(writer: MemberWriter, marks: Punctuation, plan: Plan) -> list
             number = values[symbols, target] = len(states)
             states.append([Edge(marks.colon, number + 1)])
             states.append([Edge(symbol, target) for symbol in symbols])
-        return Edge(writer.opening(entry.keys), number)
+        known[id(entry)] = edge = Edge(writer.opening(entry.keys), number)
+        return edge
 
     for state, members in states_of_order.items():
         number = after[state]
         spend(5 + 3 * len(members))
-        edges = [member(entry) for entry in members]
+        edges = [known.get(id(entry)) or member(entry) for entry in members]
         states[number + 1] = edges
         if edges:
             states[number].append(Edge(marks.comma, number + 1))

@@ -10,13 +10,14 @@ from ...grammar.structural_tag.parameters import STYLES
 from ..alphabet import MarkerAlphabet
 from .dialects import KEYWORDS, DialectReader, gemma_dialect
 from .elements import ElementsReader, marks_of_elements
-from .json_text import JSON_BEGINS, JsonReader, completion
+from .json_text import JSON_BEGINS, CertainJson, JsonReader, completion
 from .parameters import ParametersReader, marks_of_parameters
 from .reader import ArgumentsReader, ReaderMaker, skip_space
 from .text import TextReader
 
 __all__ = [
     "ArgumentsReader",
+    "CertainJson",
     "JsonReader",
     "ReaderMaker",
     "TextReader",

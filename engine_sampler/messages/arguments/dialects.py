@@ -10,9 +10,9 @@ from typing import NamedTuple
 from ...grammar.structural_tag.arguments import MAX_NAME
 from ..alphabet import MarkerAlphabet
 from ..events import DeviationError
-from ..schemas import ANYTHING, SchemaView
+from ..schemas import ANYTHING, TYPES, SchemaView
 from ..writing import escaped_json, json_value, quoted_json
-from .literals import scalar_json, typed_json, word_json
+from .literals import number_json, scalar_json, typed_json, word_json
 from .reader import (
     MAX_HELD,
     NOT_PLAIN,
@@ -25,6 +25,9 @@ from .reader import (
 
 _MAX_RUN = 1024
 _WORD_RUN = re.compile(rf"[-+.\w]{{1,{_MAX_RUN}}}")
+_NUMBER_RUN = re.compile(r"-?[1-9][0-9]*")
+_DIGITS = re.compile(r"[0-9]*")
+_NO_DIGITS = re.compile(r"[^0-9]").search
 _BARE_RUN = re.compile(rf"[^,{{}}\[\]\n]{{1,{_MAX_RUN}}}")
 _KEY_RUN = re.compile(rf"[\w.$-]{{1,{MAX_NAME + 1}}}")
 _PLAIN = {quote: re.compile(rf"[^{quote}\\]*") for quote in "\"'"}
@@ -94,9 +97,10 @@ class DialectReader(ArgumentsReader):
     """Reads one object or list of a dialect.
 
     State: `_state` is what comes next: value, first (a value, or the end), key, first key, colon, after (a
-    comma or an end), undecided (after the first element of a set, or a key), or string. `_keeps` says of a
-    string what it is held for, until its end: key, element (the first one of a set, or a key) or typed (its
-    schema allows no strings); "": it is given as it grows.
+    comma or an end), undecided (after the first element of a set, or a key), digits (of a whole number, which
+    are given as they come), or string. `_keeps` says of a string what it is held for, until its end: key,
+    element (the first one of a set, or a key) or typed (its schema allows no strings); "": it is given as it
+    grows.
     """
 
     def __init__(self, dialect: Dialect, view: SchemaView) -> None:
@@ -111,6 +115,8 @@ class DialectReader(ArgumentsReader):
 
     @property
     def special(self) -> Callable[[str], object] | None:
+        if self._state == "digits":
+            return _NO_DIGITS
         return _SPECIAL if self._state == "string" and not self._keeps else None
 
     def read(self, text: str, at: int, out: list[str]) -> int:
@@ -121,6 +127,9 @@ class DialectReader(ArgumentsReader):
             before = at, self._state
             if self._state == "string":
                 at = self._read_string(text, at, out)
+                continue
+            if self._state == "digits":
+                at = self._read_digits(text, at, out)
                 continue
             at = skip_space(text, at)
             if at < len(text):
@@ -238,7 +247,14 @@ class DialectReader(ArgumentsReader):
             self._begin_item(out)
 
     def _read_word(self, text: str, at: int, out: list[str]) -> int:
-        """A value without quotes, once it is clear where it ends."""
+        """A value without quotes, once it is clear where it ends; whole numbers as they come."""
+        if self._begins_number():
+            number = _NUMBER_RUN.match(text, at)
+            if number is not None:
+                self._begin_element(out)
+                out.append(number[0])
+                self._state = "digits"
+                return number.end()
         run = (_BARE_RUN if self._dialect.is_bare else _WORD_RUN).match(text, at)
         if run is None:
             raise DeviationError(at, _NO_VALUE)
@@ -258,6 +274,30 @@ class DialectReader(ArgumentsReader):
         if json is None:
             raise DeviationError(at, _NO_VALUE)
         out.append(json)
+        self._state = "after"
+        return run.end()
+
+    def _begins_number(self) -> bool:
+        """Whether digits can only be those of a number."""
+        inside = self._open[-1]
+        view = inside.view.item(inside.size) if self._state == "first" else self._view
+        is_certain = view.types == TYPES or (view.strings == frozenset() and "number" in view.types)
+        return is_certain and not self._dialect.is_bare and inside.kind != "?"
+
+    def _read_digits(self, text: str, at: int, out: list[str]) -> int:
+        """The rest of a number; a point, an exponent or what stands between digits once it is whole."""
+        end = _DIGITS.match(text, at).end()  # type: ignore[union-attr]
+        out.append(text[at:end])
+        run = _WORD_RUN.match(text, end)
+        if run is None:
+            self._state = "digits" if end == len(text) else "after"
+            return end
+        if run.end() == len(text) and run.end() - end < _MAX_RUN:
+            return end
+        json = number_json(f"1{run[0]}")
+        if json is None:
+            raise DeviationError(end, _NO_VALUE)
+        out.append(json[1:])
         self._state = "after"
         return run.end()
 

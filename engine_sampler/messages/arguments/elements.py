@@ -89,10 +89,6 @@ class ElementsReader(MarkedReader):
         self._marks = marks
         self._open: tuple[_Open, ...] = (_Open(False, view, ""),)
 
-    @property
-    def _special(self) -> Callable[[str], object]:
-        return self._marks.special
-
     # --- Members and items ---
 
     def _read_between(self, text: str, at: int, out: list[str]) -> int:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ..events import DeviationError
 from ..writing import escaped_json, json_value
-from .reader import NOT_PLAIN, ArgumentsReader, check_depth, skip_space
+from .reader import MAX_HELD, NOT_PLAIN, ArgumentsReader, check_depth, skip_space
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    pass
 
 JSON_BEGINS = ('{ "', "{ '", "{ }", '" {', '" "', "null")
 """With what a call's arguments begin, a blank for any white space: an object, such a one encoded in a string,
@@ -69,30 +69,19 @@ class JsonReader(ArgumentsReader):
         self._open = self._rest = self._gap = ""
         self._quote = '"'
         self._is_key = False
-        self._encoded: JsonReader | None = None
 
     @property
     def special(self) -> Callable[[str], object] | None:
         return _SPECIAL[self._quote] if self._state == "string" else None
-
-    def copy(self) -> Self:
-        new = super().copy()
-        new._encoded = new._encoded and new._encoded.copy()
-        return new
-
-    def key(self) -> Hashable:
-        inner = self._encoded
-        values = (value for value in self.__dict__.values() if value is not inner or inner is None)
-        return type(self), *values, inner and inner.key()
 
     def read(self, text: str, at: int, out: list[str]) -> int:
         if self._state == "start":
             at = skip_space(text, at)
             if at < len(text) and self._first == "{" and text[at] != "{":
                 at = self._read_other(text, at, out)
-                if self._encoded is None:
+                if self._inner is None:
                     return at
-        return self._read(text, at, out) if self._encoded is None else self._read_encoded(text, at, out)
+        return self._read(text, at, out) if self._inner is None else self._read_encoded(text, at, out)
 
     @property
     def closing(self) -> str:
@@ -116,11 +105,20 @@ class JsonReader(ArgumentsReader):
             end = "null"
         return end + "".join("}" if one == "{" else "]" for one in reversed(self._open))
 
+    @property
+    def is_dangling(self) -> bool:
+        """Whether what has come last says nothing by itself: a key without a value, a comma, a part of an
+        escape, a sign."""
+        state = self._state
+        is_key = self._is_key and state == "string"
+        is_part = state in ("escape", *_HEX_STATES) or (state in _MOVES and state not in _WHOLE)
+        return is_key or is_part or state in ("key", "colon", "value")
+
     # --- What stands in place of an object ---
 
     def _read_other(self, text: str, at: int, out: list[str]) -> int:
         if text[at] == '"':
-            self._encoded, self._state = JsonReader("{"), "encoded"
+            self._inner, self._state = JsonReader("{"), "encoded"
             return at + 1
         if text[at] == "}" or text.startswith("null", at):
             out.append("{}")
@@ -132,8 +130,7 @@ class JsonReader(ArgumentsReader):
 
     def _read_encoded(self, text: str, at: int, out: list[str]) -> int:
         """An object that is encoded in a string."""
-        inner = self._encoded
-        assert inner is not None
+        inner = self._inner
         while at < len(text):
             if text[at] == '"':
                 if not inner.is_done and inner._state != "start":
@@ -283,6 +280,42 @@ def _decoded(piece: str) -> str:
     if piece[0] != "\\" or (piece[1] == "u" and int(piece[2:], 16) > 127):
         return piece
     return str(json_value(f'"{piece}"'))
+
+
+class CertainJson:
+    """What of the growing text of a JSON object stays if it is cut: all but what is dangling at its end. That
+    is held back, up to a limit."""
+
+    def __init__(self) -> None:
+        self._reader = self._before = JsonReader("{")
+        self._held = ""
+
+    def copy(self) -> CertainJson:
+        """One in the same state, which goes on independently."""
+        new = CertainJson()
+        new._reader, new._before, new._held = self._reader.copy(), self._before, self._held
+        return new
+
+    def feed(self, text: str) -> str:
+        """What is certain now: the text, or nothing of it."""
+        if not self._held:
+            self._before = self._reader.copy()
+        self._reader.read(text, 0, [])
+        self._held += text
+        is_held = self._reader.is_dangling and len(self._held) <= MAX_HELD
+        return "" if is_held else self._take(len(self._held))
+
+    def cut(self) -> str:
+        """What is certain of the rest if the text ends here."""
+        certain, reader = 0, self._before.copy()
+        for number, character in enumerate(self._held, 1):
+            reader.read(character, 0, [])
+            certain = certain if reader.is_dangling else number
+        return self._take(certain)
+
+    def _take(self, length: int) -> str:
+        text, self._held = self._held[:length], ""
+        return text
 
 
 def completion(text: str) -> str:

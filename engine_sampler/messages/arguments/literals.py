@@ -61,7 +61,7 @@ def typed_json(
     nested: Callable[[str], str | None],
 ) -> str:
     """The JSON of a value that is written as its text is, where its schema tells strings from others. What is
-    neither one of its strings nor JSON is a string.
+    neither one of its strings nor JSON is a string; where there are none, without white space at its ends.
 
     types, strings  as in `SchemaView`
     nested          the JSON of an object or a list, None for anything else
@@ -79,7 +79,7 @@ def typed_json(
             return json
     if strings:
         return quoted_json(text)
-    return scalar_json(trimmed) or (quoted_json(text) if inside is None else quoted_json(inside))
+    return scalar_json(trimmed) or quoted_json(trimmed if inside is None else inside)
 
 
 def _unquoted(text: str) -> str | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..events import DeviationError
 from ..schemas import TYPES, SchemaView
@@ -14,7 +14,7 @@ from .literals import NULLS, begins_json, typed_json
 from .reader import MAX_HELD, ArgumentsReader, begins_with_rest, held_from, skip_space
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    pass
 
 _STRING, _NO_STRINGS = frozenset(("string",)), frozenset[str]()
 
@@ -31,6 +31,7 @@ class MarkedReader(ArgumentsReader):
     """
 
     readers: ClassVar[Mapping[str, Callable[..., int]]]
+    _marks: Any
     is_padded = False
     quotes = ("", "")
 
@@ -40,8 +41,6 @@ class MarkedReader(ArgumentsReader):
         self._view = self._value_view = view
         self._types, self._strings = view.types, view.strings
         self._at_begin = self._cuts_end = False
-        self._inner: ArgumentsReader | None = None
-        """What reads an object or a list."""
 
     @property
     def held(self) -> str:
@@ -49,23 +48,7 @@ class MarkedReader(ArgumentsReader):
 
     @property
     def special(self) -> Callable[[str], object] | None:
-        return self._special if self._state == "text" and not self._at_begin else None
-
-    @property
-    def _special(self) -> Callable[[str], object]:
-        raise NotImplementedError
-
-    def copy(self) -> Self:
-        new = super().copy()
-        new._inner = new._inner and new._inner.copy()
-        return new
-
-    def key(self) -> Hashable:
-        inner = self._inner
-        if inner is None:
-            return super().key()
-        values = (value for value in self.__dict__.values() if value is not inner)
-        return type(self), *values, inner.key()
+        return self._marks.special if self._state == "text" and not self._at_begin else None
 
     def read(self, text: str, at: int, out: list[str]) -> int:
         before: tuple[int, str] | None = None
@@ -85,7 +68,6 @@ class MarkedReader(ArgumentsReader):
         return at
 
     def _read_whole(self, text: str, at: int, out: list[str]) -> int:
-        assert self._inner is not None
         at = self._inner.read(text, at, out)
         self.is_done = self._inner.is_done
         return at
@@ -199,7 +181,6 @@ class MarkedReader(ArgumentsReader):
         return after
 
     def _read_json(self, text: str, at: int, out: list[str]) -> int:
-        assert self._inner is not None
         at = self._inner.read(text, at, out)
         if self._inner.is_done:
             self._state, self._inner = "closing", None

@@ -72,10 +72,6 @@ class ParametersReader(MarkedReader):
         self._marks, self.is_padded, self.quotes = marks, marks.is_padded, marks.quotes
         self._names: tuple[str, ...] = ()
 
-    @property
-    def _special(self) -> Callable[[str], object]:
-        return self._marks.special
-
     def _read_between(self, text: str, at: int, out: list[str]) -> int:
         at = skip_space(text, at)
         if at == len(text):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..alphabet import SURROGATES
 from ..events import DeviationError
@@ -29,11 +29,12 @@ class ArgumentsReader:
 
     is_done  whether the arguments are complete
 
-    Its attributes are values that never change in place, or other readers.
+    Its attributes are values that never change in place, but for `_inner`, which reads what is within.
     """
 
     def __init__(self) -> None:
         self.is_done = False
+        self._inner: Any = None
 
     def read(self, text: str, at: int, out: list[str]) -> int:
         """Takes what is certain from `at` on, and appends it to `out` as JSON; returns where that ends. What
@@ -58,11 +59,16 @@ class ArgumentsReader:
         """A reader in the same state, which goes on independently."""
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__)
+        new._inner = self._inner and self._inner.copy()
         return new
 
     def key(self) -> Hashable:
         """The state as a value: readers with equal ones go on alike."""
-        return type(self), *self.__dict__.values()
+        inner = self._inner
+        if inner is None:
+            return type(self), *self.__dict__.values()
+        values = (value for value in self.__dict__.values() if value is not inner)
+        return type(self), *values, inner.key()
 
 
 ReaderMaker: TypeAlias = Callable[[SchemaView], ArgumentsReader]

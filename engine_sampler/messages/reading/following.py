@@ -30,8 +30,9 @@ GROWING = (*PARTS, "malformed")
 _SPACE = " \t\r\n"
 _BETWEEN = {"call": f"{_SPACE},;"}
 """What is not content between calls, besides white space."""
-_GAP = re.compile(r"[\s,;\[]*")
-"""What stands between the calls of a section."""
+_GAP = re.compile(r"(?:[\s,;]|\[(?!/?(?:[A-Z_]{1,32}\]|[A-Z_]{0,32}\Z)))*")
+"""What stands between the calls of a section. A bracket may begin a mark."""
+_MARK_BEGUN = re.compile(r"\[/?[A-Z_]{0,32}\Z")
 _SCRAPS = re.compile(r"[\s}\])`]*")
 """What may be left of the end of a call that is not as defined."""
 _new_tuple = tuple.__new__
@@ -290,6 +291,8 @@ class Following(MessagePlace):
 
     def _end(self, text: str, at: int) -> int:
         assert self.form is not None
+        if self.form.end.is_spaced:
+            at = skip_space(text, at)
         end, name, call_id = self.form.end.match(text, at)
         if end == PARTIAL:
             return at
@@ -323,7 +326,7 @@ class Following(MessagePlace):
 
     def _section(self, text: str, at: int) -> int:
         at = _GAP.match(text, at).end()  # type: ignore[union-attr]
-        if at == len(text):
+        if at == len(text) or _MARK_BEGUN.match(text, at):
             return at
         opener, mark = self._automaton.section.find(text, at)
         if mark.end == PARTIAL:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ...base.calling import call_plugin
 from ...base.errors import PluginFault, quoted
-from ..arguments import completion
+from ..arguments import CertainJson, completion
 from ..events import Event, EventKind, MalformedCallError
 from ..message import INPUT, MessagePart
 from ..value import ValueReader
@@ -75,6 +75,8 @@ class Reading:
         self._calls = 0
         self._is_new = False
         self._value_reader: ValueReader | None = None
+        self._certain: CertainJson | None = None
+        """What is told of the arguments of a call that is to be closed where it is cut."""
         self.length = 0
         self.deviation: str | None = None
         self.parts: list[MessagePart] = []
@@ -95,17 +97,17 @@ class Reading:
             if parts
             else (0, False, False)
         )
-        reader = self._value_reader and self._value_reader.copy()
+        readers = _copies(self._value_reader, self._certain)
         spaces = self._has_thought, *self._spaces.values()
-        return self._calls, self._is_new, self.length, self.deviation, reader, spaces, len(parts), *last
+        return self._calls, self._is_new, self.length, self.deviation, readers, spaces, len(parts), *last
 
     def restore(self, state: tuple[Any, ...]) -> None:
         """Go back to a state."""
-        self._calls, self._is_new, self.length, self.deviation, reader, spaces, *last = state
+        self._calls, self._is_new, self.length, self.deviation, readers, spaces, *last = state
         self._calm = ""
         self._has_thought, self._spaces["thought"], self._spaces["content"] = spaces
         count, pieces, *last = last
-        self._value_reader = reader and reader.copy()
+        self._value_reader, self._certain = _copies(*readers)
         del self.parts[count:]
         if count:
             self.parts[-1].cut(pieces)
@@ -175,6 +177,10 @@ class Reading:
             if parts[-1].is_custom:
                 self._tell_input(text, call, events)
                 return
+            if self._certain is not None:
+                text = self._certain.feed(text)
+                if not text:
+                    return
         elif kind != self._calm or text[-1] in _SPACE:
             kind, text = self._told_as(kind, text)
             if not text:
@@ -269,6 +275,7 @@ class Reading:
         part = self.parts[-1]
         self._calls += 1
         self._value_reader = ValueReader(values=False) if self._values or part.is_custom else None
+        self._certain = CertainJson() if self._unfinished == "close" and not part.is_custom else None
         events.append(Event("call_began", part.name, part.index, part.pointer, part.id))
 
     def _show_call(self, events: list[Event]) -> None:
@@ -281,13 +288,17 @@ class Reading:
 
     def _end_call(self, is_complete: bool, events: list[Event]) -> None:
         part = self.parts[-1]
-        part.is_complete, self._value_reader = is_complete, None
+        part.is_complete, self._value_reader, self._certain = is_complete, None, None
         if is_complete and not part.is_hidden:
             events.append(Event("call_complete", "", part.index))
 
     def _close_call(self, is_cut: bool, events: list[Event]) -> None:
         """A call ends within its arguments: what was told of them becomes JSON, unless it is to stay open."""
-        part, text = self.parts[-1], self.parts[-1].text
+        part = self.parts[-1]
+        certain, self._certain = self._certain, None
+        if certain is not None and (rest := certain.cut()):
+            self.go_on("arguments", rest, events)
+        text = part.text
         is_json = not part.is_hidden and not part.is_custom
         if is_json and (not is_cut or self._unfinished == "close"):
             self.go_on("arguments", completion(text), events)
@@ -315,3 +326,9 @@ class Reading:
         if len(contents) > 1:
             raise ValueError("the content is not one JSON value: calls or thoughts stand within it")
         return contents[0].value if contents else None
+
+
+def _copies(
+    values: ValueReader | None, certain: CertainJson | None
+) -> tuple[ValueReader | None, CertainJson | None]:
+    return values and values.copy(), certain and certain.copy()

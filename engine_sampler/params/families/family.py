@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from ...base.arguments import one_of
 
 THINK = ("<think>", "</think>")
+PLACES = re.compile(r"\{name\}|\{id\}")
+"""The places in the texts of a `Family`."""
 
 Reasoning = Literal["disabled", "enabled", "auto"]
 """Whether an answer has thoughts before its calls."""
@@ -30,7 +33,7 @@ class Family:
     separator  what stands between the calls of a section
     lead       what precedes a section at the beginning of an answer
     trigger    what can only be the beginning of a call in free text; "": all that precedes calls in
-               `section`, or else `begin` up to the first placeholder
+               `section`, or else `begin` up to the first placeholder, without white space at its end
     thinking   the marks around the model's thoughts; None: it has none
     after_thinking  what follows them; in the layout "blocks", it precedes each block but the first one
     closing         what is put after the second mark where thoughts are cut short, so that an answer follows
@@ -96,4 +99,4 @@ class Family:
     def trigger_text(self) -> str:
         """What can only be the beginning of a call in free text."""
         begin = self.section[0] if self.section else self.begin.partition("{")[0]
-        return self.trigger or begin
+        return self.trigger or begin.rstrip()

@@ -9,8 +9,9 @@ from .family import THINK, Family
 
 _JSON_BEGIN, _JSON_ARGUMENTS = '{"name": "{name}", "arguments": ', "}"
 _HERMES = f"<tool_call>\n{_JSON_BEGIN}", f"{_JSON_ARGUMENTS}\n</tool_call>"
-_HERMES_IN_A_LINE = (Family(f"<tool_call>{_JSON_BEGIN}", "}</tool_call>", trigger="<tool_call>"),)
+_HERMES_IN_A_LINE = (Family(f"<tool_call>{_JSON_BEGIN}", "}</tool_call>"),)
 _MISTRAL_ID = "[A-Za-z0-9]{9}"
+_MISTRAL_WITH_ID = Family("[TOOL_CALLS]{name}[CALL_ID]{id}[ARGS]", "", id_pattern=_MISTRAL_ID)
 _DEEPSEEK = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
 _DEEPSEEK_FUNCTION = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n"
 
@@ -50,7 +51,7 @@ _GIGACHAT = "<|message_sep|>\n\nfunction call<|role_sep|>\n"
 
 
 def _gigachat(begin: str, **more: Any) -> Family:
-    return Family(f"{begin}{_JSON_BEGIN}", "}", trigger=begin.rstrip(), thinking=None, **more)
+    return Family(f"{begin}{_JSON_BEGIN}", "}", thinking=None, **more)
 
 
 JSON_FAMILIES: dict[str, Family] = {
@@ -62,9 +63,9 @@ JSON_FAMILIES: dict[str, Family] = {
         excludes=THINK,
         content_marks=("<|python_tag|>",),
     ),
-    "hermes": Family(*_HERMES, trigger="<tool_call>", thinking=None, variants=_HERMES_IN_A_LINE),
-    "qwen_2_5": Family(*_HERMES, trigger="<tool_call>", thinking=None, variants=_HERMES_IN_A_LINE),
-    "qwen_3": Family(*_HERMES, trigger="<tool_call>", after_thinking="\n\n", variants=_HERMES_IN_A_LINE),
+    "hermes": Family(*_HERMES, thinking=None, variants=_HERMES_IN_A_LINE),
+    "qwen_2_5": Family(*_HERMES, thinking=None, variants=_HERMES_IN_A_LINE),
+    "qwen_3": Family(*_HERMES, after_thinking="\n\n", variants=_HERMES_IN_A_LINE),
     "deepseek_v3": Family(
         _DEEPSEEK_FUNCTION, "\n```<｜tool▁call▁end｜>", section=_DEEPSEEK, separator="\n", thinking=None
     ),
@@ -105,14 +106,14 @@ JSON_FAMILIES: dict[str, Family] = {
     ),
     "mistral": replace(
         _json_list("[TOOL_CALLS]", "", "[TOOL_CALLS] ", trailer=', "id": "{id}"', id_pattern=_MISTRAL_ID),
-        reads=(Family("[TOOL_CALLS]{name}[ARGS]", ""), Family("[TOOL_CALLS]{name}", "")),
+        reads=(Family("[TOOL_CALLS]{name}[ARGS]", ""), _MISTRAL_WITH_ID, Family("[TOOL_CALLS]{name}", "")),
     ),
     "mistral_v11": Family(
         "[TOOL_CALLS]{name}[ARGS]",
         "",
         thinking=("[THINK]", "[/THINK]"),
         starts_inside=False,
-        variants=(Family("[TOOL_CALLS]{name}[CALL_ID]{id}[ARGS]", "", id_pattern=_MISTRAL_ID),),
+        variants=(_MISTRAL_WITH_ID,),
         reads=(Family("[TOOL_CALLS]{name}", ""), _json_list("[TOOL_CALLS]", "")),
     ),
     "granite": _json_list(
@@ -125,15 +126,12 @@ JSON_FAMILIES: dict[str, Family] = {
         starts_inside=False,
         content=("<response>", "</response>"),
     ),
-    "granite_4": Family(*_HERMES, trigger="<tool_call>", thinking=None, variants=_HERMES_IN_A_LINE),
-    "exaone": Family(
-        f"<tool_call>{_JSON_BEGIN}", "}</tool_call>", trigger="<tool_call>", after_thinking="\n\n"
-    ),
-    "ernie_4_5": Family(*_HERMES, trigger="<tool_call>", after_thinking="\n\n"),
+    "granite_4": Family(*_HERMES, thinking=None, variants=_HERMES_IN_A_LINE),
+    "exaone": Family(f"<tool_call>{_JSON_BEGIN}", "}</tool_call>", after_thinking="\n\n"),
+    "ernie_4_5": Family(*_HERMES, after_thinking="\n\n"),
     "longcat": Family(
         f"<longcat_tool_call>\n{_JSON_BEGIN}",
         "}\n</longcat_tool_call>",
-        trigger="<longcat_tool_call>",
         thinking=None,
     ),
     "internlm_2": Family(
@@ -198,7 +196,7 @@ JSON_FAMILIES: dict[str, Family] = {
         reads_thinking=(("Here's my thought process:", "Here's my response:"),),
         starts_inside=False,
     ),
-    "granite_20b_fc": Family(f"<function_call> {_JSON_BEGIN}", "}", trigger="<function_call>", thinking=None),
+    "granite_20b_fc": Family(f"<function_call> {_JSON_BEGIN}", "}", thinking=None),
     "nemotron_nano_2": _json_list("<TOOLCALL>", "</TOOLCALL>", thinking=THINK, before=r"\n{0,2}"),
     "apriel_1_5": _APRIEL,
     "apriel_1_6": replace(_APRIEL, starts_inside=True),
@@ -227,9 +225,7 @@ JSON_FAMILIES: dict[str, Family] = {
         stops=("<|end|>", "<|calls|>"),
         content_marks=("<|begin|>assistant",),
     ),
-    "reka_edge": Family(
-        *_HERMES, trigger="<tool_call>", after_thinking="\n\n", before=" ?", variants=_HERMES_IN_A_LINE
-    ),
+    "reka_edge": Family(*_HERMES, after_thinking="\n\n", before=" ?", variants=_HERMES_IN_A_LINE),
     "functionary_3_1": Family("<function={name}>", "</function>", thinking=None),
     "functionary_3_2": Family(
         "{name}\n",
@@ -255,7 +251,6 @@ JSON_FAMILIES: dict[str, Family] = {
     ),
     "smollm_3": Family(
         *_HERMES,
-        trigger="<tool_call>",
         after_thinking="\n",
         starts_inside=False,
         variants=_HERMES_IN_A_LINE,

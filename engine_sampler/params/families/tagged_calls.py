@@ -17,7 +17,6 @@ def _dsml(calls: str, invoke: str, style: str) -> Family:
         style,
         section=(f"<｜DSML｜{calls}>\n", f"</｜DSML｜{calls}>"),
         lead="\n\n",
-        trigger=f"<｜DSML｜{calls}>",
         reads=(Family(f'<｜DSML｜{invoke} name="{{name}}"/>\n', "", style),),
         calls_end_thoughts=True,
     )
@@ -31,7 +30,6 @@ def _hunyuan_3(suffix: str, style: str, reads: tuple[Family, ...] = ()) -> Famil
         style,
         section=(f"<tool_calls{suffix}>\n", f"\n</tool_calls{suffix}>"),
         separator="\n",
-        trigger=f"<tool_calls{suffix}>",
         thinking=(f"<think{suffix}>", f"</think{suffix}>"),
         reads=reads,
         calls_end_thoughts=True,
@@ -42,18 +40,14 @@ TAGGED_FAMILIES: dict[str, Family] = {
     "qwen_3_5": Family(
         *_XML,
         "qwen_xml",
-        trigger="<tool_call>\n<function=",
         after_thinking="\n\n",
         reads=_FUNCTION,
         calls_end_thoughts=True,
     ),
-    "qwen_3_coder": Family(
-        *_XML, "qwen_xml", trigger="<tool_call>\n<function=", after_thinking="\n\n", reads=_FUNCTION
-    ),
+    "qwen_3_coder": Family(*_XML, "qwen_xml", after_thinking="\n\n", reads=_FUNCTION),
     "nemotron_3": Family(
         *_XML,
         "qwen_xml",
-        trigger="<tool_call>\n<function=",
         after_thinking="\n\n",
         after=r"\n?",
         reads=_FUNCTION,
@@ -97,7 +91,6 @@ TAGGED_FAMILIES: dict[str, Family] = {
         "minimax_xml",
         section=("<minimax:tool_call>\n", "</minimax:tool_call>"),
         lead="\n",
-        trigger="<minimax:tool_call>",
         after_thinking="\n\n",
     ),
     "minimax_m3": Family(
@@ -105,7 +98,6 @@ TAGGED_FAMILIES: dict[str, Family] = {
         f"{_MINIMAX}</invoke>\n",
         "minimax_m3_xml",
         section=(f"{_MINIMAX}<tool_call>\n", f"{_MINIMAX}</tool_call>"),
-        trigger=f"{_MINIMAX}<tool_call>",
         thinking=("<mm:think>", "</mm:think>"),
         skipped="</mm:think>",
         excludes=(f"{_MINIMAX}</tool_call>", f"{_MINIMAX}<invoke", f"{_MINIMAX}</invoke>"),
@@ -156,7 +148,6 @@ TAGGED_FAMILIES: dict[str, Family] = {
     "step_3_5": Family(
         *_XML,
         "qwen_xml",
-        trigger="<tool_call>\n<function=",
         after_thinking="\n",
         reads=_FUNCTION,
         calls_end_thoughts=True,
@@ -202,7 +193,6 @@ TAGGED_FAMILIES: dict[str, Family] = {
         "</invoke>\n",
         "minimax_xml",
         section=("<dots_function_call>\n", "</dots_function_call>"),
-        trigger="<dots_function_call>",
         before=r"\n{0,2}",
         reads=(Family('{"name": "{name}", "arguments": ', "}"),),
     ),

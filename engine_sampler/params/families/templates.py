@@ -1,4 +1,4 @@
-"""`family_of`: which family a model speaks, by the marks in its chat template."""
+"""Which family a model speaks: by name, or by the marks in its chat template (`family_of`)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...base.arguments import not_allowed
+from ...base.errors import quoted
 from ...contract import ParameterError
 from . import TOOL_FAMILIES
-from .family import THINK, Family
+from .family import PLACES, THINK, Family
 
 logger = logging.getLogger("engine_sampler")
 
-_PLACES = re.compile(r"\{name\}|\{id\}")
 _BARE = r"｜\w+｜"
 _MARKS = re.compile(rf"\]<\]\w+\[>\[|{_BARE}(?!>)|<(?!/?{_BARE}[^>])[^\s<>=\"']+>|\[/?[A-Z_]+\]")
 """What looks like the name of a special token: without all of these a template is not that of a family."""
@@ -23,6 +23,24 @@ _WORDS = re.compile(r'"\w+":|\w+[>=.]|`+\w+|[^\s{}\[\]"\',:<>]{4,}(?=\[)')
 """What else tells a family from others: members of JSON, and names beside marks."""
 _ESCAPES = re.compile(r"\\(.)")
 _SPACE = re.compile(r"\s+")
+_MOST_MARKS = 12
+"""The most marks of a template that an error names."""
+
+
+def family_named(argument: str, family: Any, chat_template: Any = None) -> str:
+    """The name in `TOOL_FAMILIES` that an argument gives, or, with "auto", that of `chat_template`.
+
+    Raises `ParameterError`, which names the argument.
+    """
+    is_auto = isinstance(family, str) and family == "auto"
+    if is_auto and chat_template is not None:
+        return family_of(chat_template)
+    if not isinstance(family, str) or family not in TOOL_FAMILIES:
+        auto = "; 'auto' needs a chat_template, of which family_of finds the name" if is_auto else ""
+        raise ParameterError(
+            f"{argument}={quoted(family)} is not allowed: one of {', '.join(TOOL_FAMILIES)}{auto}"
+        )
+    return family
 
 
 def family_of(template: Any) -> str:
@@ -34,8 +52,8 @@ def family_of(template: Any) -> str:
     The marks of the family's calls must all be in the template; of several such families it is the one of
     which the template has most: of its calls, of these with their white space, and of its thoughts. Where
     the calls of several look the same but for white space, it is the first of them. The logger
-    `engine_sampler` says which it is. Raises `ParameterError`, which lists the candidates, if there is none,
-    or if several are left.
+    `engine_sampler` says which it is, once for each template. Raises `ParameterError`, which quotes the
+    template, with its marks if there is none, or with the candidates if several are left.
     """
     text = getattr(template, "chat_template", template)
     if isinstance(text, Mapping):
@@ -53,17 +71,25 @@ def _family_in(text: str) -> str:
     best = max((score for score in scores.values() if score is not None), default=None)
     if best is None:
         raise ParameterError(
-            "the chat template has the marks of no family that is known: give one of "
-            f"{', '.join(TOOL_FAMILIES)}, or none"
+            f"the chat template {quoted(text)} has the marks of no family that is known, but "
+            f"{_marks_in(text)}: give one of {', '.join(TOOL_FAMILIES)}, or none"
         )
     names = [name for name, score in scores.items() if score == best]
     shown = {_shown(TOOL_FAMILIES[name]) for name in names}
     if len(shown) > 1:
         raise ParameterError(
-            f"the chat template may be that of several families: give one of {', '.join(names)}"
+            f"the chat template {quoted(text)} may be that of several families: give one of "
+            f"{', '.join(names)}"
         )
     logger.info("the chat template is that of the family %s", names[0])
     return names[0]
+
+
+def _marks_in(text: str) -> str:
+    """The marks of a template, for an error."""
+    marks = list(dict.fromkeys(_MARKS.findall(text)))
+    more = f" and {len(marks) - _MOST_MARKS} more" if len(marks) > _MOST_MARKS else ""
+    return (", ".join(marks[:_MOST_MARKS]) or "none at all") + more
 
 
 def _score(family: Family, text: str, dense: str) -> tuple[int, int, int] | None:
@@ -98,4 +124,4 @@ def _shown(family: Family) -> tuple[Any, ...]:
 def _pieces(family: Family) -> Iterator[str]:
     """The texts that stand around the names, ids and arguments of calls."""
     for text in (*(family.section or ()), family.begin, family.end):
-        yield from (piece for piece in _PLACES.split(text) if piece.strip())
+        yield from (piece for piece in PLACES.split(text) if piece.strip())

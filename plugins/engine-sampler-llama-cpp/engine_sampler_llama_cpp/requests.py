@@ -22,6 +22,7 @@ from engine_sampler.for_bridges import (
     check_text,
     check_tokenizer,
     chosen_functions,
+    family_named,
     from_gbnf,
     guarded,
     integer_of,
@@ -148,6 +149,7 @@ def from_request(
     *,
     vocab_size: int | None = None,
     tool_family: str | None = None,
+    chat_template: Any = None,
     reasoning: Reasoning = "disabled",
 ) -> SamplingParams:
     """The settings of a request to llama.cpp's server (/completion, and its OpenAI forms).
@@ -158,7 +160,8 @@ def from_request(
     tokenizer   for biases given as text.
     vocab_size  default: the tokenizer's. Biases of ids beyond it are left out, as in the server; if it is not
                 known, `Scheduler.add` refuses them.
-    tool_family, reasoning  as in `SamplingParams.from_dict`
+    tool_family, chat_template, reasoning  as in `SamplingParams.from_dict`; `model.metadata` of
+                llama-cpp-python has the template as "tokenizer.chat_template"
 
         >>> params = from_request({"n_predict": 100, "repeat_penalty": 1.1, "samplers": "edkypmxt"})
         >>> params.max_tokens, params.repetition_penalty, params.top_k, params.temperature
@@ -194,8 +197,9 @@ def from_request(
     Parameters of ours that the server lacks pass under their own names. Raises `ParameterError` naming the
     key, the value and what is allowed; for unknown keys it names near matches.
     """
+    family = None if tool_family is None else family_named("tool_family", tool_family, chat_template)
     return guarded(
-        lambda: SamplingParams(**_parameters(body, tokenizer, vocab_size, tool_family, reasoning)),
+        lambda: SamplingParams(**_parameters(body, tokenizer, vocab_size, family, reasoning)),
         "the request",
     )
 

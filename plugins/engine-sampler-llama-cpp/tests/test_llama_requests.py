@@ -370,6 +370,9 @@ def test_calls_are_constrained_as_the_models_of_a_family_write_them(caplog: pyte
         params = from_request(body, tool_family="qwen_3", reasoning="auto")
         expected = tool_calls("qwen_3", CALLABLE, choice, parallel_tool_calls=False, reasoning="auto")
         assert json.loads(params.structural_tag) == expected
+        template = """<think>\n</think>\n\n<tool_call>\n{"name": "", "arguments": {}}\n</tool_call>"""
+        found = from_request(body, tool_family="auto", chat_template=template, reasoning="auto")
+        assert found == params
     assert from_request({"tools": CALLABLE, "tool_choice": "none"}, tool_family="qwen_3") == read()
     assert not caplog.records
 

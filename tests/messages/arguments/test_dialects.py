@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from engine_sampler.messages import MessageParser
 from engine_sampler.messages.events import DeviationError
 
 from .reading import arguments_of, properties
@@ -31,6 +32,7 @@ PYTHON = [
     ("a={'x': {'y': {1}}}", {"a": {"x": {"y": [1]}}}),
     ("a={1: 'x', True: 2}", {"a": {"1": "x", "true": 2}}),
     ("a=[1, 2,], b={'x': 1,},", {"a": [1, 2], "b": {"x": 1}}),
+    ("a=12., b=[1_2.5e3, -40], c=1E5", {"a": 12.0, "b": [12.5e3, -40], "c": 1e5}),
     ("a=007, b=1_000, c=+5, d=-3.5", {"a": 7, "b": 1000, "c": 5, "d": -3.5}),
     (" \n a = 1 ,\n b = 2 \n", {"a": 1, "b": 2}),
     ("", {}),
@@ -43,11 +45,20 @@ def test_keywords_of_python_are_read(text: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a=", "a=,", "1", "a", "a='x' 'y'", "a=b", "a=[1", "a={'x' 1}", "a=1+2", "'a'=1"]
+    "text",
+    ["a=", "a=,", "1", "a", "a='x' 'y'", "a=b", "a=[1", "a={'x' 1}", "a=1+2", "a=12x", "a=1.e", "'a'=1"],
 )
 def test_what_is_no_literal_is_a_deviation(text: str) -> None:
     with pytest.raises((DeviationError, AssertionError)):
         arguments_of("pythonic", text)
+
+
+def test_digits_are_given_as_they_come() -> None:
+    parser = MessageParser("lfm_2", None)
+    parser.feed("<|tool_call_start|>[f(a=[1")
+    assert [event.text for digit in "234" for event in parser.feed(digit)] == ["2", "3", "4"]
+    parser.feed(".5])]<|tool_call_end|>")
+    assert parser.parts[0].text == '{"a": [1234.5]}'
 
 
 TYPED = [

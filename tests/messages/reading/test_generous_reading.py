@@ -144,6 +144,46 @@ def test_what_models_write_now_and_then_is_read(family: str, text: str, expected
     assert read(family, text) == expected
 
 
+ENDS = {
+    "hermes": '<tool_call>\n{"name": "f", "arguments": {"a": 1}%s}\n</tool_call>',
+    "mistral": '[TOOL_CALLS][{"name": "f", "arguments": {"a": 1}%s}]',
+    "kimi": KIMI % ("functions.f:0", '{"a": 1}%s'),
+    "qwen_3_coder": f"<tool_call>\n{XML.replace('</function>', '%s</function>')}\n</tool_call>",
+    "ling_3": "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>%s\n</tool_call>",
+}
+
+
+@pytest.mark.parametrize("family", ENDS)
+@pytest.mark.parametrize("size", [65, 700])
+def test_there_may_be_any_white_space_before_an_end(family: str, size: int) -> None:
+    assert read(family, ENDS[family] % (" " * size)) == [F]
+
+
+@pytest.mark.parametrize("family", ["qwen_3_coder", "qwen_3"])
+def test_there_may_be_much_white_space_within_an_end(family: str) -> None:
+    call = XML if family == "qwen_3_coder" else '{"name": "f", "arguments": {"a": 1}}'
+    assert read(family, f"<tool_call>{call}{' ' * 250}</tool_call>") == [F]
+
+
+@pytest.mark.parametrize("family", ["mistral", "mistral_v11"])
+@pytest.mark.parametrize("marks", ["[ARGS]", " [ARGS]", "[CALL_ID]x12345678[ARGS]"])
+def test_a_call_without_a_name_leaves_no_marks(family: str, marks: str) -> None:
+    rest = f"{'x12345678' if 'CALL_ID' in marks else ''}{{}}"
+    text = f'[TOOL_CALLS]{marks}{{}}[TOOL_CALLS]f[CALL_ID]123456789[ARGS]{{"a": 1}}'
+    assert read(family, text) == [("content", rest), F]
+
+
+@pytest.mark.parametrize("family", ["qwen_3_coder", "glm_4_5", "seed_oss"])
+@pytest.mark.parametrize("written", ["\n five\n", "five", " {five\n\n"])
+def test_what_no_schema_allows_is_a_string_without_space_around_it(family: str, written: str) -> None:
+    texts = {
+        "qwen_3_coder": f"<tool_call>\n{XML}\n</tool_call>".replace("\n1\n", written),
+        "glm_4_5": f"<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>{written}</arg_value>\n</tool_call>",
+        "seed_oss": f"<seed:tool_call>\n{XML}\n</seed:tool_call>".replace("\n1\n", written),
+    }
+    assert read(family, texts[family]) == [("f", {"a": written.strip()})]
+
+
 def test_arguments_are_streamed_as_soon_as_the_name_is_known() -> None:
     parser = MessageParser("qwen_3", TOOLS)
     parser.feed('<tool_call>{"name": "f", "arguments": {"a": ')

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from engine_sampler import ParameterError
-from engine_sampler.grammar import TOOL_FAMILIES
-from engine_sampler.messages import ChatFormat, family_of
+from engine_sampler import ParameterError, SamplingParams
+from engine_sampler.grammar import TOOL_FAMILIES, tool_calls
+from engine_sampler.messages import ChatFormat, MessageParser, family_of
 from engine_sampler.params.families import Family
 
 from ...messages.templates.rendering import FOLDER
@@ -58,8 +59,14 @@ def test_a_tokenizer_may_have_the_template(templates: Any) -> None:
     [
         (
             "{{ messages[0].content }}",
-            "has the marks of no family that is known: give one of llama, hermes, ",
+            r"template '\{\{ messages\[0\].content }}' has the marks of no family that is known, but none at "
+            "all: give one of llama, hermes, ",
         ),
+        (
+            "<|a|>" * 9 + "<x>",
+            "has the marks of no family that is known, but <|a|>, <x>: ".replace("|", r"\|"),
+        ),
+        (" ".join(f"<x{n}>" for n in range(14)), "that is known, but <x0>, .*, <x11> and 2 more: give"),
         (None, "template=None is not allowed: the text of a chat template, or a tokenizer"),
         (SimpleNamespace(chat_template=None), "is not allowed: the text of a chat template"),
     ],
@@ -75,6 +82,45 @@ def test_families_that_a_template_does_not_tell_apart_are_listed(monkeypatch: py
         monkeypatch.setitem(TOOL_FAMILIES, name, entry)
     with pytest.raises(ParameterError, match="may be that of several families: give one of first, second"):
         family_of("<a1>{{ f }}</a1> or <b1>{{ f }}</b1>")
+
+
+BODY = {
+    "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}],
+    "tool_choice": "required",
+}
+
+
+def test_a_request_is_read_with_the_family_of_a_template() -> None:
+    named = SamplingParams.from_dict(BODY, tool_family="qwen_3_5", reasoning="enabled")
+    for template in (TEMPLATES["qwen_3_5"], SimpleNamespace(chat_template=TEMPLATES["qwen_3_5"])):
+        assert (
+            SamplingParams.from_dict(BODY, tool_family="auto", chat_template=template, reasoning="enabled")
+            == named
+        )
+    budget = {"thinking_token_budget": 9}
+    params = SamplingParams.from_dict(budget, tool_family="auto", chat_template=TEMPLATES["qwen_3_5"])
+    assert dict(params.thinking) == {"family": "qwen_3_5"}
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: SamplingParams.from_dict(BODY, tool_family="auto"), "tool_family='auto' is not allowed"),
+        (lambda: ChatFormat("auto"), "family='auto' is not allowed"),
+        (lambda: ChatFormat.from_dict({}, "auto"), "family='auto' is not allowed"),
+        (lambda: MessageParser("auto"), "family='auto' is not allowed"),
+        (lambda: tool_calls("auto", BODY["tools"]), "family='auto' is not allowed"),
+    ],
+    ids=["parameters", "format", "format of a body", "parser", "tag"],
+)
+def test_without_a_template_auto_is_an_error_that_says_so(call: Callable[[], Any], words: str) -> None:
+    with pytest.raises(ParameterError, match=f"{words}.*'auto' needs a chat_template"):
+        call()
+
+
+def test_an_unknown_family_is_an_error_even_where_nothing_needs_it() -> None:
+    with pytest.raises(ParameterError, match="tool_family='qwen' is not allowed: one of llama, hermes"):
+        SamplingParams.from_dict({}, tool_family="qwen")
 
 
 NOT_TOLD = {

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from ....base.errors import quoted
-from ....contract import ParameterError
 from ....params.families import THINK, TOOL_FAMILIES, Family, Reasoning, check_reasoning
+from ....params.families.templates import family_named
 from .requests import Function, chosen_functions, json_schema_of
 
 Format: TypeAlias = "dict[str, Any]"
@@ -49,8 +49,7 @@ def tool_calls(
 
     Raises `ParameterError` for a family, tools or a choice that is not allowed.
     """
-    if family not in TOOL_FAMILIES:
-        raise ParameterError(f"family={quoted(family)} is not allowed: one of {', '.join(TOOL_FAMILIES)}")
+    family = family_named("family", family)
     check_reasoning(reasoning)
     functions, choice = chosen_functions(tools, tool_choice, strict)
     asked = _Asked(TOOL_FAMILIES[family], functions, choice, parallel_tool_calls, reasoning, answer, preamble)
@@ -66,8 +65,7 @@ def formatted_answer(family: str, content: Format, reasoning: Reasoning) -> dict
 
     Raises `ParameterError` for a family that is not one of them.
     """
-    if family not in TOOL_FAMILIES:
-        raise ParameterError(f"family={quoted(family)} is not allowed: one of {', '.join(TOOL_FAMILIES)}")
+    family = family_named("family", family)
     asked = _Asked(TOOL_FAMILIES[family], (), "auto", True, reasoning, content)
     return {"type": "structural_tag", "format": _LAYOUTS[asked.family.layout](asked)}
 

@@ -140,7 +140,19 @@ def _schema(function: Mapping[str, Any], strict: bool | None) -> Any:
     if not isinstance(schema, Mapping | bool):
         allowed = "a JSON Schema, an object"
         raise ParameterError(f"tools: the parameters {quoted(schema)} are not allowed: {allowed}")
-    return without_additional_properties(schema) if strict else schema
+    return _of_objects(without_additional_properties(schema) if strict else schema)
+
+
+def _of_objects(schema: Any) -> Any:
+    """A schema of objects alone, which arguments are."""
+    if schema is True:
+        return _ANY_OBJECT
+    if schema is False or schema.get("type") == "object":
+        return schema
+    if "type" not in schema:
+        return {**_ANY_OBJECT, **schema}
+    others = schema.get("allOf", [])
+    return {**schema, "allOf": [*others, _ANY_OBJECT]} if isinstance(others, list) else schema
 
 
 def _allowed(given: Mapping[str, Any], functions: Mapping[str, Function]) -> tuple[list[Function], str]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine_sampler import ParameterError, SamplingParams
-from engine_sampler.grammar import Grammar, tool_calls
+from engine_sampler.grammar import Grammar, GrammarError, tool_calls
 from engine_sampler.messages import ChatFormat, MessageParser
 
 
@@ -64,6 +64,44 @@ def call(name: str, arguments: dict[str, Any]) -> str:
 def test_calls_follow_tools_of_all_forms(tools: list[Any], text: str, valid: bool) -> None:
     assert Grammar.from_structural_tag(tool_calls("hermes", tools, "required")).check(text).valid is valid
     assert ChatFormat("hermes", tools).parser() is not None
+
+
+A = {"properties": {"a": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        True,
+        A,
+        {**A, "type": ["object", "null"]},
+        {"anyOf": [{"type": "object", **A}, {"type": "string"}]},
+        {"type": ["object", "array"], "allOf": [A]},
+        {"enum": [{"a": 1}, 5, [1], "x", None]},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("family", ["hermes", "harmony"])
+def test_arguments_are_an_object_whatever_their_schema_allows_besides(family: str, schema: Any) -> None:
+    tools = [{"type": "function", "function": {"name": "f", "parameters": schema}}]
+    grammar = Grammar.from_structural_tag(tool_calls(family, tools, "required"))
+    form = '<tool_call>\n{"name": "f", "arguments": %s}\n</tool_call>'
+    if family == "harmony":
+        form = "<|channel|>commentary to=functions.f json<|message|>%s<|call|>"
+    for arguments in ('{"a": 1}', "5", "[1]", '"x"', "null"):
+        parser = MessageParser(family, tools)
+        parser.feed(form % arguments)
+        parser.finish()
+        is_object = arguments[0] == "{"
+        assert grammar.check(form % arguments).valid is is_object
+        assert is_object <= ([part.text for part in parser.parts] == [arguments])
+
+
+def test_a_schema_without_objects_is_an_error_that_names_the_tool() -> None:
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "array"}}}]
+    with pytest.raises(GrammarError, match="tools: the parameters of 'f': no value is valid"):
+        Grammar.from_structural_tag(tool_calls("hermes", tools, "required"))
 
 
 @pytest.mark.parametrize(
