@@ -48,7 +48,8 @@ from ..tokenizer import check_tokenizer
 from .drafts import ngram_draft, tokens_of_drafts
 from .grammar_text import GrammarText, fill_texts, structured_grammar
 from .parameters import child_seed_of, parameters_among, params_or_plain, refused_with
-from .places import PeerError, PeerPlaces, Signatures, overriding
+from .peers import Peer, PeerError
+from .places import PeerPlaces, Signatures, overriding
 from .request_body import (
     BodyField,
     from_gbnf,
@@ -88,6 +89,7 @@ __all__ = [
     "EngineRequest",
     "Function",
     "GrammarText",
+    "Peer",
     "PeerError",
     "PeerPlaces",
     "Reasoning",
