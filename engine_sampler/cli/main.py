@@ -17,6 +17,7 @@ import numpy as np
 
 from .. import __version__
 from ..backends.library import LibraryError
+from ..base.errors import TokenizerMissing
 from ..explain import trace
 from ..explain.labels import shortened
 from ..for_bridges.peers import PeerError, installed_release
@@ -82,6 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader has closed the pipe; keep Python from flushing to it at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except TokenizerMissing as error:
+        return _fail(error.need)
     except (PluginError, LibraryError, PeerError, OSError, ValueError) as error:
         return _fail(str(error))
     except KeyboardInterrupt:

@@ -24,6 +24,7 @@ from ..base.arguments import (
     with_attributes,
 )
 from ..base.calling import guarded
+from ..base.errors import tokenizer_given_as
 from ..base.packaged import load_functions
 from ..contract.values import id_of_digits
 from ..grammar.bodies.lazy_grammars import LAZY_KEYS, take_lazy_grammar
@@ -151,6 +152,7 @@ __all__ = [
     "take_tools",
     "takes_grammar",
     "to_numpy",
+    "tokenizer_given_as",
     "tokens_beside",
     "tokens_in_slots",
     "tokens_of_drafts",

@@ -37,7 +37,8 @@ class Session(AnySession):
         while session.scheduler.request_ids:
             print(session.step().text[0], end="")
 
-    Raises OSError or ValueError for a file that llama.cpp cannot load, ImportError without llama_cpp.
+    Raises OSError or ValueError for a file that llama.cpp cannot load, `PeerError` without
+    llama-cpp-python, or with a release that lacks what is used here.
     """
 
     def __init__(
