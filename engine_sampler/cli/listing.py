@@ -116,7 +116,7 @@ def _description(name: str, origin: str, state: str, summary: str, parameters: A
 
 
 def _backends(registry: Registry) -> tuple[list[dict[str, Any]], str]:
-    """The backends, and why the one that ENGINE_SAMPLER_BACKEND names cannot be used, empty if it can."""
+    """The backends, and why what the environment names cannot be used, empty if it can."""
     catalogue = registry.catalogue
     listed = [(backend, _entry(catalogue, "backends", name)) for name, backend in catalogue.backends.items()]
     try:
@@ -139,13 +139,14 @@ def _standing(backend: Backend, choice: BackendChoice | None) -> dict[str, Any]:
 
 
 def _environment(fault: str, beside: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """The variables of this package's family that are set; `fault` is that of ENGINE_SAMPLER_BACKEND. Bridges
-    may have variables of their own, which say why they are on."""
+    """The variables of this package's family that are set; `fault` is that of the one that is
+    wrong. Bridges may have variables of their own, which say why they are on."""
     names = sorted(name for name in os.environ if name.startswith(PREFIX))
     effects = {name: VARIABLES.get(name, "not one of this package's") for name in names}
     effects |= {name: f"of {b['bridge']}" for b in beside for name in names if name in b["why"]}
     if fault:
-        effects["ENGINE_SAMPLER_BACKEND"] = fault
+        named = fault.partition("=")[0]
+        effects[named if named in effects else "ENGINE_SAMPLER_BACKEND"] = fault
     return [{"name": name, "value": os.environ[name], "effect": effects[name]} for name in names]
 
 

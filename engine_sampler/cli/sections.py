@@ -49,7 +49,7 @@ def _in_effect(inventory: Inventory) -> Iterator[tuple[str, ...]]:
     taken = [entry for entry in inventory["backends"] if entry["in_effect"]]
     yield from (("backend", _with_target(entry), entry["why"]) for entry in taken)
     if not taken:
-        yield "backend", "none", "the one that is named cannot be used"
+        yield "backend", "none", "what the environment names cannot be used"
     for entry in inventory["backends"]:
         if entry not in taken and (why := entry["why"] or entry["reason"]):
             yield "not taken", entry["name"], why
