@@ -55,7 +55,7 @@ def test_what_is_in_effect_comes_first(registry: Registry, monkeypatch: pytest.M
     assert next(iter(listed)) == "in effect"
     rows = listed["in effect"].rows
     assert rows[0] == ("backend", "numpy", "named by ENGINE_SAMPLER_BACKEND=numpy")
-    assert rows[-1][:2] == ("variable", "ENGINE_SAMPLER_BACKEND=numpy")
+    assert ("variable", "ENGINE_SAMPLER_BACKEND=numpy") in [row[:2] for row in rows]
 
 
 def test_a_backend_that_cannot_be_used_is_said_with_the_reason(
@@ -64,7 +64,7 @@ def test_a_backend_that_cannot_be_used_is_said_with_the_reason(
     monkeypatch.setenv("ENGINE_SAMPLER_BACKEND", "abakus")
     rows = shown(registry)["in effect"].rows
     assert rows[0][:2] == ("backend", "none")
-    assert "backend='abakus' is not allowed" in rows[-1][2]
+    assert any("backend='abakus' is not allowed" in row[2] for row in rows)
 
 
 def test_names_alone_are_listed_unless_details_are_asked_for(registry: Registry) -> None:
