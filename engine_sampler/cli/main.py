@@ -115,7 +115,7 @@ def run_demo(arguments: argparse.Namespace) -> None:
         run_live(demo, arguments.steps, console, arguments.pace)
     else:
         run_plain(demo, arguments.steps, console)
-    console.print(*result_tables(demo))
+    console.print(*result_tables(demo, demo.again(arguments.steps)))
 
 
 def run_generate(arguments: argparse.Namespace) -> None:
