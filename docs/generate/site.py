@@ -9,7 +9,7 @@ from pathlib import Path
 from engine_sampler import arithmetic
 from engine_sampler.registry import CORE_PARAMS, Catalogue, Registry
 
-from . import grammar_engine, limits, parameters, parts
+from . import grammar_engine, limits, parameters, parts, releases
 from .copies import copies
 from .docstrings import outline
 from .pictures import bars, exactness, speed, timelines
@@ -42,6 +42,7 @@ def files() -> Mapping[str, str]:
         "limits of a step": limits.steps,
         "limits of grammars": limits.grammars,
         "limits of messages": limits.messages,
+        "releases": releases.releases_table,
         **grammar_engine.SECTIONS,
     }
     texts: dict[str, str] = {}

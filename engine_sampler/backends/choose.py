@@ -62,8 +62,8 @@ def named_backend(name: str | Backend) -> Backend | None:
     """The backend that `name` or the environment selects; None if the choice is automatic.
 
     "library:PATH" is the shared library at PATH, loaded once. ENGINE_SAMPLER_LIBRARY_TIMEOUT sets a time
-    limit for its steps, in seconds. Raises ValueError for a name that no plugin registers and for a backend
-    that cannot be used here. A library that cannot be used raises `LibraryError`.
+    limit for its steps, in seconds. Raises ValueError for a name that no plugin registers, and for a backend
+    or an ENGINE_SAMPLER_ISA that cannot be used here. A library that cannot be used raises `LibraryError`.
     """
     choice = named_choice(name)
     if choice is None:
@@ -83,8 +83,17 @@ def named_choice(name: str | Backend = "auto", registry: Registry | None = None)
         name = os.environ.get("ENGINE_SAMPLER_BACKEND") or "auto"
         why = f"named by ENGINE_SAMPLER_BACKEND={name}"
     if name == "auto":
+        if os.environ.get("ENGINE_SAMPLER_ISA"):
+            _check_isa(registry or default_registry())
         return None
     return BackendChoice(_backend_called(name, registry or default_registry()), why)
+
+
+def _check_isa(registry: Registry) -> None:
+    """Raise ValueError if the C kernels cannot run with the instruction set that is asked for: as with a
+    backend that is named, nothing else takes its place. Without a compiler there are no kernels to ask."""
+    if fault := getattr(registry.catalogue.backends.get("native"), "isa_fault", ""):
+        raise ValueError(fault)
 
 
 def _backend_called(name: str, registry: Registry) -> Backend:

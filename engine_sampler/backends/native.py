@@ -25,19 +25,22 @@ class NativeBackend(LibraryBackend):
 
     name = "native"  # LibraryBackend takes it from its library
     trusted = True
+    isa_fault = ""
+    """Why the instruction set of ENGINE_SAMPLER_ISA cannot be used here."""
 
     def __init__(self) -> None:
-        path = library_path()
+        path, isa = library_path(), os.environ.get("ENGINE_SAMPLER_ISA") or None
+        if path is None:
+            self.reason = _ABSENT
+            return
         try:
-            if path is None:
-                raise LibraryError(_ABSENT)
-            isa = os.environ.get("ENGINE_SAMPLER_ISA") or None
             if isa is not None and isa not in _INSTRUCTION_SETS:
-                allowed = ", ".join(_INSTRUCTION_SETS)
-                raise LibraryError(f"ENGINE_SAMPLER_ISA={quoted(isa)} is not allowed: one of {allowed}")
+                raise LibraryError(f"one of {', '.join(_INSTRUCTION_SETS)}")
             super().__init__(path, name=self.name, isa=isa)
         except LibraryError as error:
             self.reason = str(error)
+            if isa is not None:
+                self.reason = self.isa_fault = f"ENGINE_SAMPLER_ISA={quoted(isa)} is not allowed: {error}"
 
     def score(self, device: str) -> float:
         return 0.0 if self.reason else super().score(device)

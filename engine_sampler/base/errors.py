@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,30 @@ _LONG_INTEGER = 256
 
 class ParameterError(ValueError):
     """A parameter has an unknown name, a wrong type, or a value outside the allowed range."""
+
+
+class TokenizerMissing(ParameterError):
+    """A parameter needs a tokenizer where there is none.
+
+    need      what needs it.
+    argument  the argument that gives it, which adapters call as they do: see `tokenizer_given_as`.
+    """
+
+    def __init__(self, need: str, argument: str = "tokenizer") -> None:
+        super().__init__(need, argument)
+        self.need, self.argument = need, argument
+
+    def __str__(self) -> str:
+        return f"{self.need}; it is given as {self.argument}"
+
+
+@contextmanager
+def tokenizer_given_as(argument: str) -> Iterator[None]:
+    """Let the errors of parameters that need a tokenizer name the argument that gives it here."""
+    try:
+        yield
+    except TokenizerMissing as error:
+        raise TokenizerMissing(error.need, argument) from None
 
 
 class BackendError(RuntimeError):

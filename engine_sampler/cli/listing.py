@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections import Counter
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -14,19 +12,17 @@ from ..backends.library import LibraryBackend, LibraryError
 from ..base.environment import PREFIX, VARIABLES
 from ..base.packaged import grammar_names, grammar_text
 from ..contract import Backend, DeferredBackend, Sampler, Selector
+from ..for_bridges.peers import bridges
 from ..grammar import Grammar, GrammarError
 from ..registry import Catalogue, Registry
 
 KINDS = ("samplers", "selectors", "stopping_criteria", "grammars", "observers")
 
-NO_VARIABLES = f"no variable {PREFIX}… is set"
-"""What stands in place of the environment variables."""
-
 
 def inventory(registry: Registry) -> dict[str, list[dict[str, Any]]]:
-    """Every object by kind, with origin and state, and every plugin with its state and the reason for it.
-    Then, last on a terminal, what is in effect: of a backend whether it is taken for logits on the host, and
-    why, or why not; the environment variables that are set.
+    """Of each backend whether it is taken for logits on the host, and why, or why not; the environment
+    variables that are set; the bridges beside their engines. Then every plugin with its state and the reason
+    for it, and every object by kind, with origin and state.
 
     All values are JSON-serialisable.
     """
@@ -34,42 +30,14 @@ def inventory(registry: Registry) -> dict[str, list[dict[str, Any]]]:
     listed = {kind: [_entry(catalogue, kind, name) for name in getattr(catalogue, kind)] for kind in KINDS}
     listed["grammars"] += _library_grammars(registry)
     backends, fault = _backends(registry)
-    plugins = [asdict(status) for status in registry.plugins]
-    return {**listed, "plugins": plugins, "backends": backends, "environment": _environment(fault)}
-
-
-def about(entry: Mapping[str, Any]) -> str:
-    """What an object of the inventory does, or why it is unavailable; for a backend also why it is in effect,
-    or why not."""
-    _, _, fault = str(entry["state"]).partition(": ")
-    text: str = entry.get("reason") or fault or entry["summary"]
-    why = entry.get("why")
-    if not why or why == text:
-        return text
-    return f"{text} {_in_effect_as(entry) if entry['in_effect'] else 'Not taken'}: {why}."
-
-
-def state_of(entry: Mapping[str, Any]) -> str:
-    """The state of an object of the inventory in few words; a backend may be in effect."""
-    return "in effect" if entry.get("in_effect") else str(entry["state"]).partition(": ")[0]
-
-
-def title_of(entry: Mapping[str, Any]) -> str:
-    """The name of an object of the inventory; of a backend also whether it is inexact."""
-    return f"{entry['name']} (inexact)" if entry.get("exact") is False else str(entry["name"])
-
-
-def provided(plugin: Mapping[str, Any]) -> str:
-    """The names of what a plugin provides, or the number of each kind if there are more than five."""
-    names = plugin["provides"]
-    if len(names) <= 5:
-        return ", ".join(name.partition("/")[2] for name in names)
-    kinds = Counter(name.partition("/")[0].replace("_", " ") for name in names)
-    return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-
-
-def _in_effect_as(entry: Mapping[str, Any]) -> str:
-    return f"In effect, with {entry['target']}" if entry["target"] else "In effect"
+    beside = [asdict(state) for state in bridges()]
+    return {
+        "backends": backends,
+        "environment": _environment(fault, beside),
+        "bridges": beside,
+        "plugins": [asdict(status) for status in registry.plugins],
+        **listed,
+    }
 
 
 def summary_of(value: object) -> str:
@@ -148,7 +116,7 @@ def _description(name: str, origin: str, state: str, summary: str, parameters: A
 
 
 def _backends(registry: Registry) -> tuple[list[dict[str, Any]], str]:
-    """The backends, and why the one that ENGINE_SAMPLER_BACKEND names cannot be used, empty if it can."""
+    """The backends, and why what the environment names cannot be used, empty if it can."""
     catalogue = registry.catalogue
     listed = [(backend, _entry(catalogue, "backends", name)) for name, backend in catalogue.backends.items()]
     try:
@@ -170,12 +138,15 @@ def _standing(backend: Backend, choice: BackendChoice | None) -> dict[str, Any]:
     return {"in_effect": True, "why": choice.why}
 
 
-def _environment(fault: str) -> list[dict[str, str]]:
-    """The variables of this package's family that are set; `fault` is that of ENGINE_SAMPLER_BACKEND."""
+def _environment(fault: str, beside: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """The variables of this package's family that are set; `fault` is that of the one that is
+    wrong. Bridges may have variables of their own, which say why they are on."""
     names = sorted(name for name in os.environ if name.startswith(PREFIX))
     effects = {name: VARIABLES.get(name, "not one of this package's") for name in names}
+    effects |= {name: f"of {b['bridge']}" for b in beside for name in names if name in b["why"]}
     if fault:
-        effects["ENGINE_SAMPLER_BACKEND"] = fault
+        named = fault.partition("=")[0]
+        effects[named if named in effects else "ENGINE_SAMPLER_BACKEND"] = fault
     return [{"name": name, "value": os.environ[name], "effect": effects[name]} for name in names]
 
 

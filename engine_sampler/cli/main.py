@@ -9,6 +9,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -16,8 +17,10 @@ import numpy as np
 
 from .. import __version__
 from ..backends.library import LibraryError
+from ..base.errors import TokenizerMissing
 from ..explain import trace
 from ..explain.labels import shortened
+from ..for_bridges.peers import PeerError, installed_release
 from ..registry import PluginError, default_registry
 from ..scheduler import sibling_count
 from .bench.report import bench_options, run_bench
@@ -25,6 +28,7 @@ from .listing import inventory
 from .logprobs_log import LogprobsLog
 from .options import add_parameter_options, parameters_of, read_text, refuse_option, utf8_text
 from .progress import working
+from .sections import sections
 
 if TYPE_CHECKING:
     from ..demo.engine import DemoSession
@@ -32,11 +36,8 @@ if TYPE_CHECKING:
     from ..session import Session
     from ..testing.results import CheckResult
 
-EXTRAS = {
-    **dict.fromkeys(("rich", "tokenizers", "matplotlib"), "demo"),
-    **dict.fromkeys(("torch", "transformers", "llama_cpp", "sentencepiece", "mistral_common"), "peers"),
-}
-"""Optional module → the extra that installs it."""
+OPTIONAL = (("rich", "tokenizers", "matplotlib"), ("sentencepiece",), ("mistral-common",))
+"""Optional distributions; those that one command needs together."""
 
 ENGINES = {
     "transformers": "engine_sampler_transformers",
@@ -74,13 +75,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         module = (error.name or "").partition(".")[0]
         if module in ENGINES.values():
             return _fail(f"this needs {module}: pip install ./plugins/{module.replace('_', '-')}")
-        if module not in EXTRAS:
+        together = next((names for names in OPTIONAL if module.replace("_", "-") in names), None)
+        if together is None:
             raise
-        return _fail(f'this needs {error.name}: pip install "engine-sampler[{EXTRAS[module]}]"')
+        missing = [name for name in together if not installed_release(name)]
+        return _fail(f"this needs {error.name}: pip install {' '.join(missing or together)}")
     except BrokenPipeError:  # the reader has closed the pipe; keep Python from flushing to it at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (PluginError, LibraryError, OSError, ValueError) as error:
+    except TokenizerMissing as error:
+        return _fail(error.need)
+    except (PluginError, LibraryError, PeerError, OSError, ValueError) as error:
         return _fail(str(error))
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -110,7 +115,7 @@ def run_demo(arguments: argparse.Namespace) -> None:
         run_live(demo, arguments.steps, console, arguments.pace)
     else:
         run_plain(demo, arguments.steps, console)
-    console.print(*result_tables(demo))
+    console.print(*result_tables(demo, demo.again(arguments.steps)))
 
 
 def run_generate(arguments: argparse.Namespace) -> None:
@@ -159,18 +164,19 @@ def _print_statistics(record: Record) -> None:
 
 
 def run_plugins(arguments: argparse.Namespace) -> None:
-    """List samplers, stopping criteria, backends, grammars and plugins with their origin and state."""
+    """Show what is in effect (backend, bridges, environment), then the plugins and all that there is."""
     listed = inventory(default_registry())
     if arguments.json:
         print(json.dumps(listed, indent=2))
         return
+    shown = [*sections(listed, arguments.details)]
     try:
         from ..explain.terminal import make_console
-        from .tables import plugin_tables
+        from .tables import section_table
     except ImportError as error:
-        _print_plain(error, lambda plain: plain.plugin_lines(listed))
+        _print_plain(error, lambda plain: chain.from_iterable(map(plain.section_lines, shown)))
     else:
-        make_console().print(*plugin_tables(listed))
+        make_console().print(*map(section_table, shown))
 
 
 def run_explain(arguments: argparse.Namespace) -> None:
@@ -353,6 +359,7 @@ def _generate_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _plugins_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--details", action="store_true", help="also say what each object does")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from ..explain import TraceStep, notable_tokens
 from ..explain.labels import hundredths, settings_text, shortened
 from ..testing.results import CheckResult
-from .listing import NO_VARIABLES, about, provided, state_of, title_of
+from .sections import Section
 
 _GAP = "  "
 _WIDEST = 28
@@ -19,23 +18,11 @@ _LEAST_TEXT = 20
 """The least room for the last column."""
 
 
-def plugin_lines(inventory: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
-    """The objects by kind, then the plugins, and the environment variables that are set."""
-    for kind, entries in inventory.items():
-        if not entries and kind != "environment":
-            continue
-        yield kind.replace("_", " ")
-        if kind == "plugins":
-            rows: list[tuple[str, ...]] = [
-                (e["name"], f"{e['distribution']} {e['version']}", e["state"], e["error"] or provided(e))
-                for e in entries
-            ]
-        elif kind == "environment":
-            rows = [(e["name"], e["value"], e["effect"]) for e in entries] or [("none", "", NO_VARIABLES)]
-        else:
-            rows = [(title_of(e), e["origin"], state_of(e), about(e)) for e in entries]
-        yield from _columns(rows)
-        yield ""
+def section_lines(section: Section) -> Iterator[str]:
+    """The title, then the rows without their headings."""
+    yield section.title
+    yield from _columns(section.rows)
+    yield ""
 
 
 def check_text(check: CheckResult) -> str:

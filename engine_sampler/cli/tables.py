@@ -2,69 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
 
 from ..explain.terminal import make_table
-from .listing import NO_VARIABLES, about, provided, state_of, title_of
 
 if TYPE_CHECKING:
     from ..testing.results import CheckResult
+    from .sections import Section
 
-STATE_STYLES = {"loaded": "green", "usable": "green", "in effect": "bold green", "disabled": "yellow"}
+STATE_STYLES = {
+    **dict.fromkeys(("loaded", "usable", "ready", "on"), "green"),
+    "in effect": "bold green",
+    **dict.fromkeys(("off", "not installed", "disabled"), "yellow"),
+}
 """Other states are red."""
 
 _WIDEST_ORIGIN = 28
+_WIDEST = 34
 
 OUTCOME_STYLES = {"passed": "green", "failed": "bold red", "not promised": "dim"}
 
 
-def plugin_tables(inventory: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[Table]:
-    """One table per kind of object, then the plugins, and the environment variables that are set."""
-    for kind, entries in inventory.items():
-        if kind == "plugins":
-            yield _plugins_table(entries)
-        elif kind == "environment":
-            yield _environment_table(entries)
-        elif entries:
-            yield _objects_table(kind, entries)
-
-
-def _objects_table(kind: str, entries: Sequence[Mapping[str, Any]]) -> Table:
-    table = make_table(title=kind.replace("_", " "))
-    table.add_column("name", no_wrap=True, style="bold")
-    table.add_column("origin", max_width=_WIDEST_ORIGIN, overflow="fold", style="dim")
-    table.add_column("state", no_wrap=True)
-    table.add_column("what it does, or what is wrong", ratio=1, overflow="fold")
-    for entry in entries:
-        table.add_row(title_of(entry), entry["origin"], _state(state_of(entry)), about(entry))
-    return table
-
-
-def _environment_table(entries: Sequence[Mapping[str, Any]]) -> Table:
-    table = make_table(title="environment")
-    table.add_column("variable", no_wrap=True, style="bold")
-    table.add_column("value", overflow="fold")
-    table.add_column("what it does", ratio=1, overflow="fold")
-    for entry in entries:
-        table.add_row(entry["name"], entry["value"], entry["effect"])
-    if not entries:
-        table.add_row("none", "", NO_VARIABLES)
-    return table
-
-
-def _plugins_table(entries: Sequence[Mapping[str, Any]]) -> Table:
-    table = make_table(title="plugins")
-    table.add_column("plugin", no_wrap=True, style="bold")
-    table.add_column("origin", no_wrap=True, style="dim")
-    table.add_column("state", no_wrap=True)
-    table.add_column("provides, or what failed", ratio=1, overflow="fold")
-    for entry in entries:
-        origin = f"{entry['distribution']} {entry['version']}".strip()
-        table.add_row(entry["name"], origin, _state(entry["state"]), entry["error"] or provided(entry))
+def section_table(section: Section) -> Table:
+    """A section as a table: states have colours, the last column is folded."""
+    table = make_table(title=section.title)
+    *before, last = section.headings
+    for number, heading in enumerate(before):
+        if heading == "origin":
+            table.add_column(heading, max_width=_WIDEST_ORIGIN, overflow="fold", style="dim")
+        else:
+            table.add_column(heading, max_width=_WIDEST, overflow="fold", style="" if number else "bold")
+    table.add_column(last, ratio=1, overflow="fold")
+    at = section.headings.index("state") if "state" in section.headings else None
+    for row in section.rows:
+        table.add_row(*(_state(cell) if number == at else cell for number, cell in enumerate(row)))
     return table
 
 

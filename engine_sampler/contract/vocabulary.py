@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..base.errors import ParameterError, quoted
+from ..base.errors import ParameterError, TokenizerMissing, quoted
 
 if TYPE_CHECKING:
     from ..tokenizer import Tokenizer
@@ -43,8 +43,11 @@ class Vocabulary:
                     f"{parameter} names token id {quoted(token_id)}, allowed are 0 to {self.size - 1}"
                 )
 
-    def need_tokenizer(self, parameter: str) -> Tokenizer:
-        """The tokenizer; without one, raises `ParameterError`, which names `parameter`."""
+    def need_tokenizer(
+        self, parameter: str, why: str = "is given as text, which needs a tokenizer"
+    ) -> Tokenizer:
+        """The tokenizer; without one, raises `ParameterError`, which names `parameter` and the argument that
+        gives a tokenizer."""
         if self.tokenizer is None:
-            raise ParameterError(f"{parameter} is given as text, which needs a tokenizer")
+            raise TokenizerMissing(f"{parameter} {why}")
         return self.tokenizer

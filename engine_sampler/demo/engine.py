@@ -68,7 +68,11 @@ class DemoSession(Session):
     def __init__(self, engine: Engine, backend: str = "auto") -> None:
         tokenizer = engine.tokenizer
         super().__init__(Scheduler(len(tokenizer), tokenizer, backend=backend, limits=RequestLimits.none()))
-        self.engine = engine
+        self.engine, self.backend = engine, backend
+
+    def apart(self) -> DemoSession:
+        """A new session of the same engine."""
+        return DemoSession(self.engine, self.backend)
 
     def encode(self, prompt: str) -> list[int]:
         """The prompt as token ids of the learnt vocabulary."""

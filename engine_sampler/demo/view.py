@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import textwrap
 import time
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ..explain.labels import settings_text, shortened
+from ..explain.labels import shortened
 from ..explain.terminal import make_table
 from .app import Demo, Stream
 
@@ -29,6 +30,10 @@ PANEL_WIDTH = 38
 """Minimum width; as many panels as fit are shown side by side, up to four."""
 MIN_PANEL_HEIGHT, MAX_PANEL_HEIGHT = 5, 12
 INDENT = 10
+MEASURED = (
+    "Medians of the steps of that second run, without a screen in between. "
+    "`engine-sampler bench` measures samplers alone, on rows of 131,072 logits."
+)
 OUTCOME_STYLES = {"stop": "green", "length": "dim", "error": "bold red", "abort": "yellow"}
 
 
@@ -78,12 +83,11 @@ def _panel(demo: Demo, stream: Stream | None, width: int, height: int) -> Panel:
     if stream is None:
         return Panel("", height=height, border_style="dim")
     colour = COLOURS[demo.streams.index(stream) % len(COLOURS)]
-    settings = settings_text(stream.configuration.parameters)
     return Panel(
         Group(_tail(demo.prompt, stream.text, width - 4, height - 3), _progress(stream, colour)),
         title=Text(stream.name, style=f"bold {colour}"),
         title_align="left",
-        subtitle=Text(shortened(settings, width - 6), style="dim"),
+        subtitle=Text(shortened(stream.settings, width - 6), style="dim"),
         subtitle_align="right",
         border_style=colour if stream.outcome is None else "dim",
         box=box.ROUNDED,
@@ -111,21 +115,18 @@ def _progress(stream: Stream, colour: str) -> Table:
 
 
 def _status_line(demo: Demo) -> Text:
-    session, running = demo.session, demo.running
-    steps = max(1, session.steps)
+    running = demo.running
     parts = (
-        f"step {session.steps}",
+        f"step {demo.session.steps}",
         f"{len(running)} running, {len(demo.waiting)} waiting",
         f"{len({s.chain for s in running})} groups",
-        f"model {1000 * session.model_seconds / steps:.1f}",
-        f"sampling {1000 * session.sampling_seconds / steps:.1f} ms per step",
     )
     return Text(" · ".join(parts), style="dim", no_wrap=True, overflow="ellipsis")
 
 
 def _details(event: str, stream: Stream) -> str:
     if event == "joins":
-        return settings_text(stream.configuration.parameters)
+        return stream.settings
     return f"{stream.outcome} after {stream.tokens} tokens"
 
 
@@ -137,8 +138,9 @@ def _write(console: Console, text: str) -> None:
 # --- at the end ----------------------------------------------------------------------------------
 
 
-def result_tables(demo: Demo) -> Iterator[RenderableType]:
-    """A table of the requests' results, and one of the totals."""
+def result_tables(demo: Demo, measured: Demo) -> Iterator[RenderableType]:
+    """A table of the requests' results, and one of the totals; times and texts are compared with those of
+    `measured`, the same without a screen."""
     table = make_table()
     table.add_column("request", no_wrap=True)
     table.add_column("tokens", justify="right", no_wrap=True)
@@ -157,26 +159,32 @@ def result_tables(demo: Demo) -> Iterator[RenderableType]:
             Text(stream.error or stream.chain, no_wrap=True, overflow="ellipsis"),
         )
     yield table
-    yield _totals(demo)
+    yield _totals(demo, measured)
 
 
-def _totals(demo: Demo) -> Table:
+def _totals(demo: Demo, measured: Demo) -> Table:
     session = demo.session
     tokens, steps = sum(s.tokens for s in demo.streams), max(1, session.steps)
+    equal = sum(stream.token_ids == other.token_ids for stream, other in _pairs(demo, measured))
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", justify="right")
     table.add_column()
-    table.add_row("steps", f"{session.steps:,}")
-    table.add_row("rows", f"{session.rows:,}, {session.rows / steps:.1f} per step")
+    table.add_row("steps", f"{session.steps:,}, {session.rows / steps:.1f} rows each")
     table.add_row("groups", f"{len(demo.groups)} configurations, {demo.group_steps / steps:.1f} per step")
-    table.add_row("model", _time_of(session.model_seconds, steps, tokens))
-    table.add_row("sampling", _time_of(session.sampling_seconds, steps, tokens))
     table.add_row(
-        "tokens", f"{tokens:,}, {tokens / max(session.seconds, 1e-9):,.0f} per second of model and sampling"
+        "tokens", f"{tokens:,}; in a second run the same for {equal} of {len(demo.streams)} requests"
     )
+    table.add_row("model", _median(measured, "model"))
+    table.add_row("sampling", f"{_median(measured, 'sampling')}: masks, chains, draws, texts and ends")
+    table.add_row("", Text(MEASURED, style="dim"))
     return table
 
 
-def _time_of(seconds: float, steps: int, tokens: int) -> str:
-    per_token = f"{1e6 * seconds / max(1, tokens):.0f} µs per token"
-    return f"{seconds:.2f} s, {1000 * seconds / steps:.2f} ms per step, {per_token}"
+def _pairs(demo: Demo, measured: Demo) -> Iterator[tuple[Stream, Stream]]:
+    return zip(demo.streams, measured.streams, strict=True)
+
+
+def _median(demo: Demo, part: str) -> str:
+    """The median time of a token, from those of all steps."""
+    times = [1e6 * getattr(step, part) / step.rows for step in demo.times]
+    return f"{statistics.median(times or [0]):.0f} µs per token"

@@ -24,6 +24,7 @@ from ..base.arguments import (
     with_attributes,
 )
 from ..base.calling import guarded
+from ..base.errors import tokenizer_given_as
 from ..base.packaged import load_functions
 from ..contract.values import id_of_digits
 from ..grammar.bodies.lazy_grammars import LAZY_KEYS, take_lazy_grammar
@@ -49,7 +50,8 @@ from ..tokenizer import check_tokenizer
 from .drafts import ngram_draft, tokens_of_drafts
 from .grammar_text import GrammarText, fill_texts, structured_grammar
 from .parameters import child_seed_of, parameters_among, params_or_plain, refused_with
-from .places import PeerError, PeerPlaces, Signatures, overriding
+from .peers import Peer, PeerError
+from .places import PeerPlaces, Signatures, overriding
 from .request_body import (
     BodyField,
     from_gbnf,
@@ -89,6 +91,7 @@ __all__ = [
     "EngineRequest",
     "Function",
     "GrammarText",
+    "Peer",
     "PeerError",
     "PeerPlaces",
     "Reasoning",
@@ -151,6 +154,7 @@ __all__ = [
     "take_tools",
     "takes_grammar",
     "to_numpy",
+    "tokenizer_given_as",
     "tokens_beside",
     "tokens_in_slots",
     "tokens_of_drafts",

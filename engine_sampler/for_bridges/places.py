@@ -4,48 +4,43 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
+
+from .peers import Peer, PeerError
 
 Signatures = Mapping[str, str]
 """The names of parameters, between blanks, by the dotted names of functions; "" for anything else."""
 
 
-class PeerError(RuntimeError):
-    """An engine is not as its bridge knows it; the message names what has changed."""
+class PeerPlaces(Peer):
+    """The places of an engine at which a bridge puts objects of its own; arguments as for `Peer`."""
 
-
-class PeerPlaces:
-    """The places of an engine at which a bridge puts objects of its own.
-
-    engine  its name, for messages.
-    """
-
-    def __init__(self, engine: str) -> None:
-        self._engine = engine
+    def __init__(self, name: str, bridge: str) -> None:
+        super().__init__(name, bridge)
         self._originals: list[tuple[Any, str, Any]] = []
         """What has been replaced: the holder, the name, and the object."""
 
     def module(self, name: str) -> Any:
         """A module of the engine. Raises `PeerError` if it is not there."""
-        try:
+        with self.compared():
             return import_module(name)
-        except ImportError as error:
-            raise self._changed([f"{name}: {error}"]) from error
 
     def check(self, expected: Iterable[tuple[Any, Signatures]]) -> None:
         """Raise `PeerError`, which names every difference, unless these objects (modules, their names,
         classes, …) have what is expected of them."""
-        wrong = [
-            name
-            for holder, signatures in expected
-            for at in [self.module(holder) if isinstance(holder, str) else holder]
-            for name, parameters in signatures.items()
-            if _parameters(at, name) != parameters.split()
-        ]
+        with self.compared():
+            wrong = [
+                name
+                for holder, signatures in expected
+                for at in [import_module(holder) if isinstance(holder, str) else holder]
+                for name, parameters in signatures.items()
+                if _parameters(at, name) != parameters.split()
+            ]
         if wrong:
-            raise self._changed(wrong)
+            raise self.error(f"other signatures of {', '.join(wrong)}")
 
     def replace(self, holder: Any, name: str, mine: Any) -> None:
         """Put `mine` where `holder` has an object, until `put_back`; what is replaced already stays so."""
@@ -70,13 +65,20 @@ class PeerPlaces:
         """Whether something of the bridge's is there."""
         return any(held is holder and replaced == name for held, replaced, _ in self._originals)
 
+    @contextmanager
+    def compared(self) -> Iterator[None]:
+        """As `Peer.compared`; what has been replaced until then is put back."""
+        try:
+            with super().compared():
+                yield
+        except PeerError:
+            self.put_back()
+            raise
+
     def put_back(self) -> None:
         """Restore all objects of the engine."""
         while self._originals:
             setattr(*self._originals.pop())
-
-    def _changed(self, names: Iterable[str]) -> PeerError:
-        return PeerError(f"{self._engine} has changed, and keeps what it has: {', '.join(names)}")
 
 
 def overriding(mine: type, name: str, methods: str | None = None) -> dict[str, str]:

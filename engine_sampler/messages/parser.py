@@ -66,19 +66,12 @@ class MessageParser(AnswerParser):
                     `feed` or `finish` raises `MalformedCallError`. What was told of the call's arguments is
                     closed, so that it is JSON, and an event "call_broken" says so
     unfinished      a call that the end of the text cuts: "open": it has a part of its arguments; "close": the
-<<<<<<< HEAD
-                    shortest JSON completes them; "drop": it is none, and a call is reported once it is whole
-    values          whether arguments are reported by their parts as well (events of the kind "value"). Not
-                    within those nested more than 256 levels deep, nor from a number of more than 16,384
-                    characters on, or a pointer of more than 512: that is reported as a deviation
-=======
                     shortest JSON completes them, without what is dangling: a key, of which up to 16,384
                     characters wait for a value, a comma, a part of an escape or of a number; "drop": it is
                     none, and a call is reported once it is whole
-    values          whether arguments are reported by their parts as well (events of the kind "value"), except
-                    within those nested more than 256 levels deep, from a number of more than 16,384
-                    characters on, or from a pointer of more than 512 on: that is reported as a deviation
->>>>>>> calls
+    values          whether arguments are reported by their parts as well (events of the kind "value"). Not
+                    within those nested more than 256 levels deep, nor from a number of more than 16,384
+                    characters on, or a pointer of more than 512: that is reported as a deviation
     trim            what is given without white space at its ends, which waits until something follows it:
                     "thoughts", and then content that follows them without line breaks at its beginning;
                     "all": content, too, which calls may interrupt; "nothing". Content under a `grammar` is

@@ -62,9 +62,7 @@ class Infill(Sampler):
     )  # fmt: skip
 
     def resolve(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> _Text:
-        tokenizer = vocabulary.tokenizer
-        if tokenizer is None:
-            raise ParameterError("infill=True needs a tokenizer for the bytes of every token")
+        tokenizer = vocabulary.need_tokenizer("infill=True", "needs a tokenizer for the bytes of every token")
         ends = {*vocabulary.eos_token_ids, *tokenizer.eos_token_ids}
         if tokenizer.eot_token_id is not None:
             ends.add(tokenizer.eot_token_id)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..arithmetic import FLT_MAX
-from ..contract import Example, Param, ParameterError, Rows, Sampler, Vocabulary
+from ..contract import Example, Param, Rows, Sampler, Vocabulary
 from ._columns import finite_columns, store
 
 _NOTHING = np.zeros(0, np.int64)
@@ -202,9 +202,10 @@ class Penalties(Sampler):
         settings = _Settings.of(params)
         if params["penalize_nl"]:
             return settings, _NOTHING
-        if vocabulary.tokenizer is None:
-            raise ParameterError("penalize_nl=False needs a tokenizer to find the newline tokens")
-        newlines = [t for t in vocabulary.tokenizer.ids_of(b"\n") if t < vocabulary.size]
+        tokenizer = vocabulary.need_tokenizer(
+            "penalize_nl=False", "needs a tokenizer to find the newline tokens"
+        )
+        newlines = [t for t in tokenizer.ids_of(b"\n") if t < vocabulary.size]
         return settings, np.array(newlines, np.int64)
 
     def new_state(self, params: Mapping[str, Any], prompt_token_ids: np.ndarray) -> PenaltyWindows:

@@ -154,7 +154,7 @@ def _laws(kind: str, value: Any, search: Search) -> Iterator[CheckResult]:
     base, attribute = KINDS[kind]
     attributes, waived = _attributes(kind, value)
     if find_spec("hypothesis") is None:
-        waived |= dict.fromkeys(SEARCHES, "it needs Hypothesis: pip install 'engine-sampler[test]'")
+        waived |= dict.fromkeys(SEARCHES, "it needs Hypothesis: pip install hypothesis")
     laws, only = laws_of(base), search.only
     share = search.seconds * len(laws) / (len(set(only)) or len(laws))
     attributes |= {"seconds": share, "seed": search.seed}

@@ -14,12 +14,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import torch
-from exllamav3.generator.filter.filter import Filter
-from exllamav3.generator.sampler.sampler import Sampler
 
 from engine_sampler import Grammar, RowSampler, SamplingParams, Tokenizer
 from engine_sampler.for_bridges import BridgeSampler, EngineRequest, PeerPlaces, tokens_beside
+
+PLACES = PeerPlaces("exllamav3", "engine-sampler-exllamav3")
+
+with PLACES.compared():
+    import torch
+    from exllamav3.generator.filter.filter import Filter
+    from exllamav3.generator.sampler.sampler import Sampler
 
 logger = logging.getLogger("engine_sampler")
 
@@ -42,7 +46,7 @@ SIGNATURES = {
 
 def check_exllama(sampler: type, filters: type) -> None:
     """Raise `PeerError`, which names every difference, unless exllamav3's base classes have these methods."""
-    PeerPlaces("exllamav3").check([(SimpleNamespace(Sampler=sampler, Filter=filters), SIGNATURES)])
+    PLACES.check([(SimpleNamespace(Sampler=sampler, Filter=filters), SIGNATURES)])
 
 
 check_exllama(Sampler, Filter)

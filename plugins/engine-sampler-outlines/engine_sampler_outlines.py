@@ -16,50 +16,41 @@ context-free grammar in Lark's language, GBNF or EBNF. Importing this module doe
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from engine_sampler import Grammar, Tokenizer
 from engine_sampler.contract import Matcher, allocate_bitmask, token_rows, unpack_bitmask
-from engine_sampler.for_bridges import dtype_name, like, to_numpy
+from engine_sampler.for_bridges import PeerPlaces, dtype_name, like, to_numpy
 from engine_sampler.stateless import fill_bitmasks
 
 NAME = "engine_sampler"
 """What `Generator(backend=…)` calls the backend."""
 
-_ORIGINAL: list[Callable[..., Any]] = []
-"""What outlines finds backends with, while ours is switched on."""
+PLACES = PeerPlaces("outlines", "engine-sampler-outlines")
 
 
 def switch_on() -> None:
     """Let `Generator(model, output_type, backend="engine_sampler")` find this backend; outlines has no
-    registry. All other names stay as they are. Raises RuntimeError for a release of outlines that does not
+    registry. All other names stay as they are. Raises `PeerError` for a release of outlines that does not
     look up its backends by `_get_backend(backend_name, model)`.
     """
-    from outlines import backends  # type: ignore[import-not-found]
-
-    if _ORIGINAL:
+    backends = PLACES.module("outlines.backends")
+    if PLACES.is_replaced(backends, "_get_backend"):
         return
-    find = getattr(backends, "_get_backend", None)
-    if find is None or [*inspect.signature(find).parameters] != ["backend_name", "model"]:
-        raise RuntimeError("outlines has changed, and keeps its own backends: backends._get_backend")
+    PLACES.check([(backends, {"_get_backend": "backend_name model"})])
+    find = backends._get_backend
 
     def find_ours_too(backend_name: str, model: Any) -> Any:
         return OutlinesBackend(model) if backend_name == NAME else find(backend_name, model)
 
-    _ORIGINAL.append(find)
-    backends._get_backend = find_ours_too
+    PLACES.replace(backends, "_get_backend", find_ours_too)
 
 
 def switch_off() -> None:
     """Let outlines find its own backends alone."""
-    from outlines import backends
-
-    if _ORIGINAL:
-        backends._get_backend = _ORIGINAL.pop()
+    PLACES.put_back()
 
 
 class OutlinesBackend:

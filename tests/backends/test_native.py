@@ -112,6 +112,29 @@ def test_an_unknown_instruction_set_is_refused_by_name(
     assert backend.score("cpu") == 0
 
 
+@pytest.mark.parametrize("isa", ["abacus", "other"])
+def test_an_instruction_set_that_cannot_be_used_is_an_error_as_a_backend_is(
+    working: NativeBackend, monkeypatch: pytest.MonkeyPatch, isa: str
+) -> None:
+    other = "avx2" if working.target == "neon" else "neon"
+    monkeypatch.setenv("ENGINE_SAMPLER_ISA", other if isa == "other" else isa)
+    registry = Registry(CORE_PARAMS)
+    with pytest.raises(ValueError, match=r"^ENGINE_SAMPLER_ISA='\w+' is not allowed: "):
+        choose.named_choice("auto", registry)
+    named = choose.named_choice("numpy", registry)
+    assert named is not None
+    assert named.backend.name == "numpy"
+    variables = {entry["name"]: entry["effect"] for entry in inventory(registry)["environment"]}
+    assert "is not allowed" in variables["ENGINE_SAMPLER_ISA"]
+
+
+def test_without_kernels_an_instruction_set_is_not_asked_for(
+    without_library: NativeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGINE_SAMPLER_ISA", "avx2")
+    assert choose.named_backend("auto") is None
+
+
 def test_without_a_library_auto_is_numpy_with_a_single_warning(
     without_library: NativeBackend, caplog: pytest.LogCaptureFixture
 ) -> None:

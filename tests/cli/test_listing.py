@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 
@@ -12,8 +11,8 @@ from engine_sampler.backends.library import LibraryBackend
 from engine_sampler.backends.library.header import described, number
 from engine_sampler.base.environment import VARIABLES
 from engine_sampler.base.packaged import library_path
-from engine_sampler.cli.listing import about, inventory, state_of, summary_of
-from engine_sampler.cli.plain import plugin_lines
+from engine_sampler.cli.listing import inventory, summary_of
+from engine_sampler.cli.sections import state_of
 from engine_sampler.contract import Backend, Sampler, hookimpl
 from engine_sampler.grammar import Grammar
 from engine_sampler.registry import CORE_PARAMS, PluginStatus, Registry
@@ -81,14 +80,15 @@ def test_built_in_objects_are_listed_with_the_version_of_the_package(registry):
 
 def test_every_kind_is_listed(registry):
     assert list(inventory(registry)) == [
+        "backends",
+        "environment",
+        "bridges",
+        "plugins",
         "samplers",
         "selectors",
         "stopping_criteria",
         "grammars",
         "observers",
-        "plugins",
-        "backends",
-        "environment",
     ]
 
 
@@ -130,27 +130,22 @@ def test_the_backend_in_effect_is_listed_with_the_reason_and_its_instruction_set
     listed = entry(registry, "backends", name)
     assert listed["why"] == "the best of engine-sampler's own"
     assert (name == "native") == bool(listed["target"])
-    ending = f", with {listed['target']}: " if listed["target"] else ": "
-    assert about(listed).endswith(f"In effect{ending}the best of engine-sampler's own.")
     if name == "native":
-        assert about(entry(registry, "backends", "numpy")).endswith(
-            "Not taken: its score is 1, that of native 2."
-        )
+        assert entry(registry, "backends", "numpy")["why"] == "its score is 1, that of native 2"
 
 
 def test_a_plugin_with_a_high_score_is_listed_as_not_taken(registry, environment):
     before = in_effect(registry)
     registry.register(Plugin(score=1e9))
     assert in_effect(registry) == before
-    assert about(entry(registry, "backends", "abacus")) == "Beads. Not taken: inexact (used by name)."
+    assert entry(registry, "backends", "abacus")["why"] == "inexact (used by name)"
 
 
 def test_a_backend_that_the_environment_names_is_in_effect(registry, environment):
     registry.register(Plugin())
     environment.setenv("ENGINE_SAMPLER_BACKEND", "abacus")
     assert in_effect(registry) == ["abacus"]
-    listed = entry(registry, "backends", "abacus")
-    assert about(listed) == "Beads. In effect: named by ENGINE_SAMPLER_BACKEND=abacus."
+    assert entry(registry, "backends", "abacus")["why"] == "named by ENGINE_SAMPLER_BACKEND=abacus"
     assert inventory(registry)["environment"] == [
         {
             "name": "ENGINE_SAMPLER_BACKEND",
@@ -180,49 +175,6 @@ def test_a_variable_that_names_no_backend_is_listed_with_the_error(registry, env
 def test_a_variable_that_nothing_reads_is_listed_as_such(registry, environment):
     environment.setenv("ENGINE_SAMPLER_BAKEND", "numpy")
     assert inventory(registry)["environment"][0]["effect"] == "not one of this package's"
-
-
-@pytest.mark.parametrize("lines", ["tables", "plain"])
-def test_the_choice_and_the_environment_are_printed(registry, environment, lines):
-    environment.setenv("ENGINE_SAMPLER_BACKEND", "numpy")
-    words = printed(registry, lines)
-    assert "in effect" in words
-    assert "ENGINE_SAMPLER_BACKEND numpy" in words
-
-
-@pytest.mark.parametrize("lines", ["tables", "plain"])
-def test_it_is_said_that_no_variable_is_set(registry, environment, lines):
-    assert printed(registry, lines).endswith("none no variable ENGINE_SAMPLER_… is set")
-
-
-@pytest.mark.parametrize("lines", ["tables", "plain"])
-def test_what_fails_is_printed_with_the_reason_beside_its_state(registry, environment, lines):
-    registry.register(Plugin(OSError("no beads " * 20)))
-    assert "this process failed OSError: no beads no beads" in printed(registry, lines)
-
-
-@pytest.mark.parametrize("lines", ["tables", "plain"])
-def test_inexact_backends_and_what_plugins_provide_are_printed(registry, environment, lines):
-    registry.register(Plugin())
-    words = printed(registry, lines)
-    assert "abacus (inexact)" in words
-    assert "toys this process loaded skew, abacus" in words
-    assert "23 samplers, 5 selectors" in words
-
-
-def printed(registry: Registry, lines: str) -> str:
-    """The words of the listing, which fits in 80 columns."""
-    listed = inventory(registry)
-    if lines == "plain":
-        text = "\n".join(plugin_lines(listed))
-    else:
-        console = pytest.importorskip("rich.console").Console(file=io.StringIO(), width=80)
-        from engine_sampler.cli.tables import plugin_tables
-
-        console.print(*plugin_tables(listed))
-        text = console.file.getvalue()
-    assert max(map(len, text.splitlines())) <= 80
-    return " ".join(text.replace("│", " ").split())
 
 
 # --- libraries ------------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ def test_plugins_are_listed_as_tables():
     done = run_apart("plugins")
     assert done.returncode == 0
     assert max(map(len, done.stdout.splitlines())) <= 80
-    for word in ("samplers", "selectors", "backends", "min_p", "mirostat", "numpy", "usable"):
+    for word in ("samplers", "selectors", "backends", "min_p", "mirostat", "numpy", "in effect"):
         assert word in done.stdout
 
 
@@ -258,7 +258,7 @@ def test_a_row_without_a_token_to_draw_is_refused_with_the_reason(tmp_path):
 def test_a_missing_extra_is_reported_with_what_to_install(command):
     done = run_without("rich", "tokenizers", "matplotlib", arguments=tuple(command))
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert 'pip install "engine-sampler[demo]"' in done.stderr
+    assert "pip install rich tokenizers matplotlib" in done.stderr
 
 
 def test_a_missing_matplotlib_is_reported_before_anything_is_printed(row, tmp_path):
@@ -274,7 +274,7 @@ def test_plugins_explain_and_check_print_plain_lines_without_the_extra(row):
     absent = ("rich", "tokenizers", "matplotlib")
     listed = run_without(*absent, arguments=("plugins",))
     assert (listed.returncode, listed.stderr) == (0, "")
-    assert any(line.split()[:2] == ["top_k", "engine-sampler"] for line in listed.stdout.splitlines())
+    assert {"top_k,", "numpy"} <= set(listed.stdout.split())
     assert max(map(len, listed.stdout.splitlines())) <= 80
     explained = run_without(*absent, arguments=("explain", "--logits", row, "--top-k", "3", "--seed", "1"))
     assert (explained.returncode, explained.stderr) == (0, "")
@@ -308,7 +308,7 @@ def test_a_closed_pipe_is_not_an_error(corpus):
     needs_extra()
     program = f"{sys.executable} -m engine_sampler plugins --json | head -c 10"
     done = subprocess.run(program, shell=True, capture_output=True, encoding="utf-8", check=False)
-    assert (done.stdout, done.stderr) == ('{\n  "sampl', "")
+    assert (done.stdout, done.stderr) == ('{\n  "backe', "")
 
 
 def test_help_lists_every_parameter():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from engine_sampler.params import SamplingParams, build_chain
@@ -102,3 +104,42 @@ def test_the_seed_determines_the_texts(engine):
         return [stream.text for stream in demo.streams]
 
     assert texts(1) == texts(1) != texts(2)
+
+
+def named(demo, name):
+    return next(stream for stream in demo.streams if stream.name == name)
+
+
+def test_one_request_writes_json_that_is_valid_under_its_schema(demo):
+    for _ in demo.run(2000):
+        pass
+    stream = named(demo, "JSON under a schema")
+    assert stream.outcome == "stop"
+    assert [*json.loads(stream.text)] == ["kind", "name", "says", "arguments"]
+
+
+def test_one_request_calls_a_tool(demo):
+    for _ in demo.run(2000):
+        pass
+    stream = named(demo, "a tool call")
+    assert stream.outcome == "stop"
+    call = json.loads(stream.text.removeprefix("<tool_call>").removesuffix("</tool_call>"))
+    assert (call["name"], sorted(call["arguments"])) == ("look_up", ["pages", "term"])
+
+
+def test_one_request_gets_the_tokens_that_it_gets_alone(demo):
+    stream = named(demo, "alone, and here")
+    for _ in demo.run(2000):
+        pass
+    assert stream.token_ids == stream.alone
+    assert stream.settings == f"{stream.tokens} of {stream.tokens} tokens as alone"
+    stream.token_ids[-1] += 1
+    assert stream.settings == f"{stream.tokens - 1} of {stream.tokens} tokens as alone"
+
+
+def test_a_second_run_draws_the_same(demo):
+    for _ in demo.run(2000):
+        pass
+    again = demo.again(2000)
+    assert [stream.text for stream in again.streams] == [stream.text for stream in demo.streams]
+    assert sum(step.rows for step in again.times) == again.session.rows

@@ -76,7 +76,7 @@ def test_the_results_name_every_request_and_the_totals(demo, width):
     for _ in demo.run(2000):
         pass
     on = console(width)
-    on.print(*result_tables(demo))
+    on.print(*result_tables(demo, demo.again(2000)))
     lines = printed(on)
     assert max(map(len, lines)) <= width
     for stream in demo.streams:
@@ -84,8 +84,17 @@ def test_the_results_name_every_request_and_the_totals(demo, width):
         assert f" {stream.tokens} " in line
         assert f" {stream.outcome} " in line
         assert f" {stream.started_at}–{stream.ended_at} " in line
-    for total in ("steps", "rows", "groups", "model", "sampling", "tokens"):
+    for total in ("steps", "groups", "model", "sampling", "tokens"):
         assert any(line.split()[:1] == [total] for line in lines)
+    assert f"the same for {len(demo.streams)} of {len(demo.streams)} requests" in "\n".join(lines)
+
+
+def test_times_are_medians_of_tokens(demo):
+    from engine_sampler.demo.app import StepTimes
+    from engine_sampler.demo.view import _median
+
+    demo.times = [StepTimes(4, 1.0, 8e-5), StepTimes(2, 1.0, 8e-5), StepTimes(1, 1.0, 9.0)]
+    assert _median(demo, "sampling") == "40 µs per token"
 
 
 def test_the_live_display_keeps_the_pace(monkeypatch):

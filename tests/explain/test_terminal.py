@@ -11,12 +11,9 @@ pytest.importorskip("rich")
 
 from rich.console import Console
 
-from engine_sampler.cli.listing import inventory
-from engine_sampler.cli.tables import plugin_tables
 from engine_sampler.explain import trace
 from engine_sampler.explain.terminal import explanation, make_console
 from engine_sampler.params import SamplingParams
-from engine_sampler.registry import default_registry
 
 WIDTHS = (80, 120, 200)
 ROW = np.linspace(3, -3, 40, dtype=np.float32)
@@ -85,29 +82,6 @@ def test_the_cut_of_mirostat_is_told_with_its_mu(width):
     index = next(i for i, line in enumerate(lines) if "mirostat_v2 cut" in line)
     assert f" {steps[1].candidates} " in lines[index]
     assert "mu=2.5" in lines[index + 1]
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_the_lists_of_plugins_fit(width):
-    lines = rendered(plugin_tables(inventory(default_registry())), width)
-    text = "\n".join(lines)
-    assert max(map(len, lines)) <= width
-    for name in (*default_registry().catalogue.samplers, "engine_sampler.samplers"):
-        assert name in text
-
-
-def test_a_plugin_that_failed_is_shown_with_its_reason():
-    failed = {
-        "name": "broken",
-        "distribution": "broken-dist",
-        "version": "1.2",
-        "state": "failed",
-        "error": "ImportError: no",
-        "provides": (),
-    }
-    text = "\n".join(rendered(plugin_tables({"samplers": [], "plugins": [failed]}), 100))
-    assert "broken-dist 1.2" in text
-    assert "ImportError: no" in text
 
 
 def test_output_that_is_not_a_terminal_has_no_colours_and_a_fixed_width(capsys, monkeypatch):

@@ -57,7 +57,7 @@ def _called(method: Callable[[], Any], described: Any) -> dict[str, Any]:
 def _pydantic(described: Any) -> dict[str, Any]:
     """What pydantic says of a type."""
     if importlib.util.find_spec("pydantic") is None:
-        needed = "needs pydantic: pip install 'engine-sampler[pydantic]'"
+        needed = "needs pydantic: pip install pydantic"
         raise ValueError(f"the JSON Schema of {quoted(described)} {needed}")
     import pydantic  # type: ignore[import-not-found,unused-ignore]
     from pydantic.json_schema import GenerateJsonSchema  # type: ignore[import-not-found,unused-ignore]

@@ -27,7 +27,7 @@ def metaschema(uri: str) -> Any:
     if not uri.startswith(_BEGINNINGS):
         return None
     if importlib.util.find_spec("jsonschema_specifications") is None:
-        needed = "needs jsonschema-specifications: pip install 'engine-sampler[metaschemas]'"
+        needed = "needs jsonschema-specifications: pip install jsonschema-specifications"
         raise UnsupportedKeywordError(f"a reference to the metaschema {uri} {needed}")
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped,import-not-found,unused-ignore]
 

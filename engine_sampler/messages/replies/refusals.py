@@ -15,25 +15,52 @@ _NAMED = re.compile(r"(?:unknown parameter:? '?)?(\w[\w.\[\]]*)(?==|: |'| is | h
 _IN_A_LIST = re.compile(r"#/items/anyOf/(\d+)/properties/parameters")
 """Where the parameters of a function stand in the schema of calls without a family (`call_list`)."""
 
-_SCHEMAS = (
-    "response_format.json_schema.schema response_format.schema text.format.schema "
-    "output_config.format.schema output_format.schema structured_outputs.json guided_json format"
-)
-_PATTERNS = "response_format.regex response_format.pattern structured_outputs.regex guided_regex"
-_GRAMMARS = "response_format.grammar response_format.ebnf structured_outputs.grammar guided_grammar ebnf"
+_LINE_IN_A_LIST = re.compile(r", line \d+, column \d+\)\n.*", re.DOTALL)
+"""A place in the text of that schema, which the client has not written."""
+
+_OF_A_TOOL = re.compile(r": tools: the parameters of ('[^']*'|\"[^\"]*\")(?=: )")
+"""What names a tool that `tools[1].function.parameters` names already."""
+
+_FORMATS = ("response_format", "text.format", "output_config.format", "output_format")
+"""Where a `response_format` may be."""
+
+_KINDS = {
+    "json_schema": ("json",),
+    "regex": ("regex",),
+    "grammar": ("grammar", "ebnf"),
+    "choice": ("choice",),
+}
+"""What other interfaces call the parameters of ours."""
+
+_INNER = {
+    "json_schema": "json_schema.schema schema json value",
+    "regex": "regex value schema pattern grammar",
+}
+_INNER["grammar"] = "grammar ebnf value schema pattern"
+"""Where their values may be in a `response_format`."""
+
+_ELSEWHERE = {"json_schema": "grammar.value.schema grammar.value format", "regex": "grammar.value"}
+
+
+def _paths_of(name: str) -> tuple[str, ...]:
+    """Where in bodies a structured parameter may come from."""
+    paths = [f"{form}.{key}" for form in _FORMATS for key in _INNER.get(name, "").split()]
+    for kind in _KINDS[name]:
+        paths += [f"structured_outputs.{kind}", f"guided_{kind}", f"guided_decoding.{kind}", kind]
+    return *paths, "guided_decoding_guide", *_ELSEWHERE.get(name, "").split()
+
+
+_STRUCTURED = {name: _paths_of(name) for name in _KINDS}
 _PATHS: Mapping[str, tuple[str, ...]] = {
-    name: tuple(paths.split())
-    for name, paths in {
-        "json_schema": _SCHEMAS,
-        "regex": _PATTERNS,
-        "grammar": _GRAMMARS,
-        "choice": "structured_outputs.choice guided_choice",
-        "structural_tag": f"{_SCHEMAS} {_PATTERNS} response_format",
-        "logprobs": "top_logprobs",
-        **{ours: " ".join(one for one in RENAMED if RENAMED[one] == ours) for ours in RENAMED.values()},
-    }.items()
+    **_STRUCTURED,
+    "structural_tag": (*_STRUCTURED["json_schema"], *_STRUCTURED["regex"], *_FORMATS),
+    "logprobs": ("top_logprobs",),
+    **{ours: tuple(one for one in RENAMED if RENAMED[one] == ours) for ours in RENAMED.values()},
 }
 """Where in bodies parameters may come from, the first of which is there."""
+
+_EXTRA = ("extra_args", "vllm_xargs")
+"""Where any parameter may be."""
 
 
 def error_body(error: BaseException, body: Any = None) -> dict[str, Any]:
@@ -56,19 +83,22 @@ def error_body(error: BaseException, body: Any = None) -> dict[str, Any]:
 def _as_sent(name: str, text: str, error: BaseException, body: Mapping[str, Any]) -> tuple[str, str]:
     """The name under which a body gives a parameter, and the message with it."""
     is_given = body.get(name) is not None and not (name == "logprobs" and body[name] is True)
-    if is_given or name not in _PATHS:
+    if is_given:
         return name, text
     sent = None
     if name in ("json_schema", "structural_tag"):
         sent = _tool_in(text, error, body)
-    sent = sent or next((path for path in _PATHS[name] if _value_at(body, path) is not None), None)
+    paths = (*_PATHS.get(name, ()), *(f"{key}.{name}" for key in _EXTRA))
+    sent = sent or next((path for path in paths if _value_at(body, path) is not None), None)
     if sent is None:
         return name, text
     rest = text[len(name) :]
     place, _, why = rest.removeprefix(": ").partition(": ")
     if place.startswith("format") and " " not in place:  # a place in our structural tag
         rest = f": {why}"
-    return sent, sent + _IN_A_LIST.sub("#", rest)
+    if _IN_A_LIST.search(rest):
+        rest = _LINE_IN_A_LIST.sub(")", _IN_A_LIST.sub("#", rest))
+    return sent, sent + _OF_A_TOOL.sub("", rest, count=1)
 
 
 def _value_at(body: Any, path: str) -> Any:
@@ -97,7 +127,8 @@ def _tool_in(text: str, error: BaseException, body: Mapping[str, Any]) -> str | 
     tool = body[key][index]
     kinds = ("function", "custom") if key == "tools" and isinstance(tool, Mapping) else ()
     inner = "".join(f".{kind}" for kind in kinds if kind in tool)
-    return f"{key}[{index}]{inner}" + (".parameters" if inner != ".custom" else "")
+    schema = ".input_schema" if isinstance(tool, Mapping) and "input_schema" in tool else ".parameters"
+    return f"{key}[{index}]{inner}" + (schema if inner != ".custom" else "")
 
 
 def _stands_in(text: str, name: str) -> bool:

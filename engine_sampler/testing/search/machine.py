@@ -15,7 +15,7 @@ try:
     from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 except ModuleNotFoundError:
     raise ModuleNotFoundError(
-        "Hypothesis is missing, with which the kits search: pip install 'engine-sampler[test]'"
+        "Hypothesis is missing, with which the kits search: pip install hypothesis"
     ) from None
 
 from ..cases import Random

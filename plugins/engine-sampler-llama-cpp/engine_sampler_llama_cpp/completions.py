@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from .library import library
+
 
 class KnownIds:
     """The ids of a completion, intc, which are compared with those that are passed in for every token: in a
@@ -49,7 +51,7 @@ class DirectSampler:
         self._row_type = ctypes.c_float * llm.n_vocab()
 
     def sample(self, context: Any, index: int = -1) -> int:
-        import llama_cpp as lib  # type: ignore[import-not-found,unused-ignore]
+        lib = library()
 
         logits = lib.llama_get_logits_ith(context.ctx, index)
         memory: Any = self._row_type.from_address(ctypes.addressof(logits.contents))

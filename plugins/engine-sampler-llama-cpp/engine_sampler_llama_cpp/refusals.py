@@ -9,6 +9,8 @@ import numpy as np
 
 from engine_sampler import ParameterError
 
+from .library import library
+
 OWN_GRAMMAR = (
     "grammar, response_format with json_object, and tool_choice with the name of a tool are not allowed "
     "beside a LogitsProcessor: llama-cpp-python's own grammar may refuse the drawn token. SamplingParams "
@@ -62,7 +64,7 @@ def samplers_after(llm: Any, input_ids: np.ndarray) -> list[bytes]:
     chain = getattr(sampler, "sampler", None)
     if chain is None or not np.may_share_memory(input_ids, llm.input_ids):
         return []
-    import llama_cpp as lib  # type: ignore[import-not-found,unused-ignore]
+    lib = library()
 
     nameless = {index for index, _ in sampler.custom_samplers}  # llama.cpp must not be asked for their names
     others = [i for i in range(lib.llama_sampler_chain_n(chain)) if i not in nameless]

@@ -16,6 +16,7 @@ from engine_sampler.for_backends import RequestId
 from engine_sampler.for_bridges import Session as AnySession
 from engine_sampler.for_bridges import instance_of, integer_of, named_backend
 
+from .library import library
 from .vocabulary import tokenize, tokenizer_of_vocabulary
 
 _DEFAULT_CONTEXT = 8192
@@ -36,7 +37,8 @@ class Session(AnySession):
         while session.scheduler.request_ids:
             print(session.step().text[0], end="")
 
-    Raises OSError or ValueError for a file that llama.cpp cannot load, ImportError without llama_cpp.
+    Raises OSError or ValueError for a file that llama.cpp cannot load, `PeerError` without
+    llama-cpp-python, or with a release that lacks what is used here.
     """
 
     def __init__(
@@ -102,10 +104,9 @@ class _Model:
     """llama.cpp's model, context and batch, freed with this object."""
 
     def __init__(self, path: str, context_length: int | None, sequences: int) -> None:
-        import llama_cpp as lib  # type: ignore[import-not-found,unused-ignore]
-
         if not os.path.isfile(path):
             raise FileNotFoundError(f"--model {path}: no such file")
+        lib = library()
         log = logging.getLogger("llama-cpp-python")
         if log.level == logging.NOTSET:  # this level prints llama.cpp's whole log
             log.setLevel(logging.CRITICAL + 1)

@@ -10,6 +10,8 @@ from typing import Any
 from engine_sampler import Tokenizer
 from engine_sampler.for_bridges import with_attributes
 
+from .library import library
+
 _LLAMA = "llama_cpp.Llama"
 
 
@@ -19,7 +21,7 @@ def tokenizer_of(llm: Any) -> Tokenizer:
     Every end-of-generation token of llama.cpp is an EOS token here, the model's own EOS first.
     """
     with_attributes(("model", "tokenize"), "llm", llm, "a llama_cpp.Llama")
-    import llama_cpp as lib  # type: ignore[import-not-found,unused-ignore]
+    lib = library()
 
     tokenizer = tokenizer_of_vocabulary(lib.llama_model_get_vocab(llm.model), llm)
     tokenizer.kept(_LLAMA, lambda: llm)
@@ -33,7 +35,7 @@ def llama_of(tokenizer: Tokenizer | None) -> Any:
 
 def tokenizer_of_vocabulary(vocab: Any, owner: Any) -> Tokenizer:
     """The tokenizer of a `llama_vocab *`; it holds a reference to `owner`, which frees the vocabulary."""
-    import llama_cpp as lib
+    lib = library()
 
     size = lib.llama_vocab_n_tokens(vocab)
     no_text = lib.LLAMA_TOKEN_ATTR_CONTROL | lib.LLAMA_TOKEN_ATTR_UNKNOWN | lib.LLAMA_TOKEN_ATTR_UNUSED
@@ -55,7 +57,7 @@ def tokenizer_of_vocabulary(vocab: Any, owner: Any) -> Tokenizer:
 def tokenize(vocab: Any, text: str, *, special: bool = False) -> list[int]:
     """The ids of `text`; `special` adds BOS and the like if the model requires them, and parses the names of
     special tokens as these tokens."""
-    import llama_cpp as lib
+    lib = library()
 
     data = text.encode()
     capacity = len(data) + 2
@@ -77,7 +79,7 @@ def ends_inside_character(tokenizer: Tokenizer, token_ids: Sequence[int]) -> boo
 
 def _piece(vocab: Any, token_id: int) -> bytes:
     """The bytes of a token; for a special token its name."""
-    import llama_cpp as lib
+    lib = library()
 
     capacity = 32
     for _ in range(2):

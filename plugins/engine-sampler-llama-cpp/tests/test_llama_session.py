@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -155,3 +156,11 @@ def test_a_session_is_quiet(model: Path) -> None:
     command = [sys.executable, "-c", program, str(model)]
     done = subprocess.run(command, cwd=PLUGIN, capture_output=True, check=True)
     assert (done.stdout, done.stderr) == (b"", b"")
+
+
+def test_the_example_of_the_page_runs(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = PLUGIN.parents[1] / "docs" / "coming-from" / "llama.cpp.md"
+    blocks = re.findall(r"^```py\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    (example,) = [block for block in blocks if "Session(" in block]
+    exec(example.replace("model.gguf", str(model)).replace("2048", "64"), {})
+    assert re.match(r"Once upon a time .*\nThe sea .", capsys.readouterr().out, re.DOTALL)

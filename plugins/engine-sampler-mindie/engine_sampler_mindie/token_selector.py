@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from engine_sampler.for_bridges import one_of
+from engine_sampler.for_bridges import Peer, one_of
 
 from .config import HandlingBackend, SamplerConfig
 from .metadata import SamplingMetadata
@@ -52,12 +52,13 @@ def register_token_selector(backend: str = "cpu") -> None:
 
     backend  the registry: that of MindIE's policy for "top_k_top_p_sampling", which is "cpu" unless changed.
 
-    Raises `ParameterError` for another backend, ImportError if MindIE is not installed.
+    Raises `ParameterError` for another backend, `PeerError` if MindIE cannot be imported.
     """
     policy = one_of([kind.value for kind in HandlingBackend], "backend", backend)
-    selectors = importlib.import_module(f"{_MINDIE}.samplers.token_selectors")
-    kinds = importlib.import_module(f"{_MINDIE}.utils.config").HandlingBackend
-    registry = selectors.get_selector_registry(kinds(policy))
+    with Peer("MindIE", "engine-sampler-mindie").compared():
+        selectors = importlib.import_module(f"{_MINDIE}.samplers.token_selectors")
+        kinds = importlib.import_module(f"{_MINDIE}.utils.config").HandlingBackend
+        registry = selectors.get_selector_registry(kinds(policy))
     registry[_NAME] = TopKTopPTokenSelector
 
 

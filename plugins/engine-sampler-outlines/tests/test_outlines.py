@@ -14,6 +14,7 @@ from engine_sampler_outlines import MatcherLogitsProcessor, OutlinesBackend, swi
 from transformers_models import EOS, byte_tokenizer, llama
 
 from engine_sampler import Grammar, GrammarError
+from engine_sampler.for_bridges import PeerError
 from tests.random_chains import tokenizer
 
 # --- the processor --------------------------------------------------------------------------------
@@ -169,5 +170,5 @@ def test_a_changed_signature_fails_by_name(outlines: Any, monkeypatch: pytest.Mo
 
     switch_off()
     monkeypatch.setattr(backends, "_get_backend", lambda name: None)
-    with pytest.raises(RuntimeError, match="_get_backend"):
+    with pytest.raises(PeerError, match="other signatures of _get_backend"):
         switch_on()

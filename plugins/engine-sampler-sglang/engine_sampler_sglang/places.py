@@ -8,15 +8,13 @@ from sglang.srt.layers import sampler as samplers
 from sglang.srt.sampling.sampling_batch_info import SamplingBatchInfo
 from sglang.srt.sampling.sampling_params import SamplingParams
 
-from engine_sampler.for_bridges import PeerPlaces, overriding
+from engine_sampler.for_bridges import overriding
 
-from . import NAME
+from . import NAME, PLACES
 from .following import FOLLOWING
 from .grammars import MatcherGrammar, MatcherGrammarBackend, grammar_backend_for
 from .sampler import SglangSampler
 from .settings import check_if_chosen
-
-PLACES = PeerPlaces("SGLang")
 
 SIGNATURES = {
     "layers.sampler": {

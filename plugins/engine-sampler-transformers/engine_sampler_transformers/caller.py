@@ -6,6 +6,10 @@ import inspect
 from types import FrameType
 from typing import Any
 
+from engine_sampler.for_bridges import Peer
+
+PEER = Peer("transformers", "engine-sampler-transformers")
+
 _NAMES = ("streamer", "assistant_model", "synced_gpus")
 
 

@@ -29,6 +29,7 @@ from engine_sampler.for_bridges import (
 )
 from engine_sampler.stateless import fill_bitmasks
 
+from .caller import PEER
 from .config import map_processors
 from .following import tokenizer_of
 
@@ -143,10 +144,10 @@ class ContinuousLogitsProcessor:
         eos_token_ids: Sequence[int] = (),
         seed: int = 0,
     ) -> None:
-        from transformers.generation.continuous_batching.cb_logits_processors import (  # type: ignore[import-not-found]
-            ContinuousBatchingLogitsProcessor,
-        )
-
+        with PEER.compared():
+            from transformers.generation.continuous_batching.cb_logits_processors import (  # type: ignore[import-not-found]
+                ContinuousBatchingLogitsProcessor,
+            )
         ContinuousBatchingLogitsProcessor.register(type(self))
         self._params, self._tokenizer, self._seed = params, tokenizer, seed
         self._eos = tuple(eos_token_ids or (() if tokenizer is None else tokenizer.eos_token_ids))

@@ -19,7 +19,7 @@ from engine_sampler import (
 from engine_sampler.arithmetic import child_seed
 from engine_sampler.contract import Backend, token_rows
 from engine_sampler.for_backends import RequestId
-from engine_sampler.for_bridges import dtype_name, like
+from engine_sampler.for_bridges import dtype_name, like, tokenizer_given_as
 
 from .caller import arguments_of_generate
 from .config import check_mode, map_criteria, map_processors, without_configured
@@ -99,8 +99,9 @@ def custom_generate(
     scheduler = _scheduler(model, tokenizer_of(sampling_tokenizer), eos, sampling_backend)
     grammars = grammars_of_rows(sampling_grammar, len(params))
     prompts = _prompts(model, input_ids, model_kwargs)
-    for row, prompt in enumerate(prompts):
-        scheduler.add(params[row], prompt, request_id=row, grammar=grammars[row])
+    with tokenizer_given_as("sampling_tokenizer"):
+        for row, prompt in enumerate(prompts):
+            scheduler.add(params[row], prompt, request_id=row, grammar=grammars[row])
     loop = _Loop(
         model,
         scheduler,

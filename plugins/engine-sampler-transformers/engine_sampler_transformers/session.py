@@ -14,6 +14,8 @@ from engine_sampler.for_backends import RequestId
 from engine_sampler.for_bridges import Session as AnySession
 from engine_sampler.for_bridges import instance_of, integer_of, named_backend
 
+from .caller import PEER
+
 _CACHE_NAMES = ("past_key_values", "cache_params")
 """Models' names for their caches, of attention or of recurrent layers."""
 
@@ -45,11 +47,10 @@ class Session(AnySession):
         named_backend(backend)
         if not Path(model).is_dir():
             raise ValueError(f"{model} is not a directory; allowed is that of a transformers model")
-        import torch  # type: ignore[import-not-found]   # first, as transformers hides that it is missing
-
-        with _quiet(), _named_errors(model):
+        with PEER.compared():
+            import torch  # type: ignore[import-not-found]   # first, as transformers hides that it is missing
             from transformers import AutoModelForCausalLM, AutoTokenizer  # type: ignore[import-not-found]
-
+        with _quiet(), _named_errors(model):
             self._tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True)
             self._model = AutoModelForCausalLM.from_pretrained(model, local_files_only=True, dtype="auto")
             tokenizer = Tokenizer.from_transformers(self._tokenizer)

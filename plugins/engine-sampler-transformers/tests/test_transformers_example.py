@@ -28,3 +28,17 @@ def test_importing_the_package_imports_no_torch():
         [sys.executable, "-c", program], cwd=PLUGIN, check=True, capture_output=True, text=True
     )
     assert done.stdout == "False\n"
+
+
+def test_the_first_example_of_the_page_runs(capsys):
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    from transformers_models import EOS, byte_tokenizer, llama
+
+    page = PLUGIN.parents[1] / "docs" / "coming-from" / "transformers.md"
+    example, *_ = re.findall(r"^```py\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    tokenizer = byte_tokenizer()
+    inputs = tokenizer(["ab", "cd"], return_tensors="pt")
+    exec(example, {"model": llama(len(tokenizer), EOS), "tokenizer": tokenizer, "inputs": inputs})
+    first, *_ = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"[a-z ]+ (stop|length)", first)

@@ -7,7 +7,7 @@ import json
 import pytest
 from transformers_models import EOS, PAD, PROMPTS, byte_tokenizer, gpt2, llama, ours, padded, t5, theirs
 
-from engine_sampler import SamplingParams, Tokenizer
+from engine_sampler import ParameterError, SamplingParams, Tokenizer
 from tests.chi_square import assert_drawn_from
 
 torch = pytest.importorskip("torch")
@@ -238,3 +238,14 @@ def test_a_compiled_grammar_may_be_given_for_one_of_the_prompts():
     )  # fmt: skip
     assert {record.text for record in output.records[:3]} <= {"left", "right"}
     assert not {record.text for record in output.records[3:]} & {"left", "right"}
+
+
+def test_a_missing_tokenizer_is_asked_for_by_its_name_here():
+    tokenizer = byte_tokenizer()
+    with pytest.raises(
+        ParameterError, match=r"regex .* needs a tokenizer; it is given as sampling_tokenizer$"
+    ):
+        ours(
+            llama(len(tokenizer), EOS), tokenizer(["a"], return_tensors="pt"),
+            sampling_params=SamplingParams(regex="[a-z]+"), max_new_tokens=9,
+        )  # fmt: skip

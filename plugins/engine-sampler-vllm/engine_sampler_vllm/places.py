@@ -4,5 +4,5 @@ from __future__ import annotations
 
 from engine_sampler.for_bridges import PeerPlaces
 
-PLACES = PeerPlaces("vLLM")
+PLACES = PeerPlaces("vLLM", "engine-sampler-vllm")
 """Those of all parts of this package."""
