@@ -44,9 +44,7 @@ def test_our_names_in_the_tables_of_other_systems_are_parameters(page: Path) -> 
 @pytest.mark.parametrize("page", READ_BY_PEOPLE, ids=name_of)
 def test_links_and_pictures_exist(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    for target, anchor in re.findall(
-        r"(?:\]\(|(?:src|srcset)=\")(?!https?:)([^)#\s\"]*)#?([^)\s\"]*)", text
-    ):
+    for target, anchor in re.findall(r"(?:\]\(|(?:src|srcset)=\")(?!https?:)([^)#\s\"]*)#?([^)\s\"]*)", text):
         place = page.parent / target if target else page
         assert place.exists(), target
         assert not anchor or anchor in anchors_of(place), f"{target}#{anchor}"

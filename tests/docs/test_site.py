@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from docs.generate.copies import page_of
-
 import pytest
+
+from docs.generate.copies import page_of
 
 from .pages import DOCS, PAGES, name_of
 
