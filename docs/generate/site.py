@@ -9,7 +9,7 @@ from pathlib import Path
 from engine_sampler import arithmetic
 from engine_sampler.registry import CORE_PARAMS, Registry
 
-from . import grammar_engine, parameters, parts
+from . import excerpts, grammar_engine, parameters, parts
 from .docstrings import outline
 from .pictures import bars, exactness, speed, timelines
 from .reference import Reference
@@ -33,6 +33,11 @@ def files() -> Mapping[str, str]:
         "koboldai": lambda: parameters.request_table("koboldai"),
         **grammar_engine.SECTIONS,
     }
+
+    def section(name: str) -> str:
+        code = name.removeprefix("code of ")
+        return tables[name]() if code == name else excerpts.code_of(code)
+
     texts: dict[str, str] = {}
     for part in parts.in_chain_order(catalogue):
         texts[f"samplers/{part.name}.md"] = parts.sampler_page(part, catalogue)
@@ -46,5 +51,5 @@ def files() -> Mapping[str, str]:
     for path in sorted(DOCS.rglob("*.md")):
         name = path.relative_to(DOCS).as_posix()
         if name not in texts and _MARKED.search(text := path.read_text(encoding="utf-8")):
-            texts[name] = _MARKED.sub(lambda match: f"{match[1]}\n{tables[match[2]]()}\n{match[3]}", text)
+            texts[name] = _MARKED.sub(lambda match: f"{match[1]}\n{section(match[2])}\n{match[3]}", text)
     return texts
