@@ -9,7 +9,7 @@ from pathlib import Path
 from engine_sampler import arithmetic
 from engine_sampler.registry import CORE_PARAMS, Registry
 
-from . import excerpts, grammar_engine, parameters, parts
+from . import excerpts, grammar_engine, parameters, parts, recipes
 from .docstrings import outline
 from .pictures import bars, exactness, speed, timelines
 from .reference import Reference
@@ -31,6 +31,7 @@ def files() -> Mapping[str, str]:
         "criteria": lambda: parts.criterion_list(catalogue),
         "llama.cpp": lambda: parameters.request_table("llama.cpp"),
         "koboldai": lambda: parameters.request_table("koboldai"),
+        "recipes": recipes.recipe_list,
         **grammar_engine.SECTIONS,
     }
 
