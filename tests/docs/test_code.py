@@ -27,7 +27,11 @@ PRINTED = {
 """What comments on a page say that its code prints, divided by bars."""
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks_of(page)], ids=name_of)
+WITH_CODE = [page for page in PAGES if blocks_of(page) and page.parent.name != "notebooks"]
+"""`test_notebooks.py` runs the notebooks."""
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=name_of)
 def test_the_code_of_a_page_runs(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sent: list[Any] = []
     names = given_names(sent)
