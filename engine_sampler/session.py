@@ -18,9 +18,14 @@ class Session:
 
     scheduler         draws the tokens; its vocabulary is the engine's.
     max_requests      the maximum number of live requests; None: no limit.
+    chat_template     the model's chat template, in Jinja; None without one.
+    template_tokens   the special tokens that it may name, `bos_token` and `eos_token`.
     steps, rows       forward passes, and the total number of their rows.
     model_seconds, sampling_seconds  the time that all steps spent in the model and in sampling.
     """
+
+    chat_template: str | None = None
+    template_tokens: Mapping[str, str] = {}
 
     def __init__(self, scheduler: Scheduler, max_requests: int | None = None) -> None:
         self.scheduler = scheduler

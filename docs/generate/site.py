@@ -9,7 +9,7 @@ from pathlib import Path
 from engine_sampler import arithmetic
 from engine_sampler.registry import CORE_PARAMS, Catalogue, Registry
 
-from . import grammar_engine, limits, parameters, parts, releases
+from . import excerpts, grammar_engine, limits, parameters, parts, recipes, releases
 from .copies import copies
 from .docstrings import outline
 from .pictures import bars, exactness, speed, timelines
@@ -43,8 +43,14 @@ def files() -> Mapping[str, str]:
         "limits of grammars": limits.grammars,
         "limits of messages": limits.messages,
         "releases": releases.releases_table,
+        "recipes": recipes.recipe_list,
         **grammar_engine.SECTIONS,
     }
+
+    def section(name: str) -> str:
+        code = name.removeprefix("code of ")
+        return tables[name]() if code == name else excerpts.code_of(code)
+
     texts: dict[str, str] = {}
     for part in parts.in_chain_order(catalogue):
         texts[f"samplers/{part.name}.md"] = parts.sampler_page(part, catalogue)
@@ -61,7 +67,7 @@ def files() -> Mapping[str, str]:
     for path in sorted(DOCS.rglob("*.md")):
         name = path.relative_to(DOCS).as_posix()
         if name not in texts and _MARKED.search(text := path.read_text(encoding="utf-8")):
-            texts[name] = _MARKED.sub(lambda match: f"{match[1]}\n{tables[match[2]]()}\n{match[3]}", text)
+            texts[name] = _MARKED.sub(lambda match: f"{match[1]}\n{section(match[2])}\n{match[3]}", text)
     configuration = (DOCS.parent / "zensical.toml").read_text(encoding="utf-8")
     lists = navigation(catalogue)
     texts["../zensical.toml"] = _NAVIGATION.sub(

@@ -1,4 +1,4 @@
-"""The `engine-sampler` command: demo, generate, plugins, explain, new, check, grammar, bench."""
+"""The `engine-sampler` command: demo, generate, serve, plugins, explain, new, check, grammar, bench."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from .logprobs_log import LogprobsLog
 from .options import add_parameter_options, parameters_of, read_text, refuse_option, utf8_text
 from .progress import working
 from .sections import sections
+from .serve.command import run_serve, serve_options
 
 if TYPE_CHECKING:
     from ..demo.engine import DemoSession
@@ -317,6 +318,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, run, add_options in (
         ("demo", run_demo, _demo_options),
         ("generate", run_generate, _generate_options),
+        ("serve", run_serve, serve_options),
         ("plugins", run_plugins, _plugins_options),
         ("explain", run_explain, _explain_options),
         ("new", run_new, _new_options),

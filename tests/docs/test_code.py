@@ -7,15 +7,12 @@ import importlib
 import inspect
 import re
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from .pages import DOCS, PAGES, READ_BY_PEOPLE, blocks_of, given_names, name_of, sketches_of
-
-SERVERS = ("class Server", "class ChatServer")
-"""In the blocks that `test_serving_engine.py` and `test_chat_server.py` run."""
-
 
 PRINTED = {
     "coming-from/atb.md": "(2, 1) float16",
@@ -41,13 +38,16 @@ def spaced_once(text: str) -> str:
     return " ".join(text.split()).replace("[ ", "[")
 
 
-@pytest.mark.parametrize("page", [page for page in READ_BY_PEOPLE if blocks_of(page)], ids=name_of)
+WITH_CODE = [page for page in READ_BY_PEOPLE if blocks_of(page) and page.parent.name != "notebooks"]
+"""`test_notebooks.py` runs the notebooks."""
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=name_of)
 def test_the_code_of_a_page_runs(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sent: list[Any] = []
     names = given_names(sent)
     for block in blocks_of(page):
-        if not any(server in block for server in SERVERS):
-            exec(compile(block, name_of(page), "exec", dont_inherit=True), names)
+        exec(compile(block, name_of(page), "exec", dont_inherit=True), names)
     assert all(finish_reason in (None, "stop", "length") for _, _, finish_reason in sent)
     printed = capsys.readouterr().out
     rest = spaced_once(printed)
@@ -67,10 +67,17 @@ def test_what_is_expected_to_be_printed_is_on_pages() -> None:
     assert all((DOCS / name).exists() for name in PRINTED)
 
 
+def module_of(name: str) -> ModuleType:
+    if name == "engine_sampler.cli.serve.asgi":
+        pytest.importorskip("fastapi")
+        pytest.importorskip("uvicorn")
+    return importlib.import_module(name)
+
+
 def imported(tree: ast.Module) -> dict[str, Any]:
     """What a block imports from this package, by the name that it has there."""
     return {
-        alias.asname or alias.name: getattr(importlib.import_module(node.module or ""), alias.name)
+        alias.asname or alias.name: getattr(module_of(node.module or ""), alias.name)
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "engine_sampler"
         for alias in node.names

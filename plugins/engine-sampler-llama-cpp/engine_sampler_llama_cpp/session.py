@@ -62,6 +62,11 @@ class Session(AnySession):
             ),
             max_requests,
         )
+        self.chat_template = self._model.chat_template
+        named = {"bos_token": self._model.bos, "eos_token": next(iter(tokenizer.eos_token_ids), -1)}
+        self.template_tokens = {
+            name: tokenizer.token_bytes[i].decode() if i >= 0 else "" for name, i in named.items()
+        }
         self._sequences: dict[RequestId, int] = {}
         """The sequence id of each request in the model's cache."""
         self._cached: dict[RequestId, int] = {}
@@ -120,6 +125,9 @@ class _Model:
         resources.callback(lib.llama_model_free, self._model)
         self.vocab = lib.llama_model_get_vocab(self._model)
         self._vocab_size = lib.llama_vocab_n_tokens(self.vocab)
+        self.bos = lib.llama_vocab_bos(self.vocab)
+        template = lib.llama_model_chat_template(self._model, None)
+        self.chat_template = None if template is None else template.decode()
         trained_length = lib.llama_model_n_ctx_train(self._model)
         self.context_length = context_length or min(trained_length, _DEFAULT_CONTEXT)
         options = lib.llama_context_default_params()

@@ -58,7 +58,7 @@ def _type_of(i: int) -> gguf.TokenType:
     return gguf.TokenType.BYTE if i < 259 else gguf.TokenType.NORMAL
 
 
-def write_model(path: Path, seed: int = 0) -> Path:
+def write_model(path: Path, seed: int = 0, chat_template: str | None = None) -> Path:
     """Write the model to `path`; the same seed gives the same weights."""
     random = np.random.default_rng(seed)
     writer = gguf.GGUFWriter(str(path), "llama")
@@ -77,6 +77,8 @@ def write_model(path: Path, seed: int = 0) -> Path:
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(EOS)
     writer.add_eot_token_id(TURN)
+    if chat_template is not None:
+        writer.add_chat_template(chat_template)
 
     def add(name: str, *shape: int, scale: float = 0.6) -> None:
         writer.add_tensor(name, (random.normal(size=shape) * scale).astype(np.float32))

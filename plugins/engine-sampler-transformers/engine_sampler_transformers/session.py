@@ -70,6 +70,12 @@ class Session(AnySession):
             ),
             max_requests,
         )
+        template = self._tokenizer.chat_template
+        if isinstance(template, Mapping):  # several by name
+            template = template.get("tool_use", template.get("default"))
+        self.chat_template = template
+        names = ("bos_token", "eos_token")
+        self.template_tokens = {name: getattr(self._tokenizer, name) or "" for name in names}
         self._caches: dict[RequestId, _Cache] = {}
         parameters = inspect.signature(self._model.forward).parameters
         self._only_last = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
