@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import codecs
 import threading
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from types import MappingProxyType
@@ -177,10 +177,11 @@ class Detokenizer(RequestPart):
     """Decodes one request's text token by token.
 
     The deltas, together with what `close` adds, join to `Tokenizer.decode`, up to the end that a matcher
-    found. Broken UTF-8 becomes U+FFFD. Bytes that may still become a character, or that a matcher may still
-    cut off, are held back, and no others, up to `MAX_HELD_BYTES` of them. Work per token does not depend on
-    the length of the text, nor does memory per token: many bytes that are held back at once lie in a log,
-    which the states before every token share.
+    found. A character that the prompt ends within is continued: its bytes count as held back. Broken UTF-8
+    becomes U+FFFD. Bytes that may still become a character, or that a matcher may still cut off, are held
+    back, and no others, up to `MAX_HELD_BYTES` of them. Work per token does not depend on the length of the
+    text, nor does memory per token: many bytes that are held back at once lie in a log, which the states
+    before every token share.
     """
 
     __slots__ = (
@@ -223,6 +224,11 @@ class Detokenizer(RequestPart):
     def held(self) -> bytes:
         """The bytes held back."""
         return self._held_in(self.state)
+
+    def begin(self, prompt_token_ids: Sequence[int]) -> None:
+        """Continue the character that the prompt ends within, if it does; called before any token."""
+        if held := open_bytes(self._transducer.bytes_of, prompt_token_ids):
+            self.state = self._transducer.started(held)
 
     def use(self, matchers: Sequence[TextMatcher], *, anew: bool) -> None:
         """Have these matchers from now on; `anew`: from their start, else the present state is one of
@@ -381,6 +387,18 @@ def _character_boundary(data: bytes | bytearray, begin: int, end: int) -> int:
         if data[offset] & 0xC0 != 0x80:
             return offset
     return end
+
+
+def open_bytes(bytes_of: Callable[[int], bytes], token_ids: Sequence[int]) -> bytes:
+    """The bytes at the end of a text of tokens that may still become a character: at most 3. A token without
+    text divides."""
+    tail = b""
+    for token_id in reversed(token_ids):
+        data = bytes_of(token_id)
+        tail = data + tail
+        if not data or len(tail) >= 3:
+            break
+    return tail[len(tail) - _unfinished(tail) :]
 
 
 def _unfinished(data: bytes | bytearray) -> int:

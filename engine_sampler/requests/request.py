@@ -93,7 +93,7 @@ class Request(RequestEnd):
         self.stop_checks = StopChecks(
             params, history.prompt_token_ids, vocabulary, stopping_criteria, max_model_len, ends=ends
         )
-        self.text = _detokenizer(params, vocabulary, self.stop_checks) if ends else None
+        self.text = _detokenizer(params, vocabulary, history, self.stop_checks) if ends else None
         self.raw_logprobs = RecordedLogprobs() if self.stop_checks.needs_logprobs else None
         self.logprobs_modes = _logprobs_modes(params)
         self.score: float | None = None
@@ -389,12 +389,14 @@ def _phases(
 
 
 def _detokenizer(
-    params: SamplingParams, vocabulary: Vocabulary, stop_checks: StopChecks
+    params: SamplingParams, vocabulary: Vocabulary, history: History, stop_checks: StopChecks
 ) -> Detokenizer | None:
     if vocabulary.tokenizer is None:
         return None
     skip, matchers = params.skip_special_tokens, stop_checks.text_matchers
-    return call_for_add("the text", Detokenizer, vocabulary.tokenizer, skip, matchers)
+    text: Detokenizer = call_for_add("the text", Detokenizer, vocabulary.tokenizer, skip, matchers)
+    call_for_add("the text", text.begin, history.prompt_token_ids[-3:].tolist())
+    return text
 
 
 def _logprobs_modes(params: SamplingParams) -> tuple[str, ...]:

@@ -83,6 +83,28 @@ def test_any_bytes_cut_anywhere_join_to_their_text(data: bytes, widths: list[int
     assert closed(stream) == b"".join(pieces).decode("utf-8", errors="replace")
 
 
+@given(st.text(max_size=6), st.integers(0, 24), st.integers(1, 3))
+def test_a_character_that_the_prompt_ends_within_is_continued(text: str, at: int, width: int) -> None:
+    data = text.encode()
+    tokens = [data[i : i + width] for i in range(0, len(data), width)]
+    prompt = min(at, len(tokens))
+    before = b"".join(tokens[:prompt]).decode(errors="ignore")
+    stream = Detokenizer(Tokenizer(tokens))
+    stream.begin(range(prompt))
+    for token_id in range(prompt, len(tokens)):
+        stream.push(token_id)
+    stream.close()
+    assert before + stream.text == text
+
+
+def test_a_special_token_ends_a_character_that_a_prompt_has_begun() -> None:
+    parts = "中".encode()[:2], b"<answer>", "中".encode()[2:]
+    stream = Detokenizer(Tokenizer(parts, special_token_ids=[1]))
+    stream.begin([0, 1])
+    stream.push(2)
+    assert stream.text == "\ufffd"
+
+
 @given(st.text(max_size=12))
 def test_text_is_never_broken_at_a_character(text: str) -> None:
     stream = Detokenizer(TOKENIZER)
