@@ -52,6 +52,7 @@ class Request(RequestEnd):
     grammar         the same where it holds, else None.
     has_moved       whether its row belongs into another group than in the last step.
     position        the index of its next token when it gets a slot; None: the length of its history.
+    given_grammar   the argument `grammar` that it was added with.
     logprobs_modes  the kinds of logprobs that it requests.
     text            None without a tokenizer.
     raw_logprobs    None unless siblings compete or a criterion needs them.
@@ -89,6 +90,7 @@ class Request(RequestEnd):
         self.has_moved = False
         self.slot = -1
         self.position: int | None = None
+        self.given_grammar: Any = None
         self.answer: AnswerReader | None = None
         self.stop_checks = StopChecks(
             params, history.prompt_token_ids, vocabulary, stopping_criteria, max_model_len, ends=ends

@@ -27,6 +27,7 @@ from .membership.joining import Newcomers, check_single, checked_count, matcher_
 from .membership.live_requests import LiveRequests
 from .membership.siblings import ranked
 from .membership.waiting import WaitingRequests
+from .moving import exported, newcomer_of
 from .report import GroupReport
 from .row_plans import BeamPlan, DraftPlan, RowPlan
 from .runner import BegunRun, StepRunner
@@ -188,7 +189,7 @@ class Scheduler:
         ids = [self._requests.free_id(request_id)]
         tokens = prompt_token_ids, output_token_ids
         newcomers = Newcomers.of(
-            self, ids, params, tokens, stopping_criteria, position=position, parser=parser
+            self, ids, params, tokens, stopping_criteria, position=position, parser=parser, grammar=grammar
         )
         self._admit(newcomers, grammar, client)
         return ids[0]
@@ -224,7 +225,9 @@ class Scheduler:
                 f"request_ids={quoted(list(request_ids))} is not allowed: {count} different ids"
             )
         ids, tokens = list(request_ids), (prompt_token_ids, ())
-        newcomers = Newcomers.of(self, ids, params, tokens, stopping_criteria, is_group=True, parser=parser)
+        newcomers = Newcomers.of(
+            self, ids, params, tokens, stopping_criteria, is_group=True, parser=parser, grammar=grammar
+        )
         self._admit(newcomers, grammar, client)
         return ids
 
@@ -297,6 +300,42 @@ class Scheduler:
         """Take a suspended request back into the steps: it continues exactly as if it had stayed."""
         with self._step_lock.lock, self._step_lock:
             self._requests.resume(self._requests.find_suspended(request_id))
+
+    def export(self, request_id: RequestId) -> dict[str, Any]:
+        """A live or suspended request as JSON, for `add_exported` in any process: its parameters, seed and
+        tokens, and with each token what mirostat, adaptive_p and criteria have to know. Changes nothing.
+
+        Not in it: `max_time` begins anew, and so do criteria, parsers and grammars that are objects of your
+        own, which `add_exported` takes. Raises `RequestError` for a request of a beam search, one that has
+        finished, waits for its grammar, or has accepted tokens that join it with the next steps;
+        `ParameterError` for parameters that hold objects (`logits_processors`).
+        """
+        with self._step_lock.lock, self._step_lock:
+            request = self._requests.find_movable(request_id)
+            is_seated = request.slot >= 0
+            positions = self._requests.slots.positions
+            return exported(request, int(positions[request.slot]) if is_seated else request.position)
+
+    def add_exported(
+        self,
+        state: Mapping[str, Any],
+        *,
+        request_id: RequestId | None = None,
+        grammar: Any = None,
+        stopping_criteria: Sequence[Callable[..., Any]] = (),
+        client: Hashable = None,
+        parser: AnswerParser | None = None,
+    ) -> RequestId:
+        """Add a request that `export` has written, here or elsewhere; returns its id, by default the one that
+        it had. It continues with the same tokens, logprobs and text as there, on any exact backend.
+
+        Arguments and errors are those of `add`. `grammar` is needed if the request was added with one that is
+        no text.
+        """
+        ids = self._requests.free_id(state.get("request_id") if request_id is None else request_id)
+        newcomer = newcomer_of(self, state, ids, grammar, stopping_criteria, parser)
+        self._admit(newcomer, newcomer.grammar, client)
+        return ids
 
     def rollback(self, request_id: RequestId, n: int) -> None:
         """Undo the last n output tokens of a live request, in every part of its state.

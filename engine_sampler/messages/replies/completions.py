@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...arithmetic import Logprobs
-from ...requests.detokenizer import open_bytes
+from ...requests.detokenizer import Detokenizer
 from ...tokenizer import Tokenizer
 from ..parser import MessageParser
 
@@ -180,16 +179,13 @@ class TextOffset:
         prompt_token_ids: Sequence[int] = (),
     ) -> None:
         self.characters = characters
-        self._tokenizer, self._skip_special = tokenizer, skip_special_tokens
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._decoder.decode(open_bytes(self._bytes_of, prompt_token_ids[-3:]))
-
-    def _bytes_of(self, token_id: int) -> bytes:
-        return self._tokenizer.text_bytes(token_id, self._skip_special)
+        self._text = Detokenizer(tokenizer, skip_special_tokens)
+        self._text.begin(prompt_token_ids[-3:])
 
     def pass_by(self, token_id: int) -> None:
         """Go on to the end of a token."""
-        self.characters += len(self._decoder.decode(self._bytes_of(token_id)))
+        self._text.push(token_id)
+        self.characters += len(self._text.deltas[-1])
 
 
 def completion_logprobs(

@@ -1,0 +1,118 @@
+"""Requests that move: a live request as JSON, and newcomers made of that.
+
+Draws are made by position. So all that a request is follows from its parameters, its seed, its tokens, what
+the selector noted of each, and the logprobs that criteria have seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..base.calling import guarded
+from ..base.errors import quoted
+from ..contract import AnswerParser, ParameterError
+from ..params import SamplingParams
+from ..registry import CORE_PARAMS
+from ..requests.ending import RequestError
+from ..requests.history import History
+from ..requests.request import Request
+from ..requests.results import RequestId
+from .arguments import POSITION
+from .membership.joining import Newcomers, Terms, checked_count
+
+VERSION = 1
+"""Of what `exported` writes."""
+
+_MEMBERS = frozenset(
+    "version request_id params seed position prompt_token_ids token_ids notes logprobs grammar "
+    "needs_grammar".split()
+)
+
+
+def exported(request: Request, position: int | None) -> dict[str, Any]:
+    """A request as JSON. Raises `RequestError` if it cannot be written so, or has tokens that have not joined
+    it yet, and `ParameterError` for parameters that hold objects.
+
+    position  the index of its next token; None: the length of its history
+    """
+    if request.backlog:
+        raise RequestError(
+            f"request {quoted(request.id)} has accepted tokens that join it with the next steps"
+        )
+    history, grammar = request.history, request.given_grammar
+    notes = [None if note != note else note for note in history.output_notes.tolist()]
+    logprobs = request.raw_logprobs
+    return {
+        "version": VERSION,
+        "request_id": request.id if isinstance(request.id, (int, str)) else None,
+        "params": request.params.to_dict(),
+        "seed": request.seed,
+        "position": None if position == len(history) else position,
+        "prompt_token_ids": history.prompt_token_ids.tolist(),
+        "token_ids": history.output_token_ids.tolist(),
+        "notes": None if all(note is None for note in notes) else notes,
+        "logprobs": None if logprobs is None else list(logprobs),
+        "grammar": grammar if isinstance(grammar, str) else None,
+        "needs_grammar": grammar is not None and not isinstance(grammar, str),
+    }
+
+
+def newcomer_of(
+    terms: Terms,
+    state: Mapping[str, Any],
+    request_id: RequestId,
+    grammar: Any,
+    criteria: Sequence[Callable[..., Any]],
+    parser: AnswerParser | None,
+) -> Newcomers:
+    """The request of a state that `exported` has written. Raises `ParameterError`."""
+    state = _checked(state)
+    if state["needs_grammar"] and grammar is None:
+        raise ParameterError("the state needs its grammar, which was an object: give it as grammar=")
+    params = guarded(lambda: SamplingParams.from_dict(state["params"]), "state['params']")
+    checked_count(terms, params, grammar if grammar is not None else state["grammar"])
+    tokens = state["prompt_token_ids"], state["token_ids"]
+    newcomers = Newcomers.of(
+        terms,
+        [request_id],
+        params,
+        tokens,
+        criteria,
+        position=POSITION.check(state["position"]),
+        parser=parser,
+        grammar=state["grammar"] if grammar is None else grammar,
+    )
+    prompt, output = newcomers.history.prompt_token_ids, newcomers.history.output_token_ids
+    notes = _numbers("notes", state["notes"], len(output))
+    return replace(
+        newcomers,
+        history=History(prompt, output, None if notes is None else np.array(notes, np.float64)),
+        seed=CORE_PARAMS["seed"].check(state["seed"]),
+        logprobs=_numbers("logprobs", state["logprobs"], len(output)),
+    )
+
+
+def _checked(state: Any) -> Mapping[str, Any]:
+    if not isinstance(state, Mapping) or state.get("version") != VERSION or _MEMBERS - state.keys():
+        raise ParameterError(
+            f"state={quoted(state)} is not allowed: what export has given, version {VERSION}"
+        )
+    if not isinstance(state["params"], Mapping) or state["seed"] is None:
+        raise ParameterError("state['params'] and state['seed'] are not allowed to be missing")
+    return state
+
+
+def _numbers(name: str, values: Any, count: int) -> list[float] | None:
+    """A number for each token of the output, NaN for None; or None."""
+    if values is None:
+        return None
+    if isinstance(values, list) and len(values) == count:
+        numbers = [math.nan if value is None else value for value in values]
+        if all(type(number) in (int, float) for number in numbers):
+            return [float(number) for number in numbers]
+    raise ParameterError(f"state[{name!r}]={quoted(values)} is not allowed: a number for each of token_ids")
