@@ -4,8 +4,8 @@ A run is one scheduler with many requests of every kind: add, step (any requests
 without drafts, right and wrong), accept, rollback, fork, resume, move, remove, faulty rows, faulty plugins,
 wrong calls. Each request has a shadow, which computes the expected text, end and logprobs from its tokens
 alone. A request that has ended, or that is inspected, is run again alone on another backend, without the
-other operations and without the requests whose plugins misbehave. What Hypothesis finds, it repeats with fewer
-operations, fewer settings of each request and smaller seeds.
+other operations and without the requests whose plugins misbehave. What Hypothesis finds, it repeats with
+fewer operations, fewer settings of each request and smaller seeds.
 """
 
 from __future__ import annotations
