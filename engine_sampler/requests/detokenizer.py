@@ -270,9 +270,14 @@ class Detokenizer(RequestPart):
         if self._step == step:
             self._taken = self._sent
 
-    def skip(self) -> None:
-        """Count all text so far as taken."""
-        self._sent = self._taken = len(self.deltas)
+    @property
+    def taken(self) -> int:
+        """The number of tokens whose text `take` has returned."""
+        return self._taken
+
+    def skip(self, count: int | None = None) -> None:
+        """Count the text of the first `count` tokens as taken, by default all so far."""
+        self._sent = self._taken = len(self.deltas) if count is None else count
 
     def close(self, cut: int = 0) -> None:
         """The text ends here; what was held back becomes certain, except for the last `cut` bytes.

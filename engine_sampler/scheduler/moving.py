@@ -1,7 +1,7 @@
 """Requests that move: a live request as JSON, and newcomers made of that.
 
 Draws are made by position. So all that a request is follows from its parameters, its seed, its tokens, what
-the selector noted of each, and the logprobs that criteria have seen.
+the selector noted of each, the logprobs that criteria have seen, and how much of its text has been given.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from ..base.calling import guarded
 from ..base.errors import quoted
-from ..contract import AnswerParser, ParameterError
+from ..contract import AnswerParser, Param, ParameterError
 from ..params import SamplingParams
 from ..registry import CORE_PARAMS
 from ..requests.ending import RequestError
@@ -28,8 +28,11 @@ from .membership.joining import Newcomers, Terms, checked_count
 VERSION = 1
 """Of what `exported` writes."""
 
+STREAMED = Param("state['streamed']", int, None, low=0)
+"""The number of output tokens whose text the steps have given."""
+
 _MEMBERS = frozenset(
-    "version request_id params seed position prompt_token_ids token_ids notes logprobs grammar "
+    "version request_id params seed position prompt_token_ids token_ids streamed notes logprobs grammar "
     "needs_grammar".split()
 )
 
@@ -55,6 +58,7 @@ def exported(request: Request, position: int | None) -> dict[str, Any]:
         "position": None if position == len(history) else position,
         "prompt_token_ids": history.prompt_token_ids.tolist(),
         "token_ids": history.output_token_ids.tolist(),
+        "streamed": None if request.text is None else request.text.taken,
         "notes": None if all(note is None for note in notes) else notes,
         "logprobs": None if logprobs is None else list(logprobs),
         "grammar": grammar if isinstance(grammar, str) else None,
@@ -88,12 +92,16 @@ def newcomer_of(
         grammar=state["grammar"] if grammar is None else grammar,
     )
     prompt, output = newcomers.history.prompt_token_ids, newcomers.history.output_token_ids
+    streamed = STREAMED.check(state["streamed"])
+    if streamed is not None and streamed > len(output):
+        raise ParameterError(f"state['streamed']={streamed} is not allowed: at most {len(output)} tokens")
     notes = _numbers("notes", state["notes"], len(output))
     return replace(
         newcomers,
         history=History(prompt, output, None if notes is None else np.array(notes, np.float64)),
         seed=CORE_PARAMS["seed"].check(state["seed"]),
         logprobs=_numbers("logprobs", state["logprobs"], len(output)),
+        streamed=streamed,
     )
 
 

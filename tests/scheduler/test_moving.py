@@ -79,6 +79,13 @@ def test_seeds_of_siblings_and_the_logprobs_that_rank_them_move() -> None:
     assert [stays.record(i) for i in range(3)] == [other.record(i) for i in range(3)]
 
 
+def test_text_of_accepted_tokens_comes_after_the_move() -> None:
+    scheduler = make_scheduler()
+    scheduler.add(PLAIN)
+    scheduler.accept(0, [0, 1])
+    assert (model_step(moved(scheduler, 0)).text[0] or "").startswith("ab")
+
+
 def test_a_suspended_request_can_be_exported() -> None:
     scheduler, other = make_scheduler(), make_scheduler()
     scheduler.add(PLAIN, [7], position=40)
@@ -141,6 +148,8 @@ WRONG: list[tuple[str, Any]] = [
     ("notes", "ab"),
     ("logprobs", [[1.0], 2.0]),
     ("logprobs", 3),
+    ("streamed", 3),
+    ("streamed", "all"),
 ]
 
 

@@ -86,6 +86,7 @@ class Newcomers:
     parser    what reads the first one's answer; copies of it read the others'.
     grammar   the argument of that name; None if the parameters name one, or none is.
     logprobs  of the output that they begin with, if they are recorded.
+    streamed  the number of tokens of that output whose text is known; None: all.
     """
 
     ids: Sequence[RequestId]
@@ -102,6 +103,7 @@ class Newcomers:
     parser: AnswerParser | None = None
     grammar: Any = None
     logprobs: Sequence[float] | None = None
+    streamed: int | None = None
 
     @classmethod
     def of(
@@ -180,6 +182,8 @@ class Newcomers:
         request.position = self.position
         request.given_grammar = self.grammar
         request.answer = None if self.parser is None else AnswerReader(self.parser)
+        if request.text is not None and self.streamed is not None:
+            request.text.skip(self.streamed)
         if self.logprobs is not None:
             request.raw_logprobs = RecordedLogprobs(self.logprobs)
         elif self.is_group and (params.best_of is not None or params.use_beam_search):
