@@ -40,7 +40,9 @@ def sections(inventory: Inventory, details: bool = False) -> Iterator[Section]:
     broken = [entry for entries in objects.values() for entry in entries if state_of(entry) not in USABLE]
     if broken:
         yield Section("cannot be used", headings, [_object_row(entry) for entry in broken])
-    names = [(kind.replace("_", " "), ", ".join(map(title_of, entries))) for kind, entries in objects.items()]
+    names: list[tuple[str, ...]] = [
+        (kind.replace("_", " "), ", ".join(map(title_of, entries))) for kind, entries in objects.items()
+    ]
     yield Section("names", ("", "--details says what each does"), names)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from abc import ABCMeta
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -146,6 +147,18 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
         """A copy with some parameters changed."""
         return SamplingParams(**{**self._chosen, **changes})
 
+    def to_dict(self) -> dict[str, Any]:
+        """The settings as values of JSON, for `from_dict` and for `SamplingParams(**settings)`.
+
+        Only what is not the default is given, and the order always. Biases of −inf stay so: Python's `json`
+        writes them as -Infinity. Raises `ParameterError` for parameters that hold objects, as
+        `logits_processors` does.
+        """
+        known, chosen = SamplingParams.parameters(), {"order": self.order, **self._chosen}
+        if structured_in(chosen):
+            chosen["key_order"] = self.key_order  # `from_dict` has another default
+        return {name: _as_json(known[name], value) for name, value in chosen.items()}
+
     def __copy__(self) -> SamplingParams:
         return self
 
@@ -205,6 +218,25 @@ def _plan_of(params: SamplingParams, catalogue: Catalogue) -> PhasePlan | None:
 def phases_of(params: SamplingParams) -> PhasePlan | None:
     """What `thinking` or `phases` mean; None without them."""
     return params._phase_plan
+
+
+def _as_json(param: Param, value: Any) -> Any:
+    """A value in normal form as JSON that the parameter reads as the same; pairs become an object where it
+    reads that, too."""
+    plain = _plain(param.name, value)
+    if isinstance(value, tuple) and value and all(isinstance(v, tuple) and len(v) == 2 for v in value):
+        members = {str(key): _plain(param.name, member) for key, member in value}
+        with contextlib.suppress(ParameterError):
+            return members if param.check(members) == value else plain
+    return plain
+
+
+def _plain(name: str, value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(name, member) for member in value]
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    raise ParameterError(f"{name}={quoted(value)} cannot be written as JSON")
 
 
 def _restore(chosen: dict[str, Any]) -> SamplingParams:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import codecs
 import threading
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from types import MappingProxyType
@@ -34,18 +34,25 @@ MatchedEnds = tuple[tuple[int, StopVerdict], ...]
 
 
 class State:
-    """The state of a text: the bytes held back, and the states of the matchers.
+    """The state of a text: the bytes held back, of which the first `foreign` belong to the prompt, and the
+    states of the matchers.
 
     The effect of a token depends on nothing else, so it is computed once.
     """
 
-    __slots__ = ("held", "matcher_states", "transitions")
+    __slots__ = ("foreign", "held", "matcher_states", "transitions")
 
-    def __init__(self, held: bytes, matcher_states: tuple[Hashable, ...]) -> None:
+    def __init__(self, held: bytes, matcher_states: tuple[Hashable, ...], foreign: int = 0) -> None:
         self.held = held
         self.matcher_states = matcher_states
+        self.foreign = foreign
         self.transitions: dict[int, Transition] = {}
         """By token id, as far as they are known."""
+
+    @property
+    def key(self) -> Hashable:
+        """What makes it equal to another."""
+        return self.held, self.matcher_states, self.foreign
 
 
 class LongState:
@@ -55,6 +62,7 @@ class LongState:
     __slots__ = ("begin", "end", "matcher_states")
 
     transitions: ClassVar[Mapping[int, Transition]] = MappingProxyType({})
+    foreign: ClassVar[int] = 0
 
     def __init__(self, begin: int, end: int, matcher_states: tuple[Hashable, ...]) -> None:
         self.begin, self.end = begin, end
@@ -94,7 +102,7 @@ class Transducer:
         self._matchers = matchers
         self._lock = fork_safe(threading.RLock())
         self.start = State(b"", tuple(matcher.start for matcher in matchers))
-        self._states = {(self.start.held, self.start.matcher_states): self.start}
+        self._states = {self.start.key: self.start}
         self._transitions = 0
 
     @property
@@ -102,10 +110,10 @@ class Transducer:
         """The tokenizer, and `skip_special_tokens`."""
         return self._tokenizer, self._skip_special
 
-    def started(self, held: bytes) -> State:
+    def started(self, held: bytes, foreign: int = 0) -> State:
         """The state that holds back `held`, of which the matchers have seen nothing."""
-        states = self.start.matcher_states
-        return State(held, states) if len(held) > MAX_REMEMBERED_BYTES else self.remembered(held, states)
+        state = State(held, self.start.matcher_states, foreign)
+        return state if len(held) > MAX_REMEMBERED_BYTES else self.remembered(state)
 
     def transition(self, state: State, token_id: int) -> Transition:
         """The effect of `token_id` in `state`."""
@@ -135,17 +143,17 @@ class Transducer:
         ends = tuple((number, verdict) for _, number, verdict in sorted(matches, key=lambda m: m[:2]))
         return _Reading(tuple(states), ends, held)
 
-    def remembered(self, held: bytes, matcher_states: tuple[Hashable, ...]) -> State:
-        """The state that holds back `held`."""
+    def remembered(self, state: State) -> State:
+        """The state that all requests share."""
         with self._lock:
-            return self._known(State(held, matcher_states))
+            return self._known(state)
 
     def _compute(self, state: State, token_id: int) -> Transition:
         data = self.bytes_of(token_id)
         reading = self.read(state.matcher_states, token_id, data, len(state.held))
-        buffer = state.held + data
-        certain = _certain(buffer, 0, reading.held)
-        after = State(buffer[certain:], reading.matcher_states)
+        buffer, foreign = _continued(state.held, data, state.foreign)
+        certain = 0 if foreign else _certain(buffer, 0, reading.held)
+        after = State(buffer[certain:], reading.matcher_states, foreign)
         delta = _decoded(buffer[:certain])
         if len(after.held) > MAX_REMEMBERED_BYTES:
             return Transition(after, delta, reading.matches)
@@ -160,12 +168,12 @@ class Transducer:
         if self._transitions >= MAX_TRANSITIONS:
             self._forget()
         self._transitions += 1
-        return self._states.setdefault((state.held, state.matcher_states), state)
+        return self._states.setdefault(state.key, state)
 
     def _forget(self) -> None:
         for state in self._states.values():
             state.transitions = {}
-        self._states = {(self.start.held, self.start.matcher_states): self.start}
+        self._states = {self.start.key: self.start}
         self._transitions = 0
 
 
@@ -177,10 +185,11 @@ class Detokenizer(RequestPart):
     """Decodes one request's text token by token.
 
     The deltas, together with what `close` adds, join to `Tokenizer.decode`, up to the end that a matcher
-    found. Broken UTF-8 becomes U+FFFD. Bytes that may still become a character, or that a matcher may still
-    cut off, are held back, and no others, up to `MAX_HELD_BYTES` of them. Work per token does not depend on
-    the length of the text, nor does memory per token: many bytes that are held back at once lie in a log,
-    which the states before every token share.
+    found. A character that the prompt ends within is continued if the output completes it. Broken UTF-8
+    becomes U+FFFD. Bytes that may still become a character, or that a matcher may still cut off, are held
+    back, and no others, up to `MAX_HELD_BYTES` of them. Work per token does not depend on the length of the
+    text, nor does memory per token: many bytes that are held back at once lie in a log, which the states
+    before every token share.
     """
 
     __slots__ = (
@@ -224,6 +233,11 @@ class Detokenizer(RequestPart):
         """The bytes held back."""
         return self._held_in(self.state)
 
+    def begin(self, prompt_token_ids: Sequence[int]) -> None:
+        """Continue the character that the prompt ends within, if it does; called before any token."""
+        if held := open_bytes(self._transducer.bytes_of, prompt_token_ids):
+            self.state = self._transducer.started(held, len(held))
+
     def use(self, matchers: Sequence[TextMatcher], *, anew: bool) -> None:
         """Have these matchers from now on; `anew`: from their start, else the present state is one of
         theirs."""
@@ -256,9 +270,14 @@ class Detokenizer(RequestPart):
         if self._step == step:
             self._taken = self._sent
 
-    def skip(self) -> None:
-        """Count all text so far as taken."""
-        self._sent = self._taken = len(self.deltas)
+    @property
+    def taken(self) -> int:
+        """The number of tokens whose text `take` has returned."""
+        return self._taken
+
+    def skip(self, count: int | None = None) -> None:
+        """Count the text of the first `count` tokens as taken, by default all so far."""
+        self._sent = self._taken = len(self.deltas) if count is None else count
 
     def close(self, cut: int = 0) -> None:
         """The text ends here; what was held back becomes certain, except for the last `cut` bytes.
@@ -267,9 +286,11 @@ class Detokenizer(RequestPart):
         """
         if not cut:
             if len(self.deltas) == len(self._states):  # else an interrupted call has done it
-                self.deltas.append(_decoded(self.held))
+                self.deltas.append(_decoded(self.held[self.state.foreign :]))
             return
-        data = self._held_in(self._states[-1]) + self._transducer.bytes_of(self._last_token)
+        before, last = self._states[-1], self._transducer.bytes_of(self._last_token)
+        data, foreign = _continued(self._held_in(before), last, before.foreign)
+        data = data[foreign:]
         self.deltas[-1] = _decoded(data[: max(0, len(data) - cut)])
 
     def rollback(self, length: int) -> None:
@@ -318,7 +339,7 @@ class Detokenizer(RequestPart):
         if len(log) - certain > MAX_REMEMBERED_BYTES // 2:  # it must grow before it is copied again
             after = LongState(certain, len(log), reading.matcher_states)
         else:
-            after = self._transducer.remembered(bytes(log[certain:]), reading.matcher_states)
+            after = self._transducer.remembered(State(bytes(log[certain:]), reading.matcher_states))
         return Transition(after, delta, reading.matches)
 
 
@@ -381,6 +402,28 @@ def _character_boundary(data: bytes | bytearray, begin: int, end: int) -> int:
         if data[offset] & 0xC0 != 0x80:
             return offset
     return end
+
+
+def open_bytes(bytes_of: Callable[[int], bytes], token_ids: Sequence[int]) -> bytes:
+    """The bytes at the end of a text of tokens that may still become a character: at most 3. A token without
+    text divides."""
+    tail = b""
+    for token_id in reversed(token_ids):
+        data = bytes_of(token_id)
+        tail = data + tail
+        if not data or len(tail) >= 3:
+            break
+    return tail[len(tail) - _unfinished(tail) :]
+
+
+def _continued(held: bytes, data: bytes, foreign: int) -> tuple[bytes, int]:
+    """Bytes held back with those after them, and how many at their beginning still belong to the prompt: the
+    first `foreign` of them did. They go once it is certain that no character comes of them."""
+    data = held + data
+    if not foreign or _unfinished(data) == len(data):
+        return data, foreign
+    is_character = data[:4].decode("utf-8", errors="ignore").encode()[:1] == data[:1]
+    return data if is_character else data[foreign:], 0
 
 
 def _unfinished(data: bytes | bytearray) -> int:

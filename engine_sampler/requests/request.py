@@ -52,6 +52,7 @@ class Request(RequestEnd):
     grammar         the same where it holds, else None.
     has_moved       whether its row belongs into another group than in the last step.
     position        the index of its next token when it gets a slot; None: the length of its history.
+    given_grammar   the argument `grammar` that it was added with.
     logprobs_modes  the kinds of logprobs that it requests.
     text            None without a tokenizer.
     raw_logprobs    None unless siblings compete or a criterion needs them.
@@ -90,11 +91,12 @@ class Request(RequestEnd):
         self.has_moved = False
         self.slot = -1
         self.position: int | None = None
+        self.given_grammar: Any = None
         self.answer: AnswerReader | None = None
         self.stop_checks = StopChecks(
             params, history.prompt_token_ids, vocabulary, stopping_criteria, max_model_len, ends=ends
         )
-        self.text = _detokenizer(params, vocabulary, self.stop_checks) if ends else None
+        self.text = _detokenizer(params, vocabulary, history, self.stop_checks) if ends else None
         self.raw_logprobs = RecordedLogprobs() if self.stop_checks.needs_logprobs else None
         self.logprobs_modes = _logprobs_modes(params)
         self.score: float | None = None
@@ -396,12 +398,14 @@ def _phases(
 
 
 def _detokenizer(
-    params: SamplingParams, vocabulary: Vocabulary, stop_checks: StopChecks
+    params: SamplingParams, vocabulary: Vocabulary, history: History, stop_checks: StopChecks
 ) -> Detokenizer | None:
     if vocabulary.tokenizer is None:
         return None
     skip, matchers = params.skip_special_tokens, stop_checks.text_matchers
-    return call_for_add("the text", Detokenizer, vocabulary.tokenizer, skip, matchers)
+    text: Detokenizer = call_for_add("the text", Detokenizer, vocabulary.tokenizer, skip, matchers)
+    call_for_add("the text", text.begin, history.prompt_token_ids[-3:].tolist())
+    return text
 
 
 def _logprobs_modes(params: SamplingParams) -> tuple[str, ...]:

@@ -27,12 +27,13 @@ from .membership.joining import Newcomers, check_single, checked_count, matcher_
 from .membership.live_requests import LiveRequests
 from .membership.siblings import ranked
 from .membership.waiting import WaitingRequests
+from .moving import Movable
 from .report import GroupReport
 from .row_plans import BeamPlan, DraftPlan, RowPlan
 from .runner import BegunRun, StepRunner
 
 
-class Scheduler:
+class Scheduler(Movable):
     """Samples for many requests at once; requests join and leave between any two steps.
 
     vocab_size      tokens; logits may be wider (padded heads).
@@ -190,7 +191,7 @@ class Scheduler:
         ids = [self._requests.free_id(request_id)]
         tokens = prompt_token_ids, output_token_ids
         newcomers = Newcomers.of(
-            self, ids, params, tokens, stopping_criteria, position=position, parser=parser
+            self, ids, params, tokens, stopping_criteria, position=position, parser=parser, grammar=grammar
         )
         self._admit(newcomers, grammar, client)
         return ids[0]
@@ -226,7 +227,9 @@ class Scheduler:
                 f"request_ids={quoted(list(request_ids))} is not allowed: {count} different ids"
             )
         ids, tokens = list(request_ids), (prompt_token_ids, ())
-        newcomers = Newcomers.of(self, ids, params, tokens, stopping_criteria, is_group=True, parser=parser)
+        newcomers = Newcomers.of(
+            self, ids, params, tokens, stopping_criteria, is_group=True, parser=parser, grammar=grammar
+        )
         self._admit(newcomers, grammar, client)
         return ids
 
@@ -281,27 +284,6 @@ class Scheduler:
                 child.position = int(self._requests.slots.positions[parent.slot])
             self._requests.add([child])
             return child.id
-
-    def suspend(self, request_id: RequestId) -> Record:
-        """Take a live request out of the steps, with everything that it has: its tokens and their logprobs,
-        the states of its samplers, selector, grammar and criteria, and its text. Returns its record.
-
-        This is how to preempt a request, whose cache the engine frees. It is not in `request_ids`, and cannot
-        be stepped or changed until `resume`; `remove` ends it with `abort`. In another
-        process it continues with `params.replace(seed=record.seed)` and the record's tokens, see `add`.
-        """
-        with self._step_lock.lock, self._step_lock:
-            request = self._requests.find_single(request_id)
-            self._requests.suspend(request)
-            record = request.record()
-        self._requests.observers.notify("request_suspended", request_id)
-        return record
-
-    def resume(self, request_id: RequestId) -> None:
-        """Take a suspended request back into the steps: it continues exactly as if it had stayed."""
-        with self._step_lock.lock, self._step_lock:
-            self._requests.resume(self._requests.find_suspended(request_id))
-        self._requests.observers.notify("request_resumed", request_id)
 
     def rollback(self, request_id: RequestId, n: int) -> None:
         """Undo the last n output tokens of a live request, in every part of its state.

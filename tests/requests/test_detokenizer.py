@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import re
 import tracemalloc
 from collections.abc import Iterable
@@ -81,6 +82,54 @@ def test_any_bytes_cut_anywhere_join_to_their_text(data: bytes, widths: list[int
     stream = Detokenizer(Tokenizer(pieces))
     push(stream, range(len(pieces)))
     assert closed(stream) == b"".join(pieces).decode("utf-8", errors="replace")
+
+
+@given(st.text(max_size=6), st.integers(0, 24), st.integers(1, 3))
+def test_a_character_that_the_prompt_ends_within_is_continued(text: str, at: int, width: int) -> None:
+    data = text.encode()
+    tokens = [data[i : i + width] for i in range(0, len(data), width)]
+    prompt = min(at, len(tokens))
+    before = b"".join(tokens[:prompt]).decode(errors="ignore")
+    stream = Detokenizer(Tokenizer(tokens))
+    stream.begin(range(prompt))
+    for token_id in range(prompt, len(tokens)):
+        stream.push(token_id)
+    stream.close()
+    assert before + stream.text == text
+
+
+@given(
+    st.lists(st.sampled_from("aé中🐈".encode()), max_size=8).map(bytes), st.integers(0, 8), st.integers(1, 3)
+)
+def test_nothing_of_a_prompt_is_in_the_text_but_a_character_that_the_output_completes(
+    data: bytes, at: int, width: int
+) -> None:
+    tokens = [data[i : i + width] for i in range(0, len(data), width)]
+    prompt = min(at, len(tokens))
+    before, after = b"".join(tokens[:prompt]), b"".join(tokens[prompt:])
+    stream = Detokenizer(Tokenizer(tokens))
+    stream.begin(range(prompt))
+    for token_id in range(prompt, len(tokens)):
+        stream.push(token_id)
+    stream.close()
+    begun = [before[-n:] for n in (1, 2, 3) if n <= len(before) and _first_character(before[-n:] + after) > n]
+    assert stream.text == (b"".join(begun) + after).decode(errors="replace")
+
+
+def _first_character(data: bytes) -> int:
+    """How many bytes the character has that these begin with; 0 for none."""
+    for size in range(1, 5):
+        with contextlib.suppress(UnicodeDecodeError):
+            return size if len(data[:size].decode()) == 1 else 0
+    return 0
+
+
+def test_a_special_token_ends_a_character_that_a_prompt_has_begun() -> None:
+    parts = "中".encode()[:2], b"<answer>", "中".encode()[2:]
+    stream = Detokenizer(Tokenizer(parts, special_token_ids=[1]))
+    stream.begin([0, 1])
+    stream.push(2)
+    assert stream.text == "\ufffd"
 
 
 @given(st.text(max_size=12))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import SamplingParams
+from engine_sampler import SamplingParams, Scheduler, Tokenizer
 from engine_sampler.contract import StoppingCriteria, StopVerdict
 
 from ..engines import EOS, VOCAB, alone, make_scheduler, model_step, outcome, run_to_end
@@ -84,6 +84,17 @@ def test_half_a_character_at_the_end_is_flushed_as_a_replacement() -> None:
     scheduler.add(SamplingParams(max_tokens=2))
     assert scheduler.step(forced(6)).text == [""]
     assert scheduler.step(forced(6)).text == ["\ufffd\ufffd"]
+
+
+@pytest.mark.parametrize("backend", ["numpy", "native"])
+def test_text_continues_a_character_that_the_prompt_ends_within(backend: str) -> None:
+    scheduler = Scheduler(256, tokenizer=Tokenizer([bytes([byte]) for byte in range(256)]), backend=backend)
+    prompt, *others = "中文é".encode()
+    scheduler.add(SamplingParams(stop="é"), [prompt])
+    rows = np.zeros((len(others), 256), np.float32)
+    rows[np.arange(len(others)), others] = 80
+    assert [scheduler.step(row[None]).text[0] for row in rows] == ["", "中", "", "", "文", "", ""]
+    assert scheduler.record(0).text == "中文"
 
 
 def test_a_request_ends_at_the_maximum_model_length() -> None:

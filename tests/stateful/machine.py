@@ -1,16 +1,17 @@
 """Random operations on a scheduler, under every law, as a state machine of Hypothesis.
 
 A run is one scheduler with many requests of every kind: add, step (any requests in any order, with and
-without drafts, right and wrong), accept, rollback, fork, resume, remove, faulty rows, faulty plugins, wrong
-calls. Each request has a shadow, which computes the expected text, end and logprobs from its tokens alone. A
-request that has ended, or that is inspected, is run again alone on another backend, without the other
-operations and without the requests whose plugins misbehave. What Hypothesis finds, it repeats with fewer
-operations, fewer settings of each request and smaller seeds.
+without drafts, right and wrong), accept, rollback, fork, resume, move, remove, faulty rows, faulty plugins,
+wrong calls. Each request has a shadow, which computes the expected text, end and logprobs from its tokens
+alone. A request that has ended, or that is inspected, is run again alone on another backend, without the
+other operations and without the requests whose plugins misbehave. What Hypothesis finds, it repeats with
+fewer operations, fewer settings of each request and smaller seeds.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable
 
 from hypothesis import note
@@ -36,7 +37,7 @@ class SchedulerMachine(Steps):
 
     events = (
         ("step",) * 50 + ("add", "rollback") * 14 + ("accept",) * 8 + ("fork", "remove") * 5
-        + ("prepare", "add_faulty") * 3 + ("resume", "inspect", "call_wrongly") * 2
+        + ("prepare", "add_faulty") * 3 + ("resume", "inspect", "move", "call_wrongly") * 2
     )  # fmt: skip
 
     def begin(self) -> None:
@@ -119,6 +120,18 @@ class SchedulerMachine(Steps):
         shadow = self.enter(request_id, order, other.seed)
         shadow.tokens = [Token(t.id, t.seed, given=True) for t in other.tokens]
         shadow.sent, shadow.streamed = len(shadow.tokens), shadow.certain(len(shadow.tokens))
+
+    def move(self) -> None:
+        """Take a request out as JSON, and add that again: it continues as if it had stayed."""
+        shadow = self.any_shadow()
+        if shadow is None or shadow.order.criteria or shadow.order.params.logits_processors:
+            return  # objects begin anew, or cannot be written
+        self.log(f"move {shadow.id}")
+        state = json.loads(json.dumps(self.scheduler.export(shadow.id)))
+        self.scheduler.remove(self.shadows.pop(shadow.id).id)
+        extras = shadow.order.extras() if state["needs_grammar"] else {}
+        shadow.id = self.scheduler.add_exported({**state, "request_id": None}, **extras)
+        self.shadows[shadow.id] = shadow
 
     def remove(self) -> None:
         if self.finished and self.chance(0.7):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...arithmetic import Logprobs
+from ...requests.detokenizer import Detokenizer
 from ...tokenizer import Tokenizer
 from ..parser import MessageParser
 
@@ -127,10 +127,18 @@ def chat_finish_reason(parser: MessageParser, finish_reason: str | None) -> str 
     return "tool_calls" if has_calls else "stop"
 
 
-def _entry(tokenizer: Tokenizer, token_id: int, logprob: float) -> dict[str, Any]:
-    data = tokenizer.token_bytes[token_id]
-    text = data.decode("utf-8", errors="replace")
-    return {"token": text, "logprob": logprob, "bytes": list(data)}
+def _name(data: bytes, prefix: str = "") -> str:
+    r"""A token's text. Where it is not whole characters, its bytes are written out after the prefix, like
+    ` \xf0\x9f`. So do OpenAI's servers; in older completions they say `bytes:` first."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        plain = set(range(0x20, 0x7F)) - {ord("\\")}
+        return prefix + "".join(chr(byte) if byte in plain else f"\\x{byte:02x}" for byte in data)
+
+
+def _entry(data: bytes, logprob: float) -> dict[str, Any]:
+    return {"token": _name(data), "logprob": logprob, "bytes": list(data)}
 
 
 def _rows(logprobs: Logprobs, rows: Iterable[int]) -> list[list[tuple[int, float]]]:
@@ -146,11 +154,11 @@ def _rows(logprobs: Logprobs, rows: Iterable[int]) -> list[list[tuple[int, float
 def chat_logprobs(tokenizer: Tokenizer, logprobs: Logprobs, rows: Iterable[int]) -> dict[str, Any]:
     """The logprobs of some rows of a step as chat completions give them; the chosen token is among the top
     ones only if it is one of them."""
-    content = []
+    content, data_of = [], tokenizer.token_bytes
     for (chosen, logprob), *others in _rows(logprobs, rows):
         best = sorted(dict([(chosen, logprob), *others]).items(), key=lambda one: (-one[1], one[0]))
-        top = [_entry(tokenizer, *one) for one in best[: len(others)]]
-        content.append({**_entry(tokenizer, chosen, logprob), "top_logprobs": top})
+        top = [_entry(data_of[token_id], value) for token_id, value in best[: len(others)]]
+        content.append({**_entry(data_of[chosen], logprob), "top_logprobs": top})
     return {"content": content, "refusal": None}
 
 
@@ -160,17 +168,24 @@ class TextOffset:
     characters  how many characters come before the next token. A character of which some bytes are missing
                 does not count yet, and a special token that is not in the text never does; text that a stop
                 string may still cut off does.
+    prompt_token_ids  the prompt: the answer continues a character that it ends within
     """
 
-    def __init__(self, tokenizer: Tokenizer, characters: int = 0, skip_special_tokens: bool = True) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        characters: int = 0,
+        skip_special_tokens: bool = True,
+        prompt_token_ids: Sequence[int] = (),
+    ) -> None:
         self.characters = characters
-        self._tokenizer, self._skip_special = tokenizer, skip_special_tokens
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._text = Detokenizer(tokenizer, skip_special_tokens)
+        self._text.begin(prompt_token_ids[-3:])
 
     def pass_by(self, token_id: int) -> None:
         """Go on to the end of a token."""
-        data = self._tokenizer.text_bytes(token_id, self._skip_special)
-        self.characters += len(self._decoder.decode(data))
+        self._text.push(token_id)
+        self.characters += len(self._text.deltas[-1])
 
 
 def completion_logprobs(
@@ -185,12 +200,12 @@ def completion_logprobs(
     form: dict[str, Any] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
     place = text_offset if isinstance(text_offset, TextOffset) else TextOffset(tokenizer, text_offset)
     for row in _rows(logprobs, rows):
-        entries = [_entry(tokenizer, *one) for one in row]
-        form["tokens"].append(entries[0]["token"])
-        form["token_logprobs"].append(entries[0]["logprob"])
+        entries = [(_name(tokenizer.token_bytes[token_id], "bytes:"), value) for token_id, value in row]
+        form["tokens"].append(entries[0][0])
+        form["token_logprobs"].append(entries[0][1])
         best: dict[str, float] = {}
-        for one in sorted(entries, key=lambda one: -one["logprob"]):
-            best.setdefault(one["token"], one["logprob"])
+        for name, value in sorted(entries, key=lambda entry: -entry[1]):
+            best.setdefault(name, value)
         form["top_logprobs"].append(best)
         form["text_offset"].append(place.characters)
         place.pass_by(row[0][0])

@@ -57,6 +57,10 @@ class Directory:
             raise RequestError(f"request {quoted(request_id)} is not suspended")
         return request
 
+    def find_movable(self, request_id: RequestId) -> Request:
+        """A suspended request, or a live one as in `find_single`."""
+        return self.find(request_id) if request_id in self.suspended else self.find_single(request_id)
+
     def find_single(self, request_id: RequestId) -> Request:
         """A live request that does not belong to a beam search, and has not failed since the last step."""
         request = self.find_live(request_id)

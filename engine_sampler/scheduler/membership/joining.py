@@ -84,6 +84,9 @@ class Newcomers:
     limits    those of the scheduler, which also bind the parameters that a grammar sets.
     ends      whether their tokens may end them.
     parser    what reads the first one's answer; copies of it read the others'.
+    grammar   the argument of that name; None if the parameters name one, or none is.
+    logprobs  of the output that they begin with, if they are recorded.
+    streamed  the number of tokens of that output whose text is known; None: all.
     """
 
     ids: Sequence[RequestId]
@@ -98,6 +101,9 @@ class Newcomers:
     limits: RequestLimits
     ends: bool = True
     parser: AnswerParser | None = None
+    grammar: Any = None
+    logprobs: Sequence[float] | None = None
+    streamed: int | None = None
 
     @classmethod
     def of(
@@ -111,6 +117,7 @@ class Newcomers:
         position: int | None = None,
         is_group: bool = False,
         parser: AnswerParser | None = None,
+        grammar: Any = None,
     ) -> Newcomers:
         """Requests that begin with `tokens`, which are their prompt and their output; `parser` has read that
         then. Raises `ParameterError`."""
@@ -140,6 +147,7 @@ class Newcomers:
             is_group,
             terms.limits,
             parser=parser,
+            grammar=grammar,
         )
 
     def build(self, matcher: Any) -> Siblings:
@@ -172,8 +180,13 @@ class Newcomers:
         if not request.phases.is_single:
             self._limit_phases(request.phases)
         request.position = self.position
+        request.given_grammar = self.grammar
         request.answer = None if self.parser is None else AnswerReader(self.parser)
-        if self.is_group and (params.best_of is not None or params.use_beam_search):
+        if request.text is not None and self.streamed is not None:
+            request.text.skip(self.streamed)
+        if self.logprobs is not None:
+            request.raw_logprobs = RecordedLogprobs(self.logprobs)
+        elif self.is_group and (params.best_of is not None or params.use_beam_search):
             request.raw_logprobs = RecordedLogprobs()
         return request
 

@@ -57,10 +57,10 @@ def test_logprobs_in_both_forms() -> None:
     first, second = chat_logprobs(TOKENIZER, logprobs(), range(2))["content"]
     assert (first["token"], first["bytes"], first["logprob"]) == ("b", [98], -0.5)
     assert [one["token"] for one in first["top_logprobs"]] == ["b", "a"]
-    assert (second["token"], second["bytes"]) == ("\ufffd", [0xC3])
-    assert [one["token"] for one in second["top_logprobs"]] == ["c", "\ufffd"]
+    assert (second["token"], second["bytes"]) == (r"\xc3", [0xC3])
+    assert [one["token"] for one in second["top_logprobs"]] == ["c", r"\xc3"]
     old = completion_logprobs(TOKENIZER, logprobs(), range(2), text_offset=10)
-    assert old["tokens"] == ["b", "\ufffd"]
+    assert old["tokens"] == ["b", r"bytes:\xc3"]
     assert old["text_offset"] == [10, 11]
     assert list(old["top_logprobs"][0].items()) == [("b", -0.5), ("a", -1.5)]
     json.dumps(old, allow_nan=False)
@@ -80,7 +80,7 @@ def rows_of(*rows: dict[int, float]) -> Logprobs:
     [
         ([b"x", b"y", b"x"], {0: -0.5, 2: -1.5, 1: -1.625}, -0.5, {"x": -0.5, "y": -1.625}),
         ([b"x", b"y", b"x"], {2: -1.5, 0: -0.5, 1: -1.625}, -1.5, {"x": -0.5, "y": -1.625}),
-        ([b"\xe4", b"y", b"\xb8"], {0: -0.75, 1: -1.25, 2: -1.75}, -0.75, {"\ufffd": -0.75, "y": -1.25}),
+        ([b" \xe4", b"\\\xb8"], {0: -1.0, 1: -2.0}, -1.0, {r"bytes: \xe4": -1.0, r"bytes:\x5c\xb8": -2.0}),
     ],
 )
 def test_of_tokens_with_the_same_text_the_likeliest_is_listed(
@@ -114,21 +114,24 @@ PIECES = st.sampled_from(
             st.just(pieces),
             st.sets(st.sampled_from(range(len(pieces)))),
             st.lists(st.sampled_from(range(len(pieces))), min_size=1),
+            st.lists(st.sampled_from(range(len(pieces))), max_size=4),
         )
     ),
     st.booleans(),
     st.integers(1, 4),
 )
 def test_offsets_are_those_of_the_streamed_text(
-    drawn: tuple[list[bytes], set[int], list[int]], skips: bool, width: int
+    drawn: tuple[list[bytes], set[int], list[int], list[int]], skips: bool, width: int
 ) -> None:
-    pieces, special, token_ids = drawn
+    pieces, special, token_ids, prompt = drawn
     tokenizer = Tokenizer(pieces, special_token_ids=special)
     stream, streamed = Detokenizer(tokenizer, skips), [0]
+    stream.begin(prompt)
     for token_id in token_ids:
         stream.push(token_id)
         streamed.append(len(stream.text))
-    answer, place = rows_of(*({token_id: -1.0} for token_id in token_ids)), TextOffset(tokenizer, 0, skips)
+    answer = rows_of(*({token_id: -1.0} for token_id in token_ids))
+    place = TextOffset(tokenizer, 0, skips, prompt)
     offsets: list[int] = []
     for begin in range(0, len(token_ids), width):
         rows = range(begin, min(begin + width, len(token_ids)))
