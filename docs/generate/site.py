@@ -9,8 +9,9 @@ from pathlib import Path
 from engine_sampler import arithmetic
 from engine_sampler.registry import CORE_PARAMS, Registry
 
-from . import grammar_engine, limits, parameters, parts
+from . import grammar_engine, parameters, parts
 from .docstrings import outline
+from .limits import limit_tables
 from .pictures import bars, exactness, speed, timelines
 from .reference import Reference
 
@@ -24,6 +25,7 @@ def files() -> Mapping[str, str]:
     """The text of every generated file by its path in `docs/`, of the built-in parts alone."""
     catalogue = Registry(CORE_PARAMS).catalogue
     tables: dict[str, Callable[[], str]] = {
+        **limit_tables(catalogue),
         "parameters": lambda: parameters.sections(catalogue),
         "keys of a body": parameters.body_table,
         "arithmetic": lambda: outline(arithmetic.__doc__ or ""),
@@ -31,11 +33,6 @@ def files() -> Mapping[str, str]:
         "criteria": lambda: parts.criterion_list(catalogue),
         "llama.cpp": lambda: parameters.request_table("llama.cpp"),
         "koboldai": lambda: parameters.request_table("koboldai"),
-        "limits of parameters": lambda: limits.parameters(catalogue),
-        "limits of a request": limits.requests,
-        "limits of a step": limits.steps,
-        "limits of grammars": limits.grammars,
-        "limits of messages": limits.messages,
         **grammar_engine.SECTIONS,
     }
     texts: dict[str, str] = {}
