@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 
 from engine_sampler.contract.params import MAX_SIZE
@@ -36,6 +37,17 @@ FIELDS = {
     "text": "characters of a grammar, a schema or a pattern",
     "reading": "steps of reading one grammar, each about a microsecond",
 }
+
+
+def limit_tables(catalogue: Catalogue) -> dict[str, Callable[[], str]]:
+    """The tables by the names that the page marks their places with."""
+    return {
+        "limits of parameters": lambda: parameters(catalogue),
+        "limits of a request": requests,
+        "limits of a step": steps,
+        "limits of grammars": grammars,
+        "limits of messages": messages,
+    }
 
 
 def parameters(catalogue: Catalogue) -> str:

@@ -9,9 +9,10 @@ from pathlib import Path
 from engine_sampler import arithmetic
 from engine_sampler.registry import CORE_PARAMS, Catalogue, Registry
 
-from . import excerpts, grammar_engine, limits, parameters, parts, recipes, releases
+from . import excerpts, grammar_engine, parameters, parts, recipes, releases
 from .copies import copies
 from .docstrings import outline
+from .limits import limit_tables
 from .pictures import bars, exactness, speed, timelines
 from .reference import HERE, Reference
 from .reference_pages import GROUPS
@@ -29,6 +30,7 @@ def files() -> Mapping[str, str]:
     """The text of every generated file by its path in `docs/`, of the built-in parts alone."""
     catalogue = Registry(CORE_PARAMS).catalogue
     tables: dict[str, Callable[[], str]] = {
+        **limit_tables(catalogue),
         "parameters": lambda: parameters.sections(catalogue),
         "costs": lambda: parameters.cost_table(catalogue),
         "keys of a body": parameters.body_table,
@@ -37,11 +39,6 @@ def files() -> Mapping[str, str]:
         "criteria": lambda: parts.criterion_list(catalogue),
         "llama.cpp": lambda: parameters.request_table("llama.cpp"),
         "koboldai": lambda: parameters.request_table("koboldai"),
-        "limits of parameters": lambda: limits.parameters(catalogue),
-        "limits of a request": limits.requests,
-        "limits of a step": limits.steps,
-        "limits of grammars": limits.grammars,
-        "limits of messages": limits.messages,
         "releases": releases.releases_table,
         "recipes": recipes.recipe_list,
         **grammar_engine.SECTIONS,
